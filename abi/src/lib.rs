@@ -1,1 +1,34 @@
-//! (to be written)
+//! What the kernel and everything above it agree on: calls, words, errors, names, layouts.
+//!
+//! Nothing here runs; it depends on nothing, and both sides, the host's tools included, depend on
+//! it. Read in this order: [`layout`] (the address space), [`call`] (the one table of calls),
+//! [`upcall`] (how the kernel speaks to a program), [`published`] (what all may read).
+//!
+//! ```text
+//!  program / library OS                         kernel
+//!  ────────────────────                         ──────
+//!  rax = number | capability << 32   syscall    decode ─► check ─► apply
+//!  rdi rsi rdx r10 r8 r9           ─────────►
+//!  rax = 0 or error, rdx = value   ◄─────────   every other caller-saved register is zero
+//!
+//!  save area (own page)            ◄─────────   faults, foreign calls, slices, posts, packets
+//!  published pages (read-only)     ◄─────────   environments, frames, slices, clock, counters
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod capability;
+pub mod error;
+pub mod filter;
+pub mod id;
+pub mod layout;
+pub mod limits;
+pub mod memory;
+pub mod predicate;
+pub mod published;
+pub mod region;
+pub mod ring;
+pub mod setup;
+pub mod upcall;
+pub mod word;

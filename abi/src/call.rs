@@ -1,0 +1,282 @@
+//! The one table of calls: number, arguments, errors, and what each protects.
+//!
+//! `rax` holds the number in its low 16 bits, the index of the capability used in bits 16–23, and
+//! for transfers the target in its high half. Each row names its errors; `NoSuchCall`,
+//! `BadArgument` and, where a capability is needed, `NoSuchCapability` and `NotPermitted` come
+//! with every row. `Atomic`: done or refused. `Restartable`: registers are advanced and
+//! the instruction runs again. `Continued`: the rest is a `Pending` of the object.
+
+use crate::error::Error;
+use crate::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
+use crate::word::{UserAddress, Which, Word};
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Done or refused in one go.
+    Atomic,
+    /// May advance its argument registers and run again.
+    Restartable,
+    /// Ends later: the caller waits, or the object's rest is worked off in pieces.
+    Continued,
+}
+
+/// A row as tools see it: the manual, the tracer, the fuzzer.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its number.
+    pub number: u16,
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Argument names and types, in the order of the registers.
+    pub arguments: &'static [(&'static str, &'static str)],
+    /// Does `rax` name a capability?
+    pub capability: bool,
+    /// How it ends.
+    pub completion: Completion,
+    /// Its own errors.
+    pub errors: &'static [Error],
+}
+
+macro_rules! calls {
+    ($( $(#[doc = $doc:literal])+ $number:literal $name:ident
+        { $($arg:ident: $ty:ty),* $(,)? } $capability:ident $completion:ident
+        errors [$($error:ident),* $(,)?]; )+) => {
+        /// A decoded call.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Call { $( $(#[doc = $doc])+ $name { $(
+            /// See the row.
+            $arg: $ty ),* } ),+ }
+
+        /// Numbers of the calls.
+        #[allow(non_upper_case_globals, missing_docs)]
+        pub mod number { $( pub const $name: u16 = $number; )+ }
+
+        impl Call {
+            /// Reads a call from the registers; form is checked here and nowhere else. The error
+            /// comes with the position of the argument refused.
+            pub fn decode(number: u16, words: [u64; 6]) -> Result<Self, (Error, u64)> {
+                let mut position = 0;
+                #[allow(unused_mut, unused_variables, unused_assignments)]
+                let mut take = || { let word = words[position]; position += 1; word };
+                match number {
+                    $( $number => {
+                        $( let word = take();
+                           let Some($arg) = <$ty as Word>::from_word(word) else {
+                               return Err((Error::BadArgument, position as u64 - 1));
+                           }; )*
+                        Ok(Self::$name { $($arg),* })
+                    } )+
+                    _ => Err((Error::NoSuchCall, u64::from(number))),
+                }
+            }
+
+            /// Writes a call to the registers.
+            pub fn encode(self) -> (u16, [u64; 6]) {
+                #[allow(unused_mut)]
+                let mut words = [0; 6];
+                match self { $( Self::$name { $($arg),* } => {
+                    #[allow(unused_mut, unused_variables)]
+                    let mut slots = words.iter_mut();
+                    $( if let Some(slot) = slots.next() { *slot = $arg.to_word(); } )*
+                    ($number, words)
+                } )+ }
+            }
+        }
+
+        /// Every call, in order of its number.
+        pub const TABLE: &[Entry] = &[ $( Entry {
+            number: $number,
+            name: stringify!($name),
+            doc: concat!($($doc, "\n"),+),
+            arguments: &[$((stringify!($arg), stringify!($ty))),*],
+            capability: capability!($capability),
+            completion: Completion::$completion,
+            errors: &[$(Error::$error),*],
+        } ),+ ];
+    };
+}
+
+macro_rules! capability {
+    (guarded) => {
+        true
+    };
+    (own) => {
+        false
+    };
+}
+
+calls! {
+    /// Gives the rest of the slice to `to` (0: to whoever is next). Protects nobody: anyone may
+    /// yield to anyone. `rdx`: 0.
+    0 Yield { to: EnvId } own Atomic errors [NoSuchEnv, WrongState];
+    /// Sleeps until the predicate holds, a posted bit of `posted` or an event bit of `events` is set, or
+    /// nanoseconds since boot reach `deadline` (0: never). `flags` bit 0: accept transfers
+    /// meanwhile. `rdx`: why (`upcall::woken`).
+    1 Sleep { deadline: u64, posted: u64, events: u64, flags: u64 } own Continued errors [TimedOut];
+    /// Transfers control to the environment in the high half of `rax`, at its sync entry, donating
+    /// this and all later slices until it transfers back. Every register but rcx (the caller's
+    /// id) and r11 arrives. `rax` bit 24: accept transfers from now on, if this is a reply.
+    2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead];
+    /// As `TransferSync`, donating only the rest of this slice, at the async entry.
+    3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
+    /// Or-s `bits` into the target's `pending`, notes the sender, makes a sleeper ready,
+    /// interrupts a target that runs unmasked. Needs CONTROL over its guard.
+    4 Post { env: EnvId, bits: u64 } guarded Atomic errors [NoSuchEnv];
+    /// Takes `env` (0: oneself) off the processors. Needs CONTROL over its guard.
+    5 EnvHold { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
+    /// Gives a held or new `env` back to the processors. Needs CONTROL over its guard.
+    6 EnvRelease { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
+    /// Ends `env` (0: oneself) with `word`; the record stays until its holder forgets it. The last
+    /// environment of a domain takes the domain with it. Needs CONTROL over its guard.
+    7 EnvDestroy { env: EnvId, word: u64 } guarded Continued errors [NoSuchEnv];
+    /// Makes an environment in `domain`, charged to `account` and guarded by the capability's name;
+    /// allocates `vector` for its vector state. It runs after `EnvSet` and `EnvRelease`. The
+    /// caller holds its record. Needs CONTROL over the domain. `rdx`: its id.
+    8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
+        errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
+    /// Sets the fields of `env` (0: oneself) named by `fields` from an `EnvSetup`.
+    9 EnvSet { env: EnvId, fields: u64, setup: UserAddress } guarded Atomic
+        errors [NoSuchEnv, WrongState, BadAddress];
+    /// Moves oneself into `domain` and goes on there as the `EnvSetup` says: `exec`. Needs CONTROL
+    /// over the domain. The old domain ends with its last environment.
+    10 EnvMove { domain: DomainId, fields: u64, setup: UserAddress } guarded Continued
+        errors [NoSuchDomain, WrongState, BadAddress, Pinned];
+    /// Forgets a dead environment whose record the caller holds. `rdx`: its word.
+    11 EnvForget { env: EnvId } own Atomic errors [NoSuchEnv, WrongState];
+    /// Gives the record (and the news of the death) of `env` to another holder.
+    12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
+    /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
+    /// native window is `[window, window + bytes)`. `rdx`: its id.
+    13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 } guarded
+        Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
+    /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
+    14 DomainDestroy { domain: DomainId } guarded Continued errors [NoSuchDomain];
+    /// Changes page-table entries of `domain` (0: own), item by item; needs WRITE over its guard
+    /// unless own. `rdx`: the old entry if `count` is 1, else items done.
+    15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
+        errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
+                NotEmpty, BadAddress, TooLarge];
+    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its guard.
+    16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
+    /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else WRITE
+    /// over its guard): `extend` (0..=3) components from `components` (16 bits each, lowest first)
+    /// appended, `rights` a subset.
+    17 CapabilityDerive { domain: DomainId, slot: u16, extend: u16, components: u64, rights: u16 }
+        guarded Atomic errors [NoSuchDomain, TooLarge];
+    /// Empties `slot` of one's own list.
+    18 CapabilityDrop { slot: u16 } own Atomic errors [];
+    /// Makes an account below `parent`, its limits all zero. Needs CONTROL over the parent's name.
+    /// `rdx`: its id; its name is the capability's followed by `NAME_ACCOUNT + index`.
+    19 AccountAlloc { which: Which, parent: AccountId } guarded Atomic
+        errors [NoSuchAccount, Taken, Exhausted];
+    /// Sets the limit of one resource. Needs CONTROL over the account's name.
+    20 AccountLimit { account: AccountId, resource: u16, limit: u32 } guarded Atomic
+        errors [NoSuchAccount];
+    /// Destroys everything charged to the account and those below. Needs CONTROL over its name.
+    21 AccountDestroy { account: AccountId } guarded Continued errors [NoSuchAccount];
+    /// Gives `env` a slice position of `cpu` (any: the first free one). Needs CONTROL over its
+    /// guard. `rdx`: the position.
+    22 SliceAlloc { cpu: u16, position: Which, env: EnvId } guarded Atomic
+        errors [NoSuchDevice, NoSuchEnv, Taken, Exhausted, OverQuota];
+    /// Frees a slice position. Needs CONTROL over its owner's guard.
+    23 SliceFree { cpu: u16, position: u32 } guarded Atomic errors [NoSuchDevice];
+    /// Makes a region of `count` frames whose numbers (any: all ones) lie at `frames` as `u32`, or
+    /// of 64 bytes when `count` is 0; guarded by the capability's name. `rdx`: its id.
+    24 RegionAlloc { frames: UserAddress, count: u64 } guarded Atomic
+        errors [BadAddress, Taken, Exhausted, OverQuota, NoSuchFrame, TooLarge];
+    /// Attaches `domain` (0: own; else WRITE over its guard) in `role`: by the capability named, or
+    /// because the caller is itself attached in that role.
+    25 RegionAttach { region: RegionId, role: u16, domain: DomainId } guarded Atomic
+        errors [NoSuchRegion, NoSuchDomain, Exhausted, OverQuota];
+    /// Takes one attachment of one's own back; a region nobody is attached to ends.
+    26 RegionDetach { region: RegionId, role: u16 } own Atomic errors [NoSuchRegion];
+    /// Does a `RegionOperation`: compare, copy, write. `rdx` with `Changed`: the word found.
+    27 RegionOperate { operation: UserAddress } own Restartable
+        errors [NoSuchRegion, BadAddress, Changed, TooLarge];
+    /// Downloads the wakeup predicate (0 atoms: none), replacing the last one.
+    28 PredicateSet { atoms: UserAddress, count: u64 } own Atomic
+        errors [BadAddress, NoSuchRegion, TooLarge, OverQuota];
+    /// Sets `EVENT_TIMER` when nanoseconds since boot reach `deadline` (0: never).
+    29 TimerSet { deadline: u64 } own Atomic errors [];
+    /// Makes a receive ring of `RingEntry`s. `rdx`: its id.
+    30 RingAlloc { entries: UserAddress, count: u64 } own Atomic
+        errors [BadAddress, Exhausted, OverQuota, TooLarge, WrongType];
+    /// Replaces entry `index` of a ring of one's own.
+    31 RingModify { ring: RingId, index: u64, entry: UserAddress } own Atomic
+        errors [NoSuchRing, BadAddress, TooLarge, WrongType, OverQuota];
+    /// Ends a ring in the kernel's view; filters that point at it drop.
+    32 RingFree { ring: RingId } own Atomic errors [NoSuchRing];
+    /// Inserts a `FilterProgram`, guarded by the capability's name. `rdx`: its id.
+    33 FilterInsert { program: UserAddress } guarded Atomic
+        errors [BadAddress, NoSuchRing, NoSuchFilter, NoSuchDevice, Overlap, TableFull, OverQuota,
+                TooLarge];
+    /// Drops one reference of one's own; the last one removes the filter.
+    34 FilterDrop { filter: FilterId } own Atomic errors [NoSuchFilter];
+    /// Adds a reference for `domain`. Needs WRITE over the filter's guard.
+    35 FilterReference { filter: FilterId, domain: DomainId } guarded Atomic
+        errors [NoSuchFilter, NoSuchDomain, Exhausted, OverQuota];
+    /// Sends the filter's packets to another ring of one's own. Needs WRITE over its guard.
+    36 FilterRing { filter: FilterId, ring: RingId } guarded Atomic errors [NoSuchFilter, NoSuchRing];
+    /// Queues one packet gathered from `count` `Piece`s, without copying; the 64-bit word at
+    /// `pending` is decremented when it has been sent. Needs WRITE over the interface.
+    37 NetTransmit { interface: u16, pieces: UserAddress, count: u64, pending: UserAddress } guarded
+        Atomic errors [NoSuchDevice, BadAddress, WouldBlock, TooLarge, OverQuota];
+    /// Writes bytes to a console stream (0 the terminal, 1 the error stream, 2 the kernel's log). Needs
+    /// WRITE over the console. `rdx`: bytes taken.
+    38 ConsoleWrite { stream: u16, bytes: UserAddress, len: u64 } guarded Restartable
+        errors [BadAddress, NoSuchDevice];
+    /// Makes the page at `page` the console's input ring (`published` by nobody): words head (kernel's)
+    /// and tail (owner's), then 4,080 bytes; arrivals set `EVENT_CONSOLE`. Needs READ over the
+    /// console. 0: none.
+    39 ConsoleRing { page: u64 } guarded Atomic errors [BadAddress, Taken, WrongType];
+    /// 64 random bits in `rdx`.
+    40 Entropy {} own Atomic errors [NotPresent];
+    /// Ends the machine with a status (0–255), `how` 0 power off, 1 reset. Needs WRITE over power.
+    41 MachineEnd { how: u16, status: u16 } guarded Atomic errors [];
+}
+
+/// What `rax` carries besides the number.
+pub const CAPABILITY_SHIFT: u32 = 16;
+/// Bit of `rax` in a synchronous transfer that is a reply: accept the next one.
+pub const TRANSFER_ACCEPT: u64 = 1 << 24;
+/// Shift of the target in `rax` of a transfer.
+pub const TRANSFER_SHIFT: u32 = 32;
+/// Bit of `Sleep`'s flags: accept transfers while asleep.
+pub const SLEEP_ACCEPT: u64 = 1;
+/// "As many rows as one can recite."
+pub const CALLS_MAX: usize = 64;
+
+const _: () = assert!(TABLE.len() <= CALLS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_dense() {
+        for (at, entry) in TABLE.iter().enumerate() {
+            assert_eq!(usize::from(entry.number), at, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_decodes_to_itself() {
+        let call = Call::Post { env: EnvId::new(7, 3), bits: 1 << 63 };
+        let (number, words) = call.encode();
+        assert_eq!(Call::decode(number, words), Ok(call));
+        let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: EnvId::NONE };
+        let (number, words) = call.encode();
+        assert_eq!(Call::decode(number, words), Ok(call));
+    }
+
+    #[test]
+    fn a_word_with_high_bits_is_refused_with_its_position() {
+        let (number, mut words) = Call::SliceFree { cpu: 0, position: 5 }.encode();
+        words[1] |= 1 << 40;
+        assert_eq!(Call::decode(number, words), Err((Error::BadArgument, 1)));
+        assert_eq!(Call::decode(999, [0; 6]), Err((Error::NoSuchCall, 999)));
+    }
+}

@@ -1,0 +1,124 @@
+//! Capabilities: hierarchical names with prefix dominance (xok97 XK-8).
+//!
+//! A domain holds [`CAPABILITIES`](crate::limits::CAPABILITIES) of them; each call names the one
+//! it uses by index. A capability dominates a guard when its name is a prefix of the guard's name
+//! and it has the right needed. A name is only ever extended, a right only ever dropped.
+//!
+//! ```text
+//!  byte 0        1       2                                14      16
+//!  ┌────────┬────────┬──────────────────────────────────┬────────┐
+//!  │ rights │ length │ component 0 … 5, 16 bits each    │ zero   │
+//!  └────────┴────────┴──────────────────────────────────┴────────┘
+//! ```
+
+use crate::limits::NAME_COMPONENTS;
+
+/// May read: map for reading, attach, look.
+pub const READ: u8 = 1;
+/// May write: map for writing, change, break bindings.
+pub const WRITE: u8 = 2;
+/// May control: post, hold, release, destroy, shape.
+pub const CONTROL: u8 = 4;
+/// May derive capabilities from this one for other domains.
+pub const DERIVE: u8 = 8;
+/// All of the rights.
+pub const ALL: u8 = READ | WRITE | CONTROL | DERIVE;
+
+/// First component of the frames of the boot image (readable by whoever is given the name).
+pub const NAME_IMAGE: u16 = 1;
+/// First component of the machine's devices (console, network, power).
+pub const NAME_DEVICE: u16 = 2;
+/// Second component under [`NAME_DEVICE`]: the console.
+pub const DEVICE_CONSOLE: u16 = 1;
+/// Second component under [`NAME_DEVICE`]: network interfaces.
+pub const DEVICE_NETWORK: u16 = 2;
+/// Second component under [`NAME_DEVICE`]: power off, exit status.
+pub const DEVICE_POWER: u16 = 3;
+/// First component of account number `n` is `NAME_ACCOUNT + n`.
+pub const NAME_ACCOUNT: u16 = 256;
+
+/// A name: what guards carry and capabilities dominate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Name {
+    /// How many components count.
+    pub length: u8,
+    /// Zero.
+    pub zero: u8,
+    /// The components; those beyond `length` are zero.
+    pub components: [u16; NAME_COMPONENTS],
+}
+
+impl Name {
+    /// The empty name: the prefix of every other.
+    pub const ROOT: Name = Name { length: 0, zero: 0, components: [0; NAME_COMPONENTS] };
+
+    /// The name with these components; those beyond [`NAME_COMPONENTS`] are left out.
+    pub const fn of(parts: &[u16]) -> Name {
+        let mut name = Name::ROOT;
+        let mut at = 0;
+        while at < parts.len() && at < NAME_COMPONENTS {
+            name.components[at] = parts[at];
+            at += 1;
+        }
+        name.length = at as u8;
+        name
+    }
+
+    /// Is this name a prefix of `other` (or the same)?
+    pub fn is_prefix_of(&self, other: &Name) -> bool {
+        let length = usize::from(self.length);
+        self.length <= other.length && self.components[..length] == other.components[..length]
+    }
+
+    /// The name with one more component; `None` at full length.
+    pub fn child(&self, component: u16) -> Option<Name> {
+        let length = usize::from(self.length);
+        if length >= NAME_COMPONENTS {
+            return None;
+        }
+        let mut name = *self;
+        name.components[length] = component;
+        name.length += 1;
+        Some(name)
+    }
+}
+
+/// A capability as a domain's list holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Capability {
+    /// [`READ`], [`WRITE`], [`CONTROL`], [`DERIVE`]; 0 is an empty slot.
+    pub rights: u8,
+    /// Zero.
+    pub zero: u8,
+    /// What it dominates.
+    pub name: Name,
+}
+
+impl Capability {
+    /// Does it give `rights` over what `guard` guards?
+    pub fn dominates(&self, guard: &Name, rights: u8) -> bool {
+        self.rights != 0 && self.rights & rights == rights && self.name.is_prefix_of(guard)
+    }
+}
+
+const _: () = assert!(core::mem::size_of::<Capability>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_dominates_and_nothing_else() {
+        let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        let account = Capability { rights: READ, zero: 0, name: Name::of(&[300]) };
+        let guard = Name::of(&[300, 7]);
+        assert!(root.dominates(&guard, WRITE));
+        assert!(account.dominates(&guard, READ));
+        assert!(!account.dominates(&guard, WRITE));
+        assert!(!account.dominates(&Name::of(&[301, 7]), READ));
+        assert!(!account.dominates(&Name::ROOT, READ));
+        assert!(!Capability::default().dominates(&guard, 0));
+    }
+}

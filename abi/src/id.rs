@@ -1,0 +1,97 @@
+//! Names of kernel objects: index and generation, so that a stale name finds nothing.
+//!
+//! ```text
+//!   bit 29            12 11          0
+//!  ┌────────────────────┬─────────────┐
+//!  │ generation (18)    │ index (12)  │   0 is nobody: index 0 is never used
+//!  └────────────────────┴─────────────┘
+//! ```
+//! An id is positive and below 2^30, so that Linux's thread ids can be environment ids
+//! (FUTEX_TID_MASK, futex(2)).
+
+use crate::word::Word;
+
+/// Bits of an id that are the index.
+pub const INDEX_BITS: u32 = 12;
+/// Generations before one repeats.
+pub const GENERATIONS: u32 = 1 << 18;
+
+macro_rules! ids {
+    ($( $(#[doc = $doc:literal])+ $name:ident, )+) => { $(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[repr(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// Nobody.
+            pub const NONE: Self = Self(0);
+
+            /// The id of `index` in its `generation`.
+            pub const fn new(index: u16, generation: u32) -> Self {
+                Self((generation % GENERATIONS) << INDEX_BITS | (index as u32 & 0xfff))
+            }
+            /// Position in its table.
+            pub const fn index(self) -> usize {
+                (self.0 & 0xfff) as usize
+            }
+            /// How often the position has been used before.
+            pub const fn generation(self) -> u32 {
+                self.0 >> INDEX_BITS
+            }
+            /// Is this nobody?
+            pub const fn is_none(self) -> bool {
+                self.0 == 0
+            }
+        }
+
+        impl Word for $name {
+            fn from_word(word: u64) -> Option<Self> {
+                (word < 1 << 30).then_some(Self(word as u32))
+            }
+            fn to_word(self) -> u64 {
+                u64::from(self.0)
+            }
+        }
+    )+ };
+}
+
+ids! {
+    /// What a processor runs: registers, save area, entry points, slices.
+    EnvId,
+    /// What protection is about: a page-table root, capabilities, attachments, a native window.
+    DomainId,
+    /// Who pays, with limits; a tree.
+    AccountId,
+    /// A memory area reached by calls only.
+    RegionId,
+    /// A packet filter.
+    FilterId,
+    /// A ring of receive buffers.
+    RingId,
+}
+
+/// A physical frame: 4 KiB at `number * 4096`. Physical names need no generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    /// The physical address of its first byte.
+    pub const fn address(self) -> u64 {
+        (self.0 as u64) << 12
+    }
+    /// The frame that holds a physical address.
+    pub const fn containing(address: u64) -> Self {
+        Self((address >> 12) as u32)
+    }
+}
+
+impl Word for Frame {
+    fn from_word(word: u64) -> Option<Self> {
+        u32::try_from(word).ok().map(Self)
+    }
+    fn to_word(self) -> u64 {
+        u64::from(self.0)
+    }
+}

@@ -1,0 +1,79 @@
+//! Every ceiling in the system. A loop over what a program sent is bounded by a number here.
+
+/// Processors.
+pub const CPUS: usize = 8;
+/// Slice positions of one processor's vector.
+pub const SLICES: usize = 128;
+/// Length of one slice.
+pub const SLICE_NS: u64 = 10_000_000;
+/// Capabilities of one domain.
+pub const CAPABILITIES: usize = 16;
+/// Components of a capability's name.
+pub const NAME_COMPONENTS: usize = 6;
+/// Environments, domains, regions, rings, filters: what an index can name.
+pub const INDICES: usize = 1 << 12;
+/// Accounts.
+pub const ACCOUNTS: usize = 256;
+/// Items a batch handles before it looks for interrupts and re-executes.
+pub const BATCH: usize = 64;
+/// Items of one batch in all.
+pub const BATCH_ITEMS: u64 = 1 << 16;
+/// Bytes that one call copies from or to program memory at most.
+pub const COPY_BYTES: usize = 4096;
+/// Pieces of long work (destroying, revoking) done before others get the processor.
+pub const WORK_PIECES: usize = 64;
+/// Frames of one region.
+pub const REGION_FRAMES: usize = 16;
+/// Bytes of a region without frames, kept in the kernel's region table.
+pub const REGION_INLINE_BYTES: usize = 64;
+/// Roles in which domains attach to a region.
+pub const REGION_ROLES: usize = 4;
+/// Compares, and writes, of one region operation.
+pub const REGION_WORDS: usize = 4;
+/// Atoms of one wakeup predicate.
+pub const PREDICATE_ATOMS: usize = 32;
+/// Sleepers whose predicates one kernel exit evaluates.
+pub const PREDICATES_PER_EXIT: usize = 32;
+/// Atoms of one packet filter.
+pub const FILTER_ATOMS: usize = 16;
+/// Last byte of a packet that a filter may test, plus one.
+pub const FILTER_BYTES: usize = 128;
+/// Buffers of one ring.
+pub const RING_ENTRIES: usize = 64;
+/// Pieces of one packet to send.
+pub const TRANSMIT_PIECES: usize = 16;
+/// Bytes of the largest packet, Ethernet header included.
+pub const PACKET_BYTES: usize = 1514;
+/// First bytes of a packet to send that the kernel copies, so that what was checked is sent.
+pub const TRANSMIT_HEADER: usize = 128;
+/// Faults that may nest in one environment.
+pub const UPCALL_DEPTH: usize = 4;
+/// Senders remembered by a save area.
+pub const SENDERS: usize = 8;
+/// Donations followed from a slice to the environment that runs on it.
+pub const DONATIONS: usize = 8;
+
+/// What an account limits and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Resource {
+    /// Frames of any type.
+    Frames = 0,
+    /// Environments.
+    Envs = 1,
+    /// Domains.
+    Domains = 2,
+    /// Slice positions.
+    Slices = 3,
+    /// Regions and attachments to them.
+    Regions = 4,
+    /// Packet filters.
+    Filters = 5,
+    /// Rings.
+    Rings = 6,
+    /// Pins: references by predicates, rings and transmissions.
+    Pins = 7,
+}
+
+/// How many resources an account counts.
+pub const RESOURCES: usize = 8;

@@ -1,0 +1,122 @@
+//! Page-table entries and the items of a batched table update (decisions 8, xok97 XK-12, XK-15).
+//!
+//! Page tables are the cache of secure bindings: read by their owner through the recursive slot,
+//! changed only by `TableUpdate`. What the application chooses in a present entry is
+//! [`ENTRY_CHOICE`]; everything of a non-present entry but bit 0 and the address bits above
+//! installed memory (forced to one against L1TF) is its own.
+
+use crate::word::{UserAddress, Word};
+
+/// The entry is in use by the processor.
+pub const PRESENT: u64 = 1 << 0;
+/// Stores are allowed (and-ed over the levels).
+pub const WRITABLE: u64 = 1 << 1;
+/// User mode may use it: always set by the kernel in what programs enter.
+pub const USER: u64 = 1 << 2;
+/// Write-through.
+pub const WRITE_THROUGH: u64 = 1 << 3;
+/// Not cached.
+pub const CACHE_DISABLE: u64 = 1 << 4;
+/// The processor has used the entry.
+pub const ACCESSED: u64 = 1 << 5;
+/// The processor has stored through the entry.
+pub const DIRTY: u64 = 1 << 6;
+/// Large page (levels 2 and 3).
+pub const LARGE: u64 = 1 << 7;
+/// Instruction fetch is refused.
+pub const NO_EXECUTE: u64 = 1 << 63;
+/// Software bits: the application's own, in every entry.
+pub const SOFTWARE: u64 = 0b111 << 9 | 0x7ff << 52;
+/// The frame's address in a present entry.
+pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// What an application chooses in a present leaf entry.
+pub const ENTRY_CHOICE: u64 = WRITABLE | ACCESSED | DIRTY | NO_EXECUTE | SOFTWARE;
+
+/// One change to one entry.
+///
+/// `address` names the page; its low 12 bits are zero. `level` says which entry on the way to
+/// it: 1 the leaf, 2..=4 the entry that points to the table of the level below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Item {
+    /// What to do: [`Operation`] as a number.
+    pub operation: u8,
+    /// Level of the entry, 1..=4.
+    pub level: u8,
+    /// Zero.
+    pub zero: u16,
+    /// A frame number, or [`ANY_FRAME`]; for `Table` the frame that becomes the table.
+    pub frame: u32,
+    /// The page.
+    pub address: u64,
+    /// Choice bits ([`ENTRY_CHOICE`]) or a payload; for `Share` the address in the caller's own
+    /// space whose table is shared; for `Table` and `Split` at level 2 the frame of links.
+    pub value: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Item>() == 24);
+
+/// "Whichever is free" in [`Item::frame`].
+pub const ANY_FRAME: u32 = u32::MAX;
+
+/// What an [`Item`] asks for. `old` is what `rdx` answers when the batch has one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// Allocates `frame` (this one or any), guarded by the capability named in the call, and
+    /// enters it at level 1. The frame is zeroed if its last holder was another account.
+    Allocate = 1,
+    /// Enters an existing `frame` at level 1: the capability named dominates its guard for the
+    /// rights asked, or an entry effective in the caller's own space gives them. Replaces what
+    /// was there.
+    Map = 2,
+    /// Removes the entry at `level`; what it held is dropped. At level 2..=4 the whole subtree's
+    /// reference goes. The new entry is the payload in `value` (0: nothing).
+    Unmap = 3,
+    /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` is checked as `Map`.
+    Protect = 4,
+    /// Allocates `frame` as an empty table for the entry at `level` (2..=4); at level 2 the table
+    /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).
+    Table = 5,
+    /// Enters the table that the caller's own entry at address `value`, same `level`, points to.
+    /// Both references are frozen: `WRITABLE` is taken from both entries.
+    Share = 6,
+    /// Replaces the frozen table at `level` by a private copy in `frame` (at level 2 with links in
+    /// `value`), `WRITABLE` cleared in all 512 entries.
+    Split = 7,
+    /// The last reference to a frozen table gets `WRITABLE` back, cleared in all 512 entries.
+    Thaw = 8,
+}
+
+impl Operation {
+    /// The operation with this number.
+    pub const fn from_number(number: u8) -> Option<Operation> {
+        Some(match number {
+            1 => Operation::Allocate,
+            2 => Operation::Map,
+            3 => Operation::Unmap,
+            4 => Operation::Protect,
+            5 => Operation::Table,
+            6 => Operation::Share,
+            7 => Operation::Split,
+            8 => Operation::Thaw,
+            _ => return None,
+        })
+    }
+}
+
+/// A page's address: aligned, in a part of the space that programs shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page(pub u64);
+
+impl Word for Page {
+    fn from_word(word: u64) -> Option<Self> {
+        if !word.is_multiple_of(crate::layout::PAGE_SIZE) {
+            return None;
+        }
+        UserAddress::from_word(word).map(|address| Self(address.0))
+    }
+    fn to_word(self) -> u64 {
+        self.0
+    }
+}

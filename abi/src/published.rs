@@ -1,0 +1,524 @@
+//! The published pages: the kernel's bookkeeping, mapped read-only into every space (XK-13, M-8).
+//!
+//! One writer, the kernel; no secret; reading costs no call. The directory at
+//! [`PUBLISHED`](crate::layout::PUBLISHED) says where each table is; readers use its stride, fields
+//! are only appended. A record is written as whole 64-bit words, or under a sequence word.
+//!
+//! ```text
+//!  PUBLISHED + 0x0000  Directory (2 pages)
+//!            + …       tables in the order of `Table`, each page-aligned
+//!            + …       application pages: one 4 KiB page per environment index
+//! ```
+
+/// First word of the directory: "XOKPUBL1", little-endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"XOKPUBL1");
+/// The layout's version; the upper 16 bits change when a reader must refuse.
+pub const VERSION: u32 = 1 << 16;
+/// Bytes of the command line the directory holds.
+pub const COMMAND_LINE: usize = 2048;
+
+/// The tables, by position in [`Directory::tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Table {
+    /// [`EnvRecord`] by index.
+    Envs = 0,
+    /// Application pages by index of environment; stride 4096.
+    ApplicationPages = 1,
+    /// [`DomainRecord`] by index.
+    Domains = 2,
+    /// [`AccountRecord`] by index.
+    Accounts = 3,
+    /// [`FrameRecord`] by number.
+    Frames = 4,
+    /// [`RegionRecord`] by index.
+    Regions = 5,
+    /// [`FilterRecord`] by index.
+    Filters = 6,
+    /// [`RingRecord`] by index.
+    Rings = 7,
+    /// [`SliceRecord`], `limits::SLICES` for each processor in turn.
+    Slices = 8,
+    /// [`Clock`], one.
+    Clock = 9,
+    /// [`CpuRecord`] by processor.
+    Cpus = 10,
+    /// [`CallRecord`] by number of the call.
+    Calls = 11,
+    /// [`CensusRecord`] by [`Category`].
+    Census = 12,
+    /// [`InterfaceRecord`] by network interface.
+    Interfaces = 13,
+}
+
+/// Tables there are.
+pub const TABLES: usize = 14;
+
+/// Where a table is.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct TableInfo {
+    /// Address of the first record, the same in every space.
+    pub address: u64,
+    /// Bytes from one record to the next.
+    pub stride: u32,
+    /// Records.
+    pub count: u32,
+    /// Version of the record's layout.
+    pub version: u32,
+    /// Zero.
+    pub zero: u32,
+}
+
+/// The first two pages.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Directory {
+    /// [`MAGIC`]
+    pub magic: u64,
+    /// [`VERSION`]
+    pub version: u32,
+    /// Processors running.
+    pub cpus: u32,
+    /// Frame numbers there are (highest + 1).
+    pub frames: u64,
+    /// Frames that programs may have: those given out at boot plus the free ones.
+    pub frames_usable: u64,
+    /// First frame of the boot image.
+    pub image_frame: u64,
+    /// Bytes of the boot image.
+    pub image_bytes: u64,
+    /// Address bits that the kernel forces to one in non-present entries.
+    pub payload_forced: u64,
+    /// Bytes of vector state saved for each environment.
+    pub vector_bytes: u32,
+    /// XCR0, low half; 0: FXSAVE is used.
+    pub vector_features: u32,
+    /// Feature bits: `FEATURE_…`.
+    pub features: u64,
+    /// Free frames now.
+    pub frames_free: u64,
+    /// Zero.
+    pub zero: [u64; 6],
+    /// The tables.
+    pub tables: [TableInfo; 24],
+    /// Bytes of the command line.
+    pub command_line_len: u64,
+    /// The kernel's command line.
+    pub command_line: [u8; COMMAND_LINE],
+}
+
+/// SMAP and SMEP are on.
+pub const FEATURE_SMAP: u64 = 1;
+/// RDFSBASE and its kin work in user mode.
+pub const FEATURE_FSGSBASE: u64 = 2;
+/// A random source was found.
+pub const FEATURE_ENTROPY: u64 = 4;
+/// XSAVE is used.
+pub const FEATURE_XSAVE: u64 = 8;
+
+/// States of an environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EnvState {
+    /// The index is unused.
+    #[default]
+    Free = 0,
+    /// Made, not yet released for the first time.
+    New = 1,
+    /// Wants a processor.
+    Ready = 2,
+    /// Has one.
+    Running = 3,
+    /// Waits for its predicate, posts or events.
+    Sleeping = 4,
+    /// Waits for the reply to a synchronous transfer.
+    Donating = 5,
+    /// Taken off the processors by `EnvHold`.
+    Held = 6,
+    /// Faulted where no handler could be entered; its last frame is in its save area.
+    Stopped = 7,
+    /// Dead; the record stays until its holder forgets it.
+    Dead = 8,
+}
+
+/// An environment, public half.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct EnvRecord {
+    /// Its id, 0 when the index is unused.
+    pub id: u32,
+    /// [`EnvState`] as a number.
+    pub state: u32,
+    /// Its domain.
+    pub domain: u32,
+    /// Its account.
+    pub account: u32,
+    /// The environment that holds the record and hears of its death.
+    pub holder: u32,
+    /// Processor it last ran on.
+    pub cpu: u32,
+    /// The word it died with (64 bits, the killer's or its own choice).
+    pub word: u64,
+    /// Who destroyed it (itself: exit).
+    pub killer: u32,
+    /// Cause of the fault that stopped it.
+    pub cause: u32,
+    /// Times it was given a processor.
+    pub switches: u64,
+    /// Nanoseconds it has run.
+    pub run_ns: u64,
+    /// Upcalls delivered to it (faults and events).
+    pub upcalls: u64,
+    /// Kernel entries it made: calls, faults.
+    pub entries: u64,
+    /// When it was made, nanoseconds since boot.
+    pub born_ns: u64,
+    /// Whom its slices run now, 0: itself.
+    pub donated_to: u32,
+    /// Slices forfeited for excess time, still to pay.
+    pub excess: u32,
+    /// Changes whenever `state`, `word` or `holder` changes; a predicate can name it.
+    pub sequence: u64,
+    /// Zero.
+    pub zero: [u64; 4],
+}
+
+/// A domain.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct DomainRecord {
+    /// Its id.
+    pub id: u32,
+    /// Its account.
+    pub account: u32,
+    /// Environments in it.
+    pub envs: u32,
+    /// Frame of its root table.
+    pub root: u32,
+    /// Table frames (links included) reached by its own tree when they were entered.
+    pub tables: u32,
+    /// Leaf entries entered less removed, by calls on this domain.
+    pub entries: u32,
+    /// Regions it is attached to.
+    pub attachments: u32,
+    /// Zero.
+    pub zero: u32,
+    /// Zero.
+    pub more: [u64; 4],
+}
+
+/// An account.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct AccountRecord {
+    /// Its id.
+    pub id: u32,
+    /// Its parent, 0 for the first.
+    pub parent: u32,
+    /// In use, by `limits::Resource`.
+    pub used: [u32; 8],
+    /// May be in use.
+    pub limit: [u32; 8],
+    /// Zero.
+    pub zero: [u64; 7],
+}
+
+/// What a frame is used as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameType {
+    /// Nobody's.
+    #[default]
+    Free = 0,
+    /// Program memory.
+    Data = 1,
+    /// A page table of level 1..=4: `Table1`…
+    Table1 = 2,
+    /// See `Table1`.
+    Table2 = 3,
+    /// See `Table1`.
+    Table3 = 4,
+    /// See `Table1`.
+    Table4 = 5,
+    /// The links of a level-1 table.
+    Links = 6,
+    /// Vector state and predicate of an environment.
+    Vector = 7,
+    /// A region's.
+    Region = 8,
+    /// The boot image's.
+    Image = 9,
+    /// The kernel's own.
+    Kernel = 10,
+    /// Given up, but a device or processor may still hold it.
+    Limbo = 11,
+    /// Not memory.
+    Absent = 12,
+}
+
+/// A frame; 16 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct FrameRecord {
+    /// Index of the account that pays.
+    pub account: u16,
+    /// [`FrameType`] as a number.
+    pub kind: u8,
+    /// Zero.
+    pub zero: u8,
+    /// References: entries, tables' uses, pins.
+    pub references: u32,
+    /// Pins for writing or by devices.
+    pub pins: u32,
+    /// The first entry of the reverse chain: table frame's number << 9 | index, 0: none.
+    pub chain: u32,
+}
+
+/// A region.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RegionRecord {
+    /// Its id.
+    pub id: u32,
+    /// Its account.
+    pub account: u32,
+    /// The domain that made it.
+    pub domain: u32,
+    /// Bytes.
+    pub bytes: u32,
+    /// Attachments in each role; words a predicate can name.
+    pub attached: [u64; 4],
+    /// Operations done.
+    pub operations: u64,
+    /// Zero.
+    pub zero: u64,
+}
+
+/// A packet filter.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct FilterRecord {
+    /// Its id.
+    pub id: u32,
+    /// The domain that inserted it.
+    pub domain: u32,
+    /// The ring its packets go to.
+    pub ring: u32,
+    /// References.
+    pub references: u32,
+    /// `filter::COPY`, `filter::SUBSETTABLE`.
+    pub flags: u32,
+    /// Interface.
+    pub interface: u32,
+    /// Packets accepted.
+    pub matched: u64,
+    /// Atoms.
+    pub atoms: u64,
+    /// Zero.
+    pub zero: [u64; 3],
+}
+
+/// A ring.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RingRecord {
+    /// Its id.
+    pub id: u32,
+    /// Its domain.
+    pub domain: u32,
+    /// Buffers.
+    pub entries: u32,
+    /// Zero.
+    pub zero: u32,
+    /// Packets put in.
+    pub delivered: u64,
+    /// Packets dropped because the next buffer was not given back.
+    pub dropped: u64,
+    /// Packets cut to the buffer's capacity.
+    pub cut: u64,
+    /// Zero.
+    pub more: [u64; 3],
+}
+
+/// A slice position.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct SliceRecord {
+    /// The environment that owns it (the first of those sharing it), 0: free.
+    pub env: u32,
+    /// Environments sharing it.
+    pub sharers: u32,
+    /// Times it came round and was used.
+    pub used: u64,
+}
+
+/// How the clock may be read.
+pub mod clock_source {
+    /// Only `tick_ns` is good.
+    pub const TICK: u32 = 0;
+    /// rdtsc with multiplier and shift.
+    pub const TSC: u32 = 1;
+}
+
+/// The clock: `ns = base_ns + ((rdtsc - base_tsc) * multiplier >> shift)`, under the sequence word.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Clock {
+    /// Odd while it is written.
+    pub sequence: u64,
+    /// TSC at the base.
+    pub base_tsc: u64,
+    /// Nanoseconds since boot at the base.
+    pub base_ns: u64,
+    /// See above.
+    pub multiplier: u32,
+    /// See above.
+    pub shift: u32,
+    /// Add to nanoseconds since boot for nanoseconds since 1970; 0: unknown.
+    pub wall_ns: u64,
+    /// [`clock_source`]
+    pub source: u32,
+    /// TSC ticks in a microsecond.
+    pub tsc_mhz: u32,
+    /// Nanoseconds since boot at the last kernel exit of processor 0.
+    pub tick_ns: u64,
+    /// Zero.
+    pub zero: u64,
+}
+
+/// A processor.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CpuRecord {
+    /// Environment that runs, 0: idle.
+    pub current: u32,
+    /// Local APIC id.
+    pub apic: u32,
+    /// Slice position in turn.
+    pub position: u32,
+    /// Zero.
+    pub zero: u32,
+    /// Nanoseconds idle.
+    pub idle_ns: u64,
+    /// Switches between environments.
+    pub switches: u64,
+    /// Interrupts taken.
+    pub interrupts: u64,
+    /// Calls served.
+    pub calls: u64,
+    /// Faults delivered.
+    pub faults: u64,
+    /// Foreign calls sent back.
+    pub foreign: u64,
+    /// Events delivered.
+    pub events: u64,
+    /// Loads of CR3.
+    pub cr3_loads: u64,
+    /// Shootdown interrupts sent.
+    pub shootdowns: u64,
+    /// Predicates evaluated.
+    pub predicates: u64,
+    /// Exceptions in kernel mode (user copies that faulted).
+    pub kernel_faults: u64,
+    /// Longest stretch with interrupts off, in nanoseconds.
+    pub longest_ns: u64,
+    /// The call that took it.
+    pub longest_call: u64,
+    /// High-water mark of the stack, in bytes.
+    pub stack_bytes: u64,
+}
+
+/// A call's counters.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CallRecord {
+    /// Times made.
+    pub count: u64,
+    /// Times answered by an error.
+    pub errors: u64,
+}
+
+/// What the kernel's memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Category {
+    /// The kernel's image: text, constants, data.
+    Image = 0,
+    /// Stacks of the processors, guard pages not counted.
+    Stacks = 1,
+    /// Exception stacks (NMI, #MC, #DF, #DB).
+    ExceptionStacks = 2,
+    /// Entry pages, task states, descriptor tables of the processors.
+    PerCpu = 3,
+    /// The kernel's own page tables.
+    PageTables = 4,
+    /// Environment slots (kernel half).
+    Envs = 5,
+    /// Domain slots.
+    Domains = 6,
+    /// Frame records and their private half.
+    Frames = 7,
+    /// Region table.
+    Regions = 8,
+    /// Filters and rings.
+    Network = 9,
+    /// Device queues and buffers.
+    Devices = 10,
+    /// Published pages that are in no other category.
+    Published = 11,
+    /// What is left of pages partly used.
+    Slack = 12,
+    /// Frames donated by applications: tables, links, vector state, regions (not the kernel's).
+    Donated = 13,
+}
+
+/// Categories there are.
+pub const CATEGORIES: usize = 14;
+
+/// A line of the census.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CensusRecord {
+    /// Bytes held.
+    pub bytes: u64,
+    /// Objects in use.
+    pub objects: u64,
+}
+
+/// A network interface.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct InterfaceRecord {
+    /// 1 when it exists.
+    pub present: u32,
+    /// Zero.
+    pub zero: u32,
+    /// Ethernet address, first byte lowest.
+    pub mac: u64,
+    /// Packets received from the device.
+    pub received: u64,
+    /// Packets no filter wanted.
+    pub unclaimed: u64,
+    /// Packets handed to the device.
+    pub sent: u64,
+    /// Bytes of payload copied by the kernel for transmission beyond the header.
+    pub copied: u64,
+    /// Transmissions refused because the queue was full.
+    pub full: u64,
+    /// Packets in the device's send queue now.
+    pub queued: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Directory>() <= 8192);
+const _: () = assert!(core::mem::size_of::<EnvRecord>() == 128);
+const _: () = assert!(core::mem::size_of::<DomainRecord>() == 64);
+const _: () = assert!(core::mem::size_of::<AccountRecord>() == 128);
+const _: () = assert!(core::mem::size_of::<FrameRecord>() == 16);
+const _: () = assert!(core::mem::size_of::<RegionRecord>() == 64);
+const _: () = assert!(core::mem::size_of::<FilterRecord>() == 64);
+const _: () = assert!(core::mem::size_of::<RingRecord>() == 64);
+const _: () = assert!(core::mem::size_of::<SliceRecord>() == 16);
+const _: () = assert!(core::mem::size_of::<Clock>() == 64);
+const _: () = assert!(core::mem::size_of::<CpuRecord>() == 128);
+const _: () = assert!(core::mem::size_of::<InterfaceRecord>() == 64);

@@ -1,0 +1,66 @@
+//! The one trait between deciding and doing.
+//!
+//! Physical memory is reached by words and frames; each word of memory that user code or another
+//! processor may touch is read and written atomically. On the host `fake` implements it.
+
+use crate::context::Context;
+use abi::id::Frame;
+
+/// A copy from or to program memory met a page that is not there; nothing after it was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserFault {
+    /// The address that faulted.
+    pub address: u64,
+    /// Was it a store?
+    pub write: bool,
+}
+
+/// What has to be forgotten by processors' translation buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// One page in the space with this root.
+    Page(Frame, u64),
+    /// All of the space with this root.
+    Space(Frame),
+    /// Everything, everywhere: a table that several spaces share has changed.
+    Everything,
+}
+
+/// What the decisions ask of the machine. None of these fails or waits.
+pub trait Machine {
+    /// Loads an entry of a page table.
+    fn entry(&self, table: Frame, index: usize) -> u64;
+    /// Exchanges an entry of a page table; the old one has the processor's last A and D bits.
+    fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;
+    /// Loads the 64-bit word at a physical address, a multiple of 8.
+    fn word(&self, address: u64) -> u64;
+    /// Stores a 64-bit word at a physical address, a multiple of 8.
+    fn word_set(&mut self, address: u64, value: u64);
+    /// Or-s bits into a word, atomically; the old word.
+    fn word_or(&mut self, address: u64, bits: u64) -> u64;
+    /// Adds to a word, wrapping, atomically; the old word.
+    fn word_add(&mut self, address: u64, value: u64) -> u64;
+    /// Fills a frame with zeroes.
+    fn zero(&mut self, frame: Frame);
+    /// Copies between physical addresses; neither range crosses a frame.
+    fn copy(&mut self, to: u64, from: u64, len: usize);
+    /// Copies from a physical address (within a frame) to the current program's memory.
+    fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
+    /// Copies from a kernel buffer to a physical address, within a frame.
+    fn fill(&mut self, to: u64, bytes: &[u8]);
+
+    /// The registers of the environment at `index`, saved or (the caller's own) live.
+    fn context(&mut self, index: usize) -> &mut Context;
+    /// Gives the vector area in `frame` the initial state.
+    fn vector_init(&mut self, frame: Frame);
+
+    /// Notes what must be flushed before frames given up by this call may be used again. The machine
+    /// flushes its own processor at once, others after the lock is released.
+    fn flush(&mut self, what: Flush);
+    /// Interrupts `cpu`, so that it looks at requests and runs the scheduler.
+    fn interrupt(&mut self, cpu: usize);
+    /// Nanoseconds since boot.
+    fn now_ns(&self) -> u64;
+    /// 64 random bits, if the machine has a source.
+    fn random(&mut self) -> Option<u64>;
+}
