@@ -7,13 +7,21 @@
 //! ```text
 //!   kernel/ syscall.rs, trap.rs          this crate
 //!   ───────────────────────────          ─────────────────────────────────────────────
-//!   call   ─ decode, copy in, lock ────► call::dispatch ─► frame, table, env, region, …
-//!   fault  ─ no lock ──────────────────► upcall::deliver
+//!   call   ─ decode, copy in, lock ────► dispatch::call ─► frame, table, env, region, …
+//!   fault  ────────────────────────────► upcall::deliver_fault
 //!   tick   ─ lock ─────────────────────► sched::tick, sched::pick
 //! ```
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod account;
+pub mod console;
 pub mod context;
+pub mod domain;
+pub mod env;
+pub mod frame;
 pub mod machine;
+pub mod net;
+pub mod region;
+pub mod sched;
 pub mod state;

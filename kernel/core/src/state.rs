@@ -1,8 +1,65 @@
 //! All that the kernel knows, behind one lock (decisions 19, 20).
 //!
 //! Tables are slices sized at boot from the machine's memory: the machine layer carves them out
-//! of frames and hands them over; on the host they come from vectors. A table whose record is published has
-//! two halves: the `abi::published` record, which everybody can read, and a private one here.
+//! of frames and hands them over as [`Parts`]; on the host they come from vectors. A table whose
+//! record is published has two halves: the `abi::published` record, which everybody can read
+//! (only the kernel writes it, here), and a private one beside it.
+
+use abi::published::{
+    AccountRecord, CallRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
+    FilterRecord, FrameRecord, InterfaceRecord, RegionRecord, RingRecord, SliceRecord,
+};
+
+/// The published halves: slices of the published pages.
+pub struct Published {
+    /// The first two pages.
+    pub directory: &'static mut Directory,
+    /// By index of environment.
+    pub envs: &'static mut [EnvRecord],
+    /// By index of domain.
+    pub domains: &'static mut [DomainRecord],
+    /// By index of account.
+    pub accounts: &'static mut [AccountRecord],
+    /// By frame number.
+    pub frames: &'static mut [FrameRecord],
+    /// By index of region.
+    pub regions: &'static mut [RegionRecord],
+    /// By index of filter.
+    pub filters: &'static mut [FilterRecord],
+    /// By index of ring.
+    pub rings: &'static mut [RingRecord],
+    /// `SLICES` for each processor in turn.
+    pub slices: &'static mut [SliceRecord],
+    /// One.
+    pub clock: &'static mut Clock,
+    /// By processor.
+    pub cpus: &'static mut [CpuRecord],
+    /// By number of the call.
+    pub calls: &'static mut [CallRecord],
+    /// By category.
+    pub census: &'static mut [CensusRecord],
+    /// By interface.
+    pub interfaces: &'static mut [InterfaceRecord],
+}
 
 /// Everything behind the lock.
-pub struct State {}
+pub struct State {
+    /// What everybody can read.
+    pub published: Published,
+    /// Physical memory: references, guards, reverse chains, limbo.
+    pub frames: crate::frame::Frames,
+    /// Who pays.
+    pub accounts: crate::account::Accounts,
+    /// Protection domains and their capabilities.
+    pub domains: crate::domain::Domains,
+    /// Environments.
+    pub envs: crate::env::Envs,
+    /// Slice vectors and the running order.
+    pub sched: crate::sched::Scheduler,
+    /// Regions and attachments.
+    pub regions: crate::region::Regions,
+    /// Filters, rings, transmissions.
+    pub net: crate::net::Network,
+    /// Console input ring.
+    pub console: crate::console::Console,
+}
