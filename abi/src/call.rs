@@ -149,7 +149,10 @@ calls! {
     /// Gives the record (and the news of the death) of `env` to another holder.
     12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
-    /// native window is `[window, window + bytes)`. `rdx`: its id.
+    /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own, else
+    /// CONTROL over the account's name). Its slot 0 gets a fresh name that nobody else dominates
+    /// but the account: [account, serial high, serial low], with ALL rights; so processes have flat
+    /// names and need no right over their account to fork (decisions 22). `rdx`: its id.
     13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 } guarded
         Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.

@@ -48,8 +48,17 @@ pub const USER_CS: u64 = 0x33;
 /// User data selector.
 pub const USER_SS: u64 = 0x2b;
 /// Flags a program may choose: CF PF AF ZF SF TF DF OF NT AC ID. IF is always set.
-pub const USER_FLAGS: u64 =
-    1 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11 | 1 << 14 | 1 << 18 | 1 << 21;
+pub const USER_FLAGS: u64 = 1
+    | 1 << 2
+    | 1 << 4
+    | 1 << 6
+    | 1 << 7
+    | 1 << 8
+    | 1 << 10
+    | 1 << 11
+    | 1 << 14
+    | 1 << 18
+    | 1 << 21;
 /// IF and the bit that is always one.
 pub const FIXED_FLAGS: u64 = 1 << 9 | 1 << 1;
 
