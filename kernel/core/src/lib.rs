@@ -17,11 +17,17 @@
 pub mod account;
 pub mod console;
 pub mod context;
+pub mod dispatch;
 pub mod domain;
 pub mod env;
 pub mod frame;
 pub mod machine;
 pub mod net;
+pub mod predicate;
 pub mod region;
 pub mod sched;
+pub mod sleep;
 pub mod state;
+pub mod transfer;
+pub mod upcall;
+pub mod work;

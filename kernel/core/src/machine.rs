@@ -46,6 +46,8 @@ pub trait Machine {
     fn copy(&mut self, to: u64, from: u64, len: usize);
     /// Copies from a physical address (within a frame) to the current program's memory.
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
+    /// Copies from the current program's memory to a physical address, within a frame.
+    fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
     /// Copies from a kernel buffer to a physical address, within a frame.
     fn fill(&mut self, to: u64, bytes: &[u8]);
 
@@ -53,6 +55,14 @@ pub trait Machine {
     fn context(&mut self, index: usize) -> &mut Context;
     /// Gives the vector area in `frame` the initial state.
     fn vector_init(&mut self, frame: Frame);
+    /// Stores the vector registers now on this processor into the area in `frame`; they stay loaded.
+    fn vector_store(&mut self, frame: Frame);
+    /// Shows `frame` to everybody as the application page of the environment at `index`; `None`: zeroes.
+    fn application_page(&mut self, index: usize, frame: Option<Frame>);
+    /// Takes bytes for a console stream (`Call::ConsoleWrite`); how many it took.
+    fn console_write(&mut self, stream: u16, bytes: &[u8]) -> usize;
+    /// Ends the machine (`Call::MachineEnd`) when the lock is released.
+    fn end(&mut self, how: u16, status: u16);
 
     /// Notes what must be flushed before frames given up by this call may be used again. The machine
     /// flushes its own processor at once, others after the lock is released.

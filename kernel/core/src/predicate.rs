@@ -1,0 +1,1 @@
+//! Wakeup predicates: checked, translated and pinned at download, evaluated without the space.

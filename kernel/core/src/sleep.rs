@@ -1,0 +1,1 @@
+//! Sleeping, posting, timers.

@@ -1,0 +1,1 @@
+//! Protected control transfer (aegis95 S33).
