@@ -1,0 +1,18 @@
+//! What UNIX is apart from any kernel: ExOS and its servers agree on it here.
+//!
+//! Pure logic over bytes and numbers, tested on the host: error numbers, paths, descriptor tables,
+//! `stat` records, pipe rings, the terminal's line discipline, the tree of a memory file system
+//! and the texts of `/proc`. Time, memory of programs and kernel calls are the callers' business.
+//!
+//! Neighbours: `libs/exos` (the library OS), `apps/ttyd` and `apps/tmpfsd` (its servers).
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod errno;
+
+pub use errno::Errno;
