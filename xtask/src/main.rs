@@ -1,1 +1,72 @@
-fn main() {}
+//! The only door: builds, runs, checks and tests the whole tree.
+
+#![forbid(unsafe_code)]
+
+mod accelerator;
+mod boot_image;
+mod build;
+mod command_line;
+mod failure;
+mod guest;
+mod machine;
+mod options;
+mod packages;
+mod process;
+mod report;
+mod run;
+mod workspace;
+
+use std::process::ExitCode;
+
+use failure::{Failure, Result};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  run [OPTIONS]                  boot to a shell; http://localhost:8080 is Cheetah's
+  run [OPTIONS] -- PROGRAM ...   run a static Linux program: its output, its exit status
+      --machine q35|microvm      the virtual machine                   (q35)
+      --cpus N                   processors, 1 to 4                    (1)
+      --memory SIZE              such as 256M or 2G                    (256M)
+      --cpu MODEL                QEMU's processor model
+      --accel kvm|tcg            instead of trying which one works
+      -p HOST:GUEST              forward a port of the host            (8080:80 with the shell)
+      --file HOST[:GUEST]        put a file or directory into the image
+      --env NAME=VALUE           a variable for the program
+      --timeout SECONDS          end the guest after so long           (never)
+  build                          the kernel and its programs
+  image [--file HOST[:GUEST]]... [--output FILE]
+                                 the boot image alone
+  help                           this
+";
+
+fn main() -> ExitCode {
+    report::start();
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    match dispatch(&command, words.collect()) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
+    match command {
+        "run" => return run::command(words),
+        "build" => build::build()?,
+        "image" => boot_image::command(words)?,
+        "help" | "--help" | "-h" => print!("{HELP}"),
+        "" => {
+            eprint!("{HELP}");
+            return Ok(2);
+        }
+        _ => {
+            let cause = format!("{command}: no such command");
+            return Err(Failure::new(cause).next(options::HELP).status(2));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask build`: the kernel and everything else that runs on the bare machine.
+
+use std::process::Command;
+
+use crate::failure::Result;
+use crate::packages;
+use crate::process;
+use crate::report;
+use crate::workspace;
+
+/// Builds all of it, in release form: the only form that runs.
+pub fn build() -> Result<()> {
+    packages::require_bare_target()?;
+    report::step("building the kernel and the programs");
+    let mut cargo = cargo();
+    cargo.args(["build", "--quiet", "--release", "--target", packages::BARE_TARGET]);
+    for package in workspace::BARE_PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    process::run(&mut cargo)
+}
+
+/// Cargo, in the tree's root.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace::root());
+    cargo
+}

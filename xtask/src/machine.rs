@@ -1,0 +1,244 @@
+//! The virtual machine: what it consists of, and QEMU's words for it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::accelerator::{self, Accelerator};
+use crate::command_line::CommandLine;
+use crate::failure::{Failure, Result};
+use crate::options::Options;
+use crate::packages;
+use crate::process;
+use crate::workspace;
+
+/// The port that the kernel's log goes to, byte by byte.
+pub const LOG_PORT: u16 = 0xe9;
+/// The port that the standard error of a PROGRAM goes to.
+pub const ERROR_PORT: u16 = 0xea;
+
+/// QEMU's machine types that the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A PC with PCI Express: virtio over PCI.
+    Q35,
+    /// Without PCI: virtio over memory-mapped registers.
+    Microvm,
+}
+
+impl Kind {
+    /// Reads QEMU's name.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text {
+            "q35" => Ok(Self::Q35),
+            "microvm" => Ok(Self::Microvm),
+            _ => Err(Failure::new(format!("--machine {text}: neither q35 nor microvm"))),
+        }
+    }
+
+    /// QEMU's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Q35 => "q35",
+            Self::Microvm => "microvm",
+        }
+    }
+}
+
+/// What the network card is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// QEMU's user network: 10.0.2.0/24, these ports of the host forwarded (host, guest).
+    User(Vec<(u16, u16)>),
+    /// A tap device of the host, by name, with the words of our own `ip=`.
+    Tap(String, String),
+}
+
+/// A virtual machine to be started.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The machine's type.
+    pub kind: Kind,
+    /// Processors, 1 to 4.
+    pub cpus: u32,
+    /// Memory in QEMU's notation, such as `256M`.
+    pub memory: String,
+    /// The processor's model in QEMU's notation; by default the one we measure with.
+    pub cpu: Option<String>,
+    /// What runs it; by default what [`accelerator::choose`] finds.
+    pub accelerator: Option<Accelerator>,
+    /// Where packets go.
+    pub network: Network,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Q35,
+            cpus: 1,
+            memory: "256M".into(),
+            cpu: None,
+            accelerator: None,
+            network: Network::User(Vec::new()),
+        }
+    }
+}
+
+impl Machine {
+    /// Takes `flag` with its value if it is one of the machine's; answers whether it was.
+    pub fn option(&mut self, flag: &str, options: &mut Options) -> Result<bool> {
+        match flag {
+            "--machine" => self.kind = Kind::parse(&options.value(flag)?)?,
+            "--cpus" => {
+                self.cpus = options.number(flag)?;
+                if !(1..=4).contains(&self.cpus) {
+                    return Err(Failure::new(format!("--cpus {}: 1 to 4 work", self.cpus)));
+                }
+            }
+            "--memory" => self.memory = memory_size(&options.value(flag)?)?,
+            "--cpu" => self.cpu = Some(options.value(flag)?),
+            "--accel" => self.accelerator = Some(Accelerator::parse(&options.value(flag)?)?),
+            "-p" | "--port" => {
+                let forward = parse_forward(&options.value(flag)?)?;
+                match &mut self.network {
+                    Network::User(forwards) => forwards.push(forward),
+                    Network::Tap(..) => return Err(Failure::new("-p: not with a tap device")),
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Adds the words of the command line that follow from the machine.
+    pub fn describe(&self, line: &mut CommandLine) {
+        match &self.network {
+            Network::User(_) => line.set("ip", "10.0.2.15/24,10.0.2.2"),
+            Network::Tap(_, address) => line.set("ip", address),
+        };
+    }
+
+    /// QEMU with the whole machine but its serial ports, which each use connects differently.
+    pub fn qemu(&self, image: &Path, line: &CommandLine) -> Result<Command> {
+        packages::require(&[packages::QEMU])?;
+        let accelerator = match self.accelerator {
+            Some(accelerator) => accelerator,
+            None => accelerator::choose()?,
+        };
+        let model = match (&self.cpu, accelerator) {
+            (Some(model), _) => model.as_str(),
+            // What TCG does not do the way processors do, or does slowly, is left out.
+            (None, Accelerator::Tcg) => "max,-pku,-erms,-fsrm,-la57",
+            (None, Accelerator::Kvm) => "host,-la57",
+        };
+
+        let mut qemu = guarded(packages::QEMU.0);
+        qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-machine", self.kind.name(), "-accel", accelerator.name(), "-cpu", model])
+            .args(["-smp", &self.cpus.to_string(), "-m", &self.memory])
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"])
+            .args(["-object", "rng-random,id=entropy,filename=/dev/urandom"])
+            .args(["-netdev", &self.netdev()]);
+        match self.kind {
+            Kind::Q35 => qemu
+                .args(["-device", "virtio-rng-pci,disable-legacy=on,rng=entropy"])
+                .args(["-device", "virtio-net-pci,disable-legacy=on,netdev=net"]),
+            Kind::Microvm => qemu
+                .args(["-global", "virtio-mmio.force-legacy=false"])
+                .args(["-device", "virtio-rng-device,rng=entropy"])
+                .args(["-device", "virtio-net-device,netdev=net"]),
+        };
+        qemu.arg("-kernel").arg(kernel()?).arg("-initrd").arg(image);
+        qemu.args(["-append", &line.text()]);
+        Ok(qemu)
+    }
+
+    fn netdev(&self) -> String {
+        match &self.network {
+            Network::User(forwards) => forwards
+                .iter()
+                .map(|(host, guest)| format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"))
+                .fold("user,id=net".to_string(), |all, one| all + &one),
+            Network::Tap(device, _) => {
+                format!("tap,id=net,ifname={device},script=no,downscript=no")
+            }
+        }
+    }
+}
+
+/// A command that ends when we end, however we end: no machine is left running.
+fn guarded(program: &str) -> Command {
+    if process::find("setpriv").is_none() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", program]);
+    command
+}
+
+fn kernel() -> Result<PathBuf> {
+    let kernel = workspace::bare("kernel");
+    if kernel.is_file() {
+        return Ok(kernel);
+    }
+    Err(Failure::new(format!("{}: not built", kernel.display())).next("cargo xtask build"))
+}
+
+fn parse_forward(text: &str) -> Result<(u16, u16)> {
+    let ports = text.split_once(':').map(|(host, guest)| (host.parse(), guest.parse()));
+    match ports {
+        Some((Ok(host), Ok(guest))) => Ok((host, guest)),
+        _ => Err(Failure::new(format!("-p {text}: not HOST:GUEST, two port numbers"))),
+    }
+}
+
+fn memory_size(text: &str) -> Result<String> {
+    let digits = text.trim_end_matches(['M', 'G']);
+    let suffixed = text.len() <= digits.len() + 1;
+    if suffixed && digits.parse::<u32>().is_ok() {
+        // A number alone is mebibytes, as QEMU has it.
+        return Ok(text.to_string());
+    }
+    Err(Failure::new(format!("--memory {text}: not a size such as 256M or 2G")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> (Machine, Result<bool>) {
+        let mut options = Options::new(words[1..].iter().map(|word| word.to_string()).collect());
+        let mut machine = Machine::default();
+        let answer = machine.option(words[0], &mut options);
+        (machine, answer)
+    }
+
+    #[test]
+    fn options_describe_the_machine() {
+        assert_eq!(options(&["--machine", "microvm"]).0.kind, Kind::Microvm);
+        assert_eq!(options(&["--cpus", "4"]).0.cpus, 4);
+        assert_eq!(options(&["--memory", "1G"]).0.memory, "1G");
+        let forwarded = options(&["-p", "8080:80"]).0;
+        assert_eq!(forwarded.network, Network::User(vec![(8080, 80)]));
+        assert_eq!(forwarded.netdev(), "user,id=net,hostfwd=tcp:127.0.0.1:8080-:80");
+        assert!(!options(&["--other", "1"]).1.unwrap());
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        let wrong = [
+            ["--machine", "pc"],
+            ["--cpus", "5"],
+            ["--cpus", "0"],
+            ["--cpus", "x"],
+            ["--memory", "lots"],
+            ["--memory", "1GM"],
+            ["-p", "8080"],
+            ["-p", "8080:99999"],
+            ["--accel", "xen"],
+        ];
+        for words in wrong {
+            assert!(options(&words).1.is_err(), "{words:?}");
+        }
+        assert!(options(&["--cpus"]).1.is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! `cargo xtask run`: the shell on the terminal, or one program with its output and exit status.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use image::elf::{ElfError, Plan};
+
+use crate::boot_image::{self, Extra};
+use crate::build;
+use crate::command_line::CommandLine;
+use crate::failure::{Context, Failure, Result};
+use crate::guest::{self, Connections, Console, End};
+use crate::machine::{Machine, Network};
+use crate::options::{self, Options};
+use crate::process;
+use crate::report;
+use crate::workspace;
+
+/// What the command ends with if the program could not be run, as a shell has it.
+const NOT_EXECUTABLE: u8 = 126;
+/// What the command ends with if there is no such program, as a shell has it.
+const NOT_FOUND: u8 = 127;
+/// What the command ends with if the time was up, as timeout(1) has it.
+const TIMED_OUT: u8 = 124;
+
+/// What is to be run, and on what.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// The virtual machine.
+    pub machine: Machine,
+    /// Files of the host to be in the image.
+    pub extras: Vec<Extra>,
+    /// Variables for the program, `NAME=VALUE`, beside those that init sets.
+    pub environment: Vec<String>,
+    /// The program, a path in the guest, and its arguments from the zeroth on.
+    pub program: Option<(String, Vec<String>)>,
+    /// How long the guest may run.
+    pub limit: Option<Duration>,
+}
+
+/// `cargo xtask run [OPTIONS] [--] [PROGRAM ARGS...]`; answers the exit status.
+pub fn command(words: Vec<String>) -> Result<u8> {
+    let (mut job, program) = parse(words)?;
+    build::build()?;
+    if let Some(words) = program {
+        job.choose_program(words)?;
+        return run_program(&job);
+    }
+    if job.machine.network == Network::User(Vec::new()) {
+        job.machine.network = Network::User(vec![(8080, 80)]);
+    }
+    run_shell(&job)
+}
+
+fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
+    let mut options = Options::new(words);
+    let mut job = Job::default();
+    while let Some(word) = options.next() {
+        match word.as_str() {
+            "--file" => job.extras.push(Extra::parse(&options.value("--file")?)?),
+            "--env" => job.environment.push(options.value("--env")?),
+            "--timeout" => {
+                job.limit = Some(Duration::from_secs(options.number("--timeout")?));
+            }
+            "--" => {
+                let program = options.rest();
+                return Ok((job, (!program.is_empty()).then_some(program)));
+            }
+            flag if flag.starts_with('-') => {
+                if !job.machine.option(flag, &mut options)? {
+                    return Err(options::unknown("run", flag));
+                }
+            }
+            program => {
+                let mut words = vec![program.to_string()];
+                words.extend(options.rest());
+                return Ok((job, Some(words)));
+            }
+        }
+    }
+    Ok((job, None))
+}
+
+impl Job {
+    /// Decides which file the program's name means, and adds it to the image.
+    fn choose_program(&mut self, words: Vec<String>) -> Result<()> {
+        let Some(name) = words.first().cloned() else { return Ok(()) };
+        let on_host = if name.contains('/') {
+            std::path::absolute(&name).ok().filter(|path| path.is_file())
+        } else {
+            process::find(&name)
+        };
+        let in_image = image_path(&name)?;
+        let refusal = match on_host {
+            Some(host) => match check_static(&host)? {
+                None => {
+                    let guest = boot_image::without_links(guest_path(&host)?);
+                    let host = host.canonicalize().context(host.display())?;
+                    self.extras.insert(0, Extra { host, guest: guest.clone() });
+                    self.program = Some((guest, words));
+                    return Ok(());
+                }
+                Some(refusal) => refusal,
+            },
+            None => Failure::new(format!("{name}: no such program")).status(NOT_FOUND),
+        };
+        // A name that the image has too, such as `sh`, means the image's.
+        let path = in_image.ok_or(refusal)?;
+        self.program = Some((path, words));
+        Ok(())
+    }
+
+    fn command_line(&self) -> CommandLine {
+        let mut line = CommandLine::default();
+        line.set("log", "debugcon");
+        self.machine.describe(&mut line);
+        for variable in &self.environment {
+            line.set("env", variable);
+        }
+        if let Some((path, arguments)) = &self.program {
+            line.set("run", path);
+            for argument in arguments {
+                line.set("arg", argument);
+            }
+        }
+        line
+    }
+}
+
+/// The image's own program of this name: what it holds even when nothing is added.
+fn image_path(name: &str) -> Result<Option<String>> {
+    let base = name.strip_prefix("/bin/").unwrap_or(name);
+    if base == "busybox" || boot_image::applets()?.iter().any(|applet| applet == base) {
+        return Ok(Some(format!("/bin/{base}")));
+    }
+    let native = name.strip_prefix("/xok/");
+    let known = native.is_some_and(|native| workspace::NATIVE_PROGRAMS.contains(&native));
+    Ok(known.then(|| name.to_string()))
+}
+
+fn guest_path(host: &Path) -> Result<&str> {
+    host.to_str().ok_or_else(|| Failure::new(format!("{}: not UTF-8", host.display())))
+}
+
+/// Why this file of the host cannot run in the guest, if so. Files that are no ELF files are the
+/// guest's to judge: they may be scripts.
+fn check_static(host: &Path) -> Result<Option<Failure>> {
+    let file = std::fs::read(host).context(host.display())?;
+    let cause = match Plan::parse(&file) {
+        Ok(_) | Err(ElfError::NotElf) => return Ok(None),
+        Err(ElfError::NeedsInterpreter { offset, size }) => {
+            let name = file.get(offset as usize..(offset + size) as usize).unwrap_or(&[]);
+            let name = String::from_utf8_lossy(name);
+            format!("dynamic, it needs {name}, and only static programs run here so far")
+        }
+        Err(error) => error.to_string(),
+    };
+    Ok(Some(Failure::new(format!("{}: {cause}", host.display())).status(NOT_EXECUTABLE)))
+}
+
+/// Boots to the shell, on our terminal.
+fn run_shell(job: &Job) -> Result<u8> {
+    let mut job = job.clone();
+    if let Ok(terminal) = std::env::var("TERM") {
+        job.environment.push(format!("TERM={terminal}"));
+    }
+    let image = make_image(&job)?;
+    let qemu = job.machine.qemu(&image.path, &job.command_line())?;
+    if let Network::User(forwards) = &job.machine.network {
+        for (host, guest) in forwards {
+            report::step(&format!("http://localhost:{host} is the guest's port {guest}"));
+        }
+    }
+    report::step("booting; ctrl-A x ends it");
+    let connections = Connections {
+        console: Console::Terminal,
+        error: Box::new(show_error),
+        log: Box::new(show_boot_line),
+        log_file: workspace::output().join("kernel.log"),
+        limit: job.limit,
+    };
+    finish(guest::run(qemu, connections)?, &job)
+}
+
+/// Runs one program with our standard streams.
+fn run_program(job: &Job) -> Result<u8> {
+    let image = make_image(job)?;
+    let has_input = !is_null_input();
+    let mut line = job.command_line();
+    line.set("stdin", if has_input { "framed" } else { "none" });
+    let qemu = job.machine.qemu(&image.path, &line)?;
+    report::step("booting");
+    let input: Option<Box<dyn Read + Send>> =
+        if has_input { Some(Box::new(std::io::stdin())) } else { None };
+    let connections = Connections {
+        console: Console::Program(input, Box::new(show_output)),
+        error: Box::new(show_error),
+        log: Box::new(show_boot_line),
+        log_file: workspace::output().join("kernel.log"),
+        limit: job.limit,
+    };
+    finish(guest::run(qemu, connections)?, job)
+}
+
+/// What a program did that was run by [`capture`].
+#[derive(Debug)]
+pub struct Captured {
+    /// Its exit status; 128 + n for signal n. Nothing if the time was up.
+    pub status: Option<u8>,
+    /// What it wrote to its standard output.
+    pub output: Vec<u8>,
+    /// What it wrote to its standard error.
+    pub error: Vec<u8>,
+    /// The kernel's log, line by line.
+    pub log: Vec<String>,
+}
+
+/// Runs the job's program without our standard streams, for tests: `input` is its standard input,
+/// `log_line` sees each line of the log as it comes. The image must have been made.
+pub fn capture(
+    job: &Job,
+    image: &Path,
+    input: Option<Vec<u8>>,
+    mut log_line: impl FnMut(&str) + Send + 'static,
+) -> Result<Captured> {
+    let mut line = job.command_line();
+    line.set("stdin", if input.is_some() { "framed" } else { "none" });
+    let qemu = job.machine.qemu(image, &line)?;
+    let (output_sink, output) = guest::collector();
+    let (error_sink, error) = guest::collector();
+    let (log_sender, log) = std::sync::mpsc::channel();
+    let boxed = input.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read + Send>);
+    let connections = Connections {
+        console: Console::Program(boxed, output_sink),
+        error: error_sink,
+        log: Box::new(move |text| {
+            log_line(text);
+            drop(log_sender.send(text.to_string()));
+        }),
+        log_file: workspace::output().join("test-kernel.log"),
+        limit: job.limit,
+    };
+    let status = match guest::run(qemu, connections)? {
+        End::Status(status) => Some(status),
+        End::Quit | End::TimedOut => None,
+    };
+    Ok(Captured {
+        status,
+        output: output.iter().flatten().collect(),
+        error: error.iter().flatten().collect(),
+        log: log.iter().collect(),
+    })
+}
+
+/// An image of its own for this process, which goes when this does.
+pub struct TemporaryImage {
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+impl Drop for TemporaryImage {
+    fn drop(&mut self) {
+        // A file too many in the target directory harms nobody.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the image that a job needs.
+pub fn make_image(job: &Job) -> Result<TemporaryImage> {
+    let name = format!("boot-{}.img", std::process::id());
+    let image = TemporaryImage { path: workspace::output().join(name) };
+    boot_image::make(&job.extras, &image.path)?;
+    Ok(image)
+}
+
+fn finish(end: End, job: &Job) -> Result<u8> {
+    match end {
+        End::Status(status) => Ok(status),
+        End::Quit => Ok(0),
+        End::TimedOut => {
+            let seconds = job.limit.unwrap_or_default().as_secs();
+            let cause = format!("the guest was ended after {seconds} seconds");
+            Err(Failure::new(cause).next("cat target/xok/kernel.log").status(TIMED_OUT))
+        }
+    }
+}
+
+/// Whether our standard input is certain to give nothing.
+fn is_null_input() -> bool {
+    !std::io::stdin().is_terminal()
+        && std::fs::read_link("/proc/self/fd/0").is_ok_and(|path| path == Path::new("/dev/null"))
+}
+
+fn show_output(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    // Whoever reads us may have gone; the guest goes on, as a program would that ignores SIGPIPE.
+    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
+fn show_error(bytes: &[u8]) {
+    // Standard error is where the failure would be reported.
+    let _ = std::io::stderr().lock().write_all(bytes);
+}
+
+/// Shows what the kernel says of itself at boot; the rest stays in the log's file.
+fn show_boot_line(line: &str) {
+    if line.starts_with("xok: ") && !line.starts_with("xok: end ") {
+        // The terminal may be raw already, so that a line needs its carriage return.
+        eprint!("{line}\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> (Job, Option<Vec<String>>) {
+        parse(words.iter().map(|word| word.to_string()).collect()).unwrap()
+    }
+
+    #[test]
+    fn the_program_keeps_its_own_flags() {
+        let (job, program) = parsed(&["--cpus", "2", "--", "ls", "--cpus", "-l"]);
+        assert_eq!(job.machine.cpus, 2);
+        assert_eq!(program.unwrap(), ["ls", "--cpus", "-l"]);
+        let (_, program) = parsed(&["ls", "--", "-l"]);
+        assert_eq!(program.unwrap(), ["ls", "--", "-l"]);
+        assert_eq!(parsed(&["-p", "8081:80", "--"]).1, None);
+    }
+
+    #[test]
+    fn dynamic_programs_are_refused_with_their_interpreter() {
+        let host = std::env::current_exe().unwrap();
+        let refusal = check_static(&host).unwrap().unwrap();
+        assert_eq!(refusal.exit_status(), NOT_EXECUTABLE);
+        assert!(refusal.to_string().contains("it needs /"), "{refusal}");
+        assert!(check_static(Path::new("/etc/passwd")).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_command_line_carries_the_program() {
+        let mut job = Job { environment: vec!["A=b c".into()], ..Job::default() };
+        job.program = Some(("/bin/sh".into(), vec!["sh".into(), "-c".into(), "exit 3".into()]));
+        let expected = "log=debugcon ip=10.0.2.15/24,10.0.2.2 env=A=b%20c run=/bin/sh arg=sh \
+                        arg=-c arg=exit%203";
+        assert_eq!(job.command_line().text(), expected);
+    }
+}
