@@ -1,0 +1,202 @@
+//! Program memory: copied in and out, never referenced; a bad address answers EFAULT.
+//!
+//! Copies may fault: absent and copy-on-write pages are resolved below (a nested upcall), what
+//! cannot be resolved ends the copy. Never call these while `memory::space()` is borrowed.
+//!
+//! # Safety
+//! Holds the two copy loops, which touch the lower half only: the range is checked first, and a
+//! fault in them goes to their fix-up address.
+#![allow(unsafe_code)]
+
+use crate::errno::Errno;
+use abi::layout::{PAGE_SIZE, PROGRAM_END};
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
+
+/// A type whose bytes may come from a program: no padding that matters, every pattern valid.
+///
+/// # Safety
+/// Every bit pattern must be a value, and reading its padding must be harmless.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($ty:ty)+) => { $(
+        // SAFETY: integers (and structs of them) take every pattern.
+        unsafe impl Plain for $ty {}
+    )+ };
+}
+
+plain! {
+    u8 u16 u32 u64 i8 i16 i32 i64 usize isize
+    linux_raw_sys::general::timespec
+    linux_raw_sys::general::timeval
+    linux_raw_sys::general::stat
+    linux_raw_sys::general::statx
+    linux_raw_sys::general::statfs
+    linux_raw_sys::general::iovec
+    linux_raw_sys::general::pollfd
+    linux_raw_sys::general::termios
+    linux_raw_sys::general::winsize
+    linux_raw_sys::general::rusage
+    linux_raw_sys::general::flock
+}
+
+// SAFETY: arrays of plain values are plain.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// Is `[address, address + len)` in the program's half?
+pub fn in_program(address: u64, len: u64) -> bool {
+    address.checked_add(len).is_some_and(|end| end <= PROGRAM_END - PAGE_SIZE)
+}
+
+/// Copies from the program.
+pub fn read_bytes(address: u64, into: &mut [u8]) -> Result<(), Errno> {
+    if !in_program(address, into.len() as u64) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the source is in the program's half, the destination is ours.
+    copy(unsafe { copy_with_fix_up(into.as_mut_ptr(), address as *const u8, into.len()) })
+}
+
+/// Copies to the program.
+pub fn write_bytes(address: u64, from: &[u8]) -> Result<(), Errno> {
+    if !in_program(address, from.len() as u64) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the destination is in the program's half, the source is ours.
+    copy(unsafe { copy_with_fix_up(address as *mut u8, from.as_ptr(), from.len()) })
+}
+
+/// Reads one value from the program.
+pub fn read_value<T: Plain>(address: u64) -> Result<T, Errno> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let size = size_of::<T>();
+    // SAFETY: the bytes of `value`; zeroed, so initialised.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size) };
+    read_bytes(address, bytes)?;
+    // SAFETY: `T` is plain.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Writes one value to the program.
+pub fn write_value<T: Plain>(address: u64, value: &T) -> Result<(), Errno> {
+    let size = size_of::<T>();
+    // SAFETY: the bytes of a plain value.
+    let bytes =
+        unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast::<u8>(), size) };
+    write_bytes(address, bytes)
+}
+
+/// Reads a string up to its NUL, without it; `ENAMETOOLONG` beyond `most` bytes.
+pub fn read_string(address: u64, most: usize) -> Result<Vec<u8>, Errno> {
+    let mut string = Vec::new();
+    let mut at = address;
+    let mut buffer = [0; 256];
+    while string.len() <= most {
+        // Never across the end of what may be the last page mapped.
+        let within = (PAGE_SIZE - at % PAGE_SIZE).min(buffer.len() as u64) as usize;
+        let part = buffer.get_mut(..within).ok_or(Errno::EFAULT)?;
+        read_bytes(at, part)?;
+        match part.iter().position(|&byte| byte == 0) {
+            Some(end) => {
+                string.extend_from_slice(&part[..end]);
+                return if string.len() <= most { Ok(string) } else { Err(Errno::ENAMETOOLONG) };
+            }
+            None => string.extend_from_slice(part),
+        }
+        at += within as u64;
+    }
+    Err(Errno::ENAMETOOLONG)
+}
+
+/// Reads a path (`PATH_MAX` with its NUL).
+pub fn read_path(address: u64) -> Result<Vec<u8>, Errno> {
+    read_string(address, 4095)
+}
+
+/// Makes every page of the range present (and private, when `write`) so that the kernel may read
+/// or write it in a native call such as `RegionOperate`.
+pub fn probe(address: u64, len: u64, write: bool) -> Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    if !in_program(address, len) {
+        return Err(Errno::EFAULT);
+    }
+    let last = address + len - 1;
+    let mut at = address;
+    loop {
+        let mut byte = [0];
+        read_bytes(at, &mut byte)?;
+        if write {
+            write_bytes(at, &byte)?;
+        }
+        let next = (at & !(PAGE_SIZE - 1)) + PAGE_SIZE;
+        if next > last {
+            return Ok(());
+        }
+        at = next;
+    }
+}
+
+fn copy(left: usize) -> Result<(), Errno> {
+    if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// First and last address of the copy loop, and where a fault in it goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct FixUp {
+    /// First address that may fault.
+    pub first: u64,
+    /// First address behind.
+    pub last: u64,
+    /// Where to go on with rcx as it stands.
+    pub landing: u64,
+}
+
+/// The one fix-up there is.
+pub fn fix_up() -> FixUp {
+    unsafe extern "C" {
+        static exos_copy_first: u8;
+        static exos_copy_last: u8;
+        static exos_copy_landing: u8;
+    }
+    FixUp {
+        first: (&raw const exos_copy_first) as u64,
+        last: (&raw const exos_copy_last) as u64,
+        landing: (&raw const exos_copy_landing) as u64,
+    }
+}
+
+// Words first, then bytes; answers how many were left (in words or bytes) when a fault ended it.
+core::arch::global_asm!(
+    ".global exos_copy_bytes",
+    ".global exos_copy_first",
+    ".global exos_copy_last",
+    ".global exos_copy_landing",
+    "exos_copy_bytes:",
+    "mov r8, rdx",
+    "mov rcx, rdx",
+    "shr rcx, 3",
+    "exos_copy_first:",
+    "rep movsq",
+    "mov ecx, r8d",
+    "and ecx, 7",
+    "rep movsb",
+    "exos_copy_last:",
+    "xor eax, eax",
+    "ret",
+    "exos_copy_landing:",
+    "mov eax, 1",
+    "ret",
+);
+
+/// # Safety
+/// One side is the program's, the other valid for `len` bytes.
+unsafe fn copy_with_fix_up(to: *mut u8, from: *const u8, len: usize) -> usize {
+    unsafe extern "sysv64" {
+        fn exos_copy_bytes(to: *mut u8, from: *const u8, len: usize) -> usize;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { exos_copy_bytes(to, from, len) }
+}
