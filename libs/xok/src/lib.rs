@@ -1,1 +1,28 @@
-//! (to be written)
+//! The thinnest binding to the kernel: the call instruction, upcalls, start-up. All else builds on it.
+//!
+//! ```text
+//!  call      the `syscall` instruction, one function a call        published  reading kernel state
+//!  upcall    entry and way back of faults, events, foreign calls   own        reading own page tables
+//!  server    being called by control transfer                      memory     shaping a space
+//!  start     from the first instruction of a native program        spawn      making another
+//! ```
+#![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+pub mod call;
+pub mod clock;
+pub mod heap;
+pub mod memory;
+pub mod own;
+pub mod print;
+pub mod published;
+pub mod server;
+pub mod services;
+pub mod spawn;
+pub mod start;
+pub mod upcall;
+pub mod window;
+
+pub use abi;

@@ -1,0 +1,99 @@
+//! Reading the kernel's state: loads from the published pages, no call.
+//!
+//! # Safety
+//! The published slot is mapped, read-only, in every space before its first instruction runs, and
+//! its directory gives table addresses inside it; the kernel alone writes there. Records are
+//! copied by volatile loads, since they change under the reader.
+#![allow(unsafe_code)]
+
+use abi::layout::PUBLISHED;
+use abi::published::*;
+
+/// Copies a record out of the published pages.
+fn load<T: Copy>(address: u64) -> T {
+    // SAFETY: `address` comes from the directory (see the head of the file) and T is a record of
+    // plain words there.
+    unsafe { core::ptr::read_volatile(address as *const T) }
+}
+
+fn directory_word(offset: usize) -> u64 {
+    load::<u64>(PUBLISHED + offset as u64)
+}
+
+/// Is this a kernel whose published pages this library can read?
+pub fn is_known() -> bool {
+    let version = load::<u32>(PUBLISHED + core::mem::offset_of!(Directory, version) as u64);
+    directory_word(0) == MAGIC && version >> 16 == VERSION >> 16
+}
+
+/// The directory without the command line.
+pub fn directory() -> Directory {
+    load(PUBLISHED)
+}
+
+/// Where a table is.
+pub fn table(table: Table) -> TableInfo {
+    let base = PUBLISHED + core::mem::offset_of!(Directory, tables) as u64;
+    load(base + (table as u64) * core::mem::size_of::<TableInfo>() as u64)
+}
+
+/// The record at `index` of `which`, if there is one.
+pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
+    let info = table(which);
+    if index >= info.count as usize || (info.stride as usize) < core::mem::size_of::<T>() {
+        return None;
+    }
+    Some(load(info.address + index as u64 * u64::from(info.stride)))
+}
+
+/// Address of the record at `index` (for predicates), without checking that it exists.
+pub fn record_address(which: Table, index: usize) -> u64 {
+    let info = table(which);
+    info.address + index as u64 * u64::from(info.stride)
+}
+
+/// The environment with this id, if its record still stands.
+pub fn env(id: abi::id::EnvId) -> Option<EnvRecord> {
+    record::<EnvRecord>(Table::Envs, id.index()).filter(|record| record.id == id.0)
+}
+
+/// A frame's record.
+pub fn frame(frame: abi::id::Frame) -> Option<FrameRecord> {
+    record(Table::Frames, frame.0 as usize)
+}
+
+/// The clock, read under its sequence word.
+pub fn clock() -> Clock {
+    loop {
+        let clock: Clock = record(Table::Clock, 0).unwrap_or_default();
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        let again: Clock = record(Table::Clock, 0).unwrap_or_default();
+        if clock.sequence == again.sequence && clock.sequence.is_multiple_of(2) {
+            return clock;
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// The kernel's command line.
+pub fn command_line(buffer: &mut [u8; COMMAND_LINE]) -> &[u8] {
+    let base = PUBLISHED + core::mem::offset_of!(Directory, command_line) as u64;
+    let len = directory_word(core::mem::offset_of!(Directory, command_line_len)) as usize;
+    let len = len.min(COMMAND_LINE);
+    for (at, byte) in buffer.iter_mut().enumerate().take(len) {
+        *byte = load(base + at as u64);
+    }
+    &buffer[..len]
+}
+
+/// Address of the application page of the environment at `index`.
+pub fn application_page(index: usize) -> Option<u64> {
+    let info = table(Table::ApplicationPages);
+    (index < info.count as usize).then(|| info.address + index as u64 * u64::from(info.stride))
+}
+
+/// A word of the application page of the environment at `index`; `None` beyond the tables.
+pub fn application_word(index: usize, offset: usize) -> Option<u64> {
+    let page = application_page(index)?;
+    (offset < 4096 - 7 && offset.is_multiple_of(8)).then(|| load(page + offset as u64))
+}
