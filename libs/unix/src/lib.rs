@@ -14,5 +14,7 @@ extern crate alloc;
 extern crate std;
 
 mod errno;
+pub mod ring;
+pub mod tty;
 
 pub use errno::Errno;

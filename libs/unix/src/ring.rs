@@ -1,0 +1,95 @@
+//! Byte rings in shared regions: where to read and write next, by two counters that only grow.
+//!
+//! ```text
+//!  0 head u64: bytes ever written   8 tail u64: bytes ever read   data: `capacity` bytes
+//! ```
+//! Both counters are changed by compare-and-write only, so that nobody's death leaves a lock.
+
+/// Offset of the head word.
+pub const HEAD: u64 = 0;
+/// Offset of the tail word.
+pub const TAIL: u64 = 8;
+
+/// The shape of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// Offset of the first data byte in the region.
+    pub data: u64,
+    /// Bytes that it holds at most.
+    pub capacity: u64,
+}
+
+/// A contiguous piece of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset in the region.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Ring {
+    /// Bytes waiting to be read; a peer may have written nonsense, so never more than fit.
+    pub fn used(&self, head: u64, tail: u64) -> u64 {
+        head.wrapping_sub(tail).min(self.capacity)
+    }
+
+    /// Bytes that may be written.
+    pub fn free(&self, head: u64, tail: u64) -> u64 {
+        self.capacity - self.used(head, tail)
+    }
+
+    /// The first contiguous piece of `len` bytes that begin `position` bytes from the start of time.
+    pub fn span(&self, position: u64, len: u64) -> Span {
+        let at = position % self.capacity;
+        Span { offset: self.data + at, len: len.min(self.capacity - at) }
+    }
+
+    /// How many bytes a pipe's `write` of `len` puts in now, `None` if it must wait: up to
+    /// `PIPE_BUF` bytes go in together or not at all (pipe(7)).
+    pub fn writable(&self, head: u64, tail: u64, len: u64) -> Option<u64> {
+        let free = self.free(head, tail);
+        if len <= PIPE_BUF {
+            (free >= len).then_some(len)
+        } else {
+            (free > 0).then(|| free.min(len))
+        }
+    }
+}
+
+/// Bytes that a pipe takes atomically (limits.h).
+pub const PIPE_BUF: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RING: Ring = Ring { data: 64, capacity: 100 };
+
+    #[test]
+    fn spans_stop_at_the_end() {
+        assert_eq!(RING.span(0, 10), Span { offset: 64, len: 10 });
+        assert_eq!(RING.span(95, 10), Span { offset: 159, len: 5 });
+        assert_eq!(RING.span(1000, 10), Span { offset: 64, len: 10 });
+    }
+
+    #[test]
+    fn full_and_empty_differ() {
+        assert_eq!((RING.used(7, 7), RING.free(7, 7)), (0, 100));
+        assert_eq!((RING.used(107, 7), RING.free(107, 7)), (100, 0));
+    }
+
+    #[test]
+    fn nonsense_counters_stay_in_range() {
+        assert_eq!((RING.used(5, 7), RING.free(5, 7)), (100, 0));
+    }
+
+    #[test]
+    fn small_writes_are_whole_or_wait() {
+        let pipe = Ring { data: 64, capacity: 8192 };
+        assert_eq!(pipe.writable(8000, 0, 193), None);
+        assert_eq!(pipe.writable(8000, 0, 192), Some(192));
+        assert_eq!(pipe.writable(8000, 0, 5000), Some(192));
+        assert_eq!(pipe.writable(8192, 0, 5000), None);
+    }
+}

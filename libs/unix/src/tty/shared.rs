@@ -1,0 +1,131 @@
+//! What terminal server and programs share: the layouts of a terminal's regions.
+//!
+//! ```text
+//!  input   0 head u64  8 tail u64 (cells ever written, read)   64 cells, 2 bytes each
+//!  output  0 head u64  8 tail u64 (bytes ever written, shown)  64 bytes
+//!  control 0 sequence u64 (grows by each change)
+//!          8 foreground group u32  12 session u32
+//!         16 rows u16  18 columns u16  20 width u16  22 height u16 (pixels)
+//!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 zero
+//! ```
+//! The server writes the input ring's head and, when it flushes, its tail; readers write the tail
+//! under compare. Writers write the output ring's head under compare, the server its tail, after
+//! the bytes were taken by the console. All change the control region under compare of the sequence.
+
+use super::termios::{TERMIOS_BYTES, Termios};
+use crate::ring::Ring;
+
+/// The input ring, counted in cells of two bytes.
+pub const INPUT_CELLS: u64 = 4096;
+/// Byte offset of the first cell.
+pub const INPUT_DATA: u64 = 64;
+/// Frames of the input region.
+pub const INPUT_FRAMES: usize = 3;
+/// The output ring, in bytes.
+pub const OUTPUT: Ring = Ring { data: 64, capacity: OUTPUT_FRAMES as u64 * 4096 - 64 };
+/// Frames of the output region.
+pub const OUTPUT_FRAMES: usize = 4;
+/// Role in which the server attaches to the input region.
+pub const INPUT_SERVER: u16 = 0;
+/// Role in which programs attach to the input region.
+pub const INPUT_PROGRAM: u16 = 1;
+/// Role in which programs attach to an output region.
+pub const OUTPUT_PROGRAM: u16 = 0;
+/// Role in which the server attaches to an output region.
+pub const OUTPUT_SERVER: u16 = 1;
+/// Role in which all attach to the control region.
+pub const CONTROL_ROLE: u16 = 0;
+/// Bytes of the control region.
+pub const CONTROL_BYTES: usize = 64;
+/// Offset of the sequence word.
+pub const SEQUENCE: u64 = 0;
+
+const _: () = assert!(INPUT_DATA + 2 * INPUT_CELLS <= INPUT_FRAMES as u64 * 4096);
+
+/// `struct winsize`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+    /// Pixels across, or 0.
+    pub width: u16,
+    /// Pixels down, or 0.
+    pub height: u16,
+}
+
+impl WindowSize {
+    /// As `TIOCSWINSZ` takes it.
+    pub fn from_bytes(bytes: &[u8; 8]) -> Self {
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        Self { rows: half(0), columns: half(2), width: half(4), height: half(6) }
+    }
+
+    /// As `TIOCGWINSZ` gives it.
+    pub fn to_bytes(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        for (at, half) in [self.rows, self.columns, self.width, self.height].iter().enumerate() {
+            bytes[at * 2..at * 2 + 2].copy_from_slice(&half.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// The control region, decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Grows by one with each change.
+    pub sequence: u64,
+    /// Process group in the foreground; 0: none.
+    pub foreground: u32,
+    /// Session that the terminal controls; 0: none.
+    pub session: u32,
+    /// Size of the screen.
+    pub size: WindowSize,
+    /// Settings.
+    pub termios: Termios,
+    /// Counts requests to throw unread input away.
+    pub flush_input: u8,
+    /// Counts requests to throw unshown output away.
+    pub flush_output: u8,
+    /// Non-zero: not a terminal but raw byte streams (the machine runs one program).
+    pub streams: bool,
+}
+
+impl Control {
+    /// Reads the region's bytes.
+    pub fn from_bytes(bytes: &[u8; CONTROL_BYTES]) -> Self {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let mut size = [0; 8];
+        size.copy_from_slice(&bytes[16..24]);
+        let mut termios = [0; TERMIOS_BYTES];
+        termios.copy_from_slice(&bytes[24..60]);
+        Self {
+            sequence: u64::from(word(0)) | u64::from(word(4)) << 32,
+            foreground: word(8),
+            session: word(12),
+            size: WindowSize::from_bytes(&size),
+            termios: Termios::from_bytes(&termios),
+            flush_input: bytes[60],
+            flush_output: bytes[61],
+            streams: bytes[62] != 0,
+        }
+    }
+
+    /// Writes the region's bytes.
+    pub fn to_bytes(&self) -> [u8; CONTROL_BYTES] {
+        let mut bytes = [0; CONTROL_BYTES];
+        bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.foreground.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.session.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.size.to_bytes());
+        bytes[24..60].copy_from_slice(&self.termios.to_bytes());
+        bytes[60] = self.flush_input;
+        bytes[61] = self.flush_output;
+        bytes[62] = u8::from(self.streams);
+        bytes
+    }
+}
