@@ -1,9 +1,9 @@
 //! The load plan of an ELF file: what goes where, or the reason why nothing does.
 //!
 //! Accepts what a static Linux program for x86-64 is (System V gABI chapters 4 and 5; x86-64
-//! psABI): `ET_EXEC` at its own addresses, `ET_DYN` (static-PIE) at a base that the caller chooses. It is
-//! stricter than Linux where Linux would load something else than the file says: segments must be
-//! sorted, lie wholly in the file, and share no page.
+//! psABI): `ET_EXEC` at its own addresses, `ET_DYN` (static-PIE) at a base that the caller chooses.
+//! It is stricter than Linux where Linux would load something else than the file says: segments
+//! must be sorted, lie wholly in the file, and share no page.
 //!
 //! Invariant: a [`Plan`]'s segments are sorted, share no page, lie inside the address range asked
 //! for, and their file ranges lie inside the file; sums over them cannot wrap.

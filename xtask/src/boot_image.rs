@@ -83,8 +83,8 @@ pub fn make(extras: &[Extra], to: &Path) -> Result<()> {
     add_busybox(&mut builder)?;
     add_tree(&mut builder, &workspace::root().join("xtask/root"), "")?;
     add_tree(&mut builder, &workspace::root().join("apps/cheetah/www"), "/www")?;
-    for name in workspace::NATIVE_PROGRAMS {
-        add_native(&mut builder, name)?;
+    for name in workspace::native_programs()? {
+        add_native(&mut builder, &name)?;
     }
     for extra in extras {
         add_tree(&mut builder, &extra.host, &without_links(&extra.guest))?;

@@ -14,8 +14,8 @@ pub fn build() -> Result<()> {
     report::step("building the kernel and the programs");
     let mut cargo = cargo();
     cargo.args(["build", "--quiet", "--release", "--target", packages::BARE_TARGET]);
-    for package in workspace::BARE_PACKAGES {
-        cargo.args(["--package", package]);
+    for package in workspace::bare_packages()? {
+        cargo.args(["--package", &package]);
     }
     process::run(&mut cargo)
 }

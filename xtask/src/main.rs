@@ -5,6 +5,7 @@
 mod accelerator;
 mod boot_image;
 mod build;
+mod check;
 mod command_line;
 mod failure;
 mod guest;
@@ -14,6 +15,7 @@ mod packages;
 mod process;
 mod report;
 mod run;
+mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
@@ -37,6 +39,7 @@ cargo xtask COMMAND
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
+  check                          format, lints, the tree's rules, host tests
   help                           this
 ";
 
@@ -57,6 +60,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
     match command {
         "run" => return run::command(words),
         "build" => build::build()?,
+        "check" => check::command()?,
         "image" => boot_image::command(words)?,
         "help" | "--help" | "-h" => print!("{HELP}"),
         "" => {

@@ -135,7 +135,8 @@ fn image_path(name: &str) -> Result<Option<String>> {
         return Ok(Some(format!("/bin/{base}")));
     }
     let native = name.strip_prefix("/xok/");
-    let known = native.is_some_and(|native| workspace::NATIVE_PROGRAMS.contains(&native));
+    let programs = workspace::native_programs()?;
+    let known = native.is_some_and(|native| programs.iter().any(|program| program == native));
     Ok(known.then(|| name.to_string()))
 }
 

@@ -2,16 +2,81 @@
 
 use std::path::{Path, PathBuf};
 
-/// Packages that run on the host, and are tested there.
-pub const HOST_PACKAGES: [&str; 5] = ["abi", "image", "kernel-core", "xio", "xtask"];
+use crate::failure::{Context, Failure, Result};
 
-/// Packages built for the bare machine, beside the libraries of theirs above.
-pub const BARE_PACKAGES: [&str; 9] =
-    ["kernel", "xok", "exos", "init", "ttyd", "tmpfsd", "arpd", "cheetah", "guest-tests"];
+/// A package of the workspace, as its manifest has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Where it lies, from the root.
+    pub directory: String,
+    /// Its Cargo.toml.
+    pub manifest: String,
+    /// Whether it is one of the default members: built and tested on the host.
+    pub on_host: bool,
+    /// Whether it makes a program, not only a library.
+    pub is_program: bool,
+}
 
-/// Programs of the boot image, which lie in `/xok` under these names.
-pub const NATIVE_PROGRAMS: [&str; 7] =
-    ["init", "exos", "ttyd", "tmpfsd", "arpd", "cheetah", "guest-tests"];
+/// All packages, in the order of the workspace's manifest.
+pub fn packages() -> Result<Vec<Package>> {
+    let manifest = read("Cargo.toml")?;
+    let host = list(&manifest, "default-members");
+    let package = |directory: String| {
+        let manifest = read(&format!("{directory}/Cargo.toml"))?;
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let name = name.ok_or_else(|| Failure::new(format!("{directory}: no package name")))?;
+        Ok(Package {
+            name: name.trim_matches('"').to_string(),
+            on_host: host.contains(&directory),
+            is_program: root().join(&directory).join("src/main.rs").is_file(),
+            directory,
+            manifest,
+        })
+    };
+    list(&manifest, "members").into_iter().map(package).collect()
+}
+
+/// Names of the packages that are built and tested on the host.
+pub fn host_packages() -> Result<Vec<String>> {
+    Ok(names(packages()?, |package| package.on_host))
+}
+
+/// Names of the packages that are built for the bare machine.
+pub fn bare_packages() -> Result<Vec<String>> {
+    Ok(names(packages()?, |package| !package.on_host))
+}
+
+/// Names of our programs for the guest: what lies in the image's /xok.
+pub fn native_programs() -> Result<Vec<String>> {
+    let native =
+        |package: &Package| !package.on_host && package.is_program && package.name != "kernel";
+    Ok(names(packages()?, native))
+}
+
+fn names(packages: Vec<Package>, wanted: impl Fn(&Package) -> bool) -> Vec<String> {
+    packages.into_iter().filter(wanted).map(|package| package.name).collect()
+}
+
+/// The strings of the array `key = [...]` in a manifest of ours.
+fn list(manifest: &str, key: &str) -> Vec<String> {
+    let begins = format!("{key} = [");
+    let mut lines = manifest.lines().skip_while(|line| !line.starts_with(&begins));
+    let mut text = lines.next().unwrap_or("").trim_start_matches(&begins).to_string();
+    while !text.contains(']') {
+        match lines.next() {
+            Some(line) => text.push_str(line),
+            None => break,
+        }
+    }
+    text.split('"').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// A file of the tree, as text.
+pub fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).context(path)
+}
 
 /// The tree's root.
 pub fn root() -> &'static Path {
@@ -36,4 +101,25 @@ pub fn cache() -> PathBuf {
 /// What cargo built for the bare machine.
 pub fn bare(name: &str) -> PathBuf {
     target().join(crate::packages::BARE_TARGET).join("release").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_on_one_line_or_several() {
+        let manifest = "a = 1\nmembers = [\n    \"x\",\n    \"y/z\",\n]\nother = [\"v\", \"w\"]\n";
+        assert_eq!(list(manifest, "members"), ["x", "y/z"]);
+        assert_eq!(list(manifest, "other"), ["v", "w"]);
+        assert_eq!(list(manifest, "none"), [""; 0]);
+    }
+
+    #[test]
+    fn every_package_is_for_one_side() {
+        assert!(host_packages().unwrap().contains(&"abi".to_string()));
+        assert!(bare_packages().unwrap().contains(&"kernel".to_string()));
+        assert!(native_programs().unwrap().contains(&"init".to_string()));
+        assert!(!native_programs().unwrap().contains(&"kernel".to_string()));
+    }
 }
