@@ -1,5 +1,185 @@
-//! Accounts: limits and charges in a tree.
+//! Accounts: limits and charges in a tree (decisions 10).
+//!
+//! A charge counts in the account and in every one above it, and fails if any of them is at its
+//! limit. Index 0 is nobody: charging it costs nothing (the boot image, the kernel). Depth is
+//! bounded by [`DEPTH`], so a charge is a short loop.
+
+use crate::answer::{Answer, Refusal};
+use crate::state::State;
+use abi::capability::{CONTROL, Capability, NAME_ACCOUNT, Name};
+use abi::error::Error;
+use abi::id::AccountId;
+use abi::limits::{RESOURCES, Resource};
+use abi::published::AccountRecord;
+use abi::word::Which;
+
+/// Accounts on the way from one to the first, at most.
+pub const DEPTH: u8 = 8;
+
+/// The private half of an account.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record {
+    /// What guards it.
+    pub name: Name,
+    /// Index of its parent; 0 for the first.
+    pub parent: u16,
+    /// Steps to the first.
+    pub depth: u8,
+    /// How often the index has been used.
+    pub generation: u32,
+    /// Being destroyed: takes no more charges.
+    pub dying: bool,
+}
 
 /// The private half of the table.
-#[derive(Default)]
-pub struct Accounts {}
+pub struct Accounts {
+    pub(crate) records: &'static mut [Record],
+}
+
+impl Accounts {
+    /// An empty table.
+    pub fn new(records: &'static mut [Record]) -> Self {
+        Self { records }
+    }
+
+    /// The private half of the account at `index`.
+    pub fn record(&self, index: usize) -> &Record {
+        &self.records[index]
+    }
+}
+
+/// The index of a live account.
+pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
+    let index = id.index();
+    match state.published.accounts.get(index) {
+        Some(record) if index != 0 && record.id == id.0 && !state.accounts.records[index].dying => {
+            Ok(index)
+        }
+        _ => Err(Error::NoSuchAccount),
+    }
+}
+
+/// Would [`charge`] succeed?
+pub fn check(state: &State, account: usize, resource: Resource, n: u32) -> Result<(), Refusal> {
+    let mut at = account;
+    while at != 0 {
+        let record = &state.published.accounts[at];
+        let slot = resource as usize;
+        if record.limit[slot].saturating_sub(record.used[slot]) < n {
+            return Err(Refusal::new(Error::OverQuota, resource as u64));
+        }
+        at = usize::from(state.accounts.records[at].parent);
+    }
+    Ok(())
+}
+
+/// Counts `n` of `resource` in `account` and all above, or refuses.
+pub fn charge(
+    state: &mut State,
+    account: usize,
+    resource: Resource,
+    n: u32,
+) -> Result<(), Refusal> {
+    check(state, account, resource, n)?;
+    let mut at = account;
+    while at != 0 {
+        state.published.accounts[at].used[resource as usize] += n;
+        at = usize::from(state.accounts.records[at].parent);
+    }
+    Ok(())
+}
+
+/// Takes a charge back.
+pub fn uncharge(state: &mut State, account: usize, resource: Resource, n: u32) {
+    let mut at = account;
+    while at != 0 {
+        state.published.accounts[at].used[resource as usize] -= n;
+        at = usize::from(state.accounts.records[at].parent);
+    }
+}
+
+/// May the domain at index `caller` charge `account` with what it makes: its own, or one whose name
+/// the capability dominates for CONTROL.
+pub fn may_charge(
+    state: &State,
+    caller: usize,
+    capability: &Capability,
+    account: usize,
+) -> Result<(), Error> {
+    let own = crate::domain::account(state, caller) == account;
+    if own || capability.dominates(&state.accounts.records[account].name, CONTROL) {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted)
+    }
+}
+
+/// The first account, which may have all of the machine.
+pub(crate) fn first(state: &mut State) {
+    state.accounts.records[1] = Record { name: Name::of(&[NAME_ACCOUNT + 1]), ..Record::default() };
+    state.published.accounts[1] = AccountRecord {
+        id: AccountId::new(1, 0).0,
+        limit: [u32::MAX; RESOURCES],
+        ..AccountRecord::default()
+    };
+}
+
+/// `AccountAlloc`.
+pub fn allocate(
+    state: &mut State,
+    capability: &Capability,
+    which: Which,
+    parent: AccountId,
+) -> Answer {
+    let above = find(state, parent)?;
+    if !capability.dominates(&state.accounts.records[above].name, CONTROL) {
+        return Err(Error::NotPermitted.into());
+    }
+    let depth = state.accounts.records[above].depth + 1;
+    if depth >= DEPTH {
+        return Err(Error::Exhausted.into());
+    }
+    let count = state.published.accounts.len();
+    let index = match which {
+        Which::This(index) => {
+            let index = index as usize;
+            if index == 0 || index >= count {
+                return Err(Error::NoSuchAccount.into());
+            }
+            if state.published.accounts[index].id != 0 {
+                return Err(Error::Taken.into());
+            }
+            index
+        }
+        Which::Any => (1..count)
+            .find(|&index| state.published.accounts[index].id == 0)
+            .ok_or(Error::Exhausted)?,
+    };
+    let name = capability.name.child(NAME_ACCOUNT + index as u16).ok_or(Error::Exhausted)?;
+    let generation = state.accounts.records[index].generation;
+    state.accounts.records[index] =
+        Record { name, parent: above as u16, depth, generation, dying: false };
+    let id = AccountId::new(index as u16, generation);
+    state.published.accounts[index] =
+        AccountRecord { id: id.0, parent: parent.0, ..AccountRecord::default() };
+    Ok(u64::from(id.0))
+}
+
+/// `AccountLimit`. A limit below what is in use only stops further charges.
+pub fn limit(
+    state: &mut State,
+    capability: &Capability,
+    account: AccountId,
+    resource: u16,
+    limit: u32,
+) -> Answer {
+    let index = find(state, account)?;
+    if !capability.dominates(&state.accounts.records[index].name, CONTROL) {
+        return Err(Error::NotPermitted.into());
+    }
+    if usize::from(resource) >= RESOURCES {
+        return Err(Refusal::new(Error::BadArgument, 1));
+    }
+    state.published.accounts[index].limit[usize::from(resource)] = limit;
+    Ok(0)
+}

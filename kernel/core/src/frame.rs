@@ -1,5 +1,378 @@
-//! Physical memory by number: references, guards, pins, reverse chains, limbo.
+//! Physical memory by number: allocation, references, guards, pins, limbo (decisions 2, 9, 16).
+//!
+//! A frame lives as long as something refers to it. When the last reference goes, a table joins the
+//! dying ones, and anything else goes to *limbo*: other processors may still have a translation
+//! to it. Each hold of the lock that gave something up ends with a ticket; the machine layer hands
+//! the ticket back when every processor has flushed. Tickets can come back in any order, so a
+//! frame is free when its own and all earlier ones have.
+//!
+//! ```text
+//!            allocate                     last reference          ticket back
+//!   Free ──────────────► Data, Vector, … ───────────────► Limbo ──────────────► Free
+//!            allocate                     last reference          table::work
+//!   Free ──────────────► Table1 … Table4 ───────────────► dying ──────────────► Limbo
+//! ```
+//! Numbers link the lists (0 ends one): frame 0 is never given out.
+
+use crate::account;
+use crate::answer::Refusal;
+use crate::machine::Machine;
+use crate::state::State;
+use abi::capability::Name;
+use abi::error::Error;
+use abi::id::Frame;
+use abi::limits::{CPUS, Resource};
+use abi::published::{FrameRecord, FrameType};
+use abi::word::Which;
+use core::ops::Range;
+
+/// The private half of a frame's record; 32 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Record {
+    /// What guards it.
+    pub guard: Name,
+    /// The account that held it last; 0: it must be zeroed whoever gets it.
+    last: u16,
+    /// Next in the list of free, limbo or dying frames.
+    next: u32,
+    /// Previous in the free list; low half of the ticket in limbo.
+    previous: u32,
+    /// The links of a level-1 table; high half of the ticket in limbo.
+    pub(crate) links: u32,
+    /// Entries of a dying table worked off.
+    pub(crate) position: u16,
+    /// Being revoked: takes no new binding.
+    pub(crate) revoking: bool,
+}
+
+const _: () = assert!(core::mem::size_of::<Record>() == 32);
+
+/// Most frames a machine may have: chain entries are 23 bits of frame and 9 of index.
+pub const FRAMES_MAX: usize = 1 << 23;
 
 /// The private half of the table.
-#[derive(Default)]
-pub struct Frames {}
+pub struct Frames {
+    pub(crate) records: &'static mut [Record],
+    free: u32,
+    free_count: u32,
+    limbo_first: u32,
+    limbo_last: u32,
+    limbo_count: u32,
+    /// The first dying table.
+    pub(crate) dying: u32,
+    ticket: u64,
+    /// Tickets not yet back; 0: none.
+    open: [u64; CPUS * 2],
+}
+
+impl Frames {
+    /// A table of frames that are all absent.
+    pub fn new(records: &'static mut [Record]) -> Self {
+        Self {
+            records,
+            free: 0,
+            free_count: 0,
+            limbo_first: 0,
+            limbo_last: 0,
+            limbo_count: 0,
+            dying: 0,
+            ticket: 1,
+            open: [0; CPUS * 2],
+        }
+    }
+
+    /// The private half of a frame's record.
+    pub fn record(&self, frame: Frame) -> &Record {
+        &self.records[frame.0 as usize]
+    }
+
+    /// Frames that are free.
+    pub fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    /// Frames in limbo.
+    pub fn limbo_count(&self) -> u32 {
+        self.limbo_count
+    }
+}
+
+/// What a frame is used as; `None` beyond memory.
+pub fn kind(state: &State, frame: Frame) -> Option<FrameType> {
+    state.published.frames.get(frame.0 as usize).map(|record| kind_of(record.kind))
+}
+
+/// The type with this number; numbers come from the kernel only.
+pub(crate) fn kind_of(number: u8) -> FrameType {
+    match number {
+        0 => FrameType::Free,
+        1 => FrameType::Data,
+        2 => FrameType::Table1,
+        3 => FrameType::Table2,
+        4 => FrameType::Table3,
+        5 => FrameType::Table4,
+        6 => FrameType::Links,
+        7 => FrameType::Vector,
+        8 => FrameType::Region,
+        9 => FrameType::Image,
+        10 => FrameType::Kernel,
+        11 => FrameType::Limbo,
+        _ => FrameType::Absent,
+    }
+}
+
+/// The guard of a frame.
+pub fn guard(state: &State, frame: Frame) -> &Name {
+    &state.frames.records[frame.0 as usize].guard
+}
+
+/// At boot: these frames may be given out.
+pub fn donate(state: &mut State, range: Range<u32>) {
+    // Backwards, so that low numbers are given out first.
+    for number in range.rev() {
+        state.published.frames[number as usize] = FrameRecord::default();
+        push_free(state, number);
+        state.published.directory.frames_usable += 1;
+    }
+}
+
+/// At boot: these frames belong to the machine, the kernel or the boot image.
+pub fn claim(state: &mut State, range: Range<u32>, kind: FrameType, guard: Name) {
+    for number in range {
+        state.published.frames[number as usize] =
+            FrameRecord { kind: kind as u8, ..FrameRecord::default() };
+        state.frames.records[number as usize] = Record { guard, ..Record::default() };
+    }
+}
+
+/// The free frame that `which` asks for.
+pub(crate) fn check_free(state: &State, which: Which) -> Result<u32, Refusal> {
+    match which {
+        Which::Any if state.frames.free != 0 => Ok(state.frames.free),
+        Which::Any => Err(Error::Exhausted.into()),
+        Which::This(number) => match kind(state, Frame(number)) {
+            Some(FrameType::Free) => Ok(number),
+            None | Some(FrameType::Absent | FrameType::Kernel | FrameType::Image) => {
+                Err(Error::NoSuchFrame.into())
+            }
+            Some(_) => Err(Error::Taken.into()),
+        },
+    }
+}
+
+/// Allocates a frame with one reference, charged to `account`, zeroed if it was another's last.
+pub fn allocate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    which: Which,
+    account: usize,
+    guard: Name,
+    kind: FrameType,
+) -> Result<Frame, Refusal> {
+    let number = check_free(state, which)?;
+    account::charge(state, account, Resource::Frames, 1)?;
+    Ok(take(state, machine, number, account, guard, kind))
+}
+
+/// Allocates a level-1 table and its links, both or neither. The table comes first.
+pub(crate) fn allocate_pair<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    table: Which,
+    links: Which,
+    account: usize,
+    guard: Name,
+) -> Result<Frame, Refusal> {
+    check_free(state, table)?;
+    check_free(state, links)?;
+    if state.frames.free_count < 2 {
+        return Err(Error::Exhausted.into());
+    }
+    if let (Which::This(a), Which::This(b)) = (table, links)
+        && a == b
+    {
+        return Err(Error::Taken.into());
+    }
+    account::charge(state, account, Resource::Frames, 2)?;
+    // The one asked for by number first, or "any" might take it.
+    let (first, second) = if matches!(links, Which::This(_)) {
+        let links = take_which(state, machine, links, account, guard, FrameType::Links);
+        (take_which(state, machine, table, account, guard, FrameType::Table1), links)
+    } else {
+        let table = take_which(state, machine, table, account, guard, FrameType::Table1);
+        (table, take_which(state, machine, links, account, guard, FrameType::Links))
+    };
+    state.frames.records[first.0 as usize].links = second.0;
+    Ok(first)
+}
+
+fn take_which<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    which: Which,
+    account: usize,
+    guard: Name,
+    kind: FrameType,
+) -> Frame {
+    let number = match which {
+        Which::This(number) => number,
+        Which::Any => state.frames.free,
+    };
+    take(state, machine, number, account, guard, kind)
+}
+
+fn take<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    number: u32,
+    account: usize,
+    guard: Name,
+    kind: FrameType,
+) -> Frame {
+    let frame = Frame(number);
+    let Record { next, previous, last, .. } = state.frames.records[number as usize];
+    match previous {
+        0 => state.frames.free = next,
+        before => state.frames.records[before as usize].next = next,
+    }
+    if next != 0 {
+        state.frames.records[next as usize].previous = previous;
+    }
+    state.frames.free_count -= 1;
+    state.published.directory.frames_free -= 1;
+    if kind != FrameType::Links && (kind != FrameType::Data || usize::from(last) != account) {
+        machine.zero(frame);
+    }
+    state.frames.records[number as usize] = Record { guard, ..Record::default() };
+    state.published.frames[number as usize] = FrameRecord {
+        account: account as u16,
+        kind: kind as u8,
+        references: 1,
+        ..FrameRecord::default()
+    };
+    frame
+}
+
+/// Adds a reference.
+pub fn reference(state: &mut State, frame: Frame) {
+    state.published.frames[frame.0 as usize].references += 1;
+}
+
+/// Drops a reference; the last one ends the frame's use.
+pub fn release(state: &mut State, frame: Frame) {
+    let record = &mut state.published.frames[frame.0 as usize];
+    record.references -= 1;
+    if record.references != 0 {
+        return;
+    }
+    match kind_of(record.kind) {
+        FrameType::Image => {}
+        FrameType::Table1 | FrameType::Table2 | FrameType::Table3 | FrameType::Table4 => {
+            let private = &mut state.frames.records[frame.0 as usize];
+            private.next = state.frames.dying;
+            private.position = 0;
+            state.frames.dying = frame.0;
+        }
+        _ => bury(state, frame),
+    }
+}
+
+/// Takes the first dying table off its list.
+pub(crate) fn pop_dying(state: &mut State) {
+    let first = state.frames.dying;
+    state.frames.dying = state.frames.records[first as usize].next;
+}
+
+/// Adds a reference that keeps tables that map the frame from being frozen: the kernel or a
+/// device writes the frame. Who pays for it is the caller's matter.
+pub fn pin(state: &mut State, frame: Frame) {
+    reference(state, frame);
+    state.published.frames[frame.0 as usize].pins += 1;
+}
+
+/// Takes a pin back.
+pub fn unpin(state: &mut State, frame: Frame) {
+    state.published.frames[frame.0 as usize].pins -= 1;
+    release(state, frame);
+}
+
+/// Puts a frame that nothing refers to in limbo.
+pub(crate) fn bury(state: &mut State, frame: Frame) {
+    let published = &mut state.published.frames[frame.0 as usize];
+    // Registers and regions are not the account's to read: zeroed whoever comes next.
+    let last = match kind_of(published.kind) {
+        FrameType::Vector | FrameType::Region => 0,
+        _ => published.account,
+    };
+    published.kind = FrameType::Limbo as u8;
+    published.pins = 0;
+    let ticket = state.frames.ticket;
+    state.frames.records[frame.0 as usize] =
+        Record { last, previous: ticket as u32, links: (ticket >> 32) as u32, ..Record::default() };
+    match state.frames.limbo_last {
+        0 => state.frames.limbo_first = frame.0,
+        before => state.frames.records[before as usize].next = frame.0,
+    }
+    state.frames.limbo_last = frame.0;
+    state.frames.limbo_count += 1;
+}
+
+fn ticket_of(record: &Record) -> u64 {
+    u64::from(record.links) << 32 | u64::from(record.previous)
+}
+
+/// Does anything given up in this hold of the lock wait for a ticket?
+pub fn limbo_waiting(state: &State) -> bool {
+    let last = state.frames.limbo_last;
+    last != 0 && ticket_of(&state.frames.records[last as usize]) == state.frames.ticket
+}
+
+/// Ends this hold of the lock's collection: what it gave up and what it asked to be flushed hang on
+/// the ticket, which must come back by [`limbo_release`]. Each processor has one open at most.
+pub fn ticket(state: &mut State) -> u64 {
+    let ticket = state.frames.ticket;
+    let slot = state.frames.open.iter_mut().find(|slot| **slot == 0);
+    *slot.expect("each processor has one ticket open at most") = ticket;
+    state.frames.ticket += 1;
+    ticket
+}
+
+/// Every processor has flushed what hung on `ticket`: frees what waited for it and for no earlier.
+pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u64) {
+    let frames = &mut state.frames;
+    for slot in frames.open.iter_mut().filter(|slot| **slot == ticket) {
+        *slot = 0;
+    }
+    let open = frames.open.iter().copied().filter(|&slot| slot != 0).min();
+    let horizon = open.unwrap_or(frames.ticket);
+    loop {
+        let first = state.frames.limbo_first;
+        if first == 0 || ticket_of(&state.frames.records[first as usize]) >= horizon {
+            return;
+        }
+        let Record { next, last, .. } = state.frames.records[first as usize];
+        state.frames.limbo_first = next;
+        if next == 0 {
+            state.frames.limbo_last = 0;
+        }
+        state.frames.limbo_count -= 1;
+        let account = usize::from(state.published.frames[first as usize].account);
+        account::uncharge(state, account, Resource::Frames, 1);
+        state.published.frames[first as usize] = FrameRecord::default();
+        state.frames.records[first as usize] = Record { last, ..Record::default() };
+        push_free(state, first);
+    }
+}
+
+fn push_free(state: &mut State, number: u32) {
+    let head = state.frames.free;
+    state.frames.records[number as usize].next = head;
+    state.frames.records[number as usize].previous = 0;
+    if head != 0 {
+        state.frames.records[head as usize].previous = number;
+    }
+    state.frames.free = number;
+    state.frames.free_count += 1;
+    state.published.directory.frames_free += 1;
+}

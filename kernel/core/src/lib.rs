@@ -11,15 +11,20 @@
 //!   fault  ────────────────────────────► upcall::deliver_fault
 //!   tick   ─ lock ─────────────────────► sched::tick, sched::pick
 //! ```
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, feature = "fake")), no_std)]
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod answer;
+pub mod boot;
+pub mod capability;
 pub mod console;
 pub mod context;
 pub mod dispatch;
 pub mod domain;
 pub mod env;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 pub mod frame;
 pub mod machine;
 pub mod net;
@@ -28,6 +33,7 @@ pub mod region;
 pub mod sched;
 pub mod sleep;
 pub mod state;
+pub mod table;
 pub mod transfer;
 pub mod upcall;
 pub mod work;

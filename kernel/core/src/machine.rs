@@ -32,6 +32,8 @@ pub trait Machine {
     fn entry(&self, table: Frame, index: usize) -> u64;
     /// Exchanges an entry of a page table; the old one has the processor's last A and D bits.
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;
+    /// The entry that every root table has in `slot` (256..=511), from the kernel's own root.
+    fn kernel_entry(&self, slot: usize) -> u64;
     /// Loads the 64-bit word at a physical address, a multiple of 8.
     fn word(&self, address: u64) -> u64;
     /// Stores a 64-bit word at a physical address, a multiple of 8.

@@ -1,0 +1,103 @@
+//! Capabilities: the one check, deriving and dropping (xok97 XK-8, XK-9; decisions 22).
+
+use crate::answer::{Answer, Refusal};
+use crate::domain;
+use crate::state::State;
+use abi::capability::{Capability, DERIVE, Name, WRITE};
+use abi::error::Error;
+use abi::id::DomainId;
+use abi::limits::{CAPABILITIES, NAME_COMPONENTS};
+
+/// The capability at `index` of the list of the domain at index `domain`.
+pub fn get(state: &State, domain: usize, index: u8) -> Result<Capability, Error> {
+    let list = &state.domains.records[domain].capabilities;
+    match list.get(usize::from(index)) {
+        Some(capability) if capability.rights != 0 => Ok(*capability),
+        _ => Err(Error::NoSuchCapability),
+    }
+}
+
+/// Does the capability at `index` dominate `guard` with `rights`?
+pub fn check(
+    state: &State,
+    domain: usize,
+    index: u8,
+    guard: &Name,
+    rights: u8,
+) -> Result<(), Error> {
+    if get(state, domain, index)?.dominates(guard, rights) {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted)
+    }
+}
+
+/// The arguments of `CapabilityDerive`.
+#[derive(Clone, Copy, Debug)]
+pub struct Derivation {
+    /// Whose list; 0: the caller's.
+    pub domain: DomainId,
+    /// Where in it.
+    pub slot: u16,
+    /// Components appended.
+    pub extend: u16,
+    /// The components, lowest first.
+    pub components: u64,
+    /// Rights kept.
+    pub rights: u16,
+}
+
+/// What is entered: checked against its source, never wider.
+fn check_derived(source: &Capability, asked: &Derivation) -> Result<Capability, Refusal> {
+    if asked.extend > 3 {
+        return Err(Refusal::new(Error::BadArgument, 2));
+    }
+    if asked.components >> (16 * u32::from(asked.extend)) != 0 {
+        return Err(Refusal::new(Error::BadArgument, 3));
+    }
+    let rights = match u8::try_from(asked.rights) {
+        Ok(rights) if rights != 0 => rights,
+        _ => return Err(Refusal::new(Error::BadArgument, 4)),
+    };
+    if rights & !source.rights != 0 {
+        return Err(Error::NotPermitted.into());
+    }
+    let mut name = source.name;
+    for at in 0..asked.extend {
+        let component = (asked.components >> (16 * u32::from(at))) as u16;
+        let too_long = Refusal::new(Error::TooLarge, NAME_COMPONENTS as u64);
+        name = name.child(component).ok_or(too_long)?;
+    }
+    Ok(Capability { rights, zero: 0, name })
+}
+
+/// `CapabilityDerive`, from the capability at `index` of the caller's list.
+pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -> Answer {
+    let source = get(state, caller, index)?;
+    let target = domain::find_or_own(state, caller, asked.domain)?;
+    let slot = usize::from(asked.slot);
+    if slot >= CAPABILITIES {
+        return Err(Refusal::new(Error::BadArgument, 1));
+    }
+    if target != caller {
+        let over = source.dominates(&state.domains.records[target].guard, WRITE);
+        if !over || source.rights & DERIVE == 0 {
+            return Err(Error::NotPermitted.into());
+        }
+    }
+    let derived = check_derived(&source, asked)?;
+    state.domains.records[target].capabilities[slot] = derived;
+    Ok(0)
+}
+
+/// `CapabilityDrop`.
+pub fn drop(state: &mut State, caller: usize, slot: u16) -> Answer {
+    let list = &mut state.domains.records[caller].capabilities;
+    match list.get_mut(usize::from(slot)) {
+        Some(capability) => {
+            *capability = Capability::default();
+            Ok(0)
+        }
+        None => Err(Refusal::new(Error::BadArgument, 0)),
+    }
+}

@@ -1,0 +1,260 @@
+//! A machine on the host: physical memory in a vector, no processor.
+
+use crate::boot::{Parts, Sizes};
+use crate::context::Context;
+use crate::machine::{Flush, Machine, UserFault};
+use crate::state::{Published, State};
+use crate::{account, console, domain, env, frame, net, region, sched, table};
+use abi::capability::Name;
+use abi::id::Frame;
+use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT};
+use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
+use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
+use std::boxed::Box;
+use std::vec;
+use std::vec::Vec;
+
+/// Frames that the fake kernel keeps for itself, from number 0.
+pub const KERNEL_FRAMES: u32 = 16;
+/// Frames of the fake boot image behind them.
+pub const IMAGE_FRAMES: u32 = 16;
+
+/// Where inline regions lie: the kernel's frames from 4 on.
+const REGION_WORDS: u64 = 4 * PAGE_SIZE;
+
+/// Physical memory, contexts, and a record of what the core asked for.
+pub struct FakeMachine {
+    memory: Vec<u64>,
+    contexts: Vec<Context>,
+    /// Flushes asked for since somebody emptied the list.
+    pub flushes: Vec<Flush>,
+    /// Processors interrupted since somebody emptied the list.
+    pub interrupts: Vec<usize>,
+    /// What `now_ns` answers.
+    pub now: u64,
+    /// The space in which `copy_out` finds program memory.
+    pub current: Option<Frame>,
+    /// Frames cleared by `zero`, ever.
+    pub zeroed: u64,
+    /// Published application pages by index of environment.
+    pub application_pages: Vec<Option<Frame>>,
+    /// What was written to the console.
+    pub console: Vec<u8>,
+    /// How and with what status the machine was ended.
+    pub ended: Option<(u16, u16)>,
+    random: u64,
+}
+
+impl FakeMachine {
+    /// A machine with this many frames and environment slots. Memory is filled with a pattern.
+    pub fn new(frames: usize, envs: usize) -> Self {
+        Self {
+            memory: vec![0xdead_beef_dead_beef; frames * 512],
+            contexts: vec![Context::default(); envs],
+            flushes: Vec::new(),
+            interrupts: Vec::new(),
+            now: 1,
+            current: None,
+            zeroed: 0,
+            application_pages: vec![None; envs],
+            console: Vec::new(),
+            ended: None,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    fn at(address: u64) -> usize {
+        assert!(address.is_multiple_of(8), "word at {address:#x}");
+        (address / 8) as usize
+    }
+
+    fn byte(&self, address: u64) -> u8 {
+        (self.memory[(address / 8) as usize] >> (8 * (address % 8))) as u8
+    }
+
+    fn byte_set(&mut self, address: u64, byte: u8) {
+        let shift = 8 * (address % 8);
+        let word = &mut self.memory[(address / 8) as usize];
+        *word = *word & !(0xff << shift) | u64::from(byte) << shift;
+    }
+}
+
+fn within_frame(address: u64, len: usize) {
+    assert!(address % PAGE_SIZE + len as u64 <= PAGE_SIZE, "{address:#x} + {len} crosses a frame");
+}
+
+impl Machine for FakeMachine {
+    fn entry(&self, table: Frame, index: usize) -> u64 {
+        assert!(index < 512);
+        self.memory[table.0 as usize * 512 + index]
+    }
+    fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64 {
+        assert!(index < 512);
+        core::mem::replace(&mut self.memory[table.0 as usize * 512 + index], entry)
+    }
+    fn kernel_entry(&self, slot: usize) -> u64 {
+        match slot {
+            256 => 0x1000 | PRESENT | ACCESSED | NO_EXECUTE,
+            PUBLISHED_SLOT => 0x2000 | PRESENT | USER | ACCESSED | NO_EXECUTE,
+            511 => 0x3000 | PRESENT | ACCESSED,
+            _ => 0,
+        }
+    }
+    fn word(&self, address: u64) -> u64 {
+        self.memory[Self::at(address)]
+    }
+    fn word_set(&mut self, address: u64, value: u64) {
+        self.memory[Self::at(address)] = value;
+    }
+    fn word_or(&mut self, address: u64, bits: u64) -> u64 {
+        let word = &mut self.memory[Self::at(address)];
+        core::mem::replace(word, *word | bits)
+    }
+    fn word_add(&mut self, address: u64, value: u64) -> u64 {
+        let word = &mut self.memory[Self::at(address)];
+        core::mem::replace(word, word.wrapping_add(value))
+    }
+    fn zero(&mut self, frame: Frame) {
+        self.memory[frame.0 as usize * 512..][..512].fill(0);
+        self.zeroed += 1;
+    }
+    fn copy(&mut self, to: u64, from: u64, len: usize) {
+        within_frame(to, len);
+        within_frame(from, len);
+        for at in 0..len as u64 {
+            let byte = self.byte(from + at);
+            self.byte_set(to + at, byte);
+        }
+    }
+    fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        within_frame(from, len);
+        for at in 0..len as u64 {
+            let address = to + at;
+            let fault = UserFault { address, write: true };
+            let root = self.current.ok_or(fault)?;
+            let leaf = table::look_up(self, root, address).filter(|leaf| leaf.writable);
+            let leaf = leaf.ok_or(fault)?;
+            let byte = self.byte(from + at);
+            self.byte_set(leaf.frame.address() + address % PAGE_SIZE, byte);
+        }
+        Ok(())
+    }
+    fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        within_frame(to, len);
+        for at in 0..len as u64 {
+            let address = from + at;
+            let fault = UserFault { address, write: false };
+            let root = self.current.ok_or(fault)?;
+            let leaf = table::look_up(self, root, address).ok_or(fault)?;
+            let byte = self.byte(leaf.frame.address() + address % PAGE_SIZE);
+            self.byte_set(to + at, byte);
+        }
+        Ok(())
+    }
+    fn fill(&mut self, to: u64, bytes: &[u8]) {
+        within_frame(to, bytes.len());
+        for (at, &byte) in bytes.iter().enumerate() {
+            self.byte_set(to + at as u64, byte);
+        }
+    }
+    fn context(&mut self, index: usize) -> &mut Context {
+        &mut self.contexts[index]
+    }
+    fn vector_init(&mut self, frame: Frame) {
+        self.zero(frame);
+    }
+    fn vector_store(&mut self, frame: Frame) {
+        self.word_set(frame.address(), u64::from_le_bytes(*b"vectors\0"));
+    }
+    fn application_page(&mut self, index: usize, frame: Option<Frame>) {
+        self.application_pages[index] = frame;
+    }
+    fn console_write(&mut self, _stream: u16, bytes: &[u8]) -> usize {
+        self.console.extend_from_slice(bytes);
+        bytes.len()
+    }
+    fn end(&mut self, how: u16, status: u16) {
+        self.ended = Some((how, status));
+    }
+    fn flush(&mut self, what: Flush) {
+        self.flushes.push(what);
+    }
+    fn interrupt(&mut self, cpu: usize) {
+        self.interrupts.push(cpu);
+    }
+    fn now_ns(&self) -> u64 {
+        self.now
+    }
+    fn random(&mut self) -> Option<u64> {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        Some(self.random)
+    }
+}
+
+fn leak<T: Default>(count: usize) -> &'static mut [T] {
+    let mut records = Vec::with_capacity(count);
+    records.resize_with(count, T::default);
+    Vec::leak(records)
+}
+
+fn directory(frames: usize) -> &'static mut Directory {
+    Box::leak(Box::new(Directory {
+        magic: MAGIC,
+        version: VERSION,
+        cpus: 1,
+        frames: frames as u64,
+        frames_usable: 0,
+        image_frame: u64::from(KERNEL_FRAMES),
+        image_bytes: u64::from(IMAGE_FRAMES) * PAGE_SIZE,
+        // Installed memory ends below the next power of two.
+        payload_forced: !(frames.next_power_of_two() as u64 * PAGE_SIZE - 1) & ((1 << 46) - 1),
+        vector_bytes: 512,
+        vector_features: 0,
+        features: 0,
+        frames_free: 0,
+        zero: [0; 6],
+        tables: [TableInfo::default(); 24],
+        command_line_len: 0,
+        command_line: [0; abi::published::COMMAND_LINE],
+    }))
+}
+
+/// A state and a machine with `frames` frames: the first are the kernel's, then the image's, the
+/// rest free; account 1 exists. Leaks its tables.
+pub fn new(frames: usize) -> (State, FakeMachine) {
+    let sizes = Sizes::for_frames(frames);
+    let mut state = State::new(Parts {
+        published: Published {
+            directory: directory(frames),
+            envs: leak(sizes.envs),
+            domains: leak(sizes.domains),
+            accounts: leak(sizes.accounts),
+            frames: leak(sizes.frames),
+            regions: leak(sizes.regions),
+            filters: leak(sizes.filters),
+            rings: leak(sizes.rings),
+            slices: leak(sizes.slices),
+            clock: &mut leak::<Clock>(1)[0],
+            cpus: leak(abi::limits::CPUS),
+            calls: leak(abi::call::CALLS_MAX),
+            census: leak(CATEGORIES),
+            interfaces: leak(1),
+        },
+        frames: frame::Frames::new(leak(sizes.frames)),
+        accounts: account::Accounts::new(leak(sizes.accounts)),
+        domains: domain::Domains::new(leak(sizes.domains)),
+        envs: env::Envs::new(leak(sizes.envs)),
+        sched: sched::Scheduler::default(),
+        regions: region::Regions::new(leak(sizes.regions), REGION_WORDS),
+        net: net::Network::default(),
+        console: console::Console::default(),
+    });
+    let image = KERNEL_FRAMES..KERNEL_FRAMES + IMAGE_FRAMES;
+    frame::claim(&mut state, 0..KERNEL_FRAMES, FrameType::Kernel, Name::ROOT);
+    let guard = Name::of(&[abi::capability::NAME_IMAGE]);
+    frame::claim(&mut state, image.clone(), FrameType::Image, guard);
+    frame::donate(&mut state, image.end..frames as u32);
+    (state, FakeMachine::new(frames, sizes.envs))
+}
