@@ -3,14 +3,15 @@
 //! ```text
 //!  LIBRARY + 0x0000_0000  text, constants        ┐ one level-2 table, shared by all processes
 //!          + 0x1000_0000  boot image, read-only  ┘
-//!          + 0x4000_0000  variables (zeros at first)  ┐
-//!          + 0x4004_0000  heap, grows                 │ another one, each process its own
-//!          + 0x4400_0000  start block of `exec`       │
-//!          + 0x4800_0000  windows: building others    │
-//!          + 0x5000_0000  thread areas, 1 MiB apart   ┘
+//!          + 0x4000_0000  variables (zeros at first)                 ┐
+//!          + 0x4001_0000  windows: pages seen while building others  │ another one,
+//!          + 0x4006_0000  area of the first thread                   │ each process its own;
+//!          + 0x4009_0000  start block of `exec`                      │ the first 2 MiB are all
+//!          + 0x4010_0000  heap, grows                                │ that most ever use
+//!          + 0x5000_0000  areas of other threads, 1 MiB apart        ┘
 //! ```
-//! A thread area is as `xok::upcall` wants it: save area page, application page, then handler stacks
-//! with guards. The lower half is the program's, wholly.
+//! A thread area is: save area page (GS base), application page, guard, then four handler stacks
+//! with a guard below each. The lower half is the program's, wholly.
 
 use abi::layout::{LIBRARY, PAGE_SIZE};
 
@@ -22,24 +23,55 @@ pub const IMAGE: u64 = LIBRARY + 0x1000_0000;
 pub const SHARED_END: u64 = LIBRARY + 0x4000_0000;
 /// Variables.
 pub const PRIVATE: u64 = LIBRARY + 0x4000_0000;
-/// The heap.
-pub const HEAP: u64 = LIBRARY + 0x4004_0000;
-/// First address behind what the heap may grow to.
-pub const HEAP_END: u64 = LIBRARY + 0x4400_0000;
+/// First address behind them.
+pub const PRIVATE_END: u64 = PRIVATE + 0x1_0000;
+/// Pages seen for a moment; never inherited.
+pub const WINDOWS: u64 = PRIVATE + 0x1_0000;
+/// Windows there are.
+pub const WINDOW_COUNT: u64 = 79;
+/// A page to copy through; never inherited.
+pub const SCRATCH: u64 = WINDOWS + WINDOW_COUNT * PAGE_SIZE;
+/// The area of the first thread.
+pub const FIRST_THREAD: u64 = PRIVATE + 0x6_0000;
 /// What `exec` hands over; given back once read.
-pub const START_BLOCK: u64 = LIBRARY + 0x4400_0000;
+pub const START_BLOCK: u64 = PRIVATE + 0x9_0000;
 /// Most bytes of it: arguments and environment of a program, and its files.
 pub const START_BLOCK_BYTES: u64 = 64 * PAGE_SIZE;
-/// Pages seen for a moment; never inherited.
-pub const WINDOWS: u64 = LIBRARY + 0x4800_0000;
-/// Bytes of windows.
-pub const WINDOW_BYTES: u64 = 0x0800_0000;
-/// Thread areas.
+/// The heap.
+pub const HEAP: u64 = PRIVATE + 0x10_0000;
+/// First address behind what the heap may grow to.
+pub const HEAP_END: u64 = PRIVATE + 0x0800_0000;
+/// Areas of other threads.
 pub const THREADS: u64 = LIBRARY + 0x5000_0000;
-/// Bytes from one thread area to the next.
+/// Bytes from one of them to the next.
 pub const THREAD_BYTES: u64 = 0x10_0000;
 
-/// The area of a thread.
+/// Handler stacks, depth 1 first: offset of the top in a thread area, and pages.
+pub const STACKS: [(u64, u64); 4] = [(0x1_3000, 16), (0x1_8000, 4), (0x1_d000, 4), (0x2_2000, 4)];
+/// Offset of the application page in a thread area.
+pub const APPLICATION_PAGE: u64 = PAGE_SIZE;
+
+/// The area of thread `number`.
 pub const fn thread_area(number: u64) -> u64 {
-    THREADS + number * THREAD_BYTES
+    if number == 0 { FIRST_THREAD } else { THREADS + number * THREAD_BYTES }
 }
+
+/// Tops of a thread's handler stacks.
+pub fn stack_tops(area: u64) -> [u64; 4] {
+    STACKS.map(|(top, _)| area + top)
+}
+
+/// Is `address` in one of the handler stacks of the area it lies in (not in a guard)?
+pub fn in_handler_stack(address: u64) -> bool {
+    let offset = if (THREADS..THREADS + 0x1000_0000).contains(&address) {
+        (address - THREADS) % THREAD_BYTES
+    } else if (FIRST_THREAD..START_BLOCK).contains(&address) {
+        address - FIRST_THREAD
+    } else {
+        return false;
+    };
+    STACKS.iter().any(|&(top, pages)| (top - pages * PAGE_SIZE..top).contains(&offset))
+}
+
+const _: () = assert!(SCRATCH < FIRST_THREAD && FIRST_THREAD + 0x2_2000 <= START_BLOCK);
+const _: () = assert!(START_BLOCK + START_BLOCK_BYTES <= HEAP);

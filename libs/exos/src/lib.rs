@@ -14,6 +14,7 @@ extern crate alloc;
 
 pub mod errno;
 pub mod fs;
+pub mod heap;
 pub mod layout;
 pub mod process;
 pub mod start;

@@ -3,7 +3,8 @@
 #![cfg_attr(target_os = "none", no_main)]
 
 #[cfg(target_os = "none")]
-use exos as _;
+#[global_allocator]
+static HEAP: exos::heap::OnTouch = exos::heap::OnTouch::new();
 
 #[cfg(not(target_os = "none"))]
 fn main() {}

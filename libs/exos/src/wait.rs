@@ -129,7 +129,7 @@ impl Wait {
 }
 
 /// Sleeps until `wait` holds or nanoseconds since boot reach `deadline` (0: never).
-/// `Errno::RESTART` when a signal that is not blocked came; nothing is lost then.
+/// `errno::RESTART` when a signal that is not blocked came; nothing is lost then.
 pub fn sleep_until(_process: &mut Process, wait: &Wait, deadline: u64) -> Result<Woken, Errno> {
     let _ = (wait, deadline);
     Err(Errno::ENOSYS)
