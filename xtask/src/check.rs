@@ -10,10 +10,13 @@ use crate::report;
 use crate::tidy;
 use crate::workspace;
 
+/// A check's name, and what runs it.
+type Step = (&'static str, fn() -> Result<()>);
+
 /// Runs all checks, also when one fails: a change gets all its complaints at once.
 pub fn command() -> Result<()> {
     packages::require_bare_target()?;
-    let steps: [(&str, fn() -> Result<()>); 5] = [
+    let steps: [Step; 5] = [
         ("format", format),
         ("the tree's own rules", tidy),
         ("clippy, for the host", || clippy(true)),

@@ -104,6 +104,7 @@ impl Machine {
                     Network::Tap(..) => return Err(Failure::new("-p: not with a tap device")),
                 }
             }
+            "--tap" => self.network = parse_tap(&options.value(flag)?)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -191,6 +192,15 @@ fn parse_forward(text: &str) -> Result<(u16, u16)> {
     }
 }
 
+fn parse_tap(text: &str) -> Result<Network> {
+    match text.split_once('=') {
+        Some((device, address)) if !device.is_empty() && address.contains('/') => {
+            Ok(Network::Tap(device.into(), address.into()))
+        }
+        _ => Err(Failure::new(format!("--tap {text}: not DEVICE=ADDRESS/PREFIX[,GATEWAY]"))),
+    }
+}
+
 fn memory_size(text: &str) -> Result<String> {
     let digits = text.trim_end_matches(['M', 'G']);
     let suffixed = text.len() <= digits.len() + 1;
@@ -220,6 +230,8 @@ mod tests {
         let forwarded = options(&["-p", "8080:80"]).0;
         assert_eq!(forwarded.network, Network::User(vec![(8080, 80)]));
         assert_eq!(forwarded.netdev(), "user,id=net,hostfwd=tcp:127.0.0.1:8080-:80");
+        let tap = options(&["--tap", "tap0=10.1.0.2/24,10.1.0.1"]).0;
+        assert_eq!(tap.network, Network::Tap("tap0".into(), "10.1.0.2/24,10.1.0.1".into()));
         assert!(!options(&["--other", "1"]).1.unwrap());
     }
 
@@ -235,6 +247,7 @@ mod tests {
             ["-p", "8080"],
             ["-p", "8080:99999"],
             ["--accel", "xen"],
+            ["--tap", "tap0"],
         ];
         for words in wrong {
             assert!(options(&words).1.is_err(), "{words:?}");

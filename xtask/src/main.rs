@@ -6,7 +6,9 @@ mod accelerator;
 mod boot_image;
 mod build;
 mod check;
+mod chroot;
 mod command_line;
+mod conformance;
 mod failure;
 mod guest;
 mod machine;
@@ -15,6 +17,9 @@ mod packages;
 mod process;
 mod report;
 mod run;
+mod soak;
+mod tally;
+mod test;
 mod tidy;
 mod workspace;
 
@@ -33,13 +38,20 @@ cargo xtask COMMAND
       --cpu MODEL                QEMU's processor model
       --accel kvm|tcg            instead of trying which one works
       -p HOST:GUEST              forward a port of the host            (8080:80 with the shell)
+      --tap DEVICE=ADDRESS/PREFIX[,GATEWAY]
+                                 a tap device of the host instead of QEMU's user network
       --file HOST[:GUEST]        put a file or directory into the image
       --env NAME=VALUE           a variable for the program
       --timeout SECONDS          end the guest after so long           (never)
+  test [--only PATTERN] [--suite host|guest|command]...
+                                 all tests; the last line is `N passed, N failed`
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
   check                          format, lints, the tree's rules, host tests
+  soak [--minutes N] [--seed N]  random calls on the host and in the guest, from a seed
+  chroot [--keep]                run and test in a fresh Debian, as root
+  conformance                    docs/conformance.md, from the last test run
   help                           this
 ";
 
@@ -58,8 +70,12 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
     match command {
+        "test" => return test::command(words),
         "run" => return run::command(words),
         "build" => build::build()?,
+        "conformance" => conformance::command()?,
+        "soak" => return soak::command(words),
+        "chroot" => chroot::command(words)?,
         "check" => check::command()?,
         "image" => boot_image::command(words)?,
         "help" | "--help" | "-h" => print!("{HELP}"),

@@ -15,11 +15,6 @@ pub const BARE_TARGET: &str = "x86_64-unknown-none";
 pub const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 /// Makes a Debian tree.
 pub const DEBOOTSTRAP: (&str, &str) = ("debootstrap", "debootstrap");
-/// Fetches over HTTP.
-pub const CURL: (&str, &str) = ("curl", "curl");
-/// Makes network namespaces and tap devices.
-pub const IP: (&str, &str) = ("ip", "iproute2");
-
 /// Makes sure that these programs are there, installing what isn't.
 pub fn require(programs: &[(&str, &str)]) -> Result<()> {
     let missing: Vec<&str> = programs

@@ -50,7 +50,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     if job.machine.network == Network::User(Vec::new()) {
         job.machine.network = Network::User(vec![(8080, 80)]);
     }
-    run_shell(&job)
+    run_on_terminal(&job)
 }
 
 fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
@@ -160,14 +160,18 @@ fn check_static(host: &Path) -> Result<Option<Failure>> {
     Ok(Some(Failure::new(format!("{}: {cause}", host.display())).status(NOT_EXECUTABLE)))
 }
 
-/// Boots to the shell, on our terminal.
-fn run_shell(job: &Job) -> Result<u8> {
+/// Boots to the shell, or to a program, on our terminal.
+fn run_on_terminal(job: &Job) -> Result<u8> {
     let mut job = job.clone();
     if let Ok(terminal) = std::env::var("TERM") {
         job.environment.push(format!("TERM={terminal}"));
     }
     let image = make_image(&job)?;
-    let qemu = job.machine.qemu(&image.path, &job.command_line())?;
+    let mut line = job.command_line();
+    if job.program.is_some() {
+        line.set("stdin", "terminal");
+    }
+    let qemu = job.machine.qemu(&image.path, &line)?;
     if let Network::User(forwards) = &job.machine.network {
         for (host, guest) in forwards {
             report::step(&format!("http://localhost:{host} is the guest's port {guest}"));
@@ -186,6 +190,9 @@ fn run_shell(job: &Job) -> Result<u8> {
 
 /// Runs one program with our standard streams.
 fn run_program(job: &Job) -> Result<u8> {
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        return run_on_terminal(job);
+    }
     let image = make_image(job)?;
     let has_input = !is_null_input();
     let mut line = job.command_line();

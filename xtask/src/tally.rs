@@ -1,0 +1,132 @@
+//! What the tests of a run came to: counted, shown as they end, and kept for docs/conformance.md.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use crate::failure::{Context, Result};
+use crate::report;
+use crate::workspace;
+
+/// One test's outcome in one circumstance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The test's name, such as `image::archive::tests::lists_directories`.
+    pub name: String,
+    /// Where it ran, if it runs in several places: `q35 x2`.
+    pub place: String,
+    /// Whether it passed.
+    pub passed: bool,
+}
+
+/// The outcomes so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    outcomes: Vec<Outcome>,
+    ignored: usize,
+    only: Option<String>,
+}
+
+impl Tally {
+    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted.
+    pub fn new(only: Option<String>) -> Self {
+        Self { only, ..Self::default() }
+    }
+
+    /// What a test's name must hold to be run.
+    pub fn only(&self) -> Option<&str> {
+        self.only.as_deref()
+    }
+
+    /// Whether a test of this name is to be run.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    /// Records a test's outcome; a failure has a reason.
+    pub fn record(&mut self, name: &str, place: &str, outcome: std::result::Result<(), String>) {
+        let shown = if place.is_empty() { name.to_string() } else { format!("{name} ({place})") };
+        match &outcome {
+            Ok(()) => println!("test {shown} ... ok"),
+            Err(reason) => println!("test {shown} ... FAILED {reason}"),
+        }
+        let (name, place) = (name.to_string(), place.to_string());
+        self.outcomes.push(Outcome { name, place, passed: outcome.is_ok() });
+    }
+
+    /// Records a test that was not run, which is no success.
+    pub fn ignore(&mut self, name: &str, reason: &str) {
+        println!("test {name} ... ignored {reason}");
+        self.ignored += 1;
+    }
+
+    /// How many passed.
+    pub fn passed(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.passed).count()
+    }
+
+    /// How many failed.
+    pub fn failed(&self) -> usize {
+        self.outcomes.len() - self.passed()
+    }
+
+    /// Says the result: failures by name, then the line that ends every run of the tests.
+    pub fn conclude(&self) {
+        for outcome in self.outcomes.iter().filter(|outcome| !outcome.passed) {
+            println!("failed: {} {}", outcome.name, outcome.place);
+        }
+        if self.ignored > 0 {
+            println!("{} ignored", self.ignored);
+        }
+        report::step("tests ended");
+        println!("{} passed, {} failed", self.passed(), self.failed());
+    }
+
+    /// Keeps the outcomes in the target directory. Those of a run with `only` join the ones kept
+    /// before; a whole run replaces them.
+    pub fn keep(&self) -> Result<()> {
+        let mut all = if self.only.is_some() { kept()? } else { Vec::new() };
+        let is_new = |kept: &Outcome| {
+            self.outcomes.iter().any(|new| new.name == kept.name && new.place == kept.place)
+        };
+        all.retain(|outcome| !is_new(outcome));
+        all.extend(self.outcomes.iter().cloned());
+        let mut text = String::new();
+        for Outcome { name, place, passed } in &all {
+            let verdict = if *passed { "pass" } else { "fail" };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name}\t{place}\t{verdict}");
+        }
+        std::fs::create_dir_all(workspace::output()).context(workspace::output().display())?;
+        std::fs::write(path(), text).context(path().display())
+    }
+}
+
+/// The outcomes kept by the runs before; none if there was no run.
+pub fn kept() -> Result<Vec<Outcome>> {
+    let Ok(text) = std::fs::read_to_string(path()) else { return Ok(Vec::new()) };
+    let outcome = |line: &str| {
+        let mut parts = line.split('\t');
+        let (name, place) = (parts.next()?.to_string(), parts.next()?.to_string());
+        Some(Outcome { name, place, passed: parts.next()? == "pass" })
+    };
+    Ok(text.lines().filter_map(outcome).collect())
+}
+
+fn path() -> PathBuf {
+    workspace::output().join("results.txt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_chooses() {
+        let mut tally = Tally::new(Some("elf".into()));
+        assert!(tally.wants("image::elf::x") && !tally.wants("image::archive::x"));
+        tally.record("a", "", Ok(()));
+        tally.record("a", "q35 x2", Err("it did not".into()));
+        tally.ignore("b", "no such device");
+        assert_eq!((tally.passed(), tally.failed()), (1, 1));
+    }
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask test`: every test there is, and `N passed, N failed` as the last line.
+
+use crate::build;
+use crate::failure::Result;
+use crate::options::{self, Options};
+use crate::report;
+use crate::tally::Tally;
+
+mod command_suite;
+mod guest_suite;
+mod host_suite;
+
+/// A suite's name, what it is, and what runs it.
+type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
+
+/// The suites, cheapest first.
+const SUITES: [Suite; 3] = [
+    ("host", "unit and model tests, on the host", host_suite::run),
+    ("guest", "tests in the guest, on several machines", guest_suite::run),
+    ("command", "what `cargo xtask run` promises", command_suite::run),
+];
+
+/// `cargo xtask test [--only PATTERN] [--suite NAME]...`; answers the exit status.
+pub fn command(words: Vec<String>) -> Result<u8> {
+    let mut options = Options::new(words);
+    let mut only = None;
+    let mut chosen = Vec::new();
+    while let Some(word) = options.next() {
+        match word.as_str() {
+            "--only" => only = Some(options.value("--only")?),
+            "--suite" => chosen.push(options.value("--suite")?),
+            _ => return Err(options::unknown("test", &word)),
+        }
+    }
+    if let Some(name) = chosen.iter().find(|name| !SUITES.iter().any(|suite| suite.0 == **name)) {
+        return Err(options::unknown("test --suite", name));
+    }
+
+    build::build()?;
+    let mut tally = Tally::new(only);
+    for (name, what, run) in SUITES {
+        if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
+            continue;
+        }
+        report::step(&format!("{name}: {what}"));
+        // A suite that cannot run is a failure of its own; the others still do.
+        if let Err(failure) = run(&mut tally) {
+            eprintln!("{failure}");
+            tally.record(name, "", Err("the suite could not run".into()));
+        }
+    }
+    tally.keep()?;
+    tally.conclude();
+    Ok(u8::from(tally.failed() > 0))
+}

@@ -1,0 +1,154 @@
+//! What `cargo xtask run -- PROGRAM` promises: streams, statuses, and clear refusals.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::failure::{Context, Result};
+use crate::run::{self, Captured, Job};
+use crate::tally::Tally;
+use crate::workspace;
+
+/// How long one program may take, boot included.
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Outcome = std::result::Result<(), String>;
+
+/// A test's name, and what runs it.
+type Test = (&'static str, fn() -> Result<Outcome>);
+
+const TESTS: [Test; 9] = [
+    ("command::exit_status_is_the_programs", exit_status),
+    ("command::signal_n_is_status_128_plus_n", signal_status),
+    ("command::output_is_the_programs_alone", streams),
+    ("command::input_passes_every_byte_and_ends", input),
+    ("command::arguments_pass_unchanged", arguments),
+    ("command::extra_files_are_in_the_image", extra_files),
+    ("command::dynamic_program_is_refused_by_name", dynamic_program),
+    ("command::missing_program_is_status_127", missing_program),
+    ("command::image_cut_short_is_refused_at_boot", image_cut_short),
+];
+
+/// Runs those that are wanted.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    for (name, test) in TESTS {
+        if tally.wants(name) {
+            let outcome = test().unwrap_or_else(|failure| Err(failure.to_string()));
+            tally.record(name, "", outcome);
+        }
+    }
+    Ok(())
+}
+
+fn exit_status() -> Result<Outcome> {
+    let output = xtask(&["run", "--", "busybox", "sh", "-c", "exit 7"], b"")?;
+    Ok(expect("status", output.status.code(), Some(7)))
+}
+
+fn signal_status() -> Result<Outcome> {
+    let output = xtask(&["run", "--", "busybox", "sh", "-c", "kill -TERM $$"], b"")?;
+    Ok(expect("status", output.status.code(), Some(143)))
+}
+
+fn streams() -> Result<Outcome> {
+    let script = "echo out; echo err >&2; printf 'a\\nb\\r\\n\\tc'";
+    let output = xtask(&["run", "--", "busybox", "sh", "-c", script], b"")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    Ok(expect("output", output.stdout.as_slice(), b"out\na\nb\r\n\tc".as_slice()).and(expect(
+        "standard error holds `err`",
+        error.lines().any(|line| line == "err"),
+        true,
+    )))
+}
+
+fn input() -> Result<Outcome> {
+    // Every byte, the escape and the terminal's own characters among them, past one buffer.
+    let bytes: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    let output = xtask(&["run", "--", "busybox", "cat"], &bytes)?;
+    Ok(expect("status", output.status.code(), Some(0)).and(expect(
+        "all bytes came back",
+        output.stdout == bytes,
+        true,
+    )))
+}
+
+fn arguments() -> Result<Outcome> {
+    let words = ["", "a b", "100%", "\"q\"", "ü\n", "k=v", "*"];
+    let mut all = vec!["run", "--", "busybox", "printf", "<%s>"];
+    all.extend(words);
+    let output = xtask(&all, b"")?;
+    let expected: String = words.iter().map(|word| format!("<{word}>")).collect();
+    Ok(expect("output", String::from_utf8_lossy(&output.stdout).as_ref(), expected.as_str()))
+}
+
+fn extra_files() -> Result<Outcome> {
+    let path = workspace::output().join("extra-file");
+    std::fs::write(&path, "found\n").context(path.display())?;
+    let file = format!("{}:/data/deep/file", path.display());
+    let output = xtask(&["run", "--file", &file, "--", "busybox", "cat", "/data/deep/file"], b"")?;
+    Ok(expect("output", output.stdout.as_slice(), b"found\n".as_slice()))
+}
+
+fn dynamic_program() -> Result<Outcome> {
+    let ourselves = std::env::current_exe().context("our own program")?;
+    let output = xtask(&["run", "--", &ourselves.to_string_lossy()], b"")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    Ok(expect("status", output.status.code(), Some(126)).and(expect(
+        "the interpreter's name is said",
+        error.contains("it needs /lib"),
+        true,
+    )))
+}
+
+fn missing_program() -> Result<Outcome> {
+    let output = xtask(&["run", "--", "./no-such-program"], b"")?;
+    Ok(expect("status", output.status.code(), Some(127)))
+}
+
+fn image_cut_short() -> Result<Outcome> {
+    let whole = run::make_image(&Job::default())?;
+    let bytes = std::fs::read(&whole.path).context(whole.path.display())?;
+    let cut = TemporaryFile(workspace::output().join(format!("cut-{}.img", std::process::id())));
+    std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).context(cut.0.display())?;
+    let job = Job { limit: Some(LIMIT), ..Job::default() };
+    let Captured { status, log, .. } = run::capture(&job, &cut.0, None, |_| {})?;
+    let said = log.iter().any(|line| line.contains("cut short"));
+    Ok(expect("the log says `cut short`", said, true).and(expect(
+        "a status that is no success",
+        status.is_some_and(|status| status != 0),
+        true,
+    )))
+}
+
+struct TemporaryFile(PathBuf);
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // A file too many in the target directory harms nobody.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs ourselves with these words and this standard input, as somebody who types would.
+fn xtask(words: &[&str], input: &[u8]) -> Result<Output> {
+    let ourselves = std::env::current_exe().context("our own program")?;
+    let mut command = Command::new(ourselves);
+    command.arg(words[0]).args(["--timeout", &LIMIT.as_secs().to_string()]).args(&words[1..]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("our own program")?;
+    let mut pipe = child.stdin.take();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if let Some(pipe) = &mut pipe {
+                // It may have ended before it read everything, or anything.
+                let _ = pipe.write_all(input);
+            }
+        });
+        child.wait_with_output().context("our own program")
+    })
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
+    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
+}

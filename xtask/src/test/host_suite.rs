@@ -1,0 +1,74 @@
+//! The tests of each package that runs on the host, by cargo.
+
+use std::process::Stdio;
+
+use crate::build;
+use crate::failure::{Context, Result};
+use crate::report;
+use crate::tally::Tally;
+use crate::workspace;
+
+/// Runs them package by package, so that names can begin with their package's.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    for package in workspace::host_packages()? {
+        report::step(&format!("host: {package}"));
+        let mut cargo = build::cargo();
+        cargo.args(["test", "--quiet", "--no-fail-fast", "--package", &package, "--"]);
+        cargo.args(["--format", "pretty"]);
+        if let Some(only) = tally.only() {
+            // libtest sees names without their package's.
+            cargo.arg(only.strip_prefix(&format!("{package}::")).unwrap_or(only));
+        }
+        let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let failed_before = tally.failed();
+        for (name, outcome) in text.lines().filter_map(parse) {
+            let name = format!("{package}::{name}");
+            match outcome {
+                Verdict::Passed => tally.record(&name, "", Ok(())),
+                Verdict::Failed => tally.record(&name, "", Err("see below".into())),
+                Verdict::Ignored => tally.ignore(&name, "by its own attribute"),
+            }
+        }
+        if !output.status.success() {
+            eprintln!("{text}{}", String::from_utf8_lossy(&output.stderr));
+            if tally.failed() == failed_before {
+                tally.record(&package, "", Err(format!("cargo test: {}", output.status)));
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Verdict {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+/// Reads a line of libtest: `test NAME ... ok`.
+fn parse(line: &str) -> Option<(&str, Verdict)> {
+    let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let verdict = match verdict.split([' ', ',']).next()? {
+        "ok" => Verdict::Passed,
+        "FAILED" => Verdict::Failed,
+        "ignored" => Verdict::Ignored,
+        _ => return None,
+    };
+    Some((name, verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_libtest() {
+        let passed = parse("test elf::tests::x ... ok");
+        assert!(matches!(passed, Some(("elf::tests::x", Verdict::Passed))));
+        assert!(matches!(parse("test y ... FAILED"), Some(("y", Verdict::Failed))));
+        assert!(matches!(parse("test z ... ignored, slow"), Some(("z", Verdict::Ignored))));
+        assert!(parse("test result: ok. 12 passed; 0 failed").is_none());
+        assert!(parse("running 3 tests").is_none());
+    }
+}
