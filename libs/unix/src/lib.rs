@@ -13,8 +13,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod attributes;
+pub mod dirents;
 mod errno;
+pub mod path;
+pub mod protocol;
 pub mod ring;
+pub mod tree;
 pub mod tty;
 
 pub use errno::Errno;

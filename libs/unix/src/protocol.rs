@@ -1,0 +1,188 @@
+//! What programs ask of the memory file server: six words each way, and a transport region.
+//!
+//! ```text
+//!  request  0 operation | region << 32   1..=4 arguments        5 uid | gid << 32
+//!  reply    0 error number, or 0         1..=4 results
+//!
+//!  transport region, made by the client's domain, two frames
+//!  0x0000 data      what is read or written; attributes; link targets; paths
+//!  0x1000 names     two names of up to 255 bytes: at 0x1000 and at 0x1100
+//! ```
+//! The server obeys a request only with a region that the caller's domain made. An open file is the
+//! 64-byte region of its description: the server attaches to it in [`WATCHER`]'s role and sees
+//! in the published count of role 0 when the last process has closed it or died.
+
+use crate::attributes::{ATTRIBUTES_BYTES, Credentials};
+use crate::errno::Errno;
+
+/// Frames of a transport region.
+pub const TRANSPORT_FRAMES: usize = 2;
+/// Bytes of the data area.
+pub const DATA_BYTES: u64 = 4096;
+/// Offset of the first name.
+pub const NAME_FIRST: u64 = 0x1000;
+/// Offset of the second name.
+pub const NAME_SECOND: u64 = 0x1100;
+/// Role in which the client attaches to its transport region and its open files.
+pub const CLIENT: u16 = 0;
+/// Role in which the server attaches to a transport region.
+pub const SERVER: u16 = 1;
+/// Role in which the server watches an open file, and keeps a named pipe.
+pub const WATCHER: u16 = 3;
+/// Where `Walk` leaves a link's target.
+pub const TARGET: u64 = 128;
+
+const _: () = assert!(TARGET as usize >= ATTRIBUTES_BYTES);
+
+macro_rules! operations {
+    ($( $(#[doc = $doc:literal])+ $number:literal $name:ident, )+) => {
+        /// What may be asked.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Operation { $( $(#[doc = $doc])+ $name = $number, )+ }
+
+        impl Operation {
+            /// The operation with this number.
+            pub fn from_number(number: u32) -> Option<Self> {
+                match number { $( $number => Some(Self::$name), )+ _ => None }
+            }
+        }
+    };
+}
+
+operations! {
+    /// Directory, path bytes (in data). Results: outcome, node, parent, used | target bytes << 32;
+    /// data: the node's attributes, and at [`TARGET`] where it leads if it is a link.
+    1 Walk,
+    /// Node, `open(2)` flags, description region. Checks permission and truncates. Result: size.
+    2 Open,
+    /// Directory, name bytes (first name), mode with kind, description region or 0. Result: node.
+    3 Create,
+    /// Node, offset, bytes. Result: bytes, in data.
+    4 Read,
+    /// Node, offset (all ones: at the end), bytes, in data. Results: bytes, offset behind.
+    5 Write,
+    /// Node, size, 1 if by an open file (permission was checked then).
+    6 Truncate,
+    /// Node. Data: attributes.
+    7 Attributes,
+    /// Directory, position, room. Result: bytes of `getdents64` records in data.
+    8 List,
+    /// Directory, name bytes, mode. Result: node.
+    9 MakeDirectory,
+    /// Directory, name bytes, 1 if a directory is meant.
+    10 Remove,
+    /// Old directory, new directory, bytes of the first name | of the second << 32, flags.
+    11 Rename,
+    /// Node, directory, name bytes.
+    12 Link,
+    /// Directory, name bytes, target bytes (in data).
+    13 MakeLink,
+    /// Node. Result: bytes of the target, in data.
+    14 ReadLink,
+    /// Node, which (`CHANGE_…`); data: five words: mode, uid, gid, read time, written time.
+    15 Change,
+    /// Results: blocks, free blocks, inodes, free inodes.
+    16 Space,
+    /// Node of a named pipe, role (0 writer, 1 reader). Result: region, attached for the caller.
+    17 Fifo,
+    /// Node, mask. May the caller do that?
+    18 Access,
+}
+
+/// `Change`: the mode counts.
+pub const CHANGE_MODE: u64 = 1;
+/// `Change`: the owner counts.
+pub const CHANGE_UID: u64 = 2;
+/// `Change`: the group counts.
+pub const CHANGE_GID: u64 = 4;
+/// `Change`: the time of the last read counts.
+pub const CHANGE_READ: u64 = 8;
+/// `Change`: the time of the last write counts.
+pub const CHANGE_WRITTEN: u64 = 16;
+/// `Change`: the times are the present one.
+pub const CHANGE_TOUCH: u64 = 32;
+/// `Write`: at the end of the file.
+pub const AT_END: u64 = u64::MAX;
+
+/// `Walk`'s outcomes.
+pub mod outcome {
+    /// See [`Outcome`](crate::tree::Outcome).
+    pub const DONE: u64 = 0;
+    /// See [`Outcome`](crate::tree::Outcome).
+    pub const LINK: u64 = 1;
+    /// See [`Outcome`](crate::tree::Outcome).
+    pub const UP: u64 = 2;
+    /// See [`Outcome`](crate::tree::Outcome).
+    pub const MISSING: u64 = 3;
+}
+
+/// A request, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked.
+    pub operation: Operation,
+    /// The transport region's id.
+    pub region: u32,
+    /// Its arguments.
+    pub arguments: [u64; 4],
+    /// Who asks, as the asker claims.
+    pub who: Credentials,
+}
+
+impl Request {
+    /// As it travels.
+    pub fn to_words(&self) -> [u64; 6] {
+        let [a, b, c, d] = self.arguments;
+        let first = self.operation as u64 | u64::from(self.region) << 32;
+        [first, a, b, c, d, u64::from(self.who.uid) | u64::from(self.who.gid) << 32]
+    }
+
+    /// Reads a request; `ENOSYS` for an operation there isn't.
+    pub fn from_words(words: &[u64; 6]) -> Result<Self, Errno> {
+        let operation = Operation::from_number(words[0] as u32).ok_or(Errno::ENOSYS)?;
+        Ok(Self {
+            operation,
+            region: (words[0] >> 32) as u32,
+            arguments: [words[1], words[2], words[3], words[4]],
+            who: Credentials { uid: words[5] as u32, gid: (words[5] >> 32) as u32 },
+        })
+    }
+}
+
+/// A reply as it travels.
+pub fn reply(result: Result<[u64; 4], Errno>) -> [u64; 6] {
+    match result {
+        Ok([a, b, c, d]) => [0, a, b, c, d, 0],
+        Err(Errno(number)) => [u64::from(number), 0, 0, 0, 0, 0],
+    }
+}
+
+/// Reads a reply.
+pub fn answer(words: &[u64; 6]) -> Result<[u64; 4], Errno> {
+    match u16::try_from(words[0]) {
+        Ok(0) => Ok([words[1], words[2], words[3], words[4]]),
+        Ok(number) => Err(Errno(number)),
+        Err(_) => Err(Errno::EIO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_travel_unchanged() {
+        let request = Request {
+            operation: Operation::Rename,
+            region: 0x3fff_ffff,
+            arguments: [1, 2, 3, u64::MAX],
+            who: Credentials { uid: 7, gid: 8 },
+        };
+        assert_eq!(Request::from_words(&request.to_words()), Ok(request));
+        assert_eq!(Request::from_words(&[999; 6]), Err(Errno::ENOSYS));
+        assert_eq!(answer(&reply(Err(Errno::EROFS))), Err(Errno::EROFS));
+        assert_eq!(answer(&reply(Ok([1, 2, 3, 4]))), Ok([1, 2, 3, 4]));
+        assert_eq!(answer(&[u64::MAX; 6]), Err(Errno::EIO));
+    }
+}

@@ -1,0 +1,220 @@
+//! The tree's rules, as POSIX and Linux's tmpfs have them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::dirents::{Packer, parse};
+
+const SUPER: Credentials = Credentials { uid: 0, gid: 0 };
+const ANN: Credentials = Credentials { uid: 1000, gid: 1000 };
+const BOB: Credentials = Credentials { uid: 1001, gid: 1001 };
+
+fn tree() -> Tree {
+    Tree::new(Limits { pages: 64, inodes: 40 }, 100)
+}
+
+fn file(tree: &mut Tree, directory: Id, name: &[u8]) -> Id {
+    tree.create(directory, name, Kind::File, 0o644, &SUPER).unwrap()
+}
+
+fn dir(tree: &mut Tree, directory: Id, name: &[u8]) -> Id {
+    tree.make_directory(directory, name, 0o755, &SUPER).unwrap()
+}
+
+fn names(tree: &mut Tree, id: Id, position: u64, room: usize) -> (Vec<Vec<u8>>, u64) {
+    let mut packer = Packer::new(room);
+    tree.list(id, position, &mut packer).unwrap();
+    let records = parse(&packer.finish());
+    let next = records.last().map_or(position, |record| record.next);
+    (records.into_iter().map(|record| record.name).collect(), next)
+}
+
+#[test]
+fn content_with_holes() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    assert_eq!(tree.write(id, 10_000, b"xyz"), Ok(3));
+    let attributes = tree.attributes(id).unwrap();
+    assert_eq!((attributes.size, attributes.blocks), (10_003, 8));
+    let mut bytes = [1; 5];
+    assert_eq!(tree.read(id, 9_998, &mut bytes), Ok(5));
+    assert_eq!(&bytes, b"\0\0xyz");
+    assert_eq!(tree.read(id, 10_003, &mut bytes), Ok(0));
+    tree.truncate(id, 10_001).unwrap();
+    tree.truncate(id, 10_003).unwrap();
+    assert_eq!(tree.read(id, 10_000, &mut bytes), Ok(3));
+    assert_eq!(&bytes[..3], b"x\0\0");
+    tree.truncate(id, 0).unwrap();
+    assert_eq!((tree.attributes(id).unwrap().blocks, tree.pages), (0, 0));
+}
+
+#[test]
+fn full_means_enospc_and_gives_back() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    assert_eq!(tree.write(id, 0, &vec![7; 65 * PAGE]), Ok(64 * PAGE));
+    assert_eq!(tree.write(id, 64 * PAGE as u64, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(tree.space().blocks_free, 0);
+    tree.unlink(ROOT, b"f", &SUPER).unwrap();
+    assert_eq!(tree.space().blocks_free, 64);
+    for at in 0..39 {
+        file(&mut tree, ROOT, &[b'a', at + 1 + b'/']);
+    }
+    assert_eq!(tree.create(ROOT, b"x", Kind::File, 0, &SUPER), Err(Errno::ENOSPC));
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    tree.write(id, 0, b"data").unwrap();
+    tree.hold(id).unwrap();
+    tree.unlink(ROOT, b"f", &SUPER).unwrap();
+    assert_eq!(tree.child(ROOT, b"f"), None);
+    let mut bytes = [0; 4];
+    assert_eq!(tree.read(id, 0, &mut bytes), Ok(4));
+    assert!(tree.has_orphans());
+    assert_eq!(tree.link(id, ROOT, b"g", &SUPER), Err(Errno::ENOENT));
+    tree.release(id);
+    assert_eq!(tree.read(id, 0, &mut bytes), Err(Errno::ESTALE));
+    let again = file(&mut tree, ROOT, b"g");
+    assert_ne!(again, id, "a stale id finds nothing");
+}
+
+#[test]
+fn walking() {
+    let mut tree = tree();
+    let a = dir(&mut tree, ROOT, b"a");
+    let b = dir(&mut tree, a, b"b");
+    let f = file(&mut tree, b, b"f");
+    tree.make_link(a, b"l", b"b/f", &SUPER).unwrap();
+    let walk = |path: &[u8]| tree.walk(ROOT, path, &SUPER);
+    let done = |node, parent, used| Ok(Walk { outcome: Outcome::Done, node, parent, used });
+    assert_eq!(walk(b"a/./b/../b//f"), done(f, b, 13));
+    assert_eq!(walk(b"a/b/"), done(b, a, 4));
+    assert_eq!(walk(b""), done(ROOT, ROOT, 0));
+    assert_eq!(walk(b"a/b/f/"), Err(Errno::ENOTDIR));
+    assert_eq!(walk(b"a/b/f/x"), Err(Errno::ENOTDIR));
+    assert_eq!(walk(&[b'x'; 256]), Err(Errno::ENAMETOOLONG));
+    let missing = walk(b"a/none/x").unwrap();
+    assert_eq!((missing.outcome, missing.node, missing.used), (Outcome::Missing, a, 1));
+    let link = walk(b"a/l/y").unwrap();
+    assert_eq!((link.outcome, link.parent, link.used), (Outcome::Link, a, 3));
+    assert_eq!(tree.target(link.node), Ok(&b"b/f"[..]));
+    let up = walk(b"a/../../x").unwrap();
+    assert_eq!((up.outcome, up.used), (Outcome::Up, 7));
+}
+
+#[test]
+fn directories_count_links_and_must_be_empty() {
+    let mut tree = tree();
+    let a = dir(&mut tree, ROOT, b"a");
+    dir(&mut tree, a, b"b");
+    assert_eq!(tree.attributes(a).unwrap().links, 3);
+    assert_eq!(tree.remove_directory(ROOT, b"a", &SUPER), Err(Errno::ENOTEMPTY));
+    assert_eq!(tree.unlink(ROOT, b"a", &SUPER), Err(Errno::EISDIR));
+    tree.remove_directory(a, b"b", &SUPER).unwrap();
+    assert_eq!(tree.attributes(a).unwrap().links, 2);
+    tree.hold(a).unwrap();
+    tree.remove_directory(ROOT, b"a", &SUPER).unwrap();
+    assert_eq!(tree.create(a, b"x", Kind::File, 0, &SUPER), Err(Errno::ENOENT));
+    file(&mut tree, ROOT, b"f");
+    assert_eq!(tree.remove_directory(ROOT, b"f", &SUPER), Err(Errno::ENOTDIR));
+    assert_eq!(tree.remove_directory(ROOT, b"no", &SUPER), Err(Errno::ENOENT));
+    assert_eq!(tree.make_directory(ROOT, b"f", 0, &SUPER), Err(Errno::EEXIST));
+}
+
+#[test]
+fn renaming() {
+    let mut tree = tree();
+    let a = dir(&mut tree, ROOT, b"a");
+    let b = dir(&mut tree, ROOT, b"b");
+    let f = file(&mut tree, a, b"f");
+    let g = file(&mut tree, b, b"g");
+    assert_eq!(tree.rename((a, b"f"), (b, b"g"), RENAME_NOREPLACE, &SUPER), Err(Errno::EEXIST));
+    tree.rename((a, b"f"), (b, b"g"), 0, &SUPER).unwrap();
+    assert_eq!((tree.child(b, b"g"), tree.child(a, b"f")), (Some(f), None));
+    assert_eq!(tree.attributes(g), Err(Errno::ESTALE));
+    assert_eq!(tree.rename((ROOT, b"a"), (ROOT, b"b"), 0, &SUPER), Err(Errno::ENOTEMPTY));
+    assert_eq!(tree.rename((ROOT, b"a"), (a, b"x"), 0, &SUPER), Err(Errno::EINVAL));
+    assert_eq!(tree.rename((b, b"g"), (ROOT, b"a"), 0, &SUPER), Err(Errno::EISDIR));
+    assert_eq!(tree.rename((ROOT, b"a"), (b, b"g"), 0, &SUPER), Err(Errno::ENOTDIR));
+    tree.rename((ROOT, b"b"), (a, b"in"), 0, &SUPER).unwrap();
+    assert_eq!(tree.walk(b, b"..", &SUPER).unwrap().node, a);
+    let links = |tree: &Tree, id| tree.attributes(id).unwrap().links;
+    assert_eq!((links(&tree, ROOT), links(&tree, a)), (3, 3));
+    tree.link(f, a, b"same", &SUPER).unwrap();
+    tree.rename((a, b"same"), (b, b"g"), 0, &SUPER).unwrap();
+    assert_eq!(tree.child(a, b"same"), Some(f), "two names of one file stay");
+    tree.rename((a, b"same"), (a, b"in"), RENAME_EXCHANGE, &SUPER).unwrap();
+    assert_eq!((tree.child(a, b"in"), tree.child(a, b"same")), (Some(f), Some(b)));
+    let missing = tree.rename((a, b"in"), (a, b"no"), RENAME_EXCHANGE, &SUPER);
+    assert_eq!(missing, Err(Errno::ENOENT));
+}
+
+#[test]
+fn links_count() {
+    let mut tree = tree();
+    let f = file(&mut tree, ROOT, b"f");
+    tree.link(f, ROOT, b"g", &SUPER).unwrap();
+    assert_eq!(tree.attributes(f).unwrap().links, 2);
+    assert_eq!(tree.link(f, ROOT, b"g", &SUPER), Err(Errno::EEXIST));
+    tree.unlink(ROOT, b"f", &SUPER).unwrap();
+    assert_eq!(tree.attributes(f).unwrap().links, 1);
+    let d = dir(&mut tree, ROOT, b"d");
+    assert_eq!(tree.link(d, ROOT, b"e", &SUPER), Err(Errno::EPERM));
+}
+
+#[test]
+fn a_listing_goes_on_while_names_come_and_go() {
+    let mut tree = tree();
+    for name in [b"a", b"b", b"c", b"d"] {
+        file(&mut tree, ROOT, name);
+    }
+    let (first, at) = names(&mut tree, ROOT, 0, 24 * 4);
+    assert_eq!(first, vec![b".".to_vec(), b"..".to_vec(), b"a".to_vec(), b"b".to_vec()]);
+    tree.unlink(ROOT, b"a", &SUPER).unwrap();
+    tree.unlink(ROOT, b"c", &SUPER).unwrap();
+    file(&mut tree, ROOT, b"e");
+    let (second, at) = names(&mut tree, ROOT, at, 4096);
+    assert_eq!(second, vec![b"d".to_vec(), b"e".to_vec()]);
+    assert_eq!(names(&mut tree, ROOT, at, 4096).0, Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn permissions() {
+    let mut tree = tree();
+    let shared = tree.make_directory(ROOT, b"tmp", 0o1777, &SUPER).unwrap();
+    let id = tree.create(shared, b"ann", Kind::File, 0o600, &ANN).unwrap();
+    assert_eq!(tree.check(id, &BOB, 4), Err(Errno::EACCES));
+    assert_eq!(tree.unlink(shared, b"ann", &BOB), Err(Errno::EPERM));
+    assert_eq!(tree.create(ROOT, b"x", Kind::File, 0o600, &BOB), Err(Errno::EACCES));
+    let mode = Change { mode: Some(0o4755), ..Change::default() };
+    assert_eq!(tree.change(id, &mode, &BOB), Err(Errno::EPERM));
+    tree.change(id, &mode, &ANN).unwrap();
+    let owner = Change { uid: Some(1001), ..Change::default() };
+    assert_eq!(tree.change(id, &owner, &ANN), Err(Errno::EPERM));
+    tree.change(id, &owner, &SUPER).unwrap();
+    assert_eq!(tree.attributes(id).unwrap().mode & 0o7777, 0o755, "set-id is dropped");
+    let private = tree.make_directory(shared, b"p", 0o700, &ANN).unwrap();
+    tree.create(private, b"f", Kind::File, 0o644, &ANN).unwrap();
+    assert_eq!(tree.walk(shared, b"p/f", &BOB), Err(Errno::EACCES));
+    let touch = Change { written_ns: Some(5), touch: true, ..Change::default() };
+    assert_eq!(tree.change(id, &touch, &ANN), Err(Errno::EACCES));
+}
+
+#[test]
+fn times_are_stamped() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    tree.set_now(200);
+    tree.write(id, 0, b"x").unwrap();
+    tree.set_now(300);
+    tree.read(id, 0, &mut [0]).unwrap();
+    let attributes = tree.attributes(id).unwrap();
+    assert_eq!((attributes.read_ns, attributes.written_ns, attributes.changed_ns), (300, 200, 200));
+    tree.set_now(400);
+    tree.unlink(ROOT, b"f", &SUPER).unwrap();
+    assert_eq!(tree.attributes(ROOT).unwrap().written_ns, 400);
+}

@@ -1,0 +1,86 @@
+//! Walking a path inside the tree.
+
+use super::{Body, Id, ROOT, Tree};
+use crate::attributes::Credentials;
+use crate::errno::Errno;
+use crate::path;
+
+/// Why a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The path is used up; `node` is what it names.
+    Done,
+    /// `node` is a symbolic link; the caller decides whether to follow it.
+    Link,
+    /// `..` at the root: the rest is another file system's.
+    Up,
+    /// `node` is a directory without the next name.
+    Missing,
+}
+
+/// How far a walk came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// Why it ended.
+    pub outcome: Outcome,
+    /// See [`Outcome`].
+    pub node: Id,
+    /// The directory in which `node` was found (the node itself if the path was empty).
+    pub parent: Id,
+    /// Bytes of the path used up: for `Missing`, those before the missing name.
+    pub used: usize,
+}
+
+impl Tree {
+    /// Walks from `start`, a directory, along `path` as far as it goes without leaving the tree or
+    /// following a link.
+    pub fn walk(&self, start: Id, path: &[u8], who: &Credentials) -> Result<Walk, Errno> {
+        let (mut node, mut parent, mut rest) = (start, start, path);
+        loop {
+            let used = path.len() - rest.len();
+            let Some((name, after)) = path::next(rest) else {
+                if !rest.is_empty() {
+                    self.directory(node)?;
+                }
+                return Ok(Walk { outcome: Outcome::Done, node, parent, used: path.len() });
+            };
+            self.directory(node)?;
+            self.check(node, who, 1)?;
+            if name.len() > path::NAME_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            match name {
+                b"." => {}
+                b".." if node == ROOT => {
+                    let used = path.len() - after.len();
+                    return Ok(Walk { outcome: Outcome::Up, node, parent, used });
+                }
+                b".." => {
+                    parent = node;
+                    node = self.directory(node)?.parent;
+                }
+                _ => match self.child(node, name) {
+                    Some(child) => {
+                        parent = node;
+                        node = child;
+                        if matches!(self.inode(child)?.body, Body::Link(_)) {
+                            let used = path.len() - after.len();
+                            return Ok(Walk { outcome: Outcome::Link, node, parent, used });
+                        }
+                    }
+                    None => {
+                        return Ok(Walk { outcome: Outcome::Missing, node, parent: node, used });
+                    }
+                },
+            }
+            rest = after;
+        }
+    }
+
+    /// The inode of a name in a directory.
+    pub fn child(&self, directory: Id, name: &[u8]) -> Option<Id> {
+        let directory = self.directory(directory).ok()?;
+        let position = directory.by_name.get(name)?;
+        directory.by_position.get(position).map(|(_, id)| *id)
+    }
+}
