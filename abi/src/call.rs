@@ -161,7 +161,7 @@ calls! {
     /// unless own. `rdx`: the old entry if `count` is 1, else items done.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
-                NotEmpty, BadAddress, TooLarge];
+                NotEmpty, WrongState, BadAddress, TooLarge];
     /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its guard.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else WRITE
