@@ -81,12 +81,17 @@ pub fn charge(
     n: u32,
 ) -> Result<(), Refusal> {
     check(state, account, resource, n)?;
+    count(state, account, resource, n);
+    Ok(())
+}
+
+/// Counts what has been checked.
+pub(crate) fn count(state: &mut State, account: usize, resource: Resource, n: u32) {
     let mut at = account;
     while at != 0 {
         state.published.accounts[at].used[resource as usize] += n;
         at = usize::from(state.accounts.records[at].parent);
     }
-    Ok(())
 }
 
 /// Takes a charge back.

@@ -151,7 +151,7 @@ pub(crate) fn create<M: Machine>(
     let own = fresh_name(state, payer).ok_or(Error::Exhausted)?;
     account::check(state, payer, Resource::Domains, 1)?;
     let root = frame::allocate(state, machine, asked.root, payer, own, FrameType::Table4)?;
-    account::charge(state, payer, Resource::Domains, 1)?;
+    account::count(state, payer, Resource::Domains, 1);
     fill_root(machine, root);
     state.domains.serial += 1;
     let generation = state.domains.records[index].generation;

@@ -36,7 +36,7 @@ pub struct Record {
     last: u16,
     /// Next in the list of free, limbo or dying frames.
     next: u32,
-    /// Previous in the free list; low half of the ticket in limbo.
+    /// Previous in the free list; low half of the ticket in limbo; present entries of a table.
     previous: u32,
     /// The links of a level-1 table; high half of the ticket in limbo.
     pub(crate) links: u32,
@@ -47,6 +47,21 @@ pub struct Record {
 }
 
 const _: () = assert!(core::mem::size_of::<Record>() == 32);
+
+impl Record {
+    /// Entries present in a table that is in use (a root's: of the program's slots).
+    pub fn entries(&self) -> u32 {
+        self.previous
+    }
+
+    pub(crate) fn count_entry(&mut self) {
+        self.previous += 1;
+    }
+
+    pub(crate) fn discount_entry(&mut self) {
+        self.previous -= 1;
+    }
+}
 
 /// Most frames a machine may have: chain entries are 23 bits of frame and 9 of index.
 pub const FRAMES_MAX: usize = 1 << 23;
@@ -171,58 +186,38 @@ pub fn allocate<M: Machine>(
     kind: FrameType,
 ) -> Result<Frame, Refusal> {
     let number = check_free(state, which)?;
-    account::charge(state, account, Resource::Frames, 1)?;
+    account::check(state, account, Resource::Frames, 1)?;
     Ok(take(state, machine, number, account, guard, kind))
 }
 
-/// Allocates a level-1 table and its links, both or neither. The table comes first.
-pub(crate) fn allocate_pair<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
+/// The two free frames that a level-1 table and its links ask for, both payable, or neither.
+pub(crate) fn check_pair(
+    state: &State,
     table: Which,
     links: Which,
     account: usize,
-    guard: Name,
-) -> Result<Frame, Refusal> {
-    check_free(state, table)?;
-    check_free(state, links)?;
-    if state.frames.free_count < 2 {
-        return Err(Error::Exhausted.into());
+) -> Result<(u32, u32), Refusal> {
+    let mut first = check_free(state, table)?;
+    let mut second = check_free(state, links)?;
+    if first == second {
+        let other = state.frames.records[first as usize].next;
+        match (table, links) {
+            (Which::This(_), Which::This(_)) => return Err(Error::Taken.into()),
+            // The one at the head of the list is taken: whichever asked for "any" gets the next.
+            (Which::This(_), Which::Any) => second = other,
+            (Which::Any, Which::This(_)) => first = other,
+            (Which::Any, Which::Any) => second = other,
+        }
+        if other == 0 {
+            return Err(Error::Exhausted.into());
+        }
     }
-    if let (Which::This(a), Which::This(b)) = (table, links)
-        && a == b
-    {
-        return Err(Error::Taken.into());
-    }
-    account::charge(state, account, Resource::Frames, 2)?;
-    // The one asked for by number first, or "any" might take it.
-    let (first, second) = if matches!(links, Which::This(_)) {
-        let links = take_which(state, machine, links, account, guard, FrameType::Links);
-        (take_which(state, machine, table, account, guard, FrameType::Table1), links)
-    } else {
-        let table = take_which(state, machine, table, account, guard, FrameType::Table1);
-        (table, take_which(state, machine, links, account, guard, FrameType::Links))
-    };
-    state.frames.records[first.0 as usize].links = second.0;
-    Ok(first)
+    account::check(state, account, Resource::Frames, 2)?;
+    Ok((first, second))
 }
 
-fn take_which<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    which: Which,
-    account: usize,
-    guard: Name,
-    kind: FrameType,
-) -> Frame {
-    let number = match which {
-        Which::This(number) => number,
-        Which::Any => state.frames.free,
-    };
-    take(state, machine, number, account, guard, kind)
-}
-
-fn take<M: Machine>(
+/// Takes a free frame that `account` can pay for: both have been checked.
+pub(crate) fn take<M: Machine>(
     state: &mut State,
     machine: &mut M,
     number: u32,
@@ -231,6 +226,7 @@ fn take<M: Machine>(
     kind: FrameType,
 ) -> Frame {
     let frame = Frame(number);
+    account::count(state, account, Resource::Frames, 1);
     let Record { next, previous, last, .. } = state.frames.records[number as usize];
     match previous {
         0 => state.frames.free = next,

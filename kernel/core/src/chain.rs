@@ -1,0 +1,88 @@
+//! The reverse map: from a frame to every leaf entry that maps it (decisions 14).
+//!
+//! Each level-1 table comes with a frame of links, one 64-bit word for each entry: the next and
+//! the previous entry that maps the same frame. The frame's record holds the head. An entry is
+//! named by its table's frame number and its index; 0 ends the chain.
+//!
+//! ```text
+//!  frame record        links of table A        links of table B
+//!  chain = A:7   ───►  [7] next B:0, prev 0 ─► [0] next 0, prev A:7
+//! ```
+
+use crate::machine::Machine;
+use crate::state::State;
+use abi::id::Frame;
+
+/// An entry's name in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The level-1 table.
+    pub table: Frame,
+    /// The entry's index in it.
+    pub index: usize,
+}
+
+impl Place {
+    fn number(self) -> u32 {
+        self.table.0 << 9 | self.index as u32
+    }
+
+    /// The place with this number; 0 is none.
+    pub fn from_number(number: u32) -> Option<Self> {
+        let place = Self { table: Frame(number >> 9), index: (number & 511) as usize };
+        (number != 0).then_some(place)
+    }
+
+    fn link(self, state: &State) -> u64 {
+        let links = state.frames.records[self.table.0 as usize].links;
+        Frame(links).address() + 8 * self.index as u64
+    }
+}
+
+fn pack(next: u32, previous: u32) -> u64 {
+    u64::from(next) | u64::from(previous) << 32
+}
+
+/// The first entry that maps `frame`.
+pub fn first(state: &State, frame: Frame) -> Option<Place> {
+    Place::from_number(state.published.frames[frame.0 as usize].chain)
+}
+
+/// The entry after `place` in its chain.
+pub fn next<M: Machine>(state: &State, machine: &M, place: Place) -> Option<Place> {
+    Place::from_number(machine.word(place.link(state)) as u32)
+}
+
+/// Puts `place`, which now maps `frame`, at the head of its chain.
+pub(crate) fn insert<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
+    let record = &mut state.published.frames[frame.0 as usize];
+    let head = record.chain;
+    record.chain = place.number();
+    machine.word_set(place.link(state), pack(head, 0));
+    if let Some(head) = Place::from_number(head) {
+        let link = head.link(state);
+        let next = machine.word(link) as u32;
+        machine.word_set(link, pack(next, place.number()));
+    }
+    state.frames.records[place.table.0 as usize].count_entry();
+}
+
+/// Takes `place`, which no longer maps `frame`, out of its chain.
+pub(crate) fn remove<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
+    let word = machine.word(place.link(state));
+    let (next, previous) = (word as u32, (word >> 32) as u32);
+    match Place::from_number(previous) {
+        None => state.published.frames[frame.0 as usize].chain = next,
+        Some(before) => {
+            let link = before.link(state);
+            let word = machine.word(link);
+            machine.word_set(link, pack(next, (word >> 32) as u32));
+        }
+    }
+    if let Some(after) = Place::from_number(next) {
+        let link = after.link(state);
+        let word = machine.word(link);
+        machine.word_set(link, pack(word as u32, previous));
+    }
+    state.frames.records[place.table.0 as usize].discount_entry();
+}

@@ -1,0 +1,56 @@
+//! Breaking everybody's entries for a frame (decisions 2: only `revoke` does).
+
+use crate::answer::Refusal;
+use crate::machine::{Flush, Machine};
+use crate::state::State;
+use crate::table::target;
+use crate::{chain, frame};
+use abi::capability::{Capability, WRITE};
+use abi::error::Error;
+use abi::id::Frame;
+use abi::limits::WORK_PIECES;
+use abi::published::FrameType;
+
+/// May the holder of `capability` revoke `frame`?
+pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(), Refusal> {
+    match frame::kind(state, frame) {
+        Some(FrameType::Data) => {}
+        None
+        | Some(
+            FrameType::Free
+            | FrameType::Limbo
+            | FrameType::Absent
+            | FrameType::Kernel
+            | FrameType::Image,
+        ) => return Err(Error::NoSuchFrame.into()),
+        Some(_) => return Err(Error::WrongType.into()),
+    }
+    if capability.dominates(frame::guard(state, frame), WRITE) {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted.into())
+    }
+}
+
+/// Breaks up to [`WORK_PIECES`] entries; are there more? Meanwhile nobody can bind the frame anew. An
+/// entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
+/// that table, everybody flushes. With the last reference the frame is gone.
+pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
+    let mut broken = false;
+    for _ in 0..WORK_PIECES {
+        let Some(place) = chain::first(state, frame) else { break };
+        let old = machine.entry_swap(place.table, place.index, 0);
+        debug_assert_eq!(target(old), frame);
+        chain::remove(state, machine, place, frame);
+        frame::release(state, frame);
+        broken = true;
+    }
+    if broken {
+        machine.flush(Flush::Everything);
+    }
+    let more = chain::first(state, frame).is_some();
+    if frame::kind(state, frame) == Some(FrameType::Data) {
+        state.frames.records[frame.0 as usize].revoking = more;
+    }
+    more
+}

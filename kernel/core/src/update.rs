@@ -1,0 +1,542 @@
+//! Items of `TableUpdate`: each is checked, which changes nothing, then applied, which cannot fail.
+//!
+//! Who may enter what (decisions 2): a capability that dominates the frame's guard, or an entry
+//! effective in the caller's own space, whose address the item names. Rights are copied, never
+//! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
+//! that the target's account pays for may become writable in place; the frame then takes the
+//! name of the capability used as its guard, so that whoever held it before has no way back.
+
+use crate::account;
+use crate::answer::{Answer, Refusal};
+use crate::chain::{self, Place};
+use crate::domain;
+use crate::frame;
+use crate::machine::{Flush, Machine};
+use crate::state::State;
+use crate::table::{self, Way, look_up, place, target};
+use abi::capability::{Capability, READ, WRITE};
+use abi::error::Error;
+use abi::id::Frame;
+use abi::layout::{PAGE_SIZE, is_user};
+use abi::limits::Resource;
+use abi::memory::{
+    ACCESSED, ANY_FRAME, DIRTY, ENTRY_CHOICE, Item, NO_EXECUTE, Operation, PRESENT, SOURCE, USER,
+    WRITABLE,
+};
+use abi::published::FrameType;
+use abi::word::{Which, Word};
+
+#[cfg(test)]
+mod tests;
+
+/// Position of the items among the call's arguments: an item of a wrong form is the call's.
+const ITEMS: u64 = 1;
+/// What the kernel sets in an entry that leads to a table that is not frozen.
+const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
+
+/// A checked item.
+#[derive(Clone, Copy, Debug)]
+enum Plan {
+    /// Enter this free frame.
+    Allocate { place: Place, number: u32, choice: u64 },
+    /// Enter this frame.
+    Map { place: Place, frame: Frame, choice: u64 },
+    /// Leave a payload.
+    Unmap { place: Place, level: u8, payload: u64 },
+    /// Change choice bits; `adopt`: the frame's guard becomes the capability's name.
+    Protect { place: Place, old: u64, choice: u64, adopt: bool },
+    /// Enter an empty table made of this free frame and, at level 2, these links.
+    Table { place: Place, level: u8, number: u32, links: u32 },
+    /// Enter the table that `source` leads to.
+    Share { place: Place, source: Place },
+    /// Replace the frozen table by a copy made of these free frames.
+    Split { place: Place, number: u32, links: u32 },
+    /// Make the table changeable again.
+    Thaw { place: Place },
+}
+
+/// Who asks, for whom.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    caller: usize,
+    target: usize,
+    root: Frame,
+    capability: &'a Capability,
+    item: &'a Item,
+}
+
+/// Does one item of `TableUpdate` to the domain at index `target`; `capability` is the one the call
+/// names, `caller` the index of the caller's domain, which may change the target
+/// ([`table::changeable`]). The answer is the old entry.
+pub fn update_item<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    target: usize,
+    capability: &Capability,
+    item: &Item,
+) -> Answer {
+    let root = domain::root(state, target);
+    let request = Request { caller, target, root, capability, item };
+    let plan = check(state, machine, &request)?;
+    Ok(apply(state, machine, &request, plan))
+}
+
+fn malformed() -> Refusal {
+    Refusal::new(Error::BadArgument, ITEMS)
+}
+
+fn check<M: Machine>(state: &State, machine: &M, request: &Request) -> Result<Plan, Refusal> {
+    let Item { operation, level, zero, address, .. } = *request.item;
+    let operation = Operation::from_number(operation).ok_or(malformed())?;
+    let levels = match operation {
+        Operation::Allocate | Operation::Map | Operation::Protect => 1..=1,
+        Operation::Unmap => 1..=4,
+        Operation::Table => 2..=4,
+        Operation::Share | Operation::Split | Operation::Thaw => 2..=2,
+    };
+    if zero != 0 || !levels.contains(&level) || !address.is_multiple_of(PAGE_SIZE) {
+        return Err(malformed());
+    }
+    if !is_user(address) {
+        return Err(Error::BadAddress.into());
+    }
+    let place = place(machine, request.root, address, level, Way::Thawed)?;
+    match operation {
+        Operation::Allocate => check_allocate(state, request, place),
+        Operation::Map => check_map(state, machine, request, place),
+        Operation::Unmap => check_unmap(request, place),
+        Operation::Protect => check_protect(state, machine, request, place),
+        Operation::Table => check_table(state, machine, request, place),
+        Operation::Share => check_share(state, machine, request, place),
+        Operation::Split => check_split(state, machine, request, place),
+        Operation::Thaw => check_thaw(state, machine, place),
+    }
+}
+
+fn which(number: u32) -> Which {
+    if number == ANY_FRAME { Which::Any } else { Which::This(number) }
+}
+
+fn payer(state: &State, request: &Request) -> usize {
+    domain::account(state, request.target)
+}
+
+fn check_allocate(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
+    let Item { frame, value, .. } = *request.item;
+    if value & !ENTRY_CHOICE != 0 {
+        return Err(malformed());
+    }
+    let number = frame::check_free(state, which(frame))?;
+    account::check(state, payer(state, request), Resource::Frames, 1)?;
+    Ok(Plan::Allocate { place, number, choice: value })
+}
+
+/// The address in an item's value, as the processor wants it: bit 47 repeated upwards.
+fn source(value: u64) -> Option<u64> {
+    let address = value & SOURCE;
+    let sign = if address >> 47 != 0 { !0 << 48 } else { 0 };
+    (address != 0).then_some(address | sign)
+}
+
+fn check_map<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let Item { frame: number, value, .. } = *request.item;
+    if value & !(ENTRY_CHOICE | SOURCE) != 0 {
+        return Err(malformed());
+    }
+    let from = source(value);
+    let root = domain::root(state, request.caller);
+    let found = from.and_then(|from| look_up(machine, root, from));
+    let frame = match (number, from) {
+        (ANY_FRAME, None) => return Err(malformed()),
+        (ANY_FRAME, Some(_)) => found.ok_or(Error::BadAddress)?.frame,
+        (number, _) => Frame(number),
+    };
+    let write = value & WRITABLE != 0;
+    check_mappable(state, frame, write)?;
+    let copied = found.is_some_and(|leaf| leaf.frame == frame && (leaf.writable || !write));
+    let rights = if write { READ | WRITE } else { READ };
+    if !copied && !request.capability.dominates(frame::guard(state, frame), rights) {
+        return Err(Error::NotPermitted.into());
+    }
+    Ok(Plan::Map { place, frame, choice: value & ENTRY_CHOICE })
+}
+
+/// Does the frame's type allow it to be mapped?
+fn check_mappable(state: &State, frame: Frame, write: bool) -> Result<(), Refusal> {
+    match frame::kind(state, frame) {
+        Some(FrameType::Data) => {}
+        Some(FrameType::Image) if !write => {}
+        None | Some(FrameType::Free | FrameType::Limbo | FrameType::Absent | FrameType::Kernel) => {
+            return Err(Error::NoSuchFrame.into());
+        }
+        Some(_) => return Err(Error::WrongType.into()),
+    }
+    if state.frames.records[frame.0 as usize].revoking {
+        return Err(Error::NotPermitted.into());
+    }
+    Ok(())
+}
+
+fn check_unmap(request: &Request, place: Place) -> Result<Plan, Refusal> {
+    let Item { level, value, .. } = *request.item;
+    if value & PRESENT != 0 {
+        return Err(malformed());
+    }
+    Ok(Plan::Unmap { place, level, payload: value })
+}
+
+fn check_protect<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let value = request.item.value;
+    if value & !(ENTRY_CHOICE | SOURCE) != 0 {
+        return Err(malformed());
+    }
+    let old = machine.entry(place.table, place.index);
+    if old & PRESENT == 0 {
+        return Err(Error::BadAddress.into());
+    }
+    let choice = value & ENTRY_CHOICE;
+    let mut adopt = false;
+    if choice & !old & WRITABLE != 0 {
+        let frame = target(old);
+        check_mappable(state, frame, true)?;
+        let from = source(value);
+        let root = domain::root(state, request.caller);
+        let found = from.and_then(|from| look_up(machine, root, from));
+        let copied = found.is_some_and(|leaf| leaf.frame == frame && leaf.writable);
+        let capability = request.capability;
+        if !copied && !capability.dominates(frame::guard(state, frame), READ | WRITE) {
+            let record = &state.published.frames[frame.0 as usize];
+            let alone = record.references == 1
+                && usize::from(record.account) == payer(state, request)
+                && capability.rights & WRITE != 0;
+            if !alone {
+                return Err(Error::NotPermitted.into());
+            }
+            adopt = true;
+        }
+    }
+    Ok(Plan::Protect { place, old, choice, adopt })
+}
+
+fn check_table<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    if machine.entry(place.table, place.index) & PRESENT != 0 {
+        return Err(Error::NotEmpty.into());
+    }
+    let Item { level, frame, value, .. } = *request.item;
+    let account = payer(state, request);
+    let (number, links) = if level == 2 {
+        let links = Which::from_word(value).ok_or(malformed())?;
+        frame::check_pair(state, which(frame), links, account)?
+    } else {
+        account::check(state, account, Resource::Frames, 1)?;
+        (frame::check_free(state, which(frame))?, 0)
+    };
+    Ok(Plan::Table { place, level, number, links })
+}
+
+fn check_share<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let from = request.item.value;
+    if !is_user(from) {
+        return Err(Error::BadAddress.into());
+    }
+    if machine.entry(place.table, place.index) & PRESENT != 0 {
+        return Err(Error::NotEmpty.into());
+    }
+    let root = domain::root(state, request.caller);
+    let source = table::place(machine, root, from, 2, Way::Any)?;
+    let entry = machine.entry(source.table, source.index);
+    if entry & PRESENT == 0 {
+        return Err(Refusal::new(Error::NoTable, 2));
+    }
+    // A table already frozen was looked through when it was.
+    if entry & WRITABLE != 0
+        && let Some(index) = pinned(state, machine, target(entry))
+    {
+        return Err(Refusal::new(Error::Pinned, index as u64));
+    }
+    Ok(Plan::Share { place, source })
+}
+
+/// The first entry of a level-1 table that maps a pinned frame.
+fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
+    (0..512).find(|&index| {
+        let entry = machine.entry(table, index);
+        entry & PRESENT != 0 && state.published.frames[target(entry).0 as usize].pins != 0
+    })
+}
+
+/// The frozen table that the entry at `place` leads to.
+fn frozen<M: Machine>(machine: &M, place: Place) -> Result<Frame, Refusal> {
+    let entry = machine.entry(place.table, place.index);
+    if entry & PRESENT == 0 {
+        Err(Refusal::new(Error::NoTable, 2))
+    } else if entry & WRITABLE != 0 {
+        Err(Error::WrongState.into())
+    } else {
+        Ok(target(entry))
+    }
+}
+
+fn check_split<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    frozen(machine, place)?;
+    let Item { frame, value, .. } = *request.item;
+    let links = Which::from_word(value).ok_or(malformed())?;
+    let account = payer(state, request);
+    let (number, links) = frame::check_pair(state, which(frame), links, account)?;
+    Ok(Plan::Split { place, number, links })
+}
+
+fn check_thaw<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Plan, Refusal> {
+    let table = frozen(machine, place)?;
+    if state.published.frames[table.0 as usize].references != 1 {
+        return Err(Error::WrongState.into());
+    }
+    Ok(Plan::Thaw { place })
+}
+
+fn apply<M: Machine>(state: &mut State, machine: &mut M, request: &Request, plan: Plan) -> u64 {
+    match plan {
+        Plan::Allocate { place, number, choice } => {
+            let account = payer(state, request);
+            let name = request.capability.name;
+            // The reference that allocating gives is the entry's.
+            let frame = frame::take(state, machine, number, account, name, FrameType::Data);
+            enter(state, machine, request, place, frame, choice)
+        }
+        Plan::Map { place, frame, choice } => {
+            frame::reference(state, frame);
+            enter(state, machine, request, place, frame, choice)
+        }
+        Plan::Unmap { place, level, payload } => {
+            unmap(state, machine, request, place, level, payload)
+        }
+        Plan::Protect { place, old, choice, adopt } => {
+            if adopt {
+                let record = &mut state.frames.records[target(old).0 as usize];
+                record.guard = request.capability.name;
+            }
+            protect(machine, request, place, old, choice)
+        }
+        Plan::Table { place, level, number, links } => {
+            let table = make_table(state, machine, request, level, number, links);
+            enter_table(state, machine, request, place, table.address() | TABLE_ENTRY)
+        }
+        Plan::Share { place, source } => share(state, machine, request, place, source),
+        Plan::Split { place, number, links } => {
+            split(state, machine, request, place, number, links)
+        }
+        Plan::Thaw { place } => thaw(machine, place),
+    }
+}
+
+/// Enters a frame whose reference is already counted, in place of whatever was there.
+fn enter<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    frame: Frame,
+    choice: u64,
+) -> u64 {
+    let entry = frame.address() | PRESENT | USER | choice;
+    let old = machine.entry_swap(place.table, place.index, entry);
+    if old & PRESENT != 0 {
+        forget(state, machine, request, place, old);
+    }
+    chain::insert(state, machine, place, frame);
+    let record = &mut state.published.domains[request.target];
+    record.entries = record.entries.wrapping_add(1);
+    old
+}
+
+/// After a leaf has left its entry: its chain, the translations to it, its reference.
+fn forget<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    old: u64,
+) {
+    machine.flush(Flush::Page(request.root, request.item.address));
+    chain::remove(state, machine, place, target(old));
+    frame::release(state, target(old));
+    let record = &mut state.published.domains[request.target];
+    record.entries = record.entries.wrapping_sub(1);
+}
+
+fn unmap<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    level: u8,
+    payload: u64,
+) -> u64 {
+    let forced = if payload == 0 { 0 } else { state.published.directory.payload_forced };
+    let old = machine.entry_swap(place.table, place.index, payload | forced);
+    if old & PRESENT == 0 {
+        return old;
+    }
+    if level == 1 {
+        forget(state, machine, request, place, old);
+    } else {
+        machine.flush(Flush::Space(request.root));
+        state.frames.records[place.table.0 as usize].discount_entry();
+        frame::release(state, target(old));
+        let record = &mut state.published.domains[request.target];
+        record.tables = record.tables.saturating_sub(frames_of(level));
+    }
+    old
+}
+
+/// Frames of the table that an entry of `level` leads to.
+fn frames_of(level: u8) -> u32 {
+    if level == 2 { 2 } else { 1 }
+}
+
+fn protect<M: Machine>(
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    old: u64,
+    choice: u64,
+) -> u64 {
+    let entry = old & !ENTRY_CHOICE | choice;
+    let old = machine.entry_swap(place.table, place.index, entry);
+    let lost = old & !entry & (WRITABLE | ACCESSED | DIRTY) | entry & !old & NO_EXECUTE;
+    if lost != 0 {
+        machine.flush(Flush::Page(request.root, request.item.address));
+    }
+    old
+}
+
+fn make_table<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    level: u8,
+    number: u32,
+    links: u32,
+) -> Frame {
+    let account = payer(state, request);
+    let name = request.capability.name;
+    let kind = match level {
+        2 => FrameType::Table1,
+        3 => FrameType::Table2,
+        _ => FrameType::Table3,
+    };
+    let table = frame::take(state, machine, number, account, name, kind);
+    if level == 2 {
+        frame::take(state, machine, links, account, name, FrameType::Links);
+        state.frames.records[number as usize].links = links;
+    }
+    let record = &mut state.published.domains[request.target];
+    record.tables += frames_of(level);
+    table
+}
+
+/// Stores an entry that leads to a table into an empty slot.
+fn enter_table<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    _request: &Request,
+    place: Place,
+    entry: u64,
+) -> u64 {
+    state.frames.records[place.table.0 as usize].count_entry();
+    machine.entry_swap(place.table, place.index, entry)
+}
+
+fn share<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    source: Place,
+) -> u64 {
+    let entry = machine.entry(source.table, source.index);
+    let frozen = entry & !WRITABLE;
+    if entry != frozen {
+        machine.entry_swap(source.table, source.index, frozen);
+        machine.flush(Flush::Space(domain::root(state, request.caller)));
+    }
+    frame::reference(state, target(entry));
+    state.published.domains[request.target].tables += frames_of(2);
+    let entry = target(entry).address() | TABLE_ENTRY & !WRITABLE;
+    enter_table(state, machine, request, place, entry)
+}
+
+fn split<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    number: u32,
+    links: u32,
+) -> u64 {
+    let shared = target(machine.entry(place.table, place.index));
+    let copy = make_table(state, machine, request, 2, number, links);
+    for index in 0..512 {
+        let mut entry = machine.entry(shared, index);
+        if entry & PRESENT != 0 {
+            let frame = target(entry);
+            if state.frames.records[frame.0 as usize].revoking {
+                entry = 0;
+            } else {
+                entry &= !WRITABLE;
+                frame::reference(state, frame);
+                chain::insert(state, machine, Place { table: copy, index }, frame);
+            }
+        }
+        if entry != 0 {
+            machine.entry_swap(copy, index, entry);
+        }
+    }
+    let entry = copy.address() | TABLE_ENTRY;
+    let old = machine.entry_swap(place.table, place.index, entry);
+    // The translations stay right, but processors may remember the way through the old table.
+    machine.flush(Flush::Page(request.root, request.item.address));
+    frame::release(state, shared);
+    let record = &mut state.published.domains[request.target];
+    record.tables = record.tables.saturating_sub(frames_of(2));
+    old
+}
+
+/// No flush: nothing below was writable before, nothing is now.
+fn thaw<M: Machine>(machine: &mut M, place: Place) -> u64 {
+    let old = machine.entry(place.table, place.index);
+    let table = target(old);
+    for index in 0..512 {
+        let entry = machine.entry(table, index);
+        if entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE {
+            machine.entry_swap(table, index, entry & !WRITABLE);
+        }
+    }
+    machine.entry_swap(place.table, place.index, old | WRITABLE)
+}

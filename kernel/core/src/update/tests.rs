@@ -1,0 +1,337 @@
+//! What each item does and refuses, one rule a test.
+
+use super::*;
+use crate::fake::{self, FakeMachine};
+use crate::{domain, dying, revoke};
+use abi::capability::{ALL, Name};
+use abi::id::AccountId;
+use abi::memory::{SOFTWARE, from_source};
+use abi::published::FrameRecord;
+
+const PAGE: u64 = 0x40_0000;
+
+/// Two domains of account 1, each with its own name in slot 0, and one that holds the root name.
+struct World {
+    state: State,
+    machine: FakeMachine,
+    parent: usize,
+    child: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let (mut state, mut machine) = fake::new(256);
+        let mut make = |guard| {
+            let asked = domain::Request {
+                which: Which::Any,
+                account: AccountId::NONE,
+                root: Which::Any,
+                window: 0,
+                bytes: u64::MAX,
+            };
+            domain::create(&mut state, &mut machine, 1, guard, &asked).unwrap().index()
+        };
+        let parent = make(Name::ROOT);
+        let child = make(Name::ROOT);
+        Self { state, machine, parent, child }
+    }
+
+    fn capability(&self, domain: usize) -> Capability {
+        self.state.domains.records[domain].capabilities[0]
+    }
+
+    /// `caller` changes `target` with its own name.
+    fn item(&mut self, caller: usize, target: usize, item: Item) -> Answer {
+        let capability = self.capability(caller);
+        update_item(&mut self.state, &mut self.machine, caller, target, &capability, &item)
+    }
+
+    fn own(&mut self, domain: usize, operation: Operation, value: u64) -> Answer {
+        self.item(domain, domain, leaf(operation, ANY_FRAME, PAGE, value))
+    }
+
+    fn tables(&mut self, domain: usize, address: u64, lowest: u8) {
+        for level in (lowest..=4).rev() {
+            let item = at_level(Operation::Table, level, address, u64::from(ANY_FRAME));
+            match self.item(domain, domain, item) {
+                Ok(_) => {}
+                Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
+            }
+        }
+    }
+
+    /// A page of the domain's at [`PAGE`], writable.
+    fn page(&mut self, domain: usize) -> Frame {
+        self.tables(domain, PAGE, 2);
+        self.own(domain, Operation::Allocate, WRITABLE).unwrap();
+        self.leaf(domain, PAGE).unwrap().frame
+    }
+
+    fn leaf(&self, domain: usize, address: u64) -> Option<table::Leaf> {
+        look_up(&self.machine, domain::root(&self.state, domain), address)
+    }
+
+    /// The child gets the parent's table for [`PAGE`], as `fork` does.
+    fn fork(&mut self) {
+        self.tables(self.child, PAGE, 3);
+        let item = at_level(Operation::Share, 2, PAGE, PAGE);
+        let (parent, child) = (self.parent, self.child);
+        let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        update_item(&mut self.state, &mut self.machine, parent, child, &capability, &item).unwrap();
+    }
+
+    fn split(&mut self, domain: usize) -> Answer {
+        self.item(domain, domain, at_level(Operation::Split, 2, PAGE, u64::from(ANY_FRAME)))
+    }
+
+    fn record(&self, frame: Frame) -> FrameRecord {
+        self.state.published.frames[frame.0 as usize]
+    }
+
+    /// All that is dying is worked off and every processor has flushed.
+    fn settle(&mut self) {
+        while dying::work(&mut self.state, &mut self.machine) {}
+        let ticket = frame::ticket(&mut self.state);
+        frame::limbo_release(&mut self.state, &mut self.machine, ticket);
+    }
+}
+
+fn leaf(operation: Operation, frame: u32, address: u64, value: u64) -> Item {
+    Item { operation: operation as u8, level: 1, zero: 0, frame, address, value }
+}
+
+fn at_level(operation: Operation, level: u8, address: u64, value: u64) -> Item {
+    Item { operation: operation as u8, level, zero: 0, frame: ANY_FRAME, address, value }
+}
+
+fn refused(error: Error, value: u64) -> Answer {
+    Err(Refusal::new(error, value))
+}
+
+#[test]
+fn a_missing_table_is_named_by_its_level() {
+    let mut world = World::new();
+    let parent = world.parent;
+    for lowest in [4, 3, 2] {
+        let answer = world.own(parent, Operation::Allocate, 0);
+        assert_eq!(answer, refused(Error::NoTable, u64::from(lowest)));
+        world.tables(parent, PAGE, lowest);
+    }
+    assert_eq!(world.own(parent, Operation::Allocate, 0), Ok(0));
+}
+
+#[test]
+fn what_a_program_may_choose_and_no_more() {
+    let mut world = World::new();
+    let parent = world.parent;
+    world.tables(parent, PAGE, 2);
+    let all = ENTRY_CHOICE;
+    world.own(parent, Operation::Allocate, all).unwrap();
+    let frame = world.leaf(parent, PAGE).unwrap().frame;
+    let old = world.own(parent, Operation::Protect, SOFTWARE).unwrap();
+    assert_eq!(old, frame.address() | PRESENT | USER | all);
+    for bit in [0, 2, 3, 4, 7, 8, 12, 47, 51] {
+        let answer = world.own(parent, Operation::Allocate, 1 << bit);
+        assert_eq!(answer, refused(Error::BadArgument, ITEMS), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_payload_cannot_name_memory() {
+    let mut world = World::new();
+    let parent = world.parent;
+    world.page(parent);
+    let forced = world.state.published.directory.payload_forced;
+    assert_ne!(forced, 0);
+    assert_eq!(world.own(parent, Operation::Unmap, 1), refused(Error::BadArgument, ITEMS));
+    world.own(parent, Operation::Unmap, 0x1234_5000 | USER).unwrap();
+    let old = world.own(parent, Operation::Unmap, 0).unwrap();
+    assert_eq!(old, 0x1234_5000 | USER | forced);
+}
+
+#[test]
+fn rights_come_from_the_name_or_from_an_own_entry() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.tables(child, PAGE, 2);
+    let map = |value| leaf(Operation::Map, frame.0, PAGE, value);
+    assert_eq!(world.item(child, child, map(0)), refused(Error::NotPermitted, 0));
+    // The parent copies its own right to the child, for reading; the child cannot widen it.
+    world.own(parent, Operation::Protect, 0).unwrap();
+    let capability = world.capability(child);
+    let item = map(from_source(PAGE, WRITABLE));
+    let answer =
+        update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item);
+    assert_eq!(answer, refused(Error::NotPermitted, 0));
+    let item = map(from_source(PAGE, 0));
+    update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item).unwrap();
+    assert!(!world.leaf(child, PAGE).unwrap().writable);
+    assert_eq!(world.own(child, Operation::Protect, WRITABLE), refused(Error::NotPermitted, 0));
+    assert_eq!(world.record(frame).references, 2);
+    // What it holds it may map a second time, by any number or by this one.
+    let second = leaf(Operation::Map, ANY_FRAME, PAGE + PAGE_SIZE, from_source(PAGE, 0));
+    world.item(child, child, second).unwrap();
+    assert_eq!(world.record(frame).references, 3);
+}
+
+#[test]
+fn a_forked_child_cannot_write_what_its_parent_refers_to() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    for domain in [parent, child] {
+        assert!(!world.leaf(domain, PAGE).unwrap().writable);
+        let answer = world.own(domain, Operation::Protect, WRITABLE);
+        assert_eq!(answer, refused(Error::NoTable, 2), "a frozen table");
+    }
+    world.split(child).unwrap();
+    assert_eq!(world.record(frame).references, 2);
+    let answer = world.own(child, Operation::Protect, WRITABLE);
+    assert_eq!(answer, refused(Error::NotPermitted, 0));
+    // Nor by way of a second mapping of its own.
+    let again = leaf(Operation::Map, ANY_FRAME, PAGE + PAGE_SIZE, from_source(PAGE, WRITABLE));
+    assert_eq!(world.item(child, child, again), refused(Error::NotPermitted, 0));
+    // The parent goes: the child is the last holder and keeps it as its own.
+    domain::end(&mut world.state, &mut world.machine, parent);
+    world.settle();
+    assert_eq!(world.record(frame).references, 1);
+    world.own(child, Operation::Protect, WRITABLE).unwrap();
+    assert!(world.leaf(child, PAGE).unwrap().writable);
+    assert_eq!(*frame::guard(&world.state, frame), world.capability(child).name);
+}
+
+#[test]
+fn a_last_holder_of_another_account_copies() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    world.split(child).unwrap();
+    domain::end(&mut world.state, &mut world.machine, parent);
+    world.settle();
+    world.state.published.frames[frame.0 as usize].account = 0;
+    let answer = world.own(child, Operation::Protect, WRITABLE);
+    assert_eq!(answer, refused(Error::NotPermitted, 0));
+}
+
+#[test]
+fn a_table_thaws_for_its_last_reference_only() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    let thaw = at_level(Operation::Thaw, 2, PAGE, 0);
+    assert_eq!(world.item(parent, parent, thaw), refused(Error::WrongState, 0));
+    world.split(child).unwrap();
+    world.item(parent, parent, thaw).unwrap();
+    let leaf = world.leaf(parent, PAGE).unwrap();
+    assert_eq!((leaf.frame, leaf.writable), (frame, false), "the leaves are still shared");
+    // The parent's name dominates the guard: it may, though the child looks on.
+    world.own(parent, Operation::Protect, WRITABLE).unwrap();
+    assert_eq!(world.split(parent), refused(Error::WrongState, 0));
+}
+
+#[test]
+fn pinned_frames_keep_a_table_from_freezing() {
+    let mut world = World::new();
+    let frame = world.page(world.parent);
+    frame::pin(&mut world.state, frame);
+    world.tables(world.child, PAGE, 3);
+    let share = at_level(Operation::Share, 2, PAGE, PAGE);
+    let answer = world.item(world.parent, world.parent, share);
+    assert_eq!(answer, refused(Error::NotEmpty, 0));
+    let (parent, child) = (world.parent, world.child);
+    let answer = world.item(parent, child, share);
+    assert_eq!(answer, refused(Error::Pinned, 0));
+    frame::unpin(&mut world.state, frame);
+    world.item(parent, child, share).unwrap();
+}
+
+#[test]
+fn frames_that_are_not_memory_of_programs_are_not_mapped() {
+    let mut world = World::new();
+    let parent = world.parent;
+    world.page(parent);
+    let root_table = domain::root(&world.state, parent);
+    let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+    let mut map = |frame: Frame, value| {
+        let item = leaf(Operation::Map, frame.0, PAGE, value);
+        update_item(&mut world.state, &mut world.machine, parent, parent, &root, &item)
+    };
+    assert_eq!(map(root_table, 0), refused(Error::WrongType, 0), "a table");
+    assert_eq!(map(Frame(0), 0), refused(Error::NoSuchFrame, 0), "the kernel's");
+    assert_eq!(map(Frame(1 << 20), 0), refused(Error::NoSuchFrame, 0), "beyond memory");
+    let image = Frame(fake::KERNEL_FRAMES);
+    assert_eq!(map(image, WRITABLE), refused(Error::WrongType, 0));
+    map(image, 0).unwrap();
+}
+
+#[test]
+fn a_frame_is_free_when_all_tickets_up_to_its_own_are_back() {
+    let mut world = World::new();
+    let parent = world.parent;
+    let frame = world.page(parent);
+    let first = frame::ticket(&mut world.state);
+    world.own(parent, Operation::Unmap, 0).unwrap();
+    assert!(frame::limbo_waiting(&world.state));
+    let second = frame::ticket(&mut world.state);
+    frame::limbo_release(&mut world.state, &mut world.machine, second);
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Limbo));
+    let take = leaf(Operation::Allocate, frame.0, PAGE, 0);
+    assert_eq!(world.item(parent, parent, take), refused(Error::Taken, 0));
+    frame::limbo_release(&mut world.state, &mut world.machine, first);
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+    world.item(parent, parent, take).unwrap();
+}
+
+#[test]
+fn revoking_breaks_entries_in_frozen_tables_too() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    world.split(child).unwrap();
+    assert!(revoke::check(&world.state, &world.capability(child), frame).is_err());
+    revoke::check(&world.state, &world.capability(parent), frame).unwrap();
+    assert!(!revoke::step(&mut world.state, &mut world.machine, frame));
+    assert_eq!(world.leaf(parent, PAGE), None);
+    assert_eq!(world.leaf(child, PAGE), None);
+    assert!(world.machine.flushes.contains(&Flush::Everything));
+    world.settle();
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+}
+
+#[test]
+fn memory_comes_back_when_domains_end() {
+    let mut world = World::new();
+    let free =
+        |world: &World| (world.state.frames.free_count(), world.state.published.accounts[1].used);
+    let (parent, child) = (world.parent, world.child);
+    let before = free(&world);
+    world.page(parent);
+    world.fork();
+    world.split(child).unwrap();
+    domain::end(&mut world.state, &mut world.machine, child);
+    world.settle();
+    world.item(parent, parent, at_level(Operation::Unmap, 4, PAGE, 0)).unwrap();
+    world.settle();
+    let after = free(&world);
+    assert_eq!(after.0, before.0 + 1, "all but the child's root");
+    assert_eq!(after.1[Resource::Frames as usize], before.1[Resource::Frames as usize] - 1);
+    assert_eq!(after.1[Resource::Domains as usize], before.1[Resource::Domains as usize] - 1);
+}
+
+#[test]
+fn a_quota_refuses_and_changes_nothing() {
+    let mut world = World::new();
+    let parent = world.parent;
+    world.tables(parent, PAGE, 2);
+    let used = world.state.published.accounts[1].used[0];
+    world.state.published.accounts[1].limit[0] = used;
+    let answer = world.own(parent, Operation::Allocate, 0);
+    assert_eq!(answer, refused(Error::OverQuota, Resource::Frames as u64));
+    assert_eq!(world.leaf(parent, PAGE), None);
+    assert_eq!(world.state.published.accounts[1].used[0], used);
+}
