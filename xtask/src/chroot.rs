@@ -5,10 +5,11 @@
 //! reach the prompt, and `cargo xtask test` must pass.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::{Context, Failure, Result};
 use crate::options::{self, Options};
@@ -23,6 +24,9 @@ const INCLUDE: &str = "--include=ca-certificates,gcc,libc6-dev";
 const PROMPT: &str = "xok:";
 /// How long the first run may take: it builds everything and fetches QEMU.
 const PROMPT_LIMIT: Duration = Duration::from_secs(900);
+
+/// How long the machine may take to end after `poweroff`.
+const POWEROFF_LIMIT: Duration = Duration::from_secs(30);
 
 /// `cargo xtask chroot [--keep] [--only-run]`
 pub fn command(words: Vec<String>) -> Result<()> {
@@ -118,18 +122,23 @@ impl Chroot {
     /// Boots to the shell, and tells it to end once its prompt is there.
     fn expect_prompt(&self) -> Result<()> {
         let mut command = self.cargo_xtask("run");
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("chroot")?;
+        // A group of its own, so that all of it can be ended.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().context("chroot")?;
         let seen = watch_for(child.stdout.take(), PROMPT);
         let reached = seen.recv_timeout(PROMPT_LIMIT) == Ok(true);
-        if let Some(mut stdin) = child.stdin.take() {
+        if let Some(stdin) = &mut child.stdin {
             // Had it ended already, then the status below says so.
-            let _ = stdin.write_all(b"poweroff\n");
-            let _ = stdin.flush();
-            std::thread::sleep(Duration::from_secs(5));
+            let _ = stdin.write_all(b"poweroff\n").and_then(|()| stdin.flush());
         }
-        if child.try_wait().context("chroot")?.is_none() {
-            child.kill().context("ending the run")?;
+        let end = Instant::now() + POWEROFF_LIMIT;
+        while child.try_wait().context("chroot")?.is_none() {
+            if Instant::now() > end {
+                let group = format!("-{}", child.id());
+                process::run(Command::new("kill").args(["-KILL", "--", &group]))?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
         let status = child.wait().context("chroot")?;
         if reached {
