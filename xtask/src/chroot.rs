@@ -74,7 +74,7 @@ impl Chroot {
         report::step(&format!("debootstrap into {}", chroot.root.display()));
         let mut debootstrap = Command::new("debootstrap");
         debootstrap.args(["--variant=minbase", INCLUDE, "bookworm"]).arg(&chroot.root);
-        process::run(&mut debootstrap)?;
+        process::output(&mut debootstrap)?;
         report::step("cloning the tree");
         let mut git = Command::new("git");
         git.args(["clone", "--quiet", "--no-hardlinks"]).arg(workspace::root());
