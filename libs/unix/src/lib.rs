@@ -17,6 +17,7 @@ pub mod attributes;
 pub mod dirents;
 mod errno;
 pub mod path;
+pub mod process_page;
 pub mod protocol;
 pub mod ring;
 pub mod tree;
