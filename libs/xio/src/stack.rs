@@ -1,0 +1,298 @@
+//! One station's IPv4, TCP and UDP, over a link given at each call, at times given at each call.
+//!
+//! The owner calls [`Stack::poll`] when frames have arrived, when it has queued something to send,
+//! and at the latest at [`Stack::next_deadline`]; nothing happens in between. Frames are Ethernet's:
+//! headers are added and stripped here, and a next hop whose link address the caller's
+//! [`Neighbours`] don't know is surfaced by [`Stack::unresolved`] while its packet waits.
+//!
+//! The TCP engine is smoltcp's; none of its types is seen outside. Ours are the checks before it,
+//! listening (a connection costs nothing before its SYN), TIME-WAIT, time-outs and failures.
+
+mod device;
+mod egress;
+mod ingress;
+mod link;
+mod sent;
+mod slab;
+mod tcp;
+mod time_wait;
+mod udp;
+
+use core::net::Ipv4Addr;
+
+use smoltcp::iface::{Config as InterfaceConfig, Interface, PollResult, SocketSet};
+use smoltcp::time::Instant;
+use smoltcp::wire::{HardwareAddress, IpCidr};
+
+use crate::ethernet::{self, Mac};
+use crate::ipv4::Network;
+use device::{Adapter, Nowhere};
+use egress::Path;
+use ingress::{Drop, Pass};
+
+pub use link::{Neighbours, Receive, Transmit};
+pub use tcp::{ListenerId, TcpId, TcpState};
+pub use time_wait::{TIME_WAIT_MAX, TIME_WAIT_US};
+pub use udp::UdpId;
+
+/// Frames taken in by one poll.
+pub const FRAMES_PER_POLL: usize = 64;
+/// Rounds of one packet a connection that one poll sends at most.
+const ROUNDS_PER_POLL: usize = 64;
+
+/// Where and how large a stack is.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Its address, network and router.
+    pub network: Network,
+    /// Its link address.
+    pub mac: Mac,
+    /// For first sequence numbers; should be random.
+    pub seed: u64,
+    /// Bytes a TCP connection holds that were received and not yet read.
+    pub receive_bytes: usize,
+    /// Bytes a TCP connection holds that were written and not yet acknowledged.
+    pub send_bytes: usize,
+    /// TCP connections at one time, those in TIME-WAIT not counted.
+    pub connections: usize,
+    /// Microseconds without progress after which a connection is given up (RFC 9293 §3.8.3, R2).
+    pub patience_us: u64,
+}
+
+impl Config {
+    /// The usual sizes.
+    pub fn new(network: Network, mac: Mac, seed: u64) -> Config {
+        Config {
+            network,
+            mac,
+            seed,
+            receive_bytes: 16 << 10,
+            send_bytes: 64 << 10,
+            connections: 256,
+            patience_us: 600_000_000,
+        }
+    }
+}
+
+/// Why an operation was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Not now: nothing to read, no room to write.
+    WouldBlock,
+    /// The name names nothing (any more).
+    NoSuchSocket,
+    /// Another socket of this stack has the port.
+    PortTaken,
+    /// An address or port that can't be used so.
+    BadAddress,
+    /// No room for one more.
+    TooMany,
+    /// The connection isn't in a state that allows it.
+    NotConnected,
+    /// The datagram is larger than a packet can carry.
+    TooLarge,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer ended the connection in the middle.
+    Reset,
+    /// The peer didn't answer in time.
+    TimedOut,
+}
+
+/// What a stack has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames taken from the link.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Dropped: too short for their headers, or too long.
+    pub bad_size: u64,
+    /// Dropped: to another station, or not IPv4.
+    pub not_ours: u64,
+    /// Dropped: headers that can't be.
+    pub malformed: u64,
+    /// Dropped: the IP header's sum was wrong.
+    pub bad_checksum: u64,
+    /// Dropped: fragments.
+    pub fragments: u64,
+    /// Dropped: from a source that can't be.
+    pub spoofed: u64,
+    /// SYNs dropped because the listener's queue or the table was full.
+    pub backlog_full: u64,
+    /// Packets given up because too many waited for room on the link (TCP sends them again).
+    pub link_full: u64,
+    /// Packets given up because nobody knew the link address.
+    pub unresolved: u64,
+    /// Packets given up because there is no way to their destination.
+    pub no_route: u64,
+}
+
+/// A station.
+pub struct Stack {
+    config: Config,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    path: Path,
+    counters: Counters,
+    tcp: tcp::Tables,
+    udp: udp::Tables,
+    /// The time of the last poll.
+    now_us: u64,
+    /// Work was left over by the last poll.
+    more: bool,
+}
+
+impl Stack {
+    /// A stack with nothing open.
+    pub fn new(config: Config) -> Stack {
+        let mut engine = InterfaceConfig::new(HardwareAddress::Ip);
+        engine.random_seed = config.seed;
+        let mut interface = Interface::new(engine, &mut Nowhere, Instant::ZERO);
+        let Network { address, prefix, gateway } = config.network;
+        interface.update_ip_addrs(|addresses| {
+            // The engine holds one address and was just made, so there is room.
+            let _ = addresses.push(IpCidr::new(address.into(), prefix));
+        });
+        if let Some(gateway) = gateway {
+            // As above.
+            let _ = interface.routes_mut().add_default_ipv4_route(gateway);
+        }
+        Stack {
+            config,
+            interface,
+            sockets: SocketSet::new(alloc::vec::Vec::new()),
+            path: Path::new(config.network, config.mac),
+            counters: Counters::default(),
+            tcp: tcp::Tables::new(config.connections),
+            udp: udp::Tables::new(),
+            now_us: 0,
+            more: false,
+        }
+    }
+
+    /// Takes in frames that have arrived, and sends what is due.
+    ///
+    /// `now_us` is microseconds on any clock that doesn't go back.
+    pub fn poll(
+        &mut self,
+        now_us: u64,
+        rx: &mut impl Receive,
+        tx: &mut impl Transmit,
+        neighbours: &impl Neighbours,
+    ) {
+        self.now_us = self.now_us.max(now_us);
+        self.more = false;
+        self.path.flush(self.now_us, tx, neighbours, &mut self.counters);
+        for taken in 0.. {
+            let Some(frame) = rx.peek() else { break };
+            if taken == FRAMES_PER_POLL {
+                self.more = true;
+                break;
+            }
+            self.take(frame, tx, neighbours);
+            rx.release();
+        }
+        self.send(tx, neighbours);
+        self.tend_connections();
+        // What tending queued (resets) goes out at once.
+        self.send(tx, neighbours);
+    }
+
+    /// When `poll` should be called next, at the latest; `None`: when a frame arrives.
+    ///
+    /// A time that has passed means: as soon as the link has room.
+    pub fn next_deadline(&mut self) -> Option<u64> {
+        if self.more || self.path.is_full() {
+            return Some(self.now_us);
+        }
+        let engine = self.interface.poll_at(instant(self.now_us), &self.sockets);
+        let engine = engine.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
+        [engine, self.path.next_deadline(), self.tcp_deadline()].into_iter().flatten().min()
+    }
+
+    /// Stations whose link addresses should be found out; packets wait for them.
+    pub fn unresolved(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.path.unresolved()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The station's place in the network.
+    pub fn network(&self) -> Network {
+        self.config.network
+    }
+
+    fn take(&mut self, frame: &[u8], tx: &mut impl Transmit, neighbours: &impl Neighbours) {
+        self.counters.received += 1;
+        let pass = match ingress::judge(frame, self.config.mac, &self.config.network) {
+            Ok(pass) => pass,
+            Err(drop) => return self.count(drop),
+        };
+        if let Pass::Tcp(segment) = pass {
+            if self.tcp_waits(&segment, frame, tx, neighbours) {
+                return;
+            }
+            if segment.opens() && !self.tcp_opens(&segment) {
+                self.counters.backlog_full += 1;
+                return;
+            }
+        }
+        let now = instant(self.now_us);
+        let mut device = Adapter {
+            packet: frame.get(ethernet::HEADER..),
+            now_us: self.now_us,
+            tx,
+            neighbours,
+            path: &mut self.path,
+            counters: &mut self.counters,
+        };
+        self.interface.poll_ingress_single(now, &mut device, &mut self.sockets);
+        if let Pass::Tcp(segment) = pass
+            && segment.opens()
+        {
+            self.tcp_opened();
+        }
+    }
+
+    fn send(&mut self, tx: &mut impl Transmit, neighbours: &impl Neighbours) {
+        let now = instant(self.now_us);
+        let mut device = Adapter {
+            packet: None,
+            now_us: self.now_us,
+            tx,
+            neighbours,
+            path: &mut self.path,
+            counters: &mut self.counters,
+        };
+        for _ in 0..ROUNDS_PER_POLL {
+            if device.path.is_full() || device.tx.buffer().is_none() {
+                break;
+            }
+            let result = self.interface.poll_egress(now, &mut device, &mut self.sockets);
+            if result == PollResult::None {
+                break;
+            }
+        }
+    }
+
+    fn count(&mut self, drop: Drop) {
+        let counters = &mut self.counters;
+        let counter = match drop {
+            Drop::Size => &mut counters.bad_size,
+            Drop::NotOurs => &mut counters.not_ours,
+            Drop::Malformed => &mut counters.malformed,
+            Drop::Checksum => &mut counters.bad_checksum,
+            Drop::Fragment => &mut counters.fragments,
+            Drop::Spoofed => &mut counters.spoofed,
+        };
+        *counter += 1;
+    }
+}
+
+fn instant(us: u64) -> Instant {
+    Instant::from_micros(i64::try_from(us).unwrap_or(i64::MAX))
+}

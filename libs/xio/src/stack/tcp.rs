@@ -1,0 +1,341 @@
+//! TCP connections and listeners by name, around the engine's sockets.
+//!
+//! A connection belongs to the engine's socket set from its SYN until it has nothing left to send
+//! or receive; then its buffers go to a pool, and TIME-WAIT is a few words elsewhere.
+
+mod segment;
+mod tend;
+
+use alloc::vec::Vec;
+use core::net::SocketAddrV4;
+
+use smoltcp::iface::SocketHandle;
+use smoltcp::socket::tcp::{RecvError, SendError, Socket, State as EngineState};
+use smoltcp::wire::{IpAddress, IpEndpoint};
+
+use super::slab::{Name, Slab};
+use super::time_wait::TimeWait;
+use super::{Error, Stack};
+
+/// Listeners of one stack.
+const LISTENERS_MAX: usize = 64;
+
+/// A connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TcpId(Name);
+
+/// A port at which connections are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(Name);
+
+/// States of RFC 9293 §3.3.2 that a connection can be seen in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TcpState {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+struct Connection {
+    socket: SocketHandle,
+    peer: SocketAddrV4,
+    port: u16,
+    /// The last state seen, and bytes unacknowledged then: what progress is measured by.
+    state: TcpState,
+    queued: usize,
+    /// When either changed last.
+    moved_us: u64,
+    failure: Option<Error>,
+    /// Its user has closed it.
+    orphan: bool,
+}
+
+struct Listener {
+    port: u16,
+    backlog: usize,
+    /// Connections not yet accepted, oldest first.
+    waiting: Vec<TcpId>,
+}
+
+/// What a stack has of TCP.
+pub struct Tables {
+    connections: Slab<Connection>,
+    listeners: Slab<Listener>,
+    waiting: TimeWait,
+    pool: Vec<Socket<'static>>,
+    /// The listener and socket that the SYN being taken in may use.
+    opening: Option<(ListenerId, SocketHandle, SocketAddrV4)>,
+}
+
+impl Tables {
+    pub fn new(connections: usize) -> Tables {
+        Tables {
+            connections: Slab::new(connections),
+            listeners: Slab::new(LISTENERS_MAX),
+            waiting: TimeWait::default(),
+            pool: Vec::new(),
+            opening: None,
+        }
+    }
+
+    fn listener_at(&self, port: u16) -> Option<ListenerId> {
+        let (name, _) = self.listeners.iter().find(|(_, listener)| listener.port == port)?;
+        Some(ListenerId(name))
+    }
+
+    fn find(&self, peer: SocketAddrV4, port: u16) -> Option<TcpId> {
+        let same = |(_, connection): &(Name, &Connection)| {
+            connection.peer == peer && connection.port == port
+        };
+        self.connections.iter().find(same).map(|(name, _)| TcpId(name))
+    }
+}
+
+/// What the owner of connections calls.
+impl Stack {
+    /// Accepts connections at `port`, up to `backlog` of them that nobody has accepted yet.
+    pub fn tcp_listen(&mut self, port: u16, backlog: usize) -> Result<ListenerId, Error> {
+        if port == 0 {
+            return Err(Error::BadAddress);
+        }
+        if self.tcp.listener_at(port).is_some() {
+            return Err(Error::PortTaken);
+        }
+        let listener = Listener { port, backlog: backlog.max(1), waiting: Vec::new() };
+        self.tcp.listeners.insert(listener).map(ListenerId).ok_or(Error::TooMany)
+    }
+
+    /// Stops accepting; connections that nobody accepted are reset.
+    pub fn tcp_unlisten(&mut self, id: ListenerId) -> Result<(), Error> {
+        let listener = self.tcp.listeners.remove(id.0).ok_or(Error::NoSuchSocket)?;
+        for connection in listener.waiting {
+            // They were entered by us and may only have ended meanwhile.
+            let _ = self.tcp_abort(connection);
+        }
+        Ok(())
+    }
+
+    /// The next connection that is established.
+    pub fn tcp_accept(&mut self, id: ListenerId) -> Result<TcpId, Error> {
+        let listener = self.tcp.listeners.get_mut(id.0).ok_or(Error::NoSuchSocket)?;
+        let connections = &self.tcp.connections;
+        let ready = listener.waiting.iter().position(|waiting| {
+            let connection = connections.get(waiting.0);
+            connection.is_some_and(|connection| connection.state != TcpState::SynReceived)
+        });
+        ready.map(|at| listener.waiting.remove(at)).ok_or(Error::WouldBlock)
+    }
+
+    /// Is there a connection to accept?
+    pub fn tcp_acceptable(&self, id: ListenerId) -> bool {
+        self.tcp.listeners.get(id.0).is_some_and(|listener| {
+            listener.waiting.iter().any(|waiting| {
+                let connection = self.tcp.connections.get(waiting.0);
+                connection.is_some_and(|connection| connection.state != TcpState::SynReceived)
+            })
+        })
+    }
+
+    /// Begins a connection from `port` to `peer`; the caller has a filter for it.
+    pub fn tcp_connect(&mut self, peer: SocketAddrV4, port: u16) -> Result<TcpId, Error> {
+        let network = self.config.network;
+        let unreachable = network.is_broadcast(*peer.ip())
+            || peer.ip().is_multicast()
+            || *peer.ip() == network.address
+            || network.next_hop(*peer.ip()).is_none();
+        if port == 0 || peer.port() == 0 || peer.ip().is_unspecified() || unreachable {
+            return Err(Error::BadAddress);
+        }
+        if self.tcp.find(peer, port).is_some() || self.tcp.listener_at(port).is_some() {
+            return Err(Error::PortTaken);
+        }
+        if self.tcp.connections.is_full() {
+            return Err(Error::TooMany);
+        }
+        self.tcp.waiting.remove(&(peer, port));
+        let mut socket = self.fresh_socket();
+        let remote = IpEndpoint::new(IpAddress::Ipv4(*peer.ip()), peer.port());
+        let began = socket.connect(self.interface.context(), remote, port);
+        began.map_err(|_| Error::BadAddress)?;
+        let socket = self.sockets.add(socket);
+        self.enter(socket, peer, port, TcpState::SynSent).ok_or(Error::TooMany)
+    }
+
+    /// Queues bytes to send; how many there was room for.
+    pub fn tcp_send(&mut self, id: TcpId, bytes: &[u8]) -> Result<usize, Error> {
+        let (connection, socket) = self.both(id)?;
+        match socket.send_slice(bytes) {
+            Ok(0) if !bytes.is_empty() => Err(Error::WouldBlock),
+            Ok(taken) => Ok(taken),
+            Err(SendError::InvalidState) => Err(match connection.state {
+                TcpState::SynSent | TcpState::SynReceived => Error::WouldBlock,
+                _ => connection.failure.unwrap_or(Error::NotConnected),
+            }),
+        }
+    }
+
+    /// Reads bytes; 0: the peer has ended its stream.
+    pub fn tcp_receive(&mut self, id: TcpId, bytes: &mut [u8]) -> Result<usize, Error> {
+        self.tcp_receive_with(id, |arrived| {
+            let taken = arrived.len().min(bytes.len());
+            bytes[..taken].copy_from_slice(&arrived[..taken]);
+            (taken, taken)
+        })
+        .or_else(|error| if error == Error::NotConnected { Ok(0) } else { Err(error) })
+    }
+
+    /// Shows bytes that have arrived to `take`, in place; it says how many of them it took.
+    ///
+    /// `NotConnected`: the peer has ended its stream.
+    pub fn tcp_receive_with<R>(
+        &mut self,
+        id: TcpId,
+        take: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> Result<R, Error> {
+        let (connection, socket) = self.both(id)?;
+        if !socket.can_recv() && socket.may_recv() {
+            return Err(Error::WouldBlock);
+        }
+        match socket.recv(|bytes| take(bytes)) {
+            Ok(result) => Ok(result),
+            Err(RecvError::Finished) => Err(Error::NotConnected),
+            Err(RecvError::InvalidState) => Err(match connection.state {
+                TcpState::SynSent | TcpState::SynReceived => Error::WouldBlock,
+                _ => connection.failure.unwrap_or(Error::NotConnected),
+            }),
+        }
+    }
+
+    /// Copies bytes that have arrived without taking them.
+    pub fn tcp_peek(&mut self, id: TcpId, bytes: &mut [u8]) -> Result<usize, Error> {
+        let (_, socket) = self.both(id)?;
+        socket.peek_slice(bytes).map_err(|_| Error::WouldBlock)
+    }
+
+    /// Ends the own stream behind what is queued.
+    pub fn tcp_shutdown(&mut self, id: TcpId) -> Result<(), Error> {
+        let (_, socket) = self.both(id)?;
+        socket.close();
+        Ok(())
+    }
+
+    /// Gives a connection up in good order: what is queued is sent, then the stream ends. The name
+    /// is void from now on.
+    pub fn tcp_close(&mut self, id: TcpId) -> Result<(), Error> {
+        let (_, socket) = self.both(id)?;
+        // What the peer sent and nobody will read must not look delivered (RFC 9293 §3.10.4).
+        if socket.recv_queue() > 0 {
+            return self.tcp_abort(id);
+        }
+        socket.close();
+        if let Some(connection) = self.tcp.connections.get_mut(id.0) {
+            connection.orphan = true;
+            connection.moved_us = self.now_us;
+        }
+        Ok(())
+    }
+
+    /// Ends a connection at once by a reset. The name is void from now on.
+    pub fn tcp_abort(&mut self, id: TcpId) -> Result<(), Error> {
+        let (_, socket) = self.both(id)?;
+        socket.abort();
+        if let Some(connection) = self.tcp.connections.get_mut(id.0) {
+            connection.orphan = true;
+        }
+        Ok(())
+    }
+
+    /// Its state.
+    pub fn tcp_state(&self, id: TcpId) -> Option<TcpState> {
+        let connection = self.mine(id)?;
+        Some(state_of(self.sockets.get::<Socket>(connection.socket).state()))
+    }
+
+    /// Why it ended, if not in good order.
+    pub fn tcp_failure(&self, id: TcpId) -> Option<Error> {
+        self.mine(id)?.failure
+    }
+
+    /// The other end.
+    pub fn tcp_peer(&self, id: TcpId) -> Option<SocketAddrV4> {
+        Some(self.mine(id)?.peer)
+    }
+
+    /// This end.
+    pub fn tcp_local(&self, id: TcpId) -> Option<SocketAddrV4> {
+        Some(SocketAddrV4::new(self.config.network.address, self.mine(id)?.port))
+    }
+
+    /// Would `tcp_receive` give bytes, the end or a failure?
+    pub fn tcp_readable(&self, id: TcpId) -> bool {
+        let Some(connection) = self.mine(id) else { return true };
+        let socket = self.sockets.get::<Socket>(connection.socket);
+        let opening = matches!(socket.state(), EngineState::SynSent | EngineState::SynReceived);
+        socket.can_recv() || !(opening || socket.may_recv())
+    }
+
+    /// Would `tcp_send` take bytes, or give a failure?
+    pub fn tcp_writable(&self, id: TcpId) -> bool {
+        let Some(connection) = self.mine(id) else { return true };
+        let socket = self.sockets.get::<Socket>(connection.socket);
+        let opening = matches!(socket.state(), EngineState::SynSent | EngineState::SynReceived);
+        socket.can_send() || !(opening || socket.may_send())
+    }
+
+    /// Bytes that can be queued now.
+    pub fn tcp_room(&self, id: TcpId) -> usize {
+        let Some(connection) = self.mine(id) else { return 0 };
+        let socket = self.sockets.get::<Socket>(connection.socket);
+        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
+    /// Bytes queued and not yet acknowledged.
+    pub fn tcp_queued(&self, id: TcpId) -> usize {
+        let Some(connection) = self.mine(id) else { return 0 };
+        self.sockets.get::<Socket>(connection.socket).send_queue()
+    }
+
+    /// Should small segments wait for acknowledgements (Nagle)? They don't unless asked to.
+    pub fn tcp_set_nagle(&mut self, id: TcpId, on: bool) -> Result<(), Error> {
+        self.both(id)?.1.set_nagle_enabled(on);
+        Ok(())
+    }
+
+    /// Connections that hold buffers, and those in TIME-WAIT.
+    pub fn tcp_counts(&self) -> (usize, usize) {
+        (self.tcp.connections.len(), self.tcp.waiting.len())
+    }
+
+    fn mine(&self, id: TcpId) -> Option<&Connection> {
+        self.tcp.connections.get(id.0).filter(|connection| !connection.orphan)
+    }
+
+    fn both(&mut self, id: TcpId) -> Result<(&Connection, &mut Socket<'static>), Error> {
+        let connection = self.tcp.connections.get(id.0).filter(|connection| !connection.orphan);
+        let connection = connection.ok_or(Error::NoSuchSocket)?;
+        Ok((connection, self.sockets.get_mut(connection.socket)))
+    }
+}
+
+fn state_of(state: EngineState) -> TcpState {
+    match state {
+        EngineState::Closed | EngineState::Listen => TcpState::Closed,
+        EngineState::SynSent => TcpState::SynSent,
+        EngineState::SynReceived => TcpState::SynReceived,
+        EngineState::Established => TcpState::Established,
+        EngineState::FinWait1 => TcpState::FinWait1,
+        EngineState::FinWait2 => TcpState::FinWait2,
+        EngineState::CloseWait => TcpState::CloseWait,
+        EngineState::Closing => TcpState::Closing,
+        EngineState::LastAck => TcpState::LastAck,
+        EngineState::TimeWait => TcpState::TimeWait,
+    }
+}
