@@ -158,7 +158,8 @@ calls! {
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
     14 DomainDestroy { domain: DomainId } guarded Continued errors [NoSuchDomain];
     /// Changes page-table entries of `domain` (0: own), item by item; needs WRITE over its guard
-    /// unless own. `rdx`: the old entry if `count` is 1, else items done.
+    /// unless own. `rdx`: the old entry if `count` is 1, else items done; with an error, items done
+    /// in the low half and the error's own number in the high half.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge];

@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+pub mod boot_image;
 pub mod call;
 pub mod clock;
 pub mod heap;

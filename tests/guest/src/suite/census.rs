@@ -1,0 +1,85 @@
+//! The kernel's memory: categories that sum, and what an environment costs.
+
+use super::roles;
+use crate::assistant;
+use crate::expect;
+use crate::judge::{Failure, Ground};
+use abi::published::*;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use xok::call::{self, OWN};
+use xok::clock::now_ns;
+use xok::published;
+
+fn line(category: Category) -> CensusRecord {
+    published::record(Table::Census, category as usize).unwrap_or_default()
+}
+
+/// l4stack 14: the categories sum to the frames that the kernel took.
+pub fn sums(_: &Ground) -> Result<String, Failure> {
+    let mut bytes = 0;
+    for category in 0..CATEGORIES {
+        if category != Category::Donated as usize {
+            let record: CensusRecord =
+                published::record(Table::Census, category).ok_or("a category is missing")?;
+            bytes += record.bytes;
+        }
+    }
+    let mut taken = 0;
+    for number in 0..published::table(Table::Frames).count as usize {
+        let record: FrameRecord = published::record(Table::Frames, number).ok_or("no record")?;
+        taken += u64::from(record.kind == FrameType::Kernel as u8);
+    }
+    expect!(
+        bytes == taken * 4096,
+        "categories hold {bytes} bytes, the kernel has {}",
+        taken * 4096
+    );
+    let cpus = u64::from(published::directory().cpus);
+    let stacks = line(Category::Stacks).objects;
+    expect!(stacks == cpus, "{stacks} stacks for {cpus} processors");
+    Ok(format!("({} KiB, {stacks} stacks)", bytes / 1024))
+}
+
+/// l4stack 1: a blocked environment costs its slot and what it donated, and no stack.
+pub fn slope(ground: &Ground) -> Result<String, Failure> {
+    let kernel_bytes = || -> u64 {
+        (0..CATEGORIES)
+            .filter(|&category| category != Category::Donated as usize)
+            .filter_map(|category| published::record::<CensusRecord>(Table::Census, category))
+            .map(|record| record.bytes)
+            .sum()
+    };
+    let before = (kernel_bytes(), line(Category::Stacks), line(Category::Envs));
+    let free = published::directory().frames_free;
+    let mut report = String::new();
+    let mut sleepers = Vec::new();
+    for target in [10, 100] {
+        while sleepers.len() < target {
+            let sleeper = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;
+            assistant::start(sleeper)?;
+            sleepers.push(sleeper);
+        }
+        let _ = call::sleep(now_ns() + 100_000_000, 0, 0, 0);
+        let frames = (free - published::directory().frames_free) / target as u64;
+        report.push_str(&format!("{target}: {frames} frames each; "));
+        let envs = line(Category::Envs);
+        expect!(
+            envs.objects - before.2.objects == target as u64,
+            "{target} asleep, {} slots more",
+            envs.objects - before.2.objects
+        );
+    }
+    let after = (kernel_bytes(), line(Category::Stacks), line(Category::Envs));
+    for sleeper in &sleepers {
+        call::env_destroy(OWN, sleeper.env, 0).map_err(|why| format!("{why:?}"))?;
+        assistant::wait(sleeper.env)?;
+    }
+    expect!(after.0 == before.0, "the kernel grew from {} to {}", before.0, after.0);
+    expect!(after.1.objects == before.1.objects, "stacks were made");
+    let table = published::table(Table::Envs).count.max(1);
+    let slot = after.2.bytes / u64::from(table);
+    expect!(slot <= 512, "a slot takes {slot} bytes");
+    Ok(format!("(slot {slot} bytes; {report})"))
+}

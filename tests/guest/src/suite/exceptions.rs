@@ -1,0 +1,62 @@
+//! Exceptions: all reach the program, with pc, address and cause; the way back needs no kernel.
+
+use crate::expect;
+use crate::faults;
+use crate::judge::{Failure, Ground, SCRATCH};
+use abi::published::{CpuRecord, Table};
+use abi::upcall::Cause;
+use alloc::format;
+use alloc::string::String;
+use xok::published;
+
+/// Sum over the processors of a counter.
+fn total(counter: fn(&CpuRecord) -> u64) -> u64 {
+    let cpus = published::table(Table::Cpus).count as usize;
+    (0..cpus).filter_map(|cpu| published::record(Table::Cpus, cpu)).map(|cpu| counter(&cpu)).sum()
+}
+
+/// aegis95 T11: divide, illegal, protection.
+pub fn reach_the_program(_: &Ground) -> Result<String, Failure> {
+    let at = faults::divide();
+    let seen = faults::seen();
+    expect!(seen.cause == Cause::Divide as u64 && seen.rip == at, "divide: {seen:?}, at {at:#x}");
+    let at = faults::illegal();
+    let seen = faults::seen();
+    expect!(seen.cause == Cause::IllegalInstruction as u64, "illegal: {seen:?}");
+    expect!(seen.rip == at, "illegal: {seen:?}, at {at:#x}");
+    let at = faults::privileged();
+    let seen = faults::seen();
+    expect!(seen.cause == Cause::Protection as u64 && seen.rip == at, "hlt: {seen:?}, {at:#x}");
+    expect!(faults::load(SCRATCH + 5).is_none(), "a load from nothing worked");
+    let seen = faults::seen();
+    expect!(seen.cause == Cause::PageFault as u64, "page fault: {seen:?}");
+    expect!(seen.address == SCRATCH + 5 && seen.error & 3 == 0, "page fault: {seen:?}");
+    expect!(!faults::store(xok::abi::layout::PUBLISHED, 1), "a store to a read-only page worked");
+    let seen = faults::seen();
+    expect!(seen.address == xok::abi::layout::PUBLISHED && seen.error & 3 == 3, "{seen:?}");
+    Ok(String::new())
+}
+
+/// aegis95 T10, thesis98 Z-49: one kernel entry for each exception, not two.
+pub fn return_without_the_kernel(_: &Ground) -> Result<String, Failure> {
+    const COUNT: u64 = 100_000;
+    let before = (total(|cpu| cpu.faults), total(|cpu| cpu.calls), faults::seen().count);
+    faults::illegal_many(COUNT);
+    let after = (total(|cpu| cpu.faults), total(|cpu| cpu.calls), faults::seen().count);
+    expect!(after.2 - before.2 == COUNT, "handled {} of {COUNT}", after.2 - before.2);
+    expect!(after.0 - before.0 == COUNT, "{} faults entered", after.0 - before.0);
+    expect!(after.1 == before.1, "{} calls were made", after.1 - before.1);
+    Ok(format!("({COUNT} exceptions, {COUNT} entries)"))
+}
+
+/// aegis95 T21: the kernel faulted on nothing but wild user pointers; without those, never.
+pub fn no_kernel_faults(ground: &Ground) -> Result<String, Failure> {
+    let before = total(|cpu| cpu.kernel_faults);
+    faults::illegal_many(1000);
+    super::memory::silent_allocation(ground)?;
+    super::memory::update_batched(ground)?;
+    super::transfer::storm(ground)?;
+    let after = total(|cpu| cpu.kernel_faults);
+    expect!(after == before, "{} faults in kernel mode", after - before);
+    Ok(String::new())
+}

@@ -1,0 +1,58 @@
+//! The tests by topic, and the table the judge runs.
+
+mod capability;
+mod census;
+mod exceptions;
+mod exposed;
+mod fuzz;
+mod life;
+mod memory;
+mod predicate;
+pub mod roles;
+mod sched;
+mod transfer;
+
+use crate::judge::Test;
+
+/// Every test in order: its name says the crime or the promise.
+pub const TESTS: &[(&str, Test)] = &[
+    ("exceptions_reach_the_program", exceptions::reach_the_program),
+    ("exceptions_return_without_the_kernel", exceptions::return_without_the_kernel),
+    ("frame_by_number", memory::frame_by_number),
+    ("frame_foreign", memory::frame_foreign),
+    ("frame_revoked_everywhere", memory::frame_revoked_everywhere),
+    ("entry_bits", memory::entry_bits),
+    ("own_tables_read_only", memory::own_tables_read_only),
+    ("silent_allocation", memory::silent_allocation),
+    ("update_batched", memory::update_batched),
+    ("frozen_tables", memory::frozen_tables),
+    ("published_read_only", exposed::published_read_only),
+    ("published_without_calls", exposed::published_without_calls),
+    ("application_page", exposed::application_page),
+    ("capability_named", capability::named),
+    ("capability_narrowed", capability::narrowed),
+    ("copy_on_write_child", capability::copy_on_write_child),
+    ("yield_directed", sched::yield_directed),
+    ("slice_positions", sched::slice_positions),
+    ("slice_events", sched::slice_events),
+    ("gang_of_two", sched::gang_of_two),
+    ("transfer_registers", transfer::registers),
+    ("transfer_refused", transfer::refused),
+    ("transfer_sync_async", transfer::sync_async),
+    ("transfer_storm", transfer::storm),
+    ("transfer_access_is_the_callees", transfer::access_is_the_callees),
+    ("transfer_callee_dies", transfer::callee_dies),
+    ("predicate_wakes", predicate::wakes),
+    ("predicate_refused", predicate::refused),
+    ("predicate_false_sleepers", predicate::false_sleepers),
+    ("predicate_no_lost_wakeup", predicate::no_lost_wakeup),
+    ("hold_release_destroy", life::hold_release_destroy),
+    ("registers_across_calls", life::registers_across_calls),
+    ("registers_across_user_fault", life::registers_across_user_fault),
+    ("deaths_leave_nothing", life::deaths_leave_nothing),
+    ("census_sums", census::sums),
+    ("census_slope", census::slope),
+    ("wild_pointers", fuzz::wild_pointers),
+    ("wild_calls", fuzz::wild_calls),
+    ("no_kernel_faults", exceptions::no_kernel_faults),
+];

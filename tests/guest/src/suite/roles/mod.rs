@@ -1,0 +1,329 @@
+//! What assistants do: one function a role; the word they leave is their report.
+
+pub mod mirror;
+mod serve;
+
+use crate::assistant::Role;
+use crate::faults;
+use abi::error::Error;
+use abi::id::{DomainId, EnvId};
+use abi::memory::{ANY_FRAME, NO_EXECUTE, Operation, WRITABLE};
+use abi::setup::{EnvSetup, field};
+use xok::call::{self, OWN};
+use xok::clock::now_ns;
+use xok::memory::{DATA, item};
+use xok::start::APPLICATION_PAGE;
+
+pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, TURNED_AWAY, WELCOME};
+
+/// Sleeps for ever.
+pub const SLEEP: u64 = 1;
+/// Runs for ever; counts when its first word is 1.
+pub const SPIN: u64 = 2;
+/// Tries to enter the frame in its first word.
+pub const MAP_FOREIGN: u64 = 3;
+/// Its report when all was refused.
+pub const MAP_FOREIGN_REFUSED: u64 = 0x600d;
+/// Loads from its first word until that faults.
+pub const READ_UNTIL_FAULT: u64 = 4;
+/// Its report then.
+pub const READ_FAULTED: u64 = 0x600d;
+/// Loads the byte expected, then stores.
+pub const LOAD_THEN_STORE: u64 = 5;
+/// Stores at its first word.
+pub const STORE_AT: u64 = 6;
+/// The report of a store that faulted.
+pub const STORE_FAULTED: u64 = 0x600d;
+/// Counts, and yields to the environment in its first word.
+pub const COUNT_AND_YIELD: u64 = 7;
+/// Sleeps until the word at its first word has the value of its second.
+pub const SLEEP_UNTIL_WORD: u64 = 8;
+/// Answers posts of the environment in its first word, its second word times.
+pub const ECHO_POSTS: u64 = 9;
+/// Serves transfers of the kind in its first word; its second word is who may call.
+pub const SERVE: u64 = 10;
+/// Serves transfers by recording every register.
+pub const REGISTER_MIRROR: u64 = 11;
+/// Accepts an asynchronous transfer and never gives back.
+pub const ACCEPT_ASYNC_AND_SPIN: u64 = 12;
+/// Calls the server in its first word with its second; its report is the reply's first word.
+pub const ASK: u64 = 13;
+/// Holds itself.
+pub const HOLD_SELF: u64 = 14;
+/// Faults with no handler registered.
+pub const FAULT_WITHOUT_HANDLER: u64 = 15;
+/// Makes regions, attaches to them, sleeps.
+pub const HOLD_REGIONS: u64 = 16;
+/// Makes random calls until the time in its second word; its first is the seed.
+pub const FUZZ: u64 = 17;
+/// Tries to get write access to the page at its first word (frame in its second).
+pub const BREAK_COPY_ON_WRITE: u64 = 18;
+/// Its report when all was refused.
+pub const BREAK_REFUSED: u64 = 0x600d;
+
+/// Plays the role; the word to leave.
+pub fn play(role: &Role) -> u64 {
+    let words = role.words;
+    match role.role {
+        SLEEP => loop {
+            let _ = call::sleep(0, 0, 0, 0);
+        },
+        SPIN => spin(words[0]),
+        MAP_FOREIGN => map_foreign(words[0] as u32),
+        READ_UNTIL_FAULT => read_until_fault(words[0]),
+        LOAD_THEN_STORE => match faults::load(words[0]) {
+            Some(byte) if u64::from(byte) == words[1] => store_at(words[0]),
+            _ => 1,
+        },
+        STORE_AT => store_at(words[0]),
+        COUNT_AND_YIELD => loop {
+            count();
+            let _ = call::yield_to(EnvId(words[0] as u32));
+        },
+        SLEEP_UNTIL_WORD => sleep_until_word(words[0], words[1]),
+        ECHO_POSTS => echo_posts(EnvId(words[0] as u32), words[1]),
+        SERVE => serve::run(words[0], words[1]),
+        REGISTER_MIRROR => mirror::serve(),
+        ACCEPT_ASYNC_AND_SPIN => mirror::accept_async(),
+        ASK => match call::transfer(EnvId(words[0] as u32), [words[1], 0, 0, 0, 0, 0]) {
+            Ok(reply) => reply[0],
+            Err((error, _)) => error as u64,
+        },
+        HOLD_SELF => loop {
+            let _ = call::env_hold(OWN, EnvId::NONE);
+        },
+        FAULT_WITHOUT_HANDLER => fault_without_handler(),
+        HOLD_REGIONS => hold_regions(),
+        FUZZ => fuzz(words[0], words[1]),
+        BREAK_COPY_ON_WRITE => break_copy_on_write(words[0], words[1] as u32),
+        _ => 0xbad,
+    }
+}
+
+fn put(offset: u64, value: u64) {
+    for (at, byte) in value.to_le_bytes().iter().enumerate() {
+        faults::store(APPLICATION_PAGE + offset + at as u64, *byte);
+    }
+}
+
+/// Adds one to the first word of the application page.
+fn count() {
+    let page = xok::published::application_word(own_index(), 0).unwrap_or(0);
+    mirror::set_application_word(page + 1);
+}
+
+/// The index of one's own environment: the one whose application page shows what is put into it.
+fn own_index() -> usize {
+    static INDEX: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+    let known = INDEX.load(core::sync::atomic::Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let secret = xok::clock::tsc() | 1;
+    put(0xff8, secret);
+    let count = xok::published::table(abi::published::Table::ApplicationPages).count as usize;
+    let found = (1..count)
+        .find(|&index| {
+            let live = xok::published::record::<abi::published::EnvRecord>(
+                abi::published::Table::Envs,
+                index,
+            )
+            .is_some_and(|record| record.id != 0);
+            live && xok::published::application_word(index, 0xff8) == Some(secret)
+        })
+        .unwrap_or(0);
+    INDEX.store(found, core::sync::atomic::Ordering::Relaxed);
+    found
+}
+
+fn spin(counting: u64) -> u64 {
+    loop {
+        if counting == 1 {
+            count();
+        }
+        core::hint::spin_loop();
+    }
+}
+
+fn store_at(address: u64) -> u64 {
+    if faults::store(address, 0xee) { 2 } else { STORE_FAULTED }
+}
+
+const SPOT: u64 = 0x0000_3000_0000_0000;
+
+fn map_foreign(frame: u32) -> u64 {
+    let mut space = xok::memory::Space::own();
+    if space.tables_to(SPOT, 1).is_err() {
+        return 1;
+    }
+    for (bit, choice) in [(2, DATA), (4, NO_EXECUTE)] {
+        let change = item(Operation::Map, 1, SPOT, frame, choice);
+        let answer = call::table_update(OWN, DomainId::NONE, &[change]);
+        if !matches!(answer, Err((Error::NotPermitted, _))) {
+            return bit;
+        }
+    }
+    let take = item(Operation::Allocate, 1, SPOT, frame, DATA);
+    if !matches!(call::table_update(OWN, DomainId::NONE, &[take]), Err((Error::Taken, _))) {
+        return 8;
+    }
+    if faults::load(SPOT).is_some() { 16 } else { MAP_FOREIGN_REFUSED }
+}
+
+fn read_until_fault(address: u64) -> u64 {
+    while faults::load(address).is_some() {
+        mirror::set_application_word(1);
+    }
+    READ_FAULTED
+}
+
+fn sleep_until_word(address: u64, value: u64) -> u64 {
+    let atom = abi::predicate::Atom {
+        operator: abi::predicate::Operator::Equal as u8,
+        left: abi::predicate::Source::Memory as u8,
+        last: 1,
+        left_value: address,
+        right_value: value,
+        ..Default::default()
+    };
+    if let Err((error, _)) = call::predicate_set(&[atom]) {
+        return 0x100 | error as u64;
+    }
+    mirror::set_application_word(1);
+    match call::sleep(0, 0, 0, 0) {
+        Ok(why) => why,
+        Err((error, _)) => 0x200 | error as u64,
+    }
+}
+
+fn echo_posts(to: EnvId, rounds: u64) -> u64 {
+    xok::upcall::set_mask(true);
+    for round in 0..rounds {
+        while xok::upcall::take_pending() & 2 == 0 {
+            if call::sleep(now_ns() + 4_000_000_000, 2, 0, 0).is_err() {
+                return round;
+            }
+        }
+        // Slot 1: control over the one who started us.
+        if call::post(1, to, 4).is_err() {
+            return round;
+        }
+    }
+    rounds
+}
+
+fn fault_without_handler() -> u64 {
+    let none = EnvSetup::default();
+    let _ = call::env_set(OWN, EnvId::NONE, field::FAULT_ENTRY | field::EVENT_ENTRY, &none);
+    faults::illegal();
+    3
+}
+
+fn hold_regions() -> u64 {
+    let mut made = 0;
+    for pages in [0_usize, 1, 4] {
+        let frames = [ANY_FRAME; 4];
+        if let Ok(region) = call::region_alloc(OWN, &frames[..pages])
+            && call::region_attach(OWN, region, 0, DomainId::NONE).is_ok()
+            && call::region_attach(OWN, region, 1, DomainId::NONE).is_ok()
+        {
+            made += 1;
+        }
+    }
+    if made != 3 {
+        return made;
+    }
+    loop {
+        let _ = call::sleep(0, 0, 0, 0);
+    }
+}
+
+fn break_copy_on_write(address: u64, frame: u32) -> u64 {
+    if faults::load(address) != Some(9) || faults::store(address, 1) {
+        return 1;
+    }
+    let elsewhere = SPOT;
+    let mut space = xok::memory::Space::own();
+    if space.tables_to(elsewhere, 1).is_err() {
+        return 2;
+    }
+    let tries = [
+        item(Operation::Protect, 1, address, 0, WRITABLE | NO_EXECUTE),
+        item(Operation::Map, 1, elsewhere, frame, DATA),
+        item(Operation::Map, 1, address, frame, DATA),
+    ];
+    for (number, change) in tries.iter().enumerate() {
+        if call::table_update(OWN, DomainId::NONE, core::slice::from_ref(change)).is_ok() {
+            return 0x10 + number as u64;
+        }
+    }
+    if call::frame_revoke(OWN, abi::id::Frame(frame)).is_ok() {
+        return 3;
+    }
+    if call::region_alloc(OWN, &[frame]).is_ok() {
+        return 4;
+    }
+    if faults::store(address, 1) { 5 } else { BREAK_REFUSED }
+}
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn word(&mut self, place: u64) -> u64 {
+        let random = self.next();
+        match random % 12 {
+            0 => 0,
+            1 => 1,
+            2 => random >> 60,
+            3 => random >> 52,
+            4 => u64::from(u32::MAX),
+            5 => random,
+            6 => super::fuzz::WILD[(random >> 8) as usize % super::fuzz::WILD.len()],
+            7 => place,
+            8 => place + (random >> 20) % 4096,
+            9 => SPOT + ((random >> 20) % 64) * 4096,
+            10 => 1 << (random >> 58),
+            _ => (random >> 40) & 0x3fff_ffff,
+        }
+    }
+}
+
+fn fuzz(seed: u64, end: u64) -> u64 {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut place = [0_u64; 512];
+    let mut calls = 0;
+    while now_ns() < end {
+        for _ in 0..8 {
+            let at = (random.next() % 512) as usize;
+            let address = place.as_ptr() as u64;
+            place[at] = random.word(address);
+        }
+        let address = place.as_ptr() as u64;
+        let number = random.next() % 45;
+        let mut words = [0; 6];
+        for word in &mut words {
+            *word = random.word(address);
+        }
+        if number == u64::from(abi::call::number::Sleep) {
+            words[0] = now_ns() + 100_000;
+        }
+        // Its own end would only shorten the run; others' ends are tried.
+        if number == u64::from(abi::call::number::EnvDestroy) && words[0] == 0 {
+            continue;
+        }
+        let capability = random.next() % 20;
+        let target = random.next() % 40;
+        mirror::wild(number | capability << 16 | target << 32, words);
+        calls += 1;
+        mirror::set_application_word(calls);
+    }
+    calls
+}

@@ -1,0 +1,154 @@
+//! Protected control transfer: registers are the message, the callee decides, donors survive.
+
+use super::roles;
+use super::sched::{counter, until};
+use crate::assistant;
+use crate::expect;
+use crate::judge::{Failure, Ground};
+use abi::error::Error;
+use abi::id::EnvId;
+use alloc::format;
+use alloc::string::String;
+use xok::call::{self, OWN};
+use xok::clock::now_ns;
+use xok::published;
+
+fn server(ground: &Ground, kind: u64) -> Result<xok::spawn::Spawned, Failure> {
+    let server = assistant::spawn(ground.image, roles::SERVE, [kind, 1, 0, 0, 0, 0], &[])?;
+    assistant::start(server)?;
+    until(|| counter(server.env) == 1, "the server to accept")?;
+    let _ = call::sleep(now_ns() + 5_000_000, 0, 0, 0);
+    Ok(server)
+}
+
+fn end(server: xok::spawn::Spawned) -> Result<u64, Failure> {
+    call::env_destroy(OWN, server.env, 0).map_err(|why| format!("{why:?}"))?;
+    assistant::wait(server.env)
+}
+
+/// Calls until the server is not busy.
+fn ask(env: EnvId, message: call::Message) -> Result<call::Message, Failure> {
+    for _ in 0..100_000 {
+        match call::transfer(env, message) {
+            Err((Error::Busy, _)) => {
+                let _ = call::yield_to(env);
+            }
+            other => return other.map_err(|why| format!("{why:?}")),
+        }
+    }
+    Err(String::from("busy for ever"))
+}
+
+/// aegis95 T17, thesis98 Z-48: every register, the vector registers included, arrives and returns.
+pub fn registers(ground: &Ground) -> Result<String, Failure> {
+    let server = assistant::spawn(ground.image, roles::REGISTER_MIRROR, [0; 6], &[])?;
+    assistant::start(server)?;
+    until(|| counter(server.env) == 1, "the server to accept")?;
+    let _ = call::sleep(now_ns() + 5_000_000, 0, 0, 0);
+    let different = roles::mirror::compare(server.env);
+    end(server)?;
+    let different = different?;
+    expect!(different == 0, "registers that differ, by bit: {different:#x}");
+    Ok(String::new())
+}
+
+/// l4stack 11: the dead, the stale, the impossible, the unwilling, oneself: a code, no fault.
+pub fn refused(ground: &Ground) -> Result<String, Failure> {
+    let sleeper = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;
+    let try_one = |env: EnvId| call::transfer(env, [0; 6]);
+    let new = try_one(sleeper.env);
+    expect!(matches!(new, Err((Error::Busy, _))), "not started: {new:?}");
+    assistant::start(sleeper)?;
+    let _ = call::sleep(now_ns() + 5_000_000, 0, 0, 0);
+    let unwilling = try_one(sleeper.env);
+    expect!(matches!(unwilling, Err((Error::Busy, _))), "not accepting: {unwilling:?}");
+    let own = try_one(EnvId(1));
+    expect!(matches!(own, Err((Error::Busy, _))), "oneself: {own:?}");
+    call::env_destroy(OWN, sleeper.env, 0).map_err(|why| format!("{why:?}"))?;
+    let dead = try_one(sleeper.env);
+    expect!(matches!(dead, Err((Error::NoSuchEnv | Error::Dead, _))), "the dead: {dead:?}");
+    assistant::wait(sleeper.env)?;
+    let index = sleeper.env.index() as u16;
+    for (what, env) in [
+        ("stale", sleeper.env),
+        ("of the future", EnvId::new(index, 777)),
+        ("unused", EnvId::new(4000, 0)),
+        ("nobody", EnvId::NONE),
+        ("out of range", EnvId(0x3fff_ffff)),
+        ("absurd", EnvId(u32::MAX)),
+    ] {
+        let answer = try_one(env);
+        expect!(matches!(answer, Err((Error::NoSuchEnv, _))), "{what}: {answer:?}");
+    }
+    Ok(String::new())
+}
+
+/// aegis95 T17, thesis98 Z-47: a synchronous call donates the later slices too, an asynchronous
+/// one only the rest of this one.
+pub fn sync_async(ground: &Ground) -> Result<String, Failure> {
+    let slow = server(ground, roles::SERVE_SLOWLY)?;
+    let before = published::env(slow.env).ok_or("gone")?.run_ns;
+    let began = now_ns();
+    ask(slow.env, [60_000_000, 0, 0, 0, 0, 0])?;
+    let took = now_ns() - began;
+    let ran = published::env(slow.env).ok_or("gone")?.run_ns - before;
+    expect!(took >= 60_000_000, "the reply came after {took} ns, before the work was done");
+    expect!(ran >= 40_000_000, "the callee ran {ran} ns of the donor's slices");
+    end(slow)?;
+    let hog = assistant::spawn(ground.image, roles::ACCEPT_ASYNC_AND_SPIN, [0; 6], &[])?;
+    assistant::start(hog)?;
+    until(|| counter(hog.env) == 1, "the other to accept")?;
+    let _ = call::sleep(now_ns() + 5_000_000, 0, 0, 0);
+    let rax = u64::from(abi::call::number::TransferAsync)
+        | u64::from(hog.env.0) << abi::call::TRANSFER_SHIFT;
+    let began = now_ns();
+    let sent = call::raw(rax, [1, 2, 3, 4, 5, 6]);
+    let back = now_ns() - began;
+    call::env_destroy(OWN, hog.env, 0).map_err(|why| format!("{why:?}"))?;
+    assistant::wait(hog.env)?;
+    expect!(sent.is_ok(), "asynchronous: {sent:?}");
+    expect!(back < 1_000_000_000, "back after {back} ns, though the callee never ends");
+    Ok(format!("(sync {took} ns, async back after {back} ns)"))
+}
+
+/// aegis95 T17: calls and replies under timer interrupts, none lost.
+pub fn storm(ground: &Ground) -> Result<String, Failure> {
+    const CALLS: u64 = 5_000;
+    let adder = server(ground, roles::SERVE_SUMS)?;
+    let rival = assistant::spawn(ground.image, roles::SPIN, [0; 6], &[])?;
+    assistant::start(rival)?;
+    let mut wrong = 0;
+    for number in 0..CALLS {
+        let reply = ask(adder.env, [number, 2 * number, 3, 4, 5, 6])?;
+        wrong += u64::from(reply[0] != 3 * number + 18);
+    }
+    end(adder)?;
+    end(rival)?;
+    expect!(wrong == 0, "{wrong} of {CALLS} replies were wrong");
+    Ok(format!("({CALLS} calls)"))
+}
+
+/// aegis95 T18: the kernel lets anyone in; the callee's own code turns strangers away.
+pub fn access_is_the_callees(ground: &Ground) -> Result<String, Failure> {
+    let choosy =
+        assistant::spawn(ground.image, roles::SERVE, [roles::SERVE_CHOOSY, 1, 0, 0, 0, 0], &[])?;
+    assistant::start(choosy)?;
+    until(|| counter(choosy.env) == 1, "the server to accept")?;
+    let mine = ask(choosy.env, [5, 0, 0, 0, 0, 0])?;
+    let stranger =
+        assistant::spawn(ground.image, roles::ASK, [choosy.env.0.into(), 5, 0, 0, 0, 0], &[])?;
+    let theirs = assistant::finish(stranger)?;
+    end(choosy)?;
+    expect!(mine[0] == roles::WELCOME, "the known caller got {:#x}", mine[0]);
+    expect!(theirs == roles::TURNED_AWAY, "the stranger got {theirs:#x}");
+    Ok(String::new())
+}
+
+/// A donor gets its processor back when the callee dies.
+pub fn callee_dies(ground: &Ground) -> Result<String, Failure> {
+    let mortal = server(ground, roles::SERVE_DEATH)?;
+    let answer = call::transfer(mortal.env, [0; 6]);
+    expect!(matches!(answer, Err((Error::Dead, _))), "the caller got {answer:?}");
+    assistant::wait(mortal.env)?;
+    Ok(String::new())
+}
