@@ -15,6 +15,11 @@ pub const BARE_TARGET: &str = "x86_64-unknown-none";
 pub const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 /// Makes a Debian tree.
 pub const DEBOOTSTRAP: (&str, &str) = ("debootstrap", "debootstrap");
+/// Lists symbols.
+pub const NM: (&str, &str) = ("nm", "binutils");
+/// Disassembles.
+pub const OBJDUMP: (&str, &str) = ("objdump", "binutils");
+
 /// Makes sure that these programs are there, installing what isn't.
 pub fn require(programs: &[(&str, &str)]) -> Result<()> {
     let missing: Vec<&str> = programs

@@ -9,13 +9,15 @@ use crate::tally::Tally;
 mod command_suite;
 mod guest_suite;
 mod host_suite;
+mod static_suite;
 
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 
 /// The suites, cheapest first.
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 4] = [
     ("host", "unit and model tests, on the host", host_suite::run),
+    ("static", "what can be seen without running anything", static_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
 ];

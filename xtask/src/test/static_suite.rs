@@ -1,0 +1,155 @@
+//! What can be seen without running anything: the table of calls, and what was built.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::{Failure, Result};
+use crate::packages;
+use crate::process;
+use crate::tally::Tally;
+use crate::workspace;
+
+type Outcome = std::result::Result<(), String>;
+/// A test's name, and what runs it.
+type Test = (&'static str, fn() -> Result<Outcome>);
+
+const TESTS: [Test; 5] = [
+    ("static::calls_fit_in_64_rows", calls_fit),
+    ("static::no_call_is_unix", no_call_is_unix),
+    ("static::calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
+    ("static::kernel_has_no_protocol_or_unix_object", kernel_symbols),
+    ("static::nothing_bare_uses_vector_registers", no_vector_registers),
+];
+
+/// What UNIX or a protocol would put into a kernel, as words of names.
+const FOREIGN_WORDS: [&str; 20] = [
+    "fork", "exec", "pipe", "socket", "signal", "file", "open", "inode", "process", "pid", "tcp",
+    "udp", "ip", "arp", "icmp", "http", "dns", "vfs", "errno", "smoltcp",
+];
+/// Those of them that no symbol may have; the others are words that code has for its own reasons.
+const SYMBOL_WORDS: [&str; 12] = [
+    "fork", "pipe", "socket", "inode", "tcp", "udp", "arp", "icmp", "http", "vfs", "errno",
+    "smoltcp",
+];
+/// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
+/// transfer, and what gives up or reads something of one's own.
+const OWN_CALLS: [&str; 16] = [
+    "Yield",
+    "Sleep",
+    "TransferSync",
+    "TransferAsync",
+    "EnvForget",
+    "EnvEntrust",
+    "CapabilityDrop",
+    "RegionDetach",
+    "RegionOperate",
+    "PredicateSet",
+    "TimerSet",
+    "RingAlloc",
+    "RingModify",
+    "RingFree",
+    "FilterDrop",
+    "Entropy",
+];
+
+/// Runs those that are wanted.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    for (name, test) in TESTS {
+        if tally.wants(name) {
+            let outcome = test().unwrap_or_else(|failure| Err(failure.to_string()));
+            tally.record(name, "", outcome);
+        }
+    }
+    Ok(())
+}
+
+fn calls_fit() -> Result<Outcome> {
+    let rows = abi::call::TABLE.len();
+    Ok(if (1..=64).contains(&rows) { Ok(()) } else { Err(format!("{rows} rows")) })
+}
+
+fn no_call_is_unix() -> Result<Outcome> {
+    let names = abi::call::TABLE.iter().map(|entry| entry.name.to_string());
+    Ok(refuse_words(names, &FOREIGN_WORDS))
+}
+
+fn calls_without_capability() -> Result<Outcome> {
+    let unguarded = abi::call::TABLE.iter().filter(|entry| !entry.capability);
+    let others: Vec<&str> =
+        unguarded.map(|entry| entry.name).filter(|name| !OWN_CALLS.contains(name)).collect();
+    Ok(if others.is_empty() { Ok(()) } else { Err(others.join(" ")) })
+}
+
+fn kernel_symbols() -> Result<Outcome> {
+    packages::require(&[packages::NM])?;
+    let kernel = workspace::bare("kernel");
+    let list = process::output(Command::new(packages::NM.0).arg("--demangle").arg(&kernel))?;
+    let names: Vec<String> = list.lines().map(str::to_string).collect();
+    // Without symbols nothing would be found, and nothing shown.
+    if names.len() < 100 {
+        return Err(Failure::new(format!("{}: has no symbols to look at", kernel.display())));
+    }
+    Ok(refuse_words(names.into_iter(), &SYMBOL_WORDS))
+}
+
+fn no_vector_registers() -> Result<Outcome> {
+    packages::require(&[packages::OBJDUMP])?;
+    let mut programs = workspace::native_programs()?;
+    programs.push("kernel".into());
+    for program in programs {
+        let path = workspace::bare(&program);
+        if let Some(line) = vector_instruction(&path)? {
+            return Ok(Err(format!("{program}: {line}")));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// The first instruction that names a vector register.
+fn vector_instruction(path: &Path) -> Result<Option<String>> {
+    let arguments = ["--disassemble", "--no-show-raw-insn"];
+    let text = process::output(Command::new(packages::OBJDUMP.0).args(arguments).arg(path))?;
+    let names_vector =
+        |line: &&str| ["%xmm", "%ymm", "%zmm"].iter().any(|part| line.contains(part));
+    Ok(text.lines().find(names_vector).map(|line| line.trim().to_string()))
+}
+
+fn refuse_words(names: impl Iterator<Item = String>, refused: &[&str]) -> Outcome {
+    let has_refused = |name: &String| words(name).iter().any(|w| refused.contains(&w.as_str()));
+    let found: Vec<String> = names.filter(has_refused).collect();
+    if found.is_empty() { Ok(()) } else { Err(found.join("; ")) }
+}
+
+/// The words of a name in any style: `TcpState`, `tcp_state` and `tcp::State` are all `tcp state`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        if !c.is_ascii_alphabetic() || c.is_ascii_uppercase() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_ascii_alphabetic()) {
+            word.push(c.to_ascii_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart() {
+        assert_eq!(words("TcpState"), ["tcp", "state"]);
+        assert_eq!(words("kernel::tcp_state<u8>"), ["kernel", "tcp", "state", "u"]);
+    }
+
+    #[test]
+    fn foreign_words_are_found() {
+        let names = ["EnvAlloc".to_string(), "PipeOpen".to_string()];
+        assert_eq!(refuse_words(names.into_iter(), &FOREIGN_WORDS), Err("PipeOpen".into()));
+        // "shipped" holds "ip", but not as a word.
+        assert!(refuse_words(["Shipped".to_string()].into_iter(), &FOREIGN_WORDS).is_ok());
+    }
+}
