@@ -35,6 +35,8 @@ pub struct Job {
     pub environment: Vec<String>,
     /// The program, a path in the guest, and its arguments from the zeroth on.
     pub program: Option<(String, Vec<String>)>,
+    /// Further words of the kernel's command line.
+    pub settings: Vec<(String, String)>,
     /// How long the guest may run.
     pub limit: Option<Duration>,
 }
@@ -117,6 +119,9 @@ impl Job {
         self.machine.describe(&mut line);
         for variable in &self.environment {
             line.set("env", variable);
+        }
+        for (key, value) in &self.settings {
+            line.set(key, value);
         }
         if let Some((path, arguments)) = &self.program {
             line.set("run", path);
@@ -233,7 +238,9 @@ pub fn capture(
     mut log_line: impl FnMut(&str) + Send + 'static,
 ) -> Result<Captured> {
     let mut line = job.command_line();
-    line.set("stdin", if input.is_some() { "framed" } else { "none" });
+    if job.program.is_some() {
+        line.set("stdin", if input.is_some() { "framed" } else { "none" });
+    }
     let qemu = job.machine.qemu(image, &line)?;
     let (output_sink, output) = guest::collector();
     let (error_sink, error) = guest::collector();

@@ -68,12 +68,15 @@ fn model(seed: u64) -> Result<()> {
 fn guest(seed: u64) -> Result<()> {
     let kind = if seed.is_multiple_of(2) { Kind::Q35 } else { Kind::Microvm };
     report::step(&format!("random calls in the guest, {}", kind.name()));
-    let program = "/xok/guest-tests".to_string();
-    let words = ["soak".to_string(), GUEST_SECONDS.to_string(), seed.to_string()];
-    let arguments = std::iter::once(program.clone()).chain(words).collect();
+    let settings = [
+        ("init", crate::test::GUEST_TESTS.to_string()),
+        ("only", "wild".to_string()),
+        ("fuzz-seconds", GUEST_SECONDS.to_string()),
+        ("fuzz-seed", seed.to_string()),
+    ];
     let job = Job {
         machine: Machine { kind, cpus: 2, ..Machine::default() },
-        program: Some((program, arguments)),
+        settings: settings.map(|(key, value)| (key.to_string(), value)).to_vec(),
         limit: Some(Duration::from_secs(GUEST_SECONDS) + GUEST_MARGIN),
         ..Job::default()
     };

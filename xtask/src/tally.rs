@@ -10,13 +10,16 @@ use crate::workspace;
 /// One test's outcome in one circumstance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The test's name, such as `image::archive::tests::lists_directories`.
+    /// The test's name, such as `image/archive::tests::lists_directories`.
     pub name: String,
     /// Where it ran, if it runs in several places: `q35 x2`.
     pub place: String,
     /// Whether it passed.
     pub passed: bool,
 }
+
+/// What a test came to: a remark, which may be empty, or the reason of its failure.
+pub type Verdict = std::result::Result<String, String>;
 
 /// The outcomes so far.
 #[derive(Debug, Default)]
@@ -42,15 +45,16 @@ impl Tally {
         self.only.as_deref().is_none_or(|only| name.contains(only))
     }
 
-    /// Records a test's outcome; a failure has a reason.
-    pub fn record(&mut self, name: &str, place: &str, outcome: std::result::Result<(), String>) {
+    /// Records a test's verdict.
+    pub fn record(&mut self, name: &str, place: &str, verdict: Verdict) {
         let shown = if place.is_empty() { name.to_string() } else { format!("{name} ({place})") };
-        match &outcome {
-            Ok(()) => println!("test {shown} ... ok"),
+        match &verdict {
+            Ok(remark) if remark.is_empty() => println!("test {shown} ... ok"),
+            Ok(remark) => println!("test {shown} ... ok {remark}"),
             Err(reason) => println!("test {shown} ... FAILED {reason}"),
         }
         let (name, place) = (name.to_string(), place.to_string());
-        self.outcomes.push(Outcome { name, place, passed: outcome.is_ok() });
+        self.outcomes.push(Outcome { name, place, passed: verdict.is_ok() });
     }
 
     /// Records a test that was not run, which is no success.
@@ -123,8 +127,8 @@ mod tests {
     #[test]
     fn counts_and_chooses() {
         let mut tally = Tally::new(Some("elf".into()));
-        assert!(tally.wants("image::elf::x") && !tally.wants("image::archive::x"));
-        tally.record("a", "", Ok(()));
+        assert!(tally.wants("image/elf::x") && !tally.wants("image/archive::x"));
+        tally.record("a", "", Ok("(3 of 3)".into()));
         tally.record("a", "q35 x2", Err("it did not".into()));
         tally.ignore("b", "no such device");
         assert_eq!((tally.passed(), tally.failed()), (1, 1));

@@ -11,6 +11,8 @@ mod guest_suite;
 mod host_suite;
 mod static_suite;
 
+pub use guest_suite::PROGRAM as GUEST_TESTS;
+
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 

@@ -7,27 +7,25 @@ use std::time::Duration;
 
 use crate::failure::{Context, Result};
 use crate::run::{self, Captured, Job};
-use crate::tally::Tally;
+use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Outcome = std::result::Result<(), String>;
-
 /// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Outcome>);
+type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 9] = [
-    ("command::exit_status_is_the_programs", exit_status),
-    ("command::signal_n_is_status_128_plus_n", signal_status),
-    ("command::output_is_the_programs_alone", streams),
-    ("command::input_passes_every_byte_and_ends", input),
-    ("command::arguments_pass_unchanged", arguments),
-    ("command::extra_files_are_in_the_image", extra_files),
-    ("command::dynamic_program_is_refused_by_name", dynamic_program),
-    ("command::missing_program_is_status_127", missing_program),
-    ("command::image_cut_short_is_refused_at_boot", image_cut_short),
+    ("command/exit_status_is_the_programs", exit_status),
+    ("command/signal_n_is_status_128_plus_n", signal_status),
+    ("command/output_is_the_programs_alone", streams),
+    ("command/input_passes_every_byte_and_ends", input),
+    ("command/arguments_pass_unchanged", arguments),
+    ("command/extra_files_are_in_the_image", extra_files),
+    ("command/dynamic_program_is_refused_by_name", dynamic_program),
+    ("command/missing_program_is_status_127", missing_program),
+    ("command/image_cut_short_is_refused_at_boot", image_cut_short),
 ];
 
 /// Runs those that are wanted.
@@ -41,17 +39,17 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-fn exit_status() -> Result<Outcome> {
+fn exit_status() -> Result<Verdict> {
     let output = xtask(&["run", "--", "busybox", "sh", "-c", "exit 7"], b"")?;
     Ok(expect("status", output.status.code(), Some(7)))
 }
 
-fn signal_status() -> Result<Outcome> {
+fn signal_status() -> Result<Verdict> {
     let output = xtask(&["run", "--", "busybox", "sh", "-c", "kill -TERM $$"], b"")?;
     Ok(expect("status", output.status.code(), Some(143)))
 }
 
-fn streams() -> Result<Outcome> {
+fn streams() -> Result<Verdict> {
     let script = "echo out; echo err >&2; printf 'a\\nb\\r\\n\\tc'";
     let output = xtask(&["run", "--", "busybox", "sh", "-c", script], b"")?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +60,7 @@ fn streams() -> Result<Outcome> {
     )))
 }
 
-fn input() -> Result<Outcome> {
+fn input() -> Result<Verdict> {
     // Every byte, the escape and the terminal's own characters among them, past one buffer.
     let bytes: Vec<u8> = (0..=255).cycle().take(10_000).collect();
     let output = xtask(&["run", "--", "busybox", "cat"], &bytes)?;
@@ -73,7 +71,7 @@ fn input() -> Result<Outcome> {
     )))
 }
 
-fn arguments() -> Result<Outcome> {
+fn arguments() -> Result<Verdict> {
     let words = ["", "a b", "100%", "\"q\"", "ü\n", "k=v", "*"];
     let mut all = vec!["run", "--", "busybox", "printf", "<%s>"];
     all.extend(words);
@@ -82,7 +80,7 @@ fn arguments() -> Result<Outcome> {
     Ok(expect("output", String::from_utf8_lossy(&output.stdout).as_ref(), expected.as_str()))
 }
 
-fn extra_files() -> Result<Outcome> {
+fn extra_files() -> Result<Verdict> {
     let path = workspace::output().join("extra-file");
     std::fs::write(&path, "found\n").context(path.display())?;
     let file = format!("{}:/data/deep/file", path.display());
@@ -90,7 +88,7 @@ fn extra_files() -> Result<Outcome> {
     Ok(expect("output", output.stdout.as_slice(), b"found\n".as_slice()))
 }
 
-fn dynamic_program() -> Result<Outcome> {
+fn dynamic_program() -> Result<Verdict> {
     let ourselves = std::env::current_exe().context("our own program")?;
     let output = xtask(&["run", "--", &ourselves.to_string_lossy()], b"")?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -101,12 +99,12 @@ fn dynamic_program() -> Result<Outcome> {
     )))
 }
 
-fn missing_program() -> Result<Outcome> {
+fn missing_program() -> Result<Verdict> {
     let output = xtask(&["run", "--", "./no-such-program"], b"")?;
     Ok(expect("status", output.status.code(), Some(127)))
 }
 
-fn image_cut_short() -> Result<Outcome> {
+fn image_cut_short() -> Result<Verdict> {
     let whole = run::make_image(&Job::default())?;
     let bytes = std::fs::read(&whole.path).context(whole.path.display())?;
     let cut = TemporaryFile(workspace::output().join(format!("cut-{}.img", std::process::id())));
@@ -149,6 +147,10 @@ fn xtask(words: &[&str], input: &[u8]) -> Result<Output> {
     })
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
-    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Verdict {
+    if found == expected {
+        Ok(String::new())
+    } else {
+        Err(format!("{what}: {found:?}, not {expected:?}"))
+    }
 }

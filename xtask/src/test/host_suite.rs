@@ -17,15 +17,15 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         cargo.args(["--format", "pretty"]);
         if let Some(only) = tally.only() {
             // libtest sees names without their package's.
-            cargo.arg(only.strip_prefix(&format!("{package}::")).unwrap_or(only));
+            cargo.arg(only.strip_prefix(&format!("{package}/")).unwrap_or(only));
         }
         let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let failed_before = tally.failed();
         for (name, outcome) in text.lines().filter_map(parse) {
-            let name = format!("{package}::{name}");
+            let name = format!("{package}/{name}");
             match outcome {
-                Verdict::Passed => tally.record(&name, "", Ok(())),
+                Verdict::Passed => tally.record(&name, "", Ok(String::new())),
                 Verdict::Failed => tally.record(&name, "", Err("see below".into())),
                 Verdict::Ignored => tally.ignore(&name, "by its own attribute"),
             }

@@ -6,19 +6,18 @@ use std::process::Command;
 use crate::failure::{Failure, Result};
 use crate::packages;
 use crate::process;
-use crate::tally::Tally;
+use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
-type Outcome = std::result::Result<(), String>;
 /// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Outcome>);
+type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 5] = [
-    ("static::calls_fit_in_64_rows", calls_fit),
-    ("static::no_call_is_unix", no_call_is_unix),
-    ("static::calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
-    ("static::kernel_has_no_protocol_or_unix_object", kernel_symbols),
-    ("static::nothing_bare_uses_vector_registers", no_vector_registers),
+    ("static/calls_fit_in_64_rows", calls_fit),
+    ("static/no_call_is_unix", no_call_is_unix),
+    ("static/calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
+    ("static/kernel_has_no_protocol_or_unix_object", kernel_symbols),
+    ("static/nothing_bare_uses_vector_registers", no_vector_registers),
 ];
 
 /// What UNIX or a protocol would put into a kernel, as words of names.
@@ -63,24 +62,28 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-fn calls_fit() -> Result<Outcome> {
+fn calls_fit() -> Result<Verdict> {
     let rows = abi::call::TABLE.len();
-    Ok(if (1..=64).contains(&rows) { Ok(()) } else { Err(format!("{rows} rows")) })
+    Ok(if (1..=64).contains(&rows) {
+        Ok(format!("({rows} rows)"))
+    } else {
+        Err(format!("{rows} rows"))
+    })
 }
 
-fn no_call_is_unix() -> Result<Outcome> {
+fn no_call_is_unix() -> Result<Verdict> {
     let names = abi::call::TABLE.iter().map(|entry| entry.name.to_string());
     Ok(refuse_words(names, &FOREIGN_WORDS))
 }
 
-fn calls_without_capability() -> Result<Outcome> {
+fn calls_without_capability() -> Result<Verdict> {
     let unguarded = abi::call::TABLE.iter().filter(|entry| !entry.capability);
     let others: Vec<&str> =
         unguarded.map(|entry| entry.name).filter(|name| !OWN_CALLS.contains(name)).collect();
-    Ok(if others.is_empty() { Ok(()) } else { Err(others.join(" ")) })
+    Ok(if others.is_empty() { Ok(String::new()) } else { Err(others.join(" ")) })
 }
 
-fn kernel_symbols() -> Result<Outcome> {
+fn kernel_symbols() -> Result<Verdict> {
     packages::require(&[packages::NM])?;
     let kernel = workspace::bare("kernel");
     let list = process::output(Command::new(packages::NM.0).arg("--demangle").arg(&kernel))?;
@@ -92,7 +95,7 @@ fn kernel_symbols() -> Result<Outcome> {
     Ok(refuse_words(names.into_iter(), &SYMBOL_WORDS))
 }
 
-fn no_vector_registers() -> Result<Outcome> {
+fn no_vector_registers() -> Result<Verdict> {
     packages::require(&[packages::OBJDUMP])?;
     let mut programs = workspace::native_programs()?;
     programs.push("kernel".into());
@@ -102,7 +105,7 @@ fn no_vector_registers() -> Result<Outcome> {
             return Ok(Err(format!("{program}: {line}")));
         }
     }
-    Ok(Ok(()))
+    Ok(Ok(String::new()))
 }
 
 /// The first instruction that names a vector register.
@@ -114,10 +117,10 @@ fn vector_instruction(path: &Path) -> Result<Option<String>> {
     Ok(text.lines().find(names_vector).map(|line| line.trim().to_string()))
 }
 
-fn refuse_words(names: impl Iterator<Item = String>, refused: &[&str]) -> Outcome {
+fn refuse_words(names: impl Iterator<Item = String>, refused: &[&str]) -> Verdict {
     let has_refused = |name: &String| words(name).iter().any(|w| refused.contains(&w.as_str()));
     let found: Vec<String> = names.filter(has_refused).collect();
-    if found.is_empty() { Ok(()) } else { Err(found.join("; ")) }
+    if found.is_empty() { Ok(String::new()) } else { Err(found.join("; ")) }
 }
 
 /// The words of a name in any style: `TcpState`, `tcp_state` and `tcp::State` are all `tcp state`.
