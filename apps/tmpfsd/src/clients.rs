@@ -1,0 +1,188 @@
+//! Regions of clients: where their data lies, which files they hold open.
+
+use abi::error::Error;
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::published::{EnvRecord, RegionRecord, Table};
+use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
+use alloc::vec::Vec;
+use unix::Errno;
+use unix::protocol::{CLIENT, SERVER, TRANSPORT_FRAMES, WATCHER};
+use unix::tree::{Id, Tree};
+use xok::{call, published};
+
+/// Index of the capability over the regions of the account's processes, given by init.
+pub const PROCESSES: u8 = 2;
+
+/// An open file: the region of its description and the inode it holds.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    region: RegionId,
+    node: Id,
+}
+
+/// The pipe behind a fifo's name, while somebody has it open.
+#[derive(Clone, Copy, Debug)]
+struct Fifo {
+    region: RegionId,
+    node: Id,
+}
+
+/// What the server is attached to.
+#[derive(Debug, Default)]
+pub struct Clients {
+    transports: Vec<RegionId>,
+    open: Vec<Open>,
+    fifos: Vec<Fifo>,
+    /// Regions watched after the last sweep.
+    kept: usize,
+}
+
+fn record(region: RegionId) -> Option<RegionRecord> {
+    published::record::<RegionRecord>(Table::Regions, region.index())
+        .filter(|record| record.id == region.0)
+}
+
+fn refused((error, _): (Error, u64)) -> Errno {
+    match error {
+        Error::BadAddress => Errno::EFAULT,
+        Error::Exhausted | Error::OverQuota => Errno::ENOMEM,
+        Error::NotPermitted | Error::NoSuchCapability => Errno::EPERM,
+        _ => Errno::EIO,
+    }
+}
+
+/// The domain that an environment runs in.
+pub fn domain_of(env: EnvId) -> Option<DomainId> {
+    published::env(env).map(|record: EnvRecord| DomainId(record.domain))
+}
+
+impl Clients {
+    /// The transport region that the request names, if the caller's domain made it.
+    pub fn transport(&mut self, caller: EnvId, region: u32) -> Result<RegionId, Errno> {
+        let region = RegionId(region);
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let record = record(region).ok_or(Errno::EBADF)?;
+        if record.domain != domain.0 || record.bytes as usize != TRANSPORT_FRAMES * 4096 {
+            return Err(Errno::EPERM);
+        }
+        if !self.transports.contains(&region) {
+            attach(region, SERVER)?;
+            self.transports.push(region);
+        }
+        Ok(region)
+    }
+
+    /// Watches the region of an open file's description.
+    pub fn watch(&mut self, caller: EnvId, region: u32, node: Id) -> Result<(), Errno> {
+        let region = RegionId(region);
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let record = record(region).ok_or(Errno::EBADF)?;
+        if record.domain != domain.0 || record.attached[CLIENT as usize] == 0 {
+            return Err(Errno::EPERM);
+        }
+        attach(region, WATCHER)?;
+        self.open.push(Open { region, node });
+        Ok(())
+    }
+
+    /// The pipe of a fifo, attached for the caller's domain in `role`.
+    pub fn fifo(&mut self, caller: EnvId, node: Id, role: u16) -> Result<RegionId, Errno> {
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let known = self.fifos.iter().find(|fifo| fifo.node == node).map(|fifo| fifo.region);
+        let region = match known {
+            Some(region) => region,
+            None => {
+                let frames = [u32::MAX; abi::limits::REGION_FRAMES];
+                let region = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
+                attach(region, WATCHER)?;
+                self.fifos.push(Fifo { region, node });
+                region
+            }
+        };
+        call::region_attach(PROCESSES, region, role, domain).map_err(refused)?;
+        Ok(region)
+    }
+
+    /// Lets go of what clients closed or died with; returns the inodes no longer held.
+    pub fn sweep(&mut self, tree: &mut Tree) {
+        let total = self.open.len() + self.transports.len() + self.fifos.len();
+        if total < 2 * self.kept + 16 && !tree.has_orphans() {
+            return;
+        }
+        let alive = |region, role: u16| {
+            record(region).is_some_and(|record| record.attached[role as usize] > 0)
+        };
+        self.open.retain(|open| {
+            let keep = alive(open.region, CLIENT);
+            if !keep {
+                tree.release(open.node);
+                detach(open.region, WATCHER);
+            }
+            keep
+        });
+        self.transports.retain(|&region| {
+            let keep = alive(region, CLIENT);
+            if !keep {
+                detach(region, SERVER);
+            }
+            keep
+        });
+        self.fifos.retain(|fifo| {
+            let keep = alive(fifo.region, 0) || alive(fifo.region, 1);
+            if !keep {
+                tree.release(fifo.node);
+                detach(fifo.region, WATCHER);
+            }
+            keep
+        });
+        self.kept = self.open.len() + self.transports.len() + self.fifos.len();
+    }
+
+    /// Is a pipe open behind this node?
+    pub fn has_fifo(&self, node: Id) -> bool {
+        self.fifos.iter().any(|fifo| fifo.node == node)
+    }
+}
+
+fn attach(region: RegionId, role: u16) -> Result<(), Errno> {
+    call::region_attach(PROCESSES, region, role, DomainId::NONE).map(|_| ()).map_err(refused)
+}
+
+/// The region may be gone with its last client: then there is nothing to give back.
+fn detach(region: RegionId, role: u16) {
+    let _ = call::region_detach(region, role);
+}
+
+/// Copies from a client's transport region.
+pub fn fetch(region: RegionId, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    if into.is_empty() {
+        return Ok(());
+    }
+    let operation = RegionOperation {
+        region: region.0,
+        direction: COPY_OUT,
+        role: SERVER as u8,
+        address: into.as_mut_ptr() as u64,
+        offset,
+        len: into.len() as u64,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+/// Copies to a client's transport region.
+pub fn deliver(region: RegionId, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let operation = RegionOperation {
+        region: region.0,
+        direction: COPY_IN,
+        role: SERVER as u8,
+        address: bytes.as_ptr() as u64,
+        offset,
+        len: bytes.len() as u64,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}

@@ -1,0 +1,247 @@
+//! One function for each request: arguments checked, data fetched and delivered.
+
+use abi::id::{EnvId, RegionId};
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::attributes::{Credentials, KIND_MASK};
+use unix::dirents::Packer;
+use unix::path::NAME_MAX;
+use unix::protocol::{
+    AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
+    DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, outcome,
+};
+use unix::tree::{Change, Id, Kind, Outcome, Tree};
+
+use crate::clients::{Clients, deliver, fetch};
+
+type Answer = Result<[u64; 4], Errno>;
+
+/// Answers one request.
+pub fn answer(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    caller: EnvId,
+    region: RegionId,
+    request: &Request,
+) -> Answer {
+    let [a, b, c, d] = request.arguments;
+    let who = &request.who;
+    match request.operation {
+        Operation::Walk => walk(tree, region, a, b, who),
+        Operation::Open => open(tree, clients, caller, who, [a, b, c]),
+        Operation::Create => create(tree, clients, caller, region, who, [a, b, c, d]),
+        Operation::Read => read(tree, region, a, b, c),
+        Operation::Write => write(tree, region, a, b, c),
+        Operation::Truncate => {
+            if c == 0 {
+                tree.check(a, who, 2)?;
+            }
+            tree.truncate(a, b)?;
+            done()
+        }
+        Operation::Attributes => {
+            deliver(region, 0, &tree.attributes(a)?.to_bytes())?;
+            done()
+        }
+        Operation::List => {
+            let mut packer = Packer::new(c.min(DATA_BYTES) as usize);
+            tree.list(a, b, &mut packer)?;
+            let bytes = packer.finish();
+            deliver(region, 0, &bytes)?;
+            Ok([bytes.len() as u64, 0, 0, 0])
+        }
+        Operation::MakeDirectory => {
+            let name = name(region, NAME_FIRST, b)?;
+            Ok([tree.make_directory(a, &name, c as u32, who)?, 0, 0, 0])
+        }
+        Operation::Remove => {
+            let name = name(region, NAME_FIRST, b)?;
+            if c != 0 {
+                tree.remove_directory(a, &name, who)?;
+            } else {
+                tree.unlink(a, &name, who)?;
+            }
+            done()
+        }
+        Operation::Rename => {
+            let old = name(region, NAME_FIRST, c & 0xffff_ffff)?;
+            let new = name(region, NAME_SECOND, c >> 32)?;
+            tree.rename((a, &old), (b, &new), d as u32, who)?;
+            done()
+        }
+        Operation::Link => {
+            let name = name(region, NAME_FIRST, c)?;
+            tree.link(a, b, &name, who)?;
+            done()
+        }
+        Operation::MakeLink => {
+            let name = name(region, NAME_FIRST, b)?;
+            let target = data(region, c)?;
+            Ok([tree.make_link(a, &name, &target, who)?, 0, 0, 0])
+        }
+        Operation::ReadLink => {
+            let target = tree.target(a)?;
+            deliver(region, 0, target)?;
+            Ok([target.len() as u64, 0, 0, 0])
+        }
+        Operation::Change => change(tree, region, a, b, who),
+        Operation::Space => {
+            let space = tree.space();
+            Ok([space.blocks, space.blocks_free, space.files, space.files_free])
+        }
+        Operation::Fifo => {
+            if tree.attributes(a)?.kind() != raw::S_IFIFO || b > 1 {
+                return Err(Errno::EINVAL);
+            }
+            tree.check(a, who, if b == 0 { 2 } else { 4 })?;
+            let fresh = !clients.has_fifo(a);
+            let pipe = clients.fifo(caller, a, b as u16)?;
+            if fresh {
+                tree.hold(a)?;
+            }
+            Ok([u64::from(pipe.0), 0, 0, 0])
+        }
+        Operation::Access => {
+            tree.check(a, who, b as u32 & 7)?;
+            done()
+        }
+    }
+}
+
+fn done() -> Answer {
+    Ok([0; 4])
+}
+
+fn data(region: RegionId, bytes: u64) -> Result<Vec<u8>, Errno> {
+    if bytes > DATA_BYTES {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    let mut data = vec![0; bytes as usize];
+    fetch(region, 0, &mut data)?;
+    Ok(data)
+}
+
+fn name(region: RegionId, offset: u64, bytes: u64) -> Result<Vec<u8>, Errno> {
+    if bytes > NAME_MAX as u64 {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    let mut name = vec![0; bytes as usize];
+    fetch(region, offset, &mut name)?;
+    Ok(name)
+}
+
+fn walk(tree: &Tree, region: RegionId, start: Id, bytes: u64, who: &Credentials) -> Answer {
+    let path = data(region, bytes)?;
+    let walk = tree.walk(start, &path, who)?;
+    deliver(region, 0, &tree.attributes(walk.node)?.to_bytes())?;
+    let mut target_len = 0;
+    let outcome = match walk.outcome {
+        Outcome::Done => outcome::DONE,
+        Outcome::Link => outcome::LINK,
+        Outcome::Up => outcome::UP,
+        Outcome::Missing => outcome::MISSING,
+    };
+    if let Ok(target) = tree.target(walk.node) {
+        deliver(region, TARGET, target)?;
+        target_len = target.len() as u64;
+    }
+    Ok([outcome, walk.node, walk.parent, walk.used as u64 | target_len << 32])
+}
+
+fn open(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    caller: EnvId,
+    who: &Credentials,
+    [node, flags, description]: [u64; 3],
+) -> Answer {
+    let flags = flags as u32;
+    let attributes = tree.attributes(node)?;
+    let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
+    let mask = match flags & raw::O_ACCMODE {
+        raw::O_RDONLY => 4,
+        raw::O_WRONLY => 2,
+        _ => 6,
+    };
+    if attributes.is_directory() && (writes || flags & raw::O_TRUNC != 0) {
+        return Err(Errno::EISDIR);
+    }
+    tree.check(node, who, mask)?;
+    if flags & raw::O_TRUNC != 0 && writes && attributes.kind() == raw::S_IFREG {
+        tree.truncate(node, 0)?;
+    }
+    hold(tree, clients, caller, description, node)?;
+    Ok([tree.attributes(node)?.size, 0, 0, 0])
+}
+
+fn hold(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    caller: EnvId,
+    description: u64,
+    node: Id,
+) -> Result<(), Errno> {
+    if description == 0 {
+        return Ok(());
+    }
+    tree.hold(node)?;
+    let region = u32::try_from(description).map_err(|_| Errno::EBADF)?;
+    clients.watch(caller, region, node).inspect_err(|_| tree.release(node))
+}
+
+fn create(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    caller: EnvId,
+    region: RegionId,
+    who: &Credentials,
+    [directory, bytes, mode, description]: [u64; 4],
+) -> Answer {
+    let name = name(region, NAME_FIRST, bytes)?;
+    let mode = mode as u32;
+    let kind = match mode & KIND_MASK {
+        0 | raw::S_IFREG => Kind::File,
+        raw::S_IFIFO => Kind::Fifo,
+        raw::S_IFSOCK => Kind::Socket,
+        _ => return Err(Errno::EPERM),
+    };
+    let node = tree.create(directory, &name, kind, mode, who)?;
+    hold(tree, clients, caller, description, node)?;
+    Ok([node, 0, 0, 0])
+}
+
+fn read(tree: &mut Tree, region: RegionId, node: Id, offset: u64, bytes: u64) -> Answer {
+    let mut buffer = vec![0; bytes.min(DATA_BYTES) as usize];
+    let count = tree.read(node, offset, &mut buffer)?;
+    deliver(region, 0, &buffer[..count])?;
+    Ok([count as u64, 0, 0, 0])
+}
+
+fn write(tree: &mut Tree, region: RegionId, node: Id, offset: u64, bytes: u64) -> Answer {
+    let buffer = data(region, bytes)?;
+    let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
+    let count = tree.write(node, offset, &buffer)? as u64;
+    Ok([count, offset + count, 0, 0])
+}
+
+fn change(tree: &mut Tree, region: RegionId, node: Id, which: u64, who: &Credentials) -> Answer {
+    let bytes = data(region, 40)?;
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+        u64::from_le_bytes(word)
+    };
+    let given = |bit, at| (which & bit != 0).then(|| word(at));
+    let change = Change {
+        mode: given(CHANGE_MODE, 0).map(|word| word as u32),
+        uid: given(CHANGE_UID, 1).map(|word| word as u32),
+        gid: given(CHANGE_GID, 2).map(|word| word as u32),
+        read_ns: given(CHANGE_READ, 3),
+        written_ns: given(CHANGE_WRITTEN, 4),
+        touch: which & CHANGE_TOUCH != 0,
+    };
+    tree.change(node, &change, who)?;
+    done()
+}

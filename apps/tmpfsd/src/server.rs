@@ -1,0 +1,60 @@
+//! The server as `xok::server` drives it.
+
+use abi::id::EnvId;
+use unix::Errno;
+use unix::protocol::{self, Request};
+use unix::tree::{Limits, Tree};
+use xok::call::Message;
+use xok::clock;
+use xok::published;
+use xok::server::Serve;
+
+use crate::clients::Clients;
+use crate::requests;
+use crate::seed;
+
+/// Inodes for each page that files may fill, and at least this many.
+const INODES_MIN: u64 = 1024;
+
+/// The file system and its clients.
+pub struct Server {
+    tree: Tree,
+    clients: Clients,
+}
+
+fn now() -> u64 {
+    clock::wall_ns().unwrap_or_else(clock::now_ns)
+}
+
+impl Server {
+    /// A file system of at most half of the memory, filled from the boot image.
+    pub fn new() -> Self {
+        let pages = published::directory().frames_usable / 2;
+        let limits = Limits { pages, inodes: pages.max(INODES_MIN) };
+        let mut tree = Tree::new(limits, now());
+        seed::fill(&mut tree);
+        Self { tree, clients: Clients::default() }
+    }
+
+    fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
+        let request = Request::from_words(message)?;
+        self.tree.set_now(now());
+        let region = self.clients.transport(caller, request.region)?;
+        requests::answer(&mut self.tree, &mut self.clients, caller, region, &request)
+    }
+}
+
+impl Serve for Server {
+    fn request(&mut self, caller: EnvId, message: &mut Message) {
+        let result = self.answer(caller, message);
+        *message = protocol::reply(result);
+        self.clients.sweep(&mut self.tree);
+    }
+
+    fn events(&mut self) -> u64 {
+        // Nothing is expected; what came is taken so that the next sleep sleeps.
+        xok::upcall::take_events();
+        xok::upcall::take_pending();
+        0
+    }
+}

@@ -1,0 +1,70 @@
+//! Region operations in the few shapes that the server needs.
+
+use abi::id::RegionId;
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use xok::call::{self, Refused};
+
+/// One of the terminal's regions and the role in which this server is attached to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// Its id.
+    pub id: RegionId,
+    /// The role.
+    pub role: u16,
+}
+
+impl Region {
+    fn operation(&self, compare: &[WordAt], write: &[WordAt]) -> RegionOperation {
+        let mut operation = RegionOperation {
+            region: self.id.0,
+            compares: compare.len() as u8,
+            writes: write.len() as u8,
+            direction: COPY_NONE,
+            role: self.role as u8,
+            ..RegionOperation::default()
+        };
+        operation.compare[..compare.len()].copy_from_slice(compare);
+        operation.write[..write.len()].copy_from_slice(write);
+        operation
+    }
+
+    /// Copies from the region.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Refused> {
+        let mut operation = self.operation(&[], &[]);
+        operation.direction = COPY_OUT;
+        operation.address = into.as_mut_ptr() as u64;
+        operation.offset = offset;
+        operation.len = into.len() as u64;
+        call::region_operate(&operation).map(|_| ())
+    }
+
+    /// Copies to the region, then writes words, if the compares hold.
+    pub fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        compare: &[WordAt],
+        write: &[WordAt],
+    ) -> Result<(), Refused> {
+        let mut operation = self.operation(compare, write);
+        if !bytes.is_empty() {
+            operation.direction = COPY_IN;
+            operation.address = bytes.as_ptr() as u64;
+            operation.offset = offset;
+            operation.len = bytes.len() as u64;
+        }
+        call::region_operate(&operation).map(|_| ())
+    }
+
+    /// The two counters of a ring: head and tail.
+    pub fn counters(&self) -> Result<(u64, u64), Refused> {
+        let mut bytes = [0; 16];
+        self.read(0, &mut bytes)?;
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        Ok((word(0), word(8)))
+    }
+}

@@ -1,0 +1,289 @@
+//! The server's loop: console to line discipline to input ring; output ring to console.
+
+use abi::id::RegionId;
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::COMMAND_LINE;
+use abi::region::WordAt;
+use abi::upcall::EVENT_CONSOLE;
+use alloc::vec::Vec;
+use unix::ring::{HEAD, TAIL};
+use unix::tty::cells::{self, EOF};
+use unix::tty::line::{Effects, LINE_MAX, Line};
+use unix::tty::shared::{
+    CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_CELLS, INPUT_DATA, INPUT_SERVER, OUTPUT,
+    OUTPUT_SERVER, SEQUENCE,
+};
+use xok::call::{self, Refused};
+use xok::published;
+use xok::services::{self, Service};
+
+use crate::console;
+use crate::foreground;
+use crate::region::Region;
+
+/// Bytes handled between two looks at the other directions.
+const CHUNK: usize = 1024;
+/// Stands before `END_OF_INPUT`, and before itself to be itself, in a framed standard input.
+const ESCAPE: u8 = 0x10;
+/// Behind `ESCAPE`: the input has ended.
+const END_OF_INPUT: u8 = 0x04;
+/// SIGWINCH
+const WINDOW_CHANGED: u8 = 28;
+
+/// How the bytes of the console are to be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Terminal,
+    Framed { escaped: bool },
+    Ended,
+}
+
+/// The terminal.
+pub struct Terminal {
+    input: Region,
+    output: Region,
+    error: Option<Region>,
+    control: Region,
+    state: Control,
+    line: Line,
+    from: Input,
+    /// Cells that did not fit the input ring yet.
+    waiting: Vec<u16>,
+    /// The input ring's tail when they did not fit.
+    seen_tail: u64,
+}
+
+impl Terminal {
+    /// Opens the console and finds the regions that init made.
+    pub fn open() -> Result<Self, Refused> {
+        xok::upcall::set_mask(true);
+        console::open()?;
+        let region = |service, role| Region { id: RegionId(services::get(service) as u32), role };
+        let error = region(Service::ErrorOutput, OUTPUT_SERVER);
+        let control = region(Service::TerminalState, CONTROL_ROLE);
+        let mut bytes = [0; CONTROL_BYTES];
+        control.read(0, &mut bytes)?;
+        let state = Control::from_bytes(&bytes);
+        let mut terminal = Self {
+            input: region(Service::TerminalInput, INPUT_SERVER),
+            output: region(Service::TerminalOutput, OUTPUT_SERVER),
+            error: (!error.id.is_none()).then_some(error),
+            control,
+            state,
+            line: Line::new(state.termios),
+            from: Input::Terminal,
+            waiting: Vec::new(),
+            seen_tail: 0,
+        };
+        if state.streams {
+            let mut buffer = [0; COMMAND_LINE];
+            let line = published::command_line(&mut buffer);
+            let mut words = line.split(u8::is_ascii_whitespace);
+            if words.any(|word| word == b"stdin=none") {
+                terminal.from = Input::Ended;
+                terminal.waiting.push(EOF);
+            } else {
+                terminal.from = Input::Framed { escaped: false };
+            }
+        }
+        Ok(terminal)
+    }
+
+    /// Serves for ever.
+    pub fn serve(&mut self) -> ! {
+        loop {
+            xok::upcall::take_events();
+            let mut busy = self.step();
+            while let Ok(true) = busy {
+                busy = self.step();
+            }
+            if let Err((error, number)) = busy {
+                xok::log!(console::CONSOLE, "ttyd: {} ({number})", error.name());
+                call::exit(1 << 8);
+            }
+            // Whatever ends the sleep, the loop looks at everything again.
+            let _ = self.watch();
+            let _ = call::sleep(0, u64::MAX, EVENT_CONSOLE, 0);
+        }
+    }
+
+    /// Does a piece of everything; was there anything to do?
+    fn step(&mut self) -> Result<bool, Refused> {
+        let changed = self.take_settings()?;
+        let typed = self.take_input()?;
+        let handed_over = self.hand_over()?;
+        let mut shown = false;
+        if !self.line.stopped() {
+            shown = self.show(self.output, console::OUTPUT)?;
+            if let Some(error) = self.error {
+                shown |= self.show(error, console::ERROR)?;
+            }
+        }
+        Ok(changed || typed || handed_over || shown)
+    }
+
+    /// Looks at the control region for what programs changed.
+    fn take_settings(&mut self) -> Result<bool, Refused> {
+        let mut bytes = [0; CONTROL_BYTES];
+        self.control.read(0, &mut bytes)?;
+        let new = Control::from_bytes(&bytes);
+        if new == self.state {
+            return Ok(false);
+        }
+        let old = core::mem::replace(&mut self.state, new);
+        if new.flush_input != old.flush_input {
+            self.line.flush();
+            self.flush_input()?;
+        }
+        if new.flush_output != old.flush_output {
+            self.flush_output()?;
+        }
+        if new.termios != old.termios {
+            let mut effects = Effects::default();
+            self.line.set(new.termios, &mut effects);
+            self.apply(effects)?;
+        }
+        if new.size != old.size {
+            foreground::signal(new.foreground, WINDOW_CHANGED);
+        }
+        Ok(true)
+    }
+
+    /// Takes bytes from the console, unless readers have left too much unread.
+    fn take_input(&mut self) -> Result<bool, Refused> {
+        let mut effects = Effects::default();
+        let mut any = false;
+        for _ in 0..CHUNK {
+            if !self.waiting.is_empty() || effects.cells.len() > LINE_MAX {
+                break;
+            }
+            let Some(byte) = console::next() else { break };
+            any = true;
+            match self.from {
+                Input::Terminal => self.line.receive(byte, &mut effects),
+                Input::Framed { escaped: false } if byte == ESCAPE => {
+                    self.from = Input::Framed { escaped: true };
+                }
+                Input::Framed { escaped: true } if byte == END_OF_INPUT => {
+                    self.from = Input::Ended;
+                    effects.cells.push(EOF);
+                }
+                Input::Framed { .. } => {
+                    self.from = Input::Framed { escaped: false };
+                    effects.cells.push(u16::from(byte));
+                }
+                Input::Ended => {}
+            }
+            if !effects.signals.is_empty() {
+                // What follows may be for whoever the signal wakes.
+                break;
+            }
+        }
+        self.apply(effects)?;
+        Ok(any)
+    }
+
+    fn apply(&mut self, effects: Effects) -> Result<(), Refused> {
+        if effects.flush_input {
+            self.flush_input()?;
+        }
+        if effects.flush_output {
+            self.flush_output()?;
+        }
+        self.waiting.extend(effects.cells);
+        console::write(console::OUTPUT, &effects.screen);
+        for signal in effects.signals {
+            foreground::signal(self.state.foreground, signal);
+        }
+        Ok(())
+    }
+
+    /// Puts waiting cells into the input ring.
+    fn hand_over(&mut self) -> Result<bool, Refused> {
+        if self.waiting.is_empty() {
+            return Ok(false);
+        }
+        let (head, tail) = self.input.counters()?;
+        self.seen_tail = tail;
+        let free = INPUT_CELLS - head.wrapping_sub(tail).min(INPUT_CELLS);
+        let at = head % INPUT_CELLS;
+        let count = free.min(self.waiting.len() as u64).min(INPUT_CELLS - at).min(CHUNK as u64);
+        if count == 0 {
+            return Ok(false);
+        }
+        let bytes = cells::encode(&self.waiting[..count as usize]);
+        let write = [WordAt { offset: HEAD, value: head + count }];
+        self.input.write(INPUT_DATA + 2 * at, &bytes, &[], &write)?;
+        self.waiting.drain(..count as usize);
+        Ok(true)
+    }
+
+    /// Shows a piece of what programs wrote; the tail moves once the console has it.
+    fn show(&mut self, region: Region, stream: u16) -> Result<bool, Refused> {
+        let (head, tail) = region.counters()?;
+        let used = OUTPUT.used(head, tail);
+        if used == 0 {
+            return Ok(false);
+        }
+        let span = OUTPUT.span(tail, used.min(CHUNK as u64));
+        let mut buffer = [0; CHUNK];
+        let bytes = &mut buffer[..span.len as usize];
+        region.read(span.offset, bytes)?;
+        if self.state.streams {
+            console::write(stream, bytes);
+        } else {
+            let mut screen = Vec::with_capacity(2 * CHUNK);
+            self.line.output(bytes, &mut screen);
+            console::write(stream, &screen);
+        }
+        region.write(0, &[], &[], &[WordAt { offset: TAIL, value: tail + span.len }])?;
+        Ok(true)
+    }
+
+    fn flush_input(&mut self) -> Result<(), Refused> {
+        self.waiting.clear();
+        loop {
+            let (head, tail) = self.input.counters()?;
+            let compare = [WordAt { offset: TAIL, value: tail }];
+            match self.input.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }]) {
+                Err((abi::error::Error::Changed, _)) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn flush_output(&mut self) -> Result<(), Refused> {
+        loop {
+            let (head, _) = self.output.counters()?;
+            let compare = [WordAt { offset: HEAD, value: head }];
+            match self.output.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }]) {
+                Err((abi::error::Error::Changed, _)) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Downloads the predicate: anything to show, settings changed, room for waiting input.
+    fn watch(&mut self) -> Result<(), Refused> {
+        let unequal = |region: Region, left, right: Result<u64, u64>| Atom {
+            operator: Operator::NotEqual as u8,
+            left: Source::Region as u8,
+            right: if right.is_ok() { Source::Constant as u8 } else { Source::Region as u8 },
+            last: 1,
+            region: region.id.0,
+            left_value: left,
+            right_value: right.unwrap_or_else(|offset| offset),
+            mask: 0,
+        };
+        let mut atoms = Vec::with_capacity(4);
+        atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.sequence)));
+        if !self.line.stopped() {
+            atoms.push(unequal(self.output, HEAD, Err(TAIL)));
+            atoms.extend(self.error.map(|error| unequal(error, HEAD, Err(TAIL))));
+        }
+        if !self.waiting.is_empty() {
+            atoms.push(unequal(self.input, TAIL, Ok(self.seen_tail)));
+        }
+        call::predicate_set(&atoms).map(|_| ())
+    }
+}
