@@ -22,7 +22,7 @@ pub fn signal(group: u32, signal: u8) {
         }
         let page = published::record::<ProcessPage>(Table::ApplicationPages, index);
         let Some(page) = page else { break };
-        if page.magic == MAGIC && page.pid == record.id && page.pgid == group {
+        if page.magic == MAGIC && page.group == group {
             // It may have died meanwhile: then nobody is left to be told.
             let _ = call::post(PROCESSES, EnvId(record.id), 1 << (signal - 1));
         }
