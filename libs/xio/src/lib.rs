@@ -26,6 +26,7 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod filter;
+pub mod http;
 pub mod icmp;
 pub mod ipv4;
 pub mod stack;
