@@ -1,12 +1,38 @@
-//! (to be written)
-#![cfg_attr(target_os = "none", no_std)]
-#![cfg_attr(target_os = "none", no_main)]
+//! Xok: the kernel that only protects. This crate does to the machine what `kernel-core` decides.
+//!
+//! ```text
+//!  boot      start ─► start_info, memory_map ─► platform ─► paging, carve ─► smp ─► run
+//!  entry     entry (one page for each processor) ─► syscall, traps ─► kernel_core ─► run::leave
+//!  doing     hardware (the `Machine` trait), user, vector, bases, shootdown
+//! ```
+#![no_std]
+#![no_main]
+#![deny(unsafe_code)]
 
-#[cfg(not(target_os = "none"))]
-fn main() {}
+mod backtrace;
+mod bases;
+mod boot;
+mod carve;
+mod console;
+mod cpu;
+mod descriptors;
+mod devices;
+mod entropy;
+mod entry;
+mod features;
+mod hardware;
+mod lock;
+mod log;
+mod paging;
+mod physical;
+mod platform;
+mod power;
+mod registers;
+mod run;
+mod shootdown;
+mod syscall;
+mod traps;
+mod user;
+mod vector;
 
-#[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
+pub use boot::sequence::{everything_is_ready, second_half, start, start_other};

@@ -1,0 +1,49 @@
+//! FS and GS base, which programs may change without asking (FSGSBASE).
+//!
+//! # Safety
+//! The kernel uses neither segment; what is loaded is canonical.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::registers::{msr, rdmsr, wrmsr};
+
+static INSTRUCTIONS: AtomicBool = AtomicBool::new(false);
+
+/// Uses the instructions instead of the MSRs.
+pub fn use_instructions() {
+    INSTRUCTIONS.store(true, Ordering::Relaxed);
+}
+
+/// FS and GS base as they are.
+pub fn read() -> (u64, u64) {
+    if !INSTRUCTIONS.load(Ordering::Relaxed) {
+        return (rdmsr(msr::FS_BASE), rdmsr(msr::GS_BASE));
+    }
+    let (fs, gs);
+    // SAFETY: CR4.FSGSBASE is set.
+    unsafe {
+        asm!("rdfsbase {}", "rdgsbase {}", out(reg) fs, out(reg) gs, options(nomem, nostack));
+    }
+    (fs, gs)
+}
+
+/// An address that the processor takes as a base.
+const fn canonical(address: u64) -> u64 {
+    if (address as i64) << 16 >> 16 == address as i64 { address } else { 0 }
+}
+
+/// Sets both; what isn't canonical becomes 0.
+pub fn write(fs: u64, gs: u64) {
+    let (fs, gs) = (canonical(fs), canonical(gs));
+    // SAFETY: see the file's head.
+    unsafe {
+        if INSTRUCTIONS.load(Ordering::Relaxed) {
+            asm!("wrfsbase {}", "wrgsbase {}", in(reg) fs, in(reg) gs, options(nomem, nostack));
+        } else {
+            wrmsr(msr::FS_BASE, fs);
+            wrmsr(msr::GS_BASE, gs);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the loader left: command line, memory map, the boot image.
+
+pub mod memory_map;
+pub mod sequence;
+mod start;
+pub mod start_info;

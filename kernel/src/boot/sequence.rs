@@ -1,0 +1,314 @@
+//! Boot as a list: the first half on the boot stack, the second on processor 0's own.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use abi::capability::{NAME_IMAGE, Name};
+use abi::layout::PAGE_SIZE;
+use abi::memory::ADDRESS;
+use abi::published::{
+    Category, Directory, FEATURE_ENTROPY, FEATURE_FSGSBASE, FEATURE_SMAP, FEATURE_XSAVE, FrameType,
+    clock_source,
+};
+use image::archive::Archive;
+use kernel_core::boot::{Parts, Sizes};
+use kernel_core::state::State;
+use kernel_core::frame;
+
+use super::memory_map::MemoryMap;
+use super::start_info::{Range, StartInfo};
+use crate::cpu::Cpu;
+use crate::features::{self, Features};
+use crate::run::Hold;
+use crate::lock::Lock;
+use crate::paging::{Tables, image_parts};
+use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
+use crate::{
+    bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical, power, run,
+    shootdown, user, vector,
+};
+
+/// The first program: the kernel starts nothing else.
+const INIT: &str = "/xok/init";
+/// The status of a machine that could not begin: no image, or a bad one.
+const NO_BEGINNING: u8 = 1;
+
+/// What the first half hands to the second and to the other processors.
+#[derive(Clone, Copy)]
+struct Boot {
+    platform: Platform,
+    features: Features,
+    image: Range,
+    command_line: &'static str,
+    clock_how: &'static str,
+    io_apics: IoApics,
+    trampoline: Option<u64>,
+    sizes: Sizes,
+    memory_bytes: u64,
+}
+
+static BOOT: Lock<Option<Boot>> = Lock::new(None);
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Is the state set and every processor counted?
+pub fn everything_is_ready() -> bool {
+    READY.load(Ordering::Acquire)
+}
+
+/// The first processor, on the boot stack, with the first 4 GiB mapped.
+pub extern "C" fn start(start_info: u64) -> ! {
+    console::initialize();
+    let Some(info) = StartInfo::at(start_info) else { panic!("no PVH start information") };
+    let command_line = info.command_line();
+    if word_is_there(command_line, "log=debugcon") {
+        log::use_debugcon();
+    }
+    let image = check_image(&info);
+    let platform = Platform::probe(info.rsdp());
+    let features = Features::probe();
+    features::enable(&features);
+    use_features(&features);
+    let clock_how = clock::calibrate(&features);
+
+    let mut memory = MemoryMap::new(info.memory());
+    let trampoline = trampoline_page(&memory, &info);
+    let [text, _, data] = image_parts();
+    let own = Range { start: text.0, end: data.1 };
+    memory.reserve(Range::of(0, 1 << 20));
+    memory.reserve(own);
+    memory.reserve(image);
+    memory.count_taken(Category::Image, own.end - own.start);
+
+    let mut tables = Tables::new(&mut memory);
+    tables.map_image(&mut memory);
+    tables.map_direct(&mut memory);
+    hardware::set_master(tables.root());
+    tables.load();
+    let io_apics = map_devices(&platform, &mut tables, &mut memory);
+    let sizes = Sizes::for_frames((memory.end() / PAGE_SIZE) as usize);
+    let parts = carve::carve(&mut memory, &mut tables, &sizes);
+    for index in 0..platform.cpu_count {
+        cpu::build(&mut tables, &mut memory, index);
+        shootdown::register(index, platform.cpus[index]);
+    }
+    let boot = Boot {
+        platform,
+        features,
+        image,
+        command_line,
+        clock_how,
+        io_apics,
+        trampoline,
+        sizes,
+        memory_bytes: memory.bytes(),
+    };
+    first_state(parts, &boot, &memory);
+    *BOOT.lock() = Some(boot);
+    begin(0)
+}
+
+/// Another processor, on the boot stack.
+pub extern "C" fn start_other() -> ! {
+    if let Some(boot) = BOOT.lock().as_ref() {
+        features::enable(&boot.features);
+    }
+    Tables::load_root(hardware::master());
+    begin(smp::starting())
+}
+
+/// Sets this processor's own things up and leaves the boot stack.
+fn begin(index: usize) -> ! {
+    let cpu = Cpu::of(index);
+    cpu.initialize(index);
+    cpu.root.set(hardware::master());
+    descriptors::load(cpu);
+    apic::enable();
+    entry::begin(cpu)
+}
+
+/// The rest, on processor 0's own stack.
+pub fn second_half(cpu: &'static Cpu) {
+    let boot = BOOT.lock().expect("the first half hands over");
+    apic::calibrate_timer();
+    if console::serial_present() {
+        let (global, flags) = boot.platform.isa_interrupt(console::COM1_IRQ);
+        boot.io_apics.route(global, flags, apic::id(), devices::SERIAL_VECTOR);
+    }
+    let running = match boot.trampoline {
+        Some(page) if boot.platform.cpu_count > 1 => smp::start(&boot.platform, page),
+        _ => 1,
+    };
+    let mut hold = Hold::take(cpu);
+    count_processors(&mut hold.state, &boot, running);
+    say(&boot, &hold.state, running);
+    start_init(&mut hold, &boot);
+    drop(hold);
+    if console::serial_present() {
+        console::enable_interrupt();
+    }
+    READY.store(true, Ordering::Release);
+}
+
+fn word_is_there(line: &str, word: &str) -> bool {
+    line.split_ascii_whitespace().any(|found| found == word)
+}
+
+/// The boot image is there and whole, or this is the end.
+fn check_image(info: &StartInfo) -> Range {
+    let Some(range) = info.image() else {
+        log!("no boot image: start with -initrd");
+        power::end(NO_BEGINNING)
+    };
+    if !range.start.is_multiple_of(PAGE_SIZE) {
+        log!("boot image: not at a page's beginning ({:#x})", range.start);
+        power::end(NO_BEGINNING)
+    }
+    if let Err(error) = Archive::open(physical::bytes(range.start, range.end - range.start)) {
+        log!("{error}");
+        power::end(NO_BEGINNING)
+    }
+    range
+}
+
+fn use_features(features: &Features) {
+    if features.smap {
+        user::use_smap();
+    }
+    if features.fsgsbase {
+        bases::use_instructions();
+    }
+    if features.rdrand {
+        entropy::use_rdrand();
+    }
+    let bytes = features::vector_bytes();
+    assert!(u64::from(bytes) <= vector::VECTOR_BYTES, "vector state of {bytes} bytes");
+}
+
+/// A usable page below 1 MiB that holds nothing of the loader's.
+fn trampoline_page(memory: &MemoryMap, info: &StartInfo) -> Option<u64> {
+    let pieces = info.own_pieces();
+    (1..0x9f).rev().map(|number| number * PAGE_SIZE).find(|&page| {
+        let inside = |range: &Range| range.start <= page && page + PAGE_SIZE <= range.end;
+        let apart = |range: &Range| range.end <= page || page + PAGE_SIZE <= range.start;
+        memory.usable().iter().any(inside) && pieces.iter().all(apart)
+    })
+}
+
+/// Maps the registers of interrupt controllers, and of what switches the machine off.
+fn map_devices(platform: &Platform, tables: &mut Tables, memory: &mut MemoryMap) -> IoApics {
+    let mut map = |address, len| tables.map_device(memory, address, len);
+    apic::set_registers(map(platform.local_apic, PAGE_SIZE));
+    match platform.sleep {
+        Sleep::Unknown => {}
+        Sleep::Port(port, value) => power::remember_port(port, value, true),
+        Sleep::BytePort(port, value) => power::remember_port(port, u16::from(value), false),
+        Sleep::Memory(address, value) => power::remember_register(map(address, 1), value),
+    }
+    IoApics::map(platform, map)
+}
+
+/// Frames, directory and census as the state begins.
+fn first_state(parts: Parts, boot: &Boot, memory: &MemoryMap) {
+    let mut state = State::new(parts);
+    let frames = |range: &Range| (range.start / PAGE_SIZE) as u32..(range.end / PAGE_SIZE) as u32;
+    // Everything above the first MiB that isn't free is the kernel's, or the image.
+    for range in memory.usable() {
+        let range = Range { start: range.start.max(1 << 20), end: range.end };
+        if range.start < range.end {
+            frame::claim(&mut state, frames(&range), FrameType::Kernel, Name::ROOT);
+        }
+    }
+    let end = boot.image.end.next_multiple_of(PAGE_SIZE);
+    let image = frames(&Range { start: boot.image.start, end });
+    frame::claim(&mut state, image, FrameType::Image, Name::of(&[NAME_IMAGE]));
+    for range in memory.free() {
+        frame::donate(&mut state, frames(range));
+    }
+    fill_directory(state.published.directory, boot);
+    state.published.directory.payload_forced = ADDRESS & !(memory.end().next_power_of_two() - 1);
+    fill_census(&mut state, memory);
+    run::set_state(state);
+}
+
+/// Processors and the clock, once all have started.
+fn count_processors(state: &mut State, boot: &Boot, running: usize) {
+    state.published.directory.cpus = running as u32;
+    for index in 0..running {
+        state.published.cpus[index].apic = boot.platform.cpus[index];
+    }
+    let (base_tsc, multiplier, shift) = clock::parameters();
+    let clock = &mut *state.published.clock;
+    (clock.base_tsc, clock.multiplier, clock.shift) = (base_tsc, multiplier, shift);
+    clock.tsc_mhz = (clock::hz() / 1_000_000) as u32;
+    clock.wall_ns = clock::wall_seconds()
+        .map_or(0, |seconds| (seconds * 1_000_000_000).saturating_sub(clock::now_ns()));
+    let steady = boot.features.invariant_tsc || boot.features.tcg || running == 1;
+    clock.source = if steady { clock_source::TSC } else { clock_source::TICK };
+}
+
+fn fill_directory(directory: &mut Directory, boot: &Boot) {
+    directory.magic = abi::published::MAGIC;
+    directory.version = abi::published::VERSION;
+    directory.frames = boot.sizes.frames as u64;
+    directory.image_frame = boot.image.start / PAGE_SIZE;
+    directory.image_bytes = boot.image.end - boot.image.start;
+    directory.vector_bytes = features::vector_bytes();
+    directory.vector_features = features::xcr0() as u32;
+    let when = |on: bool, bit: u64| if on { bit } else { 0 };
+    directory.features = when(boot.features.smap && boot.features.smep, FEATURE_SMAP)
+        | when(boot.features.fsgsbase, FEATURE_FSGSBASE)
+        | when(entropy::present(), FEATURE_ENTROPY)
+        | when(boot.features.xsave, FEATURE_XSAVE);
+    let line = boot.command_line.as_bytes();
+    directory.command_line_len = line.len() as u64;
+    directory.command_line[..line.len()].copy_from_slice(line);
+}
+
+/// Every byte that the kernel took, by category; the sum is the frames of type `Kernel`.
+fn fill_census(state: &mut State, memory: &MemoryMap) {
+    let mut sum = 0;
+    for (number, record) in state.published.census.iter_mut().enumerate() {
+        record.bytes = memory.taken_by_number(number);
+        sum += record.bytes;
+    }
+    let kernel = FrameType::Kernel as u8;
+    let frames = state.published.frames.iter().filter(|record| record.kind == kernel).count();
+    assert_eq!(sum, frames as u64 * PAGE_SIZE, "the census doesn't add up");
+}
+
+/// The one boot line, and the rule of the tables.
+fn say(boot: &Boot, state: &State, running: usize) {
+    let features = &boot.features;
+    let plural = if running == 1 { "" } else { "s" };
+    log!(
+        "{running} cpu{plural}, {} MiB, {}, {}, apic timer {} MHz, tsc {} MHz ({}), {} {}{}{}, rng {}{}",
+        boot.memory_bytes.div_ceil(1 << 20),
+        if boot.platform.acpi { "acpi" } else { "mp table" },
+        if apic::is_x2apic() { "x2apic" } else { "xapic" },
+        apic::timer_hz() / 1_000_000,
+        clock::hz() / 1_000_000,
+        boot.clock_how,
+        if features.xsave { "xsave" } else { "fxsave" },
+        features::vector_bytes(),
+        if features.smap { ", smap" } else { "" },
+        if features.fsgsbase { ", fsgsbase" } else { "" },
+        if entropy::present() { "rdrand" } else { "none" },
+        if features.isolated { "" } else { ", not isolated: Meltdown, L1TF" },
+    );
+    log!(
+        "tables by {}: {} envs, {} regions, {} filters; kernel {} KiB",
+        Sizes::RULE,
+        boot.sizes.envs,
+        boot.sizes.regions,
+        boot.sizes.filters,
+        state.published.census.iter().map(|record| record.bytes).sum::<u64>() / 1024,
+    );
+    if boot.platform.cpus_left_out != 0 {
+        log!("{} processors are left out: the limit is {}", boot.platform.cpus_left_out, abi::limits::CPUS);
+    }
+}
+
+/// Makes the first program's environment, or this is the end.
+fn start_init(hold: &mut Hold, boot: &Boot) {
+    let _ = (hold, boot.image);
+    log!("init: {INIT}");
+}

@@ -1,0 +1,191 @@
+//! What each processor has of its own: entry code, data, descriptors, stacks with guards.
+//!
+//! ```text
+//!  area (256 KiB of addresses, aligned; all else unmapped, so that each stack has guards)
+//!  0x00000  entry code, a copy for each processor, RX
+//!  0x02000  `Cpu`: what entry code needs, at fixed offsets, then what Rust needs
+//!  0x04000  GDT and TSS          0x05000  IDT          0x06000  copied arguments
+//!  0x0c000  the stack, 16 KiB, down from 0x10000
+//!  0x14000  #DB   0x18000  NMI   0x1c000  #MC   0x20000  #DF       4 KiB each
+//! ```
+//!
+//! # Safety
+//! An area is built once, by `build`, and never unmapped; `Cpu` is used by its own processor only,
+//! with interrupts off or in handlers that ran to their end, so its cells are not shared.
+#![allow(unsafe_code)]
+
+use core::cell::Cell;
+
+use abi::layout::PAGE_SIZE;
+use abi::limits::CPUS;
+use abi::memory::{NO_EXECUTE, WRITABLE};
+use abi::published::Category;
+use kernel_core::context::{Context, FRAME_END};
+
+use crate::boot::memory_map::MemoryMap;
+use crate::paging::Tables;
+
+/// Where the areas are.
+pub const AREAS: u64 = 0xffff_ffff_c000_0000;
+/// From one area to the next.
+pub const STRIDE: u64 = 0x40000;
+
+pub const CODE: u64 = 0;
+pub const DATA: u64 = 0x2000;
+pub const GDT: u64 = 0x4000;
+pub const TSS: u64 = 0x4100;
+pub const IDT: u64 = 0x5000;
+pub const BUFFER: u64 = 0x6000;
+pub const STACK: u64 = 0xc000;
+pub const STACK_BYTES: u64 = 0x4000;
+/// Tops of the exception stacks, in the order of the IST.
+pub const EXCEPTION_STACKS: [u64; 4] = [0x15000, 0x19000, 0x1d000, 0x21000];
+
+/// What fills a stack that has not been used.
+const UNUSED: u64 = 0x7573_756e_7573_756e;
+
+/// What one processor knows. The first words are `entry`'s.
+#[repr(C)]
+pub struct Cpu {
+    /// The program's stack pointer while `syscall` looks whose it is.
+    pub user_rsp: Cell<u64>,
+    /// First address of the native window of what runs.
+    pub window: Cell<u64>,
+    /// Its length.
+    pub window_bytes: Cell<u64>,
+    /// Where foreign calls go; 0: a fault.
+    pub foreign_entry: Cell<u64>,
+    /// The save area, as the kernel sees it.
+    pub save_area: Cell<u64>,
+    /// The context of what runs.
+    pub context: Cell<u64>,
+    /// Where its frame ends: as in the TSS.
+    pub context_end: Cell<u64>,
+    /// The stack's first word.
+    pub stack_top: Cell<u64>,
+    /// Foreign calls since they were last counted.
+    pub foreign_calls: Cell<u64>,
+
+    /// Which processor.
+    pub index: Cell<usize>,
+    /// The environment whose context and entry data are loaded.
+    pub loaded: Cell<Option<usize>>,
+    /// The root in CR3.
+    pub root: Cell<u64>,
+    /// A timer interrupt has come, and has not been looked at.
+    pub ticked: Cell<bool>,
+    /// Another processor, or a device, wants the scheduler to look.
+    pub look: Cell<bool>,
+    /// When interrupts were switched off, in TSC ticks.
+    pub entered_tsc: Cell<u64>,
+    /// The call served now, for the longest stretch.
+    pub call: Cell<u64>,
+    /// Longest stretch with interrupts off, in TSC ticks, and its call.
+    pub longest: Cell<(u64, u64)>,
+    /// Interrupts, kernel-mode exceptions and predicates since boot.
+    pub interrupts: Cell<u64>,
+    /// Kernel-mode exceptions that a fix-up answered.
+    pub kernel_faults: Cell<u64>,
+    /// Loads of CR3.
+    pub cr3_loads: Cell<u64>,
+    /// Shootdown interrupts sent.
+    pub shootdowns: Cell<u64>,
+    /// TSC ticks spent idle.
+    pub idle: Cell<u64>,
+    /// What the timer is set for, all ones: nothing.
+    pub armed: Cell<u64>,
+    /// Where frames go while nothing is loaded.
+    pub parking: Cell<Context>,
+}
+
+const _: () = assert!(core::mem::offset_of!(Cpu, window) == 8);
+const _: () = assert!(core::mem::offset_of!(Cpu, window_bytes) == 16);
+const _: () = assert!(core::mem::offset_of!(Cpu, foreign_entry) == 24);
+const _: () = assert!(core::mem::offset_of!(Cpu, save_area) == 32);
+const _: () = assert!(core::mem::offset_of!(Cpu, context) == 40);
+const _: () = assert!(core::mem::offset_of!(Cpu, context_end) == 48);
+const _: () = assert!(core::mem::offset_of!(Cpu, stack_top) == 56);
+const _: () = assert!(core::mem::offset_of!(Cpu, foreign_calls) == 64);
+const _: () = assert!(core::mem::size_of::<Cpu>() <= PAGE_SIZE as usize);
+
+/// The first address of a processor's area.
+pub const fn area(cpu: usize) -> u64 {
+    AREAS + STRIDE * cpu as u64
+}
+
+/// Maps a processor's area.
+pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize) {
+    assert!(cpu < CPUS);
+    let base = area(cpu);
+    let mut piece = |category, at: u64, len: u64, flags: u64| {
+        let frames = memory.take(category, len, PAGE_SIZE);
+        tables.map(memory, base + at, frames, len, flags);
+        frames
+    };
+    let data = NO_EXECUTE | WRITABLE;
+    let code = piece(Category::PerCpu, CODE, PAGE_SIZE, 0);
+    crate::physical::fill(code, crate::entry::template());
+    piece(Category::PerCpu, DATA, PAGE_SIZE, data);
+    piece(Category::PerCpu, GDT, 3 * PAGE_SIZE, data);
+    let stack = piece(Category::Stacks, STACK, STACK_BYTES, data);
+    for at in (stack..stack + STACK_BYTES).step_by(8) {
+        crate::physical::word(at).store(UNUSED, core::sync::atomic::Ordering::Relaxed);
+    }
+    for top in EXCEPTION_STACKS {
+        piece(Category::ExceptionStacks, top - PAGE_SIZE, PAGE_SIZE, data);
+    }
+}
+
+impl Cpu {
+    /// The data of processor `index`, whose area has been built and loaded.
+    pub fn of(index: usize) -> &'static Cpu {
+        // SAFETY: see the file's head; zero is a valid `Cpu`.
+        unsafe { &*((area(index) + DATA) as *const Cpu) }
+    }
+
+    /// The data of the processor this runs on, found by its stack.
+    pub fn current() -> &'static Cpu {
+        let base = crate::registers::read_rsp() & !(STRIDE - 1);
+        // SAFETY: all stacks but the boot stack, which is left before this is used, lie in areas.
+        unsafe { &*((base + DATA) as *const Cpu) }
+    }
+
+    /// Is this running on a processor's own stack already?
+    pub fn has_area() -> bool {
+        (AREAS..AREAS + STRIDE * CPUS as u64).contains(&crate::registers::read_rsp())
+    }
+
+    /// First words, before anything runs on the processor.
+    pub fn initialize(&self, index: usize) {
+        self.index.set(index);
+        self.stack_top.set(area(index) + STACK + STACK_BYTES);
+        self.park();
+    }
+
+    /// Nothing is loaded: frames go where nobody looks.
+    pub fn park(&self) {
+        let context = self.parking.as_ptr() as u64;
+        self.context.set(context);
+        self.context_end.set(context + FRAME_END as u64);
+        self.window_bytes.set(0);
+        self.foreign_entry.set(0);
+        self.save_area.set(0);
+        self.loaded.set(None);
+    }
+
+    /// Bytes of the stack that were ever used.
+    pub fn stack_used(&self) -> u64 {
+        let bottom = (area(self.index.get()) + STACK) as *const u64;
+        let words = (STACK_BYTES / 8) as usize;
+        // SAFETY: the stack is mapped; words that change meanwhile are above the first used one.
+        let unused = (0..words).find(|&n| unsafe { bottom.add(n).read_volatile() } != UNUSED);
+        STACK_BYTES - 8 * unused.unwrap_or(words) as u64
+    }
+
+    /// The processor's buffer for arguments; one call uses it at a time.
+    #[expect(clippy::mut_from_ref, reason = "the buffer is apart from the cells")]
+    pub fn buffer(&self) -> &mut [u8; PAGE_SIZE as usize] {
+        // SAFETY: mapped by `build`; only the system-call path borrows it, once for each entry.
+        unsafe { &mut *((area(self.index.get()) + BUFFER) as *mut [u8; PAGE_SIZE as usize]) }
+    }
+}

@@ -1,0 +1,294 @@
+//! Where programs and interrupts enter the kernel, and where it leaves: one page, copied for each
+//! processor, so that its data is found relative to the instruction and GS stays the program's.
+//!
+//! ```text
+//!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `system_call` ─► leave
+//!                  └ no ─► rcx, r11 to the save area, mask, sysret to the foreign entry
+//!  exception, interrupt ─ from a program ─► frame is in the Context already (TSS.RSP0) ─► `trap`
+//!                  └ from the kernel ─► stays on the stack ─► `kernel_trap` ─► back
+//! ```
+//!
+//! # Safety
+//! No push happens before rsp is the kernel's. Offsets are those that `cpu` and `kernel_core`'s
+//! context assert. Only NMI, #MC and #DB can come while rsp is the program's; they have stacks of
+//! their own.
+#![allow(unsafe_code)]
+
+use core::arch::global_asm;
+
+use crate::cpu::{CODE, Cpu, area};
+
+unsafe extern "C" {
+    static entry_start: u8;
+    static entry_end: u8;
+    static entry_syscall: u8;
+    static entry_first: u8;
+    static entry_stubs: u8;
+}
+
+/// Vectors that have stubs: exceptions, devices, then the processor's own.
+pub const DEVICE_VECTOR: u8 = 0x20;
+/// How many vectors devices share.
+pub const DEVICE_VECTORS: u8 = 0x40;
+/// The local APIC's timer.
+pub const TIMER_VECTOR: u8 = 0xf0;
+/// "Look at requests and run the scheduler."
+pub const LOOK_VECTOR: u8 = 0xf1;
+/// "Look into your mailbox": flushes.
+pub const FLUSH_VECTOR: u8 = 0xf2;
+/// The local APIC had nothing after all.
+pub const SPURIOUS_VECTOR: u8 = 0xff;
+/// Not an interrupt: the frame is a `syscall`'s.
+pub const SYSCALL: u64 = 0x100;
+/// As `SYSCALL`, but outside of the window and without a foreign entry.
+pub const FOREIGN: u64 = 0x101;
+
+global_asm!(
+    r#"
+    .section .entry, "ax"
+    .global entry_syscall
+    .balign 16
+entry_syscall:
+    mov [rip + entry_start + 0x2000], rsp
+    mov rsp, rcx
+    sub rsp, [rip + entry_start + 0x2000 + 8]
+    cmp rsp, [rip + entry_start + 0x2000 + 16]
+    jb 2f
+    # Foreign: back into the program's own space.
+    mov rsp, [rip + entry_start + 0x2000 + 32]
+    cmp qword ptr [rip + entry_start + 0x2000 + 24], 0
+    je 3f
+    mov [rsp + 0x40], rcx
+    mov [rsp + 0x48], r11
+    mov qword ptr [rsp], 1
+    inc qword ptr [rip + entry_start + 0x2000 + 64]
+    mov rcx, [rip + entry_start + 0x2000 + 24]
+    and r11, {cleared}
+    mov rsp, [rip + entry_start + 0x2000]
+    sysretq
+
+3:  mov rsp, [rip + entry_start + 0x2000 + 48]
+    push 0x2b
+    push [rip + entry_start + 0x2000]
+    push r11
+    push 0x33
+    push rcx
+    push 0
+    push {foreign}
+    jmp 4f
+2:  mov rsp, [rip + entry_start + 0x2000 + 48]
+    push 0x2b
+    push [rip + entry_start + 0x2000]
+    push r11
+    push 0x33
+    push rcx
+    push 0
+    push {syscall}
+4:  push rax
+    push rbx
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    mov rsp, [rip + entry_start + 0x2000 + 56]
+    lea rdi, [rip + entry_start + 0x2000]
+    xor ebp, ebp
+    mov rax, offset {system_call}
+    call rax
+
+entry_leave:
+    mov rsp, [rip + entry_start + 0x2000 + 40]
+    test eax, eax
+    jnz 5f
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rbx
+    pop rax
+    add rsp, 16
+    iretq
+5:  pop r15
+    pop r14
+    pop r13
+    pop r12
+    add rsp, 8
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rdi
+    pop rsi
+    pop rdx
+    add rsp, 8
+    pop rbx
+    pop rax
+    mov rcx, [rsp + 16]
+    mov r11, [rsp + 32]
+    mov rsp, [rsp + 40]
+    sysretq
+
+    # The processor's first entry into its scheduler loop.
+    .global entry_first
+entry_first:
+    mov rsp, [rip + entry_start + 0x2000 + 56]
+    lea rdi, [rip + entry_start + 0x2000]
+    xor ebp, ebp
+    mov rax, offset {first}
+    call rax
+    jmp entry_leave
+
+    .macro push_all
+    push rax
+    push rbx
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    .endm
+
+entry_common:
+    test byte ptr [rsp + 24], 3
+    jz 6f
+    push_all
+7:  mov rsp, [rip + entry_start + 0x2000 + 56]
+    lea rdi, [rip + entry_start + 0x2000]
+    xor ebp, ebp
+    cld
+    mov rax, offset {trap}
+    call rax
+    jmp entry_leave
+6:  push_all
+    mov rdi, rsp
+    lea rsi, [rip + entry_start + 0x2000]
+    cld
+    mov rax, offset {kernel_trap}
+    call rax
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    pop rbx
+    pop rax
+    add rsp, 16
+    iretq
+
+    # On an exception stack: a program's frame is copied to where it belongs.
+entry_exception_stack:
+    test byte ptr [rsp + 24], 3
+    jz 6b
+    push_all
+    cld
+    mov rsi, rsp
+    mov rdi, [rip + entry_start + 0x2000 + 40]
+    mov ecx, 22
+    rep movsq
+    jmp 7b
+
+    .balign 16
+    .global entry_stubs
+entry_stubs:
+    .set vector, 0
+    .rept 0x60
+    .balign 16
+    .if vector == 8 || vector == 10 || vector == 11 || vector == 12 || vector == 13 || vector == 14 || vector == 17 || vector == 21 || vector == 29 || vector == 30
+    .else
+    push 0
+    .endif
+    push vector
+    .if vector == 1 || vector == 2 || vector == 8 || vector == 18
+    jmp entry_exception_stack
+    .else
+    jmp entry_common
+    .endif
+    .set vector, vector + 1
+    .endr
+    .irp vector, 0xf0, 0xf1, 0xf2, 0xff
+    .balign 16
+    push 0
+    push \vector
+    jmp entry_common
+    .endr
+    .text
+    "#,
+    // TF, DF, NT, AC
+    cleared = const !(1i32 << 8 | 1 << 10 | 1 << 14 | 1 << 18),
+    foreign = const FOREIGN,
+    syscall = const SYSCALL,
+    system_call = sym crate::syscall::system_call,
+    trap = sym crate::traps::trap,
+    kernel_trap = sym crate::traps::kernel_trap,
+    first = sym crate::run::first,
+);
+
+/// Stubs there are, and the vector of each.
+pub fn stubs() -> impl Iterator<Item = (usize, u8)> {
+    let plain = (0..DEVICE_VECTOR + DEVICE_VECTORS).map(|vector| (usize::from(vector), vector));
+    let own = [TIMER_VECTOR, LOOK_VECTOR, FLUSH_VECTOR, SPURIOUS_VECTOR];
+    let first = usize::from(DEVICE_VECTOR + DEVICE_VECTORS);
+    plain.chain(own.into_iter().enumerate().map(move |(n, vector)| (first + n, vector)))
+}
+
+fn offset_of(symbol: *const u8) -> u64 {
+    symbol as u64 - &raw const entry_start as u64
+}
+
+/// The code to copy.
+pub fn template() -> &'static [u8] {
+    let len = offset_of(&raw const entry_end) as usize;
+    // SAFETY: the linker script puts both symbols around the section.
+    unsafe { core::slice::from_raw_parts(&raw const entry_start, len) }
+}
+
+/// Where `syscall` enters on a processor.
+pub fn syscall_address(cpu: usize) -> u64 {
+    area(cpu) + CODE + offset_of(&raw const entry_syscall)
+}
+
+/// Where stub number `n` is on a processor.
+pub fn stub_address(cpu: usize, n: usize) -> u64 {
+    area(cpu) + CODE + offset_of(&raw const entry_stubs) + 16 * n as u64
+}
+
+/// Leaves the boot stack for the processor's own and begins its loop.
+pub fn begin(cpu: &Cpu) -> ! {
+    let address = area(cpu.index.get()) + CODE + offset_of(&raw const entry_first);
+    // SAFETY: the area is mapped and set up; nothing on the stack we leave is needed.
+    unsafe { core::arch::asm!("jmp {}", in(reg) address, options(noreturn)) }
+}

@@ -1,0 +1,190 @@
+//! What the decisions ask of the machine, done: `kernel_core`'s `Machine`.
+//!
+//! # Safety
+//! Contexts lie in frames carved for them at boot, `index` is checked against their number, and
+//! the one `Hardware` of a hold of the lock is the only way to them.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use abi::id::Frame;
+use abi::layout::PAGE_SIZE;
+use abi::memory::{NO_EXECUTE, PRESENT, USER};
+use kernel_core::context::Context;
+use kernel_core::machine::{Flush, Machine, UserFault};
+
+use crate::cpu::Cpu;
+use crate::platform::{apic, clock};
+use crate::registers::{flush_all, invlpg};
+use crate::{console, entropy, physical, shootdown, user, vector};
+
+/// Contexts: physical address and number.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+static CONTEXT_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's own root.
+static MASTER: AtomicU64 = AtomicU64::new(0);
+/// The first level-1 table of the application pages; the others follow it.
+static APPLICATION_TABLES: AtomicU64 = AtomicU64::new(0);
+/// What an index without an application page shows.
+static ZEROES: AtomicU64 = AtomicU64::new(0);
+
+/// Where things are, once at boot.
+pub fn place(contexts: u64, count: usize, application_tables: u64, zeroes: u64) {
+    CONTEXT_COUNT.store(count, Ordering::Relaxed);
+    CONTEXTS.store(contexts, Ordering::Relaxed);
+    APPLICATION_TABLES.store(application_tables, Ordering::Relaxed);
+    ZEROES.store(zeroes, Ordering::Relaxed);
+}
+
+/// Notes the kernel's own root.
+pub fn set_master(root: u64) {
+    MASTER.store(root, Ordering::Release);
+}
+
+/// The kernel's own root.
+pub fn master() -> u64 {
+    MASTER.load(Ordering::Acquire)
+}
+
+/// The address of a context.
+pub fn context_address(index: usize) -> u64 {
+    assert!(index < CONTEXT_COUNT.load(Ordering::Relaxed));
+    let at = CONTEXTS.load(Ordering::Relaxed) + (index * size_of::<Context>()) as u64;
+    physical::virtual_address(at)
+}
+
+/// The machine during one hold of the lock.
+pub struct Hardware {
+    cpu: &'static Cpu,
+    /// Processors that must flush before what was given up may be used again.
+    pub targets: u64,
+    /// Asked to end: how, status.
+    pub ending: Option<(u16, u16)>,
+}
+
+impl Hardware {
+    /// For this processor.
+    pub fn new(cpu: &'static Cpu) -> Self {
+        Self { cpu, targets: 0, ending: None }
+    }
+}
+
+impl Machine for Hardware {
+    fn entry(&self, table: Frame, index: usize) -> u64 {
+        self.word(table.address() + 8 * index as u64)
+    }
+
+    fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64 {
+        physical::word(table.address() + 8 * index as u64).swap(entry, Ordering::SeqCst)
+    }
+
+    fn kernel_entry(&self, slot: usize) -> u64 {
+        self.word(master() + 8 * slot as u64)
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        physical::word(address).load(Ordering::SeqCst)
+    }
+
+    fn word_set(&mut self, address: u64, value: u64) {
+        physical::word(address).store(value, Ordering::SeqCst);
+    }
+
+    fn word_or(&mut self, address: u64, bits: u64) -> u64 {
+        physical::word(address).fetch_or(bits, Ordering::SeqCst)
+    }
+
+    fn word_add(&mut self, address: u64, value: u64) -> u64 {
+        physical::word(address).fetch_add(value, Ordering::SeqCst)
+    }
+
+    fn zero(&mut self, frame: Frame) {
+        assert!(frame.address() != self.cpu.root.get(), "the root in use is given out again");
+        physical::zero(frame.address(), PAGE_SIZE);
+    }
+
+    fn copy(&mut self, to: u64, from: u64, len: usize) {
+        physical::copy(to, from, len);
+    }
+
+    fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        user::write_physical(to, from, len)
+    }
+
+    fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        user::read_physical(from, to, len)
+    }
+
+    fn fill(&mut self, to: u64, bytes: &[u8]) {
+        physical::fill(to, bytes);
+    }
+
+    fn context(&mut self, index: usize) -> &mut Context {
+        // SAFETY: see the file's head.
+        unsafe { &mut *(context_address(index) as *mut Context) }
+    }
+
+    fn vector_init(&mut self, frame: Frame) {
+        vector::initialize(frame.address());
+    }
+
+    fn vector_store(&mut self, frame: Frame) {
+        vector::store(frame.address());
+    }
+
+    fn application_page(&mut self, index: usize, frame: Option<Frame>) {
+        let shown = frame.map_or(ZEROES.load(Ordering::Relaxed), Frame::address);
+        let entry = APPLICATION_TABLES.load(Ordering::Relaxed) + 8 * index as u64;
+        physical::word(entry).store(shown | PRESENT | USER | NO_EXECUTE, Ordering::SeqCst);
+        // Everybody may have looked at it.
+        self.flush(Flush::Everything);
+    }
+
+    fn console_write(&mut self, stream: u16, bytes: &[u8]) -> usize {
+        if console::write(stream, bytes) { bytes.len() } else { 0 }
+    }
+
+    fn end(&mut self, how: u16, status: u16) {
+        self.ending = Some((how, status));
+    }
+
+    fn flush(&mut self, what: Flush) {
+        let own = self.cpu.index.get();
+        let loaded = self.cpu.root.get();
+        self.targets |= match what {
+            Flush::Page(root, address) => {
+                if root.address() == loaded {
+                    invlpg(address);
+                }
+                shootdown::processors(own, |other| other == root.address())
+            }
+            Flush::Space(root) => {
+                if root.address() == loaded {
+                    flush_all();
+                }
+                shootdown::processors(own, |other| other == root.address())
+            }
+            Flush::Everything => {
+                flush_all();
+                let master = master();
+                shootdown::processors(own, |other| other != 0 && other != master)
+            }
+        };
+    }
+
+    fn interrupt(&mut self, cpu: usize) {
+        if cpu == self.cpu.index.get() {
+            self.cpu.look.set(true);
+        } else {
+            apic::interrupt(shootdown::apic_id(cpu), crate::entry::LOOK_VECTOR);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn random(&mut self) -> Option<u64> {
+        entropy::random()
+    }
+}

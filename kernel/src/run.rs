@@ -1,0 +1,299 @@
+//! The way out of the kernel: who runs next, what is switched, when the next interrupt comes.
+//!
+//! # Safety
+//! Loads roots that `kernel_core` says are live domains' roots, each with the kernel's own half;
+//! the context of what is loaded is used by its own processor only.
+#![allow(unsafe_code)]
+
+use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS, USER_SS};
+use kernel_core::machine::Machine;
+use kernel_core::state::State;
+use kernel_core::{domain, env, frame, sched, upcall, work};
+
+use abi::id::DomainId;
+use abi::setup::FLAG_OWN_VECTOR;
+
+use crate::cpu::Cpu;
+use crate::hardware::{self, Hardware};
+use crate::lock::{Guard, Lock};
+use crate::platform::{apic, clock};
+use crate::registers::{rdtsc, wait_for_interrupt, write_cr3};
+use crate::{bases, descriptors, entry, physical, power, shootdown, vector};
+
+static STATE: Lock<Option<State>> = Lock::new(None);
+
+/// While destruction waits to be worked off, a running program is interrupted this often.
+const WORK_NS: u64 = 200_000;
+/// Leave by `iretq`, or by `sysret`.
+const BY_IRET: u64 = 0;
+const BY_SYSRET: u64 = 1;
+
+/// Everything behind the lock, while this processor has it.
+pub struct Locked(Guard<'static, Option<State>>);
+
+impl core::ops::Deref for Locked {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("the state is set before anything is locked")
+    }
+}
+
+impl core::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("the state is set before anything is locked")
+    }
+}
+
+/// One hold of the lock.
+pub struct Hold {
+    /// What the kernel knows.
+    pub state: Locked,
+    /// What the machine is asked meanwhile.
+    pub hardware: Hardware,
+    /// The processor that holds.
+    pub cpu: &'static Cpu,
+}
+
+impl Hold {
+    /// Takes the lock; meanwhile others' requests are served.
+    pub fn take(cpu: &'static Cpu) -> Self {
+        let state = Locked(STATE.lock_serving(|| shootdown::serve(cpu)));
+        Self { state, hardware: Hardware::new(cpu), cpu }
+    }
+}
+
+/// Sets the first state, once.
+pub fn set_state(state: State) {
+    *STATE.lock() = Some(state);
+}
+
+/// The context of what runs on this processor: its own processor's to use without the lock.
+pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {
+    // SAFETY: see the file's head; no `Hold` of this processor exists where this is used.
+    unsafe { &mut *(cpu.context.get() as *mut Context) }
+}
+
+/// Delivers a fault to what runs, then leaves.
+pub fn fault(mut hold: Hold, cause: u8, error: u64, address: u64) -> u64 {
+    let Some(index) = hold.cpu.loaded.get() else { panic!("a fault of nobody: cause {cause}") };
+    let Hold { state, hardware, .. } = &mut hold;
+    if upcall::deliver_fault(state, hardware, index, cause, error, address) {
+        // rcx and r11 are in the slot: `sysret` may take them.
+        hardware.context(index).vector = entry::SYSCALL;
+    }
+    leave(hold)
+}
+
+/// A processor's first time here, on its own stack.
+pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
+    if cpu.index.get() == 0 {
+        crate::second_half(cpu);
+    } else {
+        crate::platform::smp::arrived();
+        while !crate::everything_is_ready() {
+            crate::registers::pause();
+            shootdown::serve(cpu);
+        }
+    }
+    cpu.entered_tsc.set(rdtsc());
+    let mut hold = Hold::take(cpu);
+    sched::start_cpu(&mut hold.state, cpu.index.get());
+    leave(hold)
+}
+
+/// Decides who runs and makes it so; idles until somebody does. Answers how to leave.
+pub fn leave(mut hold: Hold) -> u64 {
+    let cpu = hold.cpu;
+    loop {
+        let Hold { state, hardware, .. } = &mut hold;
+        let next = sched::pick(state, hardware, cpu.index.get());
+        match next {
+            Some(index) => activate(cpu, state, hardware, index),
+            None => park(cpu, state, hardware),
+        }
+        let more = work::step(state, hardware);
+        note_counters(cpu, state);
+        let now = clock::now_ns();
+        let mut deadline = sched::next_deadline(state, cpu.index.get());
+        if more {
+            deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
+        }
+        finish(hold);
+        arm_timer(cpu, deadline, now);
+        if let Some(index) = next {
+            return exit(cpu, index);
+        }
+        if !(more || cpu.ticked.get() || cpu.look.get()) {
+            idle(cpu);
+        }
+        cpu.entered_tsc.set(rdtsc());
+        hold = Hold::take(cpu);
+        let Hold { state, hardware, .. } = &mut hold;
+        if cpu.ticked.replace(false) | cpu.look.replace(false) {
+            sched::tick(state, hardware, cpu.index.get());
+        }
+    }
+}
+
+/// Gives the lock back. What was given up is released when everybody has flushed.
+fn finish(mut hold: Hold) {
+    let Hold { state, hardware, cpu } = &mut hold;
+    let cpu = *cpu;
+    let targets = hardware.targets;
+    let ending = hardware.ending;
+    let mut ticket = None;
+    if targets != 0 || frame::limbo_waiting(state) {
+        let number = frame::ticket(state);
+        if targets == 0 {
+            frame::limbo_release(state, hardware, number);
+        } else {
+            ticket = Some(number);
+        }
+    }
+    drop(hold);
+    match ending {
+        Some((0, status)) => power::end(status as u8),
+        Some((_, status)) => power::reset(status as u8),
+        None => {}
+    }
+    if let Some(number) = ticket {
+        shootdown::ask(cpu, targets);
+        let mut hold = Hold::take(cpu);
+        let Hold { state, hardware, .. } = &mut hold;
+        frame::limbo_release(state, hardware, number);
+    }
+}
+
+fn idle(cpu: &'static Cpu) {
+    let begin = rdtsc();
+    wait_for_interrupt();
+    cpu.idle.set(cpu.idle.get() + (rdtsc() - begin));
+}
+
+/// Sets the timer if the deadline isn't the one it is set for.
+fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
+    let wanted = deadline.unwrap_or(u64::MAX);
+    // A timer that has fired must be set again even for the same deadline.
+    if wanted == cpu.armed.get() && (wanted == u64::MAX || wanted > now) {
+        return;
+    }
+    cpu.armed.set(wanted);
+    apic::set_timer(deadline.map(|at| at.saturating_sub(now)));
+}
+
+/// How to leave to the environment that is loaded.
+fn exit(cpu: &'static Cpu, index: usize) -> u64 {
+    let context = own_context(cpu);
+    context.cs = USER_CS;
+    context.ss = USER_SS;
+    context.rflags = context.rflags & USER_FLAGS | FIXED_FLAGS;
+    if (context.rip as i64) << 16 >> 16 != context.rip as i64 {
+        // No processor takes it; the program gets a page fault where it went.
+        context.rip = 0;
+    }
+    debug_assert_eq!(cpu.loaded.get(), Some(index));
+    let stretch = rdtsc() - cpu.entered_tsc.get();
+    if stretch > cpu.longest.get().0 {
+        cpu.longest.set((stretch, cpu.call.get()));
+    }
+    if context.vector == entry::SYSCALL { BY_SYSRET } else { BY_IRET }
+}
+
+fn load_root(cpu: &Cpu, root: u64) {
+    if cpu.root.get() != root {
+        // SAFETY: see the file's head.
+        unsafe { write_cr3(root) }
+        cpu.root.set(root);
+        cpu.cr3_loads.set(cpu.cr3_loads.get() + 1);
+        shootdown::loaded(cpu.index.get(), root);
+    }
+}
+
+/// Makes `index` the environment that is loaded, whatever was before.
+fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+    if cpu.loaded.get() != Some(index) {
+        put_away(cpu, state, hardware);
+        if let Some(area) = env::vector(state, index) {
+            if state.envs.slots[index].flags & FLAG_OWN_VECTOR != 0 {
+                vector::initialize(area.address());
+            }
+            vector::load(area.address());
+        }
+        load_bases(cpu, hardware, index);
+    }
+    load_entry_data(cpu, state, index);
+}
+
+/// Control was transferred: the vector registers are the callee's already.
+pub fn enter(hold: &mut Hold, index: usize) {
+    let Hold { state, hardware, cpu } = hold;
+    if let Some(old) = cpu.loaded.get() {
+        let (fs, gs) = bases::read();
+        let context = hardware.context(old);
+        (context.fs_base, context.gs_base) = (fs, gs);
+    }
+    load_bases(cpu, hardware, index);
+    load_entry_data(cpu, state, index);
+}
+
+fn load_bases(cpu: &'static Cpu, hardware: &mut Hardware, index: usize) {
+    let context = hardware.context(index);
+    bases::write(context.fs_base, context.gs_base);
+    let address = hardware::context_address(index);
+    cpu.context.set(address);
+    cpu.context_end.set(address + FRAME_END as u64);
+    descriptors::set_rsp0(cpu, address + FRAME_END as u64);
+    cpu.loaded.set(Some(index));
+}
+
+/// What `entry` looks at, and the space: they change by calls, too.
+fn load_entry_data(cpu: &'static Cpu, state: &State, index: usize) {
+    let own = DomainId(state.published.envs[index].domain).index();
+    load_root(cpu, domain::root(state, own).address());
+    let (window, bytes) = domain::window(state, own);
+    cpu.window.set(window);
+    cpu.window_bytes.set(bytes);
+    match env::save_area(state, index) {
+        Some((_, physical)) => {
+            cpu.save_area.set(physical::virtual_address(physical));
+            cpu.foreign_entry.set(env::foreign_entry(state, index));
+        }
+        None => cpu.foreign_entry.set(0),
+    }
+}
+
+/// Stores what is loaded where another processor can find it.
+fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
+    let Some(old) = cpu.loaded.get() else { return };
+    let (fs, gs) = bases::read();
+    if let Some(area) = env::vector(state, old) {
+        vector::store(area.address());
+        let context = hardware.context(old);
+        (context.fs_base, context.gs_base) = (fs, gs);
+    }
+}
+
+/// Nothing is loaded any more, no program's space either.
+fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
+    put_away(cpu, state, hardware);
+    load_root(cpu, hardware::master());
+    cpu.park();
+    descriptors::set_rsp0(cpu, cpu.context_end.get());
+}
+
+/// Publishes what this processor counted by itself.
+fn note_counters(cpu: &'static Cpu, state: &mut State) {
+    let record = &mut state.published.cpus[cpu.index.get()];
+    record.foreign += cpu.foreign_calls.take();
+    record.interrupts = cpu.interrupts.get();
+    record.cr3_loads = cpu.cr3_loads.get();
+    record.shootdowns = cpu.shootdowns.get();
+    record.kernel_faults = cpu.kernel_faults.get();
+    record.idle_ns = clock::ticks_to_ns(cpu.idle.get());
+    let (longest, call) = cpu.longest.get();
+    record.longest_ns = clock::ticks_to_ns(longest);
+    record.longest_call = call;
+    if cpu.index.get() == 0 {
+        state.published.clock.tick_ns = clock::now_ns();
+    }
+}

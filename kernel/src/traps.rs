@@ -1,0 +1,138 @@
+//! Exceptions and interrupts, from programs and from the kernel itself.
+//!
+//! # Safety
+//! Frames handed over by `entry` are complete `Context`s that nobody else uses meanwhile.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+
+use abi::layout::is_user;
+use kernel_core::context::Context;
+use kernel_core::sched;
+
+use crate::cpu::{AREAS, Cpu, STRIDE};
+use crate::entry::{
+    DEVICE_VECTOR, DEVICE_VECTORS, FLUSH_VECTOR, LOOK_VECTOR, SPURIOUS_VECTOR, TIMER_VECTOR,
+};
+use crate::platform::apic;
+use crate::registers::{rdtsc, read_cr2, read_dr6, write_dr6};
+use crate::run::{self, Hold};
+use crate::{devices, shootdown, user};
+
+const DEBUG: u64 = 1;
+const NMI: u64 = 2;
+const DOUBLE_FAULT: u64 = 8;
+const PROTECTION: u64 = 13;
+const PAGE_FAULT: u64 = 14;
+const MACHINE_CHECK: u64 = 18;
+/// Bits of a page fault's error code that programs see: present, write, fetch.
+const PAGE_FAULT_BITS: u64 = 1 | 2 | 16;
+
+/// From a program: its frame is in its context. Answers how to leave (`entry_leave`).
+pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
+    cpu.entered_tsc.set(rdtsc());
+    cpu.call.set(u64::MAX);
+    // Only the words that name the trap are read, before anybody else uses the context.
+    let context = cpu.context.get() as *const Context;
+    // SAFETY: see the file's head.
+    let (vector, error) = unsafe { ((*context).vector, (*context).error) };
+    match vector {
+        0..32 => exception(cpu, vector, error),
+        _ => {
+            interrupt(cpu, vector as u8);
+            let mut hold = Hold::take(cpu);
+            if cpu.ticked.replace(false) | cpu.look.replace(false) {
+                sched::tick(&mut hold.state, &mut hold.hardware, cpu.index.get());
+            }
+            run::leave(hold)
+        }
+    }
+}
+
+fn exception(cpu: &'static Cpu, vector: u64, error: u64) -> u64 {
+    let address = if vector == PAGE_FAULT { read_cr2() } else { 0 };
+    let (cause, error) = match vector {
+        NMI => return 0,
+        MACHINE_CHECK => panic!("machine check"),
+        DEBUG => {
+            // SAFETY: the register only tells why.
+            unsafe { write_dr6(read_dr6() & !0xf) }
+            (vector, 0)
+        }
+        // Whether the kernel has a page somewhere is nobody's business.
+        PAGE_FAULT if !is_user(address) => (vector, error & PAGE_FAULT_BITS & !1),
+        PAGE_FAULT => (vector, error & PAGE_FAULT_BITS),
+        0 | 3..=7 | 11..=13 | 16 | 17 | 19 => (vector, error),
+        _ => (PROTECTION, 0),
+    };
+    run::fault(Hold::take(cpu), cause as u8, error, address)
+}
+
+/// An interrupt, wherever it came: notes what it wants.
+fn interrupt(cpu: &'static Cpu, vector: u8) {
+    cpu.interrupts.set(cpu.interrupts.get() + 1);
+    match vector {
+        TIMER_VECTOR => cpu.ticked.set(true),
+        LOOK_VECTOR => cpu.look.set(true),
+        FLUSH_VECTOR => shootdown::serve(cpu),
+        SPURIOUS_VECTOR => return,
+        _ if (DEVICE_VECTOR..DEVICE_VECTOR + DEVICE_VECTORS).contains(&vector) => {
+            devices::interrupt(cpu, vector);
+        }
+        _ => {}
+    }
+    apic::end_of_interrupt();
+}
+
+/// From the kernel: an interrupt while idle, a copy that faulted, or the end.
+pub extern "C" fn kernel_trap(frame: &mut Context, cpu: &'static Cpu) {
+    match frame.vector {
+        NMI => {}
+        // A data breakpoint set by nobody: programs can't reach the registers.
+        DEBUG => {
+            // SAFETY: the register only tells why.
+            unsafe { write_dr6(read_dr6() & !0xf) }
+        }
+        PAGE_FAULT => {
+            let address = read_cr2();
+            match user::fix_up(frame.rip) {
+                Some(go_on) if is_user(address) => {
+                    cpu.kernel_faults.set(cpu.kernel_faults.get() + 1);
+                    frame.rip = go_on;
+                    frame.rax = address;
+                }
+                _ => die(frame, cpu, "page fault"),
+            }
+        }
+        DOUBLE_FAULT => die(frame, cpu, "double fault"),
+        0..32 => die(frame, cpu, "exception"),
+        vector => interrupt(cpu, vector as u8),
+    }
+}
+
+fn die(frame: &Context, cpu: &Cpu, what: &str) -> ! {
+    let address = read_cr2();
+    let base = AREAS + STRIDE * cpu.index.get() as u64;
+    let stack = base + crate::cpu::STACK;
+    let overflow = frame.vector == DOUBLE_FAULT
+        && frame.rsp < stack + 0x200
+        && frame.rsp + 0x1000 > stack;
+    crate::backtrace::print(frame.rbp);
+    panic!(
+        "{} in the kernel on processor {}: vector {} error {:#x} rip {:#x} rsp {:#x} address {:#x}",
+        if overflow { "stack overflow" } else { what },
+        cpu.index.get(),
+        frame.vector,
+        frame.error,
+        frame.rip,
+        frame.rsp,
+        address,
+    );
+}
+
+/// Ends everything: no interrupt table, then an exception.
+pub fn triple_fault() {
+    let nothing = [0u8; 10];
+    // SAFETY: nothing runs after this.
+    unsafe { asm!("lidt [{}]", "int3", in(reg) &nothing) }
+}
