@@ -132,7 +132,12 @@ fn published(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Publ
 }
 
 /// The application pages' level-1 tables, one after the other in memory, each entry zeroes for now.
-fn application_pages(memory: &mut MemoryMap, tables: &mut Tables, at: u64, envs: usize) -> (u64, u64) {
+fn application_pages(
+    memory: &mut MemoryMap,
+    tables: &mut Tables,
+    at: u64,
+    envs: usize,
+) -> (u64, u64) {
     let zeroes = memory.frame(Category::Published);
     let count = envs.div_ceil(512) as u64;
     let first = memory.take(Category::PageTables, count * PAGE_SIZE, PAGE_SIZE);
@@ -161,11 +166,8 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Part
     let contexts =
         memory.take(Category::Envs, (size_of::<Context>() * sizes.envs) as u64, PAGE_SIZE);
     hardware::place(contexts, sizes.envs, first, zeroes);
-    let words = memory.take(
-        Category::Regions,
-        (REGION_INLINE_BYTES * sizes.regions) as u64,
-        PAGE_SIZE,
-    );
+    let words =
+        memory.take(Category::Regions, (REGION_INLINE_BYTES * sizes.regions) as u64, PAGE_SIZE);
     Parts {
         published,
         frames: kernel_core::frame::Frames::new(private(memory, Category::Frames, sizes.frames)),

@@ -21,9 +21,7 @@ static ERROR_PORT: AtomicBool = AtomicBool::new(false);
 
 /// Sets the line up: 115200 baud, 8 bits, FIFOs on, no interrupts yet.
 pub fn initialize() {
-    for (register, value) in
-        [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 0x0b)]
-    {
+    for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 0x0b)] {
         outb(COM1 + register, value);
     }
     // The scratch register remembers only if there is a UART.

@@ -65,10 +65,7 @@ pub fn load(cpu: &Cpu) {
         for (n, segment) in SEGMENTS.into_iter().enumerate() {
             gdt.add(n).write(segment);
         }
-        let low = (TSS_BYTES - 1)
-            | (tss & 0xff_ffff) << 16
-            | 0x89 << 40
-            | (tss >> 24 & 0xff) << 56;
+        let low = (TSS_BYTES - 1) | (tss & 0xff_ffff) << 16 | 0x89 << 40 | (tss >> 24 & 0xff) << 56;
         gdt.add(8).write(low);
         gdt.add(9).write(tss >> 32);
         ((tss + TSS_MAP) as *mut u16).write_unaligned(TSS_BYTES as u16);

@@ -1,16 +1,35 @@
 //! Interrupts of devices: whose vector it is, and what is done at once.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use kernel_core::state::State;
+
 use crate::console;
 use crate::cpu::Cpu;
 use crate::entry::DEVICE_VECTOR;
+use crate::hardware::Hardware;
 
 /// The serial line's vector.
 pub const SERIAL_VECTOR: u8 = DEVICE_VECTOR + console::COM1_IRQ;
 
+/// The serial line has bytes.
+static SERIAL: AtomicBool = AtomicBool::new(false);
+
 /// A device interrupted this processor.
 pub fn interrupt(cpu: &'static Cpu, vector: u8) {
     if vector == SERIAL_VECTOR {
-        // Bytes are taken by whoever leaves the kernel next, under the lock.
+        // Bytes are taken under the lock, on the way out.
+        SERIAL.store(true, Ordering::Relaxed);
         cpu.look.set(true);
+    }
+}
+
+/// Takes what devices have for programs, under the lock.
+pub fn poll(_state: &mut State, _hardware: &mut Hardware) {
+    if !SERIAL.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    while let Some(_byte) = console::serial_read() {
+        // Goes to the console's ring once kernel-core has one.
     }
 }

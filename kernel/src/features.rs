@@ -6,7 +6,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::registers::{cpuid, msr, rdmsr, read_cr0, read_cr4, write_cr0, write_cr4, wrmsr, xsetbv};
+use crate::registers::{
+    cpuid, msr, rdmsr, read_cr0, read_cr4, write_cr0, write_cr4, wrmsr, xsetbv,
+};
 
 /// Features found on the first processor; the others must have them too.
 #[derive(Clone, Copy, Debug, Default)]

@@ -173,9 +173,7 @@ impl Machine for Hardware {
     }
 
     fn interrupt(&mut self, cpu: usize) {
-        if cpu == self.cpu.index.get() {
-            self.cpu.look.set(true);
-        } else {
+        if cpu != self.cpu.index.get() {
             apic::interrupt(shootdown::apic_id(cpu), crate::entry::LOOK_VECTOR);
         }
     }

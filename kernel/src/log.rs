@@ -46,7 +46,7 @@ pub fn line(arguments: fmt::Arguments<'_>) {
 /// As [`line`], for last words: whoever holds the lock may never give it back.
 pub fn unlocked_line(arguments: fmt::Arguments<'_>) {
     // The writer never fails.
-    let _ = write!(Writer, "xok: {arguments}\n");
+    let _ = writeln!(Writer, "xok: {arguments}");
 }
 
 /// Writes one line to the kernel's log.

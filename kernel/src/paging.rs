@@ -13,7 +13,9 @@
 #![allow(unsafe_code)]
 
 use abi::layout::{DIRECT_MAP, KERNEL, PAGE_SIZE, table_index};
-use abi::memory::{ADDRESS, CACHE_DISABLE, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE, WRITE_THROUGH};
+use abi::memory::{
+    ADDRESS, CACHE_DISABLE, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE, WRITE_THROUGH,
+};
 use abi::published::Category;
 
 use crate::boot::memory_map::MemoryMap;
@@ -84,7 +86,8 @@ impl Tables {
     pub fn map(&mut self, memory: &mut MemoryMap, to: u64, from: u64, len: u64, flags: u64) {
         for offset in (0..len).step_by(PAGE_SIZE as usize) {
             let entry = self.entry(memory, to + offset, 1, flags & USER);
-            word(entry).store(from + offset | flags | PRESENT, core::sync::atomic::Ordering::Relaxed);
+            word(entry)
+                .store((from + offset) | flags | PRESENT, core::sync::atomic::Ordering::Relaxed);
         }
     }
 
@@ -92,7 +95,7 @@ impl Tables {
     pub fn map_large(&mut self, memory: &mut MemoryMap, to: u64, from: u64, len: u64, flags: u64) {
         for offset in (0..len).step_by(LARGE_SIZE as usize) {
             let entry = self.entry(memory, to + offset, 2, flags & USER);
-            let value = from + offset | flags | LARGE | PRESENT;
+            let value = (from + offset) | flags | LARGE | PRESENT;
             word(entry).store(value, core::sync::atomic::Ordering::Relaxed);
         }
     }

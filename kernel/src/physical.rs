@@ -6,7 +6,7 @@
 //! touch at the same time is reached by atomics only.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use abi::layout::DIRECT_MAP;
 
@@ -27,12 +27,6 @@ pub fn word32(address: u64) -> &'static AtomicU32 {
     debug_assert!(address.is_multiple_of(4));
     // SAFETY: as above.
     unsafe { &*(virtual_address(address & !3) as *const AtomicU32) }
-}
-
-/// A byte of memory.
-pub fn byte(address: u64) -> &'static AtomicU8 {
-    // SAFETY: as above.
-    unsafe { &*(virtual_address(address) as *const AtomicU8) }
 }
 
 /// Bytes that nobody writes any more.
@@ -89,11 +83,7 @@ pub fn copy(to: u64, from: u64, len: usize) {
 pub fn fill(to: u64, bytes: &[u8]) {
     // SAFETY: as `copy`.
     unsafe {
-        core::ptr::copy_nonoverlapping(
-            bytes.as_ptr(),
-            virtual_address(to) as *mut u8,
-            bytes.len(),
-        );
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), virtual_address(to) as *mut u8, bytes.len());
     }
 }
 

@@ -32,11 +32,6 @@ pub fn remember_register(address: u64, value: u8) {
     SLEEP_REGISTER.store(address, Ordering::Relaxed);
 }
 
-/// Is the kernel saying its last words?
-pub fn is_dying() -> bool {
-    DYING.load(Ordering::Relaxed)
-}
-
 /// Ends the machine; says so in the log.
 pub fn end(status: u8) -> ! {
     crate::log::unlocked_line(format_args!("end status {status}"));

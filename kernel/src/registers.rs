@@ -28,20 +28,6 @@ pub fn outw(port: u16, value: u16) {
     unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack)) }
 }
 
-/// Writes 32 bits to an I/O port.
-pub fn outl(port: u16, value: u32) {
-    // SAFETY: see the file's head.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) }
-}
-
-/// Reads 32 bits from an I/O port.
-pub fn inl(port: u16) -> u32 {
-    let value;
-    // SAFETY: see the file's head.
-    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack)) }
-    value
-}
-
 /// Model-specific registers (SDM 4).
 pub mod msr {
     pub const APIC_BASE: u32 = 0x1b;
@@ -77,35 +63,33 @@ pub unsafe fn wrmsr(register: u32, value: u64) {
     }
 }
 
-macro_rules! control_registers {
-    ($($read:ident $write:ident $name:literal;)+) => { $(
-        #[doc = concat!("Reads ", $name, ".")]
-        pub fn $read() -> u64 {
+macro_rules! read {
+    ($($name:ident $register:literal;)+) => { $(
+        #[doc = concat!("Reads ", $register, ".")]
+        pub fn $name() -> u64 {
             let value;
             // SAFETY: reading has no effect.
-            unsafe { asm!(concat!("mov {}, ", $name), out(reg) value, options(nomem, nostack)) }
+            unsafe { asm!(concat!("mov {}, ", $register), out(reg) value, options(nomem, nostack)) }
             value
-        }
-
-        #[doc = concat!("Writes ", $name, ".")]
-        ///
-        /// # Safety
-        /// Memory must stay as Rust expects it.
-        pub unsafe fn $write(value: u64) {
-            // SAFETY: the caller's promise.
-            unsafe { asm!(concat!("mov ", $name, ", {}"), in(reg) value, options(nostack)) }
         }
     )+ };
 }
 
-control_registers! {
-    read_cr0 write_cr0 "cr0";
-    read_cr2 write_cr2 "cr2";
-    read_cr3 write_cr3 "cr3";
-    read_cr4 write_cr4 "cr4";
-    read_dr6 write_dr6 "dr6";
-    read_dr7 write_dr7 "dr7";
+macro_rules! write {
+    ($($name:ident $register:literal;)+) => { $(
+        #[doc = concat!("Writes ", $register, ".")]
+        ///
+        /// # Safety
+        /// Memory must stay as Rust expects it.
+        pub unsafe fn $name(value: u64) {
+            // SAFETY: the caller's promise.
+            unsafe { asm!(concat!("mov ", $register, ", {}"), in(reg) value, options(nostack)) }
+        }
+    )+ };
 }
+
+read! { read_cr0 "cr0"; read_cr2 "cr2"; read_cr3 "cr3"; read_cr4 "cr4"; read_dr6 "dr6"; }
+write! { write_cr0 "cr0"; write_cr3 "cr3"; write_cr4 "cr4"; write_dr6 "dr6"; }
 
 /// The stack pointer.
 pub fn read_rsp() -> u64 {

@@ -18,7 +18,7 @@ use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
 use crate::registers::{rdtsc, wait_for_interrupt, write_cr3};
-use crate::{bases, descriptors, entry, physical, power, shootdown, vector};
+use crate::{bases, descriptors, devices, entry, physical, power, shootdown, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -68,6 +68,7 @@ pub fn set_state(state: State) {
 }
 
 /// The context of what runs on this processor: its own processor's to use without the lock.
+#[expect(clippy::mut_from_ref, reason = "the context is apart from the cells")]
 pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {
     // SAFETY: see the file's head; no `Hold` of this processor exists where this is used.
     unsafe { &mut *(cpu.context.get() as *mut Context) }
@@ -128,10 +129,16 @@ pub fn leave(mut hold: Hold) -> u64 {
         }
         cpu.entered_tsc.set(rdtsc());
         hold = Hold::take(cpu);
-        let Hold { state, hardware, .. } = &mut hold;
-        if cpu.ticked.replace(false) | cpu.look.replace(false) {
-            sched::tick(state, hardware, cpu.index.get());
-        }
+        look(&mut hold);
+    }
+}
+
+/// Does what interrupts have noted.
+pub fn look(hold: &mut Hold) {
+    let Hold { state, hardware, cpu } = hold;
+    if cpu.ticked.replace(false) | cpu.look.replace(false) {
+        devices::poll(state, hardware);
+        sched::tick(state, hardware, cpu.index.get());
     }
 }
 

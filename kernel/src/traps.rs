@@ -8,7 +8,6 @@ use core::arch::asm;
 
 use abi::layout::is_user;
 use kernel_core::context::Context;
-use kernel_core::sched;
 
 use crate::cpu::{AREAS, Cpu, STRIDE};
 use crate::entry::{
@@ -41,9 +40,7 @@ pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
         _ => {
             interrupt(cpu, vector as u8);
             let mut hold = Hold::take(cpu);
-            if cpu.ticked.replace(false) | cpu.look.replace(false) {
-                sched::tick(&mut hold.state, &mut hold.hardware, cpu.index.get());
-            }
+            run::look(&mut hold);
             run::leave(hold)
         }
     }
@@ -114,9 +111,8 @@ fn die(frame: &Context, cpu: &Cpu, what: &str) -> ! {
     let address = read_cr2();
     let base = AREAS + STRIDE * cpu.index.get() as u64;
     let stack = base + crate::cpu::STACK;
-    let overflow = frame.vector == DOUBLE_FAULT
-        && frame.rsp < stack + 0x200
-        && frame.rsp + 0x1000 > stack;
+    let overflow =
+        frame.vector == DOUBLE_FAULT && frame.rsp < stack + 0x200 && frame.rsp + 0x1000 > stack;
     crate::backtrace::print(frame.rbp);
     panic!(
         "{} in the kernel on processor {}: vector {} error {:#x} rip {:#x} rsp {:#x} address {:#x}",

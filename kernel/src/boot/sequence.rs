@@ -10,21 +10,22 @@ use abi::published::{
     clock_source,
 };
 use image::archive::Archive;
+use image::elf::Plan;
 use kernel_core::boot::{Parts, Sizes};
-use kernel_core::state::State;
 use kernel_core::frame;
+use kernel_core::state::State;
 
 use super::memory_map::MemoryMap;
 use super::start_info::{Range, StartInfo};
 use crate::cpu::Cpu;
 use crate::features::{self, Features};
-use crate::run::Hold;
 use crate::lock::Lock;
 use crate::paging::{Tables, image_parts};
 use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
+use crate::run::Hold;
 use crate::{
-    bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical, power, run,
-    shootdown, user, vector,
+    bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical,
+    power, run, shootdown, user, vector,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -162,11 +163,15 @@ fn check_image(info: &StartInfo) -> Range {
         log!("boot image: not at a page's beginning ({:#x})", range.start);
         power::end(NO_BEGINNING)
     }
-    if let Err(error) = Archive::open(physical::bytes(range.start, range.end - range.start)) {
+    if let Err(error) = Archive::open(image_bytes(range)) {
         log!("{error}");
         power::end(NO_BEGINNING)
     }
     range
+}
+
+fn image_bytes(image: Range) -> &'static [u8] {
+    physical::bytes(image.start, image.end - image.start)
 }
 
 fn use_features(features: &Features) {
@@ -295,20 +300,40 @@ fn say(boot: &Boot, state: &State, running: usize) {
         if features.isolated { "" } else { ", not isolated: Meltdown, L1TF" },
     );
     log!(
-        "tables by {}: {} envs, {} regions, {} filters; kernel {} KiB",
-        Sizes::RULE,
+        "kernel {} KiB; {} envs and domains, {} regions, {} filters and rings ({})",
+        state.published.census.iter().map(|record| record.bytes).sum::<u64>() / 1024,
         boot.sizes.envs,
         boot.sizes.regions,
         boot.sizes.filters,
-        state.published.census.iter().map(|record| record.bytes).sum::<u64>() / 1024,
+        Sizes::RULE,
     );
     if boot.platform.cpus_left_out != 0 {
-        log!("{} processors are left out: the limit is {}", boot.platform.cpus_left_out, abi::limits::CPUS);
+        log!(
+            "{} processors are left out: the limit is {}",
+            boot.platform.cpus_left_out,
+            abi::limits::CPUS
+        );
     }
 }
 
 /// Makes the first program's environment, or this is the end.
 fn start_init(hold: &mut Hold, boot: &Boot) {
-    let _ = (hold, boot.image);
-    log!("init: {INIT}");
+    let archive = Archive::open_checked(image_bytes(boot.image)).expect("checked before");
+    let Some(entry) = archive.lookup(INIT) else {
+        log!("the boot image has no {INIT}");
+        power::end(NO_BEGINNING)
+    };
+    let plan = match Plan::parse(archive.data(&entry)) {
+        Ok(plan) => plan,
+        Err(error) => {
+            log!("{INIT}: {error}");
+            power::end(NO_BEGINNING)
+        }
+    };
+    let Hold { state, hardware, .. } = hold;
+    let file = boot.image.start + entry.data_offset;
+    if let Err(error) = kernel_core::boot::start_init(state, hardware, &plan, file) {
+        log!("{INIT}: {error}");
+        power::end(NO_BEGINNING)
+    }
 }

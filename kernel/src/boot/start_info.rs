@@ -73,8 +73,11 @@ impl StartInfo {
 
     /// Usable memory, in the map's order; empty and unknown entries are left out.
     pub fn memory(&self) -> impl Iterator<Item = Range> + use<> {
-        let (map, count) =
-            if read32(self.at + 4) >= 1 { (read64(self.at + 40), read32(self.at + 48)) } else { (0, 0) };
+        let (map, count) = if read32(self.at + 4) >= 1 {
+            (read64(self.at + 40), read32(self.at + 48))
+        } else {
+            (0, 0)
+        };
         (0..u64::from(count.min(128))).filter_map(move |n| {
             let entry = map + n * 24;
             let range = Range::of(read64(entry), read64(entry + 8));
@@ -84,7 +87,8 @@ impl StartInfo {
 
     /// What lies in usable memory and must be kept until it has been read.
     pub fn own_pieces(&self) -> [Range; 4] {
-        let map_len = if read32(self.at + 4) >= 1 { u64::from(read32(self.at + 48)) * 24 } else { 0 };
+        let map_len =
+            if read32(self.at + 4) >= 1 { u64::from(read32(self.at + 48)) * 24 } else { 0 };
         [
             Range::of(self.at, 56),
             Range::of(read64(self.at + 40), map_len),

@@ -18,7 +18,8 @@ fn sums_to_zero(address: u64, len: u64) -> bool {
 }
 
 fn find_rsdp(told: u64) -> Option<u64> {
-    let is_rsdp = |at: &u64| read64(*at) == u64::from_le_bytes(*b"RSD PTR ") && sums_to_zero(*at, 20);
+    let is_rsdp =
+        |at: &u64| read64(*at) == u64::from_le_bytes(*b"RSD PTR ") && sums_to_zero(*at, 20);
     if told != 0 && told < EARLY_END && is_rsdp(&told) {
         return Some(told);
     }

@@ -99,7 +99,7 @@ pub fn parameters() -> (u64, u32, u32) {
 /// Ticks in nanoseconds.
 pub fn ticks_to_ns(ticks: u64) -> u64 {
     let (_, multiplier, shift) = parameters();
-    (u128::from(ticks) * u128::from(multiplier) >> shift) as u64
+    ((u128::from(ticks) * u128::from(multiplier)) >> shift) as u64
 }
 
 /// Nanoseconds since the rate was found.
