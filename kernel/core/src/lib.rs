@@ -29,6 +29,8 @@ pub mod env;
 pub mod fake;
 pub mod frame;
 pub mod machine;
+#[cfg(test)]
+mod model;
 pub mod net;
 pub mod predicate;
 pub mod region;
