@@ -185,6 +185,8 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Part
         sched: kernel_core::sched::Scheduler::default(),
         regions: kernel_core::region::Regions::new(
             private(memory, Category::Regions, sizes.regions),
+            private(memory, Category::Regions, sizes.attachments),
+            sizes.domains,
             words,
         ),
         net: kernel_core::net::Network::default(),

@@ -221,7 +221,7 @@ fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index
     if cpu.loaded.get() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
-            if state.envs.slots[index].flags & FLAG_OWN_VECTOR != 0 {
+            if state.envs.slots[index].entries.flags & FLAG_OWN_VECTOR != 0 {
                 vector::initialize(area.address());
             }
             vector::load(area.address());

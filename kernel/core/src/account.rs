@@ -119,6 +119,35 @@ pub fn may_charge(
     }
 }
 
+/// Is the account at `index` the one at `above`, or below it?
+pub fn is_below(state: &State, index: usize, above: usize) -> bool {
+    let mut at = index;
+    while at != 0 && at != above {
+        at = usize::from(state.accounts.records[at].parent);
+    }
+    at == above
+}
+
+/// Marks an account as dying: from now on no call finds it.
+pub(crate) fn condemn(state: &mut State, index: usize) {
+    state.accounts.records[index].dying = true;
+}
+
+/// Forgets a dying account if nothing is charged to it and none is below it.
+pub(crate) fn finish(state: &mut State, index: usize) {
+    let record = &state.published.accounts[index];
+    let used = record.used.iter().any(|&used| used != 0);
+    let parent = |other: &Record| usize::from(other.parent) == index;
+    let mut all = state.accounts.records.iter().zip(state.published.accounts.iter());
+    let below = all.any(|(other, shown)| shown.id != 0 && parent(other));
+    if record.id == 0 || used || below {
+        return;
+    }
+    let generation = (state.accounts.records[index].generation + 1) % abi::id::GENERATIONS;
+    state.accounts.records[index] = Record { generation, ..Record::default() };
+    state.published.accounts[index] = AccountRecord::default();
+}
+
 /// The first account, which may have all of the machine.
 pub(crate) fn first(state: &mut State) {
     state.accounts.records[1] = Record { name: Name::of(&[NAME_ACCOUNT + 1]), ..Record::default() };

@@ -38,6 +38,8 @@ pub struct Sizes {
     pub accounts: usize,
     /// Regions.
     pub regions: usize,
+    /// Attachments to regions, the domains' list heads included.
+    pub attachments: usize,
     /// Filters.
     pub filters: usize,
     /// Rings.
@@ -59,6 +61,7 @@ impl Sizes {
             domains: (frames / 64).clamp(64, INDICES),
             accounts: ACCOUNTS,
             regions: (frames / 32).clamp(128, INDICES),
+            attachments: (frames / 64).clamp(64, INDICES) + 4 * (frames / 32).clamp(128, INDICES),
             filters: (frames / 128).clamp(64, 1024),
             rings: (frames / 128).clamp(64, 1024),
             slices: CPUS * SLICES,

@@ -1,9 +1,30 @@
 //! From a decoded call to its outcome.
+//!
+//! One arm for each row of `abi::call`; each hands over to the file that decides. What a handler
+//! answers goes to the caller's registers in the machine layer; what it does to the running order
+//! shows in the [`Outcome`].
 
+use crate::answer::{Answer, Refusal};
+use crate::bytes::{u32_at, u64_at};
 use crate::machine::{Machine, UserFault};
+use crate::sleep::Sleep;
 use crate::state::State;
-use abi::call::Call;
+use crate::{
+    account, capability, console, create, death, domain, env, predicate, region, revoke, sched,
+    sleep, slice, table, transfer,
+};
+use abi::call::{CAPABILITY_SHIFT, Call};
+use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
+use abi::id::{AccountId, DomainId, Frame};
+use abi::layout::is_user_range;
+use abi::limits::{
+    BATCH, BATCH_ITEMS, COPY_BYTES, PREDICATE_ATOMS, REGION_FRAMES, RING_ENTRIES, TRANSMIT_PIECES,
+};
+use abi::memory::Item;
+use abi::published::EnvState;
+use abi::word::UserAddress;
+use core::mem::size_of;
 
 /// What the machine layer does after a call.
 ///
@@ -13,14 +34,14 @@ use abi::error::Error;
 /// then on another processor may run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// `rax` and `rdx` of the caller (`Context::answer`).
+    /// `rax` and `rdx` of the caller (`Context::answer`), before `pick`.
     Answer(u64, u64),
-    /// The argument registers are advanced: the caller executes its `syscall` again (the context's
-    /// rip is not moved past it; `rax` is untouched).
+    /// The argument registers are advanced: the machine layer sets the context's rip back to the
+    /// `syscall` instruction, which runs again (`rax` is untouched).
     Again,
-    /// A page fault of the caller's; the call runs again afterwards.
+    /// A page fault of the caller's, at its `syscall` instruction: the call runs again afterwards.
     Fault(UserFault),
-    /// The caller's context is complete; it may no longer run. Ask `pick`.
+    /// The caller's context is complete; it may no longer run, or be dead. Ask `pick`.
     Left,
     /// Control was transferred: this environment is current, its context is complete, and the vector
     /// registers on the processor are now its own. Nothing is saved or loaded but FS and GS base.
@@ -30,18 +51,65 @@ pub enum Outcome {
     Restart,
 }
 
-/// The answer "done" with a value, or an error with its operand.
-pub type Answer = Result<u64, (Error, u64)>;
+/// What a capability must dominate to end the machine.
+const POWER: Name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
+const ITEM_BYTES: u64 = size_of::<Item>() as u64;
 
 /// Program memory that a call reads: address and bytes, at most `limits::COPY_BYTES`. The machine
 /// layer copies it in before it takes the lock; a fault there is the caller's and nothing has happened.
+/// `None` also if the program may not name that memory: [`call`] then answers `BadAddress`.
 pub fn buffer(call: &Call) -> Option<(u64, usize)> {
-    let _ = call;
-    None
+    needs(call).filter(|&(address, bytes)| is_user_range(address, bytes as u64))
 }
 
-/// Does a call for the environment at index `caller`, which runs on `cpu`; `capability` is the index that
-/// `rax` names, `word` the whole of `rax`, `bytes` what [`buffer`] asked for.
+/// As [`buffer`], whatever the address.
+fn needs(call: &Call) -> Option<(u64, usize)> {
+    let array = |at: UserAddress, count: u64, most: usize, bytes: usize| {
+        let count = count.min(most as u64) as usize;
+        (count > 0).then_some((at.0, count * bytes))
+    };
+    match *call {
+        Call::EnvSet { setup, .. } | Call::EnvMove { setup, .. } => {
+            Some((setup.0, size_of::<abi::setup::EnvSetup>()))
+        }
+        Call::TableUpdate { items, count, .. } => array(items, count, BATCH, ITEM_BYTES as usize),
+        Call::RegionAlloc { frames, count } => array(frames, count, REGION_FRAMES, 4),
+        Call::RegionOperate { operation } => {
+            Some((operation.0, size_of::<abi::region::RegionOperation>()))
+        }
+        Call::PredicateSet { atoms, count } => {
+            array(atoms, count, PREDICATE_ATOMS, predicate::ATOM_BYTES)
+        }
+        Call::RingAlloc { entries, count } => {
+            array(entries, count, RING_ENTRIES, size_of::<abi::ring::RingEntry>())
+        }
+        Call::RingModify { entry, .. } => Some((entry.0, size_of::<abi::ring::RingEntry>())),
+        Call::FilterInsert { program } => {
+            Some((program.0, size_of::<abi::filter::FilterProgram>()))
+        }
+        Call::NetTransmit { pieces, count, .. } => {
+            array(pieces, count, TRANSMIT_PIECES, size_of::<abi::ring::Piece>())
+        }
+        Call::ConsoleWrite { bytes, len, .. } => array(bytes, len, COPY_BYTES, 1),
+        _ => None,
+    }
+}
+
+/// Who calls, with what.
+struct Caller<'a> {
+    cpu: usize,
+    index: usize,
+    /// Its domain's index.
+    domain: usize,
+    /// Index of the capability named.
+    capability: u8,
+    /// The whole of `rax`.
+    word: u64,
+    bytes: &'a [u8],
+}
+
+/// Does a call for the environment at index `caller`, which runs on `cpu`; `word` is the whole of
+/// `rax`, `bytes` what [`buffer`] asked for.
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -51,6 +119,258 @@ pub fn call<M: Machine>(
     word: u64,
     bytes: &[u8],
 ) -> Outcome {
-    let _ = (state, machine, cpu, caller, call, word, bytes);
-    Outcome::Answer(Error::NotPresent as u64, 0)
+    let number = usize::from(call.encode().0);
+    state.published.calls[number].count += 1;
+    state.published.cpus[cpu].calls += 1;
+    state.published.envs[caller].entries += 1;
+    let who = Caller {
+        cpu,
+        index: caller,
+        domain: env::domain(state, caller).index(),
+        capability: (word >> CAPABILITY_SHIFT) as u8,
+        word,
+        bytes,
+    };
+    let short = needs(&call).is_some_and(|(_, len)| bytes.len() < len);
+    let outcome =
+        if short { refuse(Error::BadAddress.into()) } else { serve(state, machine, &who, call) };
+    if matches!(outcome, Outcome::Answer(error, _) if error != 0) {
+        state.published.calls[number].errors += 1;
+    }
+    outcome
+}
+
+fn refuse(refusal: Refusal) -> Outcome {
+    Outcome::Answer(refusal.error as u64, refusal.value)
+}
+
+fn answer(answer: Answer) -> Outcome {
+    match answer {
+        Ok(value) => Outcome::Answer(0, value),
+        Err(refusal) => refuse(refusal),
+    }
+}
+
+/// The outcome of a call after which the caller may not run.
+fn answer_or_left(ended: Option<Answer>) -> Outcome {
+    ended.map_or(Outcome::Left, answer)
+}
+
+/// Calls that touch the running order; the others are in [`objects`].
+fn serve<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: Call) -> Outcome {
+    let Caller { cpu, index, capability, word, bytes, .. } = *who;
+    match call {
+        Call::Yield { to } => match sched::yield_to(state, machine, cpu, index, to) {
+            Ok(()) if state.envs.slots[index].state == EnvState::Running => Outcome::Answer(0, 0),
+            Ok(()) => Outcome::Left,
+            Err(error) => refuse(error.into()),
+        },
+        Call::Sleep { deadline, posted, events, flags } => {
+            let asked = Sleep { deadline, posted, events, flags };
+            answer_or_left(sleep::sleep(state, machine, cpu, index, asked))
+        }
+        Call::TransferSync {} => transfer::synchronous(state, machine, cpu, index, word)
+            .unwrap_or_else(|error| refuse(error.into())),
+        Call::TransferAsync {} => transfer::asynchronous(state, machine, cpu, index, word)
+            .unwrap_or_else(|error| refuse(error.into())),
+        Call::EnvHold { env } => {
+            answer_or_left(death::hold(state, machine, cpu, index, capability, env))
+        }
+        Call::EnvDestroy { env, word } => {
+            answer_or_left(death::destroy(state, machine, cpu, index, capability, env, word))
+        }
+        Call::EnvMove { domain, fields, .. } => {
+            match create::move_to(state, machine, index, capability, domain, fields, bytes) {
+                Ok(()) => Outcome::Restart,
+                Err(refusal) => refuse(refusal),
+            }
+        }
+        Call::DomainDestroy { domain } => match may_destroy_domain(state, who, domain) {
+            Ok(target) => answer_or_left(death::destroy_domain(state, machine, cpu, index, target)),
+            Err(refusal) => refuse(refusal),
+        },
+        Call::AccountDestroy { account } => match may_destroy_account(state, who, account) {
+            Ok(target) => {
+                answer_or_left(death::destroy_account(state, machine, cpu, index, target))
+            }
+            Err(refusal) => refuse(refusal),
+        },
+        Call::TableUpdate { domain, items, count } => {
+            update_tables(state, machine, who, domain, items, count)
+        }
+        Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame),
+        Call::RegionOperate { .. } => match region::operate(state, machine, index, bytes) {
+            Ok(result) => answer(result),
+            Err(fault) => Outcome::Fault(fault),
+        },
+        _ => answer(objects(state, machine, who, call)),
+    }
+}
+
+/// Calls that answer at once.
+fn objects<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: Call) -> Answer {
+    let Caller { index, domain: own, capability, bytes, .. } = *who;
+    match call {
+        Call::Post { env, bits } => sleep::post(state, machine, index, capability, env, bits),
+        Call::EnvRelease { env } => death::release(state, machine, index, capability, env),
+        Call::EnvAlloc { which, domain, account, vector } => {
+            let asked = create::Request { which, domain, account, vector };
+            create::allocate(state, machine, index, capability, &asked)
+        }
+        Call::EnvSet { env, fields, .. } => {
+            create::set(state, machine, index, capability, env, fields, bytes)
+        }
+        Call::EnvForget { env } => death::forget(state, index, env),
+        Call::EnvEntrust { env, holder } => death::entrust(state, machine, index, env, holder),
+        Call::DomainAlloc { which, account, root, window, bytes } => {
+            let named = named(state, who)?;
+            let asked = domain::Request { which, account, root, window, bytes };
+            domain::allocate(state, machine, own, &named, &asked)
+        }
+        Call::CapabilityDerive { domain, slot, extend, components, rights } => {
+            let asked = capability::Derivation { domain, slot, extend, components, rights };
+            capability::derive(state, own, capability, &asked)
+        }
+        Call::CapabilityDrop { slot } => capability::drop(state, own, slot),
+        Call::AccountAlloc { which, parent } => {
+            let named = named(state, who)?;
+            account::allocate(state, &named, which, parent)
+        }
+        Call::AccountLimit { account, resource, limit } => {
+            let named = named(state, who)?;
+            account::limit(state, &named, account, resource, limit)
+        }
+        Call::SliceAlloc { cpu, position, env } => {
+            slice::allocate(state, machine, index, capability, usize::from(cpu), position, env)
+        }
+        Call::SliceFree { cpu, position } => {
+            slice::free(state, index, capability, usize::from(cpu), position as usize)
+        }
+        Call::RegionAlloc { count, .. } => {
+            region::allocate(state, machine, index, capability, count, bytes)
+        }
+        Call::RegionAttach { region, role, domain } => {
+            region::attach(state, index, capability, region, role, domain)
+        }
+        Call::RegionDetach { region, role } => region::detach(state, index, region, role),
+        Call::PredicateSet { count, .. } => predicate::set(state, machine, index, count, bytes),
+        Call::TimerSet { deadline } => {
+            sleep::set_timer(state, index, deadline);
+            Ok(0)
+        }
+        Call::ConsoleWrite { stream, .. } => write_console(state, machine, who, stream),
+        Call::ConsoleRing { page } => console::set_ring(state, machine, index, capability, page),
+        Call::Entropy {} => machine.random().ok_or(Error::NotPresent.into()),
+        Call::MachineEnd { how, status } => {
+            capability::check(state, own, capability, &POWER, WRITE)?;
+            if how > 1 {
+                return Err(Refusal::new(Error::BadArgument, 0));
+            }
+            machine.end(how, status);
+            Ok(0)
+        }
+        _ => crate::net::call(state, machine, index, capability, call, bytes),
+    }
+}
+
+fn named(state: &State, who: &Caller) -> Result<Capability, Error> {
+    capability::get(state, who.domain, who.capability)
+}
+
+fn may_destroy_domain(state: &State, who: &Caller, id: DomainId) -> Result<usize, Refusal> {
+    let target = domain::find(state, id)?;
+    capability::check(state, who.domain, who.capability, domain::guard(state, target), CONTROL)?;
+    Ok(target)
+}
+
+fn may_destroy_account(state: &State, who: &Caller, id: AccountId) -> Result<usize, Refusal> {
+    let target = account::find(state, id)?;
+    let name = state.accounts.record(target).name;
+    capability::check(state, who.domain, who.capability, &name, CONTROL)?;
+    Ok(target)
+}
+
+/// Item by item: each is checked and applied before the next is read. After `BATCH` items the registers
+/// are advanced and the call runs again; r10 counts the items done in earlier rounds.
+fn update_tables<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    who: &Caller,
+    id: DomainId,
+    items: UserAddress,
+    count: u64,
+) -> Outcome {
+    let prepared = named(state, who).and_then(|named| {
+        let target = domain::find_or_own(state, who.domain, id)?;
+        if target != who.domain && !named.dominates(domain::guard(state, target), WRITE) {
+            return Err(Error::NotPermitted);
+        }
+        Ok((named, target))
+    });
+    let (named, target) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return refuse(error.into()),
+    };
+    if count > BATCH_ITEMS {
+        return refuse(Refusal::new(Error::TooLarge, BATCH_ITEMS));
+    }
+    let before = machine.context(who.index).r10;
+    let round = count.min(BATCH as u64);
+    let mut old = 0;
+    for done in 0..round {
+        let item = read_item(&who.bytes[(done * ITEM_BYTES) as usize..]);
+        match table::update_item(state, machine, who.domain, target, &named, &item) {
+            Ok(entry) => old = entry,
+            Err(refusal) if before + count == 1 => return refuse(refusal),
+            Err(refusal) => {
+                return refuse(Refusal::new(refusal.error, before.wrapping_add(done)));
+            }
+        }
+    }
+    if count > round {
+        let context = machine.context(who.index);
+        context.rsi = items.0 + round * ITEM_BYTES;
+        context.rdx = count - round;
+        context.r10 = before.wrapping_add(round);
+        return Outcome::Again;
+    }
+    let single = before == 0 && count == 1;
+    Outcome::Answer(0, if single { old } else { before.wrapping_add(round) })
+}
+
+fn read_item(bytes: &[u8]) -> Item {
+    let first = u64_at(bytes, 0).to_le_bytes();
+    Item {
+        operation: first[0],
+        level: first[1],
+        zero: u16::from_le_bytes([first[2], first[3]]),
+        frame: u32_at(bytes, 4),
+        address: u64_at(bytes, 8),
+        value: u64_at(bytes, 16),
+    }
+}
+
+/// So many bindings at a time; the call runs again until none is left.
+fn revoke_frame<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    who: &Caller,
+    frame: Frame,
+) -> Outcome {
+    let checked = named(state, who)
+        .map_err(Refusal::from)
+        .and_then(|named| revoke::check(state, &named, frame));
+    if let Err(refusal) = checked {
+        return refuse(refusal);
+    }
+    predicate::revoke(state, machine, frame);
+    if revoke::step(state, machine, frame) { Outcome::Again } else { Outcome::Answer(0, 0) }
+}
+
+fn write_console<M: Machine>(state: &State, machine: &mut M, who: &Caller, stream: u16) -> Answer {
+    capability::check(state, who.domain, who.capability, &console::GUARD, WRITE)?;
+    if stream > 2 {
+        return Err(Error::NoSuchDevice.into());
+    }
+    Ok(machine.console_write(stream, who.bytes) as u64)
 }

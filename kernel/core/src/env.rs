@@ -1,9 +1,26 @@
-//! Environments: states, entry points, holders, death.
+//! Environments: the record, its states, who may reach it.
+//!
+//! ```text
+//!            EnvAlloc        EnvRelease       picked
+//!   Free ───────────► New ───────────► Ready ◄──────► Running
+//!    ▲                                  ▲ │              │ Sleep, TransferSync, EnvHold, fault
+//!    │ forgotten                  woken │ │              ▼
+//!   Dead ◄──── EnvDestroy, from any ────┴─┴── Sleeping, Donating, Held, Stopped
+//! ```
+//! An environment that is `Held` keeps its [`Pending`]: released, it sleeps or waits on. Whoever wants
+//! something of one that runs on another processor leaves a request and interrupts that one.
 
+use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
-use abi::capability::Name;
+use crate::{predicate, sched};
+use abi::capability::{CONTROL, Name};
+use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::published::{EnvRecord, EnvState, Table};
+
+pub use crate::create::{First, start_first};
+pub use crate::death::kill;
 
 /// What is left to do for an environment that does not run (l4stack 7.1: its continuation).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,12 +36,29 @@ pub enum Pending {
     Reply,
 }
 
+/// What others want of an environment that runs on another processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It shall be held.
+    Hold,
+    /// It shall die: with this word, by this environment.
+    Die {
+        /// The word it dies with.
+        word: u64,
+        /// Who asked.
+        killer: EnvId,
+    },
+}
+
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Env {
     /// Generation of the id that is in use or comes next.
     pub generation: u32,
-    /// Vector state and predicate.
+    /// Vector state and predicate, 0: none (unused or dead).
     pub vector: Frame,
     /// Frame of the save area, 0: none.
     pub save: Frame,
@@ -34,18 +68,63 @@ pub struct Env {
     pub save_address: u64,
     /// Who may post, hold, release, destroy it.
     pub guard: Name,
+    /// Its state; the published record shows the same.
+    pub state: EnvState,
     /// What it waits for.
     pub pending: Pending,
-    /// Entry points (`EnvSetup`).
-    pub fault_entry: u64,
+    /// What others want of it.
+    pub request: Request,
+    /// Entry points and flags (`EnvSetup`).
+    pub entries: Entries,
+    /// Posted bits that wake it.
+    pub posted: u64,
+    /// Event bits that wake it.
+    pub events: u64,
+    /// When its sleep ends, 0: never.
+    pub deadline: u64,
+    /// When `EVENT_TIMER` is due, 0: never.
+    pub timer: u64,
+    /// When its predicate's next comparison with the clock may change, 0: never.
+    pub edge: u64,
+    /// Key in the heap of deadlines.
+    pub alarm: u64,
+    /// What its predicate reads: one bit for each class of words.
+    pub watched: u64,
+    /// Atoms of its predicate.
+    pub atoms: u8,
+    /// Processor whose vector it takes part in.
+    pub cpu: u8,
+    /// Position there.
+    pub position: u8,
+    /// Its slice-end event is out and it has not let go.
+    pub ending: bool,
+    /// Nanoseconds of its next slices that it has used already.
+    pub debt_ns: u32,
+    /// Environments waiting for its reply.
+    pub donors: u16,
+    /// Records it holds.
+    pub children: u16,
+    /// Slot `n` of the heap of deadlines, for record `n`.
+    pub heap_entry: u16,
+    /// Its own place in that heap, 0: none.
+    pub heap_slot: u16,
+    /// Lists it is in.
+    pub links: [Link; KINDS],
+}
+
+/// Where the kernel enters an environment, and its flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entries {
     /// See `EnvSetup`.
-    pub event_entry: u64,
+    pub fault: u64,
     /// See `EnvSetup`.
-    pub foreign_entry: u64,
+    pub event: u64,
     /// See `EnvSetup`.
-    pub sync_entry: u64,
+    pub foreign: u64,
     /// See `EnvSetup`.
-    pub async_entry: u64,
+    pub sync: u64,
+    /// See `EnvSetup`.
+    pub asynchronous: u64,
     /// `setup::FLAG_…`
     pub flags: u64,
 }
@@ -67,33 +146,33 @@ impl Envs {
     }
 }
 
-/// The first environment, which nobody made.
-#[derive(Clone, Copy, Debug)]
-pub struct First {
-    /// Its domain.
-    pub domain: DomainId,
-    /// Its account.
-    pub account: AccountId,
-    /// Its guard.
-    pub guard: Name,
-    /// Frame of type `Vector`, already allocated.
-    pub vector: Frame,
-    /// First instruction.
-    pub rip: u64,
-    /// Stack pointer.
-    pub rsp: u64,
-    /// Address of the save area; GS base too.
-    pub save_address: u64,
-    /// The save area's frame, mapped there.
-    pub save: Frame,
-    /// The application page's frame.
-    pub application: Frame,
+/// The index of the environment with this id, dead or alive.
+pub fn lookup(state: &State, id: EnvId) -> Result<usize, Error> {
+    let index = id.index();
+    let used = !id.is_none() && index < state.envs.slots.len();
+    if !used || state.published.envs[index].id != id.0 {
+        return Err(Error::NoSuchEnv);
+    }
+    Ok(index)
 }
 
-/// Makes the first environment (index 1), on processor 0 at position 0, ready to run.
-pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First) -> EnvId {
-    let _ = (state, machine, first);
-    EnvId::NONE
+/// The index of the living environment with this id.
+pub fn living(state: &State, id: EnvId) -> Result<usize, Error> {
+    let index = lookup(state, id)?;
+    match state.envs.slots[index].state {
+        EnvState::Dead => Err(Error::NoSuchEnv),
+        _ => Ok(index),
+    }
+}
+
+/// The id of the environment at `index`.
+pub fn id(state: &State, index: usize) -> EnvId {
+    EnvId(state.published.envs[index].id)
+}
+
+/// Its domain.
+pub fn domain(state: &State, index: usize) -> DomainId {
+    DomainId(state.published.envs[index].domain)
 }
 
 /// The frame of an environment's vector state; `None` when it is dead.
@@ -110,18 +189,81 @@ pub fn save_area(state: &State, index: usize) -> Option<(u64, u64)> {
 
 /// Where foreign `syscall`s of an environment enter, 0: they are faults.
 pub fn foreign_entry(state: &State, index: usize) -> u64 {
-    state.envs.slots[index].foreign_entry
+    state.envs.slots[index].entries.foreign
 }
 
-/// Ends an environment with `word`, on behalf of `killer`, at once or, if it runs on another
-/// processor, when that one enters the kernel.
-pub fn kill<M: Machine>(
+/// The environment a call means by `id` (0: the caller), over which it has CONTROL.
+pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Result<usize, Error> {
+    if id.is_none() {
+        return Ok(caller);
+    }
+    let index = lookup(state, id)?;
+    if index != caller {
+        let guard = state.envs.slots[index].guard;
+        let own = domain(state, caller).index();
+        crate::capability::check(state, own, capability, &guard, CONTROL)?;
+    }
+    Ok(index)
+}
+
+/// Changes the state of an environment, private and published.
+pub fn set_state(state: &mut State, index: usize, to: EnvState) {
+    state.envs.slots[index].state = to;
+    state.published.envs[index].state = to as u32;
+    changed(state, index);
+}
+
+/// The published record has changed: sleepers may watch it.
+pub fn changed(state: &mut State, index: usize) {
+    let record = &mut state.published.envs[index];
+    record.sequence = record.sequence.wrapping_add(1);
+    state.sched.dirty |= predicate::published_bit(Table::Envs, index);
+}
+
+/// Tells the holder of an environment that something happened to it.
+pub fn tell_holder<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let holder = EnvId(state.published.envs[index].holder);
+    if let Ok(holder) = living(state, holder) {
+        sched::event(state, machine, holder, abi::upcall::EVENT_CHILD);
+    }
+}
+
+/// Fills the record of a free index; what it costs has been charged. It is `New`, in nobody's hand.
+pub fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
     index: usize,
-    word: u64,
-    killer: EnvId,
-) {
-    let _ = (state, machine, cpu, index, word, killer);
+    domain: DomainId,
+    account: AccountId,
+    vector: Frame,
+) -> EnvId {
+    let slot = &mut state.envs.slots[index];
+    let (generation, heap_entry) = (slot.generation, slot.heap_entry);
+    *slot = Env { generation, heap_entry, vector, ..Env::default() };
+    let id = EnvId::new(index as u16, generation);
+    let sequence = state.published.envs[index].sequence;
+    state.published.envs[index] = EnvRecord {
+        id: id.0,
+        domain: domain.0,
+        account: account.0,
+        born_ns: machine.now_ns(),
+        sequence,
+        ..EnvRecord::default()
+    };
+    machine.vector_init(vector);
+    *machine.context(index) = crate::context::Context::default();
+    state.published.domains[domain.index()].envs += 1;
+    set_state(state, index, EnvState::New);
+    id
+}
+
+/// Gives the index back: the record is forgotten.
+pub fn forget(state: &mut State, index: usize) {
+    let slot = &mut state.envs.slots[index];
+    let (generation, heap_entry) = (slot.generation, slot.heap_entry);
+    let generation = (generation + 1) % abi::id::GENERATIONS;
+    *slot = Env { generation, heap_entry, ..Env::default() };
+    let sequence = state.published.envs[index].sequence;
+    state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };
+    set_state(state, index, EnvState::Free);
 }

@@ -247,7 +247,12 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
         domains: domain::Domains::new(leak(sizes.domains)),
         envs: env::Envs::new(leak(sizes.envs)),
         sched: sched::Scheduler::default(),
-        regions: region::Regions::new(leak(sizes.regions), REGION_WORDS),
+        regions: region::Regions::new(
+            leak(sizes.regions),
+            leak(sizes.attachments),
+            sizes.domains,
+            REGION_WORDS,
+        ),
         net: net::Network::default(),
         console: console::Console::default(),
     });

@@ -17,10 +17,13 @@
 pub mod account;
 pub mod answer;
 pub mod boot;
+mod bytes;
 pub mod capability;
 pub mod chain;
 pub mod console;
 pub mod context;
+pub mod create;
+pub mod death;
 pub mod dispatch;
 pub mod domain;
 mod dying;
@@ -28,18 +31,21 @@ pub mod env;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod frame;
+pub mod list;
 pub mod machine;
-#[cfg(test)]
-mod model;
 pub mod net;
 pub mod predicate;
 pub mod region;
 pub mod revoke;
 pub mod sched;
 pub mod sleep;
+pub mod slice;
 pub mod state;
 pub mod table;
 pub mod transfer;
 pub mod upcall;
 mod update;
 pub mod work;
+
+#[cfg(test)]
+mod tests;

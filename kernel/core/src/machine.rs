@@ -69,7 +69,8 @@ pub trait Machine {
     /// Notes what must be flushed before frames given up by this call may be used again. The machine
     /// flushes its own processor at once, others after the lock is released.
     fn flush(&mut self, what: Flush);
-    /// Interrupts `cpu`, so that it looks at requests and runs the scheduler.
+    /// Interrupts `cpu`, so that it looks at requests and runs the scheduler. Nothing if it is this
+    /// one, which asks `sched::pick` on its way out anyway.
     fn interrupt(&mut self, cpu: usize);
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;

@@ -1,1 +1,343 @@
-//! Wakeup predicates: checked, translated and pinned at download, evaluated without the space.
+//! Wakeup predicates: checked, translated and pinned at download, evaluated without the space (XK-5).
+//!
+//! The translated atoms lie behind the vector state in the environment's own frame: each source that
+//! is memory names a physical address, and the frame there has one more reference until the
+//! next predicate has been accepted. Nothing in it is computed at evaluation.
+
+use crate::answer::{Answer, Refusal};
+use crate::machine::Machine;
+use crate::region;
+use crate::state::State;
+use crate::{account, domain, env, frame, table};
+use abi::error::Error;
+use abi::id::{AccountId, Frame, RegionId};
+use abi::layout::{PAGE_SIZE, PUBLISHED, PUBLISHED_SLOT, table_index};
+use abi::limits::{PREDICATE_ATOMS, Resource};
+use abi::memory::{ADDRESS, LARGE, PRESENT};
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::{FrameType, Table};
+
+/// Where the atoms begin in the environment's vector frame.
+pub const OFFSET: u64 = 3072;
+/// Bytes of an atom.
+pub const ATOM_BYTES: usize = core::mem::size_of::<Atom>();
+const _: () = assert!(OFFSET as usize + PREDICATE_ATOMS * ATOM_BYTES == PAGE_SIZE as usize);
+
+/// The class that words of a frame fall into.
+pub fn frame_bit(frame: Frame) -> u64 {
+    1 << (frame.0.wrapping_mul(0x9e37_79b9) >> 26)
+}
+
+/// The class of a record of a published table that the kernel writes word by word.
+pub fn published_bit(table: Table, index: usize) -> u64 {
+    let number = index as u32 * 32 + table as u32;
+    1 << (number.wrapping_mul(0x85eb_ca6b) >> 26)
+}
+
+/// One side of a translated atom: where the word is, whose frame it pins, what may change it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Operand {
+    value: u64,
+    watched: u64,
+}
+
+/// `PredicateSet`: `bytes` holds `count` atoms.
+pub fn set<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    count: u64,
+    bytes: &[u8],
+) -> Answer {
+    if count > PREDICATE_ATOMS as u64 {
+        return Err(Refusal::new(Error::TooLarge, PREDICATE_ATOMS as u64));
+    }
+    let count = count as usize;
+    let mut atoms = [Atom::default(); PREDICATE_ATOMS];
+    let mut watched = 0;
+    let mut pins = 0;
+    for (at, chunk) in bytes.chunks_exact(ATOM_BYTES).take(count).enumerate() {
+        let (atom, classes) = translate(state, machine, caller, read_atom(chunk))?;
+        atoms[at] = atom;
+        watched |= classes;
+        pins += frames_of(state, &atom).into_iter().flatten().count() as u32;
+    }
+    let account = AccountId(state.published.envs[caller].account).index();
+    account::charge(state, account, Resource::Pins, pins)?;
+    for atom in &atoms[..count] {
+        for frame in frames_of(state, atom).into_iter().flatten() {
+            frame::reference(state, frame);
+        }
+    }
+    clear(state, machine, caller);
+    let base = state.envs.slots[caller].vector.address() + OFFSET;
+    for (at, atom) in atoms[..count].iter().enumerate() {
+        store(machine, base + (at * ATOM_BYTES) as u64, atom);
+    }
+    let env = &mut state.envs.slots[caller];
+    env.atoms = count as u8;
+    env.watched = watched;
+    Ok(0)
+}
+
+/// Drops the predicate of an environment that is not asleep on it, with its references.
+pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let mut pins = 0;
+    for at in 0..usize::from(state.envs.slots[index].atoms) {
+        let atom = load(state, machine, index, at);
+        for frame in frames_of(state, &atom).into_iter().flatten() {
+            frame::release(state, frame);
+            pins += 1;
+        }
+    }
+    let env = &mut state.envs.slots[index];
+    env.atoms = 0;
+    env.watched = 0;
+    let account = AccountId(state.published.envs[index].account).index();
+    account::uncharge(state, account, Resource::Pins, pins);
+}
+
+/// Breaks the predicates that read `frame`: those atoms count as true from now on.
+pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, target: Frame) {
+    let class = frame_bit(target);
+    for index in 1..state.envs.slots.len() {
+        if state.envs.slots[index].watched & class == 0 {
+            continue;
+        }
+        for at in 0..usize::from(state.envs.slots[index].atoms) {
+            let atom = load(state, machine, index, at);
+            let held = frames_of(state, &atom).into_iter().flatten();
+            let reads = held.clone().any(|frame| frame == target);
+            if !reads {
+                continue;
+            }
+            let account = AccountId(state.published.envs[index].account).index();
+            for frame in held {
+                frame::release(state, frame);
+                account::uncharge(state, account, Resource::Pins, 1);
+            }
+            let base = state.envs.slots[index].vector.address() + OFFSET;
+            let always =
+                Atom { operator: Operator::Equal as u8, last: atom.last, ..Atom::default() };
+            store(machine, base + (at * ATOM_BYTES) as u64, &always);
+        }
+        state.sched.dirty |= class;
+    }
+}
+
+/// Does the predicate of an environment hold?
+pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+    let cpu = state.published.envs[index].cpu as usize;
+    state.published.cpus[cpu].predicates += 1;
+    let now = machine.now_ns();
+    let mut term = true;
+    for at in 0..usize::from(state.envs.slots[index].atoms) {
+        let atom = load(state, machine, index, at);
+        term = term && compare(state, machine, &atom, now);
+        if atom.last != 0 {
+            if term {
+                return true;
+            }
+            term = true;
+        }
+    }
+    false
+}
+
+/// When a comparison with the clock may next change the predicate, 0: never.
+pub fn next_edge<M: Machine>(state: &State, machine: &M, index: usize) -> u64 {
+    let now = machine.now_ns();
+    let mut soonest = u64::MAX;
+    for at in 0..usize::from(state.envs.slots[index].atoms) {
+        let atom = load(state, machine, index, at);
+        let other = match (Source::from_number(atom.left), Source::from_number(atom.right)) {
+            (Some(Source::Clock), right) => (right, atom.right_value),
+            (left, Some(Source::Clock)) => (left, atom.left_value),
+            _ => continue,
+        };
+        let edge = match other {
+            (Some(Source::Constant), value) if atom.mask == 0 => value,
+            // What the clock is compared with may change: look again at the next slice's distance.
+            _ => now + abi::limits::SLICE_NS,
+        };
+        // Equality with one nanosecond ends right behind it.
+        if edge > now {
+            soonest = soonest.min(edge);
+        }
+    }
+    if soonest == u64::MAX { 0 } else { soonest }
+}
+
+fn compare<M: Machine>(state: &State, machine: &M, atom: &Atom, now: u64) -> bool {
+    if atom.region != 0 && region::find(state, RegionId(atom.region)).is_err() {
+        return true;
+    }
+    let mask = if atom.mask == 0 { u64::MAX } else { atom.mask };
+    let left = word(machine, atom.left, atom.left_value, now) & mask;
+    let right = word(machine, atom.right, atom.right_value, now) & mask;
+    match Operator::from_number(atom.operator) {
+        Some(Operator::Equal) => left == right,
+        Some(Operator::NotEqual) => left != right,
+        Some(Operator::Below) => left < right,
+        Some(Operator::AtLeast) => left >= right,
+        None => true,
+    }
+}
+
+fn word<M: Machine>(machine: &M, source: u8, value: u64, now: u64) -> u64 {
+    match Source::from_number(source) {
+        Some(Source::Memory) | Some(Source::Region) => machine.word(value),
+        Some(Source::Memory32) => {
+            machine.word(value & !7) >> (8 * (value & 4)) & u64::from(u32::MAX)
+        }
+        Some(Source::Clock) => now,
+        Some(Source::Constant) | None => value,
+    }
+}
+
+/// The frames that a translated atom keeps: not the kernel's own.
+fn frames_of(state: &State, atom: &Atom) -> [Option<Frame>; 2] {
+    let sides = [(atom.left, atom.left_value), (atom.right, atom.right_value)];
+    sides.map(|(source, value)| match Source::from_number(source) {
+        Some(Source::Memory | Source::Memory32 | Source::Region) => {
+            let frame = Frame::containing(value);
+            let kernel = frame::kind(state, frame) == Some(FrameType::Kernel);
+            (!kernel).then_some(frame)
+        }
+        _ => None,
+    })
+}
+
+/// Checks an atom and replaces its addresses by physical ones.
+fn translate<M: Machine>(
+    state: &State,
+    machine: &M,
+    caller: usize,
+    atom: Atom,
+) -> Result<(Atom, u64), Refusal> {
+    if Operator::from_number(atom.operator).is_none() {
+        return Err(Error::BadArgument.into());
+    }
+    let left = operand(state, machine, caller, &atom, atom.left, atom.left_value)?;
+    let right = operand(state, machine, caller, &atom, atom.right, atom.right_value)?;
+    let sources = [Source::from_number(atom.left), Source::from_number(atom.right)];
+    let region = if sources.contains(&Some(Source::Region)) { atom.region } else { 0 };
+    let translated = Atom { left_value: left.value, right_value: right.value, region, ..atom };
+    Ok((translated, left.watched | right.watched))
+}
+
+fn operand<M: Machine>(
+    state: &State,
+    machine: &M,
+    caller: usize,
+    atom: &Atom,
+    source: u8,
+    value: u64,
+) -> Result<Operand, Refusal> {
+    let at = |physical: u64, watched: u64| Operand { value: physical, watched };
+    match Source::from_number(source).ok_or(Error::BadArgument)? {
+        Source::Constant | Source::Clock => Ok(at(value, 0)),
+        Source::Memory => memory(state, machine, caller, value, 8),
+        Source::Memory32 => memory(state, machine, caller, value, 4),
+        Source::Region => {
+            let index = region::find(state, RegionId(atom.region))?;
+            let domain = env::domain(state, caller).index();
+            if !region::attached_any(state, domain, index) {
+                return Err(Error::NotPermitted.into());
+            }
+            if !value.is_multiple_of(8) || !region::within(state, index, value, 8) {
+                return Err(Error::BadAddress.into());
+            }
+            let physical = region::physical(state, index, value);
+            Ok(at(physical, frame_bit(Frame::containing(physical))))
+        }
+    }
+}
+
+/// A word of the caller's own space or of the published pages.
+fn memory<M: Machine>(
+    state: &State,
+    machine: &M,
+    caller: usize,
+    address: u64,
+    align: u64,
+) -> Result<Operand, Refusal> {
+    if !address.is_multiple_of(align) {
+        return Err(Error::BadAddress.into());
+    }
+    if (PUBLISHED..abi::layout::LIBRARY).contains(&address) {
+        let physical = published_physical(machine, address).ok_or(Error::BadAddress)?;
+        return Ok(Operand { value: physical, watched: published_class(state, address) });
+    }
+    let root = domain::root(state, env::domain(state, caller).index());
+    let leaf = table::walk(state, machine, root, address, false).ok_or(Error::BadAddress)?;
+    let physical = leaf.frame.address() + address % PAGE_SIZE;
+    Ok(Operand { value: physical, watched: frame_bit(leaf.frame) })
+}
+
+/// The class of the published record at an address.
+fn published_class(state: &State, address: u64) -> u64 {
+    for (table, class) in [(Table::Envs, Table::Envs), (Table::Regions, Table::Regions)] {
+        let info = &state.published.directory.tables[table as usize];
+        let bytes = u64::from(info.stride) * u64::from(info.count);
+        if address >= info.address && address - info.address < bytes {
+            let index = (address - info.address) / u64::from(info.stride);
+            return published_bit(class, index as usize);
+        }
+    }
+    frame_bit(Frame::containing(address & 0xffff_ffff_ffff))
+}
+
+/// Walks the kernel's own entry for the published pages (2 MiB ones, or of any size).
+fn published_physical<M: Machine>(machine: &M, address: u64) -> Option<u64> {
+    let mut entry = machine.kernel_entry(PUBLISHED_SLOT);
+    for level in (1..=3u8).rev() {
+        if entry & PRESENT == 0 {
+            return None;
+        }
+        entry = machine.entry(Frame::containing(entry & ADDRESS), table_index(address, level));
+        let bits = 12 + 9 * (u32::from(level) - 1);
+        if level == 1 || entry & LARGE != 0 {
+            let offset = address & ((1 << bits) - 1);
+            let base = entry & ADDRESS & !((1 << bits) - 1);
+            return (entry & PRESENT != 0).then_some(base + offset);
+        }
+    }
+    None
+}
+
+fn read_atom(bytes: &[u8]) -> Atom {
+    let word = |at: usize| crate::bytes::u64_at(bytes, at);
+    let first = word(0).to_le_bytes();
+    Atom {
+        operator: first[0],
+        left: first[1],
+        right: first[2],
+        last: first[3],
+        region: (word(0) >> 32) as u32,
+        left_value: word(8),
+        right_value: word(16),
+        mask: word(24),
+    }
+}
+
+fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
+    let base = state.envs.slots[index].vector.address() + OFFSET + (at * ATOM_BYTES) as u64;
+    let mut bytes = [0; ATOM_BYTES];
+    for (place, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+        chunk.copy_from_slice(&machine.word(base + 8 * place as u64).to_le_bytes());
+    }
+    read_atom(&bytes)
+}
+
+fn store<M: Machine>(machine: &mut M, at: u64, atom: &Atom) {
+    let first = u64::from(atom.operator)
+        | u64::from(atom.left) << 8
+        | u64::from(atom.right) << 16
+        | u64::from(atom.last) << 24
+        | u64::from(atom.region) << 32;
+    let words = [first, atom.left_value, atom.right_value, atom.mask];
+    for (place, word) in words.into_iter().enumerate() {
+        machine.word_set(at + 8 * place as u64, word);
+    }
+}

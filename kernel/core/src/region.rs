@@ -1,8 +1,25 @@
-//! Software regions: operations, roles, attachments.
+//! Software regions: operations, roles, attachments (decisions 6, xok97 XK-6).
+//!
+//! A region's words are reached by the kernel only, so an operation is one hold of the lock: compare,
+//! copy, write words. A fault in program memory ends it before any word is written; the
+//! call runs again. Attachments are records of one table: the first ones are list heads, one
+//! for each domain, the others are free or in one domain's list.
 
-use abi::capability::Name;
-use abi::id::Frame;
-use abi::limits::REGION_FRAMES;
+use crate::answer::{Answer, Refusal};
+use crate::bytes::{u32_at, u64_at};
+use crate::machine::{Machine, UserFault};
+use crate::state::State;
+use crate::{account, capability, domain, env, frame, predicate};
+use abi::capability::{Name, READ, WRITE};
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, Frame, RegionId};
+use abi::layout::{PAGE_SIZE, is_user_range};
+use abi::limits::{
+    COPY_BYTES, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, REGION_WORDS, Resource,
+};
+use abi::published::{FrameType, RegionRecord, Table};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt, role_writes};
+use abi::word::Which;
 
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,22 +30,429 @@ pub struct Region {
     pub guard: Name,
     /// Frames that count, 0: the region is the 64 bytes in the kernel's table.
     pub count: u8,
+    /// Somebody has been attached once.
+    pub used: bool,
     /// Its frames.
     pub frames: [Frame; REGION_FRAMES],
+}
+
+/// One domain's attachments to one region in one role.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attachment {
+    /// Next in the domain's list or in the free list, 0: last.
+    next: u16,
+    /// Index of the region.
+    region: u16,
+    /// The role.
+    role: u8,
+    /// The region's generation then.
+    generation: u32,
+    /// How often (of a head: regions the domain made that nobody has attached to yet).
+    count: u32,
 }
 
 /// The private half of the table.
 pub struct Regions {
     /// By index; index 0 is never used.
     pub slots: &'static mut [Region],
+    /// Attachments; the first ones are the domains' list heads.
+    attachments: &'static mut [Attachment],
+    free: u16,
+    /// No index below this one is free.
+    lowest: usize,
     /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in frames of
     /// the kernel's that only `Machine::word` and its kin reach.
-    pub words: u64,
+    words: u64,
 }
 
 impl Regions {
-    /// An empty table.
-    pub fn new(slots: &'static mut [Region], words: u64) -> Self {
-        Self { slots, words }
+    /// An empty table: `attachments` has one record for each domain index and those to share.
+    pub fn new(
+        slots: &'static mut [Region],
+        attachments: &'static mut [Attachment],
+        domains: usize,
+        words: u64,
+    ) -> Self {
+        let count = attachments.len();
+        for (at, attachment) in attachments.iter_mut().enumerate().skip(domains) {
+            attachment.next = if at + 1 < count { at as u16 + 1 } else { 0 };
+        }
+        let free = if domains < count { domains as u16 } else { 0 };
+        Self { slots, attachments, free, lowest: 1, words }
+    }
+}
+
+/// The index of a living region.
+pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
+    let index = id.index();
+    match state.published.regions.get(index) {
+        Some(record) if index != 0 && record.id == id.0 => Ok(index),
+        _ => Err(Error::NoSuchRegion),
+    }
+}
+
+/// Do `len` bytes at `offset` lie in the region?
+pub fn within(state: &State, index: usize, offset: u64, len: u64) -> bool {
+    let bytes = u64::from(state.published.regions[index].bytes);
+    offset.checked_add(len).is_some_and(|end| end <= bytes)
+}
+
+/// The physical address of a byte of the region.
+pub fn physical(state: &State, index: usize, offset: u64) -> u64 {
+    let slot = &state.regions.slots[index];
+    if slot.count == 0 {
+        return state.regions.words + (index * REGION_INLINE_BYTES) as u64 + offset;
+    }
+    let frame = slot.frames[(offset / PAGE_SIZE) as usize];
+    frame.address() + offset % PAGE_SIZE
+}
+
+/// The attachment of a domain to a region in a role, and the one before it in the list.
+fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(usize, usize)> {
+    let generation = state.regions.slots[index].generation;
+    let list = &state.regions.attachments;
+    let mut before = domain;
+    for _ in 0..list.len() {
+        let at = usize::from(list[before].next);
+        if at == 0 {
+            return None;
+        }
+        let found = &list[at];
+        if usize::from(found.region) == index
+            && found.role == role
+            && found.generation == generation
+        {
+            return Some((before, at));
+        }
+        before = at;
+    }
+    None
+}
+
+/// Is the domain attached in this role?
+pub fn attached(state: &State, domain: usize, index: usize, role: u8) -> bool {
+    attachment(state, domain, index, role).is_some()
+}
+
+/// Is the domain attached in any role?
+pub fn attached_any(state: &State, domain: usize, index: usize) -> bool {
+    (0..REGION_ROLES as u8).any(|role| attached(state, domain, index, role))
+}
+
+/// `RegionAlloc`: `bytes` holds the numbers of the frames asked for.
+pub fn allocate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    count: u64,
+    bytes: &[u8],
+) -> Answer {
+    let own = env::domain(state, caller).index();
+    let guard = domain::capability(state, own, capability)?.name;
+    if count > REGION_FRAMES as u64 {
+        return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
+    }
+    let payer = domain::account(state, own);
+    let lowest = state.regions.lowest;
+    let table = &state.published.regions;
+    let index = (lowest..table.len()).find(|&at| table[at].id == 0).ok_or(Error::Exhausted)?;
+    account::charge(state, payer, Resource::Regions, 1)?;
+    let mut frames = [Frame::default(); REGION_FRAMES];
+    for at in 0..count as usize {
+        let which = match u32_at(bytes, 4 * at) {
+            u32::MAX => Which::Any,
+            number => Which::This(number),
+        };
+        match frame::allocate(state, machine, which, payer, guard, FrameType::Region) {
+            Ok(frame) => frames[at] = frame,
+            Err(refusal) => {
+                for frame in &frames[..at] {
+                    frame::release(state, *frame);
+                }
+                account::uncharge(state, payer, Resource::Regions, 1);
+                return Err(refusal);
+            }
+        }
+    }
+    for frame in &frames[..count as usize] {
+        machine.zero(*frame);
+    }
+    state.regions.lowest = index + 1;
+    let generation = state.regions.slots[index].generation;
+    state.regions.slots[index] =
+        Region { generation, guard, count: count as u8, used: false, frames };
+    let id = RegionId::new(index as u16, generation);
+    let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
+    state.published.regions[index] = RegionRecord {
+        id: id.0,
+        account: state.published.accounts[payer].id,
+        domain: domain::id(state, own).0,
+        bytes: size as u32,
+        ..RegionRecord::default()
+    };
+    if count == 0 {
+        for word in 0..REGION_INLINE_BYTES as u64 / 8 {
+            let at = physical(state, index, 8 * word);
+            machine.word_set(at, 0);
+        }
+    }
+    state.regions.attachments[own].count += 1;
+    Ok(u64::from(id.0))
+}
+
+/// `RegionAttach`.
+pub fn attach(
+    state: &mut State,
+    caller: usize,
+    capability: u8,
+    id: RegionId,
+    role: u16,
+    target: DomainId,
+) -> Answer {
+    let index = find(state, id)?;
+    let role = check_role(role)?;
+    let own = env::domain(state, caller).index();
+    let target = domain::find_or_own(state, own, target)?;
+    if target != own {
+        capability::check(state, own, capability, domain::guard(state, target), WRITE)?;
+    }
+    if !attached(state, own, index, role) {
+        let rights = if role_writes(role) { READ | WRITE } else { READ };
+        let guard = state.regions.slots[index].guard;
+        capability::check(state, own, capability, &guard, rights)?;
+    }
+    match attachment(state, target, index, role) {
+        Some((_, at)) => state.regions.attachments[at].count += 1,
+        None => add(state, target, index, role)?,
+    }
+    state.published.regions[index].attached[usize::from(role)] += 1;
+    state.published.domains[target].attachments += 1;
+    if !core::mem::replace(&mut state.regions.slots[index].used, true) {
+        let maker = DomainId(state.published.regions[index].domain).index();
+        state.regions.attachments[maker].count -= 1;
+    }
+    touched(state, index);
+    Ok(0)
+}
+
+fn check_role(role: u16) -> Result<u8, Refusal> {
+    match u8::try_from(role) {
+        Ok(role) if usize::from(role) < REGION_ROLES => Ok(role),
+        _ => Err(Refusal::new(Error::BadArgument, 1)),
+    }
+}
+
+fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), Refusal> {
+    let at = state.regions.free;
+    if at == 0 {
+        return Err(Error::Exhausted.into());
+    }
+    account::charge(state, domain::account(state, domain), Resource::Regions, 1)?;
+    let generation = state.regions.slots[index].generation;
+    let list = &mut state.regions.attachments;
+    state.regions.free = list[usize::from(at)].next;
+    let next = core::mem::replace(&mut list[domain].next, at);
+    list[usize::from(at)] = Attachment { next, region: index as u16, role, generation, count: 1 };
+    Ok(())
+}
+
+/// `RegionDetach`.
+pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answer {
+    let index = find(state, id)?;
+    let role = check_role(role)?;
+    let own = env::domain(state, caller).index();
+    let (before, at) = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
+    state.published.domains[own].attachments -= 1;
+    state.regions.attachments[at].count -= 1;
+    if state.regions.attachments[at].count == 0 {
+        remove(state, own, before, at);
+    }
+    drop_count(state, index, role, 1);
+    Ok(0)
+}
+
+/// Takes a record out of a domain's list.
+fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
+    let list = &mut state.regions.attachments;
+    list[before].next = list[at].next;
+    list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
+    state.regions.free = at as u16;
+    account::uncharge(state, domain::account(state, domain), Resource::Regions, 1);
+}
+
+/// Fewer are attached; with the last one the region ends.
+fn drop_count(state: &mut State, index: usize, role: u8, count: u32) {
+    let record = &mut state.published.regions[index];
+    record.attached[usize::from(role)] -= u64::from(count);
+    let left = record.attached.iter().any(|&count| count != 0);
+    touched(state, index);
+    if !left {
+        end(state, index);
+    }
+}
+
+/// Ends a region: its frames go, its id finds nothing.
+fn end(state: &mut State, index: usize) {
+    let slot = state.regions.slots[index];
+    let account = AccountId(state.published.regions[index].account).index();
+    if !slot.used {
+        let maker = DomainId(state.published.regions[index].domain).index();
+        state.regions.attachments[maker].count -= 1;
+    }
+    for frame in &slot.frames[..usize::from(slot.count)] {
+        frame::release(state, *frame);
+    }
+    account::uncharge(state, account, Resource::Regions, 1);
+    let generation = (slot.generation + 1) % abi::id::GENERATIONS;
+    state.regions.slots[index] = Region { generation, ..Region::default() };
+    state.published.regions[index] = RegionRecord::default();
+    state.regions.lowest = state.regions.lowest.min(index);
+}
+
+/// A domain ends: its attachments go, and the regions it made that nobody ever attached to.
+pub fn detach_all(state: &mut State, domain: usize) {
+    while state.regions.attachments[domain].next != 0 {
+        let at = usize::from(state.regions.attachments[domain].next);
+        let Attachment { region, role, generation, count, .. } = state.regions.attachments[at];
+        remove(state, domain, domain, at);
+        let index = usize::from(region);
+        if state.regions.slots[index].generation == generation
+            && state.published.regions[index].id != 0
+        {
+            drop_count(state, index, role, count);
+        }
+    }
+    let id = state.published.domains[domain].id;
+    for index in 1..state.regions.slots.len() {
+        if state.regions.attachments[domain].count == 0 {
+            break;
+        }
+        let record = &state.published.regions[index];
+        if record.id != 0 && record.domain == id && !state.regions.slots[index].used {
+            end(state, index);
+        }
+    }
+    state.published.domains[domain].attachments = 0;
+}
+
+/// Ends the regions charged to an account, whoever is attached.
+pub fn destroy_account(state: &mut State, account: AccountId) {
+    for index in 1..state.regions.slots.len() {
+        let record = &state.published.regions[index];
+        if record.id != 0 && record.account == account.0 {
+            touched(state, index);
+            end(state, index);
+        }
+    }
+}
+
+fn touched(state: &mut State, index: usize) {
+    state.sched.dirty |= predicate::published_bit(Table::Regions, index);
+}
+
+/// A checked operation.
+struct Plan {
+    index: usize,
+    operation: RegionOperation,
+}
+
+/// `RegionOperate`; the error side holds a fault of the caller's, after which the call runs again.
+pub fn operate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    bytes: &[u8],
+) -> Result<Answer, UserFault> {
+    let plan = match check(state, caller, &read_operation(bytes)) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for compare in &plan.operation.compare[..usize::from(plan.operation.compares)] {
+        let found = machine.word(physical(state, plan.index, compare.offset));
+        if found != compare.value {
+            return Ok(Err(Refusal::new(Error::Changed, found)));
+        }
+    }
+    copy(state, machine, &plan)?;
+    for write in &plan.operation.write[..usize::from(plan.operation.writes)] {
+        let at = physical(state, plan.index, write.offset);
+        machine.word_set(at, write.value);
+        state.sched.dirty |= predicate::frame_bit(Frame::containing(at));
+    }
+    state.published.regions[plan.index].operations += 1;
+    Ok(Ok(0))
+}
+
+fn check(state: &State, caller: usize, operation: &RegionOperation) -> Result<Plan, Refusal> {
+    let index = find(state, RegionId(operation.region))?;
+    let bad = Refusal::new(Error::BadArgument, 0);
+    let (compares, writes) = (usize::from(operation.compares), usize::from(operation.writes));
+    if compares > REGION_WORDS || writes > REGION_WORDS || operation.direction > COPY_IN {
+        return Err(bad);
+    }
+    let role = check_role(u16::from(operation.role))?;
+    if !attached(state, env::domain(state, caller).index(), index, role) {
+        return Err(Error::NotPermitted.into());
+    }
+    let changes = writes > 0 || operation.direction == COPY_IN;
+    if changes && !role_writes(role) {
+        return Err(Error::NotPermitted.into());
+    }
+    let words = operation.compare[..compares].iter().chain(&operation.write[..writes]);
+    for word in words {
+        if !word.offset.is_multiple_of(8) || !within(state, index, word.offset, 8) {
+            return Err(Error::BadAddress.into());
+        }
+    }
+    if operation.direction != COPY_NONE {
+        if operation.len > COPY_BYTES as u64 {
+            return Err(Refusal::new(Error::TooLarge, COPY_BYTES as u64));
+        }
+        if !is_user_range(operation.address, operation.len)
+            || !within(state, index, operation.offset, operation.len)
+        {
+            return Err(Error::BadAddress.into());
+        }
+    }
+    Ok(Plan { index, operation: *operation })
+}
+
+/// Copies between the region and program memory, a frame at a time.
+fn copy<M: Machine>(state: &mut State, machine: &mut M, plan: &Plan) -> Result<(), UserFault> {
+    let operation = &plan.operation;
+    let len = if operation.direction == COPY_NONE { 0 } else { operation.len };
+    let mut done = 0;
+    while done < len {
+        let at = operation.offset + done;
+        let piece = (len - done).min(PAGE_SIZE - at % PAGE_SIZE);
+        let place = physical(state, plan.index, at);
+        let user = operation.address + done;
+        if operation.direction == COPY_OUT {
+            machine.copy_out(user, place, piece as usize)?;
+        } else {
+            machine.copy_in(place, user, piece as usize)?;
+            state.sched.dirty |= predicate::frame_bit(Frame::containing(place));
+        }
+        done += piece;
+    }
+    Ok(())
+}
+
+fn read_operation(bytes: &[u8]) -> RegionOperation {
+    let first = u64_at(bytes, 0).to_le_bytes();
+    let word_at = |at: usize| WordAt { offset: u64_at(bytes, at), value: u64_at(bytes, at + 8) };
+    let words = |base: usize| core::array::from_fn(|at| word_at(base + 16 * at));
+    RegionOperation {
+        region: u32_at(bytes, 0),
+        compares: first[4],
+        writes: first[5],
+        direction: first[6],
+        role: first[7],
+        address: u64_at(bytes, 8),
+        offset: u64_at(bytes, 16),
+        len: u64_at(bytes, 24),
+        compare: words(32),
+        write: words(32 + 16 * REGION_WORDS),
     }
 }

@@ -1,47 +1,109 @@
-//! Slice vectors, the running order, directed yield, wake-ups.
+//! The running order: who runs on a processor's way out of the kernel (decisions 17, aegis95 S28..S30).
+//!
+//! ```text
+//!  a processor's vector     ┌───┬───┬───┬───┬─ ─ ─┬─────┐   each position: a ring of environments whose
+//!  of slice positions       │ 0 │ 1 │ 2 │ 3 │     │ 127 │   home it is, or one owner more
+//!                           └─┬─┴───┴───┴───┴─ ─ ─┴─────┘
+//!                             ▼ round and round; a slice nobody uses costs nothing
+//!                  ring: A → B → C, a turn each
+//! ```
+//! In a ring are those that may want the processor: ready, running, donating ones (their slices run
+//! whom they wait for), and sleepers with a predicate, which is evaluated when their turn comes.
+//! An environment woken by an event goes to the front queue of its processor: if the one that runs
+//! lets others borrow (`FLAG_BORROW`) it starts at once, on time of its own next slice.
 
+use crate::env;
+use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use abi::id::Frame;
-use abi::limits::{CPUS, SLICES};
+use crate::{death, predicate, sleep, slice, upcall};
+use abi::id::{EnvId, Frame};
+use abi::limits::{CPUS, DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
+use abi::published::EnvState;
+use abi::setup::{FLAG_BORROW, FLAG_SLICE_END, FLAG_SLICE_START};
+use abi::upcall::{EVENT_SLICE_END, EVENT_SLICE_START};
+
+/// How long a masked environment keeps the processor after the end of its slice (decisions 18).
+pub const CRITICAL_NS: u64 = 100_000;
+/// Slices that an environment may take after the end it asked to be told of; then it is destroyed.
+pub const EXCESS_MAX: u32 = 8;
+/// The word with which an environment dies that ignored the end of `EXCESS_MAX` slices.
+pub const EXCESS_WORD: u64 = u64::MAX;
+/// A slice shorter than this is not worth a switch: it is skipped to pay a debt.
+const SHORTEST_NS: u64 = 100_000;
 
 /// One processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
     /// Who runs, 0: nobody.
     pub current: u16,
+    /// Whose slice `current` has borrowed, 0: its own.
+    pub lender: u16,
     /// Position in turn.
     pub position: u8,
     /// Is the processor there and started?
     pub online: bool,
+    /// The end of the slice has been put off once.
+    pub extended: bool,
+    /// Sleepers are left to look at before the processor may be called idle.
+    pub more: bool,
+    /// Sleepers looked at since somebody ran.
+    pub looked: u16,
     /// When the slice in turn ends, nanoseconds since boot.
     pub slice_end_ns: u64,
+    /// When the borrower must stop.
+    pub borrow_end_ns: u64,
     /// When `current` got the processor.
     pub since_ns: u64,
+    /// Positions that have a ring or an owner.
+    pub occupied: u128,
+    /// Head of the queue of those woken by events.
+    pub front: u16,
     /// First environment of each position's ring, 0: none.
     pub rings: [u16; SLICES],
-    /// Sole owners of positions that are nobody's home.
-    pub owners: [u16; SLICES],
+}
+
+impl Cpu {
+    const OFFLINE: Self = Self {
+        current: 0,
+        lender: 0,
+        position: 0,
+        online: false,
+        extended: false,
+        more: false,
+        looked: 0,
+        slice_end_ns: 0,
+        borrow_end_ns: 0,
+        since_ns: 0,
+        occupied: 0,
+        front: 0,
+        rings: [0; SLICES],
+    };
 }
 
 /// The private half of the table.
 pub struct Scheduler {
     /// By processor.
     pub cpus: [Cpu; CPUS],
+    /// Deadlines of sleeps and timers.
+    pub alarms: Heap,
+    /// Head of the list of sleepers with a predicate.
+    pub watch: u16,
+    /// How many there are.
+    pub watchers: u16,
+    /// Classes of words the kernel wrote since sleepers were last looked at.
+    pub dirty: u64,
 }
 
 impl Default for Scheduler {
     fn default() -> Self {
-        let cpu = Cpu {
-            current: 0,
-            position: 0,
-            online: false,
-            slice_end_ns: 0,
-            since_ns: 0,
-            rings: [0; SLICES],
-            owners: [0; SLICES],
-        };
-        Self { cpus: [cpu; CPUS] }
+        Self {
+            cpus: [Cpu::OFFLINE; CPUS],
+            alarms: Heap::default(),
+            watch: 0,
+            watchers: 0,
+            dirty: 0,
+        }
     }
 }
 
@@ -50,30 +112,452 @@ pub fn start_cpu(state: &mut State, cpu: usize) {
     state.sched.cpus[cpu].online = true;
 }
 
-/// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing
-/// speaks against it. Its events have been delivered to its context. `None`: idle, until an interrupt.
+/// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing speaks
+/// against it. The answer of a call is written to the context before; the events of whom it picks are
+/// delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
 pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Option<usize> {
-    let _ = (state, machine, cpu);
-    None
+    let now = machine.now_ns();
+    serve_request(state, machine, cpu);
+    sleep::expire(state, machine, now);
+    settle(state, machine);
+    if state.sched.cpus[cpu].current != 0 {
+        end_of_slice(state, machine, cpu, now);
+    }
+    if state.sched.cpus[cpu].current == 0 {
+        give_back(state, machine, cpu, now);
+    }
+    if state.sched.cpus[cpu].current == 0 {
+        choose(state, machine, cpu, now);
+    }
+    borrow(state, machine, cpu, now);
+    let current = usize::from(state.sched.cpus[cpu].current);
+    state.published.cpus[cpu].current = state.published.envs[current].id;
+    if current == 0 {
+        return None;
+    }
+    upcall::deliver_events(state, machine, current);
+    Some(current)
 }
 
-/// A timer or processor interrupt arrived on `cpu`: deadlines pass, slices end. Then `pick`.
-pub fn tick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
-    let _ = (state, machine, cpu);
+/// A timer or processor interrupt arrived on `cpu`: deadlines pass. The rest happens in [`pick`].
+pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: usize) {
+    let now = machine.now_ns();
+    sleep::expire(state, machine, now);
 }
 
-/// Nanoseconds since boot at which `cpu` wants its next timer interrupt.
+/// Nanoseconds since boot at which `cpu` wants its next timer interrupt; in the past: at once.
 pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
-    let _ = (state, cpu);
-    None
-}
-
-/// Sets event bits (`upcall::EVENT_…`) of the environment at `index`; wakes or interrupts it.
-pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
-    let _ = (state, machine, index, bits);
+    let this = &state.sched.cpus[cpu];
+    let alarm = state.sched.alarms.first(state.envs.slots).map(|env| state.envs.slots[env].alarm);
+    let own = if this.current == 0 {
+        if this.more {
+            Some(0)
+        } else {
+            // Programs on other processors may store to words that sleepers here watch.
+            let others = state.sched.cpus.iter().any(|other| other.current != 0);
+            (others && state.sched.watch != 0).then_some(this.since_ns + SLICE_NS)
+        }
+    } else if this.lender != 0 {
+        Some(this.borrow_end_ns)
+    } else {
+        Some(this.slice_end_ns)
+    };
+    match (alarm, own) {
+        (Some(alarm), Some(own)) => Some(alarm.min(own)),
+        (alarm, own) => alarm.or(own),
+    }
 }
 
 /// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`.
 pub fn written(state: &mut State, frame: Frame) {
-    let _ = (state, frame);
+    state.sched.dirty |= predicate::frame_bit(frame);
+}
+
+/// Sets event bits (`upcall::EVENT_…`) of the environment at `index`; wakes or interrupts it.
+pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
+    sleep::event(state, machine, index, bits);
+}
+
+/// Puts an environment into its ring, if it is not there.
+pub fn enqueue(state: &mut State, index: usize) {
+    let env = state.envs.slots[index];
+    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
+    if !list::contains(state.envs.slots, Kind::Ring, index) {
+        let cpu = &mut state.sched.cpus[cpu];
+        list::push(state.envs.slots, &mut cpu.rings[position], Kind::Ring, index);
+        cpu.occupied |= 1 << position;
+    }
+}
+
+/// Takes an environment out of its ring and the front queue.
+pub fn dequeue(state: &mut State, index: usize) {
+    let env = state.envs.slots[index];
+    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
+    let owner = slice::extra_owner(state, cpu, position);
+    let this = &mut state.sched.cpus[cpu];
+    list::remove(state.envs.slots, &mut this.front, Kind::Front, index);
+    list::remove(state.envs.slots, &mut this.rings[position], Kind::Ring, index);
+    if this.rings[position] == 0 && owner == 0 {
+        this.occupied &= !(1 << position);
+    }
+}
+
+/// Makes an environment ready that was neither ready nor running; `front`: an event did it.
+pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, front: bool) {
+    env::set_state(state, index, EnvState::Ready);
+    enqueue(state, index);
+    let home = usize::from(state.envs.slots[index].cpu);
+    if front && !list::contains(state.envs.slots, Kind::Front, index) {
+        list::push(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+    }
+    let current = usize::from(state.sched.cpus[home].current);
+    if current == 0 || (front && lends(state, current)) {
+        machine.interrupt(home);
+    }
+}
+
+/// Takes the environment that runs on `cpu` off it; its new state is the caller's to set.
+pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
+    let now = machine.now_ns();
+    let this = &mut state.sched.cpus[cpu];
+    let index = usize::from(core::mem::take(&mut this.current));
+    let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
+    state.published.envs[index].run_ns += ran;
+    state.published.envs[index].cpu = cpu as u32;
+    state.envs.slots[index].ending = false;
+    let this = &mut state.sched.cpus[cpu];
+    if this.lender != 0 {
+        // The lender's slice is as much longer; the borrower's next one as much shorter.
+        this.slice_end_ns += ran;
+        let debt = &mut state.envs.slots[index].debt_ns;
+        *debt = debt.saturating_add(ran as u32);
+    }
+}
+
+/// Gives the processor to a ready (or accepting) environment.
+pub fn run<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) {
+    let home = usize::from(state.envs.slots[index].cpu);
+    list::remove(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+    enqueue(state, index);
+    env::set_state(state, index, EnvState::Running);
+    state.published.envs[index].cpu = cpu as u32;
+    state.published.envs[index].switches += 1;
+    state.published.cpus[cpu].switches += 1;
+    let this = &mut state.sched.cpus[cpu];
+    this.current = index as u16;
+    this.since_ns = machine.now_ns();
+    this.more = false;
+    this.looked = 0;
+}
+
+/// `Yield`: the caller stays ready; the rest of its slice goes to `to`, or the next slice begins.
+pub fn yield_to<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    to: EnvId,
+) -> Result<(), abi::error::Error> {
+    let target = if to.is_none() { 0 } else { env::lookup(state, to)? };
+    if target == caller {
+        return Ok(());
+    }
+    if target != 0 && !can_run(state, machine, target) {
+        return Err(abi::error::Error::WrongState);
+    }
+    machine.context(caller).answer(0, 0);
+    leave(state, machine, cpu);
+    env::set_state(state, caller, EnvState::Ready);
+    if target != 0 {
+        let lender = &mut state.sched.cpus[cpu].lender;
+        if usize::from(*lender) == target {
+            *lender = 0;
+        }
+        run(state, machine, cpu, target);
+    }
+    Ok(())
+}
+
+fn lends(state: &State, index: usize) -> bool {
+    state.envs.slots[index].entries.flags & FLAG_BORROW != 0
+}
+
+/// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
+fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+    match state.envs.slots[index].state {
+        EnvState::Ready => true,
+        EnvState::Sleeping => sleep::try_predicate(state, machine, index, false),
+        _ => false,
+    }
+}
+
+/// What others asked of the environment that runs here while they could not touch it.
+fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
+    let index = usize::from(state.sched.cpus[cpu].current);
+    match core::mem::take(&mut state.envs.slots[index].request) {
+        env::Request::Nothing => {}
+        env::Request::Hold => {
+            leave(state, machine, cpu);
+            death::hold_now(state, machine, index);
+        }
+        env::Request::Die { word, killer } => {
+            leave(state, machine, cpu);
+            death::die(state, machine, index, word, killer);
+        }
+    }
+}
+
+/// Looks at sleepers that watch what the kernel has written, so many at a time.
+fn settle<M: Machine>(state: &mut State, machine: &mut M) {
+    if state.sched.dirty == 0 {
+        return;
+    }
+    let dirty = core::mem::take(&mut state.sched.dirty);
+    let mut evaluated = 0;
+    for _ in 0..state.sched.watchers {
+        let index = usize::from(state.sched.watch);
+        if index == 0 {
+            return;
+        }
+        state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
+        if state.envs.slots[index].watched & dirty != 0 {
+            if evaluated == PREDICATES_PER_EXIT {
+                state.sched.dirty |= dirty;
+                return;
+            }
+            evaluated += 1;
+            sleep::try_predicate(state, machine, index, true);
+        }
+    }
+}
+
+/// Has the slice in turn ended for whom it runs?
+fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let this = state.sched.cpus[cpu];
+    let index = usize::from(this.current);
+    if this.lender != 0 {
+        if now >= this.borrow_end_ns {
+            leave(state, machine, cpu);
+            env::set_state(state, index, EnvState::Ready);
+        }
+        return;
+    }
+    if now < this.slice_end_ns {
+        return;
+    }
+    if state.envs.slots[index].entries.flags & FLAG_SLICE_END != 0 {
+        return told_to_end(state, machine, cpu, index, now);
+    }
+    if !this.extended && upcall::masked(state, machine, index) {
+        let this = &mut state.sched.cpus[cpu];
+        this.extended = true;
+        this.slice_end_ns = now + CRITICAL_NS;
+        let debt = &mut state.envs.slots[index].debt_ns;
+        *debt = debt.saturating_add(CRITICAL_NS as u32);
+        return;
+    }
+    leave(state, machine, cpu);
+    env::set_state(state, index, EnvState::Ready);
+}
+
+/// The end of a slice whose environment switches its own context: it is told, has one more slice
+/// to let go, and pays for each one it keeps beyond.
+fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, now: u64) {
+    state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
+    if !core::mem::replace(&mut state.envs.slots[index].ending, true) {
+        event(state, machine, index, EVENT_SLICE_END);
+        return;
+    }
+    state.published.envs[index].excess += 1;
+    if state.published.envs[index].excess > EXCESS_MAX {
+        let killer = env::id(state, index);
+        leave(state, machine, cpu);
+        death::die(state, machine, index, EXCESS_WORD, killer);
+    }
+}
+
+/// A borrower has left: the lender goes on with its slice.
+fn give_back<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let lender = usize::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
+    let time_left = now < state.sched.cpus[cpu].slice_end_ns;
+    if lender != 0 && time_left && state.envs.slots[lender].state == EnvState::Ready {
+        run(state, machine, cpu, lender);
+    }
+}
+
+/// Whoever an event has woken starts at once, if the one that runs lends its slice.
+fn borrow<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let this = state.sched.cpus[cpu];
+    let current = usize::from(this.current);
+    if current == 0 || this.lender != 0 || this.front == 0 || !lends(state, current) {
+        return;
+    }
+    for _ in 0..WORK_PIECES {
+        let index = usize::from(state.sched.cpus[cpu].front);
+        if index == 0 {
+            return;
+        }
+        let front = &mut state.sched.cpus[cpu].front;
+        list::remove(state.envs.slots, front, Kind::Front, index);
+        let env = &state.envs.slots[index];
+        let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
+        if env.state == EnvState::Ready && left >= SHORTEST_NS {
+            leave(state, machine, cpu);
+            env::set_state(state, current, EnvState::Ready);
+            run(state, machine, cpu, index);
+            let this = &mut state.sched.cpus[cpu];
+            this.lender = current as u16;
+            this.borrow_end_ns = now + left;
+            return;
+        }
+    }
+}
+
+/// The next slice of the round that somebody uses.
+fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let mut budget = PREDICATES_PER_EXIT;
+    // Whoever owes slices is passed over once for each; each round pays one.
+    for _ in 0..=EXCESS_MAX + 1 {
+        let mut owing = false;
+        for _ in 0..state.sched.cpus[cpu].occupied.count_ones() {
+            let Some(position) = next_position(&state.sched.cpus[cpu]) else { break };
+            state.sched.cpus[cpu].position = position as u8;
+            let found = turn(state, machine, cpu, position, &mut budget, &mut owing);
+            if let Some((owner, index)) = found {
+                return start_slice(state, machine, cpu, owner, index, now);
+            }
+        }
+        if !owing {
+            break;
+        }
+    }
+    look_round(state, machine, cpu, now);
+}
+
+/// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
+/// that ran may have stored to what they watch.
+fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let this = &mut state.sched.cpus[cpu];
+    this.since_ns = now;
+    let looked = this.looked;
+    let left = state.sched.watchers.saturating_sub(looked);
+    let count = left.min(PREDICATES_PER_EXIT as u16);
+    for _ in 0..count {
+        let index = usize::from(state.sched.watch);
+        if index == 0 {
+            break;
+        }
+        state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
+        sleep::try_predicate(state, machine, index, true);
+    }
+    let this = &mut state.sched.cpus[cpu];
+    this.more = left > count || this.front != 0;
+    this.looked = if this.more { looked + count } else { 0 };
+}
+
+/// The occupied position after the one in turn, round the vector.
+fn next_position(cpu: &Cpu) -> Option<usize> {
+    if cpu.occupied == 0 {
+        return None;
+    }
+    let start = (u32::from(cpu.position) + 1) % SLICES as u32;
+    let ahead = cpu.occupied.rotate_right(start).trailing_zeros();
+    Some(((start + ahead) % SLICES as u32) as usize)
+}
+
+/// Who runs when the turn comes to a position: whose slice it is, and whom that one's time serves.
+fn turn<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    position: usize,
+    budget: &mut usize,
+    owing: &mut bool,
+) -> Option<(usize, usize)> {
+    let first = usize::from(state.sched.cpus[cpu].rings[position]);
+    if first == 0 {
+        let owner = slice::extra_owner(state, cpu, position);
+        return candidate(state, machine, owner, budget, owing).map(|index| (owner, index));
+    }
+    let last = usize::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
+    let mut passed_over = None;
+    let mut found = None;
+    for _ in 0..state.envs.slots.len() {
+        let index = usize::from(state.sched.cpus[cpu].rings[position]);
+        if *budget == 0 && state.envs.slots[index].state == EnvState::Sleeping {
+            passed_over = passed_over.or(Some(index as u16));
+        }
+        let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
+        state.sched.cpus[cpu].rings[position] = next;
+        found = candidate(state, machine, index, budget, owing).map(|runs| (index, runs));
+        if found.is_some() || index == last {
+            break;
+        }
+    }
+    if let Some(next) = passed_over {
+        // It is the first to be looked at when the turn comes again.
+        state.sched.cpus[cpu].rings[position] = next;
+    }
+    found
+}
+
+/// Whom the time of the environment at `index` serves: itself, or whom it waits for.
+fn candidate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: usize,
+    budget: &mut usize,
+    owing: &mut bool,
+) -> Option<usize> {
+    let mut at = index;
+    for _ in 0..=DONATIONS {
+        match state.envs.slots[at].state {
+            EnvState::Ready => break,
+            EnvState::Donating => {
+                at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
+            }
+            EnvState::Sleeping if *budget > 0 && state.envs.slots[at].atoms > 0 => {
+                *budget -= 1;
+                if !sleep::try_predicate(state, machine, at, false) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+    }
+    if state.envs.slots[at].state != EnvState::Ready {
+        return None;
+    }
+    if state.published.envs[index].excess > 0 {
+        state.published.envs[index].excess -= 1;
+        *owing = true;
+        return None;
+    }
+    Some(at)
+}
+
+/// Begins the slice of `owner`, which `index` uses.
+fn start_slice<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    owner: usize,
+    index: usize,
+    now: u64,
+) {
+    let env = &mut state.envs.slots[owner];
+    let most = (SLICE_NS - SHORTEST_NS) as u32;
+    let paid = env.debt_ns.min(most);
+    env.debt_ns -= paid;
+    let this = &mut state.sched.cpus[cpu];
+    this.slice_end_ns = now + SLICE_NS - u64::from(paid);
+    this.extended = false;
+    this.lender = 0;
+    state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
+    let position = cpu * SLICES + usize::from(state.sched.cpus[cpu].position);
+    state.published.slices[position].used += 1;
+    run(state, machine, cpu, index);
+    if state.envs.slots[index].entries.flags & FLAG_SLICE_START != 0 {
+        event(state, machine, index, EVENT_SLICE_START);
+    }
 }

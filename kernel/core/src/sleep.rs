@@ -1,1 +1,239 @@
-//! Sleeping, posting, timers.
+//! Sleeping, posting, events, timers (decisions 7, 17, 18; xok97 XK-18, XK-19).
+//!
+//! No wake-up is lost: whoever sets a bit does so, and looks whether the other sleeps, under the same
+//! lock under which the sleeper looks at its bits before it sleeps.
+
+use crate::answer::Answer;
+use crate::env::{self, Pending};
+use crate::list::{self, Kind};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{predicate, sched, upcall};
+use abi::call::SLEEP_ACCEPT;
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::limits::{SENDERS, WORK_PIECES};
+use abi::published::EnvState;
+use abi::upcall::{EVENT_TIMER, SaveArea, offset, woken};
+
+/// The arguments of `Sleep`.
+#[derive(Clone, Copy, Debug)]
+pub struct Sleep {
+    /// When it ends, 0: never.
+    pub deadline: u64,
+    /// Posted bits that end it.
+    pub posted: u64,
+    /// Event bits that end it.
+    pub events: u64,
+    /// `SLEEP_ACCEPT`
+    pub flags: u64,
+}
+
+/// `Sleep`: the answer if there is nothing to wait for, else `None`: the caller sleeps and has left.
+pub fn sleep<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    asked: Sleep,
+) -> Option<Answer> {
+    if asked.flags & !SLEEP_ACCEPT != 0 {
+        return Some(Err(crate::answer::Refusal::new(Error::BadArgument, 3)));
+    }
+    let env = &mut state.envs.slots[caller];
+    env.posted = asked.posted;
+    env.events = asked.events;
+    if let Some(why) = reason(state, machine, caller) {
+        return Some(Ok(why));
+    }
+    if asked.deadline != 0 && asked.deadline <= machine.now_ns() {
+        return Some(Err(Error::TimedOut.into()));
+    }
+    sched::leave(state, machine, cpu);
+    let accept = asked.flags & SLEEP_ACCEPT != 0;
+    state.envs.slots[caller].deadline = asked.deadline;
+    fall_asleep(state, machine, caller, accept);
+    None
+}
+
+/// Why the environment need not sleep, by its bits and its predicate.
+pub fn reason<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> Option<u64> {
+    let env = state.envs.slots[index];
+    if let Some((_, physical)) = env::save_area(state, index) {
+        if machine.word(physical + offset::PENDING as u64) & env.posted != 0 {
+            return Some(woken::POSTED);
+        }
+        if machine.word(physical + offset::EVENTS as u64) & env.events != 0 {
+            return Some(woken::EVENT);
+        }
+    }
+    (env.atoms > 0 && predicate::holds(state, machine, index)).then_some(woken::PREDICATE)
+}
+
+/// Makes an environment that has left its processor a sleeper.
+pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize, accept: bool) {
+    let env = &mut state.envs.slots[index];
+    env.pending = if accept { Pending::Accept } else { Pending::Sleep };
+    let watches = env.atoms > 0;
+    env.edge = 0;
+    if watches {
+        let edge = predicate::next_edge(state, machine, index);
+        state.envs.slots[index].edge = edge;
+        list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+        state.sched.watchers += 1;
+        sched::enqueue(state, index);
+    } else {
+        sched::dequeue(state, index);
+    }
+    if accept && let Some((_, physical)) = env::save_area(state, index) {
+        machine.word_set(physical + offset::ACCEPTING as u64, 1);
+    }
+    set_alarm(state, index);
+    env::set_state(state, index, EnvState::Sleeping);
+}
+
+/// Ends the sleep of an environment without making it ready: nothing of it is left but its state.
+pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    if state.envs.slots[index].pending == Pending::Accept
+        && let Some((_, physical)) = env::save_area(state, index)
+    {
+        machine.word_set(physical + offset::ACCEPTING as u64, 0);
+    }
+    if list::contains(state.envs.slots, Kind::Watch, index) {
+        list::remove(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+        state.sched.watchers -= 1;
+    }
+    let env = &mut state.envs.slots[index];
+    env.pending = Pending::Nothing;
+    env.deadline = 0;
+    env.edge = 0;
+    set_alarm(state, index);
+}
+
+/// Wakes a sleeper (one that is held stays held, its call answered); `front`: an event did it.
+fn wake<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: usize,
+    (error, value): (u64, u64),
+    front: bool,
+) {
+    end_sleep(state, machine, index);
+    machine.context(index).answer(error, value);
+    if state.envs.slots[index].state == EnvState::Sleeping {
+        sched::make_ready(state, machine, index, front);
+    }
+}
+
+/// Does it sleep, held or not?
+fn asleep(state: &State, index: usize) -> bool {
+    matches!(state.envs.slots[index].pending, Pending::Sleep | Pending::Accept)
+}
+
+/// Wakes a sleeper whose predicate holds; did it? `front`: it may start before its turn.
+pub fn try_predicate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: usize,
+    front: bool,
+) -> bool {
+    let holds = asleep(state, index)
+        && state.envs.slots[index].atoms > 0
+        && predicate::holds(state, machine, index);
+    if holds {
+        wake(state, machine, index, (0, woken::PREDICATE), front);
+    }
+    holds
+}
+
+/// Bits were set for an environment: wakes it, or sees to it that it is told.
+fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64, why: u64) {
+    let env = &state.envs.slots[index];
+    let wakes = set & if why == woken::POSTED { env.posted } else { env.events };
+    if asleep(state, index) {
+        if wakes != 0 {
+            wake(state, machine, index, (0, why), true);
+        }
+    } else if env.state == EnvState::Running && !upcall::masked(state, machine, index) {
+        machine.interrupt(state.published.envs[index].cpu as usize);
+    }
+}
+
+/// Sets event bits.
+pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
+    if let Some((_, physical)) = env::save_area(state, index) {
+        machine.word_or(physical + offset::EVENTS as u64, bits);
+        notify(state, machine, index, bits, woken::EVENT);
+    }
+}
+
+/// `Post`.
+pub fn post<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    to: EnvId,
+    bits: u64,
+) -> Answer {
+    let index = env::controlled(state, caller, capability, to)?;
+    env::living(state, env::id(state, index))?;
+    let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
+    machine.word_or(physical + offset::PENDING as u64, bits);
+    let count_at = physical + core::mem::offset_of!(SaveArea, sender_count) as u64;
+    let count = machine.word_add(count_at, 1);
+    note_sender(machine, physical, count, env::id(state, caller));
+    notify(state, machine, index, bits, woken::POSTED);
+    Ok(0)
+}
+
+fn note_sender<M: Machine>(machine: &mut M, physical: u64, count: u64, sender: EnvId) {
+    let place = count % SENDERS as u64;
+    let senders = physical + core::mem::offset_of!(SaveArea, senders) as u64;
+    let at = senders + place / 2 * 8;
+    let shift = 32 * (place % 2);
+    let word = machine.word(at) & !(0xffff_ffff << shift) | u64::from(sender.0) << shift;
+    machine.word_set(at, word);
+}
+
+/// `TimerSet`.
+pub fn set_timer(state: &mut State, caller: usize, deadline: u64) {
+    state.envs.slots[caller].timer = deadline;
+    set_alarm(state, caller);
+}
+
+/// Puts the environment where it belongs in the heap of deadlines.
+pub fn set_alarm(state: &mut State, index: usize) {
+    let env = &state.envs.slots[index];
+    let soonest = [env.deadline, env.timer, env.edge].into_iter().filter(|&at| at != 0).min();
+    let alarm = soonest.unwrap_or(u64::MAX);
+    if alarm != env.alarm || env.heap_slot == 0 {
+        state.sched.alarms.set(state.envs.slots, index, alarm);
+    }
+}
+
+/// Serves the deadlines that have passed, so many at a time.
+pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
+    for _ in 0..WORK_PIECES {
+        let Some(index) = state.sched.alarms.first(state.envs.slots) else { return };
+        if state.envs.slots[index].alarm > now {
+            return;
+        }
+        alarm(state, machine, index, now);
+        set_alarm(state, index);
+    }
+}
+
+fn alarm<M: Machine>(state: &mut State, machine: &mut M, index: usize, now: u64) {
+    let due = |at: u64| at != 0 && at <= now;
+    if due(state.envs.slots[index].timer) {
+        state.envs.slots[index].timer = 0;
+        event(state, machine, index, EVENT_TIMER);
+    }
+    if due(state.envs.slots[index].edge) && !try_predicate(state, machine, index, true) {
+        state.envs.slots[index].edge = predicate::next_edge(state, machine, index);
+    }
+    if due(state.envs.slots[index].deadline) && asleep(state, index) {
+        wake(state, machine, index, (Error::TimedOut as u64, 0), true);
+    }
+}

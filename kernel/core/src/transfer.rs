@@ -1,1 +1,193 @@
-//! Protected control transfer (aegis95 S33).
+//! Protected control transfer (aegis95 S33, thesis98 I-1..I-3, decisions 19).
+//!
+//! ```text
+//!   caller: TransferSync ──registers──► callee, at its sync entry     caller is Donating
+//!   callee: TransferSync to the caller ──registers──► caller, behind its call, rax 0
+//! ```
+//! The registers are the message: all arrive but rcx (the sender's id) and r11. A callee is entered on
+//! the sender's stack pointer; who gets a reply keeps its own stack pointer, rip and flags. Vector
+//! registers travel, being left as they are. Nothing is copied but the context; no permission is
+//! asked: whom to serve is the callee's business, and rcx cannot be forged.
+
+use crate::context::{Context, FIXED_FLAGS, USER_CS, USER_SS};
+use crate::dispatch::Outcome;
+use crate::env::{self, Pending};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{sched, sleep, upcall};
+use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT};
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::published::EnvState;
+use abi::upcall::offset;
+
+/// `TransferSync`; `word` is the caller's rax.
+pub fn synchronous<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    word: u64,
+) -> Result<Outcome, Error> {
+    let target = target(state, caller, word)?;
+    if waits_for(state, target, caller) {
+        return Ok(reply(state, machine, cpu, caller, target, word & TRANSFER_ACCEPT != 0));
+    }
+    let entry = state.envs.slots[target].entries.sync;
+    check_accepting(state, machine, target, entry)?;
+    let message = *machine.context(caller);
+    sched::leave(state, machine, cpu);
+    state.envs.slots[caller].pending = Pending::Reply;
+    state.envs.slots[target].donors += 1;
+    state.published.envs[caller].donated_to = env::id(state, target).0;
+    env::set_state(state, caller, EnvState::Donating);
+    sched::enqueue(state, caller);
+    Ok(enter(state, machine, cpu, caller, target, &message, entry))
+}
+
+/// `TransferAsync`: the caller stays ready; its vector registers are stored for it first.
+pub fn asynchronous<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    word: u64,
+) -> Result<Outcome, Error> {
+    let target = target(state, caller, word)?;
+    let entry = state.envs.slots[target].entries.asynchronous;
+    check_accepting(state, machine, target, entry)?;
+    let message = *machine.context(caller);
+    machine.context(caller).answer(0, 0);
+    machine.vector_store(state.envs.slots[caller].vector);
+    sched::leave(state, machine, cpu);
+    env::set_state(state, caller, EnvState::Ready);
+    Ok(enter(state, machine, cpu, caller, target, &message, entry))
+}
+
+/// The environment does not wait for a reply any more: it got one, or one side died.
+pub fn end_wait(state: &mut State, index: usize) {
+    let callee = EnvId(state.published.envs[index].donated_to);
+    state.published.envs[index].donated_to = 0;
+    state.envs.slots[index].pending = Pending::Nothing;
+    if let Ok(callee) = env::lookup(state, callee) {
+        state.envs.slots[callee].donors -= 1;
+    }
+}
+
+fn target(state: &State, caller: usize, word: u64) -> Result<usize, Error> {
+    let id = EnvId((word >> TRANSFER_SHIFT) as u32);
+    let target = env::living(state, id)?;
+    if target == caller { Err(Error::Busy) } else { Ok(target) }
+}
+
+fn waits_for(state: &State, target: usize, caller: usize) -> bool {
+    state.envs.slots[target].pending == Pending::Reply
+        && state.published.envs[target].donated_to == env::id(state, caller).0
+}
+
+/// A sleeper that said so accepts; else who does not run, has set `accepting` and masks nothing.
+fn check_accepting<M: Machine>(
+    state: &State,
+    machine: &M,
+    target: usize,
+    entry: u64,
+) -> Result<(), Error> {
+    let env = &state.envs.slots[target];
+    let Some((_, physical)) = env::save_area(state, target) else { return Err(Error::Busy) };
+    let word = |at: usize| machine.word(physical + at as u64);
+    let willing = word(offset::ACCEPTING) != 0
+        && (env.pending == Pending::Accept || !upcall::masked(state, machine, target));
+    let free = matches!(env.state, EnvState::Ready | EnvState::Sleeping);
+    if willing && free && entry != 0 { Ok(()) } else { Err(Error::Busy) }
+}
+
+/// Runs the target at `entry` with the message; what it was doing before is abandoned.
+fn enter<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    target: usize,
+    message: &Context,
+    entry: u64,
+) -> Outcome {
+    sleep::end_sleep(state, machine, target);
+    if let Some((_, physical)) = env::save_area(state, target) {
+        machine.word_set(physical + offset::ACCEPTING as u64, 0);
+    }
+    let context = machine.context(target);
+    *context = Context {
+        rip: entry,
+        rflags: FIXED_FLAGS,
+        cs: USER_CS,
+        ss: USER_SS,
+        rcx: u64::from(env::id(state, caller).0),
+        r11: FIXED_FLAGS,
+        // Not by `sysret`, which would take rcx and r11.
+        vector: 0,
+        fs_base: context.fs_base,
+        gs_base: context.gs_base,
+        ..*message
+    };
+    sched::run(state, machine, cpu, target);
+    Outcome::Enter(target)
+}
+
+/// A transfer to one that waits for the caller: it goes on behind its call. A held one gets the message
+/// and stays held.
+fn reply<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    target: usize,
+    accept: bool,
+) -> Outcome {
+    let message = *machine.context(caller);
+    let context = machine.context(target);
+    *context = Context {
+        rax: 0,
+        rcx: u64::from(env::id(state, caller).0),
+        r11: context.rflags,
+        vector: 0,
+        rip: context.rip,
+        rflags: context.rflags,
+        rsp: context.rsp,
+        fs_base: context.fs_base,
+        gs_base: context.gs_base,
+        ..message
+    };
+    end_wait(state, target);
+    let held = state.envs.slots[target].state == EnvState::Held;
+    if held {
+        machine.vector_store(state.envs.slots[target].vector);
+    }
+    machine.context(caller).answer(0, 0);
+    sched::leave(state, machine, cpu);
+    if accept {
+        wait_for_next(state, machine, caller);
+    } else {
+        env::set_state(state, caller, EnvState::Ready);
+    }
+    if held {
+        env::changed(state, target);
+        return Outcome::Left;
+    }
+    sched::run(state, machine, cpu, target);
+    Outcome::Enter(target)
+}
+
+/// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes.
+fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: usize) {
+    let env = &mut state.envs.slots[caller];
+    env.posted = u64::MAX;
+    env.events = u64::MAX;
+    env.deadline = 0;
+    match sleep::reason(state, machine, caller) {
+        Some(why) => {
+            machine.context(caller).answer(0, why);
+            env::set_state(state, caller, EnvState::Ready);
+        }
+        None => sleep::fall_asleep(state, machine, caller, true),
+    }
+}

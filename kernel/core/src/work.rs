@@ -1,4 +1,4 @@
-//! Long work in pieces: dying domains and accounts (decisions 20).
+//! Long work in pieces: dying tables and accounts (decisions 20).
 
 use crate::machine::Machine;
 use crate::state::State;
@@ -6,6 +6,5 @@ use crate::state::State;
 /// Does up to `limits::WORK_PIECES` pieces of what is still to be destroyed. `true`: there is more; call
 /// again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    let _ = (state, machine);
-    false
+    crate::table::work(state, machine) | crate::death::finish_accounts(state)
 }

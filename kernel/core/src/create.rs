@@ -1,0 +1,329 @@
+//! Making environments and telling them what to be: `EnvAlloc`, `EnvSet`, `EnvMove`.
+
+use crate::answer::{Answer, Refusal};
+use crate::bytes::u64_at;
+use crate::context::Context;
+use crate::env::Entries;
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, capability, death, domain, env, frame, predicate, sched, slice, table};
+use abi::capability::{CONTROL, Name};
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::layout::{PAGE_SIZE, is_user};
+use abi::limits::Resource;
+use abi::published::{EnvState, FrameType};
+use abi::setup::{EnvSetup, field};
+use abi::word::Which;
+
+/// Every field an `EnvSetup` has.
+const ALL: u64 = (1 << 14) - 1;
+/// What only one that has not started, or moves, may set.
+const FLAGS: u64 = abi::setup::FLAG_SLICE_START
+    | abi::setup::FLAG_SLICE_END
+    | abi::setup::FLAG_BORROW
+    | abi::setup::FLAG_OWN_VECTOR;
+
+/// The arguments of `EnvAlloc`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Its index.
+    pub which: Which,
+    /// Where it runs.
+    pub domain: DomainId,
+    /// Who pays; 0: the caller's account.
+    pub account: AccountId,
+    /// The frame of its vector state.
+    pub vector: Which,
+}
+
+/// `EnvAlloc`.
+pub fn allocate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    asked: &Request,
+) -> Answer {
+    let own = env::domain(state, caller).index();
+    let capability = domain::capability(state, own, capability)?;
+    let target = domain::find_or_own(state, own, asked.domain)?;
+    if !capability.dominates(domain::guard(state, target), CONTROL) {
+        return Err(Error::NotPermitted.into());
+    }
+    let payer = if asked.account.is_none() {
+        AccountId(state.published.envs[caller].account).index()
+    } else {
+        account::find(state, asked.account)?
+    };
+    account::may_charge(state, own, &capability, payer)?;
+    let index = free_index(state, asked.which)?;
+    account::check(state, payer, Resource::Envs, 1)?;
+    let vector =
+        frame::allocate(state, machine, asked.vector, payer, capability.name, FrameType::Vector)?;
+    account::charge(state, payer, Resource::Envs, 1)?;
+    let account = AccountId(state.published.accounts[payer].id);
+    let domain = domain::id(state, target);
+    let id = env::enter(state, machine, index, domain, account, vector);
+    state.envs.slots[index].guard = capability.name;
+    state.published.envs[index].holder = env::id(state, caller).0;
+    state.envs.slots[caller].children += 1;
+    slice::share(state, index, caller);
+    Ok(u64::from(id.0))
+}
+
+fn free_index(state: &State, which: Which) -> Result<usize, Refusal> {
+    let free = |index: &usize| state.envs.slots[*index].state == EnvState::Free;
+    match which {
+        Which::Any => (1..state.envs.slots.len()).find(free).ok_or(Error::Exhausted.into()),
+        Which::This(index) if index == 0 || index as usize >= state.envs.slots.len() => {
+            Err(Refusal::new(Error::BadArgument, 0))
+        }
+        Which::This(index) if free(&(index as usize)) => Ok(index as usize),
+        Which::This(_) => Err(Error::Taken.into()),
+    }
+}
+
+/// A checked `EnvSetup`: nothing in it can be refused any more.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    fields: u64,
+    setup: EnvSetup,
+    guard: Option<Name>,
+    save: Frame,
+    application: Frame,
+}
+
+/// `EnvSet`.
+pub fn set<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    id: EnvId,
+    fields: u64,
+    bytes: &[u8],
+) -> Answer {
+    let index = env::controlled(state, caller, capability, id)?;
+    let allowed = match state.envs.slots[index].state {
+        EnvState::New => ALL,
+        _ if index == caller => field::WHILE_RUNNING,
+        _ => return Err(Error::WrongState.into()),
+    };
+    if fields & !ALL != 0 {
+        return Err(Refusal::new(Error::BadArgument, 1));
+    }
+    if fields & !allowed != 0 {
+        return Err(Error::WrongState.into());
+    }
+    let domain = env::domain(state, index).index();
+    let plan = check(state, machine, caller, domain, fields, &read_setup(bytes))?;
+    apply(state, machine, index, &plan);
+    Ok(0)
+}
+
+/// `EnvMove`: the answer if it is refused, else the caller goes on in the new domain.
+pub fn move_to<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    target: DomainId,
+    fields: u64,
+    bytes: &[u8],
+) -> Result<(), Refusal> {
+    let from = env::domain(state, caller);
+    let to = domain::find(state, target)?;
+    capability::check(state, from.index(), capability, domain::guard(state, to), CONTROL)?;
+    if to == from.index() {
+        return Err(Error::WrongState.into());
+    }
+    if fields & !ALL != 0 {
+        return Err(Refusal::new(Error::BadArgument, 1));
+    }
+    let plan = check(state, machine, caller, to, fields, &read_setup(bytes))?;
+    predicate::clear(state, machine, caller);
+    death::drop_pages(state, machine, caller);
+    let flags = state.envs.slots[caller].entries.flags;
+    state.envs.slots[caller].entries = Entries { flags, ..Entries::default() };
+    state.published.envs[caller].domain = target.0;
+    state.published.domains[to].envs += 1;
+    *machine.context(caller) = Context::starting(0, 0, 0);
+    apply(state, machine, caller, &plan);
+    machine.vector_init(state.envs.slots[caller].vector);
+    env::changed(state, caller);
+    death::leave_domain(state, machine, from);
+    Ok(())
+}
+
+fn check<M: Machine>(
+    state: &State,
+    machine: &M,
+    caller: usize,
+    domain: usize,
+    fields: u64,
+    setup: &EnvSetup,
+) -> Result<Plan, Refusal> {
+    let set = |bit: u64| fields & bit != 0;
+    let entries = [
+        (field::FAULT_ENTRY, setup.fault_entry),
+        (field::EVENT_ENTRY, setup.event_entry),
+        (field::FOREIGN_ENTRY, setup.foreign_entry),
+        (field::SYNC_ENTRY, setup.sync_entry),
+        (field::ASYNC_ENTRY, setup.async_entry),
+        (field::RIP, setup.rip),
+    ];
+    if entries.into_iter().any(|(bit, entry)| set(bit) && !is_user(entry)) {
+        return Err(Error::BadAddress.into());
+    }
+    let canonical = |address: u64| (address as i64) << 16 >> 16 == address as i64;
+    let bases = [(field::FS_BASE, setup.fs_base), (field::GS_BASE, setup.gs_base)];
+    if bases.into_iter().any(|(bit, base)| set(bit) && !canonical(base)) {
+        return Err(Error::BadAddress.into());
+    }
+    if set(field::FLAGS) && setup.flags & !FLAGS != 0 {
+        return Err(Refusal::new(Error::BadArgument, 2));
+    }
+    let mut guard = None;
+    if set(field::GUARD) {
+        let index = u8::try_from(setup.guard).map_err(|_| Error::NoSuchCapability)?;
+        let own = env::domain(state, caller).index();
+        guard = Some(domain::capability(state, own, index)?.name);
+    }
+    let root = domain::root(state, domain);
+    let page = |bit: u64, address: u64| -> Result<Frame, Refusal> {
+        if !set(bit) {
+            return Ok(Frame::default());
+        }
+        if !address.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::BadAddress.into());
+        }
+        let leaf = table::walk(state, machine, root, address, true).ok_or(Error::BadAddress)?;
+        match frame::kind(state, leaf.frame) {
+            Some(FrameType::Data) => Ok(leaf.frame),
+            _ => Err(Error::BadAddress.into()),
+        }
+    };
+    let save = page(field::SAVE_AREA, setup.save_area)?;
+    let application = page(field::APPLICATION_PAGE, setup.application_page)?;
+    Ok(Plan { fields, setup: *setup, guard, save, application })
+}
+
+fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Plan) {
+    let set = |bit: u64| plan.fields & bit != 0;
+    let setup = &plan.setup;
+    let context = machine.context(index);
+    let fresh = Context::starting(0, 0, 0);
+    if context.cs == 0 {
+        *context = fresh;
+    }
+    let put = |bit: u64, place: &mut u64, value: u64| {
+        if set(bit) {
+            *place = value;
+        }
+    };
+    put(field::RIP, &mut context.rip, setup.rip);
+    put(field::RSP, &mut context.rsp, setup.rsp);
+    put(field::ARGUMENT, &mut context.rdi, setup.argument);
+    put(field::FS_BASE, &mut context.fs_base, setup.fs_base);
+    put(field::GS_BASE, &mut context.gs_base, setup.gs_base);
+    let entries = &mut state.envs.slots[index].entries;
+    put(field::FAULT_ENTRY, &mut entries.fault, setup.fault_entry);
+    put(field::EVENT_ENTRY, &mut entries.event, setup.event_entry);
+    put(field::FOREIGN_ENTRY, &mut entries.foreign, setup.foreign_entry);
+    put(field::SYNC_ENTRY, &mut entries.sync, setup.sync_entry);
+    put(field::ASYNC_ENTRY, &mut entries.asynchronous, setup.async_entry);
+    put(field::FLAGS, &mut entries.flags, setup.flags);
+    if let Some(guard) = plan.guard {
+        state.envs.slots[index].guard = guard;
+    }
+    if set(field::SAVE_AREA) {
+        frame::pin(state, plan.save);
+        let env = &mut state.envs.slots[index];
+        let old = core::mem::replace(&mut env.save, plan.save);
+        env.save_address = setup.save_area;
+        unpin(state, old);
+    }
+    if set(field::APPLICATION_PAGE) {
+        frame::pin(state, plan.application);
+        let env = &mut state.envs.slots[index];
+        let old = core::mem::replace(&mut env.application, plan.application);
+        machine.application_page(index, Some(plan.application));
+        unpin(state, old);
+    }
+}
+
+fn unpin(state: &mut State, old: Frame) {
+    if old.0 != 0 {
+        frame::unpin(state, old);
+    }
+}
+
+fn read_setup(bytes: &[u8]) -> EnvSetup {
+    let word = |at: usize| u64_at(bytes, 8 * at);
+    EnvSetup {
+        rip: word(0),
+        rsp: word(1),
+        argument: word(2),
+        fs_base: word(3),
+        gs_base: word(4),
+        fault_entry: word(5),
+        event_entry: word(6),
+        foreign_entry: word(7),
+        sync_entry: word(8),
+        async_entry: word(9),
+        flags: word(10),
+        save_area: word(11),
+        application_page: word(12),
+        guard: word(13),
+        zero: [word(14), word(15)],
+    }
+}
+
+/// The first environment, which nobody made.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    /// Its domain.
+    pub domain: DomainId,
+    /// Its account.
+    pub account: AccountId,
+    /// Its guard.
+    pub guard: Name,
+    /// Frame of type `Vector`, already allocated.
+    pub vector: Frame,
+    /// First instruction.
+    pub rip: u64,
+    /// Stack pointer.
+    pub rsp: u64,
+    /// Address of the save area; GS base too.
+    pub save_address: u64,
+    /// The save area's frame, mapped there.
+    pub save: Frame,
+    /// The application page's frame.
+    pub application: Frame,
+}
+
+/// Makes the first environment (index 1), on processor 0 at position 0, ready to run.
+pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First) -> EnvId {
+    for resource in [Resource::Slices, Resource::Envs] {
+        let paid = account::charge(state, first.account.index(), resource, 1);
+        assert!(paid.is_ok(), "the first account may have everything");
+    }
+    let index = 1;
+    let id = env::enter(state, machine, index, first.domain, first.account, first.vector);
+    frame::pin(state, first.save);
+    frame::pin(state, first.application);
+    let env = &mut state.envs.slots[index];
+    env.guard = first.guard;
+    env.save = first.save;
+    env.save_address = first.save_address;
+    env.application = first.application;
+    machine.application_page(index, Some(first.application));
+    let context = machine.context(index);
+    *context = Context::starting(first.rip, first.rsp, 0);
+    context.gs_base = first.save_address;
+    sched::start_cpu(state, 0);
+    slice::settle(state, index, 0, 0);
+    sched::make_ready(state, machine, index, false);
+    id
+}

@@ -1,0 +1,374 @@
+//! Holding, releasing, destroying, forgetting (decisions 1, 6, 7; l4stack 7.1 cancel by match).
+//!
+//! Nothing of a dead environment is left but its record: the state, the word, the killer, for its
+//! holder to read. The record goes when the holder forgets it, or at once when there is none.
+
+use crate::answer::Answer;
+use crate::env::{self, Pending, Request};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, console, domain, frame, predicate, region, sched, sleep, slice};
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::limits::Resource;
+use abi::published::EnvState;
+use abi::upcall::EVENT_CHILD;
+
+/// `EnvHold`; `None`: the caller held itself and has left.
+pub fn hold<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    capability: u8,
+    id: EnvId,
+) -> Option<Answer> {
+    let index = match env::controlled(state, caller, capability, id) {
+        Ok(index) => index,
+        Err(error) => return Some(Err(error.into())),
+    };
+    match state.envs.slots[index].state {
+        EnvState::Running if index == caller => {
+            machine.context(caller).answer(0, 0);
+            sched::leave(state, machine, cpu);
+            hold_now(state, machine, index);
+            None
+        }
+        EnvState::Running => {
+            if state.envs.slots[index].request == Request::Nothing {
+                state.envs.slots[index].request = Request::Hold;
+            }
+            machine.interrupt(state.published.envs[index].cpu as usize);
+            Some(Ok(0))
+        }
+        EnvState::Ready | EnvState::Sleeping | EnvState::Donating => {
+            hold_now(state, machine, index);
+            Some(Ok(0))
+        }
+        _ => Some(Err(Error::WrongState.into())),
+    }
+}
+
+/// Takes an environment that no processor runs off the rings; what it waits for stays.
+pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    sched::dequeue(state, index);
+    env::set_state(state, index, EnvState::Held);
+    env::tell_holder(state, machine, index);
+}
+
+/// `EnvRelease`: what was held goes on, what was new or stopped runs.
+pub fn release<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    id: EnvId,
+) -> Answer {
+    let index = env::controlled(state, caller, capability, id)?;
+    if state.envs.slots[index].request == Request::Hold {
+        state.envs.slots[index].request = Request::Nothing;
+        return Ok(0);
+    }
+    let pending = state.envs.slots[index].pending;
+    match (state.envs.slots[index].state, pending) {
+        (EnvState::New | EnvState::Stopped, _) | (EnvState::Held, Pending::Nothing) => {
+            state.published.envs[index].cause = 0;
+            sched::make_ready(state, machine, index, false);
+        }
+        (EnvState::Held, Pending::Reply) => {
+            env::set_state(state, index, EnvState::Donating);
+            sched::enqueue(state, index);
+        }
+        (EnvState::Held, Pending::Sleep | Pending::Accept) => {
+            env::set_state(state, index, EnvState::Sleeping);
+            if state.envs.slots[index].atoms > 0 {
+                sched::enqueue(state, index);
+                sleep::try_predicate(state, machine, index, true);
+            }
+        }
+        _ => return Err(Error::WrongState.into()),
+    }
+    env::tell_holder(state, machine, index);
+    Ok(0)
+}
+
+/// `EnvDestroy`; `None`: the caller destroyed itself.
+pub fn destroy<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    capability: u8,
+    id: EnvId,
+    word: u64,
+) -> Option<Answer> {
+    let found = env::controlled(state, caller, capability, id)
+        .and_then(|index| env::living(state, env::id(state, index)));
+    match found {
+        Err(error) => Some(Err(error.into())),
+        Ok(index) => {
+            let killer = env::id(state, caller);
+            kill(state, machine, cpu, index, word, killer);
+            (index != caller).then_some(Ok(0))
+        }
+    }
+}
+
+/// Ends a living environment with `word`, on behalf of `killer`: at once, or, if it runs on another
+/// processor than this, when that one enters the kernel.
+pub fn kill<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    index: usize,
+    word: u64,
+    killer: EnvId,
+) {
+    if state.envs.slots[index].state == EnvState::Running {
+        if usize::from(state.sched.cpus[cpu].current) != index {
+            if !matches!(state.envs.slots[index].request, Request::Die { .. }) {
+                state.envs.slots[index].request = Request::Die { word, killer };
+            }
+            return machine.interrupt(state.published.envs[index].cpu as usize);
+        }
+        sched::leave(state, machine, cpu);
+    }
+    die(state, machine, index, word, killer);
+}
+
+/// The end of an environment that no processor runs.
+pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u64, killer: EnvId) {
+    cancel(state, machine, index);
+    state.envs.slots[index].timer = 0;
+    sleep::set_alarm(state, index);
+    sched::dequeue(state, index);
+    drop_places(state, machine, index);
+    let domain = env::domain(state, index);
+    let account = AccountId(state.published.envs[index].account).index();
+    slice::drop_all(state, index);
+    account::uncharge(state, account, Resource::Envs, 1);
+    state.published.envs[index].word = word;
+    state.published.envs[index].killer = killer.0;
+    env::set_state(state, index, EnvState::Dead);
+    refuse_donors(state, machine, index);
+    orphan(state, index);
+    leave_domain(state, machine, domain);
+    if env::living(state, EnvId(state.published.envs[index].holder)).is_ok() {
+        env::tell_holder(state, machine, index);
+    } else {
+        env::forget(state, index);
+    }
+}
+
+/// Ends what the environment waits for: one arm for each thing that can be pending.
+fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    match state.envs.slots[index].pending {
+        Pending::Nothing => {}
+        Pending::Sleep | Pending::Accept => sleep::end_sleep(state, machine, index),
+        Pending::Reply => crate::transfer::end_wait(state, index),
+    }
+}
+
+/// Gives back the frames and pages of an environment: predicate, console, save area, vector state.
+fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    predicate::clear(state, machine, index);
+    drop_pages(state, machine, index);
+    let vector = core::mem::take(&mut state.envs.slots[index].vector);
+    frame::release(state, vector);
+}
+
+/// Unpins the save area and the application page, and the console ring if it is this one's.
+pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    console::drop_ring(state, index);
+    let env = &mut state.envs.slots[index];
+    let (save, page) = (core::mem::take(&mut env.save), core::mem::take(&mut env.application));
+    env.save_address = 0;
+    if save.0 != 0 {
+        frame::unpin(state, save);
+    }
+    if page.0 != 0 {
+        machine.application_page(index, None);
+        frame::unpin(state, page);
+    }
+}
+
+/// Those that wait for a reply of the dead get `Dead`.
+fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let id = env::id(state, index).0;
+    for donor in 1..state.envs.slots.len() {
+        if state.envs.slots[index].donors == 0 {
+            return;
+        }
+        let waits = state.envs.slots[donor].pending == Pending::Reply;
+        if waits && state.published.envs[donor].donated_to == id {
+            crate::transfer::end_wait(state, donor);
+            machine.context(donor).answer(Error::Dead as u64, 0);
+            if state.envs.slots[donor].state == EnvState::Donating {
+                sched::make_ready(state, machine, donor, true);
+            }
+        }
+    }
+}
+
+/// The records that the dead one held are nobody's; those of dead ones go.
+fn orphan(state: &mut State, index: usize) {
+    let id = env::id(state, index).0;
+    for child in 1..state.envs.slots.len() {
+        if state.envs.slots[index].children == 0 {
+            return;
+        }
+        if state.published.envs[child].holder == id {
+            state.envs.slots[index].children -= 1;
+            state.published.envs[child].holder = 0;
+            if state.envs.slots[child].state == EnvState::Dead {
+                env::forget(state, child);
+            } else {
+                env::changed(state, child);
+            }
+        }
+    }
+}
+
+/// One environment fewer in a domain; the last one takes it with it.
+pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId) {
+    let index = id.index();
+    state.published.domains[index].envs -= 1;
+    if state.published.domains[index].envs == 0 {
+        end_domain(state, machine, index);
+    }
+}
+
+/// Ends a domain without environments, with all that is attached to it.
+pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    region::detach_all(state, index);
+    crate::net::end_domain(state, index);
+    domain::end(state, machine, index);
+}
+
+/// `DomainDestroy`; `None`: the caller was in it.
+pub fn destroy_domain<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    index: usize,
+) -> Option<Answer> {
+    domain::condemn(state, index);
+    if state.published.domains[index].envs == 0 {
+        end_domain(state, machine, index);
+        return Some(Ok(0));
+    }
+    let id = state.published.domains[index].id;
+    let killer = env::id(state, caller);
+    for victim in 1..state.envs.slots.len() {
+        let inside = state.published.envs[victim].domain == id;
+        if inside && env::living(state, env::id(state, victim)).is_ok() {
+            kill(state, machine, cpu, victim, 0, killer);
+        }
+    }
+    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
+    alive.then_some(Ok(0))
+}
+
+/// `AccountDestroy`: ends all that is charged to an account and to those below; `None`: the caller too. What
+/// others still refer to (shared frames) stays charged; the record goes with the last charge.
+pub fn destroy_account<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    caller: usize,
+    account: usize,
+) -> Option<Answer> {
+    let killer = env::id(state, caller);
+    for at in 1..state.published.accounts.len() {
+        if state.published.accounts[at].id != 0 && account::is_below(state, at, account) {
+            account::condemn(state, at);
+            end_charged(state, machine, cpu, at, killer);
+        }
+    }
+    finish_accounts(state);
+    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
+    alive.then_some(Ok(0))
+}
+
+fn end_charged<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: usize,
+    account: usize,
+    killer: EnvId,
+) {
+    let id = AccountId(state.published.accounts[account].id);
+    let envs = state.envs.slots.len();
+    for victim in 1..envs {
+        let record = &state.published.envs[victim];
+        let domain = DomainId(record.domain).index();
+        let charged = record.account == id.0 || state.published.domains[domain].account == id.0;
+        if charged && env::living(state, env::id(state, victim)).is_ok() {
+            kill(state, machine, cpu, victim, 0, killer);
+        }
+    }
+    for index in 1..state.published.domains.len() {
+        let record = &state.published.domains[index];
+        if record.id != 0 && record.account == id.0 {
+            domain::condemn(state, index);
+            if state.published.domains[index].envs == 0 {
+                end_domain(state, machine, index);
+            }
+        }
+    }
+    region::destroy_account(state, id);
+}
+
+/// Forgets dying accounts that nothing is charged to any more. `false`: what is left waits for others.
+pub fn finish_accounts(state: &mut State) -> bool {
+    for at in 1..state.published.accounts.len() {
+        if state.accounts.record(at).dying {
+            account::finish(state, at);
+        }
+    }
+    false
+}
+
+/// `EnvForget`.
+pub fn forget(state: &mut State, caller: usize, id: EnvId) -> Answer {
+    let index = held(state, caller, id)?;
+    if state.envs.slots[index].state != EnvState::Dead {
+        return Err(Error::WrongState.into());
+    }
+    let word = state.published.envs[index].word;
+    state.envs.slots[caller].children -= 1;
+    env::forget(state, index);
+    Ok(word)
+}
+
+/// `EnvEntrust`.
+pub fn entrust<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    id: EnvId,
+    holder: EnvId,
+) -> Answer {
+    let index = held(state, caller, id)?;
+    let heir = env::lookup(state, holder)?;
+    if state.envs.slots[heir].state == EnvState::Dead || heir == index {
+        return Err(Error::WrongState.into());
+    }
+    state.envs.slots[caller].children -= 1;
+    state.envs.slots[heir].children += 1;
+    state.published.envs[index].holder = holder.0;
+    env::changed(state, index);
+    if matches!(state.envs.slots[index].state, EnvState::Dead | EnvState::Stopped) {
+        sched::event(state, machine, heir, EVENT_CHILD);
+    }
+    Ok(0)
+}
+
+fn held(state: &State, caller: usize, id: EnvId) -> Result<usize, Error> {
+    let index = env::lookup(state, id)?;
+    if state.published.envs[index].holder != env::id(state, caller).0 {
+        return Err(Error::NotPermitted);
+    }
+    Ok(index)
+}

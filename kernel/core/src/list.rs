@@ -1,0 +1,205 @@
+//! Circular lists threaded through environment records, and the heap of deadlines.
+//!
+//! A record is in at most one list of each kind; a head is the index of the first member, 0 when
+//! the list is empty (index 0 is never an environment). The heap's slot `n` is stored in record
+//! `n`, so it needs no memory of its own.
+
+use crate::env::Env;
+
+/// The lists a record can be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Those that take turns at a slice position.
+    Ring = 0,
+    /// Those an event has woken, who may borrow.
+    Front = 1,
+    /// Sleepers with a predicate.
+    Watch = 2,
+}
+
+/// How many kinds there are.
+pub const KINDS: usize = 3;
+
+/// Neighbours in one list; both 0: not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The one after.
+    pub next: u16,
+    /// The one before.
+    pub previous: u16,
+}
+
+/// Is the environment in a list of this kind?
+pub fn contains(envs: &[Env], kind: Kind, index: usize) -> bool {
+    envs[index].links[kind as usize].next != 0
+}
+
+/// The member after this one.
+pub fn next(envs: &[Env], kind: Kind, index: usize) -> usize {
+    usize::from(envs[index].links[kind as usize].next)
+}
+
+/// Appends an environment that is in no list of this kind.
+pub fn push(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
+    let kind = kind as usize;
+    debug_assert_eq!(envs[index].links[kind], Link::default());
+    let this = index as u16;
+    if *head == 0 {
+        envs[index].links[kind] = Link { next: this, previous: this };
+        *head = this;
+        return;
+    }
+    let first = *head;
+    let last = envs[usize::from(first)].links[kind].previous;
+    envs[index].links[kind] = Link { next: first, previous: last };
+    envs[usize::from(last)].links[kind].next = this;
+    envs[usize::from(first)].links[kind].previous = this;
+}
+
+/// Takes an environment out of the list with this head; nothing if it is in none.
+pub fn remove(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
+    let kind = kind as usize;
+    let link = core::mem::take(&mut envs[index].links[kind]);
+    if link.next == 0 {
+        return;
+    }
+    if usize::from(link.next) == index {
+        *head = 0;
+        return;
+    }
+    envs[usize::from(link.previous)].links[kind].next = link.next;
+    envs[usize::from(link.next)].links[kind].previous = link.previous;
+    if usize::from(*head) == index {
+        *head = link.next;
+    }
+}
+
+/// A binary heap of environments by `Env::alarm`, the earliest first; slots begin at 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap {
+    len: u16,
+}
+
+impl Heap {
+    /// The environment with the earliest alarm.
+    pub fn first(&self, envs: &[Env]) -> Option<usize> {
+        (self.len > 0).then(|| usize::from(envs[1].heap_entry))
+    }
+
+    /// Gives an environment another alarm; `u64::MAX` is none.
+    pub fn set(&mut self, envs: &mut [Env], index: usize, alarm: u64) {
+        envs[index].alarm = alarm;
+        let slot = usize::from(envs[index].heap_slot);
+        match (slot, alarm) {
+            (0, u64::MAX) => {}
+            (0, _) => {
+                self.len += 1;
+                let slot = usize::from(self.len);
+                place(envs, slot, index);
+                rise(envs, slot);
+            }
+            (_, u64::MAX) => self.take_out(envs, slot),
+            _ => {
+                rise(envs, slot);
+                let slot = usize::from(envs[index].heap_slot);
+                self.sink(envs, slot);
+            }
+        }
+    }
+
+    fn take_out(&mut self, envs: &mut [Env], slot: usize) {
+        let gone = usize::from(envs[slot].heap_entry);
+        let last = usize::from(self.len);
+        self.len -= 1;
+        envs[gone].heap_slot = 0;
+        let moved = usize::from(core::mem::take(&mut envs[last].heap_entry));
+        if last != slot {
+            place(envs, slot, moved);
+            rise(envs, slot);
+            let slot = usize::from(envs[moved].heap_slot);
+            self.sink(envs, slot);
+        }
+    }
+
+    fn sink(&self, envs: &mut [Env], mut slot: usize) {
+        let len = usize::from(self.len);
+        loop {
+            let mut least = slot;
+            for child in [2 * slot, 2 * slot + 1] {
+                if child <= len && alarm_at(envs, child) < alarm_at(envs, least) {
+                    least = child;
+                }
+            }
+            if least == slot {
+                return;
+            }
+            exchange(envs, slot, least);
+            slot = least;
+        }
+    }
+}
+
+fn place(envs: &mut [Env], slot: usize, index: usize) {
+    envs[slot].heap_entry = index as u16;
+    envs[index].heap_slot = slot as u16;
+}
+
+fn alarm_at(envs: &[Env], slot: usize) -> u64 {
+    envs[usize::from(envs[slot].heap_entry)].alarm
+}
+
+fn exchange(envs: &mut [Env], one: usize, other: usize) {
+    let (first, second) = (envs[one].heap_entry, envs[other].heap_entry);
+    place(envs, one, usize::from(second));
+    place(envs, other, usize::from(first));
+}
+
+fn rise(envs: &mut [Env], mut slot: usize) {
+    while slot > 1 && alarm_at(envs, slot) < alarm_at(envs, slot / 2) {
+        exchange(envs, slot, slot / 2);
+        slot /= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_gives_alarms_in_order() {
+        let mut envs = vec![Env::default(); 64];
+        let mut heap = Heap::default();
+        let mut seed = 7u64;
+        for round in 0..2000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let index = 1 + (seed >> 33) as usize % 63;
+            let alarm = if round % 3 == 0 { u64::MAX } else { seed >> 40 };
+            heap.set(&mut envs, index, alarm);
+            let least =
+                envs[1..].iter().filter(|env| env.heap_slot != 0).map(|env| env.alarm).min();
+            assert_eq!(heap.first(&envs).map(|first| envs[first].alarm), least);
+        }
+    }
+
+    #[test]
+    fn lists_keep_order_and_lose_nobody() {
+        let mut envs = vec![Env::default(); 8];
+        let mut head = 0;
+        for index in 1..6 {
+            push(&mut envs, &mut head, Kind::Ring, index);
+        }
+        remove(&mut envs, &mut head, Kind::Ring, 1);
+        remove(&mut envs, &mut head, Kind::Ring, 4);
+        remove(&mut envs, &mut head, Kind::Ring, 4);
+        let mut seen = vec![];
+        let mut at = usize::from(head);
+        loop {
+            seen.push(at);
+            at = next(&envs, Kind::Ring, at);
+            if at == usize::from(head) {
+                break;
+            }
+        }
+        assert_eq!(seen, [2, 3, 5]);
+    }
+}

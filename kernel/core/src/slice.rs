@@ -1,0 +1,228 @@
+//! Slice positions: who owns which, and where an environment is at home (aegis95 S28, thesis98 C-1).
+//!
+//! A position belongs to one environment; those made by it share its turn until they are given a
+//! position of their own. An environment's first position becomes its home, where its ring is; more
+//! positions are turns of its own. When an owner dies its home passes to one of those who share it.
+
+use crate::account;
+use crate::answer::{Answer, Refusal};
+use crate::env;
+use crate::list::{self, Kind};
+use crate::machine::Machine;
+use crate::sched;
+use crate::state::State;
+use abi::error::Error;
+use abi::id::{AccountId, EnvId};
+use abi::limits::{CPUS, Resource, SLICES};
+use abi::published::EnvState;
+use abi::word::Which;
+
+/// The first environment's index: whoever has no position shares its home.
+const FIRST: usize = 1;
+
+fn slot(cpu: usize, position: usize) -> usize {
+    cpu * SLICES + position
+}
+
+/// The index of the environment that owns a position, 0: it is free.
+pub fn owner(state: &State, cpu: usize, position: usize) -> usize {
+    EnvId(state.published.slices[slot(cpu, position)].env).index()
+}
+
+/// As [`owner`], but 0 where the owner is at home, as its turn is in the ring.
+pub fn extra_owner(state: &State, cpu: usize, position: usize) -> usize {
+    let index = owner(state, cpu, position);
+    if at_home(state, index, cpu, position) { 0 } else { index }
+}
+
+fn at_home(state: &State, index: usize, cpu: usize, position: usize) -> bool {
+    let env = &state.envs.slots[index];
+    usize::from(env.cpu) == cpu && usize::from(env.position) == position
+}
+
+fn account_of(state: &State, index: usize) -> usize {
+    AccountId(state.published.envs[index].account).index()
+}
+
+/// Lets a new environment share the home of another.
+pub fn share(state: &mut State, index: usize, with: usize) {
+    let (cpu, position) = (state.envs.slots[with].cpu, state.envs.slots[with].position);
+    let env = &mut state.envs.slots[index];
+    (env.cpu, env.position) = (cpu, position);
+    state.published.slices[slot(usize::from(cpu), usize::from(position))].sharers += 1;
+}
+
+/// Makes a free position, paid for, the home of an environment that has none or shares one.
+pub fn settle(state: &mut State, index: usize, cpu: usize, position: usize) {
+    rehome(state, index, |state| {
+        let env = &mut state.envs.slots[index];
+        (env.cpu, env.position) = (cpu as u8, position as u8);
+        let id = env::id(state, index).0;
+        let record = &mut state.published.slices[slot(cpu, position)];
+        record.env = id;
+        record.sharers = 1;
+        // Its turn is in the ring from now on.
+        let this = &mut state.sched.cpus[cpu];
+        if this.rings[position] == 0 {
+            this.occupied &= !(1 << position);
+        }
+    });
+}
+
+/// `SliceAlloc`.
+pub fn allocate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    cpu: usize,
+    which: Which,
+    id: EnvId,
+) -> Answer {
+    if cpu >= CPUS || !state.sched.cpus[cpu].online {
+        return Err(Error::NoSuchDevice.into());
+    }
+    let index = env::controlled(state, caller, capability, id)?;
+    if state.envs.slots[index].state == EnvState::Dead {
+        return Err(Error::NoSuchEnv.into());
+    }
+    let position = free_position(state, cpu, which)?;
+    account::charge(state, account_of(state, index), Resource::Slices, 1)?;
+    let env = &state.envs.slots[index];
+    let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
+    if owner(state, home_cpu, home) == index {
+        state.published.slices[slot(cpu, position)].env = env::id(state, index).0;
+        state.published.slices[slot(cpu, position)].sharers = 1;
+        state.sched.cpus[cpu].occupied |= 1 << position;
+    } else {
+        state.published.slices[slot(home_cpu, home)].sharers -= 1;
+        settle(state, index, cpu, position);
+    }
+    if state.sched.cpus[cpu].current == 0 {
+        machine.interrupt(cpu);
+    }
+    Ok(position as u64)
+}
+
+fn free_position(state: &State, cpu: usize, which: Which) -> Result<usize, Refusal> {
+    match which {
+        Which::This(position) if position as usize >= SLICES => Err(Error::NoSuchDevice.into()),
+        Which::This(position) if owner(state, cpu, position as usize) != 0 => {
+            Err(Error::Taken.into())
+        }
+        Which::This(position) => Ok(position as usize),
+        Which::Any => (0..SLICES)
+            .find(|&position| owner(state, cpu, position) == 0)
+            .ok_or(Error::Exhausted.into()),
+    }
+}
+
+/// `SliceFree`. A home goes to one of those who share it; who has no other position shares the first
+/// environment's, which cannot give up its last one.
+pub fn free(
+    state: &mut State,
+    caller: usize,
+    capability: u8,
+    cpu: usize,
+    position: usize,
+) -> Answer {
+    if cpu >= CPUS || position >= SLICES || !state.sched.cpus[cpu].online {
+        return Err(Error::NoSuchDevice.into());
+    }
+    let index = owner(state, cpu, position);
+    if index == 0 {
+        return Err(Error::NoSuchDevice.into());
+    }
+    env::controlled(state, caller, capability, env::id(state, index))?;
+    if !at_home(state, index, cpu, position) {
+        release(state, index, cpu, position);
+        return Ok(0);
+    }
+    match another_home(state, index) {
+        Some((cpu_next, position_next)) => settle(state, index, cpu_next, position_next),
+        None if index == FIRST => return Err(Refusal::new(Error::BadArgument, 1)),
+        None => rehome(state, index, |state| share(state, index, FIRST)),
+    }
+    pass_on(state, index, cpu, position);
+    Ok(0)
+}
+
+/// Gives up everything a dying environment has of the processors; it is in no ring any more.
+pub fn drop_all(state: &mut State, index: usize) {
+    let env = &state.envs.slots[index];
+    let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
+    for cpu in 0..CPUS {
+        for position in 0..SLICES {
+            if owner(state, cpu, position) == index && !(cpu == home_cpu && position == home) {
+                release(state, index, cpu, position);
+            }
+        }
+    }
+    if owner(state, home_cpu, home) == index {
+        pass_on(state, index, home_cpu, home);
+    } else {
+        state.published.slices[slot(home_cpu, home)].sharers -= 1;
+    }
+}
+
+/// Frees a position that is no ring's.
+fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
+    account::uncharge(state, account_of(state, index), Resource::Slices, 1);
+    let record = &mut state.published.slices[slot(cpu, position)];
+    record.env = 0;
+    record.sharers = 0;
+    let this = &mut state.sched.cpus[cpu];
+    if this.rings[position] == 0 {
+        this.occupied &= !(1 << position);
+    }
+}
+
+/// The owner leaves its home: one of those who share it pays from now on. If none can, they all
+/// move to the first environment's.
+fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
+    release(state, index, cpu, position);
+    let shares = |state: &State, other: usize| {
+        let live = !matches!(state.envs.slots[other].state, EnvState::Free | EnvState::Dead);
+        other != index && live && at_home(state, other, cpu, position)
+    };
+    let mut sharers = 0;
+    let mut heir = 0;
+    for other in 1..state.envs.slots.len() {
+        if shares(state, other) {
+            sharers += 1;
+            let payer = account_of(state, other);
+            if heir == 0 && account::charge(state, payer, Resource::Slices, 1).is_ok() {
+                heir = other;
+            }
+        }
+    }
+    if heir != 0 {
+        let id = env::id(state, heir);
+        let record = &mut state.published.slices[slot(cpu, position)];
+        record.env = id.0;
+        record.sharers = sharers;
+        return;
+    }
+    for other in 1..state.envs.slots.len() {
+        if sharers > 0 && shares(state, other) {
+            rehome(state, other, |state| share(state, other, FIRST));
+        }
+    }
+}
+
+/// Changes an environment's home without taking it out of the running order.
+fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
+    let queued = list::contains(state.envs.slots, Kind::Ring, index);
+    sched::dequeue(state, index);
+    change(state);
+    if queued {
+        sched::enqueue(state, index);
+    }
+}
+
+/// Another position that the environment owns.
+fn another_home(state: &State, index: usize) -> Option<(usize, usize)> {
+    (0..CPUS * SLICES).map(|at| (at / SLICES, at % SLICES)).find(|&(cpu, position)| {
+        owner(state, cpu, position) == index && !at_home(state, index, cpu, position)
+    })
+}

@@ -1,0 +1,375 @@
+//! The processor half driven as the machine layer drives it, on the host's machine.
+
+mod sleeping;
+mod upcalls;
+
+use crate::create::{First, start_first};
+use crate::dispatch::{self, Outcome};
+use crate::fake::{self, FakeMachine};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{domain, env, frame, sched, table};
+use abi::call::{CAPABILITY_SHIFT, Call};
+use abi::capability::{ALL, Capability, Name};
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::layout::PAGE_SIZE;
+use abi::limits::RESOURCES;
+use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
+use abi::published::{EnvState, FrameType};
+use abi::setup::{EnvSetup, field};
+use abi::upcall::offset;
+use abi::word::{UserAddress, Which};
+
+/// Capability index of the root name in every domain made here.
+pub const ROOT: u8 = 1;
+/// Page for arguments in every domain.
+pub const SCRATCH: u64 = 0x40_0000;
+/// First save area; one page for each thread, application pages behind.
+pub const SAVE: u64 = 0x80_0000;
+/// Where everything begins.
+pub const RIP: u64 = 0x1000;
+/// Entry points of everybody made here.
+pub const FAULT: u64 = 0x2000;
+pub const EVENT: u64 = 0x3000;
+pub const SYNC: u64 = 0x4000;
+pub const ASYNC: u64 = 0x5000;
+
+pub const OK: Outcome = Outcome::Answer(0, 0);
+
+pub fn error(error: Error, value: u64) -> Outcome {
+    Outcome::Answer(error as u64, value)
+}
+
+pub struct World {
+    pub state: State,
+    pub machine: FakeMachine,
+}
+
+impl World {
+    /// The first environment runs on processor 0; there are two processors.
+    pub fn new() -> Self {
+        let (state, machine) = fake::new(1024);
+        let mut world = Self { state, machine };
+        let domain = world.raw_domain();
+        world.map(domain.index(), SCRATCH);
+        let save = world.map(domain.index(), SAVE);
+        let application = world.map(domain.index(), SAVE + 0x10_0000);
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        let vector =
+            frame::allocate(state, machine, Which::Any, 1, Name::ROOT, FrameType::Vector).unwrap();
+        let account = AccountId(state.published.accounts[1].id);
+        let first = First {
+            domain,
+            account,
+            guard: Name::of(&[7]),
+            vector,
+            rip: RIP,
+            rsp: 0x7000,
+            save_address: SAVE,
+            save,
+            application,
+        };
+        assert_eq!(start_first(state, machine, &first).index(), 1);
+        sched::start_cpu(state, 1);
+        state.envs.slots[1].entries = entries();
+        assert_eq!(world.pick(0), 1);
+        world
+    }
+
+    fn raw_domain(&mut self) -> DomainId {
+        let asked = domain::Request {
+            which: Which::Any,
+            account: AccountId::NONE,
+            root: Which::Any,
+            window: 0,
+            bytes: u64::MAX,
+        };
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let id = domain::create(state, machine, 1, Name::ROOT, &asked).unwrap();
+        state.domains.records[id.index()].capabilities[usize::from(ROOT)] =
+            Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        id
+    }
+
+    /// Maps a fresh writable page into a domain.
+    pub fn map(&mut self, domain: usize, address: u64) -> Frame {
+        let capability = self.state.domains.records[domain].capabilities[0];
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        for (operation, level) in [
+            (Operation::Table, 4),
+            (Operation::Table, 3),
+            (Operation::Table, 2),
+            (Operation::Allocate, 1),
+        ] {
+            let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
+            let operation = operation as u8;
+            let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
+            match table::update_item(state, machine, domain, domain, &capability, &item) {
+                Ok(_) => {}
+                Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
+            }
+        }
+        let root = domain::root(state, domain);
+        table::look_up(machine, root, address).unwrap().frame
+    }
+
+    /// A domain with a page for arguments.
+    pub fn domain(&mut self) -> DomainId {
+        let id = self.raw_domain();
+        self.map(id.index(), SCRATCH);
+        id
+    }
+
+    /// An environment made by the first one in `domain`, ready, with a save area of its own.
+    pub fn spawn(&mut self, domain: DomainId) -> usize {
+        self.spawn_by(1, domain)
+    }
+
+    pub fn spawn_by(&mut self, maker: usize, domain: DomainId) -> usize {
+        let index = self.spawn_new(maker, domain);
+        let release = Call::EnvRelease { env: self.id(index) };
+        assert_eq!(self.by(maker, release), OK);
+        index
+    }
+
+    /// As `spawn`, not yet released.
+    pub fn spawn_new(&mut self, maker: usize, domain: DomainId) -> usize {
+        let call = Call::EnvAlloc {
+            which: Which::Any,
+            domain,
+            account: AccountId::NONE,
+            vector: Which::Any,
+        };
+        let Outcome::Answer(0, id) = self.by(maker, call) else { panic!("EnvAlloc") };
+        let id = EnvId(id as u32);
+        let save = SAVE + id.index() as u64 * PAGE_SIZE;
+        self.map(domain.index(), save);
+        self.map(domain.index(), save + 0x10_0000);
+        let setup = EnvSetup {
+            rip: RIP,
+            rsp: 0x7000,
+            argument: 5,
+            gs_base: save,
+            fault_entry: FAULT,
+            event_entry: EVENT,
+            sync_entry: SYNC,
+            async_entry: ASYNC,
+            save_area: save,
+            application_page: save + 0x10_0000,
+            guard: u64::from(ROOT),
+            ..EnvSetup::default()
+        };
+        let fields = ((1 << 14) - 1) & !field::FOREIGN_ENTRY & !field::GUARD;
+        assert_eq!(self.set_by(maker, id, fields, &setup), OK);
+        id.index()
+    }
+
+    pub fn set_by(&mut self, by: usize, env: EnvId, fields: u64, setup: &EnvSetup) -> Outcome {
+        let words = setup_words(setup);
+        self.put(by, &words);
+        self.by(by, Call::EnvSet { env, fields, setup: UserAddress(SCRATCH) })
+    }
+
+    /// Writes words to the argument page of an environment's domain.
+    pub fn put(&mut self, index: usize, words: &[u64]) {
+        for (at, word) in words.iter().enumerate() {
+            self.poke(index, SCRATCH + 8 * at as u64, *word);
+        }
+    }
+
+    fn physical(&self, index: usize, address: u64) -> u64 {
+        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        let leaf = table::look_up(&self.machine, root, address).expect("mapped");
+        leaf.frame.address() + address % PAGE_SIZE
+    }
+
+    /// A program's load and store.
+    pub fn peek(&self, index: usize, address: u64) -> u64 {
+        self.machine.word(self.physical(index, address))
+    }
+
+    pub fn poke(&mut self, index: usize, address: u64, value: u64) {
+        let at = self.physical(index, address);
+        self.machine.word_set(at, value);
+    }
+
+    /// A word of an environment's save area.
+    pub fn saved(&self, index: usize, offset: usize) -> u64 {
+        let (_, physical) = env::save_area(&self.state, index).unwrap();
+        self.machine.word(physical + offset as u64)
+    }
+
+    pub fn save(&mut self, index: usize, offset: usize, value: u64) {
+        let (_, physical) = env::save_area(&self.state, index).unwrap();
+        self.machine.word_set(physical + offset as u64, value);
+    }
+
+    pub fn id(&self, index: usize) -> EnvId {
+        env::id(&self.state, index)
+    }
+
+    pub fn state_of(&self, index: usize) -> EnvState {
+        let state = self.state.envs.slots[index].state;
+        assert_eq!(self.state.published.envs[index].state, state as u32);
+        state
+    }
+
+    /// Asks who runs on a processor; 0: nobody.
+    pub fn pick(&mut self, cpu: usize) -> usize {
+        self.check();
+        let index = sched::pick(&mut self.state, &mut self.machine, cpu).unwrap_or(0);
+        let running: Vec<usize> = (1..self.state.envs.slots.len())
+            .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
+            .filter(|&at| self.state.published.envs[at].cpu as usize == cpu)
+            .collect();
+        assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
+        self.check();
+        index
+    }
+
+    /// Arranges that an environment runs on a processor now.
+    pub fn on(&mut self, cpu: usize, index: usize) {
+        let current = usize::from(self.state.sched.cpus[cpu].current);
+        if current == index {
+            return;
+        }
+        if current != 0 {
+            sched::leave(&mut self.state, &mut self.machine, cpu);
+            env::set_state(&mut self.state, current, EnvState::Ready);
+        }
+        for other in 0..2 {
+            if usize::from(self.state.sched.cpus[other].current) == index {
+                sched::leave(&mut self.state, &mut self.machine, other);
+                env::set_state(&mut self.state, index, EnvState::Ready);
+            }
+        }
+        assert_eq!(self.state_of(index), EnvState::Ready);
+        sched::run(&mut self.state, &mut self.machine, cpu, index);
+        let slice_end = self.machine.now + abi::limits::SLICE_NS;
+        self.state.sched.cpus[cpu].slice_end_ns = slice_end;
+        self.state.sched.cpus[cpu].lender = 0;
+    }
+
+    /// The environment makes a call with the root capability, on the processor where it runs, or on
+    /// processor 0.
+    pub fn by(&mut self, index: usize, call: Call) -> Outcome {
+        self.with(index, ROOT, call)
+    }
+
+    pub fn with(&mut self, index: usize, capability: u8, call: Call) -> Outcome {
+        let cpu = (0..2).find(|&cpu| usize::from(self.state.sched.cpus[cpu].current) == index);
+        let cpu = cpu.unwrap_or_else(|| {
+            self.on(0, index);
+            0
+        });
+        let word = u64::from(call.encode().0) | u64::from(capability) << CAPABILITY_SHIFT;
+        self.raw(cpu, index, call, word)
+    }
+
+    /// What the machine layer does for a `syscall`.
+    pub fn raw(&mut self, cpu: usize, index: usize, call: Call, word: u64) -> Outcome {
+        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        self.machine.current = Some(root);
+        let mut bytes = vec![];
+        if let Some((address, len)) = dispatch::buffer(&call) {
+            for at in address..address + len as u64 {
+                let Some(leaf) = table::look_up(&self.machine, root, at) else {
+                    panic!("a fault before the call")
+                };
+                let physical = leaf.frame.address() + at % PAGE_SIZE;
+                bytes.push((self.machine.word(physical & !7) >> (8 * (physical & 7))) as u8);
+            }
+        }
+        self.check();
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
+        if let Outcome::Answer(error, value) = outcome {
+            machine.context(index).answer(error, value);
+        }
+        self.check();
+        outcome
+    }
+
+    /// Work and limbo come to their end.
+    pub fn settle(&mut self) {
+        while crate::work::step(&mut self.state, &mut self.machine) {}
+        let ticket = frame::ticket(&mut self.state);
+        frame::limbo_release(&mut self.state, &mut self.machine, ticket);
+    }
+
+    /// All that is counted: free frames, what accounts use, who is in the tables.
+    pub fn census(&mut self) -> (u32, [u32; RESOURCES], usize, usize, usize) {
+        self.settle();
+        let published = &self.state.published;
+        (
+            self.state.frames.free_count(),
+            published.accounts[1].used,
+            published.envs.iter().filter(|record| record.id != 0).count(),
+            published.domains.iter().filter(|record| record.id != 0).count(),
+            published.regions.iter().filter(|record| record.id != 0).count(),
+        )
+    }
+
+    /// What must hold between any two steps.
+    fn check(&self) {
+        let envs = &self.state.envs.slots;
+        let mut watchers = 0;
+        for index in 1..envs.len() {
+            let env = &envs[index];
+            let queued = crate::list::contains(envs, crate::list::Kind::Ring, index);
+            let watching = crate::list::contains(envs, crate::list::Kind::Watch, index);
+            watchers += u16::from(watching);
+            let wants = match env.state {
+                EnvState::Ready | EnvState::Running | EnvState::Donating => true,
+                EnvState::Sleeping => watching,
+                _ => false,
+            };
+            assert_eq!(queued, wants, "{index} is {:?}", env.state);
+            let donors = self.state.published.envs.iter();
+            let id = self.state.published.envs[index].id;
+            let donors = donors.filter(|record| id != 0 && record.donated_to == id).count();
+            assert_eq!(usize::from(env.donors), donors);
+            let children = self.state.published.envs.iter();
+            let children = children.filter(|record| id != 0 && record.holder == id).count();
+            assert_eq!(usize::from(env.children), children);
+        }
+        assert_eq!(watchers, self.state.sched.watchers);
+    }
+}
+
+fn entries() -> env::Entries {
+    env::Entries {
+        fault: FAULT,
+        event: EVENT,
+        sync: SYNC,
+        asynchronous: ASYNC,
+        ..Default::default()
+    }
+}
+
+pub fn setup_words(setup: &EnvSetup) -> [u64; 16] {
+    [
+        setup.rip,
+        setup.rsp,
+        setup.argument,
+        setup.fs_base,
+        setup.gs_base,
+        setup.fault_entry,
+        setup.event_entry,
+        setup.foreign_entry,
+        setup.sync_entry,
+        setup.async_entry,
+        setup.flags,
+        setup.save_area,
+        setup.application_page,
+        setup.guard,
+        0,
+        0,
+    ]
+}
+
+/// Masks events of an environment, as a library does in its critical sections.
+pub fn mask(world: &mut World, index: usize) {
+    world.save(index, offset::MASK, 1);
+}

@@ -1,0 +1,121 @@
+//! Sleep, post, timers: nobody sleeps through what was for it.
+
+use super::*;
+use abi::upcall::{EVENT_TIMER, woken};
+
+fn sleep(deadline: u64, posted: u64, events: u64) -> Call {
+    Call::Sleep { deadline, posted, events, flags: 0 }
+}
+
+fn rdx(world: &mut World, index: usize) -> (u64, u64) {
+    let context = world.machine.context(index);
+    (context.rax, context.rdx)
+}
+
+#[test]
+fn a_post_wakes_a_sleeper_and_says_so() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    mask(&mut world, other);
+    assert_eq!(world.by(other, sleep(0, 0b100, 0)), Outcome::Left);
+    assert_eq!(world.state_of(other), EnvState::Sleeping);
+    let post = |bits| Call::Post { env: EnvId(2), bits };
+    assert_eq!(world.by(1, post(0b010)), OK);
+    assert_eq!(world.state_of(other), EnvState::Sleeping, "another bit");
+    assert_eq!(world.by(1, post(0b100)), OK);
+    assert_eq!(world.state_of(other), EnvState::Ready);
+    assert_eq!(rdx(&mut world, other), (0, woken::POSTED));
+    assert_eq!(world.saved(other, offset::PENDING), 0b110);
+    assert_eq!(world.saved(other, 0xc0), 2, "two posts");
+    assert_eq!(world.saved(other, 0xc8), 1 | 1 << 32, "both from the first");
+}
+
+/// The program: look at the bits; if there are none, sleep. A post comes before, between or after.
+#[test]
+fn no_interleaving_of_post_and_sleep_loses_the_bit() {
+    for when in 0..4 {
+        for masked in [false, true] {
+            let mut world = World::new();
+            let domain = world.domain();
+            let other = world.spawn(domain);
+            world.on(1, other);
+            if masked {
+                mask(&mut world, other);
+            }
+            let id = world.id(other);
+            let post = |world: &mut World, now| {
+                if now == when {
+                    assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
+                }
+            };
+            post(&mut world, 0);
+            let seen = world.saved(other, offset::PENDING);
+            post(&mut world, 1);
+            let mut outcome = Outcome::Left;
+            if seen == 0 {
+                outcome = world.by(other, sleep(0, 1, 0));
+            }
+            post(&mut world, 2);
+            world.pick(1);
+            post(&mut world, 3);
+            let next = world.pick(0);
+            let awake = matches!(world.state_of(other), EnvState::Running | EnvState::Ready);
+            assert!(awake, "{when} {masked} {outcome:?} {next}");
+        }
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_sleep() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    world.machine.now = 1000;
+    assert_eq!(world.by(other, sleep(1000, 0, 0)), error(Error::TimedOut, 0));
+    assert_eq!(world.by(other, sleep(5000, 0, 0)), Outcome::Left);
+    world.pick(0);
+    assert_eq!(sched::next_deadline(&world.state, 1), Some(5000));
+    world.machine.now = 4999;
+    world.pick(0);
+    assert_eq!(world.state_of(other), EnvState::Sleeping);
+    world.machine.now = 5000;
+    world.pick(0);
+    assert_eq!(world.state_of(other), EnvState::Ready);
+    assert_eq!(rdx(&mut world, other), (Error::TimedOut as u64, 0));
+    assert_eq!(world.state.envs.slots[other].heap_slot, 0);
+}
+
+#[test]
+fn a_timer_is_an_event() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    assert_eq!(world.by(other, Call::TimerSet { deadline: 700 }), OK);
+    assert_eq!(world.by(other, sleep(0, 0, EVENT_TIMER)), Outcome::Left);
+    world.machine.now = 700;
+    world.pick(0);
+    assert_eq!(world.state_of(other), EnvState::Ready);
+    assert_eq!(rdx(&mut world, other), (0, woken::EVENT));
+    assert_eq!(world.saved(other, offset::EVENTS), EVENT_TIMER);
+    assert_eq!(world.by(other, sleep(0, 0, EVENT_TIMER)), Outcome::Answer(0, woken::EVENT));
+}
+
+#[test]
+fn an_unmasked_target_elsewhere_is_interrupted_and_told() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    world.on(1, other);
+    world.machine.interrupts.clear();
+    let post = Call::Post { env: world.id(other), bits: 1 };
+    assert_eq!(world.by(1, post), OK);
+    assert_eq!(world.machine.interrupts, [1]);
+    assert_eq!(world.pick(1), other);
+    assert_eq!(world.machine.context(other).rip, EVENT);
+    assert_eq!(world.saved(other, offset::MASK), 1);
+    world.machine.interrupts.clear();
+    let post = Call::Post { env: world.id(other), bits: 2 };
+    assert_eq!(world.by(1, post), OK);
+    assert!(world.machine.interrupts.is_empty(), "it is masked now");
+}
