@@ -54,6 +54,17 @@ impl Record {
         self.previous
     }
 
+    /// Next in the list that the frame is in.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Previous in the free list.
+    #[cfg(test)]
+    pub(crate) fn previous(&self) -> u32 {
+        self.previous
+    }
+
     pub(crate) fn count_entry(&mut self) {
         self.previous += 1;
     }
@@ -100,6 +111,12 @@ impl Frames {
     /// The private half of a frame's record.
     pub fn record(&self, frame: Frame) -> &Record {
         &self.records[frame.0 as usize]
+    }
+
+    /// The first free frame.
+    #[cfg(test)]
+    pub(crate) fn free_head(&self) -> u32 {
+        self.free
     }
 
     /// Frames that are free.
@@ -277,7 +294,7 @@ pub fn release(state: &mut State, frame: Frame) {
 /// Takes the first dying table off its list.
 pub(crate) fn pop_dying(state: &mut State) {
     let first = state.frames.dying;
-    state.frames.dying = state.frames.records[first as usize].next;
+    state.frames.dying = state.frames.records[first as usize].next();
 }
 
 /// Adds a reference that keeps tables that map the frame from being frozen: the kernel or a

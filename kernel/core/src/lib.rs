@@ -33,6 +33,8 @@ pub mod fake;
 pub mod frame;
 pub mod list;
 pub mod machine;
+#[cfg(test)]
+mod model;
 pub mod net;
 pub mod predicate;
 pub mod region;

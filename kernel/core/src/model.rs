@@ -1,0 +1,216 @@
+//! A million random calls, and after each of them everything that must always be true.
+//!
+//! ```text
+//!  XOK_SEED=7 XOK_STEPS=1000000 cargo test --release -p kernel-core model
+//! ```
+//! The world is small (some hundred frames, three accounts, six domains, a few pages of each) so that
+//! everything runs out, collides and is reused. Three processors act in turn; each has
+//! a translation buffer and a cache of the way to level-1 tables, filled at random and emptied only by
+//! what the core asks to be flushed, late on processors other than the actor's.
+
+mod act;
+mod check;
+mod processor;
+
+use crate::boot::Sizes;
+use crate::fake::{self, FakeMachine};
+use crate::state::State;
+use crate::{account, domain};
+use abi::capability::{ALL, Capability, Name};
+use abi::id::{AccountId, DomainId, Frame};
+use abi::limits::{CAPABILITIES, Resource};
+use abi::word::Which;
+use processor::Processors;
+use std::collections::HashMap;
+
+const FRAMES: usize = 160;
+const DOMAINS: usize = 6;
+const ACCOUNTS: [usize; 3] = [1, 2, 3];
+/// Steps between two walks through everything.
+const WALK: u64 = 64;
+
+/// Numbers from a seed (splitmix64, Steele and others 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// What the model knows of a domain besides what the state says.
+struct Known {
+    index: usize,
+    id: DomainId,
+    capabilities: [Capability; CAPABILITIES],
+    /// Pages that may be written, and the frame each was when that was allowed.
+    writable: HashMap<u64, Frame>,
+}
+
+/// The state, the machine, and what the model remembers.
+struct Model {
+    state: State,
+    machine: FakeMachine,
+    random: Random,
+    processors: Processors,
+    domains: Vec<Known>,
+    /// Ids of domains that have ended.
+    stale: Vec<DomainId>,
+    /// Pins and plain references that the model holds.
+    pins: Vec<Frame>,
+    references: Vec<Frame>,
+    vectors: Vec<Frame>,
+    /// The account whose program memory the frame last was; 0: none's, or registers.
+    last: Vec<usize>,
+    /// Answers by error number, 0 for done: a model that only meets refusals tests nothing.
+    answers: [u64; 40],
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let (state, machine) = fake::new(FRAMES);
+        assert!(Sizes::for_frames(FRAMES).domains > DOMAINS);
+        let mut model = Self {
+            state,
+            machine,
+            random: Random(seed),
+            processors: Processors::default(),
+            domains: Vec::new(),
+            stale: Vec::new(),
+            pins: Vec::new(),
+            references: Vec::new(),
+            vectors: Vec::new(),
+            last: vec![0; FRAMES],
+            answers: [0; 40],
+        };
+        model.accounts();
+        for payer in [1, 2, 3] {
+            model.domain(payer);
+        }
+        model
+    }
+
+    /// Account 2 below 1, account 3 below 2, with limits that bite.
+    fn accounts(&mut self) {
+        let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        for (parent, limit) in [(1, 80), (2, 40)] {
+            let parent = AccountId::new(parent, 0);
+            let id = account::allocate(&mut self.state, &root, Which::Any, parent).unwrap();
+            let id = AccountId(id as u32);
+            for (resource, limit) in [(Resource::Frames, limit), (Resource::Domains, 4)] {
+                let resource = resource as u16;
+                account::limit(&mut self.state, &root, id, resource, limit).unwrap();
+            }
+        }
+    }
+
+    /// A domain of this account, if there is room; the first one has the root name too.
+    fn domain(&mut self, payer: usize) {
+        let asked = domain::Request {
+            which: Which::Any,
+            account: AccountId::NONE,
+            root: Which::Any,
+            window: 0,
+            bytes: u64::MAX,
+        };
+        let guard = Name::of(&[256 + payer as u16]);
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let Ok(id) = domain::create(state, machine, payer, guard, &asked) else { return };
+        let index = id.index();
+        if self.domains.is_empty() {
+            let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+            state.domains.records[index].capabilities[1] = root;
+        }
+        let capabilities = state.domains.records[index].capabilities;
+        self.domains.push(Known { index, id, capabilities, writable: HashMap::new() });
+    }
+
+    fn step(&mut self, step: u64) {
+        self.act();
+        self.settle();
+        self.check_step();
+        if step.is_multiple_of(WALK) {
+            self.check_all();
+        }
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => default,
+    }
+}
+
+/// Prints the line that reproduces a failure.
+struct Reproduce {
+    seed: u64,
+    step: u64,
+}
+
+impl Drop for Reproduce {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self { seed, step } = self;
+            eprintln!(
+                "reproduce: XOK_SEED={seed} XOK_STEPS={} cargo test -p kernel-core model",
+                *step + 1
+            );
+        }
+    }
+}
+
+fn run(seed: u64, steps: u64) -> Model {
+    let mut place = Reproduce { seed, step: 0 };
+    let mut model = Model::new(seed);
+    for step in 0..steps {
+        place.step = step;
+        model.step(step);
+    }
+    model.check_all();
+    model
+}
+
+#[test]
+fn random_calls_keep_every_invariant() {
+    let steps = number("XOK_STEPS", if cfg!(debug_assertions) { 100_000 } else { 1_000_000 });
+    let model = run(number("XOK_SEED", 1), steps);
+    if steps >= 1_000_000 {
+        use abi::error::Error;
+        let met = |error: Error| model.answers[error as usize];
+        assert!(model.answers[0] > steps / 8, "too few calls succeed: {:?}", model.answers);
+        for error in [
+            Error::BadArgument,
+            Error::BadAddress,
+            Error::NotPermitted,
+            Error::NoSuchFrame,
+            Error::Taken,
+            Error::Exhausted,
+            Error::OverQuota,
+            Error::WrongState,
+            Error::Pinned,
+            Error::WrongType,
+            Error::NoTable,
+            Error::NotEmpty,
+            Error::TooLarge,
+        ] {
+            assert!(met(error) > 10, "{} hardly met: {:?}", error.name(), model.answers);
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The calls the model makes, and what it expects of their answers.
+
+use super::{ACCOUNTS, DOMAINS, Model};
+use crate::answer::{Answer, Refusal};
+use crate::capability::{self, Derivation};
+use crate::machine::Machine;
+use crate::{domain, dying, frame, revoke, table};
+use abi::capability::{Capability, DERIVE, READ, WRITE};
+use abi::error::Error;
+use abi::id::{DomainId, Frame};
+use abi::layout::LIBRARY;
+use abi::memory::{
+    ACCESSED, ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, SOFTWARE, SOURCE, WRITABLE,
+};
+use abi::published::FrameType;
+use abi::word::Which;
+
+/// First pages of the regions used: two in one level-2 table, one in the next, one in another
+/// slot of the root, one of the library.
+pub(super) const PAGES: [u64; 5] = [0x40_0000, 0x60_0000, 0x4000_0000, 1 << 39, LIBRARY];
+/// Pages of each region.
+pub(super) const OFFSETS: [u64; 5] = [0, 0x1000, 0x2000, 0x3000, 0x1f_f000];
+
+const LEAF: [Operation; 6] = [
+    Operation::Allocate,
+    Operation::Allocate,
+    Operation::Map,
+    Operation::Map,
+    Operation::Protect,
+    Operation::Unmap,
+];
+const TABLES: [Operation; 7] = [
+    Operation::Table,
+    Operation::Table,
+    Operation::Share,
+    Operation::Share,
+    Operation::Split,
+    Operation::Thaw,
+    Operation::Unmap,
+];
+
+/// Is `rights` over `guard` what this capability gives? Written down a second time.
+fn gives(capability: &Capability, guard: &[u16], rights: u8) -> bool {
+    let name = &capability.name.components[..usize::from(capability.name.length)];
+    guard.starts_with(name) && capability.rights & rights == rights && capability.rights != 0
+}
+
+/// Where the right that an item asks for comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// From nowhere.
+    Missing,
+    /// A name or an own entry gives it, or none is needed.
+    Held,
+    /// Nobody else refers to the frame.
+    LastHolder,
+}
+
+impl Model {
+    pub(super) fn act(&mut self) {
+        self.choose_actor();
+        match self.random.below(100) {
+            0..=33 => self.leaf_item(),
+            34..=57 => self.table_item(),
+            58..=61 => self.wild_item(),
+            62..=81 => self.touch(),
+            82..=84 => self.pin(),
+            85..=86 => self.unpin(),
+            87 => self.refer(),
+            88..=89 => self.vector(),
+            90..=91 => self.derive(),
+            92 => self.drop_capability(),
+            93 => self.revoke(),
+            94 => self.begin_domain(),
+            95 => self.end_domain(),
+            _ => {
+                dying::work(&mut self.state, &mut self.machine);
+            }
+        }
+    }
+
+    fn some_domain(&mut self) -> usize {
+        self.random.below(self.domains.len())
+    }
+
+    fn some_page(&mut self) -> u64 {
+        self.random.pick(&PAGES) + self.random.pick(&OFFSETS)
+    }
+
+    fn some_frame(&mut self) -> u32 {
+        match self.random.below(8) {
+            0 => self.random.below(super::FRAMES + 8) as u32,
+            1 => {
+                let page = self.some_page();
+                let root = self.some_root();
+                table::look_up(&self.machine, root, page).map_or(ANY_FRAME, |leaf| leaf.frame.0)
+            }
+            _ => ANY_FRAME,
+        }
+    }
+
+    fn some_root(&mut self) -> Frame {
+        let domain = self.some_domain();
+        domain::root(&self.state, self.domains[domain].index)
+    }
+
+    fn some_choice(&mut self) -> u64 {
+        let mut choice = 0;
+        for bits in [WRITABLE, WRITABLE, ACCESSED | DIRTY, NO_EXECUTE, SOFTWARE] {
+            if self.random.one_in(2) {
+                choice |= bits;
+            }
+        }
+        choice
+    }
+
+    /// Any one of a domain's capabilities, mostly the first.
+    fn some_capability(&mut self, domain: usize) -> Capability {
+        let list = &self.domains[domain].capabilities;
+        let index = if self.random.one_in(3) { self.random.below(list.len()) } else { 0 };
+        list[index]
+    }
+
+    fn leaf_item(&mut self) {
+        let operation = self.random.pick(&LEAF);
+        let mut value = match operation {
+            Operation::Unmap => self.random.next() & !1 & self.random.next(),
+            _ => self.some_choice(),
+        };
+        if matches!(operation, Operation::Map | Operation::Protect) && !self.random.one_in(4) {
+            value |= self.some_page() & SOURCE;
+        }
+        let mut frame = self.some_frame();
+        if operation == Operation::Map && frame == ANY_FRAME && self.random.one_in(3) {
+            frame = self.random.below(super::FRAMES) as u32;
+        }
+        let address = self.some_page();
+        self.item(Item { operation: operation as u8, level: 1, zero: 0, frame, address, value });
+    }
+
+    fn table_item(&mut self) {
+        let operation = self.random.pick(&TABLES);
+        let level = match operation {
+            Operation::Table => self.random.pick(&[2, 2, 3, 4]),
+            Operation::Unmap if self.random.one_in(8) => self.random.pick(&[3, 4]),
+            _ => 2,
+        };
+        let value = match operation {
+            Operation::Share => self.some_page(),
+            Operation::Unmap => 0,
+            _ => u64::from(self.some_frame()),
+        };
+        let frame = self.some_frame();
+        let address = self.some_page();
+        self.item(Item { operation: operation as u8, level, zero: 0, frame, address, value });
+    }
+
+    /// Anything at all.
+    fn wild_item(&mut self) {
+        let mut address = self.some_page();
+        if self.random.one_in(2) {
+            address ^= 1 << self.random.below(64);
+        }
+        let item = Item {
+            operation: self.random.below(10) as u8,
+            level: self.random.below(6) as u8,
+            zero: u16::from(self.random.one_in(8)),
+            frame: self.some_frame(),
+            address,
+            value: self.random.next() >> self.random.below(64),
+        };
+        // A page outside of those the model knows is given back at once by nobody: keep to them.
+        let known = PAGES.iter().any(|&page| OFFSETS.iter().any(|&at| page + at == address));
+        if known || item.level != 1 {
+            self.item(item);
+        }
+    }
+
+    /// One item, its answer checked against the rules as the model reads them.
+    fn item(&mut self, item: Item) {
+        let caller = self.some_domain();
+        let target = if self.random.one_in(3) { self.some_domain() } else { caller };
+        let named = self.some_capability(caller);
+        let (caller_index, target_index) = (self.domains[caller].index, self.domains[target].index);
+        let id = if target == caller { DomainId::NONE } else { self.domains[target].id };
+        let guard = *domain::guard(&self.state, target_index);
+        let over = gives(&named, &guard.components[..usize::from(guard.length)], WRITE);
+        let may = table::changeable(&self.state, caller_index, &named, id);
+        assert_eq!(may.is_ok(), over || caller == target);
+        if may.is_err() {
+            return;
+        }
+        let expected = self.expect(caller, target, &named, &item);
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let answer = table::update_item(state, machine, caller_index, target_index, &named, &item);
+        self.note(&answer);
+        match answer {
+            Err(Refusal { error: Error::NotPermitted, .. }) => {
+                assert!(expected == Right::Missing, "refused what is allowed: {item:x?}");
+            }
+            Err(Refusal { error: Error::NoTable, value }) if value >= 2 => {
+                self.grow(target, value as u8, item.address);
+            }
+            _ => {}
+        }
+        if answer.is_ok() {
+            assert!(expected != Right::Missing, "allowed what is not: {item:x?}");
+            if expected == Right::LastHolder {
+                let root = domain::root(&self.state, target_index);
+                let held = super::check::effective(&self.machine, root, item.address);
+                let guard = frame::guard(&self.state, held.unwrap().0);
+                assert_eq!(*guard, named.name, "what it writes is another's: {item:x?}");
+            }
+            self.remember(caller, target, &item);
+        }
+    }
+
+    /// Mostly, a missing table is entered, as a program would.
+    fn grow(&mut self, domain: usize, level: u8, address: u64) {
+        if self.random.one_in(4) {
+            return;
+        }
+        let (value, operation) = (u64::from(ANY_FRAME), Operation::Table as u8);
+        let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
+        let (index, name) = (self.domains[domain].index, self.domains[domain].capabilities[0]);
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let answer = table::update_item(state, machine, index, index, &name, &item);
+        self.note(&answer);
+    }
+
+    fn note(&mut self, answer: &Answer) {
+        let number = answer.err().map_or(0, |refusal| refusal.error as usize);
+        self.answers[number] += 1;
+    }
+
+    /// Where the right that the item asks for would come from.
+    fn expect(&self, caller: usize, target: usize, named: &Capability, item: &Item) -> Right {
+        let root = |domain: usize| domain::root(&self.state, self.domains[domain].index);
+        let effective = |domain, page| super::check::effective(&self.machine, root(domain), page);
+        let sign = if item.value >> 47 & 1 != 0 { !0 << 48 } else { 0 };
+        let source = (item.value & SOURCE != 0)
+            .then(|| effective(caller, item.value & SOURCE | sign))
+            .flatten();
+        let write = item.value & WRITABLE != 0;
+        let mut last_holder = false;
+        let frame = match Operation::from_number(item.operation) {
+            Some(Operation::Map) if item.frame == ANY_FRAME => match source {
+                Some((frame, _)) => frame,
+                None => return Right::Missing,
+            },
+            Some(Operation::Map) => Frame(item.frame),
+            Some(Operation::Protect) if write => match effective(target, item.address) {
+                Some((_, true)) => return Right::Held,
+                Some((frame, false)) => {
+                    let record = &self.state.published.frames[frame.0 as usize];
+                    let payer = domain::account(&self.state, self.domains[target].index);
+                    last_holder = record.references == 1
+                        && usize::from(record.account) == payer
+                        && named.rights & WRITE != 0;
+                    frame
+                }
+                None => return Right::Missing,
+            },
+            Some(Operation::Share) => return self.expect_share(caller, item),
+            _ => return Right::Held,
+        };
+        if frame.0 as usize >= super::FRAMES || self.state.frames.record(frame).revoking {
+            return Right::Missing;
+        }
+        let guard = frame::guard(&self.state, frame);
+        let guard = &guard.components[..usize::from(guard.length)];
+        let rights = READ | if write { WRITE } else { 0 };
+        let copied = source.is_some_and(|(of, may)| of == frame && (may || !write));
+        if copied || gives(named, guard, rights) {
+            Right::Held
+        } else if last_holder {
+            Right::LastHolder
+        } else {
+            Right::Missing
+        }
+    }
+
+    /// A table through which a pinned page can be written is not to be frozen.
+    fn expect_share(&self, caller: usize, item: &Item) -> Right {
+        let root = domain::root(&self.state, self.domains[caller].index);
+        let first = item.value & !0x1f_ffff;
+        let pinned = (0..512).any(|page| {
+            let found = super::check::effective(&self.machine, root, first + (page << 12));
+            found.is_some_and(|(frame, writable)| {
+                writable && self.state.published.frames[frame.0 as usize].pins != 0
+            })
+        });
+        if pinned { Right::Missing } else { Right::Held }
+    }
+
+    /// What an accepted item changes of what the model knows.
+    fn remember(&mut self, caller: usize, target: usize, item: &Item) {
+        let root = domain::root(&self.state, self.domains[target].index);
+        let write = item.value & WRITABLE != 0;
+        let now = super::check::effective(&self.machine, root, item.address);
+        match Operation::from_number(item.operation).unwrap() {
+            operation @ (Operation::Allocate | Operation::Map | Operation::Protect) => {
+                let (frame, _) = now.expect("what was entered is there");
+                if operation == Operation::Allocate {
+                    self.check_fresh(target, frame);
+                }
+                let writable = &mut self.domains[target].writable;
+                if write {
+                    writable.insert(item.address, frame);
+                } else {
+                    writable.remove(&item.address);
+                }
+            }
+            Operation::Unmap | Operation::Split | Operation::Thaw | Operation::Table => {
+                let span = 1u64 << (12 + 9 * (u32::from(item.level) - 1));
+                let first = item.address & !(span - 1);
+                let writable = &mut self.domains[target].writable;
+                writable.retain(|&page, _| page < first || page - first >= span);
+            }
+            Operation::Share => {
+                let first = item.value & !0x1f_ffff;
+                let writable = &mut self.domains[caller].writable;
+                writable.retain(|&page, _| page & !0x1f_ffff != first);
+            }
+        }
+    }
+
+    /// Memory of another account arrives zeroed.
+    fn check_fresh(&mut self, target: usize, frame: Frame) {
+        let payer = domain::account(&self.state, self.domains[target].index);
+        if self.last[frame.0 as usize] != payer {
+            let word = |at: u64| self.machine.word(frame.address() + 8 * at);
+            assert!((0..512).all(|at| word(at) == 0), "{frame:?} is not zeroed");
+        }
+        self.last[frame.0 as usize] = payer;
+        // Whoever may write it does.
+        let at = 8 * self.random.below(512) as u64;
+        self.machine.word_set(frame.address() + at, 0x5ec2_e700 + payer as u64);
+    }
+
+    /// A program touches a page.
+    fn touch(&mut self) {
+        let page = self.some_page();
+        let root = self.some_root();
+        self.translate(root, page);
+    }
+
+    fn pin(&mut self) {
+        let (root, page) = (self.some_root(), self.some_page());
+        if self.pins.len() < 8
+            && let Some(leaf) = table::walk(&self.state, &self.machine, root, page, true)
+        {
+            frame::pin(&mut self.state, leaf.frame);
+            self.pins.push(leaf.frame);
+        }
+    }
+
+    fn unpin(&mut self) {
+        if !self.pins.is_empty() {
+            let at = self.random.below(self.pins.len());
+            frame::unpin(&mut self.state, self.pins.swap_remove(at));
+        }
+    }
+
+    /// A predicate reads a word: a reference without a pin.
+    fn refer(&mut self) {
+        if self.references.len() < 4 && self.random.one_in(2) {
+            let (root, page) = (self.some_root(), self.some_page());
+            if let Some(leaf) = table::walk(&self.state, &self.machine, root, page, false) {
+                frame::reference(&mut self.state, leaf.frame);
+                self.references.push(leaf.frame);
+            }
+        } else if let Some(frame) = self.references.pop() {
+            frame::release(&mut self.state, frame);
+        }
+    }
+
+    fn vector(&mut self) {
+        if self.vectors.len() < 4 && self.random.one_in(2) {
+            let account = self.random.pick(&ACCOUNTS);
+            let name = self.domains[0].capabilities[0].name;
+            let (state, machine) = (&mut self.state, &mut self.machine);
+            let kind = FrameType::Vector;
+            let made = frame::allocate(state, machine, Which::Any, account, name, kind);
+            if let Ok(frame) = made {
+                self.machine.word_set(frame.address(), 0x5ec2);
+                self.last[frame.0 as usize] = 0;
+                self.vectors.push(frame);
+            }
+        } else if let Some(frame) = self.vectors.pop() {
+            frame::release(&mut self.state, frame);
+        }
+    }
+
+    fn derive(&mut self) {
+        let caller = self.some_domain();
+        let target = if self.random.one_in(2) { self.some_domain() } else { caller };
+        let index = self.random.pick(&[0, 0, 1, 1, 2, 3, 4]);
+        let extend = self.random.pick(&[0, 0, 0, 1, 2, 3, 4]);
+        let spill = if self.random.one_in(16) { 1 } else { 0 };
+        let bits = (16 * (u32::from(extend) + spill)).min(63);
+        let source = self.domains[caller].capabilities[usize::from(index)];
+        let mut rights = self.random.below(17) as u16;
+        if !self.random.one_in(4) {
+            rights &= u16::from(source.rights);
+        }
+        let asked = Derivation {
+            domain: self.domains[target].id,
+            slot: self.random.below(6) as u16,
+            extend,
+            components: self.random.next() & ((1 << bits) - 1),
+            rights,
+        };
+        // Its own name stays in slot 0 and the root name in slot 1, or nothing would be allowed.
+        if asked.slot < 2 {
+            return;
+        }
+        let answer = capability::derive(&mut self.state, self.domains[caller].index, index, &asked);
+        self.note(&answer);
+        if answer.is_err() {
+            return;
+        }
+        let record = self.state.domains.record(self.domains[target].index);
+        let made = record.capabilities[usize::from(asked.slot)];
+        let name = &made.name.components[..usize::from(made.name.length)];
+        assert!(gives(&source, name, made.rights), "{made:?} is wider than {source:?}");
+        let guard = *domain::guard(&self.state, self.domains[target].index);
+        let guard = &guard.components[..usize::from(guard.length)];
+        assert!(target == caller || gives(&source, guard, WRITE | DERIVE), "not to be given");
+        self.domains[target].capabilities[usize::from(asked.slot)] = made;
+    }
+
+    fn drop_capability(&mut self) {
+        let domain = self.some_domain();
+        let slot = 2 + self.random.below(20) as u16;
+        let answer = capability::drop(&mut self.state, self.domains[domain].index, slot);
+        self.note(&answer);
+        if answer.is_ok() {
+            self.domains[domain].capabilities[usize::from(slot)] = Capability::default();
+        }
+    }
+
+    fn revoke(&mut self) {
+        let caller = self.some_domain();
+        let named = self.some_capability(caller);
+        let (root, page) = (self.some_root(), self.some_page());
+        let Some(leaf) = table::look_up(&self.machine, root, page) else { return };
+        if revoke::check(&self.state, &named, leaf.frame).is_err() {
+            return;
+        }
+        let guard = frame::guard(&self.state, leaf.frame);
+        assert!(gives(&named, &guard.components[..usize::from(guard.length)], WRITE));
+        if !revoke::step(&mut self.state, &mut self.machine, leaf.frame) {
+            let left = table::look_up(&self.machine, root, page);
+            assert!(left.is_none_or(|left| left.frame != leaf.frame));
+        }
+    }
+
+    fn begin_domain(&mut self) {
+        if self.domains.len() < DOMAINS {
+            let payer = self.random.pick(&ACCOUNTS);
+            self.domain(payer);
+        }
+    }
+
+    /// The first domain, which has the root name, lives on.
+    fn end_domain(&mut self) {
+        if self.domains.len() > 1 && self.random.one_in(4) {
+            let at = 1 + self.random.below(self.domains.len() - 1);
+            let known = self.domains.swap_remove(at);
+            domain::condemn(&mut self.state, known.index);
+            assert!(domain::find(&self.state, known.id).is_err());
+            domain::end(&mut self.state, &mut self.machine, known.index);
+            self.stale.push(known.id);
+            if self.stale.len() > 64 {
+                self.stale.remove(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Each invariant of the model, seen red once: plants one fault at a time in a copy of the crate
+//! and expects its tests to fail.
+//!
+//! ```text
+//!  cargo test --release -p kernel-core --test faults -- --ignored --nocapture
+//! ```
+//! A fault is a piece of source that occurs exactly once, and what it becomes. `XOK_FAULT` picks those
+//! whose description contains it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// What it breaks, the file, the source, and what it becomes.
+const FAULTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "sharing leaves the source writable",
+        "update.rs",
+        "let frozen = entry & !WRITABLE;",
+        "let frozen = entry;",
+    ),
+    (
+        "sharing enters the table writable",
+        "update.rs",
+        "target(entry).address() | TABLE_ENTRY & !WRITABLE",
+        "target(entry).address() | TABLE_ENTRY",
+    ),
+    (
+        "sharing forgets to flush",
+        "update.rs",
+        "machine.flush(Flush::Space(domain::root(state, request.caller)));",
+        "",
+    ),
+    ("splitting keeps leaves writable", "update.rs", "entry &= !WRITABLE;", ""),
+    (
+        "splitting forgets the way through the old table",
+        "update.rs",
+        "    machine.flush(Flush::Page(request.root, request.item.address));\n    frame::release(state, shared);",
+        "    frame::release(state, shared);",
+    ),
+    (
+        "splitting forgets to count a reference",
+        "update.rs",
+        "                frame::reference(state, frame);\n                chain::insert",
+        "                chain::insert",
+    ),
+    (
+        "thawing keeps leaves writable",
+        "update.rs",
+        "machine.entry_swap(table, index, entry & !WRITABLE);",
+        "machine.entry_swap(table, index, entry);",
+    ),
+    ("thawing a table that others share", "update.rs", ".references != 1 {", ".references == 0 {"),
+    (
+        "a frozen table is changed",
+        "table.rs",
+        "(way == Way::Thawed && entry & WRITABLE == 0)",
+        "(way == Way::Thawed && entry == 0)",
+    ),
+    (
+        "leaving a page forgets to flush",
+        "update.rs",
+        "    machine.flush(Flush::Page(request.root, request.item.address));\n    chain::remove",
+        "    chain::remove",
+    ),
+    (
+        "leaving a table forgets to flush",
+        "update.rs",
+        "machine.flush(Flush::Space(request.root));",
+        "",
+    ),
+    ("protecting forgets to flush", "update.rs", "if lost != 0 {", "if lost == 1 {"),
+    (
+        "protecting takes no right away",
+        "update.rs",
+        "let entry = old & !ENTRY_CHOICE | choice;",
+        "let entry = old | choice;",
+    ),
+    (
+        "a copied right grows",
+        "update.rs",
+        "leaf.frame == frame && (leaf.writable || !write)",
+        "leaf.frame == frame",
+    ),
+    (
+        "a copied right to write grows",
+        "update.rs",
+        "leaf.frame == frame && leaf.writable)",
+        "leaf.frame == frame)",
+    ),
+    (
+        "a name gives more than its rights",
+        "update.rs",
+        "let rights = if write { READ | WRITE } else { READ };",
+        "let rights = READ;",
+    ),
+    (
+        "the last holder is not the last",
+        "update.rs",
+        "record.references == 1",
+        "record.references <= 2",
+    ),
+    (
+        "the last holder does not pay",
+        "update.rs",
+        "&& usize::from(record.account) == payer(state, request)",
+        "",
+    ),
+    (
+        "the last holder's memory stays another's",
+        "update.rs",
+        "record.guard = request.capability.name;",
+        "record.guard = record.guard;",
+    ),
+    ("a payload names memory", "update.rs", "payload | forced)", "payload)"),
+    (
+        "tables are mapped",
+        "update.rs",
+        "        Some(_) => return Err(Error::WrongType.into()),\n    }\n    if state",
+        "        Some(_) => {}\n    }\n    if state",
+    ),
+    (
+        "the image is writable",
+        "update.rs",
+        "Some(FrameType::Image) if !write => {}",
+        "Some(FrameType::Image) => {}",
+    ),
+    ("a pinned page is frozen", "update.rs", ".pins != 0", ".pins > 1"),
+    (
+        "a table replaces a table",
+        "update.rs",
+        "        return Err(Error::NotEmpty.into());\n    }\n    let Item { level",
+        "    }\n    let Item { level",
+    ),
+    (
+        "a table is its own links",
+        "frame.rs",
+        "(Which::Any, Which::Any) => second = other,",
+        "(Which::Any, Which::Any) => {}",
+    ),
+    (
+        "frames are free before everybody has flushed",
+        "frame.rs",
+        "let horizon = open.unwrap_or(frames.ticket);",
+        "let horizon = open.map_or(frames.ticket, |_| frames.ticket);",
+    ),
+    ("another account's memory is not zeroed", "frame.rs", "usize::from(last) != account", "false"),
+    (
+        "registers become program memory",
+        "frame.rs",
+        "FrameType::Vector | FrameType::Region => 0,",
+        "FrameType::Region => 0,",
+    ),
+    (
+        "a freed frame is paid for ever",
+        "frame.rs",
+        "        account::uncharge(state, account, Resource::Frames, 1);\n",
+        "        let _ = account;\n",
+    ),
+    (
+        "charges do not count above",
+        "account.rs",
+        "        state.published.accounts[at].used[resource as usize] += n;\n        at = usize::from(state.accounts.records[at].parent);",
+        "        state.published.accounts[at].used[resource as usize] += n;\n        at = 0;",
+    ),
+    (
+        "a chain loses its way back",
+        "chain.rs",
+        "machine.word_set(link, pack(word as u32, previous));",
+        "machine.word_set(link, word);",
+    ),
+    (
+        "a stale id is found",
+        "domain.rs",
+        "let generation = record.generation.wrapping_add(1);",
+        "let generation = record.generation;",
+    ),
+    (
+        "a domain's library is left behind",
+        "dying.rs",
+        "record.position = LIBRARY_SLOT as u16;",
+        "record.position = 512;",
+    ),
+    (
+        "a dying domain's processors keep its pages",
+        "domain.rs",
+        "machine.flush(Flush::Space(record.root));",
+        "",
+    ),
+    ("revoking forgets to flush", "revoke.rs", "machine.flush(Flush::Everything);", ""),
+    (
+        "revoking needs no right",
+        "revoke.rs",
+        "if capability.dominates(frame::guard(state, frame), WRITE) {",
+        "if capability.rights != 0 || capability.dominates(frame::guard(state, frame), WRITE) {",
+    ),
+    (
+        "a derived capability has more rights",
+        "capability.rs",
+        "rights & !source.rights != 0",
+        "rights & !source.rights > 16",
+    ),
+    (
+        "a capability is given without the right to",
+        "capability.rs",
+        "!over || source.rights & DERIVE == 0",
+        "!over",
+    ),
+    (
+        "another's tables are changed",
+        "table.rs",
+        "index == caller || capability.dominates(domain::guard(state, index), WRITE)",
+        "index == caller || capability.rights & WRITE != 0",
+    ),
+];
+
+/// The crate and what it needs, in a directory of its own.
+fn copy(to: &Path) {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = core.ancestors().nth(2).expect("kernel/core lies in the workspace");
+    for part in ["abi", "image", "kernel/core"] {
+        copy_tree(&root.join(part), &to.join(part));
+    }
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
+    let start = manifest.find("members = [").expect("members");
+    let end = manifest.find("[workspace.package]").expect("[workspace.package]");
+    let members = "members = [\"abi\", \"image\", \"kernel/core\"]\n\n";
+    fs::write(to.join("Cargo.toml"), [&manifest[..start], members, &manifest[end..]].concat())
+        .expect("the copy's manifest");
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory to copy") {
+        let path = entry.expect("an entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_tree(&path, &target);
+        } else {
+            fs::copy(&path, &target).expect("a file");
+        }
+    }
+}
+
+/// Do the tests of the copy pass? `None`: it does not build.
+fn passes(copy: &Path) -> Option<bool> {
+    let cargo = |arguments: &[&str]| {
+        Command::new(env!("CARGO"))
+            .args(["test", "--release", "--offline", "--quiet", "-p", "kernel-core", "--lib"])
+            .args(arguments)
+            .current_dir(copy)
+            .env("CARGO_TARGET_DIR", copy.join("target"))
+            .env("XOK_STEPS", "200000")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("cargo runs")
+            .success()
+    };
+    cargo(&["--no-run"]).then(|| cargo(&["model"]) && cargo(&["update::tests"]))
+}
+
+#[test]
+#[ignore = "builds the crate once for each fault: a minute or two"]
+fn each_planted_fault_is_found() {
+    let wanted = env::var("XOK_FAULT").unwrap_or_default();
+    let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let _ = fs::remove_dir_all(home.join("kernel"));
+    copy(&home);
+    assert_eq!(passes(&home), Some(true), "the copy without a fault");
+    let mut missed = Vec::new();
+    for &(what, file, from, to) in FAULTS.iter().filter(|fault| fault.0.contains(&wanted)) {
+        let path = home.join("kernel/core/src").join(file);
+        let source = fs::read_to_string(&path).expect("a source file");
+        assert_eq!(source.matches(from).count(), 1, "{what}: once in {file}: {from}");
+        fs::write(&path, source.replacen(from, to, 1)).expect("the fault");
+        let verdict = match passes(&home) {
+            Some(false) => "found",
+            Some(true) => "MISSED",
+            None => "DOES NOT BUILD",
+        };
+        println!("{verdict:>14}  {what}");
+        if verdict != "found" {
+            missed.push(what);
+        }
+        fs::write(&path, source).expect("the source again");
+    }
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}
