@@ -25,11 +25,12 @@ pub fn interrupt(cpu: &'static Cpu, vector: u8) {
 }
 
 /// Takes what devices have for programs, under the lock.
-pub fn poll(_state: &mut State, _hardware: &mut Hardware) {
+pub fn poll(state: &mut State, hardware: &mut Hardware) {
     if !SERIAL.swap(false, Ordering::Relaxed) {
         return;
     }
-    while let Some(_byte) = console::serial_read() {
-        // Goes to the console's ring once kernel-core has one.
+    while let Some(byte) = console::serial_read() {
+        // A byte that nobody takes is lost, as on any terminal.
+        let _taken = kernel_core::console::input(state, hardware, byte);
     }
 }

@@ -25,7 +25,7 @@ use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
 use crate::run::Hold;
 use crate::{
     bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical,
-    power, run, shootdown, user, vector,
+    power, provoke, run, shootdown, user, vector,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -141,6 +141,7 @@ pub fn second_half(cpu: &'static Cpu) {
     let mut hold = Hold::take(cpu);
     count_processors(&mut hold.state, &boot, running);
     say(&boot, &hold.state, running);
+    provoke::provoke(cpu, boot.command_line);
     start_init(&mut hold, &boot);
     drop(hold);
     if console::serial_present() {
@@ -239,6 +240,17 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     state.published.directory.cpus = running as u32;
     for index in 0..running {
         state.published.cpus[index].apic = boot.platform.cpus[index];
+        state.published.cpus[index].longest_call = u64::MAX;
+    }
+    let each = running as u64;
+    let counted = [
+        (Category::Image, 1),
+        (Category::Stacks, each),
+        (Category::ExceptionStacks, each * cpu::EXCEPTION_STACKS.len() as u64),
+        (Category::PerCpu, each),
+    ];
+    for (category, objects) in counted {
+        state.published.census[category as usize].objects = objects;
     }
     let (base_tsc, multiplier, shift) = clock::parameters();
     let clock = &mut *state.published.clock;
