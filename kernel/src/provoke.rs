@@ -28,6 +28,7 @@ pub fn provoke(cpu: &'static Cpu, command_line: &str) {
 }
 
 #[inline(never)]
+#[expect(unconditional_recursion, reason = "that is the mistake")]
 fn recurse(words: &mut [u64; 32]) -> u64 {
     let mut own = [words[0] + 1; 32];
     core::hint::black_box(&mut own);
