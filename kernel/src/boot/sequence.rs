@@ -154,6 +154,11 @@ fn word_is_there(line: &str, word: &str) -> bool {
     line.split_ascii_whitespace().any(|found| found == word)
 }
 
+/// What stands behind a key, the `=` included; the last one counts.
+fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(key))
+}
+
 /// The boot image is there and whole, or this is the end.
 fn check_image(info: &StartInfo) -> Range {
     let Some(range) = info.image() else {
@@ -331,21 +336,22 @@ fn say(boot: &Boot, state: &State, running: usize) {
 /// Makes the first program's environment, or this is the end.
 fn start_init(hold: &mut Hold, boot: &Boot) {
     let archive = Archive::open_checked(image_bytes(boot.image)).expect("checked before");
-    let Some(entry) = archive.lookup(INIT) else {
-        log!("the boot image has no {INIT}");
+    let init = value_of(boot.command_line, "init=").unwrap_or(INIT);
+    let Some(entry) = archive.lookup(init) else {
+        log!("the boot image has no {init}");
         power::end(NO_BEGINNING)
     };
     let plan = match Plan::parse(archive.data(&entry)) {
         Ok(plan) => plan,
         Err(error) => {
-            log!("{INIT}: {error}");
+            log!("{init}: {error}");
             power::end(NO_BEGINNING)
         }
     };
     let Hold { state, hardware, .. } = hold;
     let file = boot.image.start + entry.data_offset;
     if let Err(error) = kernel_core::boot::start_init(state, hardware, &plan, file) {
-        log!("{INIT}: {error}");
+        log!("{init}: {error}");
         power::end(NO_BEGINNING)
     }
 }
