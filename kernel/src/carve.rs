@@ -158,6 +158,18 @@ fn private<T>(memory: &mut MemoryMap, category: Category, count: usize) -> &'sta
     unsafe { slice(at, count) }
 }
 
+/// Filters, rings, and the packets in the devices' queues.
+fn network(memory: &mut MemoryMap, sizes: &Sizes) -> kernel_core::net::Network {
+    let category = Category::Network;
+    kernel_core::net::Network::new(
+        private(memory, category, sizes.filters),
+        private(memory, category, sizes.filters),
+        private(memory, category, sizes.rings),
+        private(memory, category, sizes.domains),
+        private(memory, category, INTERFACES * kernel_core::net::transmit::TOKENS),
+    )
+}
+
 /// Carves everything.
 pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Parts {
     let published = published(memory, tables, sizes);
@@ -189,7 +201,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Part
             sizes.domains,
             words,
         ),
-        net: kernel_core::net::Network::default(),
+        net: network(memory, sizes),
         console: kernel_core::console::Console::default(),
     }
 }

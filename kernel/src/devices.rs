@@ -8,12 +8,18 @@ use crate::console;
 use crate::cpu::Cpu;
 use crate::entry::DEVICE_VECTOR;
 use crate::hardware::Hardware;
+use crate::virtio;
 
 /// The serial line's vector.
 pub const SERIAL_VECTOR: u8 = DEVICE_VECTOR + console::COM1_IRQ;
 
+/// First vector of the virtio devices.
+pub const VIRTIO_VECTOR: u8 = DEVICE_VECTOR + 0x20;
+
 /// The serial line has bytes.
 static SERIAL: AtomicBool = AtomicBool::new(false);
+/// The network device has something.
+static NETWORK: AtomicBool = AtomicBool::new(false);
 
 /// A device interrupted this processor.
 pub fn interrupt(cpu: &'static Cpu, vector: u8) {
@@ -22,15 +28,22 @@ pub fn interrupt(cpu: &'static Cpu, vector: u8) {
         SERIAL.store(true, Ordering::Relaxed);
         cpu.look.set(true);
     }
+    if vector >= VIRTIO_VECTOR {
+        virtio::net::acknowledge();
+        NETWORK.store(true, Ordering::Relaxed);
+        cpu.look.set(true);
+    }
 }
 
 /// Takes what devices have for programs, under the lock.
 pub fn poll(state: &mut State, hardware: &mut Hardware) {
+    if NETWORK.swap(false, Ordering::Relaxed) {
+        virtio::net::poll(state, hardware);
+    }
     if !SERIAL.swap(false, Ordering::Relaxed) {
         return;
     }
-    while let Some(byte) = console::serial_read() {
-        // A byte that nobody takes is lost, as on any terminal.
-        let _taken = kernel_core::console::input(state, hardware, byte);
+    while let Some(_byte) = console::serial_read() {
+        // Goes to the console's ring once kernel-core has one.
     }
 }

@@ -13,10 +13,19 @@ pub fn use_rdrand() {
 
 /// Is there a source?
 pub fn present() -> bool {
-    RDRAND.load(Ordering::Relaxed)
+    RDRAND.load(Ordering::Relaxed) || crate::virtio::rng::present()
 }
 
 /// 64 random bits; `None` without a source, or when it has none just now.
 pub fn random() -> Option<u64> {
-    if RDRAND.load(Ordering::Relaxed) { rdrand() } else { None }
+    if RDRAND.load(Ordering::Relaxed) { rdrand() } else { crate::virtio::rng::random() }
+}
+
+/// The source's name, as the boot line has it.
+pub fn source() -> &'static str {
+    match (RDRAND.load(Ordering::Relaxed), crate::virtio::rng::present()) {
+        (true, _) => "rdrand",
+        (false, true) => "virtio",
+        (false, false) => "none",
+    }
 }

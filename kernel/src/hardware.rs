@@ -12,11 +12,12 @@ use abi::layout::PAGE_SIZE;
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use kernel_core::context::Context;
 use kernel_core::machine::{Flush, Machine, UserFault};
+use kernel_core::net::transmit::Segment;
 
 use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg};
-use crate::{console, entropy, physical, shootdown, user, vector};
+use crate::{console, entropy, physical, shootdown, user, vector, virtio};
 
 /// Contexts: physical address and number.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
@@ -184,5 +185,17 @@ impl Machine for Hardware {
 
     fn random(&mut self) -> Option<u64> {
         entropy::random()
+    }
+
+    fn transmit_room(&self, _interface: usize) -> usize {
+        virtio::net::room()
+    }
+
+    fn transmit_header(&self, _interface: usize, token: usize) -> u64 {
+        virtio::net::header(token)
+    }
+
+    fn transmit(&mut self, _interface: usize, token: usize, header: usize, rest: &[Segment]) {
+        virtio::net::transmit(token, header, rest);
     }
 }

@@ -27,7 +27,6 @@ mod paging;
 mod physical;
 mod platform;
 mod power;
-mod provoke;
 mod registers;
 mod run;
 mod shootdown;
@@ -35,5 +34,6 @@ mod syscall;
 mod traps;
 mod user;
 mod vector;
+mod virtio;
 
 pub use boot::sequence::{everything_is_ready, second_half, start, start_other};

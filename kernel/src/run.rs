@@ -18,7 +18,7 @@ use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
 use crate::registers::{rdtsc, wait_for_interrupt, write_cr3};
-use crate::{bases, descriptors, devices, physical, power, shootdown, vector};
+use crate::{bases, descriptors, devices, entry, physical, power, shootdown, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -78,8 +78,10 @@ pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {
 pub fn fault(mut hold: Hold, cause: u8, error: u64, address: u64) -> u64 {
     let Some(index) = hold.cpu.loaded.get() else { panic!("a fault of nobody: cause {cause}") };
     let Hold { state, hardware, .. } = &mut hold;
-    // If it can't be entered, it has stopped: somebody else runs.
-    let _entered = upcall::deliver_fault(state, hardware, index, cause, error, address);
+    if upcall::deliver_fault(state, hardware, index, cause, error, address) {
+        // rcx and r11 are in the slot: `sysret` may take them.
+        hardware.context(index).vector = entry::SYSCALL;
+    }
     leave(hold)
 }
 
@@ -169,26 +171,10 @@ fn finish(mut hold: Hold) {
     }
 }
 
-/// Interrupts were off from the entry until now.
-fn note_stretch(cpu: &Cpu) {
-    let stretch = rdtsc() - cpu.entered_tsc.get();
-    if stretch > cpu.longest.get().0 {
-        cpu.longest.set((stretch, cpu.call.get()));
-    }
-}
-
 fn idle(cpu: &'static Cpu) {
-    note_stretch(cpu);
     let begin = rdtsc();
     wait_for_interrupt();
-    let end = rdtsc();
-    cpu.idle.set(cpu.idle.get() + (end - begin));
-    // The stack is looked through once in a second at most.
-    if end - cpu.measured_tsc.get() > clock::hz() {
-        cpu.measured_tsc.set(end);
-        cpu.stack_bytes.set(cpu.stack_used());
-    }
-    cpu.call.set(u64::MAX);
+    cpu.idle.set(cpu.idle.get() + (rdtsc() - begin));
 }
 
 /// Sets the timer if the deadline isn't the one it is set for.
@@ -213,10 +199,11 @@ fn exit(cpu: &'static Cpu, index: usize) -> u64 {
         context.rip = 0;
     }
     debug_assert_eq!(cpu.loaded.get(), Some(index));
-    note_stretch(cpu);
-    // `sysret` takes rip and rflags from rcx and r11: right after a call and for an upcall.
-    let by_sysret = context.rcx == context.rip && context.r11 == context.rflags;
-    if by_sysret { BY_SYSRET } else { BY_IRET }
+    let stretch = rdtsc() - cpu.entered_tsc.get();
+    if stretch > cpu.longest.get().0 {
+        cpu.longest.set((stretch, cpu.call.get()));
+    }
+    if context.vector == entry::SYSCALL { BY_SYSRET } else { BY_IRET }
 }
 
 fn load_root(cpu: &Cpu, root: u64) {
@@ -313,7 +300,6 @@ fn note_counters(cpu: &'static Cpu, state: &mut State) {
     let (longest, call) = cpu.longest.get();
     record.longest_ns = clock::ticks_to_ns(longest);
     record.longest_call = call;
-    record.stack_bytes = cpu.stack_bytes.get();
     if cpu.index.get() == 0 {
         state.published.clock.tick_ns = clock::now_ns();
     }

@@ -113,15 +113,10 @@ fn die(frame: &Context, cpu: &Cpu, what: &str) -> ! {
     let stack = base + crate::cpu::STACK;
     let overflow =
         frame.vector == DOUBLE_FAULT && frame.rsp < stack + 0x200 && frame.rsp + 0x1000 > stack;
-    let what = match address {
-        _ if overflow => "stack overflow",
-        _ if address == stack + crate::cpu::STACK_BYTES => "fall off the stack's top",
-        _ => what,
-    };
     crate::backtrace::print(frame.rbp);
     panic!(
         "{} in the kernel on processor {}: vector {} error {:#x} rip {:#x} rsp {:#x} address {:#x}",
-        what,
+        if overflow { "stack overflow" } else { what },
         cpu.index.get(),
         frame.vector,
         frame.error,

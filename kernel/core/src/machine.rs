@@ -76,4 +76,26 @@ pub trait Machine {
     fn now_ns(&self) -> u64;
     /// 64 random bits, if the machine has a source.
     fn random(&mut self) -> Option<u64>;
+
+    /// Descriptors that the device at `interface` has free for sending.
+    fn transmit_room(&self, interface: usize) -> usize {
+        let _ = interface;
+        0
+    }
+    /// Physical address of the token's `TRANSMIT_HEADER` bytes, which the kernel fills.
+    fn transmit_header(&self, interface: usize, token: usize) -> u64 {
+        let _ = (interface, token);
+        0
+    }
+    /// Gives the device a packet: the first `header` bytes at the token's header, then `rest`. There is
+    /// room; the driver answers with [`crate::net::transmit::sent`].
+    fn transmit(
+        &mut self,
+        interface: usize,
+        token: usize,
+        header: usize,
+        rest: &[crate::net::transmit::Segment],
+    ) {
+        let _ = (interface, token, header, rest);
+    }
 }

@@ -25,7 +25,7 @@ use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
 use crate::run::Hold;
 use crate::{
     bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical,
-    power, provoke, run, shootdown, user, vector,
+    power, run, shootdown, user, vector, virtio,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -85,6 +85,7 @@ pub extern "C" fn start(start_info: u64) -> ! {
     hardware::set_master(tables.root());
     tables.load();
     let io_apics = map_devices(&platform, &mut tables, &mut memory);
+    virtio::probe(&platform, command_line, &mut tables, &mut memory);
     let sizes = Sizes::for_frames((memory.end() / PAGE_SIZE) as usize);
     let parts = carve::carve(&mut memory, &mut tables, &sizes);
     for index in 0..platform.cpu_count {
@@ -138,10 +139,13 @@ pub fn second_half(cpu: &'static Cpu) {
         Some(page) if boot.platform.cpu_count > 1 => smp::start(&boot.platform, page),
         _ => 1,
     };
+    virtio::route(&boot.io_apics, apic::id());
     let mut hold = Hold::take(cpu);
+    if let Some(mac) = virtio::net::mac() {
+        kernel_core::net::attach(&mut hold.state, 0, mac);
+    }
     count_processors(&mut hold.state, &boot, running);
     say(&boot, &hold.state, running);
-    provoke::provoke(cpu, boot.command_line);
     start_init(&mut hold, &boot);
     drop(hold);
     if console::serial_present() {
@@ -152,11 +156,6 @@ pub fn second_half(cpu: &'static Cpu) {
 
 fn word_is_there(line: &str, word: &str) -> bool {
     line.split_ascii_whitespace().any(|found| found == word)
-}
-
-/// What stands behind a key, the `=` included; the last one counts.
-fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    line.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(key))
 }
 
 /// The boot image is there and whole, or this is the end.
@@ -245,17 +244,6 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     state.published.directory.cpus = running as u32;
     for index in 0..running {
         state.published.cpus[index].apic = boot.platform.cpus[index];
-        state.published.cpus[index].longest_call = u64::MAX;
-    }
-    let each = running as u64;
-    let counted = [
-        (Category::Image, 1),
-        (Category::Stacks, each),
-        (Category::ExceptionStacks, each * cpu::EXCEPTION_STACKS.len() as u64),
-        (Category::PerCpu, each),
-    ];
-    for (category, objects) in counted {
-        state.published.census[category as usize].objects = objects;
     }
     let (base_tsc, multiplier, shift) = clock::parameters();
     let clock = &mut *state.published.clock;
@@ -302,7 +290,7 @@ fn say(boot: &Boot, state: &State, running: usize) {
     let features = &boot.features;
     let plural = if running == 1 { "" } else { "s" };
     log!(
-        "{running} cpu{plural}, {} MiB, {}, {}, apic timer {} MHz, tsc {} MHz ({}), {} {}{}{}, rng {}{}",
+        "{running} cpu{plural}, {} MiB, {}, {}, apic timer {} MHz, tsc {} MHz ({}), {} {}{}{}, rng {}, net {}{}",
         boot.memory_bytes.div_ceil(1 << 20),
         if boot.platform.acpi { "acpi" } else { "mp table" },
         if apic::is_x2apic() { "x2apic" } else { "xapic" },
@@ -313,7 +301,8 @@ fn say(boot: &Boot, state: &State, running: usize) {
         features::vector_bytes(),
         if features.smap { ", smap" } else { "" },
         if features.fsgsbase { ", fsgsbase" } else { "" },
-        if entropy::present() { "rdrand" } else { "none" },
+        entropy::source(),
+        if virtio::net::mac().is_some() { "virtio" } else { "none" },
         if features.isolated { "" } else { ", not isolated: Meltdown, L1TF" },
     );
     log!(
@@ -336,22 +325,21 @@ fn say(boot: &Boot, state: &State, running: usize) {
 /// Makes the first program's environment, or this is the end.
 fn start_init(hold: &mut Hold, boot: &Boot) {
     let archive = Archive::open_checked(image_bytes(boot.image)).expect("checked before");
-    let init = value_of(boot.command_line, "init=").unwrap_or(INIT);
-    let Some(entry) = archive.lookup(init) else {
-        log!("the boot image has no {init}");
+    let Some(entry) = archive.lookup(INIT) else {
+        log!("the boot image has no {INIT}");
         power::end(NO_BEGINNING)
     };
     let plan = match Plan::parse(archive.data(&entry)) {
         Ok(plan) => plan,
         Err(error) => {
-            log!("{init}: {error}");
+            log!("{INIT}: {error}");
             power::end(NO_BEGINNING)
         }
     };
     let Hold { state, hardware, .. } = hold;
     let file = boot.image.start + entry.data_offset;
     if let Err(error) = kernel_core::boot::start_init(state, hardware, &plan, file) {
-        log!("{init}: {error}");
+        log!("{INIT}: {error}");
         power::end(NO_BEGINNING)
     }
 }

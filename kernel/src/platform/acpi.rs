@@ -84,11 +84,7 @@ fn read_madt(found: &mut Platform, madt: u64, len: u64) {
 /// The first segment's configuration space (PCI firmware specification 3.3 §4.1.2).
 fn read_mcfg(found: &mut Platform, mcfg: u64, len: u64) {
     if len >= 44 + 16 {
-        found.ecam = Some(Ecam {
-            address: read64(mcfg + 44),
-            first_bus: read8(mcfg + 54),
-            last_bus: read8(mcfg + 55),
-        });
+        found.ecam = Some(Ecam { address: read64(mcfg + 44) });
     }
 }
 

@@ -31,11 +31,8 @@ pub struct Override {
 
 /// PCI configuration space in memory.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(dead_code, reason = "virtio over PCI comes next")]
 pub struct Ecam {
     pub address: u64,
-    pub first_bus: u8,
-    pub last_bus: u8,
 }
 
 /// How the machine is switched off, as ACPI says.

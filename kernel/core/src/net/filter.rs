@@ -1,0 +1,334 @@
+//! Packet filters: masks and values, overlap decided at insertion (xok97 XK-16, appnet K11–K14).
+//!
+//! ```text
+//!   mask   00 00 ff ff 00 …   128 bytes as sixteen words
+//!   value  00 00 08 06 00 …   no bit outside the mask
+//! ```
+//! A packet matches if it is long enough and equals the value under the mask. Two filters overlap
+//! unless some bit that both test differs. A new filter may overlap an old one only as its proper
+//! subset (more bits, the same values) or superset, and only with a right to the old one: so
+//! of two filters that accept a packet one is always more specific, and gets it.
+
+use super::{exists, hold, let_go};
+use crate::answer::{Answer, Refusal};
+use crate::state::State;
+use crate::{account, capability, domain};
+use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
+use abi::error::Error;
+use abi::filter::{COPY, FilterAtom, FilterProgram, SUBSETTABLE};
+use abi::id::{DomainId, FilterId, RingId};
+use abi::limits::{FILTER_ATOMS, FILTER_BYTES, Resource};
+use abi::published::FilterRecord;
+
+const WORDS: usize = FILTER_BYTES / 8;
+/// Domains that may hold a reference to one filter.
+pub const HOLDERS: usize = 4;
+
+/// The private half of a filter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    mask: [u64; WORDS],
+    value: [u64; WORDS],
+    /// Bytes a packet must have.
+    needs: u16,
+    /// Bits tested.
+    bits: u16,
+    flags: u16,
+    interface: u16,
+    generation: u32,
+    guard: Name,
+    /// Index of the account that pays.
+    account: u16,
+    /// Domains (index) with a reference; 0: none.
+    holders: [u16; HOLDERS],
+    ring: RingId,
+}
+
+/// The first bytes of a packet, as filters see them.
+pub struct Head {
+    words: [u64; WORDS],
+    len: usize,
+}
+
+impl Head {
+    /// Of this packet; what it does not have is zero, and `needs` keeps it from matching.
+    pub fn of(packet: &[u8]) -> Self {
+        let mut words = [0; WORDS];
+        for (at, byte) in packet.iter().take(FILTER_BYTES).enumerate() {
+            words[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+        }
+        Self { words, len: packet.len() }
+    }
+}
+
+impl Filter {
+    fn matches(&self, head: &Head) -> bool {
+        head.len >= usize::from(self.needs)
+            && (0..WORDS).all(|at| head.words[at] & self.mask[at] == self.value[at])
+    }
+
+    /// Is there a packet that both accept?
+    fn overlaps(&self, other: &Filter) -> bool {
+        let both = |at: usize| self.mask[at] & other.mask[at];
+        (0..WORDS).all(|at| (self.value[at] ^ other.value[at]) & both(at) == 0)
+    }
+
+    /// Does this one, which overlaps `other`, test all that `other` tests?
+    fn is_within(&self, other: &Filter) -> bool {
+        (0..WORDS).all(|at| other.mask[at] & !self.mask[at] == 0)
+    }
+
+    /// Lays an atom down; refused where it contradicts what is there or leaves the bytes seen.
+    fn add(&mut self, atom: &FilterAtom) -> Result<(), Error> {
+        let end = usize::from(atom.offset) + 4;
+        if end > FILTER_BYTES || atom.zero != 0 || atom.value & !atom.mask != 0 || atom.mask == 0 {
+            return Err(Error::BadArgument);
+        }
+        let (mask, value) = (atom.mask.to_be_bytes(), atom.value.to_be_bytes());
+        for (step, (mask, value)) in mask.into_iter().zip(value).enumerate() {
+            let at = usize::from(atom.offset) + step;
+            let shift = 8 * (at % 8);
+            let (mask, value) = (u64::from(mask) << shift, u64::from(value) << shift);
+            if (self.value[at / 8] ^ value) & self.mask[at / 8] & mask != 0 {
+                return Err(Error::BadArgument);
+            }
+            self.mask[at / 8] |= mask;
+            self.value[at / 8] |= value;
+            if mask != 0 {
+                self.needs = self.needs.max(at as u16 + 1);
+            }
+        }
+        self.bits = self.mask.iter().map(|word| word.count_ones() as u16).sum();
+        Ok(())
+    }
+}
+
+/// The index of a live filter.
+pub fn lookup(state: &State, id: FilterId) -> Result<usize, Error> {
+    match state.published.filters.get(id.index()) {
+        Some(record) if id.index() != 0 && record.id == id.0 => Ok(id.index()),
+        _ => Err(Error::NoSuchFilter),
+    }
+}
+
+/// The first filter at or behind position `at` of the order that accepts the packet: its index,
+/// and where to go on.
+pub fn find(state: &State, interface: usize, head: &Head, at: usize) -> Option<(usize, usize)> {
+    for position in at..state.net.ordered {
+        let index = usize::from(state.net.order[position]);
+        let filter = &state.net.filters[index];
+        if usize::from(filter.interface) == interface && filter.matches(head) {
+            return Some((index, position + 1));
+        }
+    }
+    None
+}
+
+/// Is it a copy filter?
+pub fn is_copy(state: &State, index: usize) -> bool {
+    state.net.filters[index].flags & COPY != 0
+}
+
+/// The ring its packets go to.
+pub fn ring(state: &State, index: usize) -> RingId {
+    state.net.filters[index].ring
+}
+
+/// Counts a packet.
+pub fn count(state: &mut State, index: usize) {
+    state.published.filters[index].matched += 1;
+}
+
+/// An insertion that has been allowed.
+struct Plan {
+    index: usize,
+    filter: Filter,
+    atoms: u64,
+}
+
+/// Serves `FilterInsert`.
+pub fn insert(state: &mut State, caller: usize, named: u8, program: &FilterProgram) -> Answer {
+    let plan = check_insert(state, caller, named, program)?;
+    account::charge(state, usize::from(plan.filter.account), Resource::Filters, 1)?;
+    Ok(apply_insert(state, caller, plan))
+}
+
+fn check_insert(
+    state: &State,
+    caller: usize,
+    named: u8,
+    program: &FilterProgram,
+) -> Result<Plan, Refusal> {
+    let own = capability::get(state, caller, named)?;
+    let copy = program.flags & COPY != 0;
+    if program.flags & !(COPY | SUBSETTABLE) != 0 {
+        return Err(Error::BadArgument.into());
+    }
+    // Is it of a size that is looked at, and (but for a copy filter) does it ask for anything?
+    let count = program.count as usize;
+    if count > FILTER_ATOMS {
+        return Err(Refusal::new(Error::TooLarge, FILTER_ATOMS as u64));
+    }
+    if count == 0 && !copy {
+        return Err(Error::BadArgument.into());
+    }
+    if !exists(state, program.interface) {
+        return Err(Error::NoSuchDevice.into());
+    }
+    // Are its atoms well formed, and do they agree with each other?
+    let mut filter = Filter {
+        flags: program.flags,
+        interface: program.interface,
+        guard: own.name,
+        account: domain::account(state, caller) as u16,
+        ring: RingId(program.ring),
+        ..Filter::default()
+    };
+    for atom in &program.atoms[..count] {
+        filter.add(atom)?;
+    }
+    // Is the ring the caller's own?
+    super::ring::own(state, caller, filter.ring)?;
+    if copy {
+        // May the caller listen to everyone (a superuser's right over the interface)?
+        let interface = Name::of(&[NAME_DEVICE, DEVICE_NETWORK, program.interface]);
+        if !own.dominates(&interface, WRITE) {
+            return Err(Error::NotPermitted.into());
+        }
+    } else {
+        check_overlaps(state, caller, named, &filter)?;
+    }
+    account::check(state, usize::from(filter.account), Resource::Filters, 1)?;
+    let index = (1..state.net.filters.len())
+        .find(|&index| state.published.filters[index].id == 0)
+        .ok_or(Error::TableFull)?;
+    if state.net.ordered == state.net.order.len() {
+        return Err(Error::TableFull.into());
+    }
+    Ok(Plan { index, filter, atoms: count as u64 })
+}
+
+/// Would the new filter take a packet from one that the caller has no right to?
+fn check_overlaps(state: &State, caller: usize, named: u8, filter: &Filter) -> Result<(), Refusal> {
+    for &index in &state.net.order[..state.net.ordered] {
+        let other = &state.net.filters[usize::from(index)];
+        let apart = other.interface != filter.interface || other.flags & COPY != 0;
+        if apart || !filter.overlaps(other) {
+            continue;
+        }
+        let refusal =
+            Refusal::new(Error::Overlap, u64::from(state.published.filters[usize::from(index)].id));
+        let (within, around) = (filter.is_within(other), other.is_within(filter));
+        // Equal, or neither more specific: who gets the packet could not be said.
+        if within == around {
+            return Err(refusal);
+        }
+        let open = within && other.flags & SUBSETTABLE != 0;
+        let right = capability::check(state, caller, named, &other.guard, WRITE).is_ok();
+        if !open && !right {
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+fn apply_insert(state: &mut State, caller: usize, plan: Plan) -> u64 {
+    let Plan { index, mut filter, atoms } = plan;
+    let generation = state.net.filters[index].generation;
+    filter.generation = generation;
+    filter.holders[0] = caller as u16;
+    let id = FilterId::new(index as u16, generation);
+    state.published.filters[index] = FilterRecord {
+        id: id.0,
+        domain: domain::id(state, caller).0,
+        ring: filter.ring.0,
+        references: 1,
+        flags: u32::from(filter.flags),
+        interface: u32::from(filter.interface),
+        atoms,
+        ..FilterRecord::default()
+    };
+    let bits = filter.bits;
+    state.net.filters[index] = filter;
+    // Most specific first; copy filters have their place by the same rule.
+    let net = &mut state.net;
+    let position = net.order[..net.ordered]
+        .iter()
+        .position(|&other| net.filters[usize::from(other)].bits < bits)
+        .unwrap_or(net.ordered);
+    net.order.copy_within(position..net.ordered, position + 1);
+    net.order[position] = index as u16;
+    net.ordered += 1;
+    hold(state, caller);
+    u64::from(id.0)
+}
+
+/// Serves `FilterDrop`.
+pub fn drop_reference(state: &mut State, caller: usize, id: FilterId) -> Answer {
+    let index = lookup(state, id)?;
+    let held = state.net.filters[index].holders.iter().position(|&one| one == caller as u16);
+    let slot = held.ok_or(Error::NoSuchFilter)?;
+    drop_holder(state, index, slot);
+    Ok(0)
+}
+
+/// Takes one holder's reference; the last one removes the filter.
+fn drop_holder(state: &mut State, index: usize, slot: usize) {
+    let holder = usize::from(state.net.filters[index].holders[slot]);
+    state.net.filters[index].holders[slot] = 0;
+    let_go(state, holder);
+    state.published.filters[index].references -= 1;
+    if state.published.filters[index].references != 0 {
+        return;
+    }
+    let account = usize::from(state.net.filters[index].account);
+    account::uncharge(state, account, Resource::Filters, 1);
+    let generation = state.net.filters[index].generation.wrapping_add(1);
+    state.net.filters[index] = Filter { generation, ..Filter::default() };
+    state.published.filters[index] = FilterRecord::default();
+    let net = &mut state.net;
+    if let Some(at) = net.order[..net.ordered].iter().position(|&one| usize::from(one) == index) {
+        net.order.copy_within(at + 1..net.ordered, at);
+        net.ordered -= 1;
+    }
+}
+
+/// Serves `FilterReference`.
+pub fn reference(
+    state: &mut State,
+    caller: usize,
+    named: u8,
+    id: FilterId,
+    for_domain: DomainId,
+) -> Answer {
+    let index = lookup(state, id)?;
+    capability::check(state, caller, named, &state.net.filters[index].guard, WRITE)?;
+    let holder = domain::find_or_own(state, caller, for_domain)?;
+    let slot = state.net.filters[index].holders.iter().position(|&one| one == 0);
+    let slot = slot.ok_or(Refusal::new(Error::Exhausted, HOLDERS as u64))?;
+    state.net.filters[index].holders[slot] = holder as u16;
+    state.published.filters[index].references += 1;
+    hold(state, holder);
+    Ok(0)
+}
+
+/// Serves `FilterRing`.
+pub fn set_ring(state: &mut State, caller: usize, named: u8, id: FilterId, ring: RingId) -> Answer {
+    let index = lookup(state, id)?;
+    capability::check(state, caller, named, &state.net.filters[index].guard, WRITE)?;
+    super::ring::own(state, caller, ring)?;
+    state.net.filters[index].ring = ring;
+    state.published.filters[index].ring = ring.0;
+    Ok(0)
+}
+
+/// Drops every reference of a domain.
+pub fn drop_all_of(state: &mut State, domain: usize) {
+    for index in 1..state.net.filters.len() {
+        for slot in 0..HOLDERS {
+            if usize::from(state.net.filters[index].holders[slot]) == domain {
+                drop_holder(state, index, slot);
+            }
+        }
+    }
+}

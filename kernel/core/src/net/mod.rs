@@ -1,0 +1,151 @@
+//! Filters, rings and transmissions: who gets and who may send a packet (appnet K9–K14).
+//!
+//! ```text
+//!   driver ── receive(frame) ──► filter: most specific match ──► ring: next buffer, or dropped
+//!   NetTransmit ──► check, pin ──► driver ── sent(token) ──► word - 1, unpin
+//! ```
+//! No protocol is known here: a filter is a mask and a value over the first bytes of a packet. The
+//! matcher is linear, most specific filter first; it stands behind [`filter::find`] alone.
+
+mod decode;
+pub mod filter;
+pub mod ring;
+pub mod transmit;
+
+#[cfg(test)]
+mod tests;
+
+use crate::answer::Answer;
+use crate::env;
+use crate::machine::Machine;
+use crate::state::State;
+use abi::call::Call;
+use abi::error::Error;
+use abi::limits::{RING_ENTRIES, TRANSMIT_PIECES};
+use abi::published::InterfaceRecord;
+use abi::ring::{Piece, RingEntry};
+
+/// Network interfaces.
+pub const INTERFACES: usize = 4;
+
+/// The private half of the tables.
+#[derive(Default)]
+pub struct Network {
+    /// By index of filter.
+    pub filters: &'static mut [filter::Filter],
+    /// Indices of the filters in use, most specific first.
+    pub order: &'static mut [u16],
+    /// How many of `order` count.
+    pub ordered: usize,
+    /// By index of ring.
+    pub rings: &'static mut [ring::Ring],
+    /// Filters, references and rings of each domain, by its index: 0 lets its end be short.
+    pub held: &'static mut [u16],
+    /// Packets in the devices' queues.
+    pub flights: &'static mut [transmit::Flight],
+}
+
+impl Network {
+    /// Tables carved from memory: `order` as long as `filters`, `held` as long as the domains,
+    /// `flights` of `INTERFACES * transmit::TOKENS`.
+    pub fn new(
+        filters: &'static mut [filter::Filter],
+        order: &'static mut [u16],
+        rings: &'static mut [ring::Ring],
+        held: &'static mut [u16],
+        flights: &'static mut [transmit::Flight],
+    ) -> Self {
+        Self { filters, order, ordered: 0, rings, held, flights }
+    }
+}
+
+/// The driver found an interface: `mac` with its first byte lowest.
+pub fn attach(state: &mut State, interface: usize, mac: u64) {
+    if let Some(record) = state.published.interfaces.get_mut(interface) {
+        *record = InterfaceRecord { present: 1, mac, ..InterfaceRecord::default() };
+    }
+}
+
+/// Does the interface exist?
+fn exists(state: &State, interface: u16) -> bool {
+    state.published.interfaces.get(usize::from(interface)).is_some_and(|record| record.present != 0)
+}
+
+/// A packet arrived: `packet` is the whole frame, in the driver's buffer.
+pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize, packet: &[u8]) {
+    let Some(record) = state.published.interfaces.get_mut(interface) else { return };
+    record.received += 1;
+    let head = filter::Head::of(packet);
+    let mut claimed = false;
+    // Copy filters each for itself; then the one most specific of the others.
+    let mut at = 0;
+    while let Some((index, next)) = filter::find(state, interface, &head, at) {
+        at = next;
+        let copy = filter::is_copy(state, index);
+        if copy || !claimed {
+            claimed |= !copy;
+            filter::count(state, index);
+            ring::deliver(state, machine, filter::ring(state, index), packet);
+        }
+    }
+    if !claimed {
+        state.published.interfaces[interface].unclaimed += 1;
+    }
+}
+
+/// A domain ends: its rings, filters and references go.
+pub fn end_domain(state: &mut State, domain: usize) {
+    if state.net.held.get(domain).copied().unwrap_or(0) == 0 {
+        return;
+    }
+    filter::drop_all_of(state, domain);
+    ring::free_all_of(state, domain);
+}
+
+/// The calls on rings, filters and packets, for the environment at index `caller`.
+pub fn call<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    call: Call,
+    bytes: &[u8],
+) -> Answer {
+    let domain = env::domain(state, caller).index();
+    match call {
+        Call::RingAlloc { count, .. } => {
+            let mut entries = [RingEntry::default(); RING_ENTRIES];
+            let entries = decode::many(bytes, count, &mut entries, decode::ring_entry)?;
+            ring::allocate(state, machine, domain, caller, entries)
+        }
+        Call::RingModify { ring, index, .. } => {
+            ring::modify(state, machine, domain, ring, index, &decode::ring_entry(bytes))
+        }
+        Call::RingFree { ring } => ring::free(state, domain, ring),
+        Call::FilterInsert { .. } => {
+            filter::insert(state, domain, capability, &decode::program(bytes))
+        }
+        Call::FilterDrop { filter } => filter::drop_reference(state, domain, filter),
+        Call::FilterReference { filter, domain: other } => {
+            filter::reference(state, domain, capability, filter, other)
+        }
+        Call::FilterRing { filter, ring } => {
+            filter::set_ring(state, domain, capability, filter, ring)
+        }
+        Call::NetTransmit { interface, count, pending, .. } => {
+            let mut pieces = [Piece::default(); TRANSMIT_PIECES];
+            let pieces = decode::many(bytes, count, &mut pieces, decode::piece)?;
+            let who = (domain, caller);
+            transmit::transmit(state, machine, who, capability, interface, pieces, pending.0)
+        }
+        _ => Err(Error::NoSuchCall.into()),
+    }
+}
+
+fn hold(state: &mut State, domain: usize) {
+    state.net.held[domain] += 1;
+}
+
+fn let_go(state: &mut State, domain: usize) {
+    state.net.held[domain] -= 1;
+}

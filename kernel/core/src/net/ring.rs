@@ -1,0 +1,228 @@
+//! Receive rings: buffers in the owner's memory, filled in order or dropped (appnet K13).
+//!
+//! The kernel follows its own list of entries, by physical address, and reads nothing of shared
+//! memory but owner words: an owner that scribbles over its ring loses its own packets only.
+
+use super::{hold, let_go};
+use crate::answer::{Answer, Refusal};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, domain, env, frame, sched, table};
+use abi::error::Error;
+use abi::id::{EnvId, Frame, RingId};
+use abi::layout::PAGE_SIZE;
+use abi::limits::{RING_ENTRIES, Resource};
+use abi::published::RingRecord;
+use abi::ring::RingEntry;
+use abi::upcall::EVENT_PACKET;
+
+/// A buffer by physical address.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buffer {
+    owner: u64,
+    place: u64,
+    capacity: u32,
+}
+
+/// The private half of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    buffers: [Buffer; RING_ENTRIES],
+    count: u8,
+    next: u8,
+    domain: u16,
+    account: u16,
+    generation: u32,
+    /// Who is told of packets: the environment that made the ring.
+    env: EnvId,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            buffers: [Buffer::default(); RING_ENTRIES],
+            count: 0,
+            next: 0,
+            domain: 0,
+            account: 0,
+            generation: 0,
+            env: EnvId::NONE,
+        }
+    }
+}
+
+fn lookup(state: &State, id: RingId) -> Option<usize> {
+    let record = state.published.rings.get(id.index())?;
+    (id.index() != 0 && record.id == id.0).then_some(id.index())
+}
+
+/// The index of a live ring of the domain's own.
+pub fn own(state: &State, caller: usize, id: RingId) -> Result<usize, Error> {
+    lookup(state, id)
+        .filter(|&index| usize::from(state.net.rings[index].domain) == caller)
+        .ok_or(Error::NoSuchRing)
+}
+
+/// Checks one entry: both places writable by the caller, the buffer within a page.
+fn check_entry<M: Machine>(
+    state: &State,
+    machine: &M,
+    caller: usize,
+    entry: &RingEntry,
+) -> Result<Buffer, Refusal> {
+    if entry.zero != 0 || entry.capacity == 0 || u64::from(entry.capacity) > PAGE_SIZE {
+        return Err(Refusal::new(Error::TooLarge, PAGE_SIZE));
+    }
+    let offset = entry.buffer % PAGE_SIZE;
+    if !entry.owner.is_multiple_of(8) || offset + u64::from(entry.capacity) > PAGE_SIZE {
+        return Err(Error::BadArgument.into());
+    }
+    let root = domain::root(state, caller);
+    let writable = |address: u64| {
+        table::walk(state, machine, root, address, true)
+            .ok_or(Refusal::new(Error::BadAddress, address))
+    };
+    let (owner, place) = (writable(entry.owner)?, writable(entry.buffer)?);
+    Ok(Buffer {
+        owner: owner.frame.address() + entry.owner % PAGE_SIZE,
+        place: place.frame.address() + offset,
+        capacity: entry.capacity,
+    })
+}
+
+fn pin(state: &mut State, buffer: &Buffer) {
+    frame::pin(state, Frame::containing(buffer.owner));
+    frame::pin(state, Frame::containing(buffer.place));
+}
+
+fn unpin(state: &mut State, buffer: &Buffer) {
+    frame::unpin(state, Frame::containing(buffer.owner));
+    frame::unpin(state, Frame::containing(buffer.place));
+}
+
+/// Serves `RingAlloc` for the environment at `who` of the domain at `caller`.
+pub fn allocate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    who: usize,
+    entries: &[RingEntry],
+) -> Answer {
+    if entries.is_empty() || entries.len() > RING_ENTRIES {
+        return Err(Refusal::new(Error::TooLarge, RING_ENTRIES as u64));
+    }
+    let mut buffers = [Buffer::default(); RING_ENTRIES];
+    for (buffer, entry) in buffers.iter_mut().zip(entries) {
+        *buffer = check_entry(state, machine, caller, entry)?;
+    }
+    let payer = domain::account(state, caller);
+    let pins = 2 * entries.len() as u32;
+    account::check(state, payer, Resource::Rings, 1)?;
+    account::check(state, payer, Resource::Pins, pins)?;
+    let index = (1..state.net.rings.len())
+        .find(|&index| state.published.rings[index].id == 0)
+        .ok_or(Error::Exhausted)?;
+    account::charge(state, payer, Resource::Rings, 1)?;
+    account::charge(state, payer, Resource::Pins, pins)?;
+    for buffer in &buffers[..entries.len()] {
+        pin(state, buffer);
+    }
+    let generation = state.net.rings[index].generation;
+    state.net.rings[index] = Ring {
+        buffers,
+        count: entries.len() as u8,
+        next: 0,
+        domain: caller as u16,
+        account: payer as u16,
+        generation,
+        env: env::id(state, who),
+    };
+    let id = RingId::new(index as u16, generation);
+    state.published.rings[index] = RingRecord {
+        id: id.0,
+        domain: domain::id(state, caller).0,
+        entries: entries.len() as u32,
+        ..RingRecord::default()
+    };
+    hold(state, caller);
+    Ok(u64::from(id.0))
+}
+
+/// Serves `RingModify`.
+pub fn modify<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    id: RingId,
+    position: u64,
+    entry: &RingEntry,
+) -> Answer {
+    let index = own(state, caller, id)?;
+    let count = u64::from(state.net.rings[index].count);
+    if position >= count {
+        return Err(Refusal::new(Error::TooLarge, count));
+    }
+    let buffer = check_entry(state, machine, caller, entry)?;
+    let old = state.net.rings[index].buffers[position as usize];
+    pin(state, &buffer);
+    unpin(state, &old);
+    state.net.rings[index].buffers[position as usize] = buffer;
+    Ok(0)
+}
+
+/// Serves `RingFree`.
+pub fn free(state: &mut State, caller: usize, id: RingId) -> Answer {
+    let index = own(state, caller, id)?;
+    end(state, index);
+    Ok(0)
+}
+
+fn end(state: &mut State, index: usize) {
+    let ring = state.net.rings[index];
+    for buffer in &ring.buffers[..usize::from(ring.count)] {
+        unpin(state, buffer);
+    }
+    let payer = usize::from(ring.account);
+    account::uncharge(state, payer, Resource::Rings, 1);
+    account::uncharge(state, payer, Resource::Pins, 2 * u32::from(ring.count));
+    let generation = ring.generation.wrapping_add(1);
+    state.net.rings[index] = Ring { generation, ..Ring::default() };
+    state.published.rings[index] = RingRecord::default();
+    let_go(state, usize::from(ring.domain));
+}
+
+/// Ends every ring of a domain.
+pub fn free_all_of(state: &mut State, domain: usize) {
+    for index in 1..state.net.rings.len() {
+        let used = state.published.rings[index].id != 0;
+        if used && usize::from(state.net.rings[index].domain) == domain {
+            end(state, index);
+        }
+    }
+}
+
+/// Puts a packet into the ring's next buffer if its owner has given it back, else drops it.
+pub fn deliver<M: Machine>(state: &mut State, machine: &mut M, id: RingId, packet: &[u8]) {
+    let Some(index) = lookup(state, id) else { return };
+    let ring = &mut state.net.rings[index];
+    let buffer = ring.buffers[usize::from(ring.next)];
+    let record = &mut state.published.rings[index];
+    if machine.word(buffer.owner) != 0 {
+        record.dropped += 1;
+        return;
+    }
+    let len = packet.len().min(buffer.capacity as usize);
+    record.cut += u64::from(len < packet.len());
+    record.delivered += 1;
+    ring.next = (ring.next + 1) % ring.count;
+    let (told, in_domain) = (ring.env, ring.domain);
+    machine.fill(buffer.place, &packet[..len]);
+    // The length last: it hands the buffer over.
+    machine.word_set(buffer.owner, packet.len() as u64);
+    sched::written(state, Frame::containing(buffer.owner));
+    if let Ok(who) = env::living(state, told)
+        && env::domain(state, who).index() == usize::from(in_domain)
+    {
+        sched::event(state, machine, who, EVENT_PACKET);
+    }
+}

@@ -1,0 +1,203 @@
+//! Gather transmission without copying (appnet K9, K10; decisions 16).
+//!
+//! What the pieces name is checked, pinned and given to the device by physical address; the first
+//! bytes alone are copied, so that the headers that were sent are those that were there at the
+//! call. When the device has sent the packet the caller's word is decremented, through the
+//! frame it lay in at the call.
+
+use super::{INTERFACES, exists};
+use crate::answer::{Answer, Refusal};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, capability, domain, env, frame, sched, table};
+use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
+use abi::error::Error;
+use abi::id::{EnvId, Frame};
+use abi::layout::PAGE_SIZE;
+use abi::limits::{PACKET_BYTES, Resource, TRANSMIT_HEADER, TRANSMIT_PIECES};
+use abi::ring::Piece;
+use abi::upcall::EVENT_SENT;
+
+/// Packets in one device's queue.
+pub const TOKENS: usize = 64;
+/// Physical pieces of one packet: each piece may cross into a second page.
+pub const SEGMENTS: usize = 2 * TRANSMIT_PIECES;
+/// Bytes of the shortest packet: an Ethernet header.
+const SHORTEST: u64 = 14;
+
+/// Bytes at a physical address, within a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Where.
+    pub address: u64,
+    /// How many.
+    pub len: u32,
+}
+
+/// A packet in a device's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    used: bool,
+    /// Physical address of the word to decrement.
+    pending: u64,
+    segments: [Segment; SEGMENTS],
+    count: u8,
+    account: u16,
+    env: EnvId,
+}
+
+impl Default for Flight {
+    fn default() -> Self {
+        Self {
+            used: false,
+            pending: 0,
+            segments: [Segment::default(); SEGMENTS],
+            count: 0,
+            account: 0,
+            env: EnvId::NONE,
+        }
+    }
+}
+
+/// A transmission that has been allowed: all of the packet, by physical address.
+struct Plan {
+    token: usize,
+    flight: Flight,
+    /// Every piece, headers included.
+    all: [Segment; SEGMENTS],
+    pieces: usize,
+}
+
+/// Serves `NetTransmit` for the environment at `who` of the domain at `caller`.
+pub fn transmit<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (caller, who): (usize, usize),
+    named: u8,
+    interface: u16,
+    pieces: &[Piece],
+    pending: u64,
+) -> Answer {
+    let checked = check(state, machine, (caller, who), named, interface, pieces, pending);
+    if let Err(Refusal { error: Error::WouldBlock, .. }) = checked {
+        state.published.interfaces[usize::from(interface)].full += 1;
+    }
+    let plan = checked?;
+    let account = usize::from(plan.flight.account);
+    account::charge(state, account, Resource::Pins, u32::from(plan.flight.count) + 1)?;
+    apply(state, machine, usize::from(interface), plan);
+    Ok(0)
+}
+
+fn check<M: Machine>(
+    state: &State,
+    machine: &M,
+    (caller, who): (usize, usize),
+    named: u8,
+    interface: u16,
+    pieces: &[Piece],
+    pending: u64,
+) -> Result<Plan, Refusal> {
+    if usize::from(interface) >= INTERFACES || !exists(state, interface) {
+        return Err(Error::NoSuchDevice.into());
+    }
+    let guard = Name::of(&[NAME_DEVICE, DEVICE_NETWORK, interface]);
+    capability::check(state, caller, named, &guard, WRITE)?;
+    if pieces.is_empty() || pieces.len() > TRANSMIT_PIECES {
+        return Err(Refusal::new(Error::TooLarge, TRANSMIT_PIECES as u64));
+    }
+    let root = domain::root(state, caller);
+    let mut all = [Segment::default(); SEGMENTS];
+    let (mut count, mut total) = (0, 0_u64);
+    for piece in pieces {
+        total = total.saturating_add(piece.len);
+        if piece.len == 0 || total > PACKET_BYTES as u64 {
+            return Err(Refusal::new(Error::TooLarge, PACKET_BYTES as u64));
+        }
+        // A piece is shorter than a page: it lies in two at most.
+        let first = piece.len.min(PAGE_SIZE - piece.address % PAGE_SIZE);
+        for (address, len) in [(piece.address, first), (piece.address + first, piece.len - first)] {
+            if len != 0 {
+                let leaf = table::walk(state, machine, root, address, false)
+                    .ok_or(Refusal::new(Error::BadAddress, address))?;
+                let address = leaf.frame.address() + address % PAGE_SIZE;
+                all[count] = Segment { address, len: len as u32 };
+                count += 1;
+            }
+        }
+    }
+    if total < SHORTEST {
+        return Err(Refusal::new(Error::TooLarge, SHORTEST));
+    }
+    if !pending.is_multiple_of(8) {
+        return Err(Error::BadArgument.into());
+    }
+    let word = table::walk(state, machine, root, pending, true)
+        .ok_or(Refusal::new(Error::BadAddress, pending))?;
+    let account = domain::account(state, caller);
+    account::check(state, account, Resource::Pins, count as u32 + 1)?;
+    // Has the device room for the copied head and the rest?
+    let flights = &state.net.flights[usize::from(interface) * TOKENS..][..TOKENS];
+    let token = flights.iter().position(|flight| !flight.used).ok_or(Error::WouldBlock)?;
+    if machine.transmit_room(usize::from(interface)) < count + 1 {
+        return Err(Error::WouldBlock.into());
+    }
+    let flight = Flight {
+        used: true,
+        pending: word.frame.address() + pending % PAGE_SIZE,
+        segments: [Segment::default(); SEGMENTS],
+        count: count as u8,
+        account: account as u16,
+        env: env::id(state, who),
+    };
+    Ok(Plan { token, flight, all, pieces: count })
+}
+
+fn apply<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan: Plan) {
+    let Plan { token, mut flight, all, pieces } = plan;
+    let header = machine.transmit_header(interface, token);
+    let (mut copied, mut rest) = (0_usize, 0);
+    let mut gathered = [Segment::default(); SEGMENTS];
+    for (at, segment) in all[..pieces].iter().enumerate() {
+        frame::pin(state, Frame::containing(segment.address));
+        flight.segments[at] = *segment;
+        let head = (TRANSMIT_HEADER - copied).min(segment.len as usize);
+        if head != 0 {
+            machine.copy(header + copied as u64, segment.address, head);
+            copied += head;
+        }
+        if head < segment.len as usize {
+            gathered[rest] =
+                Segment { address: segment.address + head as u64, len: segment.len - head as u32 };
+            rest += 1;
+        }
+    }
+    frame::pin(state, Frame::containing(flight.pending));
+    state.net.flights[interface * TOKENS + token] = flight;
+    let record = &mut state.published.interfaces[interface];
+    record.sent += 1;
+    record.queued += 1;
+    machine.transmit(interface, token, copied, &gathered[..rest]);
+}
+
+/// The device has sent the packet with this token.
+pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, token: usize) {
+    let flight = state.net.flights[interface * TOKENS + token];
+    if !flight.used {
+        return;
+    }
+    state.net.flights[interface * TOKENS + token].used = false;
+    state.published.interfaces[interface].queued -= 1;
+    machine.word_add(flight.pending, u64::MAX);
+    let word = Frame::containing(flight.pending);
+    sched::written(state, word);
+    for segment in &flight.segments[..usize::from(flight.count)] {
+        frame::unpin(state, Frame::containing(segment.address));
+    }
+    frame::unpin(state, word);
+    let account = usize::from(flight.account);
+    account::uncharge(state, account, Resource::Pins, u32::from(flight.count) + 1);
+    if let Ok(who) = env::living(state, flight.env) {
+        sched::event(state, machine, who, EVENT_SENT);
+    }
+}
