@@ -3,15 +3,16 @@
 use crate::workspace::Package;
 
 /// What each package may use of ours. What is not listed may use nothing.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("kernel", &["kernel-core", "abi", "image"]),
     ("kernel-core", &["abi", "image"]),
     ("libs/xok", &["abi", "image"]),
-    ("libs/exos", &["xok", "xio", "unix", "abi", "image"]),
+    ("libs/exos", &["xok", "xio", "xnet", "unix", "abi", "image"]),
     ("libs/xio", &["abi"]),
+    ("libs/xnet", &["xok", "xio", "abi"]),
     ("libs/unix", &["abi"]),
-    ("apps/", &["xok", "xio", "unix", "exos", "abi", "image"]),
-    ("tests/guest", &["xok", "xio", "unix", "abi", "image"]),
+    ("apps/", &["xok", "xio", "xnet", "unix", "exos", "abi", "image"]),
+    ("tests/", &["xok", "xio", "xnet", "unix", "abi", "image"]),
     ("xtask", &["kernel-core", "abi", "image"]),
 ];
 

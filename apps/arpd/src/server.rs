@@ -1,0 +1,99 @@
+//! The server as `xok::server` drives it.
+
+use abi::error::Error;
+use abi::id::EnvId;
+use core::net::Ipv4Addr;
+use xio::arp::{Outcome, Resolver};
+use xio::ethernet::{FRAME_MAX, Header, TYPE_ARP};
+use xio::filter::Filter;
+use xio::icmp;
+use xio::ipv4::Network;
+use xio::stack::{Receive, Transmit};
+use xnet::addresses::{ASKING, NOT_ASKING, RESOLVE, own_table};
+use xnet::{Port, settings};
+use xok::call::{Message, Refused};
+use xok::clock;
+use xok::server::Serve;
+
+use crate::NETWORK;
+
+/// Frames taken from the ring before others get the processor.
+const FRAMES: usize = 64;
+
+/// Port, table, and what is being asked for.
+pub struct Server {
+    port: Port,
+    network: Network,
+    resolver: Resolver<'static>,
+}
+
+fn now_us() -> u64 {
+    clock::now_ns() / 1000
+}
+
+impl Server {
+    /// Opens the interface and claims ARP and pings.
+    pub fn open() -> Result<Server, Refused> {
+        let network = settings::network().ok_or((Error::NotPresent, 0))?;
+        let port = Port::open(NETWORK, 0)?;
+        port.claim(&Filter::arp())?;
+        port.claim(&Filter::echo_request(network.address))?;
+        let mut resolver = Resolver::new(network, port.mac, own_table().create());
+        if let Some(gateway) = network.gateway {
+            // Most packets will go there: its address is worth knowing before the first.
+            resolver.want(gateway, now_us());
+        }
+        Ok(Server { port, network, resolver })
+    }
+
+    /// Takes what has arrived; answers go out at once, or not at all when the queue is full.
+    fn receive(&mut self) {
+        for _ in 0..FRAMES {
+            let Some(frame) = self.port.ring.peek() else { return };
+            if Header::split(frame).is_some_and(|(link, _)| link.kind == TYPE_ARP) {
+                if let Outcome::Reply(reply) = self.resolver.handle(frame, now_us()) {
+                    self.port.transmitter.send(&reply);
+                }
+            } else if let Some(out) = self.port.transmitter.buffer()
+                && let Some(len) =
+                    icmp::reply_to_echo(&self.network, self.port.mac, frame, &mut out[..FRAME_MAX])
+            {
+                self.port.transmitter.commit(len);
+            }
+            self.port.ring.release();
+        }
+    }
+
+    /// Sends the requests that are due.
+    fn ask(&mut self) {
+        let now = now_us();
+        while let Some(request) = self.resolver.poll(now) {
+            if !self.port.transmitter.send(&request) {
+                return;
+            }
+        }
+    }
+}
+
+impl Serve for Server {
+    fn request(&mut self, _caller: EnvId, message: &mut Message) {
+        let [what, address, ..] = *message;
+        let wanted = u32::try_from(address).ok().filter(|_| what == RESOLVE);
+        let asking =
+            wanted.is_some_and(|bits| self.resolver.want(Ipv4Addr::from_bits(bits), now_us()));
+        self.ask();
+        *message = [if asking { ASKING } else { NOT_ASKING }, 0, 0, 0, 0, 0];
+    }
+
+    fn events(&mut self) -> u64 {
+        // Before looking, so that what arrives from now on ends the next sleep.
+        xok::upcall::take_events();
+        xok::upcall::take_pending();
+        self.receive();
+        self.ask();
+        if self.port.ring.peek().is_some() {
+            return 1;
+        }
+        self.resolver.next_deadline().map_or(0, |at| at.saturating_mul(1000))
+    }
+}

@@ -1,0 +1,72 @@
+//! The loop: packets in, each connection as far as it can go, sleep.
+
+use alloc::vec::Vec;
+use xio::stack::ListenerId;
+use xnet::Network;
+use xok::call::Refused;
+use xok::clock;
+
+use crate::client::Client;
+use crate::site::Site;
+use crate::{LOG, NETWORK};
+
+/// Connections at one time.
+const CLIENTS: usize = 128;
+/// Connections from which on an idle one is closed soon.
+const CROWDED: usize = CLIENTS * 3 / 4;
+
+/// The server.
+pub struct Server {
+    network: Network,
+    listener: ListenerId,
+    site: Site,
+    clients: Vec<Client>,
+}
+
+impl Server {
+    /// Claims the port and finds the files.
+    pub fn open(port: u16) -> Result<Server, Refused> {
+        let mut network = Network::with(NETWORK, |config| xio::stack::Config {
+            connections: CLIENTS,
+            receive_bytes: 8 << 10,
+            ..config
+        })?;
+        network.claim_tcp(port)?;
+        let taken = (abi::error::Error::Taken, u64::from(port));
+        let listener = network.stack.tcp_listen(port, CLIENTS).map_err(|_| taken)?;
+        let site = Site::open()?;
+        let address = network.local(port);
+        xok::log!(LOG, "cheetah: http://{address}/ serves {}", site.root());
+        Ok(Server { network, listener, site, clients: Vec::new() })
+    }
+
+    /// Serves for ever.
+    pub fn run(&mut self) -> ! {
+        loop {
+            let now_us = self.network.poll();
+            while let Ok(id) = self.network.stack.tcp_accept(self.listener) {
+                self.clients.push(Client::new(id, now_us));
+                self.site.counters.connections += 1;
+            }
+            let date = clock::wall_ns().map(|ns| ns / 1_000_000_000);
+            let crowded = self.clients.len() >= CROWDED;
+            self.site.counters.open = self.clients.len() as u64;
+            let (stack, site) = (&mut self.network.stack, &mut self.site);
+            self.clients.retain_mut(|client| client.progress(stack, site, (now_us, date, crowded)));
+            // What was just queued goes out before the sleep.
+            let now_us = self.network.poll();
+            let due = self.clients.iter().map(|client| client.deadline(crowded)).min();
+            if due.is_some_and(|at| at <= now_us) || self.can_go_on() {
+                continue;
+            }
+            self.network.wait(due);
+        }
+    }
+
+    /// Has the last poll given any connection something to do?
+    fn can_go_on(&self) -> bool {
+        let stack = &self.network.stack;
+        stack.tcp_acceptable(self.listener)
+            || self.clients.iter().any(|client| client.can_go_on(stack))
+    }
+}

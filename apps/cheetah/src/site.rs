@@ -1,0 +1,105 @@
+//! What is served: a directory of the boot image, where it lies, and the status page.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use image::archive::{Archive, Kind};
+use xio::http::{Files, Lookup};
+use xnet::settings;
+use xok::call::Refused;
+
+use crate::{IMAGE, LOG, status};
+
+/// The directory served unless the command line names another.
+const ROOT: &str = "/www";
+/// The name of the status page.
+const STATUS: &str = "status";
+
+/// What the server has done since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// Requests answered in full.
+    pub answers: u64,
+    /// Bytes handed to TCP, heads included.
+    pub bytes: u64,
+}
+
+/// The files.
+pub struct Site {
+    archive: Archive<'static>,
+    root: String,
+    /// For the status page.
+    pub counters: Counters,
+}
+
+/// An open file.
+pub enum File {
+    /// Of the image: its bytes, where they lie.
+    Image(&'static [u8]),
+    /// Made for this request.
+    Made(Vec<u8>),
+}
+
+impl Site {
+    /// Maps the image.
+    pub fn open() -> Result<Site, Refused> {
+        let bytes = xok::boot_image::map(IMAGE)?;
+        let archive = Archive::open_checked(bytes).map_err(|why| {
+            xok::log!(LOG, "cheetah: boot image: {why:?}");
+            (abi::error::Error::BadArgument, 0)
+        })?;
+        let root = settings::value("www").unwrap_or_else(|| String::from(ROOT));
+        let root = String::from(root.trim_end_matches('/'));
+        if archive.lookup(&root).is_none_or(|entry| entry.kind != Kind::Directory) {
+            xok::log!(LOG, "cheetah: no directory {root} in the boot image: only /status is there");
+        }
+        Ok(Site { archive, root, counters: Counters::default() })
+    }
+
+    /// The directory served.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+}
+
+impl Files for Site {
+    type File = File;
+
+    fn open(&mut self, name: &str) -> Lookup<File> {
+        if name == STATUS {
+            return Lookup::File(File::Made(status::page(&self.counters).into_bytes()));
+        }
+        let path = alloc::format!("{}/{}", self.root, name);
+        match self.archive.lookup(&path) {
+            // Links aren't followed: they could lead out of the directory.
+            Some(entry) => match entry.kind {
+                Kind::File => Lookup::File(File::Image(self.archive.data(&entry))),
+                Kind::Directory => Lookup::Directory,
+                Kind::Symlink => Lookup::Missing,
+            },
+            None => Lookup::Missing,
+        }
+    }
+
+    fn length(&self, file: &File) -> u64 {
+        bytes(file).len() as u64
+    }
+
+    fn piece<'a>(&'a self, file: &'a File, offset: u64) -> &'a [u8] {
+        usize::try_from(offset).ok().and_then(|at| bytes(file).get(at..)).unwrap_or(&[])
+    }
+
+    fn content_type(&self, file: &File) -> Option<&'static str> {
+        matches!(file, File::Made(_)).then_some("text/html; charset=utf-8")
+    }
+}
+
+fn bytes(file: &File) -> &[u8] {
+    match file {
+        File::Image(bytes) => bytes,
+        File::Made(bytes) => bytes,
+    }
+}

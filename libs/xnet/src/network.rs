@@ -1,0 +1,95 @@
+//! A program's own network: stack, port and address book, polled and waited for together.
+
+use abi::error::Error;
+use abi::id::FilterId;
+use abi::upcall::{EVENT_PACKET, EVENT_SENT};
+use core::net::SocketAddrV4;
+use xio::filter::Filter;
+use xio::stack::{Config, Stack, Transmit};
+use xok::call::{self, Refused};
+use xok::clock;
+
+use crate::addresses::AddressBook;
+use crate::port::Port;
+use crate::settings;
+
+/// Events that mean work for the stack.
+const EVENTS: u64 = EVENT_PACKET | EVENT_SENT;
+
+/// All that a program has of the network.
+pub struct Network {
+    /// Protocols.
+    pub stack: Stack,
+    /// Packets.
+    pub port: Port,
+    addresses: AddressBook,
+}
+
+impl Network {
+    /// Opens the first interface with the machine's address; `capability` has WRITE over it.
+    ///
+    /// Events stay masked from now on: [`wait`](Network::wait) reads their bits itself.
+    pub fn open(capability: u8) -> Result<Network, Refused> {
+        Network::with(capability, |config| config)
+    }
+
+    /// As `open`, with other sizes than the usual.
+    pub fn with(capability: u8, change: impl Fn(Config) -> Config) -> Result<Network, Refused> {
+        let network = settings::network().ok_or((Error::NotPresent, 0))?;
+        let port = Port::open(capability, 0)?;
+        // Without a source of randomness the time must do; boot says so.
+        let seed = call::entropy().unwrap_or_else(|_| clock::tsc());
+        let stack = Stack::new(change(Config::new(network, port.mac, seed)));
+        xok::upcall::set_mask(true);
+        Ok(Network { stack, port, addresses: AddressBook::default() })
+    }
+
+    /// The address and port as this station's.
+    pub fn local(&self, port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(self.stack.network().address, port)
+    }
+
+    /// Claims TCP segments to `port`. `Overlap`: another program has it.
+    pub fn claim_tcp(&self, port: u16) -> Result<FilterId, Refused> {
+        self.port.claim(&Filter::tcp_listen(self.local(port)))
+    }
+
+    /// Claims datagrams to `port`. `Overlap`: another program has it.
+    pub fn claim_udp(&self, port: u16) -> Result<FilterId, Refused> {
+        self.port.claim(&Filter::udp(self.local(port)))
+    }
+
+    /// Takes in what has arrived and sends what is due; the time, in microseconds since boot.
+    pub fn poll(&mut self) -> u64 {
+        // Before looking, so that what arrives from now on ends the next sleep.
+        xok::upcall::take_events_of(EVENTS);
+        let now_us = clock::now_ns() / 1000;
+        let Port { ring, transmitter, .. } = &mut self.port;
+        self.stack.poll(now_us, ring, transmitter, &self.addresses);
+        let station = (self.port.mac, self.stack.network());
+        for address in self.stack.unresolved() {
+            let question = self.addresses.ask(address, (station.0, &station.1), now_us);
+            if let Some(frame) = question {
+                // Lost if the queue is full: it is asked again.
+                self.port.transmitter.send(&frame);
+            }
+        }
+        now_us
+    }
+
+    /// Sleeps until a packet has arrived or was sent, the stack has something due, or `until_us`.
+    pub fn wait(&mut self, until_us: Option<u64>) {
+        let mut deadline = self.stack.next_deadline();
+        if self.port.transmitter.buffer().is_none() {
+            // Nothing can be sent before a slot is free, and that is an event.
+            deadline = deadline.filter(|at| *at > clock::now_ns() / 1000);
+        }
+        let deadline = [deadline, until_us].into_iter().flatten().min();
+        let deadline_ns = deadline.map_or(0, |at| at.saturating_mul(1000).max(1));
+        if deadline_ns != 0 && deadline_ns <= clock::now_ns() {
+            return;
+        }
+        // A passed deadline and an event both mean: look again.
+        let _ = call::sleep(deadline_ns, 0, EVENTS, 0);
+    }
+}

@@ -1,0 +1,163 @@
+//! A port: one ring to receive into, one queue to send from, on one interface.
+
+use abi::error::Error;
+use abi::id::{FilterId, RingId};
+use abi::limits::RING_ENTRIES;
+use abi::published::{InterfaceRecord, Table};
+use abi::ring::{Piece, RingEntry};
+use alloc::vec::Vec;
+use xio::ethernet::Mac;
+use xio::filter::Filter;
+use xio::stack::{Receive, Transmit};
+use xok::call::{self, Refused};
+
+use crate::memory::{BUFFER, Slots};
+
+/// Packets that can be under way to the device.
+const SEND_SLOTS: usize = 64;
+
+/// Received packets, in the order of their arrival.
+pub struct Ring {
+    id: RingId,
+    slots: Slots,
+    current: usize,
+}
+
+/// Packets to send.
+pub struct Transmitter {
+    slots: Slots,
+    next: usize,
+    interface: u16,
+    capability: u8,
+    /// A packet in the next slot that the device's queue had no room for, by its length.
+    refused: Option<usize>,
+    /// Packets that the kernel refused for good, with the last reason.
+    lost: (u64, Option<Refused>),
+}
+
+/// Both, and the station's link address.
+pub struct Port {
+    /// The interface.
+    pub interface: u16,
+    /// Its link address.
+    pub mac: Mac,
+    /// What arrives.
+    pub ring: Ring,
+    /// What leaves.
+    pub transmitter: Transmitter,
+}
+
+const NO_MEMORY: Refused = (Error::Exhausted, 0);
+
+impl Port {
+    /// Opens a port; `capability` is the index of one with WRITE over the interface.
+    pub fn open(capability: u8, interface: u16) -> Result<Port, Refused> {
+        let record = xok::published::record::<InterfaceRecord>(Table::Interfaces, interface.into());
+        let record = record.filter(|record| record.present == 1);
+        let record = record.ok_or((Error::NoSuchDevice, u64::from(interface)))?;
+        Ok(Port {
+            interface,
+            mac: Mac::from_word(record.mac),
+            ring: Ring::new()?,
+            transmitter: Transmitter::new(capability, interface)?,
+        })
+    }
+
+    /// Has the kernel put packets that match `filter` into the ring. `Overlap`: they are another's.
+    pub fn claim(&self, filter: &Filter) -> Result<FilterId, Refused> {
+        call::filter_insert(call::OWN, &filter.program(self.interface, self.ring.id.0))
+    }
+}
+
+impl Ring {
+    fn new() -> Result<Ring, Refused> {
+        let slots = Slots::new(RING_ENTRIES).ok_or(NO_MEMORY)?;
+        let entries: Vec<RingEntry> = (0..slots.count())
+            .map(|slot| RingEntry {
+                owner: slots.word(slot).as_ptr() as u64,
+                buffer: slots.address(slot),
+                capacity: BUFFER as u32,
+                zero: 0,
+            })
+            .collect();
+        let id = call::ring_alloc(&entries)?;
+        Ok(Ring { id, slots, current: 0 })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> RingId {
+        self.id
+    }
+}
+
+impl Receive for Ring {
+    fn peek(&mut self) -> Option<&[u8]> {
+        self.slots.arrived(self.current)
+    }
+
+    fn release(&mut self) {
+        self.slots.hand_over(self.current, 0);
+        self.current = (self.current + 1) % self.slots.count();
+    }
+}
+
+impl Transmitter {
+    fn new(capability: u8, interface: u16) -> Result<Transmitter, Refused> {
+        let slots = Slots::new(SEND_SLOTS).ok_or(NO_MEMORY)?;
+        Ok(Transmitter { slots, next: 0, interface, capability, refused: None, lost: (0, None) })
+    }
+
+    /// Sends a copy of `frame`; `false`: there is no room now.
+    pub fn send(&mut self, frame: &[u8]) -> bool {
+        let Some(buffer) = self.buffer().and_then(|buffer| buffer.get_mut(..frame.len())) else {
+            return false;
+        };
+        buffer.copy_from_slice(frame);
+        self.commit(frame.len());
+        true
+    }
+
+    /// Packets that the kernel refused for good (no permission, say), with the last reason.
+    pub fn lost(&self) -> (u64, Option<Refused>) {
+        self.lost
+    }
+
+    fn transmit(&mut self, length: usize) {
+        let slot = self.next;
+        // The kernel decrements the word when the device has read the packet.
+        self.slots.hand_over(slot, 1);
+        let piece = Piece { address: self.slots.address(slot), len: length as u64 };
+        let pending = self.slots.word(slot);
+        match call::net_transmit(self.capability, self.interface, &[piece], pending) {
+            Ok(_) => {
+                self.refused = None;
+                self.next = (slot + 1) % self.slots.count();
+            }
+            Err((Error::WouldBlock, _)) => {
+                self.slots.hand_over(slot, 0);
+                self.refused = Some(length);
+            }
+            Err(refused) => {
+                self.slots.hand_over(slot, 0);
+                self.refused = None;
+                self.lost = (self.lost.0 + 1, Some(refused));
+            }
+        }
+    }
+}
+
+impl Transmit for Transmitter {
+    fn buffer(&mut self) -> Option<&mut [u8]> {
+        if let Some(length) = self.refused {
+            self.transmit(length);
+        }
+        if self.refused.is_some() {
+            return None;
+        }
+        self.slots.vacant(self.next)
+    }
+
+    fn commit(&mut self, length: usize) {
+        self.transmit(length.min(BUFFER));
+    }
+}
