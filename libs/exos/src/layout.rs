@@ -1,14 +1,14 @@
 //! Where everything of ExOS lies in the library slot.
 //!
 //! ```text
-//!  LIBRARY + 0x0000_0000  text, constants        ┐ one level-2 table, shared by all processes
-//!          + 0x1000_0000  boot image, read-only  ┘
-//!          + 0x4000_0000  variables (zeros at first)                 ┐
-//!          + 0x4001_0000  windows: pages seen while building others  │ another one,
-//!          + 0x4006_0000  area of the first thread                   │ each process its own;
-//!          + 0x4009_0000  start block of `exec`                      │ the first 2 MiB are all
-//!          + 0x4010_0000  heap, grows                                │ that most ever use
-//!          + 0x5000_0000  areas of other threads, 1 MiB apart        ┘
+//!  LIBRARY + 0x0000_0000  text, constants: a level-1 table shared by all processes
+//!          + 0x0800_0000  variables (zeros at first)                 ┐
+//!          + 0x0801_0000  windows: pages seen while building others  │ each process its own;
+//!          + 0x0806_0000  area of the first thread                   │ the first 2 MiB are all
+//!          + 0x0809_0000  start block of `exec`                      │ that most ever use
+//!          + 0x0810_0000  heap, grows                                │
+//!          + 0x0e00_0000  areas of other threads, 1 MiB apart        ┘
+//!          + 0x1000_0000  boot image, read-only: level-1 tables shared by all processes
 //! ```
 //! A thread area is: save area page (GS base), application page, guard, then four handler stacks
 //! with a guard below each. The lower half is the program's, wholly.
@@ -19,10 +19,10 @@ use abi::layout::{LIBRARY, PAGE_SIZE};
 pub const TEXT: u64 = LIBRARY;
 /// The boot image, whole, read-only.
 pub const IMAGE: u64 = LIBRARY + 0x1000_0000;
-/// First address behind what all processes share.
-pub const SHARED_END: u64 = LIBRARY + 0x4000_0000;
+/// First address behind what the image may fill.
+pub const IMAGE_END: u64 = LIBRARY + 0x4000_0000;
 /// Variables.
-pub const PRIVATE: u64 = LIBRARY + 0x4000_0000;
+pub const PRIVATE: u64 = LIBRARY + 0x0800_0000;
 /// First address behind them.
 pub const PRIVATE_END: u64 = PRIVATE + 0x1_0000;
 /// Pages seen for a moment; never inherited.
@@ -40,9 +40,9 @@ pub const START_BLOCK_BYTES: u64 = 64 * PAGE_SIZE;
 /// The heap.
 pub const HEAP: u64 = PRIVATE + 0x10_0000;
 /// First address behind what the heap may grow to.
-pub const HEAP_END: u64 = PRIVATE + 0x0800_0000;
+pub const HEAP_END: u64 = THREADS;
 /// Areas of other threads.
-pub const THREADS: u64 = LIBRARY + 0x5000_0000;
+pub const THREADS: u64 = LIBRARY + 0x0e00_0000;
 /// Bytes from one of them to the next.
 pub const THREAD_BYTES: u64 = 0x10_0000;
 
@@ -63,7 +63,7 @@ pub fn stack_tops(area: u64) -> [u64; 4] {
 
 /// Is `address` in one of the handler stacks of the area it lies in (not in a guard)?
 pub fn in_handler_stack(address: u64) -> bool {
-    let offset = if (THREADS..THREADS + 0x1000_0000).contains(&address) {
+    let offset = if (THREADS..IMAGE).contains(&address) {
         (address - THREADS) % THREAD_BYTES
     } else if (FIRST_THREAD..START_BLOCK).contains(&address) {
         address - FIRST_THREAD

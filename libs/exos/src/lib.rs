@@ -12,12 +12,29 @@
 
 extern crate alloc;
 
+pub mod children;
 pub mod errno;
+pub mod exec;
+pub mod exit;
+pub mod fork;
 pub mod fs;
+pub mod futex;
+pub mod groups;
 pub mod heap;
+pub mod identity;
 pub mod layout;
+pub mod library;
+pub mod loader;
+pub mod machine;
+pub mod memory;
+pub mod page;
 pub mod process;
+pub mod signal;
+pub mod stack;
 pub mod start;
+pub mod start_block;
 pub mod table;
+pub mod thread;
+pub mod time;
 pub mod user;
 pub mod wait;

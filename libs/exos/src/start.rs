@@ -1,6 +1,322 @@
-//! From the first instruction of an ExOS process to the program's first.
+//! From the first instruction of an ExOS process to the program's first, and every entry after.
+//!
+//! # Safety
+//! Holds the two entry points, the accessors of what the linker and the builder of the space
+//! placed (text, image, start block), and the boxes of vfork children's processes. The builder
+//! (`library`) has mapped what stands here before the first instruction runs.
+#![allow(unsafe_code)]
 
-/// ExOS itself failed: says so on the kernel's log and ends the process.
-pub fn died(_info: &core::panic::PanicInfo) -> ! {
-    xok::call::exit(0x86)
+use crate::errno::{RESTART, RESTART_UNLESS_HANDLED};
+use crate::layout::{FIRST_THREAD, PRIVATE, START_BLOCK, START_BLOCK_BYTES, stack_tops};
+use crate::memory::fault::{self, Fault};
+use crate::memory::tables::Batch;
+use crate::process::Process;
+use crate::signal::{CODE_KERNEL, Info, deliver};
+use crate::{library, loader, start_block, table, thread, user};
+use abi::id::EnvId;
+use abi::layout::{LIBRARY, PROGRAM_END};
+use abi::setup::{EnvSetup, field};
+use abi::upcall::Cause;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::arch::global_asm;
+use core::fmt::Write;
+use core::ptr::NonNull;
+use linux_raw_sys::general as linux;
+use xok::call;
+use xok::upcall::Slot;
+
+/// Capability slot with WRITE over the console: the kernel's log.
+pub const LOG_SLOT: u8 = 4;
+/// Word of a fork child's slot 0 that tells it its id.
+pub const CHILD_ID: usize = 0;
+/// Word of it with the address for `CLONE_CHILD_CLEARTID`.
+pub const CHILD_CLEAR_TID: usize = 1;
+/// Status of a process whose program could not be loaded after the point of no return.
+const EXIT_LOAD: u64 = 127;
+
+global_asm!(
+    ".section .text.exos_start, \"ax\"",
+    ".global exos_start, exos_child",
+    "exos_start:",
+    "xor ebp, ebp",
+    "call {begin}",
+    "ud2",
+    "exos_child:",
+    "xor ebp, ebp",
+    "call {child}",
+    "ud2",
+    ".text",
+    begin = sym begin,
+    child = sym child,
+);
+
+unsafe extern "C" {
+    fn exos_start();
+    fn exos_child();
+}
+
+/// ExOS's entry point.
+pub fn entry() -> u64 {
+    exos_start as *const () as u64
+}
+
+/// Where a fork or vfork child begins.
+pub fn child_entry() -> u64 {
+    exos_child as *const () as u64
+}
+
+/// Bytes of the native window: text and constants.
+pub fn text_bytes() -> u64 {
+    PRIVATE - LIBRARY
+}
+
+/// Bytes of the boot image, from an address in its mapping.
+pub fn image_bytes(address: u64, len: u64) -> &'static [u8] {
+    // SAFETY: the image is mapped whole, read-only, for as long as the process lives; callers name
+    // files of it, whose ranges the archive has checked.
+    unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) }
+}
+
+/// The whole boot image.
+pub fn image() -> &'static [u8] {
+    image_bytes(crate::layout::IMAGE, xok::published::directory().image_bytes)
+}
+
+/// Writes the library's words of a save area page that is seen at `window` and will be at `area`.
+pub fn prepare_save_area(window: u64, area: u64, stacks: [u64; 4]) {
+    // SAFETY: a fresh page that nobody refers to; the stacks are mapped by `library::thread_area`.
+    unsafe {
+        xok::upcall::prepare(window, stacks, handler);
+        ((window + xok::upcall::block::SELF as u64) as *mut u64).write(area);
+    }
+}
+
+/// The first instruction's Rust half: `block_len` bytes of start block are there.
+extern "C" fn begin(block_len: u64) -> ! {
+    prepare_save_area(FIRST_THREAD, FIRST_THREAD, stack_tops(FIRST_THREAD));
+    thread::use_slot_zero();
+    let entry = xok::upcall::entry();
+    let setup = EnvSetup {
+        fault_entry: entry,
+        event_entry: entry,
+        foreign_entry: xok::upcall::foreign_entry(),
+        ..EnvSetup::default()
+    };
+    let fields = field::FAULT_ENTRY | field::EVENT_ENTRY | field::FOREIGN_ENTRY;
+    if call::env_set(call::OWN, EnvId::NONE, fields, &setup).is_err() {
+        call::exit(crate::exit::exited(EXIT_LOAD));
+    }
+    match next_life(block_len) {
+        Ok(begin) => enter(begin),
+        Err(errno) => {
+            xok::log!(LOG_SLOT, "exos: cannot start the program: {errno:?}");
+            call::exit(crate::exit::exited(EXIT_LOAD))
+        }
+    }
+}
+
+/// Reads the start block, gives it back, loads the program.
+fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
+    let len = block_len.min(START_BLOCK_BYTES);
+    let block = image_bytes(START_BLOCK, len).to_vec();
+    let mut batch = Batch::own();
+    for page in library::present_pages(START_BLOCK, START_BLOCK + START_BLOCK_BYTES) {
+        batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
+    }
+    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
+    let (process, command) = start_block::read(&block)?;
+    drop(block);
+    let process = Box::leak(Box::new(process));
+    thread::set_process(process);
+    if process.timer.0 != 0 {
+        crate::time::rearm(process);
+    }
+    loader::load(process, &command)
+}
+
+/// Enters the program.
+fn enter(begin: loader::Begin) -> ! {
+    let slot = thread::slot_zero();
+    *slot = Slot { rip: begin.rip, rsp: begin.rsp, rflags: 0x202, ..Slot::default() };
+    thread::reset_vector();
+    thread::use_slot_zero();
+    xok::upcall::resume(slot)
+}
+
+/// A fork or vfork child's first steps: slot 0 and the vector registers are its parent's.
+extern "C" fn child(tid_address: u64) -> ! {
+    thread::load_own_vector();
+    let slot = thread::slot_zero();
+    let process = thread::process();
+    if !process.borrows_space {
+        process.id = EnvId(slot.free[CHILD_ID] as u32);
+        process.clear_tid = slot.free[CHILD_CLEAR_TID];
+        process.children.clear();
+        process.timer = (0, 0);
+        process.area = 0;
+        process.events = 0;
+        process.signals.pending = 0;
+        process.children_ns = 0;
+        process.has_predicate = false;
+    }
+    if tid_address != 0 {
+        // A bad address is the program's own doing; Linux ignores it, too.
+        let _ = user::write_value(tid_address, &process.id.0);
+    }
+    xok::upcall::resume(slot)
+}
+
+/// Frees the process of a vfork child that has left our space.
+pub fn drop_process(process: NonNull<Process>) {
+    // SAFETY: leaked by `fork::lend`; its thread will not run here again.
+    drop(unsafe { Box::from_raw(process.as_ptr()) });
+}
+
+/// Every upcall: foreign calls, faults, events.
+extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
+    if cause == Cause::Foreign as u64 {
+        foreign(slot);
+    } else if cause == Cause::Event as u64 {
+        deliver::leave(thread::process(), slot, None);
+    } else if slot.rip >= LIBRARY {
+        own_fault(slot, cause, address);
+    } else {
+        program_fault(slot, cause, address);
+    }
+}
+
+/// A Linux call.
+fn foreign(slot: &mut Slot) {
+    let process = thread::process();
+    let number = slot.rax;
+    if number == u64::from(linux::__NR_getpid) {
+        slot.rax = u64::from(process.id.0);
+        return;
+    }
+    match table::call(process, slot, number) {
+        Ok(value) => slot.rax = value,
+        Err(errno @ (RESTART | RESTART_UNLESS_HANDLED)) => {
+            return deliver::leave(process, slot, Some((number, errno)));
+        }
+        Err(errno) => slot.rax = errno.to_register(),
+    }
+    // Posts that came meanwhile are noticed by the way back.
+    if process.signals.next().is_some() || process.signals.saved_mask.is_some() {
+        deliver::leave(process, slot, None);
+    }
+}
+
+/// A fault of ExOS itself, or of a copy from or to the program.
+fn own_fault(slot: &mut Slot, cause: u64, address: u64) {
+    if cause != Cause::PageFault as u64 {
+        failed(slot, cause, address);
+    }
+    let resolved = if address < PROGRAM_END {
+        fault::program(address, slot.error)
+    } else {
+        fault::library(address)
+    };
+    if resolved.is_ok() {
+        return;
+    }
+    let copy = user::fix_up();
+    if address < PROGRAM_END && (copy.first..copy.last).contains(&slot.rip) {
+        slot.rip = copy.landing;
+        return;
+    }
+    failed(slot, cause, address)
+}
+
+/// A fault of the program's.
+fn program_fault(slot: &mut Slot, cause: u64, address: u64) {
+    let (signal, info) = if cause == Cause::PageFault as u64 {
+        let resolved = if address < PROGRAM_END {
+            fault::program(address, slot.error)
+        } else {
+            Err(Fault::Nothing)
+        };
+        let Err(fault) = resolved else { return };
+        let (signal, code) = match fault {
+            Fault::Nothing => (linux::SIGSEGV, linux::SEGV_MAPERR),
+            Fault::Forbidden => (linux::SIGSEGV, linux::SEGV_ACCERR),
+            Fault::BehindFile => (linux::SIGBUS, linux::BUS_ADRERR),
+            Fault::NoMemory => (linux::SIGKILL, 0),
+        };
+        (signal, Info { code: code as i32, first: address, ..Info::default() })
+    } else {
+        exception(slot, cause)
+    };
+    let info = Info { trap: cause, error: slot.error, address, ..info };
+    let process = thread::process();
+    process.signals.force(signal, info);
+    deliver::leave(process, slot, None);
+}
+
+/// The signal of an exception (`arch/x86/kernel/traps.c` says which, signal(7) what it means).
+fn exception(slot: &Slot, cause: u64) -> (u32, Info) {
+    let at = slot.rip;
+    let (signal, code) = match cause {
+        cause if cause == Cause::Divide as u64 => (linux::SIGFPE, linux::FPE_INTDIV as i32),
+        cause if cause == Cause::Debug as u64 => (linux::SIGTRAP, linux::TRAP_TRACE as i32),
+        cause if cause == Cause::Breakpoint as u64 => (linux::SIGTRAP, CODE_KERNEL),
+        cause if cause == Cause::IllegalInstruction as u64 => {
+            (linux::SIGILL, linux::ILL_ILLOPN as i32)
+        }
+        cause if cause == Cause::FloatingPoint as u64 || cause == Cause::Simd as u64 => {
+            (linux::SIGFPE, linux::FPE_FLTINV as i32)
+        }
+        cause if cause == Cause::Alignment as u64 => (linux::SIGBUS, linux::BUS_ADRALN as i32),
+        cause if cause == Cause::StackSegment as u64 => (linux::SIGBUS, CODE_KERNEL),
+        cause if cause == Cause::NotPresentSegment as u64 => (linux::SIGBUS, CODE_KERNEL),
+        _ => (linux::SIGSEGV, CODE_KERNEL),
+    };
+    let first = if code == CODE_KERNEL { 0 } else { at };
+    (signal, Info { code, first, ..Info::default() })
+}
+
+/// Are deaths by fault told to the kernel's log?
+pub fn wants_reports() -> bool {
+    true
+}
+
+/// A line of the kernel's log for a program that died of its own doing.
+pub fn report_signal(process: &Process, signal: u32) {
+    let slot = thread::slot_zero();
+    xok::log!(
+        LOG_SLOT,
+        "exos: {} ({}) ended by signal {} at {:#x}, address {:#x}",
+        process.executable,
+        process.id.0,
+        signal,
+        slot.rip,
+        slot.address
+    );
+}
+
+/// A fault that ExOS cannot explain ends the process, not the machine.
+fn failed(slot: &Slot, cause: u64, address: u64) -> ! {
+    xok::log!(
+        LOG_SLOT,
+        "exos: own fault {} at {:#x}, address {:#x}, error {:#x}, rsp {:#x}",
+        cause,
+        slot.rip,
+        address,
+        slot.error,
+        slot.rsp
+    );
+    call::exit(crate::exit::signalled(linux::SIGKILL))
+}
+
+/// ExOS itself panicked: says so on the kernel's log and ends the process.
+pub fn died(info: &core::panic::PanicInfo) -> ! {
+    let mut log = xok::print::Log::new(LOG_SLOT);
+    // The log never refuses a line.
+    let _ = writeln!(log, "exos: {info}");
+    call::exit(crate::exit::signalled(linux::SIGKILL))
+}
+
+/// A list of what is there, kept for the files of `/proc`.
+pub fn present(start: u64, end: u64) -> Vec<u64> {
+    library::present_pages(start, end)
 }

@@ -7,12 +7,15 @@
 //! match sleep_until(process, &wait, 0)? { Woken::Ready => …, Woken::TimedOut => … }
 //! ```
 
+use abi::error::Error;
 use abi::id::RegionId;
 use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
+use abi::upcall::{EVENT_CHILD, EVENT_TIMER, woken};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, RESTART, from_kernel};
 use crate::process::Process;
+use crate::signal::{UNMASKABLE, deliver};
 
 /// What to wait for: terms of atoms (`abi::predicate`).
 #[derive(Clone, Debug, Default)]
@@ -128,9 +131,50 @@ impl Wait {
     }
 }
 
+/// Nanoseconds between looks where no predicate can say when to look.
+const POLL_NS: u64 = 2_000_000;
+
 /// Sleeps until `wait` holds or nanoseconds since boot reach `deadline` (0: never).
-/// `errno::RESTART` when a signal that is not blocked came; nothing is lost then.
-pub fn sleep_until(_process: &mut Process, wait: &Wait, deadline: u64) -> Result<Woken, Errno> {
-    let _ = (wait, deadline);
-    Err(Errno::ENOSYS)
+/// `errno::RESTART` when a signal with a handler came; what needs no handler is done here.
+pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<Woken, Errno> {
+    let polled = !download(process, wait);
+    loop {
+        deliver::collect(process);
+        if deliver::settle(process) {
+            return Err(RESTART);
+        }
+        if process.events & wait.events != 0 {
+            return Ok(Woken::Ready);
+        }
+        let until = if polled { next_look(deadline) } else { deadline };
+        let unblocked = !(process.signals.blocked & !UNMASKABLE);
+        let events = wait.events | EVENT_CHILD | EVENT_TIMER;
+        match xok::call::sleep(until, unblocked, events, 0) {
+            Ok(woken::PREDICATE) => return Ok(Woken::Ready),
+            Ok(_) => {}
+            Err((Error::TimedOut, _)) if polled && !passed(deadline) => return Ok(Woken::Ready),
+            Err((Error::TimedOut, _)) => return Ok(Woken::TimedOut),
+            Err((error, _)) => return Err(from_kernel(error)),
+        }
+    }
+}
+
+/// Downloads the predicate; false if it cannot be one, so that the caller looks again and again.
+fn download(process: &mut Process, wait: &Wait) -> bool {
+    let atoms = wait.atoms();
+    if atoms.is_empty() && !process.has_predicate {
+        return !wait.overflowed();
+    }
+    let set = xok::call::predicate_set(atoms).is_ok();
+    process.has_predicate = set && !atoms.is_empty();
+    set && !wait.overflowed()
+}
+
+fn next_look(deadline: u64) -> u64 {
+    let next = xok::clock::now_ns() + POLL_NS;
+    if deadline == 0 { next } else { next.min(deadline) }
+}
+
+fn passed(deadline: u64) -> bool {
+    deadline != 0 && xok::clock::now_ns() >= deadline
 }

@@ -6,6 +6,8 @@
 //! exec: `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel
 //! drops the domain's attachments; a vfork child's `detach`.
 
+pub mod table;
+
 use abi::id::DomainId;
 use alloc::vec::Vec;
 

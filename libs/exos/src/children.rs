@@ -1,0 +1,192 @@
+//! Waiting for children: zombies are dead records that the parent holds; stops are claims in pages.
+
+use crate::errno::{Answer, Errno};
+use crate::exit::{CONTINUED, stopped};
+use crate::page;
+use crate::process::{Child, Process};
+use crate::time;
+use crate::user;
+use crate::wait::{Wait, sleep_until};
+use abi::id::EnvId;
+use abi::published::EnvState;
+use abi::upcall::EVENT_CHILD;
+use linux_raw_sys::general as linux;
+
+/// What a child has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct News {
+    id: EnvId,
+    status: u64,
+    run_ns: u64,
+    ended: bool,
+}
+
+/// Which children a wait is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Any,
+    One(u32),
+    Group(u32),
+}
+
+impl Which {
+    fn is(self, child: &Child) -> bool {
+        match self {
+            Which::Any => true,
+            Which::One(pid) => child.id.0 == pid,
+            Which::Group(group) => {
+                let claimed = page::brief(child.id).map_or(0, |brief| brief.group);
+                claimed == group || child.group == group
+            }
+        }
+    }
+}
+
+/// The pid of `process`'s parent; 1 once that has died.
+pub fn parent(process: &Process) -> u32 {
+    if process.borrows_space {
+        return process.lender;
+    }
+    match xok::published::env(process.id) {
+        Some(record) if record.holder != 0 => record.holder,
+        _ => 1,
+    }
+}
+
+/// What `child` has to say, if anything asked for.
+fn news(child: &mut Child, options: u32) -> Option<News> {
+    let record = xok::published::env(child.id)?;
+    if record.state == EnvState::Dead as u32 {
+        let (id, run_ns) = (child.id, record.run_ns);
+        return Some(News { id, status: record.word, run_ns, ended: true });
+    }
+    let brief = page::brief(child.id)?;
+    let held = record.state == EnvState::Held as u32;
+    if options & linux::WUNTRACED != 0
+        && brief.stop_signal != 0
+        && held
+        && brief.stop_count != child.stops
+    {
+        child.stops = brief.stop_count;
+        let status = stopped(brief.stop_signal);
+        return Some(News { id: child.id, status, run_ns: record.run_ns, ended: false });
+    }
+    if options & linux::WCONTINUED != 0 && brief.continue_count != child.continuations {
+        child.continuations = brief.continue_count;
+        let run_ns = record.run_ns;
+        return Some(News { id: child.id, status: CONTINUED, run_ns, ended: false });
+    }
+    None
+}
+
+/// Looks at the children once: news, none yet, or no such child.
+fn look(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
+    let mut any = false;
+    for child in &mut process.children {
+        if !which.is(child) {
+            continue;
+        }
+        any = true;
+        if let Some(news) = news(child, options) {
+            return Ok(Some(news));
+        }
+    }
+    if any { Ok(None) } else { Err(Errno::ECHILD) }
+}
+
+/// Waits for news of a child as `options` say.
+fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
+    loop {
+        process.events &= !EVENT_CHILD;
+        let posted = xok::upcall::take_events_of(EVENT_CHILD);
+        if posted != 0 {
+            let info = crate::signal::Info::default();
+            process.signals.arrive(linux::SIGCHLD, info);
+        }
+        if let Some(news) = look(process, which, options)? {
+            return Ok(Some(news));
+        }
+        if options & linux::WNOHANG != 0 {
+            return Ok(None);
+        }
+        sleep_until(process, Wait::new().events(EVENT_CHILD), 0)?;
+    }
+}
+
+/// Forgets a dead child: its record is free, its time is the parent's children's.
+fn forget(process: &mut Process, news: &News) {
+    process.children.retain(|child| child.id != news.id);
+    process.children_ns += news.run_ns;
+    // The record was dead and ours; a kernel that refuses keeps it until we die.
+    let _ = xok::call::env_forget(news.id);
+}
+
+/// `wait4(pid, status, options, usage)`
+pub fn wait4(process: &mut Process, pid: u64, status: u64, options: u64, usage: u64) -> Answer {
+    let options = options as u32;
+    let known = linux::WNOHANG
+        | linux::WUNTRACED
+        | linux::WCONTINUED
+        | linux::__WALL
+        | linux::__WCLONE
+        | linux::__WNOTHREAD;
+    if options & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let which = match pid as i32 {
+        -1 => Which::Any,
+        0 => Which::Group(page::own().group),
+        pid if pid > 0 => Which::One(pid as u32),
+        pid => Which::Group(pid.unsigned_abs()),
+    };
+    let Some(news) = await_news(process, which, options)? else { return Ok(0) };
+    if status != 0 {
+        user::write_value(status, &(news.status as u32))?;
+    }
+    if usage != 0 {
+        user::write_value(usage, &time::usage(news.run_ns))?;
+    }
+    if news.ended {
+        forget(process, &news);
+    }
+    Ok(u64::from(news.id.0))
+}
+
+/// `waitid(kind, id, info, options, usage)`
+pub fn waitid(process: &mut Process, words: [u64; 6]) -> Answer {
+    let [kind, id, info, options, usage, _] = words;
+    let options = options as u32;
+    let which = match kind as u32 {
+        linux::P_ALL => Which::Any,
+        linux::P_PID => Which::One(id as u32),
+        linux::P_PGID if id == 0 => Which::Group(page::own().group),
+        linux::P_PGID => Which::Group(id as u32),
+        _ => return Err(Errno::EINVAL),
+    };
+    let found = await_news(process, which, options)?;
+    let mut words = [0_u32; 32];
+    if let Some(news) = found {
+        let (code, status) = match news.status {
+            status if !news.ended && status == CONTINUED => (linux::CLD_CONTINUED, linux::SIGCONT),
+            status if !news.ended => (linux::CLD_STOPPED, (status >> 8) as u32),
+            status if status & 0x7f == 0 => (linux::CLD_EXITED, (status >> 8) as u32 & 0xff),
+            status => (linux::CLD_KILLED, status as u32 & 0x7f),
+        };
+        words[0] = linux::SIGCHLD;
+        words[2] = code;
+        words[4] = news.id.0;
+        words[6] = status;
+    }
+    if info != 0 {
+        user::write_value(info, &words)?;
+    }
+    if let Some(news) = found {
+        if usage != 0 {
+            user::write_value(usage, &time::usage(news.run_ns))?;
+        }
+        if news.ended && options & linux::WNOWAIT == 0 {
+            forget(process, &news);
+        }
+    }
+    Ok(0)
+}

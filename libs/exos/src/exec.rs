@@ -1,0 +1,174 @@
+//! `execve`: a new domain with a fresh library slot, and the environment moves there.
+//!
+//! Whatever can fail is looked at before the move; the program is loaded by the next life itself
+//! (`start`), in its own space.
+
+use crate::errno::{Answer, Errno, from_kernel};
+use crate::fork;
+use crate::fs::Program;
+use crate::layout::{IMAGE, START_BLOCK_BYTES};
+use crate::library;
+use crate::process::Process;
+use crate::start_block::{self, Command};
+use crate::{page, start, user};
+use alloc::string::String;
+use alloc::vec::Vec;
+use image::elf::{ElfError, Plan};
+use linux_raw_sys::general as linux;
+use xok::call::{self, OWN};
+
+/// Strings of one list at most.
+const STRINGS_MAX: usize = 8192;
+/// Interpreters of interpreters followed.
+const SCRIPTS_MAX: usize = 4;
+/// Bytes of a script's first line looked at.
+const LINE_MAX: usize = 255;
+
+/// `execve(path, arguments, environment)`
+pub fn execve(process: &mut Process, path: u64, arguments: u64, environment: u64) -> Answer {
+    execveat(process, [linux::AT_FDCWD as u64, path, arguments, environment, 0, 0])
+}
+
+/// `execveat(directory, path, arguments, environment, flags)`
+pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
+    let [directory, path, arguments, environment, flags, _] = words;
+    let asked = user::read_path(path)?;
+    let arguments = read_list(arguments)?;
+    let environment = read_list(environment)?;
+    let program = process.files.program(directory as i32, &asked, flags as u32)?;
+    let command = resolve(process, program, asked, arguments, environment)?;
+    go(process, &command)
+}
+
+fn read_list(address: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut list = Vec::new();
+    if address == 0 {
+        return Ok(list);
+    }
+    loop {
+        let at: u64 = user::read_value(address + 8 * list.len() as u64)?;
+        if at == 0 {
+            return Ok(list);
+        }
+        if list.len() >= STRINGS_MAX {
+            return Err(Errno::E2BIG);
+        }
+        list.push(
+            user::read_string(at, START_BLOCK_BYTES as usize)
+                .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?,
+        );
+    }
+}
+
+/// The bytes of a program.
+pub fn bytes_of(program: &Program) -> &[u8] {
+    match program.image {
+        Some((offset, size)) => start::image_bytes(IMAGE + offset, size),
+        None => &program.bytes,
+    }
+}
+
+/// Follows `#!` lines, and makes sure that what comes out can be loaded.
+fn resolve(
+    process: &Process,
+    mut program: Program,
+    asked: Vec<u8>,
+    mut arguments: Vec<Vec<u8>>,
+    environment: Vec<Vec<u8>>,
+) -> Result<Command, Errno> {
+    let mut name = asked.clone();
+    for _ in 0..SCRIPTS_MAX {
+        let Some((interpreter, argument)) = script_line(bytes_of(&program)) else {
+            check(bytes_of(&program))?;
+            return Ok(Command {
+                image: program.image,
+                bytes: program.bytes,
+                path: String::from(&*program.path),
+                asked,
+                arguments,
+                environment,
+            });
+        };
+        let mut list = alloc::vec![interpreter.clone()];
+        list.extend(argument);
+        list.push(name);
+        list.extend(arguments.into_iter().skip(1));
+        arguments = list;
+        program = process.files.program(linux::AT_FDCWD, &interpreter, 0)?;
+        name = interpreter;
+    }
+    Err(Errno::ELOOP)
+}
+
+/// The interpreter and its argument, if the file begins with `#!`.
+fn script_line(bytes: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let rest = bytes.strip_prefix(b"#!")?;
+    let rest = rest.get(..LINE_MAX).unwrap_or(rest);
+    let end = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+    let line = rest.get(..end)?.trim_ascii();
+    let split = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    let (interpreter, argument) = line.split_at(split);
+    let argument = argument.trim_ascii();
+    if interpreter.is_empty() {
+        return None;
+    }
+    Some((interpreter.to_vec(), (!argument.is_empty()).then(|| argument.to_vec())))
+}
+
+fn check(bytes: &[u8]) -> Result<(), Errno> {
+    match Plan::parse(bytes) {
+        Ok(_) => Ok(()),
+        // A dynamic program without its loader is "not found" on Linux, too.
+        Err(ElfError::NeedsInterpreter { .. }) => Err(Errno::ENOENT),
+        Err(_) => Err(Errno::ENOEXEC),
+    }
+}
+
+/// The page of the process in its next life.
+pub fn fill_page(page: &mut page::ProcessPage, command: &Command) {
+    let joined: Vec<u8> =
+        command.arguments.iter().flat_map(|text| text.iter().copied().chain([0])).collect();
+    page::fill_command(page, command.path.as_bytes(), &command.asked, &joined);
+    page.executed = 1;
+}
+
+fn go(process: &mut Process, command: &Command) -> Answer {
+    let mut next = process.clone();
+    next.files.without_close_on_exec();
+    next.signals.for_exec();
+    let block = start_block::write(&next, command);
+    if block.len() as u64 > START_BLOCK_BYTES {
+        return Err(Errno::E2BIG);
+    }
+    let domain = fork::new_domain(&next.files)?;
+    let mut page = *page::own();
+    fill_page(&mut page, command);
+    let built = library::build_fresh(domain, page::bytes_of(&page), &block);
+    if let Err((error, _)) = built {
+        let _ = call::domain_destroy(OWN, domain);
+        return Err(from_kernel(error));
+    }
+    let (setup, fields) = library::fresh_setup(start::entry(), block.len());
+    if process.borrows_space {
+        process.files.detach();
+    }
+    let (error, _) = call::env_move(OWN, domain, fields, &setup);
+    let _ = call::domain_destroy(OWN, domain);
+    Err(from_kernel(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_the_interpreter() {
+        let line = |text: &[u8]| script_line(text);
+        assert_eq!(line(b"#!/bin/sh\necho"), Some((b"/bin/sh".to_vec(), None)));
+        let with = Some((b"/bin/awk".to_vec(), Some(b"-f x".to_vec())));
+        assert_eq!(line(b"#! /bin/awk  -f x \n"), with);
+        assert_eq!(line(b"#!\n"), None);
+        assert_eq!(line(b"\x7fELF"), None);
+        assert_eq!(line(b"#!/bin/sh"), Some((b"/bin/sh".to_vec(), None)));
+    }
+}

@@ -1,0 +1,75 @@
+//! The end of a process, and what its parent hears of it.
+
+use crate::process::Process;
+use crate::user;
+use abi::id::EnvId;
+use linux_raw_sys::general as linux;
+
+/// Wait status of a process that exited (`W_EXITCODE`).
+pub const fn exited(code: u64) -> u64 {
+    (code & 0xff) << 8
+}
+
+/// Wait status of a process that a signal ended.
+pub const fn signalled(signal: u32) -> u64 {
+    (signal & 0x7f) as u64
+}
+
+/// Wait status of a stopped process.
+pub const fn stopped(signal: u32) -> u64 {
+    0x7f | ((signal & 0xff) as u64) << 8
+}
+
+/// Wait status of a process that goes on.
+pub const CONTINUED: u64 = 0xffff;
+
+/// `exit_group(code)`
+pub fn exit(process: &mut Process, code: u64) -> ! {
+    end(process, exited(code))
+}
+
+/// Ends the process by `signal`.
+pub fn by_signal(process: &mut Process, signal: u32) -> ! {
+    let dumps = [
+        linux::SIGQUIT,
+        linux::SIGILL,
+        linux::SIGTRAP,
+        linux::SIGABRT,
+        linux::SIGBUS,
+        linux::SIGFPE,
+        linux::SIGSEGV,
+        linux::SIGSYS,
+    ];
+    if dumps.contains(&signal) && crate::start::wants_reports() {
+        crate::start::report_signal(process, signal);
+    }
+    end(process, signalled(signal))
+}
+
+fn end(process: &mut Process, word: u64) -> ! {
+    if process.clear_tid != 0 {
+        // The program's memory may be gone; nobody waits there then.
+        let _ = user::write_value(process.clear_tid, &0_u32);
+    }
+    if process.borrows_space {
+        // The domain lives on in the vfork parent, so what this process attached must be given back.
+        process.files.detach();
+    }
+    // Children lose their holder with us, and with it their zombies.
+    loop {
+        let _ = xok::call::env_destroy(xok::call::OWN, EnvId::NONE, word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_those_of_wait_2() {
+        assert_eq!(exited(3), 0x300);
+        assert_eq!(exited(256 + 3), 0x300);
+        assert_eq!(signalled(9), 9);
+        assert_eq!(stopped(19), 0x137f);
+    }
+}

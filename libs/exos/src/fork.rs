@@ -1,0 +1,469 @@
+//! `fork`, `vfork`, `clone` of processes: made by the library, while it runs.
+//!
+//! The program's level-1 tables are shared, frozen, and copied on demand by whoever writes first
+//! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
+//! from a copy of slot 0 with rax = 0, on fresh handler stacks.
+
+use crate::errno::{Answer, Errno, from_kernel};
+use crate::fs::Files;
+use crate::layout::{
+    APPLICATION_PAGE, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS, TEXT,
+    WINDOW_COUNT, stack_tops, thread_area,
+};
+use crate::library::{self, DATA, TABLE_SPAN, Windows, window};
+use crate::memory::areas::{Area, Kind, WRITE};
+use crate::memory::fault::{self, choice};
+use crate::memory::frames;
+use crate::memory::space::space;
+use crate::memory::tables::{Batch, has_leaf_table};
+use crate::page::ProcessPage;
+use crate::process::{Child, Process};
+use crate::{page, start, thread, user};
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::layout::PAGE_SIZE;
+use abi::memory::WRITABLE;
+use abi::setup::{EnvSetup, FLAG_BORROW, field};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use linux_raw_sys::general as linux;
+use xok::call::{self, OWN, Refused};
+use xok::upcall::Slot;
+
+/// Capability slots that every process passes on to its children.
+pub const INHERITED: core::ops::Range<u8> = 1..8;
+
+/// What `clone` and its kin ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    /// `CLONE_…`
+    pub flags: u64,
+    /// The child's stack pointer, 0: the parent's.
+    pub stack: u64,
+    /// Where the parent finds the child's pid.
+    pub parent_tid: u64,
+    /// Where the child finds it.
+    pub child_tid: u64,
+    /// The child's FS base, with `CLONE_SETTLS`.
+    pub tls: u64,
+}
+
+impl Request {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & u64::from(flag) != 0
+    }
+}
+
+fn refused((error, _): Refused) -> Errno {
+    match from_kernel(error) {
+        // Out of environments, domains or frames is EAGAIN to a process that forks.
+        Errno::ENOMEM => Errno::EAGAIN,
+        other => other,
+    }
+}
+
+/// `clone(flags, stack, parent_tid, child_tid, tls)`
+pub fn clone(process: &mut Process, slot: &Slot, words: [u64; 6]) -> Answer {
+    let [flags, stack, parent_tid, child_tid, tls, _] = words;
+    fork(process, slot, Request { flags, stack, parent_tid, child_tid, tls })
+}
+
+/// `clone3(arguments, size)`
+pub fn clone3(process: &mut Process, slot: &Slot, address: u64, size: u64) -> Answer {
+    if size < 64 {
+        return Err(Errno::EINVAL);
+    }
+    let words: [u64; 8] = user::read_value(address)?;
+    let [flags, _pidfd, child_tid, parent_tid, signal, stack, stack_size, tls] = words;
+    let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
+    fork(process, slot, Request { flags: flags | signal, stack, parent_tid, child_tid, tls })
+}
+
+/// Makes the child a request asks for.
+pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
+    if request.has(linux::CLONE_THREAD) {
+        return Err(Errno::ENOSYS);
+    }
+    let lends = request.has(linux::CLONE_VM);
+    if lends && !request.has(linux::CLONE_VFORK) {
+        return Err(Errno::ENOSYS);
+    }
+    let mut context = *slot;
+    context.rax = 0;
+    if request.stack != 0 {
+        context.rsp = request.stack;
+    }
+    let (child, lent) = if lends {
+        let (child, lent) = lend(process, &context, &request)?;
+        (child, Some(lent))
+    } else {
+        (copy(process, &context, &request)?, None)
+    };
+    process.children.push(Child { id: child, group: 0, stops: 0, continuations: 0 });
+    if request.has(linux::CLONE_PARENT_SETTID) {
+        user::write_value(request.parent_tid, &child.0)?;
+    }
+    if let Err(answer) = call::env_release(OWN, child) {
+        process.children.pop();
+        return Err(refused(answer));
+    }
+    if let Some(lent) = lent {
+        await_leaving(child);
+        start::drop_process(lent);
+        reclaim(process);
+    }
+    Ok(u64::from(child.0))
+}
+
+/// The page of a child of `process`.
+fn child_page(process: &Process) -> ProcessPage {
+    let mut page = *page::own();
+    page.parent = process.id.0;
+    page.start_ns = xok::clock::now_ns();
+    page.stop_signal = 0;
+    page.stop_count = 0;
+    page.continue_count = 0;
+    page.executed = 0;
+    page
+}
+
+/// Fills windows 0 and 1: the child's save area and its page.
+fn fill_own_pages(process: &Process, child: *const Process, area: u64, context: &Slot) {
+    frames::zero(window(0));
+    frames::zero(window(1));
+    start::prepare_save_area(window(0), area, stack_tops(area));
+    thread::enter_slot_zero(window(0), context);
+    thread::enter_process(window(0), child);
+    thread::save_vector_at(window(0));
+    frames::put(window(1), 0, page::bytes_of(&child_page(process)));
+}
+
+/// How a child begins: `start::child` on its first handler stack.
+fn child_setup(process: &Process, area: u64, request: &Request) -> (EnvSetup, u64) {
+    let fs_base = if request.has(linux::CLONE_SETTLS) {
+        request.tls
+    } else if thread::has_fsgsbase() {
+        thread::fs_base()
+    } else {
+        process.fs_base
+    };
+    let tid = if request.has(linux::CLONE_CHILD_SETTID) { request.child_tid } else { 0 };
+    let entry = xok::upcall::entry();
+    let setup = EnvSetup {
+        rip: start::child_entry(),
+        rsp: area + STACKS[0].0,
+        argument: tid,
+        fs_base,
+        gs_base: area,
+        fault_entry: entry,
+        event_entry: entry,
+        foreign_entry: xok::upcall::foreign_entry(),
+        flags: FLAG_BORROW,
+        save_area: area,
+        application_page: area + APPLICATION_PAGE,
+        ..EnvSetup::default()
+    };
+    let fields = field::RIP
+        | field::RSP
+        | field::ARGUMENT
+        | field::FS_BASE
+        | field::GS_BASE
+        | field::FAULT_ENTRY
+        | field::EVENT_ENTRY
+        | field::FOREIGN_ENTRY
+        | field::FLAGS
+        | field::SAVE_AREA
+        | field::APPLICATION_PAGE;
+    (setup, fields)
+}
+
+/// A domain with the native window of ExOS, our inherited capabilities, and our open files.
+pub fn new_domain(files: &Files) -> Result<DomainId, Errno> {
+    let bytes = start::text_bytes();
+    let domain = call::domain_alloc(OWN, AccountId::NONE, TEXT, bytes).map_err(refused)?;
+    let give = || -> Result<(), Errno> {
+        for slot in INHERITED {
+            // Empty slots are passed over.
+            match call::capability_derive(slot, domain, u16::from(slot), &[], abi::capability::ALL)
+            {
+                Ok(_) => {}
+                Err((abi::error::Error::NoSuchCapability, _)) => {}
+                Err(_) => give_less(domain, slot)?,
+            }
+        }
+        files.attach(domain)
+    };
+    if let Err(errno) = give() {
+        // The domain has no environment yet; nothing else is left of it.
+        let _ = call::domain_destroy(OWN, domain);
+        return Err(errno);
+    }
+    Ok(domain)
+}
+
+/// Passes a capability on with as many rights as it has.
+fn give_less(domain: DomainId, slot: u8) -> Result<(), Errno> {
+    use abi::capability::{CONTROL, DERIVE, READ, WRITE};
+    let sets = [READ | DERIVE, CONTROL | DERIVE, WRITE | DERIVE, READ | WRITE | DERIVE];
+    for rights in sets {
+        if call::capability_derive(slot, domain, u16::from(slot), &[], rights).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(Errno::EPERM)
+}
+
+/// A child with a space of its own.
+fn copy(process: &Process, context: &Slot, request: &Request) -> Result<EnvId, Errno> {
+    let domain = new_domain(&process.files)?;
+    let built = copy_into(process, domain, context, request);
+    if built.is_err() {
+        let _ = call::domain_destroy(OWN, domain);
+    }
+    built
+}
+
+fn copy_into(
+    process: &Process,
+    domain: DomainId,
+    context: &Slot,
+    request: &Request,
+) -> Result<EnvId, Errno> {
+    populate_shared()?;
+    let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
+    // What the child has to know of itself travels in its slot 0 (`start::child`).
+    let mut context = *context;
+    context.free[start::CHILD_ID] = u64::from(env.0);
+    context.free[start::CHILD_CLEAR_TID] =
+        if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    copy_library(process, domain, &context)
+        .and_then(|mut batch| copy_program(&mut batch))
+        .map_err(refused)?;
+    let (setup, fields) = child_setup(process, FIRST_THREAD, request);
+    call::env_set(OWN, env, fields, &setup).map_err(refused)?;
+    Ok(env)
+}
+
+/// The library slot of the child: the batch to go on with comes back.
+fn copy_library(process: &Process, domain: DomainId, context: &Slot) -> Result<Batch, Refused> {
+    let mut pages = library::present_pages(PRIVATE, PRIVATE_END);
+    pages.extend(library::present_pages(HEAP, HEAP_END));
+    let mut batch = Batch::of(domain);
+    library::shared_parts(&mut batch)?;
+    let mut table = PRIVATE & !(TABLE_SPAN - 1);
+    let mut first = true;
+    let mut rest: &[u64] = &pages;
+    while first || !rest.is_empty() {
+        let kept = if first { 2 } else { 0 };
+        let (now, later) = rest.split_at(rest.len().min((WINDOW_COUNT - kept) as usize));
+        let windows = Windows::open(kept + now.len() as u64)?;
+        if first {
+            fill_own_pages(process, process, FIRST_THREAD, context);
+            library::thread_area(&mut batch, FIRST_THREAD)?;
+        }
+        for (number, &page) in now.iter().enumerate() {
+            let seen = window(kept + number as u64);
+            frames::copy(seen, page);
+            if page & !(TABLE_SPAN - 1) != table {
+                table = page & !(TABLE_SPAN - 1);
+                batch.table(2, table)?;
+            }
+            batch.map(page, seen, DATA)?;
+        }
+        batch.send()?;
+        windows.close()?;
+        rest = later;
+        first = false;
+    }
+    Ok(batch)
+}
+
+/// Shares the program's half with the child.
+fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
+    // Which upper tables the child has already: those on the way to the last address.
+    let mut made: [Option<u64>; 2] = [None, None];
+    let mut done = 0;
+    let areas: Vec<Area> = space().areas.all().to_vec();
+    for area in &areas {
+        let mut at = (area.start & !(TABLE_SPAN - 1)).max(done);
+        while at < area.end {
+            let next = at + TABLE_SPAN;
+            if has_leaf_table(at) {
+                upper_tables(batch, at, &mut made)?;
+                if has_shared_page(&areas, at, next) {
+                    copy_table(batch, &areas, at)?;
+                } else {
+                    batch.share(at)?;
+                }
+            } else if let Err(missing) = xok::own::entry(at, 2) {
+                // Nothing below a whole upper entry: on to the next one.
+                let span = TABLE_SPAN << (9 * (u32::from(missing) - 2));
+                at = (at & !(span - 1)) + span;
+                done = at;
+                continue;
+            }
+            at = next;
+            done = next;
+        }
+    }
+    batch.send()
+}
+
+fn upper_tables(batch: &mut Batch, at: u64, made: &mut [Option<u64>; 2]) -> Result<(), Refused> {
+    for (place, level) in made.iter_mut().zip([4_u8, 3]) {
+        let prefix = at >> (12 + 9 * (u32::from(level) - 1));
+        if *place != Some(prefix) {
+            batch.table(level, at)?;
+            *place = Some(prefix);
+        }
+    }
+    Ok(())
+}
+
+fn has_shared_page(areas: &[Area], start: u64, end: u64) -> bool {
+    areas.iter().any(|area| area.kind == Kind::Shared && area.start < end && start < area.end)
+}
+
+/// A table with `MAP_SHARED` pages is not frozen: those stay writable for both, the others are taken
+/// from both.
+fn copy_table(batch: &mut Batch, areas: &[Area], table: u64) -> Result<(), Refused> {
+    batch.table(2, table)?;
+    let mut own = Batch::own();
+    for page in library::present_pages(table, table + TABLE_SPAN) {
+        let Some(leaf) = xok::own::leaf(page) else { continue };
+        let found = areas.iter().find(|area| area.start <= page && page < area.end);
+        let Some(area) = found else { continue };
+        let writable = leaf & WRITABLE != 0;
+        if area.kind == Kind::Shared {
+            batch.map(page, page, choice(area.protection, writable))?;
+        } else {
+            batch.map(page, page, choice(area.protection, false))?;
+            if writable {
+                own.protect(page, choice(area.protection, false))?;
+            }
+        }
+    }
+    own.send()
+}
+
+/// Makes every page of `MAP_SHARED` areas present, as a page that comes later would be two.
+fn populate_shared() -> Result<(), Errno> {
+    let areas: Vec<Area> = space().areas.all().to_vec();
+    for area in areas.iter().filter(|area| area.kind == Kind::Shared) {
+        let mut page = area.start;
+        while page < area.end {
+            if !fault::is_present(page) {
+                let error = if area.protection & WRITE != 0 { fault::ERROR_WRITE } else { 0 };
+                // An area without any right has no pages to share.
+                let _ = fault::program(page, error);
+            }
+            page += PAGE_SIZE;
+        }
+    }
+    Ok(())
+}
+
+/// The area of the thread that a vfork child gets.
+fn next_area(process: &Process) -> u64 {
+    process.area + 1
+}
+
+/// A child in our own space (`vfork`): a second process on our heap.
+fn lend(
+    process: &Process,
+    context: &Slot,
+    request: &Request,
+) -> Result<(EnvId, NonNull<Process>), Errno> {
+    let own = xok::published::env(process.id).map_or(0, |record| record.domain);
+    let domain = DomainId(own);
+    let mut child = process.clone();
+    child.children.clear();
+    child.borrows_space = true;
+    child.lender = process.id.0;
+    child.area = next_area(process);
+    child.clear_tid = if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    child.timer = (0, 0);
+    child.signals.pending = 0;
+    child.events = 0;
+    child.has_predicate = false;
+    let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
+    child.id = env;
+    child.files.attach(domain)?;
+    let child = NonNull::from(Box::leak(Box::new(child)));
+    let area = thread_area(next_area(process));
+    let built = lend_area(process, child.as_ptr(), area, context).and_then(|()| {
+        let (setup, fields) = child_setup(process, area, request);
+        call::env_set(OWN, env, fields, &setup)
+    });
+    if let Err(answer) = built {
+        start::drop_process(child);
+        let _ = call::env_destroy(OWN, env, 0);
+        let _ = call::env_forget(env);
+        return Err(refused(answer));
+    }
+    Ok((env, child))
+}
+
+fn lend_area(
+    process: &Process,
+    child: *const Process,
+    area: u64,
+    context: &Slot,
+) -> Result<(), Refused> {
+    let windows = Windows::open(2)?;
+    fill_own_pages(process, child, area, context);
+    let mut batch = Batch::own();
+    batch.own_tables_to(area)?;
+    library::thread_area(&mut batch, area)?;
+    batch.send()?;
+    windows.close()
+}
+
+/// Sleeps until the child has left our space: it moved into its own, or died.
+fn await_leaving(child: EnvId) {
+    use abi::predicate::{Atom, Operator, Source};
+    use abi::published::{EnvRecord, EnvState, Table};
+    let Some(record) = xok::published::env(child) else { return };
+    let address = xok::published::record_address(Table::Envs, child.index());
+    let atom = |offset: usize, operator: Operator, value: u32| Atom {
+        operator: operator as u8,
+        left: Source::Memory32 as u8,
+        left_value: address + offset as u64,
+        right_value: u64::from(value),
+        last: 1,
+        ..Atom::default()
+    };
+    let dead = EnvState::Dead as u32;
+    let atoms = [
+        atom(core::mem::offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
+        atom(core::mem::offset_of!(EnvRecord, state), Operator::Equal, dead),
+    ];
+    let set = call::predicate_set(&atoms).is_ok();
+    loop {
+        match xok::published::env(child) {
+            Some(now) if now.domain == record.domain && now.state != dead => {}
+            _ => break,
+        }
+        // Without a predicate the child is given the processor until it has left.
+        let slept = set && call::sleep(0, 0, 0, 0).is_ok();
+        if !slept {
+            let _ = call::yield_to(child);
+        }
+    }
+    let _ = call::predicate_set(&[]);
+}
+
+/// Gives the thread area that a vfork child left back.
+fn reclaim(process: &mut Process) {
+    let area = thread_area(next_area(process));
+    process.has_predicate = false;
+    let pages = library::present_pages(area, area + crate::layout::THREAD_BYTES);
+    let mut batch = Batch::own();
+    for page in pages {
+        if batch.unmap(1, page).is_err() {
+            return;
+        }
+    }
+    // What could not be unmapped is replaced by the next child's pages.
+    let _ = batch.send();
+}

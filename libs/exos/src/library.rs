@@ -1,0 +1,149 @@
+//! Building the library slot of another domain: fresh (for `exec`, and by init) or as a copy (fork).
+//!
+//! ```text
+//!  text, image      shared tables          save area, application page   filled through windows
+//!  variables, heap  fork: eager copies     handler stacks                fresh, tops only
+//! ```
+//! Both makers have the text and the image mapped at their places: each ExOS process, and init.
+
+use crate::layout::{
+    APPLICATION_PAGE, FIRST_THREAD, IMAGE, PRIVATE, STACKS, START_BLOCK, TEXT, WINDOW_COUNT,
+    WINDOWS,
+};
+use crate::memory::frames;
+use crate::memory::tables::Batch;
+use abi::id::DomainId;
+use abi::layout::{LIBRARY, PAGE_SIZE};
+use abi::memory::{NO_EXECUTE, WRITABLE};
+use abi::setup::{EnvSetup, FLAG_BORROW, field};
+use alloc::vec::Vec;
+use xok::call::Refused;
+
+/// Bytes that one level-1 table maps.
+pub const TABLE_SPAN: u64 = 512 * PAGE_SIZE;
+/// Choice bits of ExOS's own data.
+pub const DATA: u64 = WRITABLE | NO_EXECUTE;
+/// Pages of each handler stack that are there from the start.
+const STACK_PAGES: [u64; 4] = [2, 2, 1, 1];
+
+/// The window with this number.
+pub fn window(number: u64) -> u64 {
+    WINDOWS + number * PAGE_SIZE
+}
+
+/// Pages of somebody else's, seen in one's own windows while they are filled.
+pub struct Windows {
+    used: u64,
+}
+
+impl Windows {
+    /// Allocates `count` fresh pages, at most [`WINDOW_COUNT`]. What is in them is arbitrary.
+    pub fn open(count: u64) -> Result<Self, Refused> {
+        let mut batch = Batch::own();
+        let count = count.min(WINDOW_COUNT);
+        batch.own_tables_to(WINDOWS)?;
+        for number in 0..count {
+            batch.allocate(window(number), DATA)?;
+        }
+        batch.send()?;
+        Ok(Self { used: count })
+    }
+
+    /// Takes them out of one's own space.
+    pub fn close(self) -> Result<(), Refused> {
+        let mut batch = Batch::own();
+        for number in 0..self.used {
+            batch.unmap(1, window(number))?;
+        }
+        batch.send()
+    }
+}
+
+/// Enters the tables of the library slot and shares text and image.
+pub fn shared_parts(batch: &mut Batch) -> Result<(), Refused> {
+    batch.table(4, LIBRARY)?;
+    batch.table(3, LIBRARY)?;
+    batch.share(TEXT)?;
+    let bytes = xok::published::directory().image_bytes;
+    let mut at = IMAGE;
+    while at < IMAGE + bytes {
+        batch.share(at)?;
+        at += TABLE_SPAN;
+    }
+    batch.table(2, PRIVATE)
+}
+
+/// Enters the thread area: its two pages from windows 0 and 1, and fresh stacks.
+pub fn thread_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
+    batch.map(area, window(0), DATA)?;
+    batch.map(area + APPLICATION_PAGE, window(1), DATA)?;
+    for ((top, _), pages) in STACKS.iter().zip(STACK_PAGES) {
+        for page in 1..=pages {
+            batch.allocate(area + top - page * PAGE_SIZE, DATA)?;
+        }
+    }
+    Ok(())
+}
+
+/// A fresh library slot in `domain`, with this application page and start block.
+pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Refused> {
+    let block_pages = (block.len() as u64).div_ceil(PAGE_SIZE);
+    let windows = Windows::open(2 + block_pages)?;
+    frames::zero(window(0));
+    frames::zero(window(1));
+    frames::put(window(1), 0, page);
+    for (number, part) in block.chunks(PAGE_SIZE as usize).enumerate() {
+        frames::put(window(2 + number as u64), 0, part);
+    }
+    let mut batch = Batch::of(domain);
+    shared_parts(&mut batch)?;
+    thread_area(&mut batch, FIRST_THREAD)?;
+    for number in 0..block_pages {
+        batch.map(START_BLOCK + number * PAGE_SIZE, window(2 + number), DATA)?;
+    }
+    batch.send()?;
+    windows.close()
+}
+
+/// How an environment in a fresh library slot begins: ExOS's entry point, on the first stack.
+pub fn fresh_setup(entry: u64, block_len: usize) -> (EnvSetup, u64) {
+    let setup = EnvSetup {
+        rip: entry,
+        rsp: FIRST_THREAD + STACKS[0].0,
+        argument: block_len as u64,
+        gs_base: FIRST_THREAD,
+        flags: FLAG_BORROW,
+        save_area: FIRST_THREAD,
+        application_page: FIRST_THREAD + APPLICATION_PAGE,
+        ..EnvSetup::default()
+    };
+    let fields = field::RIP
+        | field::RSP
+        | field::ARGUMENT
+        | field::FS_BASE
+        | field::GS_BASE
+        | field::FAULT_ENTRY
+        | field::EVENT_ENTRY
+        | field::FOREIGN_ENTRY
+        | field::FLAGS
+        | field::SAVE_AREA
+        | field::APPLICATION_PAGE;
+    (setup, fields)
+}
+
+/// Present pages of one's own in `[start, end)`.
+pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
+    let mut pages = Vec::new();
+    let mut at = start;
+    while at < end {
+        if !crate::memory::tables::has_leaf_table(at) {
+            at = (at & !(TABLE_SPAN - 1)) + TABLE_SPAN;
+            continue;
+        }
+        if xok::own::leaf(at).is_some() {
+            pages.push(at);
+        }
+        at += PAGE_SIZE;
+    }
+    pages
+}

@@ -1,0 +1,156 @@
+//! Loading a program into one's own empty half: areas from its segments, the stack, the registers.
+
+use crate::errno::Errno;
+use crate::layout::IMAGE;
+use crate::memory::areas::{Area, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
+use crate::memory::space::{STACK_TOP, space};
+use crate::process::Process;
+use crate::signal::frame::FRAME_BYTES;
+use crate::stack;
+use crate::start_block::Command;
+use crate::{start, thread, user};
+use abi::layout::PAGE_SIZE;
+use image::elf::{self, Plan, Segment};
+use linux_raw_sys::{auxvec, general as linux};
+
+/// Where position-independent programs are loaded.
+const BASE: u64 = 0x5555_5555_4000;
+/// Bytes that the stack may grow to at most, whatever the limit says.
+const STACK_MAX: u64 = 64 << 20;
+
+/// Where a program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// First instruction.
+    pub rip: u64,
+    /// Stack pointer there.
+    pub rsp: u64,
+}
+
+/// Loads what `command` names.
+pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
+    let bytes = match command.image {
+        Some((offset, size)) => start::image_bytes(IMAGE + offset, size),
+        None => &command.bytes,
+    };
+    let plan = Plan::parse(bytes).map_err(|_| Errno::ENOEXEC)?;
+    let base = match plan.kind {
+        elf::Kind::Fixed => 0,
+        elf::Kind::Relocatable => BASE.next_multiple_of(plan.align),
+    };
+    for segment in plan.segments() {
+        load_segment(segment, base, bytes, command.image.map(|(offset, _)| offset))?;
+    }
+    let highest = page_up(base + plan.highest).ok_or(Errno::ENOEXEC)?;
+    space().break_start = highest;
+    space().break_end = highest;
+    let size = process.limit(linux::RLIMIT_STACK).clamp(1 << 20, STACK_MAX) & !(PAGE_SIZE - 1);
+    let execute = if plan.executable_stack { EXECUTE } else { 0 };
+    space().areas.insert(Area {
+        start: STACK_TOP - size,
+        end: STACK_TOP,
+        protection: READ | WRITE | execute,
+        kind: Kind::Anonymous,
+        name: Name::Stack,
+    });
+    let rsp = fill_stack(process, command, &plan, base)?;
+    Ok(Begin { rip: base + plan.entry, rsp })
+}
+
+fn protection(segment: &Segment) -> u8 {
+    let mut protection = 0;
+    if segment.read {
+        protection |= READ;
+    }
+    if segment.write {
+        protection |= WRITE;
+    }
+    if segment.execute {
+        protection |= EXECUTE;
+    }
+    protection
+}
+
+fn load_segment(
+    segment: &Segment,
+    base: u64,
+    bytes: &[u8],
+    image: Option<u64>,
+) -> Result<(), Errno> {
+    let start = page_down(base + segment.vaddr);
+    let end = page_up(base + segment.vaddr + segment.memsz).ok_or(Errno::ENOEXEC)?;
+    let before = base + segment.vaddr - start;
+    let protection = protection(segment);
+    let mut area = Area { start, end, protection, kind: Kind::Anonymous, name: Name::Program };
+    let Some(image) = image else {
+        return copy_segment(segment, base, bytes, area);
+    };
+    let file_bytes = before + segment.filesz;
+    // Without zeros behind, the whole last page is the file's, as on Linux.
+    let whole = segment.memsz == segment.filesz;
+    let file_bytes = if whole { page_up(file_bytes).ok_or(Errno::ENOEXEC)? } else { file_bytes };
+    if segment.filesz != 0 {
+        let offset = image + segment.file_offset - before;
+        area.kind = Kind::Image { offset, bytes: file_bytes };
+    }
+    space().areas.insert(area);
+    Ok(())
+}
+
+/// A segment of a file that is not in the image: copied at once.
+fn copy_segment(segment: &Segment, base: u64, bytes: &[u8], area: Area) -> Result<(), Errno> {
+    space().areas.insert(Area { protection: READ | WRITE, ..area });
+    let from = segment.file_offset as usize;
+    let data = bytes.get(from..from + segment.filesz as usize).ok_or(Errno::ENOEXEC)?;
+    user::write_bytes(base + segment.vaddr, data)?;
+    let protection = u64::from(area.protection);
+    let bits = [(READ, linux::PROT_READ), (WRITE, linux::PROT_WRITE), (EXECUTE, linux::PROT_EXEC)];
+    let mut wanted = 0;
+    for (ours, theirs) in bits {
+        if protection & u64::from(ours) != 0 {
+            wanted |= u64::from(theirs);
+        }
+    }
+    crate::memory::calls::mprotect(area.start, area.end - area.start, wanted)?;
+    Ok(())
+}
+
+fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> Result<u64, Errno> {
+    let mut random = [0; 16];
+    for half in random.chunks_mut(8) {
+        half.copy_from_slice(&crate::machine::random_word().to_le_bytes());
+    }
+    let ids = |ids: &[u32; 3], at: usize| u64::from(ids[at]);
+    let frame = FRAME_BYTES + thread::vector_bytes() as u64 + 64 + 64 + 128;
+    let vector = [
+        (auxvec::AT_HWCAP, crate::machine::hardware_capabilities()),
+        (auxvec::AT_PAGESZ, PAGE_SIZE),
+        (auxvec::AT_CLKTCK, 100),
+        (auxvec::AT_PHDR, plan.phdr_vaddr.map_or(0, |address| base + address)),
+        (auxvec::AT_PHENT, u64::from(plan.phentsize)),
+        (auxvec::AT_PHNUM, u64::from(plan.phnum)),
+        (auxvec::AT_BASE, 0),
+        (auxvec::AT_FLAGS, 0),
+        (auxvec::AT_ENTRY, base + plan.entry),
+        (auxvec::AT_UID, ids(&process.users, 0)),
+        (auxvec::AT_EUID, ids(&process.users, 1)),
+        (auxvec::AT_GID, ids(&process.groups, 0)),
+        (auxvec::AT_EGID, ids(&process.groups, 1)),
+        (auxvec::AT_SECURE, 0),
+        (auxvec::AT_HWCAP2, 0),
+        (auxvec::AT_MINSIGSTKSZ, frame),
+    ]
+    .map(|(kind, value)| (u64::from(kind), value));
+    let image = stack::build(
+        STACK_TOP,
+        &stack::Contents {
+            arguments: &command.arguments,
+            environment: &command.environment,
+            asked: &command.asked,
+            random,
+            vector: &vector,
+        },
+    );
+    user::write_bytes(image.rsp, &image.bytes)?;
+    Ok(image.rsp)
+}

@@ -1,0 +1,228 @@
+//! What a program asks of the machine: names, amounts, randomness, the end.
+//!
+//! # Safety
+//! Holds the `cpuid` instruction, which touches four registers.
+#![allow(unsafe_code)]
+
+use crate::errno::{Answer, Errno, from_kernel};
+use crate::process::Process;
+use crate::user;
+use abi::published::{CpuRecord, Table};
+use linux_raw_sys::general as linux;
+use xok::{call, clock, published};
+
+/// Capability slot with WRITE over power.
+pub const POWER_SLOT: u8 = 5;
+
+/// Bytes of each field of `utsname`.
+const NAME_BYTES: usize = 65;
+
+/// `uname(into)`
+pub fn uname(into: u64) -> Answer {
+    let fields: [&[u8]; 6] = [
+        b"Linux",
+        b"xok",
+        b"6.1.0-xok",
+        concat!("#1 Xok/ExOS ", env!("CARGO_PKG_VERSION")).as_bytes(),
+        b"x86_64",
+        b"(none)",
+    ];
+    let mut bytes = [0; 6 * NAME_BYTES];
+    for (place, field) in bytes.chunks_mut(NAME_BYTES).zip(fields) {
+        place[..field.len()].copy_from_slice(field);
+    }
+    user::write_bytes(into, &bytes)?;
+    Ok(0)
+}
+
+/// `sysinfo(into)`
+pub fn sysinfo(into: u64) -> Answer {
+    let directory = published::directory();
+    let mut words = [0_u64; 14];
+    words[0] = clock::now_ns() / crate::time::SECOND;
+    words[4] = directory.frames_usable * 4096;
+    words[5] = directory.frames_free * 4096;
+    let processes = crate::page::all().filter(|brief| !brief.dead).count() as u64;
+    words[10] = processes;
+    // mem_unit, after totalhigh and freehigh.
+    words[13] = 1;
+    user::write_value(into, &words)?;
+    Ok(0)
+}
+
+/// A word nobody can guess, as far as the machine has any.
+pub fn random_word() -> u64 {
+    match call::entropy() {
+        Ok(word) => word,
+        Err(_) => {
+            // No source: said at boot. The counter is at least different each time.
+            let mut word = clock::tsc() ^ clock::now_ns().rotate_left(32);
+            word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            word ^ word >> 31
+        }
+    }
+}
+
+/// `getrandom(into, len, flags)`
+pub fn getrandom(into: u64, len: u64, flags: u64) -> Answer {
+    if flags & !7 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let len = len.min(1 << 25);
+    let mut done = 0;
+    while done < len {
+        let word = random_word().to_le_bytes();
+        let part = (len - done).min(8) as usize;
+        user::write_bytes(into + done, word.get(..part).unwrap_or(&word))?;
+        done += part as u64;
+    }
+    Ok(len)
+}
+
+/// `AT_HWCAP`: CPUID 1, EDX.
+pub fn hardware_capabilities() -> u64 {
+    u64::from(core::arch::x86_64::__cpuid(1).edx)
+}
+
+/// `reboot(magic, magic2, command)`
+pub fn reboot(process: &Process, words: [u64; 6]) -> Answer {
+    const MAGIC: u64 = 0xfee1_dead;
+    const MAGICS: [u64; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
+    const RESTART: u64 = 0x0123_4567;
+    const HALT: u64 = 0xcdef_0123;
+    const POWER_OFF: u64 = 0x4321_fedc;
+    let [magic, magic2, command, ..] = words.map(|word| word & 0xffff_ffff);
+    if process.users[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    if magic != MAGIC || !MAGICS.contains(&magic2) {
+        return Err(Errno::EINVAL);
+    }
+    let how = match command {
+        RESTART => 1,
+        HALT | POWER_OFF => 0,
+        // Ctrl-Alt-Del on or off: there is none.
+        0 | 0x89ab_cdef => return Ok(0),
+        _ => return Err(Errno::EINVAL),
+    };
+    call::machine_end(POWER_SLOT, how, 0).map_err(|(error, _)| from_kernel(error))
+}
+
+/// `sched_getaffinity(pid, size, mask)`
+pub fn affinity(size: u64, mask: u64) -> Answer {
+    if size < 8 {
+        return Err(Errno::EINVAL);
+    }
+    let cpus = u64::from(published::directory().cpus);
+    let bits = if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 };
+    user::write_value(mask, &bits)?;
+    Ok(8)
+}
+
+/// `getcpu(cpu, node)`
+pub fn getcpu(process: &Process, cpu: u64, node: u64) -> Answer {
+    let number = published::env(process.id).map_or(0, |record| record.cpu);
+    let _known: Option<CpuRecord> = published::record(Table::Cpus, number as usize);
+    if cpu != 0 {
+        user::write_value(cpu, &number)?;
+    }
+    if node != 0 {
+        user::write_value(node, &0_u32)?;
+    }
+    Ok(0)
+}
+
+/// `prlimit64(pid, resource, new, old)`
+pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
+    let [pid, resource, new, old, ..] = words;
+    if pid != 0 && pid as u32 != process.id.0 {
+        return Err(Errno::ESRCH);
+    }
+    let root = process.users[1] == 0;
+    let wanted: Option<[u64; 2]> = if new == 0 { None } else { Some(user::read_value(new)?) };
+    let limit = process.limits.0.get_mut(resource as usize).ok_or(Errno::EINVAL)?;
+    let before = *limit;
+    if let Some([soft, hard]) = wanted {
+        if soft > hard {
+            return Err(Errno::EINVAL);
+        }
+        if hard > before.1 && !root {
+            return Err(Errno::EPERM);
+        }
+        *limit = (soft, hard);
+    }
+    if old != 0 {
+        user::write_value(old, &[before.0, before.1])?;
+    }
+    Ok(0)
+}
+
+/// `arch_prctl`'s code for reading FS base (asm/prctl.h).
+const ARCH_GET_FS: u32 = 0x1003;
+
+/// `arch_prctl(code, address)`
+pub fn arch_prctl(process: &mut Process, code: u64, address: u64) -> Answer {
+    match code as u32 {
+        linux::ARCH_SET_FS => {
+            if address >= abi::layout::PROGRAM_END {
+                return Err(Errno::EPERM);
+            }
+            set_fs_base(process, address)?;
+            Ok(0)
+        }
+        ARCH_GET_FS => {
+            let base = if crate::thread::has_fsgsbase() {
+                crate::thread::fs_base()
+            } else {
+                process.fs_base
+            };
+            user::write_value(address, &base)?;
+            Ok(0)
+        }
+        // GS is ExOS's own (decisions 5); CET is not offered.
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn set_fs_base(process: &mut Process, base: u64) -> Result<(), Errno> {
+    process.fs_base = base;
+    if crate::thread::has_fsgsbase() {
+        crate::thread::set_fs_base(base);
+        return Ok(());
+    }
+    let setup = abi::setup::EnvSetup { fs_base: base, ..abi::setup::EnvSetup::default() };
+    let fields = abi::setup::field::FS_BASE;
+    call::env_set(call::OWN, abi::id::EnvId::NONE, fields, &setup)
+        .map(|_| ())
+        .map_err(|(error, _)| from_kernel(error))
+}
+
+/// `prctl(option, …)`
+pub fn prctl(words: [u64; 6]) -> Answer {
+    let [option, address, ..] = words;
+    match option as u32 {
+        linux_raw_sys::prctl::PR_SET_NAME => {
+            let mut name = [0; 16];
+            // At most 15 bytes count; the string may end before the end of its page.
+            for (at, place) in name.iter_mut().enumerate().take(15) {
+                *place = user::read_value(address + at as u64)?;
+                if *place == 0 {
+                    break;
+                }
+            }
+            let len = name.iter().position(|&byte| byte == 0).unwrap_or(15);
+            crate::page::set_name(&name[..len]);
+            Ok(0)
+        }
+        linux_raw_sys::prctl::PR_GET_NAME => {
+            user::write_bytes(address, &crate::page::own().name)?;
+            Ok(0)
+        }
+        linux_raw_sys::prctl::PR_SET_PDEATHSIG
+        | linux_raw_sys::prctl::PR_SET_DUMPABLE
+        | linux_raw_sys::prctl::PR_SET_KEEPCAPS => Ok(0),
+        linux_raw_sys::prctl::PR_GET_DUMPABLE => Ok(1),
+        _ => Err(Errno::EINVAL),
+    }
+}

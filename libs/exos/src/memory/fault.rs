@@ -1,0 +1,241 @@
+//! Page faults: zeros, the file's page, or a copy of a shared one; else a signal.
+//!
+//! Runs at the depth of the fault, also in the middle of a copy from or to the program; it takes
+//! no lock, and for ExOS's own pages it does not even allocate from the heap.
+
+use crate::errno::Errno;
+use crate::layout::{HEAP, HEAP_END, IMAGE, PRIVATE, PRIVATE_END, SCRATCH, in_handler_stack};
+use crate::memory::areas::{Area, EXECUTE, Kind, READ, WRITE, page_down};
+use crate::memory::frames;
+use crate::memory::space::space;
+use crate::memory::tables::{Batch, is_frozen};
+use abi::id::Frame;
+use abi::layout::PAGE_SIZE;
+use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
+use abi::published::{FrameRecord, FrameType};
+use xok::call::Refused;
+
+/// The processor's error code: the page was present.
+pub const ERROR_PRESENT: u64 = 1;
+/// It was a store.
+pub const ERROR_WRITE: u64 = 2;
+/// It was an instruction fetch.
+pub const ERROR_FETCH: u64 = 16;
+
+/// Pages of a file entered around a fault, at most.
+const AROUND: u64 = 16;
+/// Pages of one table given back to a writer around a fault, at most.
+const THAWED_AROUND: u64 = 16;
+
+/// Why a fault stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing was promised there (SEGV_MAPERR).
+    Nothing,
+    /// The area does not allow it (SEGV_ACCERR).
+    Forbidden,
+    /// Behind the end of the file (SIGBUS).
+    BehindFile,
+    /// No memory is left.
+    NoMemory,
+}
+
+impl From<Refused> for Fault {
+    fn from(_: Refused) -> Self {
+        Fault::NoMemory
+    }
+}
+
+impl From<Fault> for Errno {
+    fn from(fault: Fault) -> Self {
+        if fault == Fault::NoMemory { Errno::ENOMEM } else { Errno::EFAULT }
+    }
+}
+
+/// Choice bits of a page of an area, writable or not yet.
+pub fn choice(protection: u8, writable: bool) -> u64 {
+    let mut choice = 0;
+    if writable && protection & WRITE != 0 {
+        choice |= WRITABLE;
+    }
+    if protection & EXECUTE == 0 {
+        choice |= NO_EXECUTE;
+    }
+    choice
+}
+
+/// Resolves a fault at `address` in the program's half.
+pub fn program(address: u64, error: u64) -> Result<(), Fault> {
+    let area = *space().areas.find(address).ok_or(Fault::Nothing)?;
+    let write = error & ERROR_WRITE != 0;
+    let allowed = if error & ERROR_FETCH != 0 {
+        area.protection & EXECUTE != 0
+    } else if write {
+        area.protection & WRITE != 0
+    } else {
+        area.protection & (READ | WRITE | EXECUTE) != 0
+    };
+    if !allowed {
+        return Err(Fault::Forbidden);
+    }
+    let page = page_down(address);
+    if is_frozen(page) {
+        make_private(page)?;
+    }
+    match xok::own::leaf(page) {
+        Some(leaf) if write && leaf & WRITABLE == 0 => own_for_writing(&area, page, leaf),
+        // Somebody was faster, or the processor remembered an old entry.
+        Some(_) => Ok(()),
+        None => enter(&area, page, write),
+    }
+}
+
+/// Takes one's own level-1 table for `page` back, or a copy of it; no entry is writable then.
+pub fn make_private(page: u64) -> Result<(), Fault> {
+    let Ok(entry) = xok::own::entry(page, 2) else { return Ok(()) };
+    let table = Frame::containing(entry & ADDRESS);
+    let mut batch = Batch::own();
+    if references(table) == 1 {
+        batch.push(abi::memory::Operation::Thaw, 2, page, 0, 0)?;
+    } else {
+        let any = abi::memory::ANY_FRAME;
+        batch.push(abi::memory::Operation::Split, 2, page, any, u64::from(any))?;
+    }
+    batch.send()?;
+    Ok(())
+}
+
+fn record(frame: Frame) -> FrameRecord {
+    xok::published::frame(frame).unwrap_or_default()
+}
+
+fn references(frame: Frame) -> u32 {
+    record(frame).references
+}
+
+/// A store to a present page that is not writable: ours alone, or to be copied.
+fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
+    let record = record(Frame::containing(leaf & ADDRESS));
+    let sole = record.kind == FrameType::Data as u8 && record.references == 1;
+    if area.kind == Kind::Shared {
+        // Shared pages keep their right to be written as long as their table was never frozen.
+        let mut batch = Batch::own();
+        batch.protect(page, choice(area.protection, true))?;
+        return Ok(batch.send()?);
+    }
+    if sole && take_back(area, page).is_ok() {
+        return Ok(());
+    }
+    scratch_page()?;
+    frames::keep(page);
+    let mut batch = Batch::own();
+    batch.allocate(page, choice(area.protection, true))?;
+    batch.send()?;
+    frames::fill_from_kept(page);
+    Ok(())
+}
+
+/// Makes `page` writable, and its neighbours that are also ours alone.
+fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
+    let mut batch = Batch::own();
+    let writable = choice(area.protection, true);
+    batch.protect(page, writable)?;
+    let first = area.start.max(page & !(THAWED_AROUND * PAGE_SIZE - 1));
+    let last = area.end.min(first + THAWED_AROUND * PAGE_SIZE);
+    let mut at = first;
+    while at < last {
+        if at != page && is_ours_alone(at) {
+            batch.protect(at, writable)?;
+        }
+        at += PAGE_SIZE;
+    }
+    batch.send()
+}
+
+/// Is the page present, not writable, and nobody else's?
+fn is_ours_alone(page: u64) -> bool {
+    let Some(leaf) = xok::own::leaf(page) else { return false };
+    let record = record(Frame::containing(leaf & ADDRESS));
+    leaf & WRITABLE == 0 && record.kind == FrameType::Data as u8 && record.references == 1
+}
+
+/// Makes an absent page of `area` present.
+fn enter(area: &Area, page: u64, write: bool) -> Result<(), Fault> {
+    let mut batch = Batch::own();
+    batch.own_tables_to(page)?;
+    let writable = choice(area.protection, true);
+    match area.kind {
+        Kind::Anonymous | Kind::Shared => {
+            // Filled through the program's own address, so writable for a moment at least.
+            batch.allocate(page, writable | WRITABLE)?;
+            batch.send()?;
+            frames::zero(page);
+        }
+        Kind::Image { offset, bytes } => {
+            let inside = page - area.start;
+            let here = bytes.saturating_sub(inside);
+            if !write && here >= PAGE_SIZE {
+                return Ok(enter_file_pages(area, page, batch)?);
+            }
+            batch.allocate(page, writable | WRITABLE)?;
+            batch.send()?;
+            frames::fill_from_image(page, offset + inside, here);
+        }
+    }
+    if writable & WRITABLE == 0 {
+        let mut batch = Batch::own();
+        batch.protect(page, writable)?;
+        batch.send()?;
+    }
+    Ok(())
+}
+
+/// Enters the image's frame at `page`, and those around it that are absent.
+fn enter_file_pages(area: &Area, page: u64, mut batch: Batch) -> Result<(), Refused> {
+    let Kind::Image { offset, bytes } = area.kind else { return Ok(()) };
+    let readable = choice(area.protection, false);
+    let first = area.start.max(page & !(AROUND * PAGE_SIZE - 1));
+    let whole = area.start + (bytes & !(PAGE_SIZE - 1));
+    let last = area.end.min(whole).min((page & !(AROUND * PAGE_SIZE - 1)) + AROUND * PAGE_SIZE);
+    let mut at = first;
+    while at < last {
+        if at == page || xok::own::leaf(at).is_none() {
+            batch.map(at, IMAGE + offset + (at - area.start), readable)?;
+        }
+        at += PAGE_SIZE;
+    }
+    batch.send()
+}
+
+/// Makes the scratch page present.
+fn scratch_page() -> Result<(), Fault> {
+    if xok::own::leaf(SCRATCH).is_none() {
+        own_page(SCRATCH)?;
+    }
+    Ok(())
+}
+
+/// Resolves a fault of ExOS itself: variables, heap and handler stacks come on touch.
+pub fn library(address: u64) -> Result<(), Fault> {
+    let on_touch = (PRIVATE..PRIVATE_END).contains(&address)
+        || (HEAP..HEAP_END).contains(&address)
+        || in_handler_stack(address);
+    if !on_touch {
+        return Err(Fault::Nothing);
+    }
+    own_page(page_down(address))
+}
+
+fn own_page(page: u64) -> Result<(), Fault> {
+    let mut batch = Batch::own();
+    batch.own_tables_to(page)?;
+    batch.allocate(page, WRITABLE | NO_EXECUTE)?;
+    batch.send()?;
+    frames::zero(page);
+    Ok(())
+}
+
+/// Is the page at `address` there?
+pub fn is_present(address: u64) -> bool {
+    xok::own::leaf(address).is_some_and(|leaf| leaf & PRESENT != 0)
+}

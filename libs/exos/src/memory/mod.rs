@@ -1,0 +1,10 @@
+//! The program's memory: promises ([`areas`]), what is there ([`tables`]), the way between ([`fault`]).
+
+pub mod areas;
+pub mod calls;
+pub mod fault;
+pub mod frames;
+pub mod space;
+pub mod tables;
+
+pub use space::{Space, space};

@@ -1,0 +1,178 @@
+//! A process's page of the process table: published, so that `ps` needs no call.
+//!
+//! Every environment has an application page that all may read and its owner writes; all of them
+//! together are the process table. What stands here is a claim; checks use words that the kernel
+//! writes.
+//!
+//! # Safety
+//! The own page is mapped writable at `APPLICATION_PAGE` in the thread's area from the first instruction
+//! on; pages of others are read from the published slot, field by field, and may change meanwhile.
+#![allow(unsafe_code)]
+
+use crate::layout::APPLICATION_PAGE;
+use crate::thread;
+use abi::id::EnvId;
+use abi::published::{EnvRecord, EnvState, Table};
+use xok::published;
+
+pub use unix::process_page::{CALLS, COMMAND_BYTES, MAGIC, PATH_BYTES, ProcessPage};
+
+/// The running process's own page. A vfork child has one of its own, too.
+pub fn own() -> &'static mut ProcessPage {
+    // SAFETY: head of the file; one function writes at a time.
+    unsafe { &mut *((thread::area() + APPLICATION_PAGE) as *mut ProcessPage) }
+}
+
+/// A copy of the page of the environment at `index`, if a Linux process filled it.
+pub fn of_index(index: usize) -> Option<ProcessPage> {
+    let address = published::application_page(index)?;
+    if published::application_word(index, 0) != Some(MAGIC) {
+        return None;
+    }
+    // SAFETY: a page of plain words; it may change while it is copied, which makes it stale, not wrong.
+    Some(unsafe { core::ptr::read_volatile(address as *const ProcessPage) })
+}
+
+/// A 32-bit word of the page of a live process.
+fn field(index: usize, offset: usize) -> Option<u32> {
+    let pair = published::application_word(index, offset & !7)?;
+    Some(if offset & 4 == 0 { pair as u32 } else { (pair >> 32) as u32 })
+}
+
+/// What is often asked of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// Its id.
+    pub id: EnvId,
+    /// Process group.
+    pub group: u32,
+    /// Session.
+    pub session: u32,
+    /// Signal that stopped it.
+    pub stop_signal: u32,
+    /// Times it was stopped.
+    pub stop_count: u32,
+    /// Times it was continued.
+    pub continue_count: u32,
+    /// Dead, to be waited for.
+    pub dead: bool,
+}
+
+/// Is it an environment of a Linux process? Its brief.
+pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
+    let id = EnvId(record.id);
+    let index = id.index();
+    if record.id == 0 || published::application_word(index, 0) != Some(MAGIC) {
+        return None;
+    }
+    let word = |offset| field(index, offset).unwrap_or(0);
+    Some(Brief {
+        id,
+        group: word(core::mem::offset_of!(ProcessPage, group)),
+        session: word(core::mem::offset_of!(ProcessPage, session)),
+        stop_signal: word(core::mem::offset_of!(ProcessPage, stop_signal)),
+        stop_count: word(core::mem::offset_of!(ProcessPage, stop_count)),
+        continue_count: word(core::mem::offset_of!(ProcessPage, continue_count)),
+        dead: record.state == EnvState::Dead as u32,
+    })
+}
+
+/// The brief of the process with this id.
+pub fn brief(id: EnvId) -> Option<Brief> {
+    published::env(id).and_then(|record| brief_of(&record))
+}
+
+/// Every Linux process, the dead not yet waited for included.
+pub fn all() -> impl Iterator<Item = Brief> {
+    let count = published::table(Table::Envs).count as usize;
+    (1..count).filter_map(|index| {
+        let record: EnvRecord = published::record(Table::Envs, index)?;
+        brief_of(&record)
+    })
+}
+
+/// Notes that the process stops by `signal`.
+pub fn set_stopped(signal: u32) {
+    let page = own();
+    page.stop_signal = signal;
+    page.stop_count = page.stop_count.wrapping_add(1);
+}
+
+/// Notes that it goes on.
+pub fn set_continued() {
+    let page = own();
+    page.stop_signal = 0;
+    page.continue_count = page.continue_count.wrapping_add(1);
+}
+
+/// Counts a call that is not supported.
+pub fn count_unsupported(number: u64) {
+    if let Some(count) = own().unsupported.get_mut(number as usize) {
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Sets the process's name.
+pub fn set_name(name: &[u8]) {
+    fill_name(own(), name);
+}
+
+fn fill_name(page: &mut ProcessPage, name: &[u8]) {
+    let len = name.len().min(15);
+    page.name = [0; 16];
+    page.name[..len].copy_from_slice(&name[..len]);
+}
+
+/// Sets what a process executes: the file's path, the path that was asked for (the name comes from
+/// it), the arguments, each with its NUL.
+pub fn fill_command(page: &mut ProcessPage, path: &[u8], asked: &[u8], command: &[u8]) {
+    let len = command.len().min(COMMAND_BYTES);
+    page.command[..len].copy_from_slice(&command[..len]);
+    page.command_len = len as u32;
+    let len = path.len().min(PATH_BYTES);
+    page.path[..len].copy_from_slice(&path[..len]);
+    page.path_len = len as u32;
+    fill_name(page, asked.rsplit(|&byte| byte == b'/').next().unwrap_or(asked));
+}
+
+/// An empty page of a Linux process.
+pub fn empty() -> ProcessPage {
+    ProcessPage {
+        magic: MAGIC,
+        parent: 1,
+        group: 0,
+        session: 0,
+        threads: 1,
+        user: 0,
+        effective_user: 0,
+        group_id: 0,
+        effective_group_id: 0,
+        stop_signal: 0,
+        stop_count: 0,
+        continue_count: 0,
+        descriptors: 0,
+        start_ns: 0,
+        name: [0; 16],
+        virtual_bytes: 0,
+        blocked: 0,
+        ignored: 0,
+        handled: 0,
+        terminal: 0,
+        nice: 0,
+        executed: 0,
+        command_len: 0,
+        path_len: 0,
+        zero: 0,
+        command: [0; COMMAND_BYTES],
+        path: [0; PATH_BYTES],
+        unsupported: [0; CALLS],
+    }
+}
+
+/// The page's bytes, for a child's.
+pub fn bytes_of(page: &ProcessPage) -> &[u8] {
+    // SAFETY: plain words without padding that matters.
+    unsafe {
+        core::slice::from_raw_parts(core::ptr::from_ref(page).cast(), size_of::<ProcessPage>())
+    }
+}

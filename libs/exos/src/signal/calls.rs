@@ -1,0 +1,161 @@
+//! `rt_sigaction` and its kin.
+
+use crate::errno::{Answer, Errno, RESTART_UNLESS_HANDLED};
+use crate::process::Process;
+use crate::signal::deliver::on_alternate;
+use crate::signal::{Action, UNMASKABLE, bit};
+use crate::user;
+use crate::wait::{Wait, Woken, sleep_until};
+use linux_raw_sys::general as linux;
+
+/// Bytes of the kernel's signal set.
+const SET_BYTES: u64 = 8;
+
+/// `rt_sigaction(signal, new, old, set_size)`
+pub fn action(process: &mut Process, signal: u64, new: u64, old: u64, size: u64) -> Answer {
+    if size != SET_BYTES || signal == 0 || signal > 64 {
+        return Err(Errno::EINVAL);
+    }
+    let signal = signal as u32;
+    let before = process.signals.action(signal);
+    if new != 0 {
+        if bit(signal) & UNMASKABLE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let [handler, flags, restorer, mask] = user::read_value::<[u64; 4]>(new)?;
+        let action = Action { handler, flags, restorer, mask: mask & !UNMASKABLE };
+        process.signals.set_action(signal, action);
+    }
+    if old != 0 {
+        let words = [before.handler, before.flags, before.restorer, before.mask];
+        user::write_value(old, &words)?;
+    }
+    Ok(0)
+}
+
+/// `rt_sigprocmask(how, new, old, set_size)`
+pub fn mask(process: &mut Process, how: u64, new: u64, old: u64, size: u64) -> Answer {
+    if size != SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let before = process.signals.blocked;
+    if new != 0 {
+        let set: u64 = user::read_value(new)?;
+        let blocked = match how as u32 {
+            linux::SIG_BLOCK => before | set,
+            linux::SIG_UNBLOCK => before & !set,
+            linux::SIG_SETMASK => set,
+            _ => return Err(Errno::EINVAL),
+        };
+        process.signals.blocked = blocked & !UNMASKABLE;
+    }
+    if old != 0 {
+        user::write_value(old, &before)?;
+    }
+    Ok(0)
+}
+
+/// `rt_sigpending(set, size)`
+pub fn pending(process: &mut Process, set: u64, size: u64) -> Answer {
+    if size > SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    crate::signal::deliver::collect(process);
+    let waiting = process.signals.pending & process.signals.blocked;
+    user::write_bytes(set, waiting.to_le_bytes().get(..size as usize).unwrap_or(&[]))?;
+    Ok(0)
+}
+
+/// Blocks `mask` instead until the call has ended; the way out restores.
+pub fn with_mask(process: &mut Process, mask: u64) {
+    process.signals.saved_mask = Some(process.signals.blocked);
+    process.signals.blocked = mask & !UNMASKABLE;
+}
+
+/// `rt_sigsuspend(mask, size)`
+pub fn suspend(process: &mut Process, set: u64, size: u64) -> Answer {
+    if size != SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let set: u64 = user::read_value(set)?;
+    with_mask(process, set);
+    pause(process)
+}
+
+/// `pause()`
+pub fn pause(process: &mut Process) -> Answer {
+    loop {
+        match sleep_until(process, &Wait::new(), 0) {
+            Ok(Woken::Ready | Woken::TimedOut) => {}
+            Err(_) => return Err(RESTART_UNLESS_HANDLED),
+        }
+    }
+}
+
+/// `rt_sigtimedwait(set, info, timeout, size)`
+pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
+    let [set, info, timeout, size, ..] = words;
+    if size != SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let set: u64 = user::read_value(set)?;
+    let deadline = match timeout {
+        0 => 0,
+        address => crate::time::deadline_after(user::read_value(address)?)?,
+    };
+    loop {
+        crate::signal::deliver::collect(process);
+        let ready = process.signals.pending & set;
+        if ready != 0 {
+            let signal = ready.trailing_zeros() + 1;
+            let found = process.signals.take(signal);
+            if info != 0 {
+                let mut words = [0_u64; 16];
+                words[0] = u64::from(signal);
+                words[1] = u64::from(found.code as u32);
+                words[2] = found.first;
+                words[3] = found.second;
+                user::write_value(info, &words)?;
+            }
+            return Ok(u64::from(signal));
+        }
+        // Awake for what is waited for although it is blocked.
+        let blocked = process.signals.blocked;
+        process.signals.blocked &= !set;
+        let woken = sleep_until(process, &Wait::new(), deadline);
+        process.signals.blocked = blocked;
+        match woken {
+            Ok(Woken::TimedOut) => return Err(Errno::EAGAIN),
+            Err(_) if process.signals.pending & set == 0 => return Err(Errno::EINTR),
+            _ => {}
+        }
+    }
+}
+
+/// `sigaltstack(new, old)`, with the stack pointer at the call.
+pub fn alternate(process: &mut Process, new: u64, old: u64, rsp: u64) -> Answer {
+    let before = process.signals.alternate;
+    let on_it = on_alternate(before, rsp);
+    if new != 0 {
+        if on_it {
+            return Err(Errno::EPERM);
+        }
+        let [start, flags, size] = user::read_value::<[u64; 3]>(new)?;
+        let flags = flags as u32;
+        if flags & !(linux::SS_DISABLE | linux::SS_AUTODISARM | linux::SS_ONSTACK) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags & linux::SS_DISABLE != 0 {
+            process.signals.alternate = (0, 0, linux::SS_DISABLE);
+        } else if size < u64::from(linux::MINSIGSTKSZ) {
+            return Err(Errno::ENOMEM);
+        } else {
+            process.signals.alternate = (start, size, flags & linux::SS_AUTODISARM);
+        }
+    }
+    if old != 0 {
+        let flags = if on_it { linux::SS_ONSTACK } else { before.2 };
+        user::write_value(old, &[before.0, u64::from(flags), before.1])?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,256 @@
+//! Taking signals on the way out: a handler's frame, a stop, the end.
+
+use crate::errno::{Errno, RESTART, RESTART_UNLESS_HANDLED};
+use crate::process::Process;
+use crate::signal::frame::{self, Contents, Registers};
+use crate::signal::{Action, CODE_USER, Effect, Info, bit};
+use crate::{exit, page, thread, user};
+use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
+use linux_raw_sys::general as linux;
+use xok::upcall::Slot;
+
+/// Bytes of a `syscall` instruction.
+const SYSCALL_BYTES: u64 = 2;
+
+/// Notes what others sent: posts, deaths of children, the timer.
+pub fn collect(process: &mut Process) {
+    let posted = xok::upcall::take_pending();
+    if posted != 0 {
+        let sender = last_sender();
+        let info = Info { code: CODE_USER, first: u64::from(sender), ..Info::default() };
+        let mut rest = posted;
+        while rest != 0 {
+            let signal = rest.trailing_zeros() + 1;
+            rest &= rest - 1;
+            process.signals.arrive(signal, info);
+        }
+    }
+    let events = xok::upcall::take_events();
+    if events != 0 {
+        process.events |= events;
+        if events & EVENT_CHILD != 0 {
+            let info = Info { code: linux::CLD_EXITED as i32, ..Info::default() };
+            process.signals.arrive(linux::SIGCHLD, info);
+        }
+        if events & EVENT_TIMER != 0 {
+            crate::time::timer_rang(process);
+        }
+    }
+}
+
+/// The environment that posted last.
+fn last_sender() -> u32 {
+    let count = xok::upcall::word(0xc0);
+    let at = (count.wrapping_sub(1) % 8) as usize;
+    let pair = xok::upcall::word(0xc8 + (at & !1) * 4);
+    if at & 1 == 0 { pair as u32 } else { (pair >> 32) as u32 }
+}
+
+/// Does everything that needs no handler: ends, stops, drops. Is there a signal to handle left?
+pub fn settle(process: &mut Process) -> bool {
+    while let Some(signal) = process.signals.next() {
+        match process.signals.effect(signal) {
+            Effect::Handle => return true,
+            Effect::Ignore | Effect::Continue => {
+                process.signals.take(signal);
+            }
+            Effect::Stop => {
+                process.signals.take(signal);
+                stop(process, signal);
+            }
+            Effect::End => exit::by_signal(process, signal),
+        }
+    }
+    false
+}
+
+/// Stops until somebody continues the process.
+fn stop(process: &mut Process, signal: u32) {
+    process.signals.pending &= !bit(linux::SIGCONT);
+    page::set_stopped(signal);
+    // Held until SIGCONT's sender releases it. Refused only if the kernel has no such call.
+    let _ = xok::call::env_hold(xok::call::OWN, abi::id::EnvId::NONE);
+    page::set_continued();
+    collect(process);
+}
+
+/// The way out of a foreign call, a fault or an event: `call` is the number of the Linux call
+/// and how it ended, if it was one.
+pub fn leave(process: &mut Process, slot: &mut Slot, call: Option<(u64, Errno)>) {
+    collect(process);
+    let mut call = call;
+    if settle(process) {
+        if let Some(signal) = process.signals.next() {
+            let action = process.signals.action(signal);
+            answer(slot, call.take(), Some(action.flags));
+        }
+        // Later ones nest: each frame is built on the context of the one before.
+        while settle(process) {
+            let Some(signal) = process.signals.next() else { break };
+            handle(process, slot, signal);
+        }
+    }
+    answer(slot, call, None);
+    if let Some(mask) = process.signals.saved_mask.take() {
+        process.signals.blocked = mask;
+    }
+}
+
+/// Puts what an interrupted call answers, or makes it start again.
+fn answer(slot: &mut Slot, call: Option<(u64, Errno)>, handled: Option<u64>) {
+    let Some((number, errno)) = call else { return };
+    let again = match (errno, handled) {
+        (RESTART, Some(flags)) => flags & u64::from(linux::SA_RESTART) != 0,
+        (RESTART | RESTART_UNLESS_HANDLED, None) => true,
+        _ => false,
+    };
+    if again {
+        slot.rip = slot.rip.wrapping_sub(SYSCALL_BYTES);
+        slot.rax = number;
+    } else if errno == RESTART || errno == RESTART_UNLESS_HANDLED {
+        slot.rax = Errno::EINTR.to_register();
+    } else {
+        slot.rax = errno.to_register();
+    }
+}
+
+/// The slot's registers in the order of the signal context.
+fn registers(slot: &Slot) -> Registers {
+    Registers {
+        words: [
+            slot.r8,
+            slot.r9,
+            slot.r10,
+            slot.r11,
+            slot.r12,
+            slot.r13,
+            slot.r14,
+            slot.r15,
+            slot.rdi,
+            slot.rsi,
+            slot.rbp,
+            slot.rbx,
+            slot.rdx,
+            slot.rax,
+            slot.rcx,
+            slot.rsp,
+            slot.rip,
+            slot.rflags,
+        ],
+    }
+}
+
+/// The way back of [`registers`].
+fn set_registers(slot: &mut Slot, registers: &Registers) {
+    [
+        slot.r8,
+        slot.r9,
+        slot.r10,
+        slot.r11,
+        slot.r12,
+        slot.r13,
+        slot.r14,
+        slot.r15,
+        slot.rdi,
+        slot.rsi,
+        slot.rbp,
+        slot.rbx,
+        slot.rdx,
+        slot.rax,
+        slot.rcx,
+        slot.rsp,
+        slot.rip,
+        slot.rflags,
+    ] = registers.words;
+}
+
+/// Makes the program run its handler for `signal` next.
+fn handle(process: &mut Process, slot: &mut Slot, signal: u32) {
+    let info = process.signals.take(signal);
+    let action = process.signals.action(signal);
+    if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
+        process.signals.set_action(signal, crate::signal::Action::default());
+    }
+    // The mask that the handler's return restores: the one before a call with its own mask.
+    let before = process.signals.saved_mask.take().unwrap_or(process.signals.blocked);
+    if enter_handler(process, slot, signal, &action, info, before).is_err() {
+        // No stack to put the frame on: as on Linux, that is a fault nobody can handle.
+        process.signals.set_action(linux::SIGSEGV, crate::signal::Action::default());
+        exit::by_signal(process, linux::SIGSEGV);
+    }
+    process.signals.blocked |= action.mask;
+    if action.flags & u64::from(linux::SA_NODEFER) == 0 {
+        process.signals.blocked |= bit(signal);
+    }
+    process.signals.blocked &= !crate::signal::UNMASKABLE;
+}
+
+/// Is `address` on the alternate stack?
+pub fn on_alternate(alternate: (u64, u64, u32), address: u64) -> bool {
+    let (start, size, flags) = alternate;
+    flags & linux::SS_DISABLE == 0 && address > start && address - start <= size
+}
+
+fn enter_handler(
+    process: &mut Process,
+    slot: &mut Slot,
+    signal: u32,
+    action: &Action,
+    info: Info,
+    mask: u64,
+) -> Result<(), Errno> {
+    let alternate = process.signals.alternate;
+    let wants =
+        action.flags & u64::from(linux::SA_ONSTACK) != 0 && alternate.2 & linux::SS_DISABLE == 0;
+    let switch = wants && !on_alternate(alternate, slot.rsp);
+    let top = if switch { alternate.0 + alternate.1 } else { slot.rsp };
+    let vector_bytes = thread::vector_bytes();
+    let place = frame::place(top, !switch, vector_bytes as u64).ok_or(Errno::EFAULT)?;
+    let state = thread::vector_room(vector_bytes + 4);
+    thread::save_own_vector();
+    let registers = registers(slot);
+    let mut contents = Contents {
+        place,
+        signal,
+        info,
+        restorer: action.restorer,
+        registers: &registers,
+        mask,
+        alternate,
+        features: thread::vector_features(),
+        vector: state,
+    };
+    let bytes = frame::build(&mut contents);
+    user::write_bytes(place.vector, contents.vector)?;
+    user::write_bytes(place.frame, &bytes)?;
+    slot.rip = action.handler;
+    slot.rsp = place.frame;
+    slot.rdi = u64::from(signal);
+    slot.rsi = place.frame + 8 + frame::CONTEXT_BYTES as u64;
+    slot.rdx = place.frame + 8;
+    slot.rax = 0;
+    slot.rflags &= !0x500;
+    Ok(())
+}
+
+/// `rt_sigreturn`: goes back to what a handler interrupted.
+pub fn sigreturn(process: &mut Process, slot: &mut Slot) {
+    let mut context = [0; frame::CONTEXT_BYTES];
+    if user::read_bytes(slot.rsp, &mut context).is_err() {
+        process.signals.force(linux::SIGSEGV, Info::default());
+        return;
+    }
+    let restored = frame::restore(&context);
+    if restored.vector != 0 {
+        let features = thread::vector_features();
+        let room = thread::vector_room(thread::vector_bytes());
+        if user::read_bytes(restored.vector, room).is_err() {
+            process.signals.force(linux::SIGSEGV, Info::default());
+            return;
+        }
+        frame::sanitise_vector(room, features);
+        thread::load_own_vector();
+    }
+    set_registers(slot, &restored.registers);
+    process.signals.blocked = restored.mask & !crate::signal::UNMASKABLE;
+}

@@ -1,0 +1,113 @@
+//! Sending signals: `kill` and its kin.
+
+use crate::errno::{Answer, Errno, from_kernel};
+use crate::page::{self, Brief};
+use crate::process::Process;
+use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
+use abi::id::EnvId;
+use linux_raw_sys::general as linux;
+use xok::call;
+
+/// Capability slot with CONTROL over the processes that one may signal.
+pub const CONTROL_SLOT: u8 = 2;
+
+fn own_info(process: &Process, code: i32) -> Info {
+    let first = u64::from(process.id.0) | u64::from(process.users[0]) << 32;
+    Info { code, first, ..Info::default() }
+}
+
+/// Sends `signal` (0: only looks) to one process.
+fn to_one(process: &mut Process, target: &Brief, signal: u32) -> Result<(), Errno> {
+    if signal == 0 {
+        return Ok(());
+    }
+    if target.id == process.id {
+        let info = own_info(process, CODE_USER);
+        process.signals.arrive(signal, info);
+        return Ok(());
+    }
+    if target.dead {
+        return Ok(());
+    }
+    if signal == linux::SIGKILL {
+        let word = crate::exit::signalled(signal);
+        return permitted(call::env_destroy(CONTROL_SLOT, target.id, word));
+    }
+    permitted(call::post(CONTROL_SLOT, target.id, bit(signal)))?;
+    if signal == linux::SIGCONT {
+        // Refused when it is not held: it goes on anyhow.
+        let _ = call::env_release(CONTROL_SLOT, target.id);
+    }
+    Ok(())
+}
+
+fn permitted(answer: Result<u64, call::Refused>) -> Result<(), Errno> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err((error, _)) => Err(from_kernel(error)),
+    }
+}
+
+fn checked(signal: u64) -> Result<u32, Errno> {
+    if signal > 64 { Err(Errno::EINVAL) } else { Ok(signal as u32) }
+}
+
+/// `kill(pid, signal)`
+pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
+    let signal = checked(signal)?;
+    let pid = pid as i32;
+    if pid > 0 {
+        let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
+        to_one(process, &target, signal)?;
+        return Ok(0);
+    }
+    let group = match pid {
+        0 => Some(page::own().group),
+        -1 => None,
+        other => Some(other.unsigned_abs()),
+    };
+    let mut sent = false;
+    let mut refused = None;
+    let own = process.id;
+    for target in page::all() {
+        let meant = match group {
+            Some(group) => target.group == group || claimed(process, &target, group),
+            None => target.id != own && target.id.0 != 1,
+        };
+        if !meant || target.id == own {
+            sent |= meant;
+            continue;
+        }
+        match to_one(process, &target, signal) {
+            Ok(()) => sent = true,
+            Err(errno) => refused = Some(errno),
+        }
+    }
+    // Oneself last: the others must have it even if it ends us.
+    if group == Some(page::own().group)
+        && let Some(target) = page::brief(own)
+    {
+        to_one(process, &target, signal)?;
+    }
+    if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+}
+
+/// Did we put `target`, a child that has not looked at its group yet, into `group`?
+fn claimed(process: &Process, target: &Brief, group: u32) -> bool {
+    process.children.iter().any(|child| child.id == target.id && child.group == group)
+}
+
+/// `tkill(tid, signal)`, `tgkill(pid, tid, signal)`
+pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
+    let signal = checked(signal)?;
+    if thread as u32 == process.id.0 {
+        let info = own_info(process, CODE_THREAD);
+        if signal != 0 {
+            process.signals.arrive(signal, info);
+        }
+        return Ok(0);
+    }
+    let target = page::brief(EnvId(thread as u32)).ok_or(Errno::ESRCH)?;
+    to_one(process, &target, signal)?;
+    Ok(0)
+}

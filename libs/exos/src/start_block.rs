@@ -1,0 +1,183 @@
+//! What `exec` hands over to the process's next life: a flat list of words and strings.
+//!
+//! ```text
+//!  magic · pid, area · users, groups · blocked, pending, ignored · timer · limits · children
+//!  executable · arguments · environment · files (theirs to read)
+//! ```
+
+use crate::errno::Errno;
+use crate::fs::Files;
+use crate::process::{Child, LIMITS, Process};
+use abi::id::EnvId;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// First word of a block: "EXOSLIFE".
+const MAGIC: u64 = u64::from_le_bytes(*b"EXOSLIFE");
+
+/// A program to run, and with what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// Where its bytes lie in the image.
+    pub image: Option<(u64, u64)>,
+    /// Its bytes, if they lie elsewhere.
+    pub bytes: Vec<u8>,
+    /// Its path, links resolved.
+    pub path: String,
+    /// The path that was asked for (`AT_EXECFN`).
+    pub asked: Vec<u8>,
+    /// argv
+    pub arguments: Vec<Vec<u8>>,
+    /// envp
+    pub environment: Vec<Vec<u8>>,
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn word(&mut self, word: u64) {
+        self.0.extend_from_slice(&word.to_le_bytes());
+    }
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+    fn list(&mut self, list: &[Vec<u8>]) {
+        self.word(list.len() as u64);
+        for item in list {
+            self.bytes(item);
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn word(&mut self) -> Result<u64, Errno> {
+        let (word, rest) = self.0.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+    fn bytes(&mut self) -> Result<&'a [u8], Errno> {
+        let len = usize::try_from(self.word()?).map_err(|_| Errno::EINVAL)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Errno::EINVAL)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+    fn list(&mut self) -> Result<Vec<Vec<u8>>, Errno> {
+        let count = self.word()?;
+        (0..count).map(|_| Ok(self.bytes()?.to_vec())).collect()
+    }
+}
+
+/// Writes a block for `process` and what it is to run.
+pub fn write(process: &Process, command: &Command) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.word(MAGIC);
+    out.word(u64::from(process.id.0));
+    for id in process.users.iter().chain(&process.groups) {
+        out.word(u64::from(*id));
+    }
+    out.word(process.signals.blocked);
+    out.word(process.signals.pending);
+    out.word(process.signals.set_of(false));
+    out.word(process.timer.0);
+    out.word(process.timer.1);
+    out.word(process.children_ns);
+    for (soft, hard) in process.limits.0 {
+        out.word(soft);
+        out.word(hard);
+    }
+    out.word(process.children.len() as u64);
+    for child in &process.children {
+        out.word(u64::from(child.id.0) | u64::from(child.group) << 32);
+        out.word(u64::from(child.stops) | u64::from(child.continuations) << 32);
+    }
+    let (offset, size) = command.image.unwrap_or((0, 0));
+    out.word(u64::from(command.image.is_some()));
+    out.word(offset);
+    out.word(size);
+    out.bytes(&command.bytes);
+    out.bytes(command.path.as_bytes());
+    out.bytes(&command.asked);
+    out.list(&command.arguments);
+    out.list(&command.environment);
+    process.files.save(&mut out.0);
+    out.0
+}
+
+/// Reads a block.
+pub fn read(block: &[u8]) -> Result<(Process, Command), Errno> {
+    let mut from = Reader(block);
+    if from.word()? != MAGIC {
+        return Err(Errno::EINVAL);
+    }
+    let mut process = Process { id: EnvId(from.word()? as u32), ..Process::default() };
+    for id in process.users.iter_mut().chain(&mut process.groups) {
+        *id = from.word()? as u32;
+    }
+    process.signals.blocked = from.word()?;
+    process.signals.pending = from.word()?;
+    let ignored = from.word()?;
+    process.signals.ignore(ignored);
+    process.timer = (from.word()?, from.word()?);
+    process.children_ns = from.word()?;
+    for at in 0..LIMITS {
+        process.limits.0[at] = (from.word()?, from.word()?);
+    }
+    let children = from.word()?;
+    for _ in 0..children {
+        let (first, second) = (from.word()?, from.word()?);
+        process.children.push(Child {
+            id: EnvId(first as u32),
+            group: (first >> 32) as u32,
+            stops: second as u32,
+            continuations: (second >> 32) as u32,
+        });
+    }
+    let in_image = from.word()? != 0;
+    let place = (from.word()?, from.word()?);
+    let command = Command {
+        image: in_image.then_some(place),
+        bytes: from.bytes()?.to_vec(),
+        path: String::from_utf8_lossy(from.bytes()?).into_owned(),
+        asked: from.bytes()?.to_vec(),
+        arguments: from.list()?,
+        environment: from.list()?,
+    };
+    process.executable = command.path.clone();
+    process.files = Files::load(from.0)?.0;
+    Ok((process, command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_goes_on() {
+        let mut process = Process { id: EnvId(77), ..Process::default() };
+        process.users = [1, 2, 3];
+        process.signals.blocked = 0xf0;
+        process.signals.ignore(1 << 1);
+        process.children.push(Child { id: EnvId(5), group: 6, stops: 7, continuations: 8 });
+        let command = Command {
+            image: Some((4096, 10)),
+            path: "/bin/busybox".into(),
+            asked: b"/bin/sh".to_vec(),
+            arguments: alloc::vec![b"sh".to_vec(), b"-c".to_vec(), b"".to_vec()],
+            environment: alloc::vec![b"PATH=/bin".to_vec()],
+            ..Command::default()
+        };
+        let block = write(&process, &command);
+        let (read_process, read_command) = read(&block).unwrap();
+        assert_eq!(read_command, command);
+        assert_eq!(read_process.id, process.id);
+        assert_eq!(read_process.users, process.users);
+        assert_eq!(read_process.children, process.children);
+        assert_eq!(read_process.signals.blocked, 0xf0);
+        assert_eq!(read_process.signals.set_of(false), 1 << 1);
+        assert!(read(&block[..block.len() / 2]).is_err());
+        assert!(read(b"not a block at all").is_err());
+    }
+}

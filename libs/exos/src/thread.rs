@@ -1,0 +1,183 @@
+//! A thread's own page: the save area, behind it which process it belongs to, and room for the
+//! vector registers.
+//!
+//! ```text
+//!  GS base + 0x000  the kernel's and xok's parts (abi::upcall, xok::upcall::block)
+//!          + 0x538  the process: address of its `Process`
+//!          + 0x540  vector registers: signal frames are made here, a fork child finds its own
+//! ```
+//!
+//! # Safety
+//! GS base is the save area of the running thread from its first instruction on; the process word
+//! is set before the program runs. The vector room is used within one function at a time.
+#![allow(unsafe_code)]
+
+use crate::process::Process;
+use abi::published::FEATURE_XSAVE;
+use core::arch::asm;
+use xok::upcall::{block, set_word, word};
+
+/// Offset of the vector room.
+pub const VECTOR: u64 = 0x540;
+/// Bytes of it: a multiple of 64 that holds everything up to AVX-512 and PKRU.
+pub const VECTOR_BYTES: usize = 0x1000 - VECTOR as usize;
+
+/// Address of the running thread's save area.
+pub fn area() -> u64 {
+    word(block::SELF)
+}
+
+/// The process that the running thread belongs to.
+pub fn process() -> &'static mut Process {
+    // SAFETY: set by `set_process`; a thread is in ExOS once (nested handlers only resolve page
+    // faults, which do not look here).
+    unsafe { &mut *(word(block::THREAD) as *mut Process) }
+}
+
+/// Has the process word been set?
+pub fn has_process() -> bool {
+    word(block::THREAD) != 0
+}
+
+/// Makes the running thread belong to `process`.
+pub fn set_process(process: *mut Process) {
+    // SAFETY: a word that only the library reads.
+    unsafe { set_word(block::THREAD, process as u64) }
+}
+
+/// XCR0 as the kernel published it; 0: only FXSAVE.
+pub fn vector_features() -> u64 {
+    let directory = xok::published::directory();
+    if directory.features & FEATURE_XSAVE == 0 { 0 } else { u64::from(directory.vector_features) }
+}
+
+/// Bytes of the program's vector state as XSAVE writes it.
+pub fn vector_bytes() -> usize {
+    let directory = xok::published::directory();
+    if directory.features & FEATURE_XSAVE == 0 {
+        return 512;
+    }
+    (directory.vector_bytes as usize).clamp(576, VECTOR_BYTES - 4)
+}
+
+/// Saves the program's vector registers to the 64-byte aligned room at `place`.
+///
+/// # Safety
+/// `place` has room for [`vector_bytes`] and nobody refers to it.
+pub unsafe fn save_vector(place: u64) {
+    // SAFETY: as the caller promises; the header is cleared first, as XSAVE only adds to it.
+    unsafe {
+        if vector_features() != 0 {
+            core::ptr::write_bytes((place + 512) as *mut u8, 0, 64);
+            asm!("xsave64 [{}]", in(reg) place, in("eax") u32::MAX, in("edx") u32::MAX,
+                options(nostack));
+        } else {
+            asm!("fxsave64 [{}]", in(reg) place, options(nostack));
+        }
+    }
+}
+
+/// Loads the program's vector registers from `place`.
+///
+/// # Safety
+/// `place` holds what XSAVE wrote, or bytes made harmless (`signal::frame::sanitise_vector`).
+pub unsafe fn load_vector(place: u64) {
+    // SAFETY: as the caller promises; ExOS itself has nothing in these registers.
+    unsafe {
+        if vector_features() != 0 {
+            asm!("xrstor64 [{}]", in(reg) place, in("eax") u32::MAX, in("edx") u32::MAX,
+                options(nostack));
+        } else {
+            asm!("fxrstor64 [{}]", in(reg) place, options(nostack));
+        }
+    }
+}
+
+/// The running thread's vector room, `len` bytes of it.
+pub fn vector_room(len: usize) -> &'static mut [u8] {
+    // SAFETY: in the thread's own page; used within one function at a time.
+    unsafe { core::slice::from_raw_parts_mut((area() + VECTOR) as *mut u8, len.min(VECTOR_BYTES)) }
+}
+
+/// Saves the program's vector registers in the save area page seen at `window`.
+pub fn save_vector_at(window: u64) {
+    // SAFETY: the window shows a fresh page that nobody else refers to.
+    unsafe { save_vector(window + VECTOR) }
+}
+
+/// Saves the program's vector registers to the thread's own room.
+pub fn save_own_vector() {
+    // SAFETY: the room is large enough and used here alone.
+    unsafe { save_vector(area() + VECTOR) }
+}
+
+/// Loads them from there; the caller has made the bytes harmless.
+pub fn load_own_vector() {
+    // SAFETY: as `load_vector`; what a program wrote went through `sanitise_vector`.
+    unsafe { load_vector(area() + VECTOR) }
+}
+
+/// Gives the program the vector registers that a new program has.
+pub fn reset_vector() {
+    let room = vector_room(576);
+    room.fill(0);
+    // x87 control word and MXCSR as the processor has them after FNINIT and reset.
+    room[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
+    room[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
+    // SAFETY: an empty header asks for the initial state of everything.
+    unsafe { load_vector(area() + VECTOR) }
+}
+
+/// Does the processor let programs change their FS base themselves?
+pub fn has_fsgsbase() -> bool {
+    xok::published::directory().features & abi::published::FEATURE_FSGSBASE != 0
+}
+
+/// The program's FS base; only with [`has_fsgsbase`].
+pub fn fs_base() -> u64 {
+    let base;
+    // SAFETY: reads a register; the kernel has set CR4.FSGSBASE.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nostack, nomem)) };
+    base
+}
+
+/// Sets it.
+pub fn set_fs_base(base: u64) {
+    // SAFETY: ExOS does not use FS.
+    unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, nomem)) };
+}
+
+/// Copies the slot's words into the save area page seen at `window`, as slot 0 in use.
+pub fn enter_slot_zero(window: u64, slot: &xok::upcall::Slot) {
+    // SAFETY: the window shows a fresh page that nobody else refers to.
+    unsafe {
+        let place = (window + abi::upcall::offset::SLOTS as u64) as *mut xok::upcall::Slot;
+        place.write(*slot);
+        let word = |offset: usize, value: u64| {
+            ((window + offset as u64) as *mut u64).write(value);
+        };
+        word(abi::upcall::offset::DEPTH, 1);
+        word(abi::upcall::offset::MASK, 1);
+    }
+}
+
+/// Sets the process word of the save area page seen at `window`.
+pub fn enter_process(window: u64, process: *const Process) {
+    // SAFETY: as `enter_slot_zero`.
+    unsafe { ((window + block::THREAD as u64) as *mut u64).write(process as u64) }
+}
+
+/// The running thread's slot 0.
+pub fn slot_zero() -> &'static mut xok::upcall::Slot {
+    // SAFETY: in the thread's own page; the caller is the one function that fills it.
+    unsafe { &mut *((area() + abi::upcall::offset::SLOTS as u64) as *mut xok::upcall::Slot) }
+}
+
+/// Marks slot 0 as in use, so that `xok::upcall::resume` can leave by it.
+pub fn use_slot_zero() {
+    // SAFETY: one slot is in use and events are masked: what the protocol has after a foreign call.
+    unsafe {
+        set_word(abi::upcall::offset::DEPTH, 1);
+        set_word(abi::upcall::offset::MASK, 1);
+    }
+}
