@@ -203,7 +203,8 @@ fn text_of(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Failure::new(format!("{}: not UTF-8", path.display())))
 }
 
-fn refused(error: BuildError) -> Failure {
+/// What to say of an entry that the archive cannot hold.
+pub fn refused(error: BuildError) -> Failure {
     Failure::new(format!("boot image: {error}"))
 }
 

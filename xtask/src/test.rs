@@ -6,6 +6,7 @@ use crate::options::{self, Options};
 use crate::report;
 use crate::tally::Tally;
 
+mod boot_suite;
 mod command_suite;
 mod guest_suite;
 mod host_suite;
@@ -17,9 +18,10 @@ pub use guest_suite::PROGRAM as GUEST_TESTS;
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 
 /// The suites, cheapest first.
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     ("host", "unit and model tests, on the host", host_suite::run),
     ("static", "what can be seen without running anything", static_suite::run),
+    ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
 ];

@@ -1,12 +1,10 @@
 //! What `cargo xtask run -- PROGRAM` promises: streams, statuses, and clear refusals.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::failure::{Context, Result};
-use crate::run::{self, Captured, Job};
 use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
@@ -16,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 8] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -25,7 +23,6 @@ const TESTS: [Test; 9] = [
     ("command/extra_files_are_in_the_image", extra_files),
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
     ("command/missing_program_is_status_127", missing_program),
-    ("command/image_cut_short_is_refused_at_boot", image_cut_short),
 ];
 
 /// Runs those that are wanted.
@@ -102,30 +99,6 @@ fn dynamic_program() -> Result<Verdict> {
 fn missing_program() -> Result<Verdict> {
     let output = xtask(&["run", "--", "./no-such-program"], b"")?;
     Ok(expect("status", output.status.code(), Some(127)))
-}
-
-fn image_cut_short() -> Result<Verdict> {
-    let whole = run::make_image(&Job::default())?;
-    let bytes = std::fs::read(&whole.path).context(whole.path.display())?;
-    let cut = TemporaryFile(workspace::output().join(format!("cut-{}.img", std::process::id())));
-    std::fs::write(&cut.0, &bytes[..bytes.len() / 2]).context(cut.0.display())?;
-    let job = Job { limit: Some(LIMIT), ..Job::default() };
-    let Captured { status, log, .. } = run::capture(&job, &cut.0, None, |_| {})?;
-    let said = log.iter().any(|line| line.contains("cut short"));
-    Ok(expect("the log says `cut short`", said, true).and(expect(
-        "a status that is no success",
-        status.is_some_and(|status| status != 0),
-        true,
-    )))
-}
-
-struct TemporaryFile(PathBuf);
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // A file too many in the target directory harms nobody.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// Runs ourselves with these words and this standard input, as somebody who types would.

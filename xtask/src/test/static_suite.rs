@@ -12,11 +12,12 @@ use crate::workspace;
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 6] = [
     ("static/calls_fit_in_64_rows", calls_fit),
     ("static/no_call_is_unix", no_call_is_unix),
     ("static/calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
     ("static/kernel_has_no_protocol_or_unix_object", kernel_symbols),
+    ("static/env_lookup_is_an_index", env_lookup),
     ("static/nothing_bare_uses_vector_registers", no_vector_registers),
 ];
 
@@ -95,6 +96,46 @@ fn kernel_symbols() -> Result<Verdict> {
     Ok(refuse_words(names.into_iter(), &SYMBOL_WORDS))
 }
 
+/// The function of the kernel that every call with an environment's id goes through; the lookup is
+/// compiled into it.
+const LOOKUP: &str = "kernel_core::env::controlled";
+
+/// From id to environment by shifts and adds: no search, no hash, no division.
+fn env_lookup() -> Result<Verdict> {
+    packages::require(&[packages::OBJDUMP])?;
+    let mut objdump = Command::new(packages::OBJDUMP.0);
+    objdump.args(["--demangle", "--no-show-raw-insn"]);
+    objdump.arg(format!("--disassemble={LOOKUP}")).arg(workspace::bare("kernel"));
+    let text = process::output(&mut objdump)?;
+    Ok(judge_lookup(&text))
+}
+
+fn judge_lookup(disassembly: &str) -> Verdict {
+    let code: Vec<(u64, &str)> = disassembly.lines().filter_map(instruction).collect();
+    if code.len() < 10 {
+        return Err(format!("{LOOKUP}: not found"));
+    }
+    for (address, text) in &code {
+        let target = text.split_whitespace().nth(1).and_then(hexadecimal);
+        let backward = text.starts_with('j') && target.is_some_and(|target| target < *address);
+        if backward || text.contains("div") {
+            return Err(format!("{address:x}: {text}"));
+        }
+    }
+    let shifts = code.iter().filter(|(_, text)| text.starts_with("shl")).count();
+    if shifts == 0 { Err("no shift".into()) } else { Ok(format!("({} instructions)", code.len())) }
+}
+
+/// Takes a line of a disassembly apart: the address, the instruction.
+fn instruction(line: &str) -> Option<(u64, &str)> {
+    let (address, text) = line.split_once(":\t")?;
+    Some((hexadecimal(address.trim())?, text.trim()))
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
 fn no_vector_registers() -> Result<Verdict> {
     packages::require(&[packages::OBJDUMP])?;
     let mut programs = workspace::native_programs()?;
@@ -148,6 +189,17 @@ mod tests {
     fn names_are_taken_apart() {
         assert_eq!(words("TcpState"), ["tcp", "state"]);
         assert_eq!(words("kernel::tcp_state<u8>"), ["kernel", "tcp", "state", "u"]);
+    }
+
+    #[test]
+    fn a_search_is_found_in_the_code() {
+        let line = |n: u64, text: &str| format!("ffffffff8022{n:04x}:\t{text}\n");
+        let straight: String = (0..12).map(|n| line(n, "shl    $0x7,%rdx")).collect();
+        assert!(judge_lookup(&straight).is_ok());
+        let looping = straight.clone() + &line(12, "jne    ffffffff80220003 <f+0x3>");
+        assert!(judge_lookup(&looping).is_err());
+        assert!(judge_lookup(&(straight + &line(12, "div    %rcx"))).is_err());
+        assert!(judge_lookup("").is_err());
     }
 
     #[test]

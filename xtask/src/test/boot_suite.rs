@@ -1,0 +1,140 @@
+//! What the kernel says when it cannot go on: a bad image, no first program, a fault of its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use image::archive::{Attributes, Builder};
+
+use crate::boot_image;
+use crate::failure::{Context, Result};
+use crate::run::{self, Captured, Job};
+use crate::tally::{Tally, Verdict};
+use crate::workspace;
+
+/// How long a boot that is to fail may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A test's name, and what runs it.
+type Test = (&'static str, fn() -> Result<Verdict>);
+
+const TESTS: [Test; 10] = [
+    ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
+    ("boot/fall_off_the_stack_is_named", || provoke("stack-top", "fall off the stack's top")),
+    ("boot/fault_in_the_kernel_is_named", || provoke("kernel-fault", "page fault in the kernel")),
+    ("boot/kernel_text_is_read_only", || provoke("write-text", "page fault in the kernel")),
+    ("boot/panic_ends_the_machine", || provoke("panic", "asked for")),
+    ("boot/image_cut_short_is_refused", image_cut_short),
+    ("boot/image_with_wrong_checksum_is_refused", image_with_wrong_checksum),
+    ("boot/missing_init_is_named", missing_init),
+    ("boot/malformed_init_is_refused", malformed_init),
+    ("boot/dynamic_init_is_refused", dynamic_init),
+];
+
+/// Runs those that are wanted.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    for (name, test) in TESTS {
+        if tally.wants(name) {
+            let verdict = test().unwrap_or_else(|failure| Err(failure.to_string()));
+            tally.record(name, "", verdict);
+        }
+    }
+    Ok(())
+}
+
+/// A mistake made on purpose by the kernel itself must end with these words, and no success.
+fn provoke(mistake: &str, words: &str) -> Result<Verdict> {
+    let job = job(&[("provoke", mistake)]);
+    let image = run::make_image(&job)?;
+    Ok(refused(&run::capture(&job, &image.path, None, |_| {})?, words))
+}
+
+fn image_cut_short() -> Result<Verdict> {
+    boot_damaged(|bytes| bytes.truncate(bytes.len() / 2), "cut short")
+}
+
+fn image_with_wrong_checksum() -> Result<Verdict> {
+    // In the entries, which begin with the archive's second page.
+    boot_damaged(|bytes| bytes[image::archive::PAGE_SIZE + 16] ^= 1, "wrong checksum")
+}
+
+fn boot_damaged(damage: impl FnOnce(&mut Vec<u8>), words: &str) -> Result<Verdict> {
+    let whole = run::make_image(&Job::default())?;
+    let mut bytes = std::fs::read(&whole.path).context(whole.path.display())?;
+    damage(&mut bytes);
+    boot(&bytes, words)
+}
+
+fn missing_init() -> Result<Verdict> {
+    boot(&image_with_init(None)?, "has no /xok/init")
+}
+
+fn malformed_init() -> Result<Verdict> {
+    boot(&image_with_init(Some(b"\x7fELF, but no more".to_vec()))?, "ELF file cut short")
+}
+
+fn dynamic_init() -> Result<Verdict> {
+    let ourselves = std::env::current_exe().context("our own program")?;
+    let dynamic = std::fs::read(&ourselves).context(ourselves.display())?;
+    boot(&image_with_init(Some(dynamic))?, "needs an interpreter")
+}
+
+/// An image of nothing but a first program, or not even that.
+fn image_with_init(init: Option<Vec<u8>>) -> Result<Vec<u8>> {
+    let mut builder = Builder::new();
+    if let Some(init) = init {
+        let executable = Attributes::mode(0o755);
+        builder.file("/xok/init", executable, init).map_err(boot_image::refused)?;
+    }
+    builder.build().map_err(boot_image::refused)
+}
+
+fn boot(image: &[u8], words: &str) -> Result<Verdict> {
+    let file = workspace::output().join(format!("bad-{}.img", std::process::id()));
+    std::fs::write(&file, image).context(file.display())?;
+    let file = TemporaryFile(file);
+    Ok(refused(&run::capture(&job(&[]), &file.0, None, |_| {})?, words))
+}
+
+fn job(settings: &[(&str, &str)]) -> Job {
+    let owned = settings.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+    Job { settings: owned.collect(), limit: Some(LIMIT), ..Job::default() }
+}
+
+fn refused(captured: &Captured, words: &str) -> Verdict {
+    let Some(line) = captured.log.iter().find(|line| line.contains(words)) else {
+        return Err(format!("the log has no `{words}`: {}", captured.log.join(" | ")));
+    };
+    match captured.status {
+        None => Err("the machine did not end".into()),
+        Some(0) => Err("the machine ended with success".into()),
+        Some(status) => Ok(format!("(status {status}: {line})")),
+    }
+}
+
+struct TemporaryFile(PathBuf);
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // A file too many in the target directory harms nobody.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_needs_words_and_status() {
+        let ended = |status, line: &str| Captured {
+            status,
+            output: Vec::new(),
+            error: Vec::new(),
+            log: vec![line.to_string()],
+        };
+        assert!(refused(&ended(Some(1), "xok: image cut short"), "cut short").is_ok());
+        assert!(refused(&ended(Some(0), "xok: image cut short"), "cut short").is_err());
+        assert!(refused(&ended(None, "xok: image cut short"), "cut short").is_err());
+        assert!(refused(&ended(Some(1), "xok: all is well"), "cut short").is_err());
+    }
+}
