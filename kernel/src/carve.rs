@@ -95,7 +95,7 @@ fn published(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Publ
     let directory = unsafe { &mut *(virtual_address(base) as *mut Directory) };
     let published = Published {
         directory,
-        envs: place.place(Table::Envs, sizes.envs, Category::Envs),
+        envs: place.place(Table::Envs, sizes.envs, Category::Published),
         domains: place.place(Table::Domains, sizes.domains, Category::Domains),
         accounts: place.place(Table::Accounts, sizes.accounts, Category::Published),
         frames: place.place(Table::Frames, sizes.frames, Category::Frames),

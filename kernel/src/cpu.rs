@@ -92,6 +92,9 @@ pub struct Cpu {
     pub shootdowns: Cell<u64>,
     /// TSC ticks spent idle.
     pub idle: Cell<u64>,
+    /// When the stack was last looked through, and bytes of it ever used then.
+    pub measured_tsc: Cell<u64>,
+    pub stack_bytes: Cell<u64>,
     /// What the timer is set for, all ones: nothing.
     pub armed: Cell<u64>,
     /// Where frames go while nothing is loaded.

@@ -43,7 +43,8 @@ pub fn poll(state: &mut State, hardware: &mut Hardware) {
     if !SERIAL.swap(false, Ordering::Relaxed) {
         return;
     }
-    while let Some(_byte) = console::serial_read() {
-        // Goes to the console's ring once kernel-core has one.
+    while let Some(byte) = console::serial_read() {
+        // A byte that nobody takes is lost, as on any terminal.
+        let _taken = kernel_core::console::input(state, hardware, byte);
     }
 }

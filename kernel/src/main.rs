@@ -27,6 +27,7 @@ mod paging;
 mod physical;
 mod platform;
 mod power;
+mod provoke;
 mod registers;
 mod run;
 mod shootdown;

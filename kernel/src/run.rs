@@ -11,6 +11,8 @@ use kernel_core::state::State;
 use kernel_core::{domain, env, frame, sched, upcall, work};
 
 use abi::id::DomainId;
+use abi::limits::Resource;
+use abi::published::Category;
 use abi::setup::FLAG_OWN_VECTOR;
 
 use crate::cpu::Cpu;
@@ -18,7 +20,7 @@ use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
 use crate::registers::{rdtsc, wait_for_interrupt, write_cr3};
-use crate::{bases, descriptors, devices, entry, physical, power, shootdown, vector};
+use crate::{bases, descriptors, devices, physical, power, shootdown, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -78,10 +80,8 @@ pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {
 pub fn fault(mut hold: Hold, cause: u8, error: u64, address: u64) -> u64 {
     let Some(index) = hold.cpu.loaded.get() else { panic!("a fault of nobody: cause {cause}") };
     let Hold { state, hardware, .. } = &mut hold;
-    if upcall::deliver_fault(state, hardware, index, cause, error, address) {
-        // rcx and r11 are in the slot: `sysret` may take them.
-        hardware.context(index).vector = entry::SYSCALL;
-    }
+    // If it can't be entered, it has stopped: somebody else runs.
+    let _entered = upcall::deliver_fault(state, hardware, index, cause, error, address);
     leave(hold)
 }
 
@@ -171,10 +171,26 @@ fn finish(mut hold: Hold) {
     }
 }
 
+/// Interrupts were off from the entry until now.
+fn note_stretch(cpu: &Cpu) {
+    let stretch = rdtsc() - cpu.entered_tsc.get();
+    if stretch > cpu.longest.get().0 {
+        cpu.longest.set((stretch, cpu.call.get()));
+    }
+}
+
 fn idle(cpu: &'static Cpu) {
+    note_stretch(cpu);
     let begin = rdtsc();
     wait_for_interrupt();
-    cpu.idle.set(cpu.idle.get() + (rdtsc() - begin));
+    let end = rdtsc();
+    cpu.idle.set(cpu.idle.get() + (end - begin));
+    // The stack is looked through once in a second at most.
+    if end - cpu.measured_tsc.get() > clock::hz() {
+        cpu.measured_tsc.set(end);
+        cpu.stack_bytes.set(cpu.stack_used());
+    }
+    cpu.call.set(u64::MAX);
 }
 
 /// Sets the timer if the deadline isn't the one it is set for.
@@ -199,11 +215,10 @@ fn exit(cpu: &'static Cpu, index: usize) -> u64 {
         context.rip = 0;
     }
     debug_assert_eq!(cpu.loaded.get(), Some(index));
-    let stretch = rdtsc() - cpu.entered_tsc.get();
-    if stretch > cpu.longest.get().0 {
-        cpu.longest.set((stretch, cpu.call.get()));
-    }
-    if context.vector == entry::SYSCALL { BY_SYSRET } else { BY_IRET }
+    note_stretch(cpu);
+    // `sysret` takes rip and rflags from rcx and r11: right after a call and for an upcall.
+    let by_sysret = context.rcx == context.rip && context.r11 == context.rflags;
+    if by_sysret { BY_SYSRET } else { BY_IRET }
 }
 
 fn load_root(cpu: &Cpu, root: u64) {
@@ -300,6 +315,20 @@ fn note_counters(cpu: &'static Cpu, state: &mut State) {
     let (longest, call) = cpu.longest.get();
     record.longest_ns = clock::ticks_to_ns(longest);
     record.longest_call = call;
+    record.stack_bytes = cpu.stack_bytes.get();
+    // The first account has the sums of all.
+    let used = state.published.accounts[1].used;
+    let sum = |resources: &[Resource]| {
+        resources.iter().map(|&resource| u64::from(used[resource as usize])).sum()
+    };
+    for (category, objects) in [
+        (Category::Envs, sum(&[Resource::Envs])),
+        (Category::Domains, sum(&[Resource::Domains])),
+        (Category::Regions, sum(&[Resource::Regions])),
+        (Category::Network, sum(&[Resource::Filters, Resource::Rings])),
+    ] {
+        state.published.census[category as usize].objects = objects;
+    }
     if cpu.index.get() == 0 {
         state.published.clock.tick_ns = clock::now_ns();
     }

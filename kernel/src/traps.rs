@@ -6,7 +6,7 @@
 
 use core::arch::asm;
 
-use abi::layout::is_user;
+use abi::layout::{DIRECT_MAP, LIBRARY, LIBRARY_END, OWN_TABLES, PUBLISHED, is_user};
 use kernel_core::context::Context;
 
 use crate::cpu::{AREAS, Cpu, STRIDE};
@@ -57,12 +57,18 @@ fn exception(cpu: &'static Cpu, vector: u64, error: u64) -> u64 {
             (vector, 0)
         }
         // Whether the kernel has a page somewhere is nobody's business.
-        PAGE_FAULT if !is_user(address) => (vector, error & PAGE_FAULT_BITS & !1),
+        PAGE_FAULT if is_secret(address) => (vector, error & PAGE_FAULT_BITS & !1),
         PAGE_FAULT => (vector, error & PAGE_FAULT_BITS),
         0 | 3..=7 | 11..=13 | 16 | 17 | 19 => (vector, error),
         _ => (PROTECTION, 0),
     };
     run::fault(Hold::take(cpu), cause as u8, error, address)
+}
+
+/// Does only the kernel know what is mapped there?
+fn is_secret(address: u64) -> bool {
+    let readable = OWN_TABLES + (LIBRARY_END - LIBRARY);
+    address >= DIRECT_MAP && !(PUBLISHED..readable).contains(&address)
 }
 
 /// An interrupt, wherever it came: notes what it wants.
@@ -113,10 +119,15 @@ fn die(frame: &Context, cpu: &Cpu, what: &str) -> ! {
     let stack = base + crate::cpu::STACK;
     let overflow =
         frame.vector == DOUBLE_FAULT && frame.rsp < stack + 0x200 && frame.rsp + 0x1000 > stack;
+    let what = match address {
+        _ if overflow => "stack overflow",
+        _ if address == stack + crate::cpu::STACK_BYTES => "fall off the stack's top",
+        _ => what,
+    };
     crate::backtrace::print(frame.rbp);
     panic!(
         "{} in the kernel on processor {}: vector {} error {:#x} rip {:#x} rsp {:#x} address {:#x}",
-        if overflow { "stack overflow" } else { what },
+        what,
         cpu.index.get(),
         frame.vector,
         frame.error,

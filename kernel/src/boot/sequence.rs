@@ -4,10 +4,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use abi::capability::{NAME_IMAGE, Name};
 use abi::layout::PAGE_SIZE;
+use abi::limits::SLICES;
 use abi::memory::ADDRESS;
 use abi::published::{
     Category, Directory, FEATURE_ENTROPY, FEATURE_FSGSBASE, FEATURE_SMAP, FEATURE_XSAVE, FrameType,
-    clock_source,
+    Table, clock_source,
 };
 use image::archive::Archive;
 use image::elf::Plan;
@@ -25,7 +26,7 @@ use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
 use crate::run::Hold;
 use crate::{
     bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical,
-    power, run, shootdown, user, vector, virtio,
+    power, provoke, run, shootdown, user, vector, virtio,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -146,6 +147,7 @@ pub fn second_half(cpu: &'static Cpu) {
     }
     count_processors(&mut hold.state, &boot, running);
     say(&boot, &hold.state, running);
+    provoke::provoke(cpu, boot.command_line);
     start_init(&mut hold, &boot);
     drop(hold);
     if console::serial_present() {
@@ -156,6 +158,11 @@ pub fn second_half(cpu: &'static Cpu) {
 
 fn word_is_there(line: &str, word: &str) -> bool {
     line.split_ascii_whitespace().any(|found| found == word)
+}
+
+/// What stands behind a key, the `=` included; the last one counts.
+fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_ascii_whitespace().rev().find_map(|word| word.strip_prefix(key))
 }
 
 /// The boot image is there and whole, or this is the end.
@@ -244,6 +251,19 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     state.published.directory.cpus = running as u32;
     for index in 0..running {
         state.published.cpus[index].apic = boot.platform.cpus[index];
+        state.published.cpus[index].longest_call = u64::MAX;
+    }
+    let each = running as u64;
+    state.published.directory.tables[Table::Cpus as usize].count = running as u32;
+    state.published.directory.tables[Table::Slices as usize].count = (running * SLICES) as u32;
+    let counted = [
+        (Category::Image, 1),
+        (Category::Stacks, each),
+        (Category::ExceptionStacks, each * cpu::EXCEPTION_STACKS.len() as u64),
+        (Category::PerCpu, each),
+    ];
+    for (category, objects) in counted {
+        state.published.census[category as usize].objects = objects;
     }
     let (base_tsc, multiplier, shift) = clock::parameters();
     let clock = &mut *state.published.clock;
@@ -325,21 +345,22 @@ fn say(boot: &Boot, state: &State, running: usize) {
 /// Makes the first program's environment, or this is the end.
 fn start_init(hold: &mut Hold, boot: &Boot) {
     let archive = Archive::open_checked(image_bytes(boot.image)).expect("checked before");
-    let Some(entry) = archive.lookup(INIT) else {
-        log!("the boot image has no {INIT}");
+    let init = value_of(boot.command_line, "init=").unwrap_or(INIT);
+    let Some(entry) = archive.lookup(init) else {
+        log!("the boot image has no {init}");
         power::end(NO_BEGINNING)
     };
     let plan = match Plan::parse(archive.data(&entry)) {
         Ok(plan) => plan,
         Err(error) => {
-            log!("{INIT}: {error}");
+            log!("{init}: {error}");
             power::end(NO_BEGINNING)
         }
     };
     let Hold { state, hardware, .. } = hold;
     let file = boot.image.start + entry.data_offset;
     if let Err(error) = kernel_core::boot::start_init(state, hardware, &plan, file) {
-        log!("{INIT}: {error}");
+        log!("{init}: {error}");
         power::end(NO_BEGINNING)
     }
 }

@@ -1,0 +1,42 @@
+//! Mistakes made on purpose, for tests of what the kernel says then: `provoke=…` on its command line.
+//!
+//! # Safety
+//! Each one ends the kernel; that it ends with the right last words is what is tested.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+
+use crate::cpu::Cpu;
+
+/// Looks for `provoke=` and obeys.
+pub fn provoke(cpu: &'static Cpu, command_line: &str) {
+    let asked =
+        command_line.split_ascii_whitespace().find_map(|word| word.strip_prefix("provoke="));
+    match asked {
+        Some("stack-overflow") => {
+            recurse(&mut [0; 32]);
+        }
+        Some("stack-top") => fall_off(cpu),
+        // SAFETY: see the file's head.
+        Some("kernel-fault") => unsafe { (0x1000 as *mut u8).write_volatile(0) },
+        // SAFETY: see the file's head.
+        Some("write-text") => unsafe { (provoke as *mut u8).write_volatile(0) },
+        Some("panic") => panic!("asked for"),
+        Some(other) => crate::log!("provoke={other}: unknown"),
+        None => {}
+    }
+}
+
+#[inline(never)]
+#[expect(unconditional_recursion, reason = "that is the mistake")]
+fn recurse(words: &mut [u64; 32]) -> u64 {
+    let mut own = [words[0] + 1; 32];
+    core::hint::black_box(&mut own);
+    recurse(&mut own) + own[3]
+}
+
+/// Returns from the outermost function.
+fn fall_off(cpu: &'static Cpu) {
+    // SAFETY: see the file's head.
+    unsafe { asm!("mov rsp, {}", "ret", in(reg) cpu.stack_top.get(), options(noreturn)) }
+}
