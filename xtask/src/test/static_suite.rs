@@ -115,15 +115,36 @@ fn judge_lookup(disassembly: &str) -> Verdict {
     if code.len() < 10 {
         return Err(format!("{LOOKUP}: not found"));
     }
-    for (address, text) in &code {
-        let target = text.split_whitespace().nth(1).and_then(hexadecimal);
-        let backward = text.starts_with('j') && target.is_some_and(|target| target < *address);
-        if backward || text.contains("div") {
-            return Err(format!("{address:x}: {text}"));
-        }
+    if let Some((address, text)) = code.iter().find(|(_, text)| text.contains("div")) {
+        return Err(format!("{address:x}: {text}"));
+    }
+    if has_loop(&code) {
+        return Err("it has a loop".into());
     }
     let shifts = code.iter().filter(|(_, text)| text.starts_with("shl")).count();
     if shifts == 0 { Err("no shift".into()) } else { Ok(format!("({} instructions)", code.len())) }
+}
+
+/// Whether execution can come to an instruction twice: instructions that lead nowhere any more are
+/// taken away until none is left, or only those that lead to each other.
+fn has_loop(code: &[(u64, &str)]) -> bool {
+    let place = |address: u64| code.iter().position(|(at, _)| *at == address);
+    let follows = |at: usize| -> Vec<usize> {
+        let mut words = code[at].1.split_whitespace();
+        let name = words.next().unwrap_or("");
+        let target = words.next().filter(|_| name.starts_with('j')).and_then(hexadecimal);
+        let falls_through = !["jmp", "ret", "ud2"].contains(&name) && at + 1 < code.len();
+        target.and_then(place).into_iter().chain(falls_through.then_some(at + 1)).collect()
+    };
+    let mut left: Vec<usize> = (0..code.len()).collect();
+    loop {
+        let before = left.len();
+        let leads_on = |at: &usize| follows(*at).iter().any(|next| left.contains(next));
+        left = left.iter().copied().filter(leads_on).collect();
+        if left.is_empty() || left.len() == before {
+            return !left.is_empty();
+        }
+    }
 }
 
 /// Takes a line of a disassembly apart: the address, the instruction.
@@ -195,10 +216,11 @@ mod tests {
     fn a_search_is_found_in_the_code() {
         let line = |n: u64, text: &str| format!("ffffffff8022{n:04x}:\t{text}\n");
         let straight: String = (0..12).map(|n| line(n, "shl    $0x7,%rdx")).collect();
-        assert!(judge_lookup(&straight).is_ok());
-        let looping = straight.clone() + &line(12, "jne    ffffffff80220003 <f+0x3>");
-        assert!(judge_lookup(&looping).is_err());
-        assert!(judge_lookup(&(straight + &line(12, "div    %rcx"))).is_err());
+        let end = line(14, "ret");
+        assert!(judge_lookup(&(straight.clone() + &end)).is_ok());
+        let looping = line(12, "jne    ffffffff80220003 <f+0x3>");
+        assert!(judge_lookup(&(straight.clone() + &looping + &end)).is_err());
+        assert!(judge_lookup(&(straight + &line(12, "div    %rcx") + &end)).is_err());
         assert!(judge_lookup("").is_err());
     }
 
