@@ -11,6 +11,7 @@ use crate::workspace;
 mod arrows;
 mod files;
 mod functions;
+mod hops;
 mod unsafety;
 
 /// A source file of the tree.
@@ -27,6 +28,7 @@ pub fn complaints() -> Result<Vec<String>> {
     let sources = sources()?;
     let mut complaints = arrows::check(&workspace::packages()?, &workspace::read("Cargo.toml")?);
     complaints.extend(unsafety::check(&sources, &workspace::read(unsafety::LIST)?));
+    complaints.extend(hops::check(&workspace::read(hops::DOCUMENT)?, &sources));
     for source in &sources {
         complaints.extend(files::check(source));
         complaints.extend(functions::check(source));
