@@ -34,12 +34,14 @@ pub struct Record {
 /// The private half of the table.
 pub struct Accounts {
     pub(crate) records: &'static mut [Record],
+    /// How many are dying.
+    pub(crate) dying: u16,
 }
 
 impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records }
+        Self { records, dying: 0 }
     }
 
     /// The private half of the account at `index`.
@@ -130,7 +132,9 @@ pub fn is_below(state: &State, index: usize, above: usize) -> bool {
 
 /// Marks an account as dying: from now on no call finds it.
 pub(crate) fn condemn(state: &mut State, index: usize) {
-    state.accounts.records[index].dying = true;
+    if !core::mem::replace(&mut state.accounts.records[index].dying, true) {
+        state.accounts.dying += 1;
+    }
 }
 
 /// Forgets a dying account if nothing is charged to it and none is below it.
@@ -146,6 +150,7 @@ pub(crate) fn finish(state: &mut State, index: usize) {
     let generation = (state.accounts.records[index].generation + 1) % abi::id::GENERATIONS;
     state.accounts.records[index] = Record { generation, ..Record::default() };
     state.published.accounts[index] = AccountRecord::default();
+    state.accounts.dying -= 1;
 }
 
 /// The first account, which may have all of the machine.

@@ -70,6 +70,7 @@ pub fn release<M: Machine>(
         return Ok(0);
     }
     let pending = state.envs.slots[index].pending;
+    let new = state.envs.slots[index].state == EnvState::New;
     match (state.envs.slots[index].state, pending) {
         (EnvState::New | EnvState::Stopped, _) | (EnvState::Held, Pending::Nothing) => {
             state.published.envs[index].cause = 0;
@@ -88,7 +89,9 @@ pub fn release<M: Machine>(
         }
         _ => return Err(Error::WrongState.into()),
     }
-    env::tell_holder(state, machine, index);
+    if !new {
+        env::tell_holder(state, machine, index);
+    }
     Ok(0)
 }
 
@@ -320,14 +323,16 @@ fn end_charged<M: Machine>(
     region::destroy_account(state, id);
 }
 
-/// Forgets dying accounts that nothing is charged to any more. `false`: what is left waits for others.
-pub fn finish_accounts(state: &mut State) -> bool {
+/// Forgets dying accounts that nothing is charged to any more.
+pub fn finish_accounts(state: &mut State) {
     for at in 1..state.published.accounts.len() {
+        if state.accounts.dying == 0 {
+            return;
+        }
         if state.accounts.record(at).dying {
             account::finish(state, at);
         }
     }
-    false
 }
 
 /// `EnvForget`.

@@ -6,5 +6,6 @@ use crate::state::State;
 /// Does up to `limits::WORK_PIECES` pieces of what is still to be destroyed. `true`: there is more; call
 /// again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    crate::table::work(state, machine) | crate::death::finish_accounts(state)
+    crate::death::finish_accounts(state);
+    crate::table::work(state, machine)
 }

@@ -1,6 +1,12 @@
 //! The processor half driven as the machine layer drives it, on the host's machine.
 
+mod calls;
+mod deaths;
+mod predicates;
+mod regions;
 mod sleeping;
+mod slices;
+mod transfers;
 mod upcalls;
 
 use crate::create::{First, start_first};
@@ -49,7 +55,7 @@ pub struct World {
 impl World {
     /// The first environment runs on processor 0; there are two processors.
     pub fn new() -> Self {
-        let (state, machine) = fake::new(1024);
+        let (state, machine) = fake::new(8192);
         let mut world = Self { state, machine };
         let domain = world.raw_domain();
         world.map(domain.index(), SCRATCH);
@@ -124,6 +130,13 @@ impl World {
     /// An environment made by the first one in `domain`, ready, with a save area of its own.
     pub fn spawn(&mut self, domain: DomainId) -> usize {
         self.spawn_by(1, domain)
+    }
+
+    /// As `spawn`, with its events masked.
+    pub fn spawn_masked(&mut self, domain: DomainId) -> usize {
+        let index = self.spawn(domain);
+        mask(self, index);
+        index
     }
 
     pub fn spawn_by(&mut self, maker: usize, domain: DomainId) -> usize {
@@ -296,6 +309,7 @@ impl World {
         while crate::work::step(&mut self.state, &mut self.machine) {}
         let ticket = frame::ticket(&mut self.state);
         frame::limbo_release(&mut self.state, &mut self.machine, ticket);
+        assert!(!crate::work::step(&mut self.state, &mut self.machine));
     }
 
     /// All that is counted: free frames, what accounts use, who is in the tables.
@@ -328,10 +342,13 @@ impl World {
             assert_eq!(queued, wants, "{index} is {:?}", env.state);
             let donors = self.state.published.envs.iter();
             let id = self.state.published.envs[index].id;
-            let donors = donors.filter(|record| id != 0 && record.donated_to == id).count();
+            if id == 0 {
+                continue;
+            }
+            let donors = donors.filter(|record| record.donated_to == id).count();
             assert_eq!(usize::from(env.donors), donors);
             let children = self.state.published.envs.iter();
-            let children = children.filter(|record| id != 0 && record.holder == id).count();
+            let children = children.filter(|record| record.holder == id).count();
             assert_eq!(usize::from(env.children), children);
         }
         assert_eq!(watchers, self.state.sched.watchers);

@@ -1,0 +1,281 @@
+//! Each listed error of the remaining calls, and that refusals change nothing.
+
+use super::*;
+use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, NAME_DEVICE, READ};
+
+const NEVER: EnvId = EnvId(99);
+
+#[test]
+fn a_name_that_does_not_dominate_reaches_nobody() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    let env = world.id(other);
+    world.state.envs.slots[other].guard = Name::of(&[5]);
+    for call in [
+        Call::Post { env, bits: 1 },
+        Call::EnvHold { env },
+        Call::EnvRelease { env },
+        Call::EnvDestroy { env, word: 0 },
+        Call::EnvSet { env, fields: 0, setup: UserAddress(SCRATCH) },
+        Call::SliceAlloc { cpu: 0, position: Which::Any, env },
+        Call::DomainDestroy { domain },
+        Call::AccountDestroy { account: AccountId(1) },
+        Call::EnvMove { domain, fields: 0, setup: UserAddress(SCRATCH) },
+        Call::MachineEnd { how: 0, status: 3 },
+        Call::ConsoleWrite { stream: 0, bytes: UserAddress(SCRATCH), len: 4 },
+        Call::ConsoleRing { page: SCRATCH },
+    ] {
+        assert_eq!(world.with(1, 0, call), error(Error::NotPermitted, 0), "{call:?}");
+        assert_eq!(world.with(1, 7, call), error(Error::NoSuchCapability, 0), "{call:?}");
+        assert_eq!(world.with(1, 200, call), error(Error::NoSuchCapability, 0), "{call:?}");
+    }
+    assert_eq!(world.state_of(other), EnvState::Ready);
+    assert_eq!(world.saved(other, offset::PENDING), 0);
+    let read_only = Capability { rights: READ, zero: 0, name: Name::ROOT };
+    world.state.domains.records[1].capabilities[2] = read_only;
+    assert_eq!(world.with(1, 2, Call::Post { env, bits: 1 }), error(Error::NotPermitted, 0));
+    let errors = world.state.published.calls[4].errors;
+    assert_eq!((world.state.published.calls[4].count, errors), (4, 4));
+}
+
+#[test]
+fn ids_of_nobody_are_refused() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    let stale = world.id(other);
+    assert_eq!(world.by(1, Call::EnvDestroy { env: stale, word: 0 }), OK);
+    for env in [NEVER, stale, EnvId(0x3fff_ffff)] {
+        for call in [Call::Post { env, bits: 1 }, Call::EnvDestroy { env, word: 0 }] {
+            assert_eq!(world.by(1, call), error(Error::NoSuchEnv, 0));
+        }
+    }
+    for call in [
+        Call::EnvHold { env: stale },
+        Call::EnvRelease { env: stale },
+        Call::EnvSet { env: stale, fields: 0, setup: UserAddress(SCRATCH) },
+        Call::Yield { to: stale },
+    ] {
+        assert_eq!(world.by(1, call), error(Error::WrongState, 0), "{call:?}");
+    }
+    assert_eq!(world.by(1, Call::EnvForget { env: stale }), OK);
+    for call in [
+        Call::EnvHold { env: stale },
+        Call::EnvRelease { env: stale },
+        Call::EnvForget { env: stale },
+        Call::EnvEntrust { env: stale, holder: EnvId(1) },
+        Call::EnvSet { env: stale, fields: 0, setup: UserAddress(SCRATCH) },
+    ] {
+        assert_eq!(world.by(1, call), error(Error::NoSuchEnv, 0), "{call:?}");
+    }
+    let domain = world.domain();
+    let again = world.spawn(domain);
+    assert_eq!(again, other, "the index is used again, under another id");
+    assert_ne!(world.id(again), stale);
+}
+
+#[test]
+fn each_error_of_making_an_environment() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let own = AccountId::NONE;
+    let any = Which::Any;
+    let alloc = |which, domain, account, vector| Call::EnvAlloc { which, domain, account, vector };
+    let before = world.census();
+    let call = alloc(any, DomainId(99), own, any);
+    assert_eq!(world.by(1, call), error(Error::NoSuchDomain, 0));
+    let call = alloc(any, domain, AccountId(99), any);
+    assert_eq!(world.by(1, call), error(Error::NoSuchAccount, 0));
+    let call = alloc(Which::This(1), domain, own, any);
+    assert_eq!(world.by(1, call), error(Error::Taken, 0));
+    for index in [0, 9999] {
+        let call = alloc(Which::This(index), domain, own, any);
+        assert_eq!(world.by(1, call), error(Error::BadArgument, 0));
+    }
+    let call = alloc(any, domain, own, Which::This(0));
+    assert_eq!(world.by(1, call), error(Error::NoSuchFrame, 0));
+    let taken = env::vector(&world.state, 1).unwrap().0;
+    let call = alloc(any, domain, own, Which::This(taken));
+    assert_eq!(world.by(1, call), error(Error::Taken, 0));
+    let call = alloc(any, domain, own, any);
+    assert_eq!(world.with(1, 0, call), error(Error::NotPermitted, 0));
+    world.state.published.accounts[1].limit[1] = 1;
+    assert_eq!(world.by(1, call), error(Error::OverQuota, 1));
+    world.state.published.accounts[1].limit[1] = u32::MAX;
+    assert_eq!(world.census(), before);
+    for _ in 2..world.state.envs.slots.len() {
+        assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
+    }
+    assert_eq!(world.by(1, call), error(Error::Exhausted, 0));
+}
+
+#[test]
+fn each_error_of_setting_one() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let new = world.spawn_new(1, domain);
+    let id = world.id(new);
+    let setup = EnvSetup {
+        rip: abi::layout::DIRECT_MAP,
+        fs_base: 1 << 47,
+        gs_base: 1 << 63,
+        fault_entry: u64::MAX,
+        sync_entry: 1 << 47,
+        flags: 1 << 40,
+        save_area: 0x7000_0000,
+        application_page: SCRATCH + 8,
+        guard: 300,
+        ..EnvSetup::default()
+    };
+    for bad in [
+        field::RIP,
+        field::FS_BASE,
+        field::GS_BASE,
+        field::FAULT_ENTRY,
+        field::SYNC_ENTRY,
+        field::SAVE_AREA,
+        field::APPLICATION_PAGE,
+    ] {
+        assert_eq!(world.set_by(1, id, bad, &setup), error(Error::BadAddress, 0), "{bad:#x}");
+    }
+    let outcome = world.set_by(1, id, field::FLAGS, &setup);
+    assert_eq!(outcome, error(Error::BadArgument, 2));
+    let outcome = world.set_by(1, id, field::GUARD, &setup);
+    assert_eq!(outcome, error(Error::NoSuchCapability, 0));
+    let outcome = world.set_by(1, id, 1 << 14, &setup);
+    assert_eq!(outcome, error(Error::BadArgument, 1));
+    // A running one changes what it may while running, and nobody else changes it.
+    let fine = EnvSetup { fault_entry: 0x6000, guard: 0, ..EnvSetup::default() };
+    assert_eq!(world.set_by(1, EnvId::NONE, field::RIP, &fine), error(Error::WrongState, 0));
+    let fields = field::FAULT_ENTRY | field::GUARD;
+    assert_eq!(world.set_by(1, EnvId::NONE, fields, &fine), OK);
+    assert_eq!(world.state.envs.slots[1].entries.fault, 0x6000);
+    let name = world.state.domains.records[1].capabilities[0].name;
+    assert_eq!(world.state.envs.slots[1].guard, name);
+    assert_eq!(world.by(1, Call::EnvRelease { env: id }), OK);
+    assert_eq!(world.set_by(1, id, field::FAULT_ENTRY, &fine), error(Error::WrongState, 0));
+    let far = UserAddress(abi::layout::PROGRAM_END - PAGE_SIZE - 8);
+    let call = Call::EnvSet { env: EnvId::NONE, fields: 0, setup: far };
+    assert_eq!(world.by(1, call), error(Error::BadAddress, 0));
+}
+
+#[test]
+fn each_error_of_moving() {
+    let mut world = World::new();
+    let (old, new) = (world.domain(), world.domain());
+    let index = world.spawn(old);
+    let go = |domain, fields| Call::EnvMove { domain, fields, setup: UserAddress(SCRATCH) };
+    world.put(index, &[0; 16]);
+    assert_eq!(world.by(index, go(DomainId(99), 0)), error(Error::NoSuchDomain, 0));
+    assert_eq!(world.by(index, go(old, 0)), error(Error::WrongState, 0));
+    assert_eq!(world.by(index, go(new, 1 << 20)), error(Error::BadArgument, 1));
+    let mut words = [0; 16];
+    words[11] = SAVE;
+    world.put(index, &words);
+    let outcome = world.by(index, go(new, field::SAVE_AREA));
+    assert_eq!(outcome, error(Error::BadAddress, 0), "not mapped there");
+    assert_eq!(env::domain(&world.state, index), old);
+    assert_eq!(world.state_of(index), EnvState::Running);
+    assert_eq!(world.with(index, 0, go(new, 0)), error(Error::NotPermitted, 0));
+}
+
+#[test]
+fn the_machine_ends_for_who_holds_power() {
+    let mut world = World::new();
+    let name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
+    let power = Capability { rights: ALL, zero: 0, name };
+    world.state.domains.records[1].capabilities[3] = power;
+    assert_eq!(
+        world.with(1, 3, Call::MachineEnd { how: 2, status: 3 }),
+        error(Error::BadArgument, 0)
+    );
+    assert_eq!(world.machine.ended, None);
+    assert_eq!(world.with(1, 3, Call::MachineEnd { how: 1, status: 3 }), OK);
+    assert_eq!(world.machine.ended, Some((1, 3)));
+    let Outcome::Answer(0, one) = world.by(1, Call::Entropy {}) else { panic!() };
+    let Outcome::Answer(0, other) = world.by(1, Call::Entropy {}) else { panic!() };
+    assert_ne!(one, other);
+}
+
+#[test]
+fn the_console_writes_and_fills_its_ring() {
+    let mut world = World::new();
+    let name = Name::of(&[NAME_DEVICE, DEVICE_CONSOLE]);
+    let console = Capability { rights: ALL, zero: 0, name };
+    world.state.domains.records[1].capabilities[3] = console;
+    world.put(1, &[u64::from_le_bytes(*b"abcdefgh")]);
+    let bytes = UserAddress(SCRATCH);
+    let write = |stream, bytes, len| Call::ConsoleWrite { stream, bytes, len };
+    assert_eq!(world.with(1, 3, write(0, bytes, 5)), Outcome::Answer(0, 5));
+    assert_eq!(world.machine.console, b"abcde");
+    assert_eq!(world.with(1, 3, write(0, bytes, 1 << 40)), Outcome::Answer(0, 4096));
+    assert_eq!(world.with(1, 3, write(3, bytes, 5)), error(Error::NoSuchDevice, 0));
+    let high = UserAddress(abi::layout::PROGRAM_END - PAGE_SIZE - 2);
+    assert_eq!(world.with(1, 3, write(0, high, 5)), error(Error::BadAddress, 0));
+    let ring = |page| Call::ConsoleRing { page };
+    assert_eq!(world.with(1, 3, ring(SCRATCH + 8)), error(Error::BadAddress, 0));
+    assert_eq!(world.with(1, 3, ring(0x7000_0000)), error(Error::BadAddress, 0));
+    let domain = env::domain(&world.state, 1).index();
+    let frame = world.map(domain, 0x60_0000);
+    assert_eq!(world.with(1, 3, ring(0x60_0000)), OK);
+    assert!(crate::console::input(&mut world.state, &mut world.machine, b'x'));
+    assert_eq!(world.machine.word(frame.address()), 1);
+    assert_eq!(world.machine.word(frame.address() + 16) & 0xff, u64::from(b'x'));
+    assert_eq!(world.saved(1, offset::EVENTS), abi::upcall::EVENT_CONSOLE);
+    for _ in 1..crate::console::RING_BYTES {
+        assert!(crate::console::input(&mut world.state, &mut world.machine, b'y'));
+    }
+    assert!(!crate::console::input(&mut world.state, &mut world.machine, b'z'), "full");
+    world.machine.word_set(frame.address() + 8, 1);
+    assert!(crate::console::input(&mut world.state, &mut world.machine, b'z'));
+    assert_eq!(world.machine.word(frame.address() + 16) & 0xff, u64::from(b'z'), "round");
+    let other = world.domain();
+    let other = world.spawn(other);
+    assert_eq!(world.by(other, ring(SCRATCH)), error(Error::Taken, 0));
+    assert_eq!(world.with(1, 3, ring(0)), OK);
+    assert_eq!(world.by(other, ring(SCRATCH)), OK);
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Data));
+    assert_eq!(world.state.published.frames[frame.0 as usize].pins, 0);
+}
+
+#[test]
+fn a_batch_of_table_items_goes_in_rounds() {
+    let mut world = World::new();
+    let domain = env::domain(&world.state, 1).index();
+    world.map(domain, 0x60_0000);
+    world.map(domain, 0x40_1000);
+    let mut words = vec![];
+    for page in 1..=100u64 {
+        let first = Operation::Allocate as u64 | 1 << 8 | u64::from(ANY_FRAME) << 32;
+        words.extend([first, 0x60_0000 + page * PAGE_SIZE, WRITABLE]);
+    }
+    world.put(1, &words);
+    let update = |items, count| Call::TableUpdate { domain: DomainId::NONE, items, count };
+    *world.machine.context(1) = crate::context::Context::starting(RIP, 0, 0);
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
+    assert_eq!(outcome, Outcome::Again);
+    let context = *world.machine.context(1);
+    assert_eq!((context.rsi, context.rdx, context.r10), (SCRATCH + 64 * 24, 36, 64));
+    let outcome = world.with(1, 0, update(UserAddress(context.rsi), context.rdx));
+    assert_eq!(outcome, Outcome::Answer(0, 100));
+    // The third item is refused: two are done.
+    words[7] = 0x1ead_0000_0000;
+    world.put(1, &words);
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
+    assert_eq!(outcome, error(Error::NoTable, 2));
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1));
+    assert!(matches!(outcome, Outcome::Answer(0, old) if old != 0), "the old entry");
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1 << 20));
+    assert!(matches!(outcome, Outcome::Answer(29, _)), "{outcome:?}");
+    let other = world.domain();
+    let call = Call::TableUpdate { domain: other, items: UserAddress(SCRATCH), count: 1 };
+    assert_eq!(world.with(1, 0, call), error(Error::NotPermitted, 0));
+    assert_eq!(
+        world.by(
+            1,
+            Call::TableUpdate { domain: DomainId(99), items: UserAddress(SCRATCH), count: 1 }
+        ),
+        error(Error::NoSuchDomain, 0)
+    );
+}

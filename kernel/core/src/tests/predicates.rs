@@ -1,0 +1,338 @@
+//! Wakeup predicates: what is refused, what they mean, what they keep, when they are looked at.
+
+use super::*;
+use crate::fake::KERNEL_FRAMES;
+use abi::id::RegionId;
+use abi::layout::PUBLISHED;
+use abi::limits::{PREDICATE_ATOMS, SLICE_NS};
+use abi::memory::{LARGE, PRESENT};
+use abi::predicate::{Operator, Source};
+use abi::published::Table;
+use abi::upcall::woken;
+
+const SLEEP: Call = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 0 };
+/// Words that the tests compare.
+const A: u64 = SCRATCH + 0x800;
+const B: u64 = SCRATCH + 0x808;
+
+#[derive(Clone, Copy)]
+struct A_ {
+    operator: u8,
+    left: (Source, u64),
+    right: (Source, u64),
+    last: bool,
+    region: u32,
+    mask: u64,
+}
+
+fn atom(left: (Source, u64), operator: Operator, right: (Source, u64)) -> A_ {
+    A_ { operator: operator as u8, left, right, last: true, region: 0, mask: 0 }
+}
+
+fn memory(address: u64) -> (Source, u64) {
+    (Source::Memory, address)
+}
+
+fn constant(value: u64) -> (Source, u64) {
+    (Source::Constant, value)
+}
+
+fn set(world: &mut World, index: usize, atoms: &[A_]) -> Outcome {
+    let mut words = vec![];
+    for atom in atoms {
+        let first = u64::from(atom.operator)
+            | u64::from(atom.left.0 as u8) << 8
+            | u64::from(atom.right.0 as u8) << 16
+            | u64::from(atom.last) << 24
+            | u64::from(atom.region) << 32;
+        words.extend([first, atom.left.1, atom.right.1, atom.mask]);
+    }
+    world.put(index, &words);
+    let count = atoms.len() as u64;
+    world.by(index, Call::PredicateSet { atoms: UserAddress(SCRATCH), count })
+}
+
+fn spawned() -> (World, usize) {
+    let mut world = World::new();
+    let domain = world.domain();
+    let index = world.spawn(domain);
+    mask(&mut world, index);
+    (world, index)
+}
+
+/// Does the predicate hold, as `Sleep` sees it?
+fn holds(world: &mut World, index: usize) -> bool {
+    match world.by(index, SLEEP) {
+        Outcome::Answer(0, woken::PREDICATE) => true,
+        Outcome::Left => {
+            let id = world.id(index);
+            env::lookup(&world.state, id).unwrap();
+            crate::sleep::end_sleep(&mut world.state, &mut world.machine, index);
+            sched::make_ready(&mut world.state, &mut world.machine, index, false);
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_operator_compares_memory_with_memory() {
+    let (mut world, index) = spawned();
+    let cases = [
+        (Operator::Equal, [false, true, false]),
+        (Operator::NotEqual, [true, false, true]),
+        (Operator::Below, [true, false, false]),
+        (Operator::AtLeast, [false, true, true]),
+    ];
+    for (operator, expected) in cases {
+        assert_eq!(set(&mut world, index, &[atom(memory(A), operator, memory(B))]), OK);
+        for (value, expected) in [4, 5, 6].into_iter().zip(expected) {
+            world.poke(index, A, value);
+            world.poke(index, B, 5);
+            assert_eq!(holds(&mut world, index), expected, "{operator:?} {value}");
+        }
+    }
+    let masked = A_ { mask: 0xf0, ..atom(memory(A), Operator::Equal, constant(0x5f)) };
+    assert_eq!(set(&mut world, index, &[masked]), OK);
+    world.poke(index, A, 0xa50);
+    assert!(holds(&mut world, index));
+    let half = atom((Source::Memory32, A + 4), Operator::Equal, constant(7));
+    assert_eq!(set(&mut world, index, &[half]), OK);
+    world.poke(index, A, 7 << 32 | 9);
+    assert!(holds(&mut world, index));
+    world.poke(index, A, 7);
+    assert!(!holds(&mut world, index));
+}
+
+#[test]
+fn terms_are_sums_of_products() {
+    let (mut world, index) = spawned();
+    let is = |address, value| atom(memory(address), Operator::Equal, constant(value));
+    // A == 1 and B == 1, or A == 2 and B == 2
+    let and = |one: A_, other: A_| [A_ { last: false, ..one }, other];
+    let [a, b] = and(is(A, 1), is(B, 1));
+    let [c, d] = and(is(A, 2), is(B, 2));
+    assert_eq!(set(&mut world, index, &[a, b, c, d]), OK);
+    for (first, second, expected) in
+        [(1, 1, true), (1, 2, false), (2, 1, false), (2, 2, true), (0, 0, false)]
+    {
+        world.poke(index, A, first);
+        world.poke(index, B, second);
+        assert_eq!(holds(&mut world, index), expected, "{first} {second}");
+    }
+    // An unfinished term counts for nothing.
+    assert_eq!(set(&mut world, index, &[A_ { last: false, ..is(A, 0) }]), OK);
+    world.poke(index, A, 0);
+    assert!(!holds(&mut world, index));
+    assert_eq!(set(&mut world, index, &[]), OK);
+    assert!(!holds(&mut world, index), "no predicate never holds");
+}
+
+#[test]
+fn what_the_caller_may_not_read_is_refused() {
+    let (mut world, index) = spawned();
+    let before = world.census();
+    world.machine.zero(Frame(2));
+    let bad = |left| [atom(left, Operator::Equal, constant(0))];
+    for (source, address) in [
+        (Source::Memory, A + 4),
+        (Source::Memory32, A + 2),
+        (Source::Memory, 0x7000_0000),
+        (Source::Memory, abi::layout::DIRECT_MAP),
+        (Source::Memory, abi::layout::OWN_TABLES),
+        (Source::Memory, PUBLISHED),
+    ] {
+        let outcome = set(&mut world, index, &bad((source, address)));
+        assert_eq!(outcome, error(Error::BadAddress, 0), "{address:#x}");
+    }
+    let unknown = A_ { operator: 9, ..atom(memory(A), Operator::Equal, constant(0)) };
+    assert_eq!(set(&mut world, index, &[unknown]), error(Error::BadArgument, 0));
+    let region = A_ { region: 77, ..atom((Source::Region, 0), Operator::Equal, constant(0)) };
+    assert_eq!(set(&mut world, index, &[region]), error(Error::NoSuchRegion, 0));
+    let count = PREDICATE_ATOMS as u64 + 1;
+    let call = Call::PredicateSet { atoms: UserAddress(SCRATCH), count };
+    assert_eq!(world.by(index, call), error(Error::TooLarge, PREDICATE_ATOMS as u64));
+    let used = world.state.published.accounts[1].used[7];
+    world.state.published.accounts[1].limit[7] = used;
+    let good = bad(memory(A));
+    assert_eq!(set(&mut world, index, &good), error(Error::OverQuota, 7));
+    assert_eq!(world.census(), before);
+}
+
+#[test]
+fn a_page_that_is_unmapped_stays_until_the_next_predicate() {
+    let (mut world, index) = spawned();
+    let domain = env::domain(&world.state, index).index();
+    let frame = world.map(domain, 0x60_0000);
+    let left = memory(0x60_0000);
+    assert_eq!(set(&mut world, index, &[atom(left, Operator::Equal, constant(3))]), OK);
+    let item = Item {
+        operation: Operation::Unmap as u8,
+        level: 1,
+        zero: 0,
+        frame: 0,
+        address: 0x60_0000,
+        value: 0,
+    };
+    let capability = world.state.domains.records[domain].capabilities[0];
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    table::update_item(state, machine, domain, domain, &capability, &item).unwrap();
+    world.settle();
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Data));
+    world.machine.word_set(frame.address(), 3);
+    assert!(holds(&mut world, index));
+    // A new one that is refused leaves the old one; one that is accepted lets go.
+    let bad = atom(memory(1), Operator::Equal, constant(0));
+    assert_eq!(set(&mut world, index, &[bad]), error(Error::BadAddress, 0));
+    assert!(holds(&mut world, index));
+    assert_eq!(set(&mut world, index, &[]), OK);
+    world.settle();
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+}
+
+#[test]
+fn the_clock_wakes_at_its_edge() {
+    let (mut world, index) = spawned();
+    let late = atom((Source::Clock, 0), Operator::AtLeast, constant(50_000));
+    assert_eq!(set(&mut world, index, &[late]), OK);
+    assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    world.pick(0);
+    assert_eq!(sched::next_deadline(&world.state, 1), Some(50_000));
+    world.machine.now = 49_999;
+    world.pick(0);
+    assert_eq!(world.state_of(index), EnvState::Sleeping);
+    world.machine.now = 50_000;
+    world.pick(0);
+    assert_ne!(world.state_of(index), EnvState::Sleeping);
+    assert_eq!(world.machine.context(index).rdx, woken::PREDICATE);
+}
+
+#[test]
+fn what_the_kernel_writes_is_looked_at_at_once() {
+    let (mut world, index) = spawned();
+    let mut region = |call| match world.by(index, call) {
+        Outcome::Answer(0, value) => value,
+        other => panic!("{other:?}"),
+    };
+    let id = RegionId(region(Call::RegionAlloc { frames: UserAddress(0), count: 0 }) as u32);
+    region(Call::RegionAttach { region: id, role: 0, domain: DomainId::NONE });
+    let watch = atom((Source::Region, 8), Operator::NotEqual, constant(0));
+    assert_eq!(set(&mut world, index, &[A_ { region: id.0, ..watch }]), OK);
+    assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    let attach = Call::RegionAttach { region: id, role: 1, domain: DomainId::NONE };
+    assert_eq!(world.by(1, attach), OK);
+    let first = u64::from(id.0) | 1 << 40 | 1 << 56;
+    let mut words = [0; 20];
+    words[0] = first;
+    (words[12], words[13]) = (8, 5);
+    world.put(1, &words);
+    assert_eq!(world.by(1, Call::RegionOperate { operation: UserAddress(SCRATCH) }), OK);
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.state_of(index), EnvState::Ready, "without its turn");
+}
+
+#[test]
+fn what_a_program_writes_is_looked_at_at_the_sleepers_turn() {
+    let (mut world, index) = spawned();
+    let watch = atom(memory(A), Operator::Equal, constant(1));
+    assert_eq!(set(&mut world, index, &[watch]), OK);
+    assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    world.on(0, 1);
+    world.poke(index, A, 1);
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.state_of(index), EnvState::Sleeping);
+    let mut turns = vec![];
+    for _ in 0..2 {
+        world.machine.now += SLICE_NS;
+        turns.push(world.pick(0));
+    }
+    assert!(turns.contains(&index), "{turns:?}");
+    // Or at once when somebody yields to it, or nobody else is left.
+    for way in ["yield", "idle"] {
+        world.poke(index, A, 0);
+        assert_eq!(world.by(index, SLEEP), Outcome::Left);
+        world.on(0, 1);
+        world.poke(index, A, 1);
+        let call = match way {
+            "yield" => Call::Yield { to: world.id(index) },
+            _ => Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 0 },
+        };
+        assert_eq!(world.by(1, call), Outcome::Left);
+        assert_eq!(world.pick(0), index, "{way}");
+    }
+}
+
+#[test]
+fn an_idle_processor_looks_at_everybody_in_pieces() {
+    let (mut world, bystander) = spawned();
+    assert_eq!(world.by(bystander, SLEEP), Outcome::Left);
+    let domain = world.domain();
+    let sleepers: Vec<usize> = (0..100).map(|_| world.spawn_masked(domain)).collect();
+    for &index in &sleepers {
+        let watch = atom(memory(A), Operator::Equal, constant(index as u64));
+        assert_eq!(set(&mut world, index, &[watch]), OK);
+        assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    }
+    for wanted in [sleepers[0], sleepers[50], sleepers[99]] {
+        let deadline = world.machine.now + 1000;
+        let call = Call::Sleep { deadline, posted: 0, events: 0, flags: 0 };
+        assert_eq!(world.by(1, call), Outcome::Left);
+        world.poke(wanted, A, wanted as u64);
+        let mut picks = 0;
+        while world.pick(0) != wanted {
+            picks += 1;
+            let soon = sched::next_deadline(&world.state, 0).is_some_and(|at| at == 0);
+            assert!(soon && picks < 8, "{wanted}: idle, but not all were looked at");
+        }
+        world.poke(wanted, A, 0);
+        assert_eq!(world.by(wanted, SLEEP), Outcome::Left);
+        for _ in 0..8 {
+            assert_eq!(world.pick(0), 0);
+        }
+        assert_eq!(sched::next_deadline(&world.state, 0), Some(deadline), "then it is idle");
+        world.machine.now = deadline;
+        assert_eq!(world.pick(0), 1);
+    }
+}
+
+#[test]
+fn published_records_can_be_watched() {
+    let (mut world, index) = spawned();
+    // Directory tables: one large page at the kernel's frame 512 of them, which holds words of ours.
+    let physical = u64::from(KERNEL_FRAMES - 1) * PAGE_SIZE;
+    world.machine.entry_swap(Frame(2), 0, 0x8000 | PRESENT);
+    world.machine.entry_swap(Frame(8), 0, 0x9000 | PRESENT);
+    world.machine.entry_swap(Frame(9), 3, physical | PRESENT);
+    world.machine.entry_swap(Frame(8), 1, LARGE | PRESENT);
+    let address = PUBLISHED + 3 * PAGE_SIZE;
+    world.machine.word_set(physical + 0x68, 0);
+    let info = &mut world.state.published.directory.tables[Table::Envs as usize];
+    (info.address, info.stride, info.count) = (address, 128, 16);
+    let watch = atom(memory(address + 0x68), Operator::NotEqual, constant(0));
+    assert_eq!(set(&mut world, index, &[watch]), OK);
+    let class = crate::predicate::published_bit(Table::Envs, 0);
+    assert_eq!(world.state.envs.slots[index].watched, class);
+    assert!(!holds(&mut world, index));
+    world.machine.word_set(physical + 0x68, 1);
+    assert!(holds(&mut world, index));
+    // A 2 MiB page holds physical 0 to 2 MiB.
+    let watch = atom(memory(PUBLISHED + 0x20_0000 + physical + 0x68), Operator::Equal, constant(1));
+    assert_eq!(set(&mut world, index, &[watch]), OK);
+    assert!(holds(&mut world, index));
+}
+
+#[test]
+fn a_revoked_frame_makes_its_atoms_true() {
+    let (mut world, index) = spawned();
+    let domain = env::domain(&world.state, index).index();
+    let frame = world.map(domain, 0x60_0000);
+    let watch = atom(memory(0x60_0000), Operator::Equal, constant(99));
+    assert_eq!(set(&mut world, index, &[watch]), OK);
+    assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    assert_eq!(world.by(1, Call::FrameRevoke { frame }), OK);
+    world.pick(0);
+    assert_eq!(world.state_of(index), EnvState::Ready);
+    world.settle();
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+    assert_eq!(world.by(1, Call::FrameRevoke { frame }), error(Error::NoSuchFrame, 0));
+}

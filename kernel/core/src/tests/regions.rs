@@ -1,0 +1,232 @@
+//! Regions: rights by role, one atomic operation, what a fault leaves alone, how they end.
+
+use super::*;
+use abi::id::RegionId;
+use abi::limits::{COPY_BYTES, REGION_FRAMES};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+
+/// Program memory that is copied from and to.
+const DATA: u64 = SCRATCH + 0x400;
+
+fn operation(region: RegionId, role: u8) -> RegionOperation {
+    RegionOperation { region: region.0, role, ..RegionOperation::default() }
+}
+
+fn operate(world: &mut World, index: usize, operation: &RegionOperation) -> Outcome {
+    let first = u64::from(operation.region)
+        | u64::from(operation.compares) << 32
+        | u64::from(operation.writes) << 40
+        | u64::from(operation.direction) << 48
+        | u64::from(operation.role) << 56;
+    let mut words = vec![first, operation.address, operation.offset, operation.len];
+    for word in operation.compare.iter().chain(&operation.write) {
+        words.extend([word.offset, word.value]);
+    }
+    world.put(index, &words);
+    world.by(index, Call::RegionOperate { operation: UserAddress(SCRATCH) })
+}
+
+fn alloc(world: &mut World, index: usize, frames: &[u32]) -> Outcome {
+    let words: Vec<u64> = frames
+        .chunks(2)
+        .map(|pair| u64::from(pair[0]) | u64::from(*pair.get(1).unwrap_or(&0)) << 32)
+        .collect();
+    world.put(index, &words);
+    let count = frames.len() as u64;
+    world.by(index, Call::RegionAlloc { frames: UserAddress(SCRATCH), count })
+}
+
+fn region(world: &mut World, index: usize, frames: &[u32]) -> RegionId {
+    match alloc(world, index, frames) {
+        Outcome::Answer(0, id) => RegionId(id as u32),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn attach(region: RegionId, role: u16) -> Call {
+    Call::RegionAttach { region, role, domain: DomainId::NONE }
+}
+
+fn write(offset: u64, value: u64) -> WordAt {
+    WordAt { offset, value }
+}
+
+#[test]
+fn compare_copy_write_is_one_step() {
+    for frames in [&[][..], &[u32::MAX, u32::MAX][..]] {
+        let mut world = World::new();
+        let id = region(&mut world, 1, frames);
+        assert_eq!(world.by(1, attach(id, 0)), OK);
+        let mut first = operation(id, 0);
+        first.writes = 2;
+        first.write[0] = write(0, 7);
+        first.write[1] = write(8, 8);
+        assert_eq!(operate(&mut world, 1, &first), OK);
+        let mut second = operation(id, 0);
+        second.compares = 2;
+        second.compare[0] = write(0, 7);
+        second.compare[1] = write(8, 9);
+        second.writes = 1;
+        second.write[0] = write(0, 1);
+        assert_eq!(operate(&mut world, 1, &second), error(Error::Changed, 8));
+        second.compare[1] = write(8, 8);
+        assert_eq!(operate(&mut world, 1, &second), OK);
+        assert_eq!(operate(&mut world, 1, &second), error(Error::Changed, 1));
+        // Data goes in and comes out, over a frame's edge where there is one.
+        let offset = if frames.is_empty() { 13 } else { 4090 };
+        let mut copy = operation(id, 0);
+        (copy.direction, copy.address, copy.offset, copy.len) = (COPY_IN, DATA, offset, 16);
+        world.poke(1, DATA, 0x1122_3344_5566_7788);
+        world.poke(1, DATA + 8, 42);
+        assert_eq!(operate(&mut world, 1, &copy), OK);
+        (copy.direction, copy.address) = (COPY_OUT, DATA + 0x100);
+        assert_eq!(operate(&mut world, 1, &copy), OK);
+        assert_eq!(world.peek(1, DATA + 0x100), 0x1122_3344_5566_7788);
+        assert_eq!(world.peek(1, DATA + 0x108), 42);
+        assert_eq!(world.state.published.regions[id.index()].operations, 4);
+    }
+}
+
+#[test]
+fn a_fault_leaves_every_word_alone_and_the_call_runs_again() {
+    let mut world = World::new();
+    let id = region(&mut world, 1, &[]);
+    assert_eq!(world.by(1, attach(id, 0)), OK);
+    let mut copy = operation(id, 0);
+    (copy.direction, copy.address, copy.len) = (COPY_IN, 0x60_0000, 8);
+    copy.writes = 1;
+    copy.write[0] = write(56, 9);
+    let Outcome::Fault(fault) = operate(&mut world, 1, &copy) else { panic!() };
+    assert_eq!((fault.address, fault.write), (0x60_0000, false));
+    let mut compare = operation(id, 0);
+    compare.compares = 1;
+    compare.compare[0] = write(56, 0);
+    assert_eq!(operate(&mut world, 1, &compare), OK);
+    copy.direction = COPY_OUT;
+    let Outcome::Fault(fault) = operate(&mut world, 1, &copy) else { panic!() };
+    assert!(fault.write);
+    let domain = env::domain(&world.state, 1).index();
+    world.map(domain, 0x60_0000);
+    assert_eq!(operate(&mut world, 1, &copy), OK);
+}
+
+#[test]
+fn each_refusal_of_an_operation() {
+    let mut world = World::new();
+    let id = region(&mut world, 1, &[]);
+    let base = operation(id, 2);
+    assert_eq!(operate(&mut world, 1, &base), error(Error::NotPermitted, 0), "not attached");
+    assert_eq!(world.by(1, attach(id, 2)), OK);
+    assert_eq!(operate(&mut world, 1, &base), OK);
+    let none = operation(RegionId(99), 0);
+    assert_eq!(operate(&mut world, 1, &none), error(Error::NoSuchRegion, 0));
+    let writes = RegionOperation { writes: 1, ..base };
+    assert_eq!(operate(&mut world, 1, &writes), error(Error::NotPermitted, 0), "a reader");
+    let copies = RegionOperation { direction: COPY_IN, address: DATA, ..base };
+    assert_eq!(operate(&mut world, 1, &copies), error(Error::NotPermitted, 0));
+    assert_eq!(world.by(1, attach(id, 1)), OK);
+    let base = operation(id, 1);
+    for bad in [
+        RegionOperation { compares: 5, ..base },
+        RegionOperation { writes: 5, ..base },
+        RegionOperation { direction: 3, ..base },
+        RegionOperation { role: 4, ..base },
+    ] {
+        let outcome = operate(&mut world, 1, &bad);
+        assert!(matches!(outcome, Outcome::Answer(2, _)), "{outcome:?}");
+    }
+    let words = |offset| [write(offset, 0); 4];
+    let copy = RegionOperation { direction: COPY_OUT, address: DATA, len: 8, ..base };
+    for bad in [
+        RegionOperation { compares: 1, compare: words(4), ..base },
+        RegionOperation { compares: 1, compare: words(64), ..base },
+        RegionOperation { writes: 1, write: words(u64::MAX - 7), ..base },
+        RegionOperation { offset: 57, ..copy },
+        RegionOperation { offset: u64::MAX, ..copy },
+        RegionOperation { address: abi::layout::DIRECT_MAP, ..copy },
+        RegionOperation { address: u64::MAX - 3, ..copy },
+    ] {
+        assert_eq!(operate(&mut world, 1, &bad), error(Error::BadAddress, 0));
+    }
+    let large = RegionOperation { len: COPY_BYTES as u64 + 1, ..copy };
+    assert_eq!(operate(&mut world, 1, &large), error(Error::TooLarge, COPY_BYTES as u64));
+    assert_eq!(base.direction, COPY_NONE);
+}
+
+#[test]
+fn each_refusal_of_making_and_attaching() {
+    let mut world = World::new();
+    let before = world.census();
+    let many = vec![u32::MAX; REGION_FRAMES + 1];
+    assert_eq!(alloc(&mut world, 1, &many), error(Error::TooLarge, REGION_FRAMES as u64));
+    assert_eq!(alloc(&mut world, 1, &[u32::MAX, 0]), error(Error::NoSuchFrame, 0));
+    let taken = env::vector(&world.state, 1).unwrap();
+    assert_eq!(alloc(&mut world, 1, &[u32::MAX, taken.0]), error(Error::Taken, 0));
+    let address = UserAddress(abi::layout::PROGRAM_END - 2 * PAGE_SIZE);
+    let call = Call::RegionAlloc { frames: UserAddress(address.0 + 4095), count: 4 };
+    assert_eq!(world.by(1, call), error(Error::BadAddress, 0));
+    let call = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 0 };
+    assert_eq!(world.with(1, 9, call), error(Error::NoSuchCapability, 0));
+    let used = world.state.published.accounts[1].used[4];
+    world.state.published.accounts[1].limit[4] = used + 1;
+    assert_eq!(world.census(), before, "what was refused left nothing");
+    let id = region(&mut world, 1, &[u32::MAX]);
+    assert_eq!(alloc(&mut world, 1, &[]), error(Error::OverQuota, 4));
+    assert_eq!(world.by(1, attach(id, 0)), error(Error::OverQuota, 4));
+    world.state.published.accounts[1].limit[4] = u32::MAX;
+    assert_eq!(world.by(1, attach(id, 4)), error(Error::BadArgument, 1));
+    assert_eq!(world.by(1, attach(RegionId(99), 0)), error(Error::NoSuchRegion, 0));
+    let domain = DomainId(99);
+    let call = Call::RegionAttach { region: id, role: 0, domain };
+    assert_eq!(world.by(1, call), error(Error::NoSuchDomain, 0));
+    assert_eq!(world.with(1, 0, attach(id, 0)), error(Error::NotPermitted, 0));
+    let detach = Call::RegionDetach { region: id, role: 0 };
+    assert_eq!(world.by(1, detach), error(Error::NotPermitted, 0));
+    assert_eq!(world.by(1, attach(id, 0)), OK);
+    assert_eq!(world.with(1, 0, attach(id, 0)), OK, "who is attached may again");
+    assert_eq!(world.state.published.regions[id.index()].attached, [2, 0, 0, 0]);
+    assert_eq!(world.by(1, detach), OK);
+    assert_eq!(world.by(1, detach), OK);
+    assert_eq!(world.by(1, detach), error(Error::NoSuchRegion, 0), "it has ended");
+    let mut ids = vec![];
+    while let Outcome::Answer(0, id) = alloc(&mut world, 1, &[]) {
+        ids.push(RegionId(id as u32));
+    }
+    assert_eq!(alloc(&mut world, 1, &[]), error(Error::Exhausted, 0));
+    for id in &ids {
+        for role in 0..4 {
+            assert_eq!(world.by(1, attach(*id, role)), OK);
+        }
+    }
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    let outcomes: Vec<Outcome> = ids.iter().map(|id| world.by(other, attach(*id, 0))).collect();
+    assert_eq!(outcomes[0], OK);
+    assert_eq!(outcomes[ids.len() - 1], error(Error::Exhausted, 0));
+}
+
+#[test]
+fn the_last_writer_is_gone_when_the_count_says_so() {
+    let mut world = World::new();
+    let before = world.census();
+    let (a, b) = (world.domain(), world.domain());
+    let (writer, reader) = (world.spawn(a), world.spawn(b));
+    let id = region(&mut world, writer, &[u32::MAX]);
+    assert_eq!(world.by(writer, attach(id, 0)), OK);
+    let call = Call::RegionAttach { region: id, role: 2, domain: b };
+    assert_eq!(world.by(writer, call), OK, "by its name, for another domain");
+    assert_eq!(world.state.published.regions[id.index()].attached, [1, 0, 1, 0]);
+    let call = Call::EnvDestroy { env: world.id(writer), word: 0 };
+    assert_eq!(world.by(1, call), OK);
+    assert_eq!(world.state.published.regions[id.index()].attached, [0, 0, 1, 0]);
+    let mut read = operation(id, 2);
+    (read.direction, read.address, read.len) = (COPY_OUT, DATA, 8);
+    assert_eq!(operate(&mut world, reader, &read), OK);
+    let call = Call::EnvDestroy { env: world.id(reader), word: 0 };
+    assert_eq!(world.by(1, call), OK);
+    for index in [writer, reader] {
+        let id = world.id(index);
+        assert_eq!(world.by(1, Call::EnvForget { env: id }), OK);
+    }
+    assert_eq!(world.census(), before);
+}

@@ -1,0 +1,252 @@
+//! Slices: positions are honoured, time nobody uses goes round, excess is paid, borrowing too.
+
+use super::*;
+use crate::sched::{CRITICAL_NS, EXCESS_MAX, EXCESS_WORD};
+use abi::limits::{SLICE_NS, SLICES};
+use abi::setup::{FLAG_BORROW, FLAG_SLICE_END, FLAG_SLICE_START};
+use abi::upcall::{EVENT_SLICE_END, EVENT_SLICE_START};
+
+const SLEEP: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
+
+fn give(world: &mut World, index: usize, position: usize) {
+    let env = world.id(index);
+    let call = Call::SliceAlloc { cpu: 0, position: Which::This(position as u32), env };
+    assert_eq!(world.by(1, call), Outcome::Answer(0, position as u64));
+}
+
+/// Who gets the slices that follow, as many as `count`.
+fn round(world: &mut World, count: usize) -> Vec<usize> {
+    (0..count)
+        .map(|_| {
+            world.machine.now += SLICE_NS + CRITICAL_NS;
+            world.pick(0)
+        })
+        .collect()
+}
+
+#[test]
+fn positions_decide_the_order_contiguous_or_equidistant() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let (batch, quick) = (world.spawn(domain), world.spawn(domain));
+    for position in [10, 11, 12, 20, 21, 22] {
+        give(&mut world, batch, position);
+    }
+    for position in [15, 30] {
+        give(&mut world, quick, position);
+    }
+    world.on(0, 1);
+    world.state.sched.cpus[0].position = 0;
+    let order = round(&mut world, 9);
+    let (b, q) = (batch, quick);
+    assert_eq!(order, [b, b, b, q, b, b, b, q, 1]);
+    // What a sleeper does not use costs nothing.
+    mask(&mut world, quick);
+    assert_eq!(world.by(quick, SLEEP), Outcome::Left);
+    world.on(0, 1);
+    world.state.sched.cpus[0].position = 0;
+    assert_eq!(round(&mut world, 7), [b, b, b, b, b, b, 1]);
+    let used = world.state.published.slices[10].used;
+    assert_eq!(used, 2);
+}
+
+#[test]
+fn those_who_share_a_position_take_turns() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let (a, b) = (world.spawn(domain), world.spawn(domain));
+    assert_eq!(world.state.published.slices[0].sharers, 3);
+    let order = round(&mut world, 6);
+    for index in [1, a, b] {
+        assert_eq!(order.iter().filter(|&&who| who == index).count(), 2, "{order:?}");
+    }
+}
+
+#[test]
+fn each_error_of_the_slice_calls() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    let env = world.id(other);
+    let alloc = |cpu, position, env| Call::SliceAlloc { cpu, position, env };
+    let this = Which::This(3);
+    assert_eq!(world.by(1, alloc(2, this, env)), error(Error::NoSuchDevice, 0), "offline");
+    assert_eq!(world.by(1, alloc(99, this, env)), error(Error::NoSuchDevice, 0));
+    assert_eq!(world.by(1, alloc(0, Which::This(128), env)), error(Error::NoSuchDevice, 0));
+    assert_eq!(world.by(1, alloc(0, this, EnvId(99))), error(Error::NoSuchEnv, 0));
+    assert_eq!(world.with(1, 9, alloc(0, this, env)), error(Error::NoSuchCapability, 0));
+    assert_eq!(world.with(1, 0, alloc(0, this, env)), error(Error::NotPermitted, 0));
+    assert_eq!(world.by(1, alloc(0, this, env)), Outcome::Answer(0, 3));
+    assert_eq!(world.by(1, alloc(0, this, env)), error(Error::Taken, 0));
+    let used = world.state.published.accounts[1].used[3];
+    assert_eq!(used, 2);
+    world.state.published.accounts[1].limit[3] = used;
+    assert_eq!(world.by(1, alloc(0, Which::Any, env)), error(Error::OverQuota, 3));
+    world.state.published.accounts[1].limit[3] = u32::MAX;
+    for _ in 2..SLICES {
+        assert!(matches!(world.by(1, alloc(0, Which::Any, env)), Outcome::Answer(0, _)));
+    }
+    assert_eq!(world.by(1, alloc(0, Which::Any, env)), error(Error::Exhausted, 0));
+
+    let free = |cpu, position| Call::SliceFree { cpu, position };
+    assert_eq!(world.by(1, free(0, 128)), error(Error::NoSuchDevice, 0));
+    assert_eq!(world.by(1, free(1, 3)), error(Error::NoSuchDevice, 0), "nobody's");
+    assert_eq!(world.with(1, 0, free(0, 3)), error(Error::NotPermitted, 0));
+    for position in 1..SLICES as u32 {
+        assert_eq!(world.by(1, free(0, position)), OK);
+    }
+    assert_eq!(world.state.published.accounts[1].used[3], 1);
+    assert_eq!(world.state.published.slices[0].sharers, 2, "back at the first one's");
+    assert_eq!(world.by(1, free(0, 0)), error(Error::BadArgument, 1));
+    world.on(0, 1);
+    assert_eq!(round(&mut world, 2), [1, other]);
+}
+
+#[test]
+fn a_home_passes_to_those_who_share_it() {
+    let mut world = World::new();
+    let domain = world.domain();
+    // News of children do not mask it.
+    world.state.envs.slots[1].entries.event = 0;
+    let parent = world.spawn(domain);
+    give(&mut world, parent, 5);
+    let child = world.spawn_by(parent, domain);
+    assert_eq!(world.state.published.slices[5].sharers, 2);
+    let call = Call::EnvDestroy { env: world.id(parent), word: 0 };
+    assert_eq!(world.by(1, call), OK);
+    assert_eq!(world.state.published.slices[5].env, world.id(child).0);
+    assert_eq!(world.state.published.slices[5].sharers, 1);
+    assert_eq!(world.state.published.accounts[1].used[3], 2);
+    assert_eq!(round(&mut world, 2), [child, 1]);
+    // Nobody can pay for it: the child shares the first one's.
+    let grandchild = world.spawn_by(child, domain);
+    world.state.published.accounts[1].limit[3] = 1;
+    let call = Call::EnvDestroy { env: world.id(child), word: 0 };
+    assert_eq!(world.by(1, call), OK);
+    assert_eq!(world.state.published.slices[5].env, 0);
+    assert_eq!(round(&mut world, 2), [1, grandchild]);
+    assert_eq!(world.state.published.slices[0].sharers, 2);
+}
+
+#[test]
+fn a_critical_section_puts_the_end_off_once() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    world.on(0, other);
+    world.pick(0);
+    mask(&mut world, other);
+    world.machine.now += SLICE_NS;
+    assert_eq!(world.pick(0), other);
+    assert_eq!(world.state.envs.slots[other].debt_ns, CRITICAL_NS as u32);
+    world.machine.now += CRITICAL_NS;
+    assert_eq!(world.pick(0), 1, "still masked");
+    mask(&mut world, 1);
+    world.machine.now += SLICE_NS + 1;
+    world.pick(0);
+    world.machine.now += CRITICAL_NS;
+    assert_eq!(world.pick(0), other);
+    let end = world.state.sched.cpus[0].slice_end_ns;
+    assert_eq!(end, world.machine.now + SLICE_NS - CRITICAL_NS, "it pays");
+}
+
+#[test]
+fn who_ignores_the_end_pays_and_at_last_dies() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    let flags = FLAG_SLICE_START | FLAG_SLICE_END;
+    let setup = EnvSetup { flags, ..EnvSetup::default() };
+    assert_eq!(world.set_by(other, EnvId::NONE, field::FLAGS, &setup), OK);
+    mask(&mut world, other);
+    world.on(0, 1);
+    assert_eq!(round(&mut world, 2), [1, other]);
+    assert_eq!(world.saved(other, offset::EVENTS), EVENT_SLICE_START);
+    world.machine.now += SLICE_NS;
+    assert_eq!(world.pick(0), other, "told, not taken off");
+    assert_eq!(world.saved(other, offset::EVENTS), EVENT_SLICE_START | EVENT_SLICE_END);
+    for excess in 1..=3 {
+        world.machine.now += SLICE_NS;
+        assert_eq!(world.pick(0), other);
+        assert_eq!(world.state.published.envs[other].excess, excess);
+    }
+    assert_eq!(world.by(other, Call::Yield { to: EnvId::NONE }), Outcome::Left);
+    assert_eq!(world.pick(0), 1);
+    for owed in [2, 1, 0] {
+        world.machine.now += SLICE_NS;
+        assert_eq!(world.pick(0), 1, "a slice forfeited");
+        assert_eq!(world.state.published.envs[other].excess, owed);
+    }
+    world.machine.now += SLICE_NS;
+    assert_eq!(world.pick(0), other);
+    for _ in 0..=EXCESS_MAX + 1 {
+        world.machine.now += SLICE_NS;
+        world.pick(0);
+    }
+    assert_eq!(world.state_of(other), EnvState::Dead);
+    assert_eq!(world.state.published.envs[other].word, EXCESS_WORD);
+}
+
+#[test]
+fn a_woken_one_borrows_and_pays_back() {
+    for lends in [true, false] {
+        let mut world = World::new();
+        let domain = world.domain();
+        let (sleeper, runner) = (world.spawn(domain), world.spawn(domain));
+        mask(&mut world, sleeper);
+        let flags = if lends { FLAG_BORROW } else { 0 };
+        let setup = EnvSetup { flags, ..EnvSetup::default() };
+        assert_eq!(world.set_by(runner, EnvId::NONE, field::FLAGS, &setup), OK);
+        assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
+        world.on(0, runner);
+        assert_eq!(world.pick(0), runner);
+        let end = world.state.sched.cpus[0].slice_end_ns;
+        let id = world.id(sleeper);
+        world.on(1, 1);
+        assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
+        world.machine.now += 10;
+        if !lends {
+            assert_eq!(world.pick(0), runner);
+            continue;
+        }
+        assert_eq!(world.pick(0), sleeper);
+        world.machine.now += 1_000_000;
+        world.save(sleeper, offset::PENDING, 0);
+        assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
+        assert_eq!(world.pick(0), runner, "the lender goes on");
+        assert_eq!(world.state.sched.cpus[0].slice_end_ns, end + 1_000_000);
+        assert_eq!(world.state.envs.slots[sleeper].debt_ns, 1_000_000);
+        assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
+        world.pick(0);
+        // At most a slice less the debt is lent.
+        let borrowed = world.state.sched.cpus[0].borrow_end_ns - world.machine.now;
+        assert_eq!(borrowed, SLICE_NS - 1_000_000);
+        world.machine.now += SLICE_NS;
+        assert_eq!(world.pick(0), runner);
+    }
+}
+
+#[test]
+fn yielding_is_directed_or_to_the_next() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let (a, b) = (world.spawn(domain), world.spawn(domain));
+    world.on(0, 1);
+    let yields = |env| Call::Yield { to: env };
+    let (a_id, b_id) = (world.id(a), world.id(b));
+    let end = world.state.sched.cpus[0].slice_end_ns;
+    assert_eq!(world.by(1, yields(b_id)), Outcome::Left);
+    assert_eq!(world.pick(0), b);
+    assert_eq!(world.state.sched.cpus[0].slice_end_ns, end, "the rest of the slice");
+    assert_eq!(world.by(b, yields(b_id)), OK);
+    assert_eq!(world.by(b, yields(EnvId(99))), error(Error::NoSuchEnv, 0));
+    mask(&mut world, a);
+    assert_eq!(world.by(a, SLEEP), Outcome::Left);
+    assert_eq!(world.by(b, yields(a_id)), error(Error::WrongState, 0));
+    assert_eq!(world.by(b, yields(EnvId::NONE)), Outcome::Left);
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.by(1, yields(EnvId::NONE)), Outcome::Left);
+    assert_eq!(world.pick(0), b);
+    world.on(1, 1);
+    assert_eq!(world.by(b, yields(EnvId(1))), error(Error::WrongState, 0), "runs elsewhere");
+}
