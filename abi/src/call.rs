@@ -112,8 +112,8 @@ calls! {
     /// Gives the rest of the slice to `to` (0: to whoever is next). Protects nobody: anyone may
     /// yield to anyone. `rdx`: 0.
     0 Yield { to: EnvId } own Atomic errors [NoSuchEnv, WrongState];
-    /// Sleeps until the predicate holds, a posted bit of `posted` or an event bit of `events` is set, or
-    /// nanoseconds since boot reach `deadline` (0: never). `flags` bit 0: accept transfers
+    /// Sleeps until the predicate holds, a posted bit of `posted` or an event bit of `events` is
+    /// set, or nanoseconds since boot reach `deadline` (0: never). `flags` bit 0: accept transfers
     /// meanwhile. `rdx`: why (`upcall::woken`).
     1 Sleep { deadline: u64, posted: u64, events: u64, flags: u64 } own Continued errors [TimedOut];
     /// Transfers control to the environment in the high half of `rax`, at its sync entry, donating
@@ -149,10 +149,10 @@ calls! {
     /// Gives the record (and the news of the death) of `env` to another holder.
     12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
-    /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own, else
-    /// CONTROL over the account's name). Its slot 0 gets a fresh name that nobody else dominates
-    /// but the account: [account, serial high, serial low], with ALL rights; so processes have flat
-    /// names and need no right over their account to fork (decisions 22). `rdx`: its id.
+    /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own,
+    /// else CONTROL over the account's name). Its slot 0 gets a fresh name that nobody else
+    /// dominates but the account: [account, serial high, serial low], with ALL rights; so processes
+    /// have flat names and need no right over their account to fork (decisions 22). `rdx`: its id.
     13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 } guarded
         Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
@@ -163,7 +163,8 @@ calls! {
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge];
-    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its guard.
+    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its
+    /// guard.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else WRITE
     /// over its guard): `extend` (0..=3) components from `components` (16 bits each, lowest first)
@@ -228,13 +229,13 @@ calls! {
     /// `pending` is decremented when it has been sent. Needs WRITE over the interface.
     37 NetTransmit { interface: u16, pieces: UserAddress, count: u64, pending: UserAddress } guarded
         Atomic errors [NoSuchDevice, BadAddress, WouldBlock, TooLarge, OverQuota];
-    /// Writes bytes to a console stream (0 the terminal, 1 the error stream, 2 the kernel's log). Needs
-    /// WRITE over the console. `rdx`: bytes taken.
+    /// Writes bytes to a console stream (0 the terminal, 1 the error stream, 2 the kernel's log).
+    /// Needs WRITE over the console. `rdx`: bytes taken.
     38 ConsoleWrite { stream: u16, bytes: UserAddress, len: u64 } guarded Restartable
         errors [BadAddress, NoSuchDevice];
-    /// Makes the page at `page` the console's input ring (`published` by nobody): words head (kernel's)
-    /// and tail (owner's), then 4,080 bytes; arrivals set `EVENT_CONSOLE`. Needs READ over the
-    /// console. 0: none.
+    /// Makes the page at `page` the console's input ring (`published` by nobody): words head
+    /// (kernel's) and tail (owner's), then 4,080 bytes; arrivals set `EVENT_CONSOLE`. Needs READ
+    /// over the console. 0: none.
     39 ConsoleRing { page: u64 } guarded Atomic errors [BadAddress, Taken, WrongType];
     /// 64 random bits in `rdx`.
     40 Entropy {} own Atomic errors [NotPresent];

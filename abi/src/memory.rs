@@ -50,8 +50,8 @@ pub struct Item {
     /// The page.
     pub address: u64,
     /// Choice bits ([`ENTRY_CHOICE`]) or a payload; for `Share` the address in the caller's own
-    /// space whose table is shared; for `Table` and `Split` at level 2 the frame of links. For `Map`
-    /// and `Protect` also [`SOURCE`].
+    /// space whose table is shared; for `Table` and `Split` at level 2 the frame of links. For
+    /// `Map` and `Protect` also [`SOURCE`].
     pub value: u64,
 }
 
@@ -60,8 +60,8 @@ const _: () = assert!(core::mem::size_of::<Item>() == 24);
 /// "Whichever is free" in [`Item::frame`]; for `Map` with a source: the frame found there.
 pub const ANY_FRAME: u32 = u32::MAX;
 
-/// Bits of [`Item::value`] for `Map` and `Protect`: bits 12..=47 of the address, in the caller's own
-/// space, of the entry whose rights are copied (page 0 cannot be named: all zero is none).
+/// Bits of [`Item::value`] for `Map` and `Protect`: bits 12..=47 of the address, in the caller's
+/// own space, of the entry whose rights are copied (page 0 cannot be named: all zero is none).
 pub const SOURCE: u64 = 0x0000_ffff_ffff_f000;
 
 /// The value of an item that copies the rights of the caller's own page at `address`.
@@ -83,15 +83,16 @@ pub enum Operation {
     /// Removes the entry at `level`; what it held is dropped. At level 2..=4 the whole subtree's
     /// reference goes. The new entry is the payload in `value` (0: nothing).
     Unmap = 3,
-    /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` is checked as `Map`, or the
-    /// entry is the frame's only reference, the target's account pays for it, and the capability
-    /// named has WRITE: then its name becomes the frame's guard (copy-on-write's last holder).
+    /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` is checked as `Map`, or
+    /// the entry is the frame's only reference, the target's account pays for it, and the
+    /// capability named has WRITE: then its name becomes the frame's guard (copy-on-write's last
+    /// holder).
     Protect = 4,
     /// Allocates `frame` as an empty table for the entry at `level` (2..=4); at level 2 the table
     /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).
     Table = 5,
-    /// Enters the level-1 table (`level` is 2) that the caller's own entry for address `value` points
-    /// to. Both references are frozen: `WRITABLE` is taken from both entries.
+    /// Enters the level-1 table (`level` is 2) that the caller's own entry for address `value`
+    /// points to. Both references are frozen: `WRITABLE` is taken from both entries.
     Share = 6,
     /// Replaces the frozen table at `level` 2 by a private copy in `frame`, with links in `value`,
     /// `WRITABLE` cleared in all 512 entries.

@@ -18,19 +18,20 @@
 //! ```
 //!
 //! Delivery of a fault: the kernel writes the slot, sets `mask`, increments `depth`, clears TF, DF,
-//! AC and NT, loads rdi = slot's address, rsi = cause, rdx = address, rcx and r11 as `sysret` needs,
-//! and enters at `fault_entry`; every other register is the program's. An event
-//! (cause [`Cause::Event`]) is delivered the same way, only when `mask` is 0; otherwise its bit stays
-//! in `pending` or `events`. The slot remembers the mask as it was; every delivery but a chained one
+//! AC and NT, loads rdi = slot's address, rsi = cause, rdx = address, rcx and r11 as `sysret`
+//! needs, and enters at `fault_entry`; every other register is the program's. An event (cause
+//! [`Cause::Event`]) is delivered the same way, only when `mask` is 0; otherwise its bit stays in
+//! `pending` or `events`. The slot remembers the mask as it was; every delivery but a chained one
 //! (below) stores 0 in `returning`.
 //!
 //! The way back needs no kernel: `returning` = slot address | 1; from `return_first` to
-//! `return_last` (exclusive): restore registers, `depth` -= 1, `mask` = the slot's, test `pending` and
-//! `events` (set and unmasked: back to the handler), `popfq`, `mov rsp, gs:resume.rsp`, `jmp gs:resume.rip`. Whatever
-//! the kernel delivers while rip is inside that range, it takes as arriving before the
-//! sequence began: `depth` is set back to `returning`'s slot + 1, nothing is pushed, `mask` is set, and
-//! the handler is entered with that slot again (tail-chaining); `returning` stays non-zero, which
-//! tells the handler that the program's registers are in the slot, not in the processor.
+//! `return_last` (exclusive): restore registers, `depth` -= 1, `mask` = the slot's, test `pending`
+//! and `events` (set and unmasked: back to the handler), `popfq`, `mov rsp, gs:resume.rsp`, `jmp
+//! gs:resume.rip`. Whatever the kernel delivers while rip is inside that range, it takes as
+//! arriving before the sequence began: `depth` is set back to `returning`'s slot + 1, nothing is
+//! pushed, `mask` is set, and the handler is entered with that slot again (tail-chaining);
+//! `returning` stays non-zero, which tells the handler that the program's registers are in the
+//! slot, not in the processor.
 
 use crate::limits::{SENDERS, UPCALL_DEPTH};
 

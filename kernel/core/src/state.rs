@@ -1,9 +1,9 @@
 //! All that the kernel knows, behind one lock (decisions 19, 20).
 //!
 //! Tables are slices sized at boot from the machine's memory: the machine layer carves them out
-//! of frames and hands them over as [`Parts`](crate::boot::Parts); on the host they come from vectors. A table whose
-//! record is published has two halves: the `abi::published` record, which everybody can read
-//! (only the kernel writes it, here), and a private one beside it.
+//! of frames and hands them over as [`Parts`](crate::boot::Parts); on the host they come from
+//! vectors. A table whose record is published has two halves: the `abi::published` record, which
+//! everybody can read (only the kernel writes it, here), and a private one beside it.
 
 use abi::published::{
     AccountRecord, CallRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,

@@ -39,7 +39,8 @@ impl Ring {
         self.capacity - self.used(head, tail)
     }
 
-    /// The first contiguous piece of `len` bytes that begin `position` bytes from the start of time.
+    /// The first contiguous piece of `len` bytes that begin `position` bytes from the start of
+    /// time.
     pub fn span(&self, position: u64, len: u64) -> Span {
         let at = position % self.capacity;
         Span { offset: self.data + at, len: len.min(self.capacity - at) }

@@ -1,8 +1,8 @@
 //! One station's IPv4, TCP and UDP, over a link given at each call, at times given at each call.
 //!
 //! The owner calls [`Stack::poll`] when frames have arrived, when it has queued something to send,
-//! and at the latest at [`Stack::next_deadline`]; nothing happens in between. Frames are Ethernet's:
-//! headers are added and stripped here, and a next hop whose link address the caller's
+//! and at the latest at [`Stack::next_deadline`]; nothing happens in between. Frames are
+//! Ethernet's: headers are added and stripped here, and a next hop whose link address the caller's
 //! [`Neighbours`] don't know is surfaced by [`Stack::unresolved`] while its packet waits.
 //!
 //! The TCP engine is smoltcp's; none of its types is seen outside. Ours are the checks before it,

@@ -3,8 +3,8 @@
 //! # Safety
 //! The allocator hands out memory between `BASE` and its current end, which only this file maps.
 //! A native program has one environment and takes no upcall that allocates while it
-//! allocates (handlers run with the heap free or do not use it), so the cell is never entered twice;
-//! entering it twice panics.
+//! allocates (handlers run with the heap free or do not use it), so the cell is never entered
+//! twice; entering it twice panics.
 #![allow(unsafe_code)]
 
 use crate::memory::{DATA, Space};
@@ -96,7 +96,8 @@ const RESERVE: usize = 16 * 1024;
 /// Requests above this never come from the first part.
 const SMALL: usize = 2048;
 
-// SAFETY: both heaps hand out disjoint memory that stays mapped; `dealloc` tells them apart by address.
+// SAFETY: both heaps hand out disjoint memory that stays mapped; `dealloc` tells them apart by
+// address.
 unsafe impl GlobalAlloc for Growing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() <= SMALL

@@ -88,8 +88,8 @@ unsafe extern "C" {
 }
 
 fn current() -> &'static mut dyn Serve {
-    // SAFETY: set by `run` before anything enters; request and idle run one after the other, since a
-    // transfer is accepted only while `idle` (or the reply) sleeps.
+    // SAFETY: set by `run` before anything enters; request and idle run one after the other, since
+    // a transfer is accepted only while `idle` (or the reply) sleeps.
     match unsafe { &mut *CURRENT.0.get() } {
         Some(server) => &mut **server,
         None => call::exit(1 << 8),

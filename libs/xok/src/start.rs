@@ -67,7 +67,8 @@ pub const EXIT_FAULT: u64 = 0x1000;
 pub fn set_handler(handler: Handler) {
     let base = STACKS.0.get() as u64;
     let top = |depth: u64| base + (depth + 1) * HANDLER_STACK as u64;
-    // SAFETY: the save area is mapped before the first instruction; the stacks are used by no one else.
+    // SAFETY: the save area is mapped before the first instruction; the stacks are used by no one
+    // else.
     unsafe { upcall::prepare(SAVE_AREA, [top(0), top(1), top(2), top(3)], handler) };
     let entry = upcall::entry();
     let setup = EnvSetup { fault_entry: entry, event_entry: entry, ..EnvSetup::default() };

@@ -47,7 +47,8 @@ static SEEN: Shared = Shared(UnsafeCell::new(Seen {
 
 /// What the handler has seen so far.
 pub fn seen() -> Seen {
-    // SAFETY: a volatile copy; the handler does not run during it but for faults, and this has none.
+    // SAFETY: a volatile copy; the handler does not run during it but for faults, and this has
+    // none.
     unsafe { SEEN.0.get().read_volatile() }
 }
 

@@ -138,8 +138,8 @@ fn one(ground: &Ground, test: Test) -> Result<String, Failure> {
     Ok(remark)
 }
 
-/// Makes what tests use lazily, so that no count changes on their account: heap, tables of the scratch
-/// area and of the window.
+/// Makes what tests use lazily, so that no count changes on their account: heap, tables of the
+/// scratch area and of the window.
 fn warm_up() -> Result<(), call::Refused> {
     drop(Vec::<u8>::with_capacity(HEAP_BYTES));
     let mut own = Space::own();

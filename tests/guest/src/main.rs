@@ -1,9 +1,9 @@
 //! The guest's judge: runs each test in the machine and demands that nothing is left behind.
 //!
-//! Started by the kernel as the first program (`init=/xok/guest-tests`) it holds every right. It runs
-//! the tests of `suite` in order; a test that needs a second party spawns this same
-//! program with the name of an `assistant`. After each test frames, environments, domains and
-//! regions must be what they were before.
+//! Started by the kernel as the first program (`init=/xok/guest-tests`) it holds every right. It
+//! runs the tests of `suite` in order; a test that needs a second party spawns this same program
+//! with the name of an `assistant`. After each test frames, environments, domains and regions must
+//! be what they were before.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]

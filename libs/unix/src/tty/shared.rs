@@ -10,7 +10,8 @@
 //! ```
 //! The server writes the input ring's head and, when it flushes, its tail; readers write the tail
 //! under compare. Writers write the output ring's head under compare, the server its tail, after
-//! the bytes were taken by the console. All change the control region under compare of the sequence.
+//! the bytes were taken by the console. All change the control region under compare of the
+//! sequence.
 
 use super::termios::{TERMIOS_BYTES, Termios};
 use crate::ring::Ring;
