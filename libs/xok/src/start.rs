@@ -77,9 +77,11 @@ pub fn set_handler(handler: Handler) {
     let _ = crate::call::env_set(crate::call::OWN, abi::id::EnvId::NONE, fields, &setup);
 }
 
-/// Events are left for `main` to find; a fault ends the program with a word that names its cause.
+/// Events are left for `main` to find, which goes on masked: the way back would find them again
+/// and again. A fault ends the program with a word that names its cause.
 extern "C" fn default_handler(slot: &mut Slot, cause: u64, _address: u64) {
     if cause == abi::upcall::Cause::Event as u64 {
+        slot.mask = 1;
         return;
     }
     crate::call::exit(EXIT_FAULT | slot.cause);

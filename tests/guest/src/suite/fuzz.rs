@@ -60,6 +60,7 @@ pub fn wild_calls(ground: &Ground) -> Result<String, Failure> {
     let mut calls = 0;
     let mut lives = 0;
     let mut running = [None; 4];
+    let mut counts = [0; 4];
     loop {
         let over = now_ns() >= end;
         for (number, place) in running.iter_mut().enumerate() {
@@ -71,11 +72,13 @@ pub fn wild_calls(ground: &Ground) -> Result<String, Failure> {
                         .iter()
                         .any(|state| record.state == *state as u32)
                 });
+                // Its page goes with it.
+                counts[number] = counts[number].max(super::sched::counter(env));
                 if (over || stuck) && !gone {
                     let _ = call::env_destroy(OWN, env, 0);
                 }
                 if gone || over {
-                    calls += super::sched::counter(env);
+                    calls += core::mem::take(&mut counts[number]);
                     let _ = assistant::wait(env);
                     *place = None;
                 }
