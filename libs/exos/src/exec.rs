@@ -11,7 +11,6 @@ use crate::library;
 use crate::process::Process;
 use crate::start_block::{self, Command};
 use crate::{page, start, user};
-use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
 use linux_raw_sys::general as linux;
@@ -35,8 +34,13 @@ pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
     let asked = user::read_path(path)?;
     let arguments = read_list(arguments)?;
     let environment = read_list(environment)?;
-    let program = process.files.program(directory as i32, &asked, flags as u32)?;
-    let command = resolve(process, program, asked, arguments, environment)?;
+    // Flags are about the path given; interpreters are ordinary absolute paths.
+    let mut flags = Some(flags as u32);
+    let find = |path: &[u8]| match flags.take() {
+        Some(flags) => process.files.program(directory as i32, path, flags),
+        None => process.files.program(linux::AT_FDCWD, path, 0),
+    };
+    let command = resolve(find, asked, arguments, environment)?;
     go(process, &command)
 }
 
@@ -68,22 +72,23 @@ pub fn bytes_of(program: &Program) -> &[u8] {
     }
 }
 
-/// Follows `#!` lines, and makes sure that what comes out can be loaded.
-fn resolve(
-    process: &Process,
-    mut program: Program,
+/// Finds what is asked for, follows `#!` lines, and makes sure that what comes out can be loaded.
+/// `find` answers what a path names, if it may be executed.
+pub fn resolve(
+    mut find: impl FnMut(&[u8]) -> Result<Program, Errno>,
     asked: Vec<u8>,
     mut arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
 ) -> Result<Command, Errno> {
     let mut name = asked.clone();
     for _ in 0..SCRIPTS_MAX {
+        let program = find(&name)?;
         let Some((interpreter, argument)) = script_line(bytes_of(&program)) else {
             check(bytes_of(&program))?;
             return Ok(Command {
                 image: program.image,
                 bytes: program.bytes,
-                path: String::from(&*program.path),
+                path: program.path,
                 asked,
                 arguments,
                 environment,
@@ -94,7 +99,6 @@ fn resolve(
         list.push(name);
         list.extend(arguments.into_iter().skip(1));
         arguments = list;
-        program = process.files.program(linux::AT_FDCWD, &interpreter, 0)?;
         name = interpreter;
     }
     Err(Errno::ELOOP)

@@ -72,6 +72,13 @@ impl<'a> Reader<'a> {
 
 /// Writes a block for `process` and what it is to run.
 pub fn write(process: &Process, command: &Command) -> Vec<u8> {
+    let mut block = head(process, command);
+    process.files.save(&mut block);
+    block
+}
+
+/// A block without files: the first process of all opens the terminal itself.
+pub fn head(process: &Process, command: &Command) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.word(MAGIC);
     out.word(u64::from(process.id.0));
@@ -102,7 +109,6 @@ pub fn write(process: &Process, command: &Command) -> Vec<u8> {
     out.bytes(&command.asked);
     out.list(&command.arguments);
     out.list(&command.environment);
-    process.files.save(&mut out.0);
     out.0
 }
 

@@ -55,7 +55,8 @@ impl Files {
     pub fn without_close_on_exec(&mut self) {}
     /// Writes everything `load` needs.
     pub fn save(&self, _out: &mut Vec<u8>) {}
-    /// Reads what `save` wrote; the attachments are there. The rest of `bytes` comes back.
+    /// Nothing: the first process, on the terminal or the streams (`xok::services`), which init has
+    /// attached. Else reads what `save` wrote; the attachments are there. The rest of `bytes` comes back.
     pub fn load(bytes: &[u8]) -> Result<(Self, &[u8]), Errno> {
         Ok((Self::default(), bytes))
     }

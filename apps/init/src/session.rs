@@ -1,0 +1,209 @@
+//! The first Linux process: the shell on the terminal, or the `run=` program with raw streams.
+
+use abi::capability::{
+    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, NAME_DEVICE, NAME_IMAGE, READ,
+    WRITE,
+};
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::layout::PAGE_SIZE;
+use abi::memory::NO_EXECUTE;
+use abi::published::{COMMAND_LINE, EnvState};
+use abi::upcall::EVENT_CHILD;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use exos::exec;
+use exos::fs::Program;
+use exos::layout::TEXT;
+use exos::process::Process;
+use exos::start_block::{self, Command};
+use exos::{library, page, start};
+use image::elf::{ElfError, Plan};
+use unix::Errno;
+use xok::call::{self, OWN, Refused};
+use xok::memory::Space;
+use xok::published;
+use xok::services::Service;
+
+use crate::programs::Image;
+use crate::publish;
+use crate::servers::{self, ACCOUNT, gift};
+use crate::settings::{self, Settings};
+use crate::terminal::Terminal;
+
+/// Init's slot with the account's own name, under which it makes Linux processes.
+const ACCOUNT_SLOT: u8 = 1;
+/// Status of a program that cannot be executed, as a shell has it.
+const NOT_EXECUTABLE: u16 = 126;
+/// Status of a program that is not there.
+const NOT_FOUND: u16 = 127;
+
+/// Why there is no session.
+pub struct Failure {
+    /// The sentence.
+    pub text: String,
+    /// The machine's status.
+    pub status: u16,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from((error, number): Refused) -> Self {
+        let text = alloc::format!("refused: {} ({number})", error.name());
+        Self { text, status: NOT_EXECUTABLE }
+    }
+}
+
+fn failure(status: u16, text: String) -> Failure {
+    Failure { text, status }
+}
+
+/// Starts everything, waits for the session's end; the machine's status.
+pub fn run() -> Result<u16, Failure> {
+    let mut line = [0; COMMAND_LINE];
+    let settings = settings::parse(published::command_line(&mut line));
+    let streams = settings.run.is_some();
+    call::capability_derive(OWN, DomainId::NONE, u16::from(ACCOUNT_SLOT), &[ACCOUNT], 0xf)?;
+    let image = Image::open()?
+        .ok_or_else(|| failure(NOT_EXECUTABLE, "the boot image is damaged".into()))?;
+    let command = command(&image, &settings)?;
+
+    let domain = call::domain_alloc(ACCOUNT_SLOT, AccountId::NONE, TEXT, start::text_bytes())?;
+    let env = call::env_alloc(ACCOUNT_SLOT, domain, AccountId::NONE)?;
+    let terminal = Terminal::make(streams)?;
+    terminal.set_up(env.0, streams)?;
+    publish::set(Service::Session, u64::from(env.0));
+    publish::open();
+    servers::start_all(&image, &settings, &terminal);
+
+    terminal.attach_program(domain)?;
+    give_capabilities(domain)?;
+    let entry = map_library(&image)?;
+    start_process(domain, env, entry, &command, streams)?;
+    let status = await_end(env);
+    terminal.drain();
+    Ok(status)
+}
+
+/// What to run.
+fn command(image: &Image, settings: &Settings) -> Result<Command, Failure> {
+    let asked = settings.run.clone().unwrap_or_else(|| b"/bin/sh".to_vec());
+    let arguments = match (&settings.run, settings.arguments.is_empty()) {
+        (None, _) => alloc::vec![b"-sh".to_vec()],
+        (Some(path), true) => alloc::vec![path.clone()],
+        (Some(_), false) => settings.arguments.clone(),
+    };
+    let shown = String::from_utf8_lossy(&asked).into_owned();
+    let find = |path: &[u8]| {
+        let path = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+        let file = image.file(path).ok_or(Errno::ENOENT)?;
+        if file.mode & 0o111 == 0 {
+            return Err(Errno::EACCES);
+        }
+        let image = Some((file.offset, file.size));
+        Ok(Program { path: file.path, image, bytes: Vec::new() })
+    };
+    let environment = environment(settings);
+    exec::resolve(find, asked, arguments, environment).map_err(|errno| match errno {
+        Errno::ENOENT => failure(NOT_FOUND, alloc::format!("{shown}: not found")),
+        errno => failure(NOT_EXECUTABLE, alloc::format!("{shown}: cannot be run ({errno:?})")),
+    })
+}
+
+fn environment(settings: &Settings) -> Vec<Vec<u8>> {
+    let defaults: [&[u8]; 6] = [
+        b"PATH=/bin:/sbin:/usr/bin:/usr/sbin",
+        b"HOME=/root",
+        b"USER=root",
+        b"LOGNAME=root",
+        b"SHELL=/bin/sh",
+        b"TERM=linux",
+    ];
+    let name = |text: &[u8]| text.split(|&byte| byte == b'=').next().map(<[u8]>::to_vec);
+    let given: Vec<_> = settings.environment.iter().map(|text| name(text)).collect();
+    let kept = defaults.iter().filter(|text| !given.contains(&name(text)));
+    kept.map(|text| text.to_vec()).chain(settings.environment.iter().cloned()).collect()
+}
+
+/// What each Linux process holds: see `exos::fork::INHERITED`.
+fn give_capabilities(domain: DomainId) -> Result<(), Refused> {
+    let gifts = [
+        gift(1, &[NAME_IMAGE], READ | DERIVE),
+        gift(2, &[ACCOUNT], CONTROL | DERIVE),
+        gift(3, &[NAME_DEVICE, DEVICE_NETWORK], WRITE | DERIVE),
+        gift(4, &[NAME_DEVICE, DEVICE_CONSOLE], WRITE | DERIVE),
+        gift(5, &[NAME_DEVICE, DEVICE_POWER], WRITE | DERIVE),
+    ];
+    for gift in gifts {
+        call::capability_derive(gift.from, domain, gift.slot, gift.extend, gift.rights)?;
+    }
+    Ok(())
+}
+
+/// Maps ExOS's text and constants where every process shares them; its entry point.
+fn map_library(image: &Image) -> Result<u64, Failure> {
+    let damaged = |error: ElfError| failure(NOT_EXECUTABLE, alloc::format!("exos: {error}"));
+    let file =
+        image.file("/xok/exos").ok_or_else(|| failure(NOT_FOUND, "no exos in the image".into()))?;
+    let plan = Plan::parse_in(file.bytes, 0x1000..u64::MAX).map_err(damaged)?;
+    let mut own = Space::own();
+    for segment in plan.segments().iter().filter(|segment| !segment.write) {
+        let pages = segment.pages();
+        let first = file.frame().0 + (segment.file_offset / PAGE_SIZE) as u32;
+        let choice = if segment.execute { 0 } else { NO_EXECUTE };
+        let count = (pages.end - pages.start) / PAGE_SIZE;
+        own.map(pages.start, abi::id::Frame(first), count, choice)?;
+    }
+    Ok(plan.entry)
+}
+
+/// Builds the process in `domain` and lets it run.
+fn start_process(
+    domain: DomainId,
+    env: EnvId,
+    entry: u64,
+    command: &Command,
+    streams: bool,
+) -> Result<(), Failure> {
+    let process = Process { id: env, ..Process::default() };
+    let block = start_block::head(&process, command);
+    let mut page = page::empty();
+    page.group = env.0;
+    page.session = env.0;
+    page.terminal = u32::from(!streams);
+    page.start_ns = xok::clock::now_ns();
+    exec::fill_page(&mut page, command);
+    library::build_fresh(domain, page::bytes_of(&page), &block)?;
+    let (setup, fields) = library::fresh_setup(entry, block.len());
+    call::env_set(ACCOUNT_SLOT, env, fields, &setup)?;
+    call::env_release(ACCOUNT_SLOT, env)?;
+    Ok(())
+}
+
+/// Waits until the session's process is dead; what the machine ends with.
+fn await_end(env: EnvId) -> u16 {
+    loop {
+        xok::upcall::take_events();
+        match published::env(env) {
+            Some(record) if record.state != EnvState::Dead as u32 => {}
+            Some(record) => return status(record.word),
+            None => return NOT_EXECUTABLE,
+        }
+        // Whatever ends the sleep, the loop looks again.
+        let _ = call::sleep(0, 0, EVENT_CHILD, 0);
+        xok::upcall::take_pending();
+    }
+}
+
+/// A wait status as a shell shows it: 128 + n for signal n.
+fn status(word: u64) -> u16 {
+    match word & 0x7f {
+        0 => (word >> 8 & 0xff) as u16,
+        signal => 128 + signal as u16,
+    }
+}
