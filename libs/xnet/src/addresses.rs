@@ -79,5 +79,5 @@ pub fn table() -> Option<Reader<'static>> {
 
 /// Where arpd keeps its table: the caller's own application page.
 pub fn own_table() -> Table<'static> {
-    Table::over(memory::own_words())
+    Table::over(memory::own_page())
 }

@@ -20,5 +20,6 @@ pub mod port;
 pub mod settings;
 
 pub use addresses::AddressBook;
+pub use memory::own_page;
 pub use network::Network;
 pub use port::{Port, Ring, Transmitter};

@@ -101,7 +101,7 @@ pub fn published_words(index: usize) -> Option<&'static [AtomicU64]> {
 }
 
 /// The words of one's own application page, which one may write.
-pub fn own_words() -> &'static [AtomicU64] {
+pub fn own_page() -> &'static [AtomicU64] {
     let page = xok::start::APPLICATION_PAGE as *const AtomicU64;
     // SAFETY: mapped before the program's first instruction, for as long as it lives; used as
     // atomics only.
