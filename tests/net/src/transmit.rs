@@ -78,11 +78,16 @@ pub fn refusals(_: &mut Control) -> Result<String, String> {
             other => return Err(format!("{what}: {other:?}")),
         }
     }
-    let wrong_counters =
-        [("published", PUBLISHED), ("own tables", OWN_TABLES), ("unmapped", beyond)];
-    for (what, address) in wrong_counters {
+    let wrong_counters = [
+        // Outside of what a call may name at all: refused by its form.
+        ("published", PUBLISHED, Error::BadArgument),
+        ("own tables", OWN_TABLES, Error::BadArgument),
+        ("unmapped", beyond, Error::BadAddress),
+        ("read-only", 0x40_0000, Error::BadAddress),
+    ];
+    for (what, address, expected) in wrong_counters {
         match call::net_transmit(OWN, 0, &[good], pages::word_at(address)) {
-            Err((Error::BadAddress, _)) => {}
+            Err((error, _)) if error == expected => {}
             other => return Err(format!("counter {what}: {other:?}")),
         }
     }

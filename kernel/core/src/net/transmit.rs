@@ -13,7 +13,7 @@ use crate::{account, capability, domain, env, frame, sched, table};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
-use abi::layout::PAGE_SIZE;
+use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{PACKET_BYTES, Resource, TRANSMIT_HEADER, TRANSMIT_PIECES};
 use abi::ring::Piece;
 use abi::upcall::EVENT_SENT;
@@ -113,6 +113,9 @@ fn check<M: Machine>(
         total = total.saturating_add(piece.len);
         if piece.len == 0 || total > PACKET_BYTES as u64 {
             return Err(Refusal::new(Error::TooLarge, PACKET_BYTES as u64));
+        }
+        if !is_user_range(piece.address, piece.len) {
+            return Err(Refusal::new(Error::BadAddress, piece.address));
         }
         // A piece is shorter than a page: it lies in two at most.
         let first = piece.len.min(PAGE_SIZE - piece.address % PAGE_SIZE);
