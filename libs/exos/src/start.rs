@@ -116,7 +116,9 @@ extern "C" fn begin(block_len: u64) -> ! {
     }
 }
 
-/// Reads the start block, gives it back, loads the program.
+/// Reads the start block, gives it back, loads the program. Not part of `begin`, whose frame must
+/// fit the stack pages that are there before faults can be taken.
+#[inline(never)]
 fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     let len = block_len.min(START_BLOCK_BYTES);
     let block = image_bytes(START_BLOCK, len).to_vec();
