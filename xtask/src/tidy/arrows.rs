@@ -3,7 +3,7 @@
 use crate::workspace::Package;
 
 /// What each package may use of ours. What is not listed may use nothing.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: &[(&str, &[&str])] = &[
     ("kernel", &["kernel-core", "abi", "image"]),
     ("kernel-core", &["abi", "image"]),
     ("libs/xok", &["abi", "image"]),
