@@ -58,7 +58,10 @@ pub fn wait(env: EnvId) -> Result<u64, alloc::string::String> {
                 let _ = call::sleep(soon, 0, abi::upcall::EVENT_CHILD, 0);
                 xok::upcall::take_events_of(abi::upcall::EVENT_CHILD);
             }
-            Err(why) => return Err(alloc::format!("wait: {why:?}")),
+            Err(why) => {
+                let record = xok::published::env(env);
+                return Err(alloc::format!("wait: {why:?}, {record:?}"));
+            }
         }
     }
 }

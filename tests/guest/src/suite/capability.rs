@@ -35,14 +35,17 @@ pub fn named(ground: &Ground) -> Result<String, Failure> {
 }
 
 /// Names are only extended, rights only dropped.
-pub fn narrowed(_: &Ground) -> Result<String, Failure> {
+pub fn narrowed(ground: &Ground) -> Result<String, Failure> {
     call::capability_derive(OWN, DomainId::NONE, 5, &[300], READ | DERIVE)
         .map_err(|why| format!("{why:?}"))?;
     let wider = call::capability_derive(5, DomainId::NONE, 6, &[1], READ | CONTROL);
     expect!(matches!(wider, Err((Error::NotPermitted, _))), "a wider right: {wider:?}");
     call::capability_derive(5, DomainId::NONE, 6, &[1, 2], READ)
         .map_err(|why| format!("{why:?}"))?;
-    let from = call::capability_derive(6, DomainId::NONE, 7, &[], READ);
+    let other = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;
+    let from = call::capability_derive(6, other.domain, 7, &[], READ);
+    call::domain_destroy(OWN, other.domain).map_err(|why| format!("{why:?}"))?;
+    assistant::wait(other.env)?;
     expect!(matches!(from, Err((Error::NotPermitted, _))), "without DERIVE: {from:?}");
     let long = call::capability_derive(5, DomainId::NONE, 7, &[1, 2, 3], READ)
         .and_then(|_| call::capability_derive(OWN, DomainId::NONE, 7, &[1, 2, 3], ALL))

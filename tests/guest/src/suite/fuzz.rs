@@ -55,7 +55,7 @@ pub fn wild_calls(ground: &Ground) -> Result<String, Failure> {
     };
     let seconds = setting("fuzz-seconds=", 5);
     let seed = setting("fuzz-seed=", 1);
-    let cpus = published::table(abi::published::Table::Cpus).count;
+    let cpus = published::directory().cpus;
     let end = now_ns() + seconds * 1_000_000_000;
     let mut calls = 0;
     let mut lives = 0;

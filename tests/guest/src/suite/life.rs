@@ -15,7 +15,7 @@ use xok::published;
 /// Whatever it does, an environment can be held, released and destroyed.
 pub fn hold_release_destroy(ground: &Ground) -> Result<String, Failure> {
     let child = assistant::spawn(ground.image, roles::SPIN, [1, 0, 0, 0, 0, 0], &[])?;
-    if published::table(abi::published::Table::Cpus).count > 1 {
+    if published::directory().cpus > 1 {
         call::slice_alloc(OWN, 1, abi::word::Which::Any, child.env)
             .map_err(|why| format!("{why:?}"))?;
     }

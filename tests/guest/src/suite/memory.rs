@@ -76,7 +76,7 @@ pub fn frame_revoked_everywhere(ground: &Ground) -> Result<String, Failure> {
         .map(SCRATCH, frame, 1, NO_EXECUTE)
         .map_err(|why| format!("share: {why:?}"))?;
     // On another processor, where there is one.
-    let cpus = published::table(Table::Cpus).count;
+    let cpus = published::directory().cpus;
     if cpus > 1 {
         let any = abi::word::Which::Any;
         call::slice_alloc(OWN, 1, any, reader.env).map_err(|why| format!("slice: {why:?}"))?;

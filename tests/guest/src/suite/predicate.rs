@@ -164,7 +164,7 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
         [1, ROUNDS, 0, 0, 0, 0],
         &[xok::spawn::Gift { from: OWN, slot: 1, extend: &[], rights: abi::capability::CONTROL }],
     )?;
-    if published::table(abi::published::Table::Cpus).count > 1 {
+    if published::directory().cpus > 1 {
         call::slice_alloc(OWN, 1, abi::word::Which::Any, echo.env)
             .map_err(|why| format!("{why:?}"))?;
     }
