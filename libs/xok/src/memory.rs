@@ -101,6 +101,32 @@ impl Space {
         self.flush()
     }
 
+    /// As `allocate`, and fills the pages with zeroes: the kernel does not, within an account.
+    pub fn allocate_zeroed(
+        &mut self,
+        address: u64,
+        pages: u64,
+        choice: u64,
+    ) -> Result<(), Refused> {
+        let mut own = Space::own();
+        let mut done = 0;
+        while done < pages {
+            let count = (pages - done).min(WINDOW_PAGES);
+            own.allocate(WINDOW, count, DATA)?;
+            crate::window::clear(count);
+            let entered = (0..count).try_for_each(|page| {
+                let offset = page * PAGE_SIZE;
+                let frame =
+                    crate::own::frame(WINDOW + offset).ok_or((Error::BadAddress, WINDOW))?;
+                self.map(address + done * PAGE_SIZE + offset, frame, 1, choice)
+            });
+            own.unmap(WINDOW, count)?;
+            entered?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// Enters existing frames, consecutive from `first`, at `address`.
     pub fn map(
         &mut self,
@@ -146,6 +172,9 @@ pub fn item(operation: Operation, level: u8, address: u64, frame: u32, value: u6
 /// Where a library keeps pages of others for a moment.
 pub const WINDOW: u64 = abi::layout::LIBRARY + 0x0800_0000;
 
+/// Pages of the window.
+pub const WINDOW_PAGES: u64 = 64;
+
 /// Allocates a frame at `to` in `space` and fills it with `bytes` (at most a page) through the
 /// window at [`WINDOW`].
 pub fn allocate_filled(
@@ -159,6 +188,7 @@ pub fn allocate_filled(
     }
     let mut own = Space::own();
     own.allocate(WINDOW, 1, DATA)?;
+    crate::window::clear(1);
     let frame = crate::own::frame(WINDOW).ok_or((Error::BadAddress, WINDOW))?;
     crate::window::fill(bytes);
     let entered = space.map(to, frame, 1, choice);

@@ -71,8 +71,8 @@ fn build(
         segment_into(&mut space, segment, file, file_frame)?;
     }
     space.allocate(STACK_TOP - STACK_PAGES * PAGE_SIZE, STACK_PAGES, DATA)?;
-    space.allocate(SAVE_AREA, 1, DATA)?;
-    space.allocate(APPLICATION_PAGE, 1, DATA)?;
+    space.allocate_zeroed(SAVE_AREA, 1, DATA)?;
+    space.allocate_zeroed(APPLICATION_PAGE, 1, DATA)?;
     if !argument.is_empty() {
         let mut block = [0; PAGE_SIZE as usize];
         block[..8].copy_from_slice(&(argument.len() as u64).to_le_bytes());
@@ -132,7 +132,7 @@ fn segment_into(
             }
             _ if page >= file_end => {
                 let pages = (end - page).div_ceil(PAGE_SIZE);
-                space.allocate(page, pages, choice)?;
+                space.allocate_zeroed(page, pages, choice)?;
                 break;
             }
             _ => copied_page(space, page, segment, file, choice)?,
@@ -158,6 +158,7 @@ fn copied_page(
         .ok_or((Error::BadArgument, segment.file_offset))?;
     let mut own = Space::own();
     own.allocate(WINDOW, 1, DATA)?;
+    crate::window::clear(1);
     crate::window::fill_at(((from - page) % PAGE_SIZE) as usize, bytes);
     let frame = crate::own::frame(WINDOW).ok_or((Error::BadAddress, WINDOW))?;
     let entered = space.map(page, frame, 1, choice);

@@ -1,7 +1,7 @@
 //! The page at `memory::WINDOW`, filled and read while it is mapped.
 //!
 //! # Safety
-//! Only `memory` and `spawn` map the window, one page, for the length of one function each; one
+//! Only `memory` and `spawn` map the window, for the length of one function each; one
 //! environment a domain does so at a time.
 #![allow(unsafe_code)]
 
@@ -12,6 +12,13 @@ pub fn fill(bytes: &[u8]) {
     let len = bytes.len().min(4096);
     // SAFETY: the caller has mapped the window; `bytes` lies elsewhere.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), WINDOW as *mut u8, len) }
+}
+
+/// Fills the window's first `pages` pages with zeroes.
+pub fn clear(pages: u64) {
+    let bytes = (pages.min(crate::memory::WINDOW_PAGES) * 4096) as usize;
+    // SAFETY: the caller has mapped that many pages, writable.
+    unsafe { core::ptr::write_bytes(WINDOW as *mut u64, 0, bytes / 8) }
 }
 
 /// Copies from `offset` in the window's page.

@@ -171,6 +171,7 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
     let was = xok::upcall::set_mask(true);
     xok::upcall::take_pending();
     assistant::start(echo)?;
+    until(|| counter(echo.env) == 1, "the other to listen")?;
     let mut lost = 0;
     for _ in 0..ROUNDS {
         call::post(OWN, echo.env, 2).map_err(|why| format!("{why:?}"))?;

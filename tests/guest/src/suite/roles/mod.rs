@@ -198,6 +198,7 @@ fn sleep_until_word(address: u64, value: u64) -> u64 {
 
 fn echo_posts(to: EnvId, rounds: u64) -> u64 {
     xok::upcall::set_mask(true);
+    mirror::set_application_word(1);
     for round in 0..rounds {
         while xok::upcall::take_pending() & 2 == 0 {
             if call::sleep(now_ns() + 4_000_000_000, 2, 0, 0).is_err() {
