@@ -134,7 +134,7 @@ calls! {
     7 EnvDestroy { env: EnvId, word: u64 } guarded Continued errors [NoSuchEnv];
     /// Makes an environment in `domain`, charged to `account` and guarded by the capability's name;
     /// allocates `vector` for its vector state. It runs after `EnvSet` and `EnvRelease`. The
-    /// caller holds its record. Needs CONTROL over the domain. `rdx`: its id.
+    /// caller holds its record. Needs CONTROL over the domain unless own. `rdx`: its id.
     8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Sets the fields of `env` (0: oneself) named by `fields` from an `EnvSetup`.

@@ -48,7 +48,8 @@ pub fn allocate<M: Machine>(
     let own = env::domain(state, caller).index();
     let capability = domain::capability(state, own, capability)?;
     let target = domain::find_or_own(state, own, asked.domain)?;
-    if !capability.dominates(domain::guard(state, target), CONTROL) {
+    // Another thread of one's own can do nothing that one could not do oneself.
+    if target != own && !capability.dominates(domain::guard(state, target), CONTROL) {
         return Err(Error::NotPermitted.into());
     }
     let payer = if asked.account.is_none() {
