@@ -3,8 +3,9 @@
 use crate::errno::{Errno, RESTART, RESTART_UNLESS_HANDLED};
 use crate::process::Process;
 use crate::signal::frame::{self, Contents, Registers};
+use crate::signal::send::CONTROL_SLOT;
 use crate::signal::{Action, CODE_USER, Effect, Info, bit};
-use crate::{exit, page, thread, user};
+use crate::{children, exit, page, thread, user};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
 use linux_raw_sys::general as linux;
 use xok::upcall::Slot;
@@ -16,6 +17,9 @@ const SYSCALL_BYTES: u64 = 2;
 pub fn collect(process: &mut Process) {
     let posted = xok::upcall::take_pending();
     if posted != 0 {
+        if posted & bit(linux::SIGCHLD) != 0 {
+            process.events |= EVENT_CHILD;
+        }
         let sender = last_sender();
         let info = Info { code: CODE_USER, first: u64::from(sender), ..Info::default() };
         let mut rest = posted;
@@ -71,7 +75,15 @@ fn stop(process: &mut Process, signal: u32) {
     // Held until SIGCONT's sender releases it. Refused only if the kernel has no such call.
     let _ = xok::call::env_hold(xok::call::OWN, abi::id::EnvId::NONE);
     page::set_continued();
+    tell_parent(process);
     collect(process);
+}
+
+/// The kernel told the parent when we were released, before our page said so: tell it again.
+fn tell_parent(process: &Process) {
+    let parent = abi::id::EnvId(children::parent(process));
+    // Gone, or not ours to signal: then it does not wait for us either.
+    let _ = xok::call::post(CONTROL_SLOT, parent, bit(linux::SIGCHLD));
 }
 
 /// The way out of a foreign call, a fault or an event: `call` is the number of the Linux call
