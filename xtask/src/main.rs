@@ -43,8 +43,9 @@ cargo xtask COMMAND
       --file HOST[:GUEST]        put a file or directory into the image
       --env NAME=VALUE           a variable for the program
       --timeout SECONDS          end the guest after so long           (never)
-  test [--only PATTERN] [--suite host|static|boot|guest|command]...
-                                 all tests; the last line is `N passed, N failed`
+  test [--only PATTERN] [--suite NAME]...
+                                 all tests, or those of some suites: host, static, boot,
+                                 guest, command, wrong; the last line is `N passed, N failed`
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

@@ -11,6 +11,7 @@ mod command_suite;
 mod guest_suite;
 mod host_suite;
 mod static_suite;
+mod wrong_suite;
 
 pub use guest_suite::PROGRAM as GUEST_TESTS;
 
@@ -18,12 +19,13 @@ pub use guest_suite::PROGRAM as GUEST_TESTS;
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 
 /// The suites, cheapest first.
-const SUITES: [Suite; 5] = [
+const SUITES: &[Suite] = &[
     ("host", "unit and model tests, on the host", host_suite::run),
     ("static", "what can be seen without running anything", static_suite::run),
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
+    ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 
 /// `cargo xtask test [--only PATTERN] [--suite NAME]...`; answers the exit status.
@@ -44,7 +46,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
 
     build::build()?;
     let mut tally = Tally::new(only);
-    for (name, what, run) in SUITES {
+    for &(name, what, run) in SUITES {
         if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
             continue;
         }
