@@ -27,6 +27,13 @@ impl<T> Lock<T> {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
+    /// Takes it if it is free.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let free =
+            self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then_some(Guard(self))
+    }
+
     /// Waits until it is free and takes it.
     pub fn lock(&self) -> Guard<'_, T> {
         self.lock_serving(|| {})

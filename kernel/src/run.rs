@@ -69,6 +69,40 @@ pub fn set_state(state: State) {
     *STATE.lock() = Some(state);
 }
 
+/// Says in the log what this processor does, and who is there: an operator's NMI asks for it.
+pub fn report(cpu: &'static Cpu) {
+    crate::log::unlocked_line(format_args!(
+        "processor {} runs {:?}, rip {:#x}, call {}",
+        cpu.index.get(),
+        cpu.loaded.get(),
+        own_context(cpu).rip,
+        cpu.call.get() as i64,
+    ));
+    let Some(state) = STATE.try_lock() else { return };
+    let Some(state) = state.as_ref() else { return };
+    if cpu.index.get() != 0 {
+        return;
+    }
+    for record in state.published.envs.iter().filter(|record| record.id != 0) {
+        // SAFETY: only read, to be printed; whatever it is, it is words.
+        let context =
+            unsafe { *(hardware::context_address(record.id as usize & 0xfff) as *const Context) };
+        crate::log::unlocked_line(format_args!(
+            "env {:#x} state {} domain {:#x} rip {:#x} rsp {:#x} rax {:#x} cause {} run {} us, {} entries, {} upcalls",
+            record.id,
+            record.state,
+            record.domain,
+            context.rip,
+            context.rsp,
+            context.rax,
+            record.cause,
+            record.run_ns / 1000,
+            record.entries,
+            record.upcalls,
+        ));
+    }
+}
+
 /// The context of what runs on this processor: its own processor's to use without the lock.
 #[expect(clippy::mut_from_ref, reason = "the context is apart from the cells")]
 pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {

@@ -49,7 +49,10 @@ pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
 fn exception(cpu: &'static Cpu, vector: u64, error: u64) -> u64 {
     let address = if vector == PAGE_FAULT { read_cr2() } else { 0 };
     let (cause, error) = match vector {
-        NMI => return 0,
+        NMI => {
+            run::report(cpu);
+            return 0;
+        }
         MACHINE_CHECK => panic!("machine check"),
         DEBUG => {
             // SAFETY: the register only tells why.
@@ -90,7 +93,7 @@ fn interrupt(cpu: &'static Cpu, vector: u8) {
 /// From the kernel: an interrupt while idle, a copy that faulted, or the end.
 pub extern "C" fn kernel_trap(frame: &mut Context, cpu: &'static Cpu) {
     match frame.vector {
-        NMI => {}
+        NMI => run::report(cpu),
         // A data breakpoint set by nobody: programs can't reach the registers.
         DEBUG => {
             // SAFETY: the register only tells why.
