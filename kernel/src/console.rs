@@ -58,18 +58,42 @@ pub fn serial_read() -> Option<u8> {
     (serial_present() && inb(COM1 + 5) & STATUS_DATA != 0).then(|| inb(COM1))
 }
 
+/// Bytes that one call takes at most: the lock is held meanwhile.
+const WRITE_BYTES: usize = 256;
+/// Bytes that the UART takes when its transmitter is empty.
+const FIFO_BYTES: usize = 16;
+/// Looks at a transmitter that is not empty before the caller is sent back.
+const WRITE_LOOKS: usize = 1000;
+
 /// Writes to a stream of `ConsoleWrite`: 0 the terminal, 1 the error stream, 2 the kernel's log.
-/// False: there is no such stream.
-pub fn write(stream: u16, bytes: &[u8]) -> bool {
+/// Answers how many bytes were taken; the caller comes again with the rest.
+pub fn write(stream: u16, bytes: &[u8]) -> usize {
+    let bytes = &bytes[..bytes.len().min(WRITE_BYTES)];
     match stream {
         1 if ERROR_PORT.load(Ordering::Relaxed) => {
-            for &byte in bytes {
-                outb(DEBUGCON_ERROR, byte);
-            }
+            bytes.iter().for_each(|&byte| outb(DEBUGCON_ERROR, byte));
+            bytes.len()
         }
-        0 | 1 => bytes.iter().for_each(|&byte| serial_write(byte)),
-        2 => crate::log::bytes(bytes),
-        _ => return false,
+        2 => {
+            crate::log::bytes(bytes);
+            bytes.len()
+        }
+        _ => serial_write_some(bytes),
     }
-    true
+}
+
+/// Sends as much as goes without waiting long; without a serial line everything is gone at once.
+fn serial_write_some(bytes: &[u8]) -> usize {
+    if !serial_present() {
+        return bytes.len();
+    }
+    let mut taken = 0;
+    for piece in bytes.chunks(FIFO_BYTES) {
+        if (0..WRITE_LOOKS).all(|_| inb(COM1 + 5) & STATUS_EMPTY == 0) {
+            break;
+        }
+        piece.iter().for_each(|&byte| outb(COM1, byte));
+        taken += piece.len();
+    }
+    taken
 }

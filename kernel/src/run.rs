@@ -26,6 +26,8 @@ static STATE: Lock<Option<State>> = Lock::new(None);
 
 /// While destruction waits to be worked off, a running program is interrupted this often.
 const WORK_NS: u64 = 200_000;
+/// Steps of it on each way out.
+const WORK_STEPS: usize = 4;
 /// Leave by `iretq`, or by `sysret`.
 const BY_IRET: u64 = 0;
 const BY_SYSRET: u64 = 1;
@@ -146,7 +148,7 @@ pub fn leave(mut hold: Hold) -> u64 {
             Some(index) => activate(cpu, state, hardware, index),
             None => park(cpu, state, hardware),
         }
-        let more = work::step(state, hardware);
+        let more = (0..WORK_STEPS).all(|_| work::step(state, hardware));
         note_counters(cpu, state);
         let now = clock::now_ns();
         let mut deadline = sched::next_deadline(state, cpu.index.get());
