@@ -18,6 +18,7 @@ pub mod dirents;
 mod errno;
 pub mod mounts;
 pub mod path;
+pub mod proc_text;
 pub mod process_page;
 pub mod protocol;
 pub mod ring;
