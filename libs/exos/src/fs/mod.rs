@@ -1,27 +1,98 @@
-//! Files: descriptors, names, everything that is read and written. (To be written.)
+//! Files: descriptors, names, everything that is read and written.
 //!
+//! ```text
+//!  table ──► open, transfers, names, status, control, poll        one module a family of calls
+//!               │
+//!  Files: descriptor ──► Description (offset, flags; shared by fork) ──► OpenFile
+//!               │                                                          │
+//!            walk: path ──► Node in: image_files  memory_files  node (/dev)  proc_files
+//!                                    pipe  terminal  (regions)
+//! ```
 //! The seam to `crate::process`:
 //! fork: the heap is copied eagerly, so a child has the same `Files`; `attach` gives the child's
-//! domain its attachments first. vfork: `clone` and `attach` to the own domain (attachments count).
-//! exec: `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel
-//! drops the domain's attachments; a vfork child's `detach`.
+//! domain its attachments first. vfork: `clone`, which shares the descriptions. exec:
+//! `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel drops
+//! the domain's attachments; a vfork child's `detach`.
 
+pub mod control;
+pub mod description;
+pub mod image_files;
+pub mod memory_files;
+pub mod names;
+pub mod node;
+pub mod open;
+pub mod open_file;
+pub mod pipe;
+pub mod poll;
+pub mod proc_files;
+pub mod processor;
+pub mod region;
+pub mod saved;
+pub mod status;
 pub mod table;
+pub mod terminal;
+pub mod terminal_control;
+pub mod transfer;
+pub mod transfers;
+pub mod walk;
 
 use abi::id::DomainId;
+use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use image::archive::Kind;
+use linux_raw_sys::general as raw;
+use unix::attributes::Credentials;
+use unix::path::Canonical;
+use unix::tree::Id;
 
 use crate::errno::Errno;
+use description::Description;
+use memory_files::{Client, Transport};
+use node::{Device, Node, Place};
+use open_file::OpenFile;
+use transfer::Memory;
+use walk::Last;
+
+#[derive(Clone, Debug)]
+struct Descriptor {
+    description: Rc<Description>,
+    close_on_exec: bool,
+}
 
 /// Open files, working directory, mask.
-#[derive(Clone, Debug, Default)]
-pub struct Files {}
+#[derive(Clone, Debug)]
+pub struct Files {
+    table: Vec<Option<Descriptor>>,
+    /// Working directory.
+    pub directory: Place,
+    /// Where absolute paths begin.
+    pub root: Place,
+    /// File mode mask.
+    pub umask: u32,
+    transport: Cell<Transport>,
+    mounts: RefCell<Vec<(&'static [u8], Id)>>,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            table: Vec::new(),
+            directory: Place::default(),
+            root: Place::default(),
+            umask: 0o22,
+            transport: Cell::new(Transport::default()),
+            mounts: RefCell::new(Vec::new()),
+        }
+    }
+}
 
 /// A program that may be executed.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Absolute path, links resolved.
-    pub path: alloc::string::String,
+    pub path: String,
     /// Where its bytes lie in the boot image, if they do: offset (page-aligned) and size.
     pub image: Option<(u64, u64)>,
     /// Its bytes otherwise.
@@ -45,32 +116,207 @@ pub enum Backing {
 }
 
 impl Files {
-    /// Attaches `domain` to all that is shared, by attachments that the caller has.
-    pub fn attach(&self, _domain: DomainId) -> Result<(), Errno> {
+    /// The first process's: descriptors 0 to 2 on the terminal, or on the standard streams.
+    pub fn initial() -> Self {
+        let mut files = Self::default();
+        let streams = !terminal::exists();
+        for number in 0..3 {
+            let access = match (streams, number) {
+                (false, _) => raw::O_RDWR,
+                (true, 0) => raw::O_RDONLY,
+                (true, _) => raw::O_WRONLY,
+            };
+            let file = if streams { OpenFile::Stream(number) } else { OpenFile::Terminal };
+            let path = Canonical::from_canonical(b"/dev/console");
+            let description = Description::new(file, path, access, None);
+            files.table.push(Some(Descriptor { description, close_on_exec: false }));
+        }
+        files
+    }
+
+    /// Who the process is, for files.
+    pub fn who(&self) -> Credentials {
+        let process = crate::thread::process();
+        Credentials { uid: process.users[1], gid: process.groups[1] }
+    }
+
+    /// The way to the memory file server.
+    pub fn client(&self) -> Result<Client, Errno> {
+        Client::open(&self.transport, self.who())
+    }
+
+    /// The description of a descriptor.
+    pub fn get(&self, fd: i32) -> Result<Rc<Description>, Errno> {
+        self.slot(fd).map(|slot| slot.description.clone())
+    }
+
+    fn slot(&self, fd: i32) -> Result<&Descriptor, Errno> {
+        let at = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
+        self.table.get(at).and_then(Option::as_ref).ok_or(Errno::EBADF)
+    }
+
+    /// Numbers of the open descriptors.
+    pub fn open_numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.table.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(at, _)| at as u32)
+    }
+
+    /// Enters `description` at the lowest free number from `least` on, below `limit`.
+    pub fn enter(
+        &mut self,
+        description: Rc<Description>,
+        close_on_exec: bool,
+        least: usize,
+        limit: u64,
+    ) -> Result<u64, Errno> {
+        let free = (least..self.table.len()).find(|&at| self.table[at].is_none());
+        let at = free.unwrap_or(self.table.len().max(least));
+        if at as u64 >= limit {
+            return Err(Errno::EMFILE);
+        }
+        self.put(at, description, close_on_exec);
+        Ok(at as u64)
+    }
+
+    /// Enters `description` at a number, closing what was there.
+    pub fn put(&mut self, at: usize, description: Rc<Description>, close_on_exec: bool) {
+        if self.table.len() <= at {
+            self.table.resize(at + 1, None);
+        }
+        self.table[at] = Some(Descriptor { description, close_on_exec });
+    }
+
+    /// Closes a descriptor.
+    pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
+        self.slot(fd)?;
+        self.table[fd as usize] = None;
         Ok(())
     }
-    /// Gives one attachment of the own domain back for each open file.
-    pub fn detach(&mut self) {}
-    /// Closes what `exec` closes; called on a clone in the caller's process.
-    pub fn without_close_on_exec(&mut self) {}
-    /// Writes everything `load` needs.
-    pub fn save(&self, _out: &mut Vec<u8>) {}
-    /// Nothing: the first process, on the terminal or the streams (`xok::services`), which init has
-    /// attached. Else reads what `save` wrote; the attachments are there. The rest of `bytes` comes back.
-    pub fn load(bytes: &[u8]) -> Result<(Self, &[u8]), Errno> {
-        Ok((Self::default(), bytes))
+
+    /// Is it closed by `exec`?
+    pub fn closes_on_exec(&self, fd: i32) -> Result<bool, Errno> {
+        self.slot(fd).map(|slot| slot.close_on_exec)
     }
+
+    /// Sets whether it is.
+    pub fn set_close_on_exec(&mut self, fd: i32, close: bool) -> Result<(), Errno> {
+        self.slot(fd)?;
+        if let Some(Some(slot)) = self.table.get_mut(fd as usize) {
+            slot.close_on_exec = close;
+        }
+        Ok(())
+    }
+
+    /// The descriptions, each once.
+    fn descriptions(&self) -> Vec<Rc<Description>> {
+        let mut list: Vec<Rc<Description>> = Vec::new();
+        for slot in self.table.iter().flatten() {
+            if !list.iter().any(|known| Rc::ptr_eq(known, &slot.description)) {
+                list.push(slot.description.clone());
+            }
+        }
+        list
+    }
+
+    /// Attaches `domain` to all that is shared, by attachments that the caller has.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        if domain == memory_files::own_domain() || domain.is_none() {
+            return Ok(());
+        }
+        terminal::attach(domain)?;
+        self.descriptions().iter().try_for_each(|description| description.share(domain))
+    }
+
+    /// Lets go of everything: the end of a process whose domain stays.
+    pub fn detach(&mut self) {
+        self.table.clear();
+    }
+
+    /// Closes what `exec` closes; called on a clone in the caller's process.
+    pub fn without_close_on_exec(&mut self) {
+        for slot in &mut self.table {
+            if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
+                *slot = None;
+            }
+        }
+    }
+
+    /// Writes everything `load` needs.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        saved::save(self, out);
+    }
+
+    /// Reads what `save` wrote; the attachments are there. The rest of `bytes` comes back.
+    pub fn load(bytes: &[u8]) -> Result<(Self, &[u8]), Errno> {
+        saved::load(bytes)
+    }
+
     /// Finds a program by path for `exec` (from `directory`, a descriptor or AT_FDCWD): may it be
     /// executed, where are its bytes?
-    pub fn program(&self, _directory: i32, _path: &[u8], _flags: u32) -> Result<Program, Errno> {
-        Err(Errno::ENOENT)
+    pub fn program(&self, directory: i32, path: &[u8], flags: u32) -> Result<Program, Errno> {
+        let place = if path.is_empty() && flags & raw::AT_EMPTY_PATH != 0 {
+            self.start(directory)?
+        } else if flags & raw::AT_SYMLINK_NOFOLLOW != 0 {
+            self.find(directory, path, Last::Keep)?
+        } else {
+            self.find(directory, path, Last::Follow)?
+        };
+        let attributes = place.node.attributes(self)?;
+        if attributes.kind() == raw::S_IFLNK {
+            return Err(Errno::ELOOP);
+        }
+        if attributes.kind() != raw::S_IFREG || !attributes.permits(&self.who(), 1) {
+            return Err(Errno::EACCES);
+        }
+        let path = String::from_utf8_lossy(place.path.as_bytes()).into_owned();
+        match place.node {
+            Node::Image(index) => {
+                let entry = image_files::entry(index).ok_or(Errno::EIO)?;
+                let image = Some((entry.data_offset, entry.size));
+                Ok(Program { path, image, bytes: Vec::new() })
+            }
+            Node::Memory(id) => {
+                let client = self.client()?;
+                let mut bytes = alloc::vec![0; attributes.size as usize];
+                let mut done = 0;
+                while done < bytes.len() {
+                    let count = client.read(id, done as u64, &mut bytes[done..])?;
+                    if count == 0 {
+                        break;
+                    }
+                    done += count;
+                }
+                bytes.truncate(done);
+                Ok(Program { path, image: None, bytes })
+            }
+            _ => Err(Errno::EACCES),
+        }
     }
+
     /// What `mmap` of descriptor `fd` at `offset` shows.
-    pub fn backing(&self, _fd: i32, _offset: u64) -> Result<Backing, Errno> {
-        Err(Errno::EBADF)
+    pub fn backing(&self, fd: i32, offset: u64) -> Result<Backing, Errno> {
+        let description = self.get(fd)?;
+        if !description.readable() {
+            return Err(Errno::EACCES);
+        }
+        match &description.file {
+            OpenFile::Node(Node::Image(index)) => {
+                let entry = image_files::entry(*index).ok_or(Errno::EIO)?;
+                if entry.kind != Kind::File {
+                    return Err(Errno::ENODEV);
+                }
+                let bytes = entry.size.saturating_sub(offset);
+                Ok(Backing::Image { offset: entry.data_offset.saturating_add(offset), bytes })
+            }
+            OpenFile::Node(Node::Memory(_)) => Ok(Backing::Copy),
+            OpenFile::Node(Node::Device(Device::Zero)) => Ok(Backing::Zero),
+            _ => Err(Errno::ENODEV),
+        }
     }
+
     /// Reads at `offset` without moving the descriptor's own (for `Backing::Copy`).
-    pub fn read_at(&self, _fd: i32, _offset: u64, _into: &mut [u8]) -> Result<usize, Errno> {
-        Err(Errno::EBADF)
+    pub fn read_at(&self, fd: i32, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let description = self.get(fd)?;
+        let count = open_file::read_at(self, &description, offset, &mut Memory::buffer(into))?;
+        Ok(count as usize)
     }
 }

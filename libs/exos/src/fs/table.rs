@@ -1,10 +1,133 @@
-//! The Linux calls about files: one row for each.
+//! Linux calls about files: one row each.
 
+#![allow(non_upper_case_globals)]
+
+use linux_raw_sys::general::*;
+
+use super::transfer::Memory;
+use super::{control, names, open, poll, status, transfers};
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 
-/// Does the call `number` for `process`, if it is one about files; else `ENOSYS`.
+/// Does the call `number`; `ENOSYS` for one that is not here.
 pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
-    let _ = (process, number, words);
-    Err(Errno::ENOSYS)
+    transfer(process, number, words)
+        .or_else(|| name(process, number, words))
+        .or_else(|| state(process, number, words))
+        .unwrap_or(Err(Errno::ENOSYS))
+}
+
+/// Reading, writing, waiting.
+fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> {
+    let [a, b, c, d, ..] = words;
+    let fd = a as i32;
+    let piece = || Memory::program(b, c);
+    let pieces = || Memory::vector(b, c);
+    Some(match number {
+        __NR_read => piece().and_then(|memory| transfers::read(process, fd, memory)),
+        __NR_write => piece().and_then(|memory| transfers::write(process, fd, memory)),
+        __NR_readv => pieces().and_then(|memory| transfers::read(process, fd, memory)),
+        __NR_writev => pieces().and_then(|memory| transfers::write(process, fd, memory)),
+        __NR_pread64 => piece().and_then(|memory| transfers::read_at(process, fd, memory, d)),
+        __NR_pwrite64 => piece().and_then(|memory| transfers::write_at(process, fd, memory, d)),
+        __NR_preadv => pieces().and_then(|memory| transfers::read_at(process, fd, memory, d)),
+        __NR_pwritev => pieces().and_then(|memory| transfers::write_at(process, fd, memory, d)),
+        __NR_lseek => transfers::lseek(process, fd, b as i64, c as u32),
+        __NR_sendfile => transfers::sendfile(process, fd, b as i32, c, d),
+        __NR_getdents64 => transfers::getdents64(process, fd, b, c),
+        __NR_poll => poll::poll(process, a, b, c as i32),
+        __NR_ppoll => poll::ppoll(process, words),
+        __NR_select => poll::select(process, words, false),
+        __NR_pselect6 => poll::select(process, words, true),
+        _ => return None,
+    })
+}
+
+/// Names.
+fn name(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> {
+    let [a, b, c, d, e, _] = words;
+    let here = AT_FDCWD;
+    let directory = a as i32;
+    let make = O_CREAT | O_WRONLY | O_TRUNC;
+    Some(match number {
+        __NR_open => open::openat(process, here, a, b as u32, c as u32),
+        __NR_openat => open::openat(process, directory, b, c as u32, d as u32),
+        __NR_creat => open::openat(process, here, a, make, b as u32),
+        __NR_mknod => open::mknodat(process, here, a, b as u32),
+        __NR_mknodat => open::mknodat(process, directory, b, c as u32),
+        __NR_mkdir => names::mkdirat(process, here, a, b as u32),
+        __NR_mkdirat => names::mkdirat(process, directory, b, c as u32),
+        __NR_rmdir => names::unlinkat(process, here, a, AT_REMOVEDIR),
+        __NR_unlink => names::unlinkat(process, here, a, 0),
+        __NR_unlinkat => names::unlinkat(process, directory, b, c as u32),
+        __NR_rename => names::renameat2(process, (here, a), (here, b), 0),
+        __NR_renameat => names::renameat2(process, (directory, b), (c as i32, d), 0),
+        __NR_renameat2 => names::renameat2(process, (directory, b), (c as i32, d), e as u32),
+        __NR_link => names::linkat(process, (here, a), (here, b), 0),
+        __NR_linkat => names::linkat(process, (directory, b), (c as i32, d), e as u32),
+        __NR_symlink => names::symlinkat(process, a, here, b),
+        __NR_symlinkat => names::symlinkat(process, a, b as i32, c),
+        __NR_readlink => names::readlinkat(process, here, a, (b, c)),
+        __NR_readlinkat => names::readlinkat(process, directory, b, (c, d)),
+        __NR_chdir => names::chdir(process, a),
+        __NR_fchdir => names::fchdir(process, directory),
+        __NR_chroot => names::chroot(process, a),
+        __NR_getcwd => names::getcwd(process, a, b),
+        __NR_access => status::faccessat(process, here, a, b as u32, 0),
+        __NR_faccessat => status::faccessat(process, directory, b, c as u32, 0),
+        __NR_faccessat2 => status::faccessat(process, directory, b, c as u32, d as u32),
+        __NR_stat => status::fstatat(process, here, a, b, 0),
+        __NR_lstat => status::fstatat(process, here, a, b, AT_SYMLINK_NOFOLLOW),
+        __NR_newfstatat => status::fstatat(process, directory, b, c, d as u32),
+        __NR_statx => status::statx(process, words),
+        __NR_statfs => status::statfs(process, a, b),
+        __NR_chmod => status::fchmodat(process, here, a, b as u32),
+        __NR_fchmodat => status::fchmodat(process, directory, b, c as u32),
+        __NR_chown => status::fchownat(process, [here as u64, a, b, c, 0, 0]),
+        __NR_lchown => {
+            let flags = u64::from(AT_SYMLINK_NOFOLLOW);
+            status::fchownat(process, [here as u64, a, b, c, flags, 0])
+        }
+        __NR_fchownat => status::fchownat(process, words),
+        __NR_utimensat => status::utimensat(process, directory, b, c, d as u32),
+        __NR_utimes => status::utimes(process, a, b),
+        __NR_truncate => status::truncate(process, a, b),
+        _ => return None,
+    })
+}
+
+/// Descriptors, and what concerns all files.
+fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> {
+    let [a, b, c, ..] = words;
+    let fd = a as i32;
+    Some(match number {
+        __NR_close => process.files.close(fd).map(|()| 0),
+        __NR_close_range => control::close_range(process, a, b, c),
+        __NR_dup => control::dup(process, fd),
+        __NR_dup2 => control::dup2(process, fd, b as i32),
+        __NR_dup3 => control::dup3(process, fd, b as i32, c as u32),
+        __NR_fcntl => control::fcntl(process, fd, b as u32, c),
+        __NR_ioctl => control::ioctl(process, fd, b as u32, c),
+        __NR_pipe => open::pipe2(process, a, 0),
+        __NR_pipe2 => open::pipe2(process, a, b as u32),
+        __NR_fstat => status::fstat(process, fd, b),
+        __NR_fstatfs => status::fstatfs(process, fd, b),
+        __NR_fchmod => status::fchmod(process, fd, b as u32),
+        __NR_fchown => status::fchown(process, fd, b as u32, c as u32),
+        __NR_ftruncate => status::ftruncate(process, fd, b),
+        __NR_fallocate => status::fallocate(process, words),
+        __NR_umask => {
+            let old = core::mem::replace(&mut process.files.umask, a as u32 & 0o777);
+            Ok(u64::from(old))
+        }
+        // Nothing is kept anywhere but in memory, so it is as safe as it will ever be.
+        __NR_sync => Ok(0),
+        __NR_fsync | __NR_fdatasync | __NR_syncfs => process.files.get(fd).map(|_| 0),
+        // Advice.
+        __NR_fadvise64 | __NR_readahead => process.files.get(fd).map(|_| 0),
+        // Sockets come with the network library.
+        __NR_socket | __NR_socketpair => Err(Errno::EAFNOSUPPORT),
+        __NR_mount | __NR_umount2 | __NR_pivot_root => Err(Errno::EPERM),
+        _ => return None,
+    })
 }

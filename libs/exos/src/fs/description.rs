@@ -1,0 +1,197 @@
+//! Open file descriptions: what `open` makes and `dup`, `fork` and `exec` share.
+//!
+//! Offset and status flags lie in this process until a second process shares them; then they move
+//! to a 64-byte region (word 0 offset, word 1 flags), which all change by compare-and-write. When
+//! the others are gone (the region's published count says so) they come back.
+
+use abi::id::{DomainId, RegionId};
+use abi::region::WordAt;
+use alloc::rc::Rc;
+use core::cell::Cell;
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::path::Canonical;
+use unix::protocol::CLIENT;
+
+use super::open_file::OpenFile;
+use super::region::{self, Done, Region};
+
+/// Offset of the flags word.
+const FLAGS: u64 = 8;
+
+/// An open file description.
+#[derive(Debug)]
+pub struct Description {
+    /// What is open.
+    pub file: OpenFile,
+    /// The name it was opened by, canonical; for `/proc/self/fd`, `fchdir` and the `…at` calls.
+    pub path: Canonical,
+    /// `O_RDONLY`, `O_WRONLY` or `O_RDWR`, and the flags that never change.
+    pub access: u32,
+    region: Cell<Option<RegionId>>,
+    shared: Cell<bool>,
+    offset: Cell<u64>,
+    flags: Cell<u32>,
+}
+
+/// Status flags that `F_SETFL` changes.
+pub const CHANGEABLE: u32 = raw::O_APPEND | raw::O_NONBLOCK | raw::FASYNC | raw::O_DIRECT;
+
+impl Description {
+    /// A description of `file`, opened with `flags`; `region` is the one that a server watches.
+    pub fn new(file: OpenFile, path: Canonical, flags: u32, region: Option<RegionId>) -> Rc<Self> {
+        Rc::new(Self {
+            file,
+            path,
+            access: flags & !CHANGEABLE,
+            region: Cell::new(region),
+            shared: Cell::new(false),
+            offset: Cell::new(0),
+            flags: Cell::new(flags & CHANGEABLE),
+        })
+    }
+
+    /// One that another process shares: offset and flags are in `region`.
+    pub fn inherited(file: OpenFile, path: Canonical, access: u32, region: RegionId) -> Rc<Self> {
+        Rc::new(Self {
+            file,
+            path,
+            access,
+            region: Cell::new(Some(region)),
+            shared: Cell::new(true),
+            offset: Cell::new(0),
+            flags: Cell::new(0),
+        })
+    }
+
+    /// The region, if it has one.
+    pub fn region(&self) -> Option<RegionId> {
+        self.region.get()
+    }
+
+    /// May it be read?
+    pub fn readable(&self) -> bool {
+        self.access & (raw::O_ACCMODE | raw::O_PATH) != raw::O_WRONLY
+            && self.access & raw::O_PATH == 0
+    }
+
+    /// May it be written?
+    pub fn writable(&self) -> bool {
+        self.access & raw::O_ACCMODE != raw::O_RDONLY && self.access & raw::O_PATH == 0
+    }
+
+    /// Status flags and access mode, as `F_GETFL` gives them.
+    pub fn flags(&self) -> Result<u32, Errno> {
+        let changeable = match self.shared() {
+            Some(region) => region.pair()?.1 as u32,
+            None => self.flags.get(),
+        };
+        let never = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC | raw::O_CLOEXEC;
+        Ok(self.access & !never | changeable)
+    }
+
+    /// Sets the changeable flags.
+    pub fn set_flags(&self, flags: u32) -> Result<(), Errno> {
+        let flags = flags & CHANGEABLE;
+        match self.shared() {
+            Some(region) => {
+                let write = [WordAt { offset: FLAGS, value: u64::from(flags) }];
+                region.copy_in(0, &[], &[], &write).map(|_| ())
+            }
+            None => {
+                self.flags.set(flags);
+                Ok(())
+            }
+        }
+    }
+
+    /// Must calls on it not wait?
+    pub fn nonblocking(&self) -> bool {
+        self.flags().is_ok_and(|flags| flags & raw::O_NONBLOCK != 0)
+    }
+
+    /// The offset.
+    pub fn offset(&self) -> Result<u64, Errno> {
+        match self.shared() {
+            Some(region) => Ok(region.pair()?.0),
+            None => Ok(self.offset.get()),
+        }
+    }
+
+    /// Sets the offset whatever it was.
+    pub fn set_offset(&self, offset: u64) -> Result<(), Errno> {
+        match self.shared() {
+            Some(region) => {
+                let write = [WordAt { offset: 0, value: offset }];
+                region.copy_in(0, &[], &[], &write).map(|_| ())
+            }
+            None => {
+                self.offset.set(offset);
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves the offset if nobody else has meanwhile.
+    pub fn move_offset(&self, from: u64, to: u64) -> Result<Done, Errno> {
+        match self.shared() {
+            Some(region) => {
+                let compare = [WordAt { offset: 0, value: from }];
+                region.copy_in(0, &[], &compare, &[WordAt { offset: 0, value: to }])
+            }
+            None => {
+                self.offset.set(to);
+                Ok(Done::Yes)
+            }
+        }
+    }
+
+    /// The region, if offset and flags are in it now.
+    fn shared(&self) -> Option<Region> {
+        let id = self.region.get().filter(|_| self.shared.get())?;
+        let region = Region { id, role: CLIENT };
+        if region::attached(id, CLIENT) == 1
+            && let Ok((offset, flags)) = region.pair()
+        {
+            // Nobody else has it: nobody else can get it but from here.
+            self.offset.set(offset);
+            self.flags.set(flags as u32);
+            self.shared.set(false);
+            return None;
+        }
+        Some(region)
+    }
+
+    /// Moves offset and flags to a region and attaches `domain` to it and to what the file has.
+    pub fn share(&self, domain: DomainId) -> Result<(), Errno> {
+        let id = match self.region.get() {
+            Some(id) => id,
+            None => {
+                let id = region::make(0)?;
+                Region { id, role: CLIENT }.attach(DomainId::NONE)?;
+                self.region.set(Some(id));
+                id
+            }
+        };
+        let region = Region { id, role: CLIENT };
+        if self.shared().is_none() {
+            let write = [
+                WordAt { offset: 0, value: self.offset.get() },
+                WordAt { offset: FLAGS, value: u64::from(self.flags.get()) },
+            ];
+            region.copy_in(0, &[], &[], &write)?;
+        }
+        region.attach(domain)?;
+        self.shared.set(true);
+        self.file.attach(domain)
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        if let Some(id) = self.region.get() {
+            Region { id, role: CLIENT }.detach();
+        }
+        self.file.close();
+    }
+}

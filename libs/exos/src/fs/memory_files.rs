@@ -1,0 +1,262 @@
+//! The client of the memory file server: requests by control transfer, data in a region.
+
+use abi::error::Error;
+use abi::id::{DomainId, EnvId, RegionId};
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
+use unix::protocol::{
+    CLIENT, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSPORT_FRAMES,
+    answer, outcome,
+};
+use unix::tree::Id;
+use xok::call;
+use xok::services::{self, Service};
+
+use super::region::{self, Region};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The way to the server: the domain that the region belongs to, and the region.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transport {
+    domain: DomainId,
+    region: RegionId,
+}
+
+/// How far the server walked.
+#[derive(Debug)]
+pub struct Walked {
+    /// `unix::protocol::outcome`
+    pub outcome: u64,
+    /// The node reached.
+    pub node: Id,
+    /// Where it was found.
+    pub parent: Id,
+    /// Bytes of the path used up.
+    pub used: usize,
+    /// The node's attributes.
+    pub attributes: Attributes,
+    /// Where a link leads.
+    pub target: Vec<u8>,
+}
+
+/// A conversation with the server, in one process.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    server: EnvId,
+    region: Region,
+    who: Credentials,
+}
+
+/// Attributes to change, as the protocol's `CHANGE_…` bits and words.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// Which count.
+    pub which: u64,
+    /// Mode, uid, gid, read time, written time.
+    pub words: [u64; 5],
+}
+
+/// The domain that the process runs in.
+pub fn own_domain() -> DomainId {
+    let own = crate::thread::process().id;
+    xok::published::env(own).map_or(DomainId::NONE, |record| DomainId(record.domain))
+}
+
+/// Is there a server?
+pub fn is_there() -> bool {
+    services::get(Service::Files) != 0
+}
+
+impl Client {
+    /// Opens the way, or finds it open.
+    pub fn open(transport: &core::cell::Cell<Transport>, who: Credentials) -> Result<Self, Errno> {
+        let server = EnvId(services::get(Service::Files) as u32);
+        if server.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        let domain = own_domain();
+        let mut known = transport.get();
+        if known.domain != domain || known.region.is_none() {
+            let id = region::make(TRANSPORT_FRAMES)?;
+            Region { id, role: CLIENT }.attach(DomainId::NONE)?;
+            known = Transport { domain, region: id };
+            transport.set(known);
+        }
+        Ok(Self { server, region: Region { id: known.region, role: CLIENT }, who })
+    }
+
+    fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
+        let region = self.region.id.0;
+        let request = Request { operation, region, arguments, who: self.who };
+        loop {
+            match call::transfer(self.server, request.to_words()) {
+                Ok(reply) => return answer(&reply),
+                Err((Error::Busy, _)) => {
+                    // It serves somebody else: give it the processor to finish.
+                    let _ = call::yield_to(self.server);
+                }
+                Err(_) => return Err(Errno::EIO),
+            }
+        }
+    }
+
+    fn send(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.region.copy_in(offset, bytes, &[], &[]).map(|_| ())
+    }
+
+    fn receive(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+        self.region.copy_out(offset, into, &[], &[]).map(|_| ())
+    }
+
+    fn receive_attributes(&self) -> Result<Attributes, Errno> {
+        let mut bytes = [0; ATTRIBUTES_BYTES];
+        self.receive(0, &mut bytes)?;
+        Ok(Attributes::from_bytes(&bytes))
+    }
+
+    /// Walks from `start` along `path`, which has no `..`.
+    pub fn walk(&self, start: Id, path: &[u8]) -> Result<Walked, Errno> {
+        if path.len() as u64 > DATA_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.send(0, path)?;
+        let [outcome, node, parent, lengths] =
+            self.ask(Operation::Walk, [start, path.len() as u64, 0, 0])?;
+        let attributes = self.receive_attributes()?;
+        let mut target = vec![0; (lengths >> 32).min(DATA_BYTES - TARGET) as usize];
+        if outcome == outcome::LINK || attributes.kind() == raw::S_IFLNK {
+            self.receive(TARGET, &mut target)?;
+        }
+        Ok(Walked { outcome, node, parent, used: lengths as u32 as usize, attributes, target })
+    }
+
+    /// Opens for `flags`, watched by `description`.
+    pub fn open_node(&self, node: Id, flags: u32, description: RegionId) -> Result<u64, Errno> {
+        let arguments = [node, u64::from(flags), u64::from(description.0), 0];
+        Ok(self.ask(Operation::Open, arguments)?[0])
+    }
+
+    /// Makes a file (or fifo, socket name); with `description` it is open at once.
+    pub fn create(
+        &self,
+        directory: Id,
+        name: &[u8],
+        mode: u32,
+        description: RegionId,
+    ) -> Result<Id, Errno> {
+        self.send(NAME_FIRST, name)?;
+        let arguments = [directory, name.len() as u64, u64::from(mode), u64::from(description.0)];
+        Ok(self.ask(Operation::Create, arguments)?[0])
+    }
+
+    /// Reads up to one page at `offset`.
+    pub fn read(&self, node: Id, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let len = (into.len() as u64).min(DATA_BYTES);
+        let count = self.ask(Operation::Read, [node, offset, len, 0])?[0].min(len) as usize;
+        self.receive(0, &mut into[..count])?;
+        Ok(count)
+    }
+
+    /// Writes up to one page at `offset` (`AT_END`: behind the last byte); bytes and offset behind.
+    pub fn write(&self, node: Id, offset: u64, bytes: &[u8]) -> Result<(usize, u64), Errno> {
+        let len = (bytes.len() as u64).min(DATA_BYTES);
+        self.send(0, &bytes[..len as usize])?;
+        let [count, behind, ..] = self.ask(Operation::Write, [node, offset, len, 0])?;
+        Ok((count.min(len) as usize, behind))
+    }
+
+    /// Sets the size; `opened`: by an open file, whose permission was checked then.
+    pub fn truncate(&self, node: Id, size: u64, opened: bool) -> Result<(), Errno> {
+        self.ask(Operation::Truncate, [node, size, u64::from(opened), 0]).map(|_| ())
+    }
+
+    /// Attributes.
+    pub fn attributes(&self, node: Id) -> Result<Attributes, Errno> {
+        self.ask(Operation::Attributes, [node, 0, 0, 0])?;
+        self.receive_attributes()
+    }
+
+    /// Records of a directory from `position`, at most `room` bytes.
+    pub fn list(&self, directory: Id, position: u64, room: u64) -> Result<Vec<u8>, Errno> {
+        let room = room.min(DATA_BYTES);
+        let count = self.ask(Operation::List, [directory, position, room, 0])?[0].min(room);
+        let mut bytes = vec![0; count as usize];
+        self.receive(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&self, directory: Id, name: &[u8], mode: u32) -> Result<(), Errno> {
+        self.send(NAME_FIRST, name)?;
+        let arguments = [directory, name.len() as u64, u64::from(mode), 0];
+        self.ask(Operation::MakeDirectory, arguments).map(|_| ())
+    }
+
+    /// Removes a name: of a directory, or of anything else.
+    pub fn remove(&self, directory: Id, name: &[u8], is_directory: bool) -> Result<(), Errno> {
+        self.send(NAME_FIRST, name)?;
+        let arguments = [directory, name.len() as u64, u64::from(is_directory), 0];
+        self.ask(Operation::Remove, arguments).map(|_| ())
+    }
+
+    /// Renames.
+    pub fn rename(&self, old: (Id, &[u8]), new: (Id, &[u8]), flags: u32) -> Result<(), Errno> {
+        self.send(NAME_FIRST, old.1)?;
+        self.send(NAME_SECOND, new.1)?;
+        let lengths = old.1.len() as u64 | (new.1.len() as u64) << 32;
+        self.ask(Operation::Rename, [old.0, new.0, lengths, u64::from(flags)]).map(|_| ())
+    }
+
+    /// One more name for a node.
+    pub fn link(&self, node: Id, directory: Id, name: &[u8]) -> Result<(), Errno> {
+        self.send(NAME_FIRST, name)?;
+        self.ask(Operation::Link, [node, directory, name.len() as u64, 0]).map(|_| ())
+    }
+
+    /// A symbolic link.
+    pub fn make_link(&self, directory: Id, name: &[u8], target: &[u8]) -> Result<(), Errno> {
+        if target.len() as u64 > DATA_BYTES {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.send(0, target)?;
+        self.send(NAME_FIRST, name)?;
+        let arguments = [directory, name.len() as u64, target.len() as u64, 0];
+        self.ask(Operation::MakeLink, arguments).map(|_| ())
+    }
+
+    /// Changes attributes.
+    pub fn change(&self, node: Id, change: &Change) -> Result<(), Errno> {
+        let mut bytes = [0; 40];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(change.words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        self.send(0, &bytes)?;
+        self.ask(Operation::Change, [node, change.which, 0, 0]).map(|_| ())
+    }
+
+    /// Where a symbolic link leads.
+    pub fn link_target(&self, node: Id) -> Result<Vec<u8>, Errno> {
+        let count = self.ask(Operation::ReadLink, [node, 0, 0, 0])?[0].min(DATA_BYTES);
+        let mut bytes = vec![0; count as usize];
+        self.receive(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// How full it is.
+    pub fn space(&self) -> Result<Space, Errno> {
+        let [blocks, blocks_free, files, files_free] = self.ask(Operation::Space, [0; 4])?;
+        Ok(Space { kind: 0x0102_1994, blocks, blocks_free, files, files_free, flags: 0 })
+    }
+
+    /// The pipe behind a fifo; the own domain is attached in `role`.
+    pub fn fifo(&self, node: Id, role: u16) -> Result<RegionId, Errno> {
+        Ok(RegionId(self.ask(Operation::Fifo, [node, u64::from(role), 0, 0])?[0] as u32))
+    }
+
+    /// May the caller do what `mask` says?
+    pub fn access(&self, node: Id, mask: u32) -> Result<(), Errno> {
+        self.ask(Operation::Access, [node, u64::from(mask), 0, 0]).map(|_| ())
+    }
+}

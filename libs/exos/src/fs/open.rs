@@ -1,0 +1,273 @@
+//! Opening and making files (open(2), mknod(2), pipe(2)).
+
+use abi::id::DomainId;
+use abi::predicate::Operator;
+use alloc::rc::Rc;
+use linux_raw_sys::general as raw;
+use unix::attributes::Attributes;
+use unix::path::Canonical;
+use unix::protocol::CLIENT;
+
+use super::description::Description;
+use super::node::{Device, Node, Place};
+use super::open_file::OpenFile;
+use super::pipe::{self, Pipe, READER, WRITER};
+use super::region::{self, Region};
+use super::walk::{Found, Last};
+use super::{proc_files, terminal};
+use crate::errno::{Answer, Errno};
+use crate::page;
+use crate::process::Process;
+use crate::user;
+use crate::wait::{Wait, sleep_until};
+
+/// `openat(directory, path, flags, mode)`
+pub fn openat(process: &mut Process, directory: i32, path: u64, flags: u32, mode: u32) -> Answer {
+    let path = user::read_path(path)?;
+    let description = open(process, directory, &path, flags, mode)?;
+    let limit = process.limit(raw::RLIMIT_NOFILE);
+    process.files.enter(description, flags & raw::O_CLOEXEC != 0, 0, limit)
+}
+
+/// Opens `path`.
+pub fn open(
+    process: &mut Process,
+    directory: i32,
+    path: &[u8],
+    flags: u32,
+    mode: u32,
+) -> Result<Rc<Description>, Errno> {
+    let exclusive = flags & raw::O_CREAT != 0 && flags & raw::O_EXCL != 0;
+    let keep = exclusive || flags & raw::O_NOFOLLOW != 0;
+    loop {
+        let last = if keep { Last::Keep } else { Last::Follow };
+        let found = process.files.walk(directory, path, last)?;
+        match &found.place {
+            Some(_) if exclusive => return Err(Errno::EEXIST),
+            Some(place) => {
+                let place = place.clone();
+                return open_existing(process, place, flags, found.slash);
+            }
+            None if flags & raw::O_CREAT == 0 => return Err(Errno::ENOENT),
+            None => match create(process, &found, flags, mode) {
+                // Somebody made it meanwhile.
+                Err(Errno::EEXIST) if !exclusive => {}
+                other => return other,
+            },
+        }
+    }
+}
+
+fn create(
+    process: &mut Process,
+    found: &Found,
+    flags: u32,
+    mode: u32,
+) -> Result<Rc<Description>, Errno> {
+    if found.slash {
+        return Err(Errno::EISDIR);
+    }
+    let directory = memory_directory(&found.parent)?;
+    let mode = raw::S_IFREG | mode & 0o7777 & !process.files.umask;
+    let region = watched_region()?;
+    let made = process.files.client()?.create(directory, &found.name, mode, region.id);
+    let node = made.inspect_err(|_| region.detach())?;
+    let mut path = found.parent.path.clone();
+    path.push(&found.name);
+    Ok(Description::new(OpenFile::Node(Node::Memory(node)), path, flags, Some(region.id)))
+}
+
+/// The server's name of a directory in which names can be made.
+pub fn memory_directory(place: &Place) -> Result<unix::tree::Id, Errno> {
+    match place.node {
+        Node::Memory(id) => Ok(id),
+        Node::Image(_) => Err(Errno::EROFS),
+        _ => Err(Errno::EACCES),
+    }
+}
+
+/// A region for a description that the file server watches; the own domain is attached.
+fn watched_region() -> Result<Region, Errno> {
+    let region = Region { id: region::make(0)?, role: CLIENT };
+    region.attach(DomainId::NONE)?;
+    Ok(region)
+}
+
+fn mask_of(flags: u32) -> u32 {
+    match flags & raw::O_ACCMODE {
+        raw::O_RDONLY => 4,
+        raw::O_WRONLY => 2,
+        _ => 6,
+    }
+}
+
+fn open_existing(
+    process: &mut Process,
+    place: Place,
+    flags: u32,
+    slash: bool,
+) -> Result<Rc<Description>, Errno> {
+    let Place { node, path } = place;
+    let attributes = node.attributes(&process.files)?;
+    let only_path = flags & raw::O_PATH != 0;
+    if attributes.kind() == raw::S_IFLNK && !only_path {
+        return Err(Errno::ELOOP);
+    }
+    if (flags & raw::O_DIRECTORY != 0 || slash) && !attributes.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    if only_path {
+        return Ok(Description::new(OpenFile::Node(node), path, flags, None));
+    }
+    let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
+    if attributes.is_directory() && (writes || flags & raw::O_CREAT != 0) {
+        return Err(Errno::EISDIR);
+    }
+    match node {
+        Node::Memory(id) => open_memory(process, id, path, flags, &attributes),
+        Node::Image(_) => {
+            let changes = writes || flags & raw::O_TRUNC != 0;
+            if changes && attributes.kind() == raw::S_IFREG {
+                return Err(Errno::EROFS);
+            }
+            node.permits(&process.files, &process.files.who(), mask_of(flags))?;
+            Ok(Description::new(OpenFile::Node(node), path, flags, None))
+        }
+        Node::Device(device @ (Device::Terminal | Device::Console)) => {
+            open_terminal(device, path, flags)
+        }
+        Node::Device(_) => {
+            node.permits(&process.files, &process.files.who(), mask_of(flags))?;
+            Ok(Description::new(OpenFile::Node(node), path, flags, None))
+        }
+        Node::Proc(item) if !attributes.is_directory() => {
+            if writes {
+                return Err(Errno::EACCES);
+            }
+            let text = proc_files::text(process, item)?;
+            Ok(Description::new(OpenFile::Text(node, text), path, flags, None))
+        }
+        Node::Descriptor(fd) => process.files.get(fd as i32),
+        _ => Ok(Description::new(OpenFile::Node(node), path, flags, None)),
+    }
+}
+
+fn open_memory(
+    process: &mut Process,
+    id: unix::tree::Id,
+    path: Canonical,
+    flags: u32,
+    attributes: &Attributes,
+) -> Result<Rc<Description>, Errno> {
+    match attributes.kind() {
+        raw::S_IFIFO => return open_fifo(process, id, path, flags),
+        raw::S_IFSOCK => return Err(Errno::ENXIO),
+        _ => {}
+    }
+    let region = watched_region()?;
+    let opened = process.files.client()?.open_node(id, flags, region.id);
+    opened.inspect_err(|_| region.detach())?;
+    Ok(Description::new(OpenFile::Node(Node::Memory(id)), path, flags, Some(region.id)))
+}
+
+fn open_terminal(device: Device, path: Canonical, flags: u32) -> Result<Rc<Description>, Errno> {
+    if terminal::exists() {
+        let control = terminal::control()?;
+        if device == Device::Terminal && control.session != page::own().session {
+            return Err(Errno::ENXIO);
+        }
+        return Ok(Description::new(OpenFile::Terminal, path, flags, None));
+    }
+    // Without a terminal the console is the machine's standard output.
+    if device == Device::Console && flags & raw::O_ACCMODE == raw::O_WRONLY {
+        return Ok(Description::new(OpenFile::Stream(1), path, flags, None));
+    }
+    Err(Errno::ENXIO)
+}
+
+/// Opens a named pipe: waits for the other side unless told not to (fifo(7)).
+fn open_fifo(
+    process: &mut Process,
+    id: unix::tree::Id,
+    path: Canonical,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
+    let access = flags & raw::O_ACCMODE;
+    let (reads, writes) = (access != raw::O_WRONLY, access != raw::O_RDONLY);
+    let client = process.files.client()?;
+    let mut id_of_pipe = None;
+    for (wanted, role) in [(reads, READER), (writes, WRITER)] {
+        if wanted {
+            id_of_pipe = Some(client.fifo(id, role)?);
+        }
+    }
+    let region = id_of_pipe.ok_or(Errno::EINVAL)?;
+    let description = {
+        let file = OpenFile::Pipe(Pipe { region, reads, writes });
+        // Dropping it, should the wait end early, gives the attachments back.
+        Description::new(file, path, flags, None)
+    };
+    if reads && writes {
+        return Ok(description);
+    }
+    let other = if reads { WRITER } else { READER };
+    if region::attached(region, other) > 0 {
+        return Ok(description);
+    }
+    if flags & raw::O_NONBLOCK != 0 {
+        return if reads { Ok(description) } else { Err(Errno::ENXIO) };
+    }
+    let mut wait = Wait::new();
+    let count = region::attached_address(region, other);
+    wait.memory(count, Operator::NotEqual, 0).end_term();
+    sleep_until(process, &wait, 0)?;
+    Ok(description)
+}
+
+/// `mknodat(directory, path, mode, device)`
+pub fn mknodat(process: &mut Process, directory: i32, path: u64, mode: u32) -> Answer {
+    let path = user::read_path(path)?;
+    let found = process.files.walk(directory, &path, Last::Keep)?;
+    if found.place.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    let kind = mode & raw::S_IFMT;
+    if matches!(kind, raw::S_IFCHR | raw::S_IFBLK) {
+        return Err(Errno::EPERM);
+    }
+    let parent = memory_directory(&found.parent)?;
+    let kind = if kind == 0 { raw::S_IFREG } else { kind };
+    let mode = kind | mode & 0o7777 & !process.files.umask;
+    let none = abi::id::RegionId::NONE;
+    process.files.client()?.create(parent, &found.name, mode, none)?;
+    Ok(0)
+}
+
+/// `pipe2(fds, flags)`
+pub fn pipe2(process: &mut Process, into: u64, flags: u32) -> Answer {
+    if flags & !(raw::O_CLOEXEC | raw::O_NONBLOCK | raw::O_DIRECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (reader, writer) = pipe::make()?;
+    let close = flags & raw::O_CLOEXEC != 0;
+    let flags = flags & raw::O_NONBLOCK;
+    let limit = process.limit(raw::RLIMIT_NOFILE);
+    let describe = |pipe, access| {
+        Description::new(OpenFile::Pipe(pipe), Canonical::default(), flags | access, None)
+    };
+    let (reader, writer) = (describe(reader, raw::O_RDONLY), describe(writer, raw::O_WRONLY));
+    let files = &mut process.files;
+    let first = files.enter(reader, close, 0, limit)?;
+    let second = files.enter(writer, close, 0, limit);
+    let wrote = second.and_then(|second| {
+        user::write_value(into, &[first as u32, second as u32]).map(|()| second)
+    });
+    if let Err(errno) = wrote {
+        files.close(first as i32)?;
+        if let Ok(second) = second {
+            files.close(second as i32)?;
+        }
+        return Err(errno);
+    }
+    Ok(0)
+}

@@ -1,0 +1,289 @@
+//! What a description refers to, and the operations that every kind has.
+
+use abi::id::DomainId;
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::attributes::Attributes;
+use unix::protocol::AT_END;
+
+use super::description::Description;
+use super::node::{Device, Node, device_attributes, stamped};
+use super::pipe::Pipe;
+use super::region::Done;
+use super::transfer::Memory;
+use super::{Files, image_files, terminal};
+use crate::process::Process;
+
+/// Bytes moved through a buffer at a time.
+pub const CHUNK: usize = 4096;
+
+/// What is open.
+#[derive(Debug)]
+pub enum OpenFile {
+    /// A file, directory or device.
+    Node(Node),
+    /// A file of /proc: what it said when it was opened.
+    Text(Node, Vec<u8>),
+    /// An end (or both) of a pipe.
+    Pipe(Pipe),
+    /// The terminal.
+    Terminal,
+    /// A standard stream of a machine that runs one program: 0 in, 1 out, 2 error.
+    Stream(u8),
+}
+
+impl OpenFile {
+    /// The node, if it has a name.
+    pub fn node(&self) -> Option<Node> {
+        match self {
+            OpenFile::Node(node) | OpenFile::Text(node, _) => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// Can it be read at any offset?
+    pub fn seekable(&self) -> bool {
+        match self {
+            OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => false,
+            OpenFile::Node(_) | OpenFile::Text(..) => true,
+            OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => false,
+        }
+    }
+
+    /// Attributes.
+    pub fn attributes(&self, files: &Files) -> Result<Attributes, Errno> {
+        match self {
+            OpenFile::Node(node) | OpenFile::Text(node, _) => node.attributes(files),
+            OpenFile::Pipe(pipe) => Ok(Attributes {
+                device: 0xc,
+                inode: u64::from(pipe.region.0),
+                mode: raw::S_IFIFO | 0o600,
+                links: 1,
+                ..stamped()
+            }),
+            OpenFile::Terminal => Ok(device_attributes(Device::Console)),
+            OpenFile::Stream(number) => Ok(Attributes {
+                device: 0xc,
+                inode: 1 + u64::from(*number),
+                mode: raw::S_IFIFO | 0o600,
+                links: 1,
+                ..stamped()
+            }),
+        }
+    }
+
+    /// Attaches another domain to the regions that the file itself has.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        match self {
+            OpenFile::Pipe(pipe) => pipe.attach(domain),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the file's own attachments back: the last descriptor is closed.
+    pub fn close(&self) {
+        if let OpenFile::Pipe(pipe) = self {
+            pipe.detach();
+        }
+    }
+}
+
+/// Reads from `description` at its offset.
+pub fn read(
+    process: &mut Process,
+    description: &Description,
+    memory: &mut Memory<'_>,
+) -> Result<u64, Errno> {
+    if !description.readable() {
+        return Err(Errno::EBADF);
+    }
+    match &description.file {
+        OpenFile::Pipe(pipe) => return pipe.read(process, description, memory),
+        OpenFile::Terminal => return terminal::read(process, description, memory),
+        OpenFile::Stream(0) => return terminal::read(process, description, memory),
+        OpenFile::Stream(_) => return Err(Errno::EBADF),
+        _ => {}
+    }
+    let offset = description.offset()?;
+    let count = read_at(&process.files, description, offset, memory)?;
+    if count > 0 {
+        // If another process read meanwhile, both have read the same bytes, as if at once.
+        description.move_offset(offset, offset + count)?;
+    }
+    Ok(count)
+}
+
+/// Reads at `offset`, leaving the description's own alone.
+pub fn read_at(
+    files: &Files,
+    description: &Description,
+    offset: u64,
+    memory: &mut Memory<'_>,
+) -> Result<u64, Errno> {
+    match &description.file {
+        OpenFile::Node(Node::Image(index)) => {
+            let Some(entry) = image_files::entry(*index) else { return Err(Errno::EIO) };
+            if entry.kind == image::archive::Kind::Directory {
+                return Err(Errno::EISDIR);
+            }
+            let data = image_files::data(*index);
+            let rest = usize::try_from(offset).ok().and_then(|at| data.get(at..)).unwrap_or(&[]);
+            Ok(memory.put(rest)? as u64)
+        }
+        OpenFile::Node(Node::Memory(id)) => {
+            let client = files.client()?;
+            let mut buffer = [0; CHUNK];
+            let mut done = 0;
+            while memory.left() > 0 {
+                // Whole pages of the file at a time.
+                let within = ((offset + done) % CHUNK as u64) as usize;
+                let room = memory.left().min((CHUNK - within) as u64) as usize;
+                let count = match client.read(*id, offset + done, &mut buffer[..room]) {
+                    Ok(count) => count,
+                    Err(_) if done > 0 => break,
+                    Err(errno) => return Err(errno),
+                };
+                let put = match memory.put(&buffer[..count]) {
+                    Ok(put) => put,
+                    Err(_) if done > 0 => break,
+                    Err(errno) => return Err(errno),
+                };
+                done += put as u64;
+                if count < room || put < count {
+                    break;
+                }
+            }
+            Ok(done)
+        }
+        OpenFile::Node(Node::Device(device)) => read_device(*device, memory),
+        OpenFile::Text(_, text) => {
+            let rest = usize::try_from(offset).ok().and_then(|at| text.get(at..)).unwrap_or(&[]);
+            Ok(memory.put(rest)? as u64)
+        }
+        OpenFile::Node(_) => Err(Errno::EISDIR),
+        OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Err(Errno::ESPIPE),
+    }
+}
+
+fn read_device(device: Device, memory: &mut Memory<'_>) -> Result<u64, Errno> {
+    match device {
+        Device::Null => Ok(0),
+        Device::Zero | Device::Full => memory.put_zeros(memory.left()),
+        Device::Random | Device::Urandom => {
+            let mut done = 0;
+            while memory.left() > 0 {
+                let Ok(word) = xok::call::entropy() else { return Err(Errno::EIO) };
+                let put = memory.put(&word.to_le_bytes())?;
+                done += put as u64;
+                if put == 0 {
+                    break;
+                }
+            }
+            Ok(done)
+        }
+        Device::Terminal | Device::Console => Err(Errno::ENXIO),
+    }
+}
+
+/// Writes to `description` at its offset, or at the end if it appends.
+pub fn write(
+    process: &mut Process,
+    description: &Description,
+    memory: &mut Memory<'_>,
+) -> Result<u64, Errno> {
+    if !description.writable() {
+        return Err(Errno::EBADF);
+    }
+    match &description.file {
+        OpenFile::Pipe(pipe) => return pipe.write(process, description, memory),
+        OpenFile::Terminal => return terminal::write(process, description, memory, false),
+        OpenFile::Stream(number) if *number > 0 => {
+            return terminal::write(process, description, memory, *number == 2);
+        }
+        OpenFile::Stream(_) => return Err(Errno::EBADF),
+        _ => {}
+    }
+    let appends = description.flags()? & raw::O_APPEND != 0;
+    if appends {
+        let (count, behind) = write_at(process, description, AT_END, memory)?;
+        if count > 0 {
+            description.set_offset(behind)?;
+        }
+        return Ok(count);
+    }
+    // The place is taken first, so that two writers never write the same one.
+    let len = memory.left();
+    let offset = loop {
+        let offset = description.offset()?;
+        if description.move_offset(offset, offset + len)? == Done::Yes {
+            break offset;
+        }
+    };
+    let result = write_at(process, description, offset, memory);
+    let written = result.map_or(0, |(count, _)| count);
+    if written < len {
+        description.move_offset(offset + len, offset + written)?;
+    }
+    result.map(|(count, _)| count)
+}
+
+/// Writes at `offset` (`AT_END`: at the end); how many bytes, and the offset behind them.
+pub fn write_at(
+    process: &mut Process,
+    description: &Description,
+    offset: u64,
+    memory: &mut Memory<'_>,
+) -> Result<(u64, u64), Errno> {
+    match &description.file {
+        OpenFile::Node(Node::Memory(id)) => {
+            let limit = process.limit(raw::RLIMIT_FSIZE);
+            let client = process.files.client()?;
+            let mut buffer = [0; CHUNK];
+            let (mut done, mut behind) = (0, offset);
+            while memory.left() > 0 {
+                let within = if behind == AT_END { 0 } else { behind % CHUNK as u64 };
+                let mut room = memory.left().min(CHUNK as u64 - within);
+                if behind != AT_END && behind.saturating_add(room) > limit {
+                    room = limit.saturating_sub(behind);
+                    if room == 0 {
+                        if done > 0 {
+                            break;
+                        }
+                        process.raise(raw::SIGXFSZ);
+                        return Err(Errno::EFBIG);
+                    }
+                }
+                let peeked = match memory.peek(&mut buffer[..room as usize]) {
+                    Ok(peeked) => peeked,
+                    Err(_) if done > 0 => break,
+                    Err(errno) => return Err(errno),
+                };
+                let part = &buffer[..peeked];
+                let (count, after) = match client.write(*id, behind, part) {
+                    Ok(result) => result,
+                    Err(_) if done > 0 => break,
+                    Err(errno) => return Err(errno),
+                };
+                memory.advance(count as u64);
+                done += count as u64;
+                behind = after;
+                if count < part.len() {
+                    break;
+                }
+            }
+            Ok((done, if behind == AT_END { 0 } else { behind }))
+        }
+        OpenFile::Node(Node::Device(device)) => match device {
+            Device::Full => Err(Errno::ENOSPC),
+            Device::Terminal | Device::Console => Err(Errno::ENXIO),
+            _ => {
+                let count = memory.left();
+                memory.advance(count);
+                Ok((count, offset.saturating_add(count)))
+            }
+        },
+        OpenFile::Node(_) | OpenFile::Text(..) => Err(Errno::EINVAL),
+        OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Err(Errno::ESPIPE),
+    }
+}

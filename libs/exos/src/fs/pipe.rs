@@ -1,0 +1,260 @@
+//! Pipes: a ring in a region of frames, roles 0 writer and 1 reader (xok97 EX-8).
+//!
+//! ```text
+//!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts   64 data
+//! ```
+//! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the first
+//! fills the end and claims the ring, the second fills the beginning and moves the head, if both head
+//! and claim are still its own; else it starts again. Nobody ever waits for a claim. End of file and
+//! a broken pipe are the published counts of attachments, which the kernel keeps whatever dies.
+
+use abi::id::{DomainId, RegionId};
+use abi::limits::REGION_FRAMES;
+use abi::predicate::Operator;
+use abi::region::WordAt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL};
+
+use super::description::Description;
+use super::region::{self, Done, Region};
+use super::transfer::Memory;
+use crate::process::Process;
+use crate::wait::{Wait, sleep_until};
+
+/// Role of those who write.
+pub const WRITER: u16 = 0;
+/// Role of those who read.
+pub const READER: u16 = 1;
+/// The ring.
+pub const RING: Ring = Ring { data: 64, capacity: REGION_FRAMES as u64 * 4096 - 64 };
+/// Offset of the claim word.
+const CLAIM: u64 = 16;
+/// Bytes moved at a time.
+const CHUNK: usize = PIPE_BUF as usize;
+
+static CLAIMS: AtomicU32 = AtomicU32::new(0);
+
+/// An end of a pipe, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipe {
+    /// The region.
+    pub region: RegionId,
+    /// Is it the end that reads?
+    pub reads: bool,
+    /// Is it the end that writes?
+    pub writes: bool,
+}
+
+/// Makes a pipe; the domain is attached to both ends.
+pub fn make() -> Result<(Pipe, Pipe), Errno> {
+    let id = region::make(REGION_FRAMES)?;
+    let reader = Pipe { region: id, reads: true, writes: false };
+    let writer = Pipe { region: id, reads: false, writes: true };
+    reader.attach(DomainId::NONE)?;
+    writer.attach(DomainId::NONE)?;
+    Ok((reader, writer))
+}
+
+impl Pipe {
+    fn reader(&self) -> Region {
+        Region { id: self.region, role: READER }
+    }
+
+    fn writer(&self) -> Region {
+        Region { id: self.region, role: WRITER }
+    }
+
+    /// Attaches a domain to the ends that this is.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        if self.reads {
+            attach(self.reader(), domain)?;
+        }
+        if self.writes {
+            attach(self.writer(), domain)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the attachments back.
+    pub fn detach(&self) {
+        if self.reads {
+            self.reader().detach();
+        }
+        if self.writes {
+            self.writer().detach();
+        }
+    }
+
+    fn own(&self) -> Region {
+        if self.reads { self.reader() } else { self.writer() }
+    }
+
+    /// Head and tail.
+    pub fn counters(&self) -> Result<(u64, u64), Errno> {
+        self.own().pair()
+    }
+
+    /// Bytes that may be written.
+    pub fn room(&self) -> Result<u64, Errno> {
+        let (head, tail) = self.own().pair()?;
+        Ok(RING.free(head, tail))
+    }
+
+    /// Adds "nobody reads".
+    pub fn broken_terms(&self, wait: &mut Wait) {
+        let readers = region::attached_address(self.region, READER);
+        wait.memory(readers, Operator::Equal, 0).end_term();
+    }
+
+    /// Bytes that wait to be read.
+    pub fn waiting(&self) -> Result<u64, Errno> {
+        let (head, tail) = self.own().pair()?;
+        Ok(RING.used(head, tail))
+    }
+
+    /// Is there nobody who writes?
+    pub fn no_writer(&self) -> bool {
+        region::attached(self.region, WRITER) == 0
+    }
+
+    /// Is there nobody who reads?
+    pub fn no_reader(&self) -> bool {
+        region::attached(self.region, READER) == 0
+    }
+
+    /// Reads what there is; waits if there is nothing.
+    pub fn read(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Result<u64, Errno> {
+        if memory.left() == 0 {
+            return Ok(0);
+        }
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        loop {
+            // Looked at first: what the last writer wrote before it left must still be seen.
+            let ended = self.no_writer();
+            let (head, tail) = self.reader().pair()?;
+            let used = RING.used(head, tail);
+            if used > 0 && memory.left() > 0 {
+                let span = RING.span(tail, used.min(memory.left()).min(CHUNK as u64));
+                let part = &mut buffer[..span.len as usize];
+                let compare = [WordAt { offset: TAIL, value: tail }];
+                let write = [WordAt { offset: TAIL, value: tail + span.len }];
+                if self.reader().copy_out(span.offset, part, &compare, &write)? == Done::Yes {
+                    match memory.put(part) {
+                        Ok(put) => done += put as u64,
+                        Err(errno) if done == 0 => return Err(errno),
+                        Err(_) => return Ok(done),
+                    }
+                }
+                continue;
+            }
+            if done > 0 || ended {
+                return Ok(done);
+            }
+            if description.nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            let mut wait = Wait::new();
+            self.readable_terms(&mut wait, tail);
+            sleep_until(process, &wait, 0)?;
+        }
+    }
+
+    /// Adds "there is something to read, or nobody writes".
+    pub fn readable_terms(&self, wait: &mut Wait, tail: u64) {
+        wait.region(self.region, HEAD, Operator::NotEqual, tail).end_term();
+        let writers = region::attached_address(self.region, WRITER);
+        wait.memory(writers, Operator::Equal, 0).end_term();
+    }
+
+    /// Adds "there is room for `len` bytes, or nobody reads".
+    pub fn writable_terms(&self, wait: &mut Wait, head: u64, len: u64) {
+        let enough = (head + len.min(PIPE_BUF)).saturating_sub(RING.capacity);
+        wait.region(self.region, TAIL, Operator::AtLeast, enough).end_term();
+        let readers = region::attached_address(self.region, READER);
+        wait.memory(readers, Operator::Equal, 0).end_term();
+    }
+
+    /// Writes all, waiting for room as often as needed.
+    pub fn write(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Result<u64, Errno> {
+        let total = memory.left();
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while done < total {
+            if self.no_reader() {
+                process.raise(raw::SIGPIPE);
+                return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
+            }
+            let (head, tail) = self.writer().pair()?;
+            // The rest of a long write may go in by pieces, a short one may not.
+            let len =
+                if total > PIPE_BUF { (total - done).max(PIPE_BUF + 1) } else { total - done };
+            if let Some(room) = RING.writable(head, tail, len) {
+                let want = room.min(CHUNK as u64).min(total - done) as usize;
+                let part = match memory.peek(&mut buffer[..want]) {
+                    Ok(count) => &buffer[..count],
+                    Err(errno) if done == 0 => return Err(errno),
+                    Err(_) => return Ok(done),
+                };
+                if part.len() < want && total <= PIPE_BUF {
+                    return Err(Errno::EFAULT);
+                }
+                if self.append(head, part)? == Done::Yes {
+                    memory.advance(part.len() as u64);
+                    done += part.len() as u64;
+                }
+                continue;
+            }
+            if description.nonblocking() {
+                return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
+            }
+            let mut wait = Wait::new();
+            let least = if total > PIPE_BUF { 1 } else { len };
+            self.writable_terms(&mut wait, head, least);
+            match sleep_until(process, &wait, 0) {
+                Err(_) if done > 0 => return Ok(done),
+                other => drop(other?),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Puts one piece in at `head`, for which there is room; all of it or nothing.
+    fn append(&self, head: u64, part: &[u8]) -> Result<Done, Errno> {
+        let len = part.len() as u64;
+        let at_head = WordAt { offset: HEAD, value: head };
+        let behind = [WordAt { offset: HEAD, value: head + len }];
+        let span = RING.span(head, len);
+        if span.len == len {
+            return self.writer().copy_in(span.offset, part, &[at_head], &behind);
+        }
+        let number = CLAIMS.fetch_add(1, Ordering::Relaxed);
+        let owner = u64::from(crate::thread::process().id.0);
+        let claim = WordAt { offset: CLAIM, value: owner << 32 | u64::from(number) };
+        let (end, beginning) = part.split_at(span.len as usize);
+        let first = self.writer().copy_in(span.offset, end, &[at_head], &[claim])?;
+        if first == Done::Changed {
+            return Ok(first);
+        }
+        self.writer().copy_in(RING.data, beginning, &[at_head, claim], &behind)
+    }
+}
+
+fn attach(region: Region, domain: DomainId) -> Result<(), Errno> {
+    match xok::call::region_attach(xok::call::OWN, region.id, region.role, domain) {
+        Ok(_) => Ok(()),
+        Err((error, _)) => Err(crate::errno::from_kernel(error)),
+    }
+}

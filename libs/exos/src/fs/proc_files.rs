@@ -1,0 +1,469 @@
+//! /proc: the published pages, in the form that Linux programs read.
+
+use abi::id::EnvId;
+use abi::published::{CpuRecord, DomainRecord, EnvRecord, EnvState, Table};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use unix::attributes::{Attributes, device_number};
+use unix::dirents::Packer;
+use unix::proc_text::{self, CpuTimes, MemoryRecord, ProcessRecord};
+use unix::{Errno, mounts};
+use xok::{clock, published};
+
+use super::node::{Node, stamped};
+use super::{Files, processor, terminal};
+use crate::page;
+use crate::process::Process;
+
+/// Device number of /proc.
+const DEVICE: u64 = 0x15;
+
+/// Something in /proc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The process, 0: none.
+    pid: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Root,
+    SelfLink,
+    /// By place in [`GLOBAL`].
+    Global(usize),
+    MountsLink,
+    Net,
+    /// By place in [`NET`].
+    NetFile(usize),
+    Process,
+    /// By place in [`OF_PROCESS`].
+    ProcessFile(usize),
+    /// By place in [`LINKS`].
+    Link(usize),
+    Descriptors,
+    Descriptor(u32),
+    Tasks,
+}
+
+/// Files of the root.
+const GLOBAL: &[&str] = &[
+    "cmdline",
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "stat",
+    "swaps",
+    "uptime",
+    "version",
+];
+/// Files of /proc/net, with their heads; nobody keeps such tables yet.
+const NET: &[(&str, &str)] = &[
+    (
+        "dev",
+        "Inter-|   Receive                                                |  Transmit\n face |\
+         bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop \
+         fifo colls carrier compressed\n",
+    ),
+    (
+        "raw",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
+         inode ref pointer drops\n",
+    ),
+    (
+        "tcp",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
+         inode\n",
+    ),
+    (
+        "udp",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
+         inode ref pointer drops\n",
+    ),
+    ("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
+];
+/// Files of a process.
+const OF_PROCESS: &[&str] =
+    &["cmdline", "comm", "environ", "limits", "maps", "mounts", "stat", "statm", "status"];
+/// Links of a process.
+const LINKS: &[&str] = &["cwd", "exe", "root"];
+
+impl Item {
+    /// /proc itself.
+    pub const ROOT: Item = Item { pid: 0, kind: Kind::Root };
+
+    fn global(kind: Kind) -> Self {
+        Self { pid: 0, kind }
+    }
+
+    fn of(self, kind: Kind) -> Self {
+        Self { pid: self.pid, kind }
+    }
+}
+
+fn number(name: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(name).ok()?;
+    (!text.starts_with('0') || text == "0").then(|| text.parse().ok())?
+}
+
+fn place(list: &[&str], name: &[u8]) -> Option<usize> {
+    list.iter().position(|entry| entry.as_bytes() == name)
+}
+
+/// What `name` is in a directory of /proc.
+pub fn child(item: Item, name: &[u8]) -> Option<Item> {
+    match item.kind {
+        Kind::Root => match name {
+            b"self" | b"thread-self" => Some(Item::global(Kind::SelfLink)),
+            b"mounts" => Some(Item::global(Kind::MountsLink)),
+            b"net" => Some(Item::global(Kind::Net)),
+            _ => match place(GLOBAL, name) {
+                Some(at) => Some(Item::global(Kind::Global(at))),
+                None => {
+                    let pid = number(name)?;
+                    page::brief(EnvId(pid)).map(|_| Item { pid, kind: Kind::Process })
+                }
+            },
+        },
+        Kind::Net => {
+            let at = NET.iter().position(|entry| entry.0.as_bytes() == name)?;
+            Some(Item::global(Kind::NetFile(at)))
+        }
+        Kind::Process => match name {
+            b"fd" => Some(item.of(Kind::Descriptors)),
+            b"task" => Some(item.of(Kind::Tasks)),
+            _ => place(OF_PROCESS, name)
+                .map(|at| item.of(Kind::ProcessFile(at)))
+                .or_else(|| place(LINKS, name).map(|at| item.of(Kind::Link(at)))),
+        },
+        Kind::Descriptors => {
+            let fd = number(name)?;
+            let own = crate::thread::process();
+            let open = item.pid == own.id.0 && own.files.get(fd as i32).is_ok();
+            open.then(|| item.of(Kind::Descriptor(fd)))
+        }
+        Kind::Tasks => (number(name)? == item.pid).then(|| item.of(Kind::Process)),
+        _ => None,
+    }
+}
+
+/// Is it a symbolic link?
+pub fn is_link(item: Item) -> bool {
+    matches!(item.kind, Kind::SelfLink | Kind::MountsLink | Kind::Link(_) | Kind::Descriptor(_))
+}
+
+fn is_directory(item: Item) -> bool {
+    let kind = item.kind;
+    matches!(kind, Kind::Root | Kind::Net | Kind::Process | Kind::Descriptors | Kind::Tasks)
+}
+
+/// A link that leads to a thing rather than to a path: an open descriptor without a name.
+pub fn followed(files: &Files, node: Node) -> Option<Node> {
+    let Node::Proc(Item { kind: Kind::Descriptor(fd), .. }) = node else { return None };
+    let description = files.get(fd as i32).ok()?;
+    Some(description.file.node().unwrap_or(Node::Descriptor(fd)))
+}
+
+/// Where a link leads.
+pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
+    let own = crate::thread::process();
+    match item.kind {
+        Kind::SelfLink => Ok(format!("{}", own.id.0).into_bytes()),
+        Kind::MountsLink => Ok(Vec::from(*b"self/mounts")),
+        Kind::Link(at) => match (LINKS[at], item.pid == own.id.0) {
+            ("exe", true) => Ok(own.executable.clone().into_bytes()),
+            ("exe", false) => {
+                let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+                let path = page.path();
+                if path.is_empty() { Err(Errno::ENOENT) } else { Ok(path.to_vec()) }
+            }
+            ("cwd", true) => Ok(files.directory.path.as_bytes().to_vec()),
+            ("root", true) => Ok(files.root.path.as_bytes().to_vec()),
+            _ => Err(Errno::EACCES),
+        },
+        Kind::Descriptor(fd) => Ok(descriptor_name(files, fd)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// What /proc/self/fd shows for a descriptor.
+fn descriptor_name(files: &Files, fd: u32) -> Vec<u8> {
+    use super::open_file::OpenFile;
+    let Ok(description) = files.get(fd as i32) else { return Vec::new() };
+    match &description.file {
+        OpenFile::Pipe(pipe) => format!("pipe:[{}]", pipe.region.0).into_bytes(),
+        OpenFile::Stream(number) => format!("pipe:[{}]", u32::from(*number) + 1).into_bytes(),
+        OpenFile::Terminal => Vec::from(*b"/dev/console"),
+        _ => description.path.as_bytes().to_vec(),
+    }
+}
+
+/// Attributes.
+pub fn attributes(item: Item) -> Result<Attributes, Errno> {
+    let (mode, links) = match item.kind {
+        Kind::Descriptors => (raw::S_IFDIR | 0o500, 2),
+        _ if is_directory(item) => (raw::S_IFDIR | 0o555, 2),
+        _ if is_link(item) => (raw::S_IFLNK | 0o777, 1),
+        _ => (raw::S_IFREG | 0o444, 1),
+    };
+    let mut attributes =
+        Attributes { device: DEVICE, inode: inode(item), mode, links, ..stamped() };
+    if item.pid != 0 {
+        let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+        attributes.uid = page.effective_user;
+        attributes.gid = page.effective_group_id;
+    }
+    Ok(attributes)
+}
+
+fn inode(item: Item) -> u64 {
+    let kind = match item.kind {
+        Kind::Root => 1,
+        Kind::SelfLink => 2,
+        Kind::MountsLink => 3,
+        Kind::Net => 4,
+        Kind::Process => 5,
+        Kind::Descriptors => 6,
+        Kind::Tasks => 7,
+        Kind::Global(at) => 0x100 + at as u64,
+        Kind::NetFile(at) => 0x200 + at as u64,
+        Kind::ProcessFile(at) => 0x300 + at as u64,
+        Kind::Link(at) => 0x400 + at as u64,
+        Kind::Descriptor(fd) => 0x1_0000 + u64::from(fd),
+    };
+    u64::from(item.pid) << 24 | kind
+}
+
+/// Lists a directory from `position`.
+pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Result<(), Errno> {
+    let mut names: Vec<(String, u32, Item)> = Vec::new();
+    let mut add = |name: &str, kind| {
+        let child = item.of(kind);
+        let mode = attributes(child).map_or(raw::S_IFREG, |attributes| attributes.mode);
+        names.push((name.into(), mode, child));
+    };
+    match item.kind {
+        Kind::Root => {
+            GLOBAL.iter().enumerate().for_each(|(at, name)| add(name, Kind::Global(at)));
+            add("mounts", Kind::MountsLink);
+            add("net", Kind::Net);
+            add("self", Kind::SelfLink);
+        }
+        Kind::Net => NET.iter().enumerate().for_each(|(at, file)| add(file.0, Kind::NetFile(at))),
+        Kind::Process => {
+            OF_PROCESS.iter().enumerate().for_each(|(at, name)| add(name, Kind::ProcessFile(at)));
+            LINKS.iter().enumerate().for_each(|(at, name)| add(name, Kind::Link(at)));
+            add("fd", Kind::Descriptors);
+            add("task", Kind::Tasks);
+        }
+        Kind::Descriptors if item.pid == crate::thread::process().id.0 => {
+            for fd in files.open_numbers() {
+                add(&format!("{fd}"), Kind::Descriptor(fd));
+            }
+        }
+        Kind::Descriptors => return Err(Errno::EACCES),
+        Kind::Tasks => add(&format!("{}", item.pid), Kind::Process),
+        _ => return Err(Errno::ENOTDIR),
+    }
+    let own = inode(item);
+    let fixed = [(".", own), ("..", 1)];
+    for (at, (name, inode)) in fixed.iter().enumerate().skip(position as usize) {
+        if !packer.push(*inode, at as u64 + 1, raw::S_IFDIR, name.as_bytes()) {
+            return Ok(());
+        }
+    }
+    let skip = position.saturating_sub(2).min(names.len() as u64) as usize;
+    for (at, (name, mode, child)) in names.iter().enumerate().skip(skip) {
+        if !packer.push(inode(*child), at as u64 + 3, *mode, name.as_bytes()) {
+            return Ok(());
+        }
+    }
+    if item.kind == Kind::Root {
+        list_processes(names.len() as u64 + 2, position, packer);
+    }
+    Ok(())
+}
+
+/// Processes in the order of their indices, so that a listing goes on rightly while some end.
+fn list_processes(base: u64, position: u64, packer: &mut Packer) {
+    for one in page::all() {
+        let at = base + one.id.index() as u64;
+        if at < position || (position > base && at == position) {
+            continue;
+        }
+        let child = Item { pid: one.id.0, kind: Kind::Process };
+        let name = format!("{}", one.id.0);
+        if !packer.push(inode(child), at + 1, raw::S_IFDIR, name.as_bytes()) {
+            return;
+        }
+    }
+}
+
+/// A file's text, as it is now.
+pub fn text(process: &Process, item: Item) -> Result<Vec<u8>, Errno> {
+    match item.kind {
+        Kind::Global(at) => Ok(global(process, GLOBAL[at])),
+        Kind::NetFile(at) => Ok(NET[at].1.as_bytes().to_vec()),
+        Kind::ProcessFile(at) => of_process(process, item.pid, OF_PROCESS[at]),
+        _ => Err(Errno::EISDIR),
+    }
+}
+
+fn global(process: &Process, name: &str) -> Vec<u8> {
+    let directory = published::directory();
+    let cpus: Vec<CpuRecord> =
+        (0..directory.cpus as usize).filter_map(|at| published::record(Table::Cpus, at)).collect();
+    let now = clock::now_ns();
+    let envs = published::table(Table::Envs).count as usize;
+    let records = || (1..envs).filter_map(|at| published::record::<EnvRecord>(Table::Envs, at));
+    let in_state = |record: &EnvRecord, state: EnvState| record.state == state as u32;
+    let running = records()
+        .filter(|one| in_state(one, EnvState::Ready) || in_state(one, EnvState::Running))
+        .count() as u32;
+    match name {
+        "cmdline" => {
+            let mut buffer = [0; abi::published::COMMAND_LINE];
+            let mut line = published::command_line(&mut buffer).to_vec();
+            line.push(b'\n');
+            line
+        }
+        "cpuinfo" => proc_text::cpuinfo(directory.cpus, &processor::model()),
+        "filesystems" => Vec::from(*b"nodev\tproc\nnodev\ttmpfs\nnodev\tdevtmpfs\n\txokimage\n"),
+        "loadavg" => {
+            let last = records().map(|record| record.id).max().unwrap_or(0);
+            let all = records().filter(|record| record.id != 0).count() as u32;
+            proc_text::loadavg(running, all, last)
+        }
+        "meminfo" => {
+            let space = process.files.client().and_then(|client| client.space());
+            let files = space.map_or(0, |space| (space.blocks - space.blocks_free) * 4096);
+            let (total, free) = (directory.frames_usable * 4096, directory.frames_free * 4096);
+            proc_text::meminfo(&MemoryRecord { total, free, files })
+        }
+        "stat" => {
+            let times: Vec<CpuTimes> = cpus
+                .iter()
+                .map(|cpu| CpuTimes {
+                    busy_ns: now.saturating_sub(cpu.idle_ns),
+                    idle_ns: cpu.idle_ns,
+                    interrupts: cpu.interrupts,
+                    switches: cpu.switches,
+                })
+                .collect();
+            let boot = published::clock().wall_ns / 1_000_000_000;
+            let made = records().map(|record| EnvId(record.id).generation() as u64 + 1).sum();
+            proc_text::machine_stat(&times, boot, made, running)
+        }
+        "swaps" => Vec::from(*b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+        "uptime" => proc_text::uptime(now, cpus.iter().map(|cpu| cpu.idle_ns).sum()),
+        _ => processor::version().into_bytes(),
+    }
+}
+
+/// What the published pages know of a process.
+fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
+    let id = EnvId(pid);
+    let record = published::env(id).ok_or(Errno::ESRCH)?;
+    let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
+    let dead = record.state == EnvState::Dead as u32;
+    let state = match record.state {
+        _ if dead => b'Z',
+        _ if page.stop_signal != 0 => b'T',
+        state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
+        state if state == EnvState::Held as u32 => b'T',
+        _ => b'S',
+    };
+    let domain =
+        published::record::<DomainRecord>(Table::Domains, abi::id::DomainId(record.domain).index());
+    let resident = if dead { 0 } else { domain.map_or(0, |domain| domain.entries) };
+    let foreground = terminal::control().map_or(0, |control| control.foreground);
+    let on_terminal = page.terminal != 0;
+    Ok(ProcessRecord {
+        pid,
+        name: page.name().to_vec(),
+        state,
+        ppid: page.parent,
+        pgid: page.group,
+        sid: page.session,
+        terminal: if on_terminal { device_number(5, 1) as u32 } else { 0 },
+        foreground: if on_terminal { foreground as i32 } else { -1 },
+        run_ns: record.run_ns,
+        children_ns: 0,
+        nice: page.nice,
+        threads: page.threads.max(1),
+        started_ns: page.start_ns,
+        mapped: page.virtual_bytes,
+        resident: (u64::from(resident) * 4096).min(page.virtual_bytes),
+        pending: 0,
+        blocked: page.blocked,
+        ignored: page.ignored,
+        caught: page.handled,
+        users: [page.user, page.effective_user],
+        groups: [page.group_id, page.effective_group_id],
+        cpu: record.cpu,
+        descriptors: page.descriptors,
+        switches: record.switches,
+        umask: 0o22,
+    })
+}
+
+fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno> {
+    let own = pid == process.id.0;
+    match name {
+        "cmdline" => {
+            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
+            let dead = published::env(EnvId(pid))
+                .is_none_or(|record| record.state == EnvState::Dead as u32);
+            Ok(if dead { Vec::new() } else { page.command().to_vec() })
+        }
+        "comm" => {
+            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
+            let mut name = page.name().to_vec();
+            name.push(b'\n');
+            Ok(name)
+        }
+        "mounts" => Ok(mount_text()),
+        "stat" => Ok(proc_text::stat(&record_of(pid)?)),
+        "statm" => Ok(proc_text::statm(&record_of(pid)?)),
+        "status" => {
+            let mut record = record_of(pid)?;
+            if own {
+                record.umask = process.files.umask;
+            }
+            Ok(proc_text::status(&record))
+        }
+        "limits" if own => Ok(limit_text(process)),
+        "maps" if own => Ok(proc_text::maps(&processor::maps())),
+        _ => Err(Errno::EACCES),
+    }
+}
+
+fn mount_text() -> Vec<u8> {
+    let mut rows = Vec::from([
+        ("xokimage", "/", "xokimage", "ro"),
+        ("proc", "/proc", "proc", "ro,nosuid,nodev,noexec"),
+        ("dev", "/dev", "devtmpfs", "rw,nosuid"),
+    ]);
+    rows.extend(mounts::WRITABLE.iter().map(|(path, _)| ("tmpfs", *path, "tmpfs", "rw")));
+    proc_text::mounts(&rows)
+}
+
+fn limit_text(process: &Process) -> Vec<u8> {
+    const ROWS: [(&str, u32, &str); 7] = [
+        ("Max cpu time", raw::RLIMIT_CPU, "seconds"),
+        ("Max file size", raw::RLIMIT_FSIZE, "bytes"),
+        ("Max data size", raw::RLIMIT_DATA, "bytes"),
+        ("Max stack size", raw::RLIMIT_STACK, "bytes"),
+        ("Max processes", raw::RLIMIT_NPROC, "processes"),
+        ("Max open files", raw::RLIMIT_NOFILE, "files"),
+        ("Max address space", raw::RLIMIT_AS, "bytes"),
+    ];
+    let rows = ROWS.map(|(name, limit, unit)| {
+        let (soft, hard) = process.limits.0[limit as usize];
+        (name, soft, hard, unit)
+    });
+    proc_text::limits(&rows)
+}

@@ -1,0 +1,63 @@
+//! What /proc says of the machine: CPUID, version, the process's own map.
+//!
+//! # Safety
+//! Holds the `cpuid` instruction, which every x86-64 processor has and which touches registers only.
+#![allow(unsafe_code)]
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::arch::x86_64::{__cpuid, CpuidResult};
+use unix::proc_text::{CpuModel, MapRecord};
+
+fn leaf(number: u32) -> CpuidResult {
+    #[allow(unused_unsafe)]
+    // SAFETY: head of the file.
+    unsafe {
+        __cpuid(number)
+    }
+}
+
+fn letters(words: &[u32]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().into()
+}
+
+/// The processor.
+pub fn model() -> CpuModel {
+    let vendor = leaf(0);
+    let version = leaf(1).eax;
+    let family =
+        (version >> 8 & 15) + if version >> 8 & 15 == 15 { version >> 20 & 255 } else { 0 };
+    let number = version >> 4 & 15 | (version >> 16 & 15) << 4;
+    let mut name = Vec::new();
+    let mut address_bits = [36, 48];
+    let highest = leaf(0x8000_0000).eax;
+    if highest >= 0x8000_0004 {
+        for at in 0x8000_0002..=0x8000_0004 {
+            let part = leaf(at);
+            name.extend([part.eax, part.ebx, part.ecx, part.edx]);
+        }
+    }
+    if highest >= 0x8000_0008 {
+        let bits = leaf(0x8000_0008).eax;
+        address_bits = [bits & 255, bits >> 8 & 255];
+    }
+    CpuModel {
+        vendor: letters(&[vendor.ebx, vendor.edx, vendor.ecx]),
+        name: letters(&name),
+        numbers: [family, number, version & 15],
+        mhz: xok::published::clock().tsc_mhz,
+        address_bits,
+    }
+}
+
+/// `/proc/version`
+pub fn version() -> String {
+    "Linux version 6.1.0-xok (xok) #1 Xok/ExOS\n".into()
+}
+
+/// The process's own map.
+pub fn maps() -> Vec<MapRecord> {
+    Vec::new()
+}

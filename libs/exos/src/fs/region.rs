@@ -1,0 +1,138 @@
+//! Region operations in the shapes that files need.
+
+use abi::error::Error;
+use abi::id::{DomainId, RegionId};
+use abi::published::{RegionRecord, Table};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use unix::Errno;
+use xok::{call, published};
+
+use crate::errno::from_kernel;
+
+/// A region that this domain is attached to in `role`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its id.
+    pub id: RegionId,
+    /// The role.
+    pub role: u16,
+}
+
+/// How a conditional operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// As asked.
+    Yes,
+    /// A compare failed: look again.
+    Changed,
+}
+
+fn finish(operation: &RegionOperation) -> Result<Done, Errno> {
+    match call::region_operate(operation) {
+        Ok(_) => Ok(Done::Yes),
+        Err((Error::Changed, _)) => Ok(Done::Changed),
+        Err((Error::NoSuchRegion, _)) => Err(Errno::EIO),
+        Err((error, _)) => Err(from_kernel(error)),
+    }
+}
+
+impl Region {
+    fn operation(&self, compare: &[WordAt], write: &[WordAt]) -> RegionOperation {
+        let mut operation = RegionOperation {
+            region: self.id.0,
+            compares: compare.len() as u8,
+            writes: write.len() as u8,
+            direction: COPY_NONE,
+            role: self.role as u8,
+            ..RegionOperation::default()
+        };
+        operation.compare[..compare.len()].copy_from_slice(compare);
+        operation.write[..write.len()].copy_from_slice(write);
+        operation
+    }
+
+    /// If the compares hold, copies out, then writes the words.
+    pub fn copy_out(
+        &self,
+        offset: u64,
+        into: &mut [u8],
+        compare: &[WordAt],
+        write: &[WordAt],
+    ) -> Result<Done, Errno> {
+        let mut operation = self.operation(compare, write);
+        if !into.is_empty() {
+            operation.direction = COPY_OUT;
+            operation.address = into.as_mut_ptr() as u64;
+            operation.offset = offset;
+            operation.len = into.len() as u64;
+        }
+        finish(&operation)
+    }
+
+    /// If the compares hold, copies in, then writes the words.
+    pub fn copy_in(
+        &self,
+        offset: u64,
+        from: &[u8],
+        compare: &[WordAt],
+        write: &[WordAt],
+    ) -> Result<Done, Errno> {
+        let mut operation = self.operation(compare, write);
+        if !from.is_empty() {
+            operation.direction = COPY_IN;
+            operation.address = from.as_ptr() as u64;
+            operation.offset = offset;
+            operation.len = from.len() as u64;
+        }
+        finish(&operation)
+    }
+
+    /// The first two words: head and tail of a ring, offset and flags of a description.
+    pub fn pair(&self) -> Result<(u64, u64), Errno> {
+        let mut bytes = [0; 16];
+        self.copy_out(0, &mut bytes, &[], &[])?;
+        let (mut first, mut second) = ([0; 8], [0; 8]);
+        first.copy_from_slice(&bytes[..8]);
+        second.copy_from_slice(&bytes[8..]);
+        Ok((u64::from_le_bytes(first), u64::from_le_bytes(second)))
+    }
+
+    /// Attaches another domain in the same role.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        match call::region_attach(call::OWN, self.id, self.role, domain) {
+            Ok(_) => Ok(()),
+            Err((error, _)) => Err(from_kernel(error)),
+        }
+    }
+
+    /// Gives one attachment back. The region may be gone already: then there is nothing to give.
+    pub fn detach(&self) {
+        let _ = call::region_detach(self.id, self.role);
+    }
+}
+
+/// Makes a region of `frames` frames (0: 64 bytes), not attached to yet.
+pub fn make(frames: usize) -> Result<RegionId, Errno> {
+    let any = [u32::MAX; abi::limits::REGION_FRAMES];
+    match call::region_alloc(call::OWN, &any[..frames.min(any.len())]) {
+        Ok(id) => Ok(id),
+        Err((Error::Exhausted | Error::OverQuota, _)) => Err(Errno::ENFILE),
+        Err((error, _)) => Err(from_kernel(error)),
+    }
+}
+
+/// The region's published record.
+pub fn record(id: RegionId) -> Option<RegionRecord> {
+    published::record::<RegionRecord>(Table::Regions, id.index()).filter(|record| record.id == id.0)
+}
+
+/// Domains attached in `role`.
+pub fn attached(id: RegionId, role: u16) -> u64 {
+    record(id).map_or(0, |record| record.attached[usize::from(role)])
+}
+
+/// Where that count is published, for predicates.
+pub fn attached_address(id: RegionId, role: u16) -> u64 {
+    let offset = core::mem::offset_of!(RegionRecord, attached) as u64;
+    published::record_address(Table::Regions, id.index()) + offset + 8 * u64::from(role)
+}

@@ -1,0 +1,146 @@
+//! Open files on their way through `exec`: written in the old space, read in the new one.
+
+use abi::id::RegionId;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use unix::Errno;
+use unix::path::Canonical;
+
+use super::description::Description;
+use super::node::{Node, Place};
+use super::open_file::OpenFile;
+use super::pipe::Pipe;
+use super::{Descriptor, Files};
+
+struct Writer<'a>(&'a mut Vec<u8>);
+
+impl Writer<'_> {
+    fn word(&mut self, word: u64) {
+        self.0.extend(word.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        self.0.extend(bytes);
+    }
+
+    fn place(&mut self, node: Option<Node>, path: &Canonical) {
+        let (tag, number) = match node {
+            Some(Node::Image(index)) => (1, u64::from(index)),
+            Some(Node::Memory(id)) => (2, id),
+            _ => (0, 0),
+        };
+        self.word(tag);
+        self.word(number);
+        self.bytes(path.as_bytes());
+    }
+}
+
+/// Writes everything [`load`] needs; every description has its region by now.
+pub fn save(files: &Files, out: &mut Vec<u8>) {
+    let mut out = Writer(out);
+    out.word(u64::from(files.umask));
+    for place in [&files.directory, &files.root] {
+        out.place(Some(place.node), &place.path);
+    }
+    let descriptions = files.descriptions();
+    out.word(descriptions.len() as u64);
+    for description in &descriptions {
+        out.word(u64::from(description.access));
+        out.word(u64::from(description.region().map_or(0, |region| region.0)));
+        out.place(description.file.node(), &description.path);
+        match &description.file {
+            OpenFile::Node(_) => out.word(0),
+            OpenFile::Text(_, text) => {
+                out.word(1);
+                out.bytes(text);
+            }
+            OpenFile::Pipe(pipe) => {
+                let ends = u64::from(pipe.reads) | u64::from(pipe.writes) << 1;
+                out.word(2 | ends << 8 | u64::from(pipe.region.0) << 32);
+            }
+            OpenFile::Terminal => out.word(3),
+            OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
+        }
+    }
+    let slots = files.table.iter().enumerate();
+    let slots: Vec<_> = slots.filter_map(|(at, slot)| Some((at, slot.as_ref()?))).collect();
+    out.word(slots.len() as u64);
+    for (fd, slot) in slots {
+        let which = descriptions.iter().position(|one| Rc::ptr_eq(one, &slot.description));
+        out.word(fd as u64 | (which.unwrap_or(0) as u64) << 32);
+        out.word(u64::from(slot.close_on_exec));
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn word(&mut self) -> Result<u64, Errno> {
+        let (word, rest) = self.0.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Errno> {
+        let len = usize::try_from(self.word()?).map_err(|_| Errno::EINVAL)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Errno::EINVAL)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// A place; nodes that are neither the image's nor the memory file system's are found by path.
+    fn place(&mut self, files: &Files) -> Result<Place, Errno> {
+        let (tag, number) = (self.word()?, self.word()?);
+        let path = Canonical::from_canonical(self.bytes()?);
+        let node = match tag {
+            1 => Node::Image(number as u32),
+            2 => Node::Memory(number),
+            _ => files.canonical(&path)?.map_or(Node::Image(0), |place| place.node),
+        };
+        Ok(Place { node, path })
+    }
+}
+
+/// Reads what [`save`] wrote; the rest of `bytes` comes back. Nothing: the first process's files.
+pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
+    if bytes.is_empty() {
+        return Ok((Files::initial(), bytes));
+    }
+    let mut reader = Reader(bytes);
+    let mut files = Files { umask: reader.word()? as u32, ..Files::default() };
+    files.directory = reader.place(&files)?;
+    files.root = reader.place(&files)?;
+    let count = reader.word()?;
+    let mut descriptions = Vec::new();
+    for _ in 0..count {
+        let access = reader.word()? as u32;
+        let region = RegionId(reader.word()? as u32);
+        let place = reader.place(&files)?;
+        let kind = reader.word()?;
+        let file = match kind & 0xff {
+            0 => OpenFile::Node(place.node),
+            1 => OpenFile::Text(place.node, reader.bytes()?.to_vec()),
+            2 => OpenFile::Pipe(Pipe {
+                region: RegionId((kind >> 32) as u32),
+                reads: kind >> 8 & 1 != 0,
+                writes: kind >> 9 & 1 != 0,
+            }),
+            3 => OpenFile::Terminal,
+            4 => OpenFile::Stream((kind >> 8) as u8),
+            _ => return Err(Errno::EINVAL),
+        };
+        descriptions.push(Description::inherited(file, place.path, access, region));
+    }
+    for _ in 0..reader.word()? {
+        let which = reader.word()?;
+        let close_on_exec = reader.word()? != 0;
+        let description = descriptions.get((which >> 32) as usize).ok_or(Errno::EINVAL)?.clone();
+        let at = which as u32 as usize;
+        if files.table.len() <= at {
+            files.table.resize(at + 1, None);
+        }
+        files.table[at] = Some(Descriptor { description, close_on_exec });
+    }
+    Ok((files, reader.0))
+}

@@ -1,0 +1,292 @@
+//! The terminal, and the standard streams of a machine that runs one program: rings and settings
+//! shared with ttyd (`unix::tty::shared`).
+
+use abi::id::{DomainId, RegionId};
+use abi::predicate::Operator;
+use abi::region::WordAt;
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::ring::{HEAD, TAIL};
+use unix::tty::cells::{self, EOF};
+use unix::tty::shared::{
+    CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM, OUTPUT,
+    OUTPUT_PROGRAM, SEQUENCE,
+};
+use xok::services::{self, Service};
+
+use super::description::Description;
+use super::region::{Done, Region};
+use super::transfer::Memory;
+use crate::page;
+use crate::process::Process;
+use crate::wait::{Wait, Woken, sleep_until};
+
+/// Bytes moved at a time.
+const CHUNK: usize = 4096;
+/// Unit of `VTIME`.
+const TENTH: u64 = 100_000_000;
+
+fn region(service: Service, role: u16) -> Option<Region> {
+    let id = RegionId(services::get(service) as u32);
+    (!id.is_none()).then_some(Region { id, role })
+}
+
+fn input() -> Result<Region, Errno> {
+    region(Service::TerminalInput, INPUT_PROGRAM).ok_or(Errno::EIO)
+}
+
+fn output(error: bool) -> Result<Region, Errno> {
+    let error = if error { region(Service::ErrorOutput, OUTPUT_PROGRAM) } else { None };
+    error.or_else(|| region(Service::TerminalOutput, OUTPUT_PROGRAM)).ok_or(Errno::EIO)
+}
+
+fn settings() -> Result<Region, Errno> {
+    region(Service::TerminalState, CONTROL_ROLE).ok_or(Errno::ENXIO)
+}
+
+/// Is the console a terminal (not the streams of one program)?
+pub fn exists() -> bool {
+    services::get(Service::TerminalInput) != 0 && services::get(Service::RawConsole) == 0
+}
+
+/// Attaches another domain to all that belongs to the terminal: every process keeps that, so that
+/// it can always open /dev/tty.
+pub fn attach(domain: DomainId) -> Result<(), Errno> {
+    let regions = [
+        region(Service::TerminalInput, INPUT_PROGRAM),
+        region(Service::TerminalOutput, OUTPUT_PROGRAM),
+        region(Service::ErrorOutput, OUTPUT_PROGRAM),
+        region(Service::TerminalState, CONTROL_ROLE),
+    ];
+    regions.into_iter().flatten().try_for_each(|region| region.attach(domain))
+}
+
+/// The settings as they are.
+pub fn control() -> Result<Control, Errno> {
+    let mut bytes = [0; CONTROL_BYTES];
+    settings()?.copy_out(0, &mut bytes, &[], &[])?;
+    Ok(Control::from_bytes(&bytes))
+}
+
+/// Changes the settings, whoever else does at the same time; answers what they are now.
+pub fn change(mut edit: impl FnMut(&mut Control) -> Result<(), Errno>) -> Result<Control, Errno> {
+    loop {
+        let old = control()?;
+        let mut new = old;
+        edit(&mut new)?;
+        new.sequence = old.sequence + 1;
+        let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+        let bytes = new.to_bytes();
+        if settings()?.copy_in(0, &bytes, &compare, &[])? == Done::Yes {
+            return Ok(new);
+        }
+    }
+}
+
+/// Is the process in the background of its own terminal?
+fn in_background(control: &Control) -> bool {
+    let own = page::own();
+    control.session == own.session && control.foreground != own.group && control.foreground != 0
+}
+
+/// A background process that wants the terminal is stopped, unless it ignores or blocks that.
+fn stop_background(process: &mut Process, signal: u32) -> Result<(), Errno> {
+    let bit = 1 << (signal - 1);
+    if process.signals.blocked & bit != 0
+        || process.signals.effect(signal) == crate::signal::Effect::Ignore
+    {
+        return if signal == raw::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
+    }
+    // To the whole group; the call starts again when it goes on.
+    crate::signal::send::kill(process, 0, u64::from(signal))?;
+    Err(crate::errno::RESTART)
+}
+
+/// Checks that the process may change the terminal or (with `TOSTOP`) write to it.
+pub fn check_foreground(process: &mut Process, control: &Control) -> Result<(), Errno> {
+    if in_background(control) { stop_background(process, raw::SIGTTOU) } else { Ok(()) }
+}
+
+/// Cells that wait, in order, and the tail that they begin at.
+fn waiting(limit: usize) -> Result<(Vec<u16>, u64), Errno> {
+    let ring = input()?;
+    let (head, tail) = ring.pair()?;
+    let used = head.wrapping_sub(tail).min(INPUT_CELLS).min(limit as u64 + 1);
+    let mut bytes = alloc::vec![0; 2 * used as usize];
+    let mut done = 0;
+    while done < used {
+        let at = (tail + done) % INPUT_CELLS;
+        let count = (used - done).min(INPUT_CELLS - at).min(CHUNK as u64 / 2);
+        let part = &mut bytes[2 * done as usize..2 * (done + count) as usize];
+        ring.copy_out(INPUT_DATA + 2 * at, part, &[], &[])?;
+        done += count;
+    }
+    Ok((cells::decode(&bytes), tail))
+}
+
+/// Bytes that a read may take now.
+pub fn readable() -> Result<u64, Errno> {
+    Ok(cells::readable(&waiting(INPUT_CELLS as usize)?.0) as u64)
+}
+
+/// Would a read return at once? Otherwise the tail to wait for.
+pub fn has_input() -> Result<(bool, u64), Errno> {
+    let (head, tail) = input()?.pair()?;
+    Ok((head != tail, tail))
+}
+
+/// Adds "there is input".
+pub fn readable_terms(wait: &mut Wait, tail: u64) {
+    if let Ok(ring) = input() {
+        wait.region(ring.id, HEAD, Operator::NotEqual, tail).end_term();
+    }
+}
+
+/// Is there room for output?
+pub fn has_room(error: bool) -> Result<(bool, u64), Errno> {
+    let (head, tail) = output(error)?.pair()?;
+    Ok((OUTPUT.free(head, tail) > 0, tail))
+}
+
+/// Adds "output was taken".
+pub fn writable_terms(wait: &mut Wait, error: bool, tail: u64) {
+    if let Ok(ring) = output(error) {
+        wait.region(ring.id, TAIL, Operator::NotEqual, tail).end_term();
+    }
+}
+
+/// Reads a line, or what there is in raw mode (termios(3), VMIN and VTIME).
+pub fn read(
+    process: &mut Process,
+    description: &Description,
+    memory: &mut Memory<'_>,
+) -> Result<u64, Errno> {
+    if memory.left() == 0 {
+        return Ok(0);
+    }
+    let mut got: Vec<u8> = Vec::new();
+    let mut deadline = 0;
+    loop {
+        let control = control()?;
+        if !control.streams && in_background(&control) {
+            stop_background(process, raw::SIGTTIN)?;
+        }
+        let canonical = control.termios.canonical() && !control.streams;
+        let least = control.termios.characters[raw::VMIN as usize];
+        let time = u64::from(control.termios.characters[raw::VTIME as usize]);
+        let limit = memory.left().min(INPUT_CELLS) as usize;
+        let (cells, tail) = waiting(limit)?;
+        let before = got.len();
+        let used = if control.streams {
+            take_stream(&cells, limit, &mut got)
+        } else {
+            cells::take(&cells, canonical, limit - before, &mut got)
+        };
+        if used > 0 {
+            let compare = [WordAt { offset: TAIL, value: tail }];
+            let write = [WordAt { offset: TAIL, value: tail + used as u64 }];
+            if input()?.copy_in(0, &[], &compare, &write)? == Done::Changed {
+                got.truncate(before);
+                continue;
+            }
+        }
+        let ended = control.streams && cells.first().is_some_and(|cell| cell & EOF != 0);
+        let enough = usize::from(least).min(limit);
+        let satisfied = if canonical { used > 0 } else { got.len() >= enough.max(1) };
+        if satisfied || ended || got.len() == limit || (control.streams && !got.is_empty()) {
+            return Ok(memory.put(&got)? as u64);
+        }
+        if description.nonblocking() {
+            return if got.is_empty() { Err(Errno::EAGAIN) } else { Ok(memory.put(&got)? as u64) };
+        }
+        if !canonical && !control.streams && least == 0 && time == 0 {
+            return Ok(memory.put(&got)? as u64);
+        }
+        // VTIME runs from the call if VMIN is 0, else from each byte.
+        if !canonical && time > 0 && (least == 0 || !got.is_empty()) && (used > 0 || deadline == 0)
+        {
+            deadline = xok::clock::now_ns() + time * TENTH;
+        }
+        let mut wait = Wait::new();
+        readable_terms(&mut wait, tail + used as u64);
+        if let Ok(settings) = settings() {
+            wait.region(settings.id, SEQUENCE, Operator::NotEqual, control.sequence).end_term();
+        }
+        match sleep_until(process, &wait, deadline) {
+            Ok(Woken::TimedOut) => return Ok(memory.put(&got)? as u64),
+            Ok(Woken::Ready) => {}
+            Err(_) if !got.is_empty() => return Ok(memory.put(&got)? as u64),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// As `cells::take`, but the end of a stream stays where it is: every later read meets it again.
+fn take_stream(cells: &[u16], limit: usize, into: &mut Vec<u8>) -> usize {
+    let bytes = cells.iter().take_while(|&&cell| cell & EOF == 0).take(limit);
+    let before = into.len();
+    into.extend(bytes.map(|&cell| cell as u8));
+    into.len() - before
+}
+
+/// Writes all, waiting for room.
+pub fn write(
+    process: &mut Process,
+    description: &Description,
+    memory: &mut Memory<'_>,
+    error: bool,
+) -> Result<u64, Errno> {
+    let now = control()?;
+    if !now.streams && now.termios.local(raw::TOSTOP) {
+        check_foreground(process, &now)?;
+    }
+    let ring = output(error)?;
+    let total = memory.left();
+    let mut buffer = [0; CHUNK];
+    let mut done = 0;
+    while done < total {
+        let (head, tail) = ring.pair()?;
+        let free = OUTPUT.free(head, tail);
+        if free > 0 {
+            let span = OUTPUT.span(head, free.min(total - done).min(CHUNK as u64));
+            let part = match memory.peek(&mut buffer[..span.len as usize]) {
+                Ok(0) => return Ok(done),
+                Ok(count) => &buffer[..count],
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            };
+            let compare = [WordAt { offset: HEAD, value: head }];
+            let write = [WordAt { offset: HEAD, value: head + part.len() as u64 }];
+            if ring.copy_in(span.offset, part, &compare, &write)? == Done::Yes {
+                memory.advance(part.len() as u64);
+                done += part.len() as u64;
+            }
+            continue;
+        }
+        if description.nonblocking() {
+            return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
+        }
+        let mut wait = Wait::new();
+        writable_terms(&mut wait, error, tail);
+        match sleep_until(process, &wait, 0) {
+            Err(_) if done > 0 => return Ok(done),
+            other => drop(other?),
+        }
+    }
+    Ok(done)
+}
+
+/// Waits until everything written has been shown (`tcdrain`).
+pub fn drain(process: &mut Process) -> Result<(), Errno> {
+    let ring = output(false)?;
+    loop {
+        let (head, tail) = ring.pair()?;
+        if head == tail {
+            return Ok(());
+        }
+        let mut wait = Wait::new();
+        wait.region(ring.id, TAIL, Operator::AtLeast, head).end_term();
+        sleep_until(process, &wait, 0)?;
+    }
+}

@@ -1,0 +1,149 @@
+//! `ioctl` on the terminal (tty_ioctl(4)).
+
+use linux_raw_sys::general as raw;
+use linux_raw_sys::ioctl;
+use unix::Errno;
+use unix::tty::shared::WindowSize;
+use unix::tty::termios::{TERMIOS_BYTES, Termios};
+
+use super::terminal::{change, check_foreground, control, drain, readable};
+use crate::errno::Answer;
+use crate::page;
+use crate::process::Process;
+use crate::user;
+
+/// Does `request` with `argument`.
+pub fn control_call(process: &mut Process, request: u32, argument: u64) -> Answer {
+    match request {
+        ioctl::TCGETS => user::write_bytes(argument, &control()?.termios.to_bytes())?,
+        ioctl::TCSETS => set(process, argument, false, false)?,
+        ioctl::TCSETSW => set(process, argument, true, false)?,
+        ioctl::TCSETSF => set(process, argument, true, true)?,
+        ioctl::TIOCGWINSZ => user::write_bytes(argument, &control()?.size.to_bytes())?,
+        ioctl::TIOCSWINSZ => {
+            let mut bytes = [0; 8];
+            user::read_bytes(argument, &mut bytes)?;
+            change(|control| {
+                control.size = WindowSize::from_bytes(&bytes);
+                Ok(())
+            })?;
+        }
+        ioctl::TIOCGPGRP => user::write_value(argument, &own_terminal()?.foreground)?,
+        ioctl::TIOCSPGRP => set_foreground(process, argument)?,
+        ioctl::TIOCGSID => user::write_value(argument, &own_terminal()?.session)?,
+        ioctl::TIOCSCTTY => take_terminal(process, argument != 0)?,
+        ioctl::TIOCNOTTY => leave_terminal()?,
+        ioctl::FIONREAD => user::write_value(argument, &(readable()? as u32))?,
+        ioctl::TIOCOUTQ => user::write_value(argument, &0u32)?,
+        ioctl::TCFLSH => flush(argument)?,
+        ioctl::TCSBRK | ioctl::TCSBRKP => drain(process)?,
+        ioctl::TCXONC | ioctl::TIOCEXCL | ioctl::TIOCNXCL => {}
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}
+
+/// The settings, if the terminal is the session's.
+fn own_terminal() -> Result<unix::tty::shared::Control, Errno> {
+    let control = control()?;
+    if control.session == page::own().session { Ok(control) } else { Err(Errno::ENOTTY) }
+}
+
+fn set(process: &mut Process, argument: u64, drains: bool, flushes: bool) -> Result<(), Errno> {
+    let mut bytes = [0; TERMIOS_BYTES];
+    user::read_bytes(argument, &mut bytes)?;
+    check_foreground(process, &control()?)?;
+    if drains {
+        drain(process)?;
+    }
+    change(|control| {
+        control.termios = Termios::from_bytes(&bytes);
+        if flushes {
+            control.flush_input = control.flush_input.wrapping_add(1);
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn set_foreground(process: &mut Process, argument: u64) -> Result<(), Errno> {
+    let group: i32 = user::read_value(argument)?;
+    let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+    check_foreground(process, &own_terminal()?)?;
+    let own = page::own();
+    let mut same_session = group == own.group;
+    for member in page::all() {
+        if member.group == group {
+            if member.session != own.session {
+                return Err(Errno::EPERM);
+            }
+            same_session = true;
+        }
+    }
+    // A child that has not run since it was put into the group says so through its parent.
+    same_session |= process.children.iter().any(|child| child.group == group);
+    if !same_session {
+        return Err(Errno::ESRCH);
+    }
+    change(|control| {
+        control.foreground = group;
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn take_terminal(process: &mut Process, steals: bool) -> Result<(), Errno> {
+    let own = page::own();
+    if own.session != process.id.0 {
+        return Err(Errno::EPERM);
+    }
+    change(|control| {
+        if control.session == own.session {
+            return Ok(());
+        }
+        let taken = control.session != 0 && page::all().any(|one| one.session == control.session);
+        if taken && !(steals && process.users[1] == 0) {
+            return Err(Errno::EPERM);
+        }
+        control.session = own.session;
+        control.foreground = own.group;
+        Ok(())
+    })?;
+    own.terminal = 1;
+    Ok(())
+}
+
+fn leave_terminal() -> Result<(), Errno> {
+    let own = page::own();
+    own_terminal()?;
+    own.terminal = 0;
+    if own.session == xok_pid() {
+        change(|control| {
+            control.session = 0;
+            control.foreground = 0;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn xok_pid() -> u32 {
+    crate::thread::process().id.0
+}
+
+fn flush(which: u64) -> Result<(), Errno> {
+    let which = u32::try_from(which).map_err(|_| Errno::EINVAL)?;
+    if which > raw::TCIOFLUSH {
+        return Err(Errno::EINVAL);
+    }
+    change(|control| {
+        if which != raw::TCOFLUSH {
+            control.flush_input = control.flush_input.wrapping_add(1);
+        }
+        if which != raw::TCIFLUSH {
+            control.flush_output = control.flush_output.wrapping_add(1);
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
