@@ -1,0 +1,138 @@
+//! The few Linux system calls that the tests make, as a static program makes them.
+//!
+//! # Safety
+//! Holds the `syscall` instruction. Calls that touch memory get it from Rust references; those
+//! that change the space (`mmap`) hand out fresh memory.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+
+/// Makes a call; negative answers are errors.
+pub fn call(number: u64, words: [u64; 6]) -> i64 {
+    let answer: i64;
+    // SAFETY: see the file's head; Linux changes rax, rcx, r11 alone (syscall(2)).
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as i64 => answer,
+            in("rdi") words[0], in("rsi") words[1], in("rdx") words[2],
+            in("r10") words[3], in("r8") words[4], in("r9") words[5],
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}
+
+/// write(2), all of it, to standard output.
+pub fn print(text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let done = call(1, [1, rest.as_ptr() as u64, rest.len() as u64, 0, 0, 0]);
+        if done <= 0 {
+            return;
+        }
+        rest = &rest[(done as usize).min(rest.len())..];
+    }
+}
+
+/// fork(2): the child's pid, 0 in the child.
+pub fn fork() -> i64 {
+    call(57, [0; 6])
+}
+
+/// exit_group(2)
+pub fn exit(status: u8) -> ! {
+    loop {
+        call(231, [status.into(), 0, 0, 0, 0, 0]);
+    }
+}
+
+/// wait4(2): the wait status.
+pub fn wait(pid: i64) -> u32 {
+    let mut status = 0_u32;
+    call(61, [pid as u64, &raw mut status as u64, 0, 0, 0, 0]);
+    status
+}
+
+/// getpid(2)
+pub fn pid() -> u64 {
+    call(39, [0; 6]) as u64
+}
+
+/// getppid(2)
+pub fn parent() -> u64 {
+    call(110, [0; 6]) as u64
+}
+
+/// kill(2)
+pub fn kill(pid: i64, signal: u64) -> i64 {
+    call(62, [pid as u64, signal, 0, 0, 0, 0])
+}
+
+/// pause(2)
+pub fn pause() {
+    call(34, [0; 6]);
+}
+
+/// Anonymous private memory (mmap(2)); its address.
+pub fn memory(pages: u64) -> Option<u64> {
+    let answer = call(9, [0, pages * 4096, 3, 0x22, u64::MAX, 0]);
+    (answer > 0).then_some(answer as u64)
+}
+
+/// pipe(2): where to read, where to write.
+pub fn pipe() -> Option<(u64, u64)> {
+    let mut ends = [0_u32; 2];
+    let answer = call(22, [&raw mut ends as u64, 0, 0, 0, 0, 0]);
+    (answer == 0).then_some((ends[0].into(), ends[1].into()))
+}
+
+/// close(2)
+pub fn close(file: u64) {
+    call(3, [file, 0, 0, 0, 0, 0]);
+}
+
+/// A word through a pipe.
+pub fn send(file: u64, word: u64) -> bool {
+    call(1, [file, &raw const word as u64, 8, 0, 0, 0]) == 8
+}
+
+/// A word from a pipe.
+pub fn receive(file: u64) -> Option<u64> {
+    let mut word = 0_u64;
+    (call(0, [file, &raw mut word as u64, 8, 0, 0, 0]) == 8).then_some(word)
+}
+
+/// execve(2) of this program itself with one argument; comes back only on error.
+pub fn run_self(path: &core::ffi::CStr, argument: &core::ffi::CStr) -> i64 {
+    let arguments = [path.as_ptr() as u64, argument.as_ptr() as u64, 0];
+    let environment = [0_u64];
+    let words =
+        [path.as_ptr() as u64, arguments.as_ptr() as u64, environment.as_ptr() as u64, 0, 0, 0];
+    call(59, words)
+}
+
+/// Stores a byte.
+pub fn store(address: u64, byte: u8) {
+    // SAFETY: the tests give addresses of memory they mapped, or want the fault, in a child.
+    unsafe { (address as *mut u8).write_volatile(byte) }
+}
+
+/// Loads a byte.
+pub fn load(address: u64) -> u8 {
+    // SAFETY: as `store`.
+    unsafe { (address as *const u8).read_volatile() }
+}
+
+/// The bytes of argument `number`, from the stack as the program was entered with.
+pub fn argument(stack: u64, number: u64) -> Option<&'static [u8]> {
+    // SAFETY: the System V start-up stack: a count, then as many pointers to strings that stay.
+    unsafe {
+        let count = (stack as *const u64).read();
+        if number >= count {
+            return None;
+        }
+        let at = ((stack + 8 + 8 * number) as *const *const core::ffi::c_char).read();
+        Some(core::ffi::CStr::from_ptr(at).to_bytes())
+    }
+}
