@@ -8,6 +8,7 @@ use crate::tally::Tally;
 
 mod boot_suite;
 mod command_suite;
+mod exos_suite;
 mod guest_suite;
 mod host_suite;
 mod static_suite;
@@ -25,6 +26,7 @@ const SUITES: &[Suite] = &[
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
+    ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 
