@@ -11,10 +11,12 @@ mod command_suite;
 mod exos_suite;
 mod guest_suite;
 mod host_suite;
+mod net_suite;
 mod static_suite;
 mod wrong_suite;
 
 pub use guest_suite::PROGRAM as GUEST_TESTS;
+pub use net_suite::inside as net_inside;
 
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
@@ -25,6 +27,7 @@ const SUITES: &[Suite] = &[
     ("static", "what can be seen without running anything", static_suite::run),
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
+    ("net", "the network, over a tap device in a namespace", net_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),

@@ -25,8 +25,6 @@ pub struct Client {
     moved_us: u64,
     /// The own stream has ended; what still comes is thrown away.
     lingers: bool,
-    /// It couldn't send all it had.
-    blocked: bool,
 }
 
 /// Whether the connection is still there.
@@ -35,7 +33,7 @@ type Alive = bool;
 impl Client {
     /// A connection just accepted.
     pub fn new(id: TcpId, now_us: u64) -> Client {
-        Client { id, http: Connection::new(), moved_us: now_us, lingers: false, blocked: false }
+        Client { id, http: Connection::new(), moved_us: now_us, lingers: false }
     }
 
     /// Goes as far as it can.
@@ -48,7 +46,6 @@ impl Client {
         if self.lingers {
             return self.linger(stack, now_us);
         }
-        self.blocked = false;
         loop {
             if !self.take_input(stack, now_us) {
                 return self.drop_now(stack);
@@ -75,10 +72,7 @@ impl Client {
                     site.counters.answers += self.http.answers() - before;
                     debug_assert!(taken <= count);
                 }
-                Err(Error::WouldBlock) => {
-                    self.blocked = true;
-                    return true;
-                }
+                Err(Error::WouldBlock) => return true,
                 Err(_) => return self.drop_now(stack),
             }
         }
@@ -94,12 +88,6 @@ impl Client {
             Waiting::Peer => ANSWER_US,
         };
         self.moved_us + patience
-    }
-
-    /// Would `progress` do something now?
-    pub fn can_go_on(&self, stack: &Stack) -> bool {
-        (self.blocked && stack.tcp_writable(self.id))
-            || (!self.blocked && stack.tcp_readable(self.id))
     }
 
     /// Takes what has arrived, as far as there is room; `false`: the connection is broken.

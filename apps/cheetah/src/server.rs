@@ -53,20 +53,9 @@ impl Server {
             self.site.counters.open = self.clients.len() as u64;
             let (stack, site) = (&mut self.network.stack, &mut self.site);
             self.clients.retain_mut(|client| client.progress(stack, site, (now_us, date, crowded)));
-            // What was just queued goes out before the sleep.
-            let now_us = self.network.poll();
+            self.network.flush();
             let due = self.clients.iter().map(|client| client.deadline(crowded)).min();
-            if due.is_some_and(|at| at <= now_us) || self.can_go_on() {
-                continue;
-            }
             self.network.wait(due);
         }
-    }
-
-    /// Has the last poll given any connection something to do?
-    fn can_go_on(&self) -> bool {
-        let stack = &self.network.stack;
-        stack.tcp_acceptable(self.listener)
-            || self.clients.iter().any(|client| client.can_go_on(stack))
     }
 }

@@ -199,6 +199,13 @@ impl Stack {
         self.send(tx, neighbours);
     }
 
+    /// Sends what was queued since the last poll, without taking anything in: after it, and unless
+    /// new frames arrive, no connection has become ready for anything.
+    pub fn flush(&mut self, tx: &mut impl Transmit, neighbours: &impl Neighbours) {
+        self.path.flush(self.now_us, tx, neighbours, &mut self.counters);
+        self.send(tx, neighbours);
+    }
+
     /// When `poll` should be called next, at the latest; `None`: when a frame arrives.
     ///
     /// A time that has passed means: as soon as the link has room.

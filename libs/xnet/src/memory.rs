@@ -53,7 +53,7 @@ impl Slots {
     /// If there is no such slot.
     pub fn word(&self, slot: usize) -> &AtomicU64 {
         assert!(slot < self.count);
-        // SAFETY: within the allocation and aligned; only ever used as an atomic, also by the kernel.
+        // SAFETY: within the allocation and aligned; an atomic for us and for the kernel alike.
         unsafe { self.base.add(slot * SLOT).cast::<AtomicU64>().as_ref() }
     }
 
@@ -79,7 +79,7 @@ impl Slots {
         if self.word(slot).load(Ordering::Acquire) != 0 {
             return None;
         }
-        // SAFETY: word 0 says that the device has read it; nobody else writes the word of a vacant one.
+        // SAFETY: word 0 says that the device has read it; then nobody else uses it.
         Some(unsafe {
             let buffer = self.base.add(slot * SLOT + BUFFER_AT).as_ptr();
             core::slice::from_raw_parts_mut(buffer, BUFFER)

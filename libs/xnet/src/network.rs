@@ -16,6 +16,9 @@ use crate::settings;
 /// Events that mean work for the stack.
 const EVENTS: u64 = EVENT_PACKET | EVENT_SENT;
 
+/// Microseconds after which to look whether a link address that was asked for is known.
+const ANSWER_US: u64 = 5_000;
+
 /// All that a program has of the network.
 pub struct Network {
     /// Protocols.
@@ -66,6 +69,18 @@ impl Network {
         let now_us = clock::now_ns() / 1000;
         let Port { ring, transmitter, .. } = &mut self.port;
         self.stack.poll(now_us, ring, transmitter, &self.addresses);
+        self.find_out(now_us);
+        now_us
+    }
+
+    /// Sends what was queued since `poll`, and takes nothing in: then it is time to wait.
+    pub fn flush(&mut self) {
+        self.stack.flush(&mut self.port.transmitter, &self.addresses);
+        self.find_out(clock::now_ns() / 1000);
+    }
+
+    /// Asks for the link addresses that packets wait for.
+    fn find_out(&mut self, now_us: u64) {
         let station = (self.port.mac, self.stack.network());
         for address in self.stack.unresolved() {
             let question = self.addresses.ask(address, (station.0, &station.1), now_us);
@@ -74,7 +89,6 @@ impl Network {
                 self.port.transmitter.send(&frame);
             }
         }
-        now_us
     }
 
     /// Sleeps until a packet has arrived or was sent, the stack has something due, or `until_us`.
@@ -84,7 +98,9 @@ impl Network {
             // Nothing can be sent before a slot is free, and that is an event.
             deadline = deadline.filter(|at| *at > clock::now_ns() / 1000);
         }
-        let deadline = [deadline, until_us].into_iter().flatten().min();
+        // arpd's table changes without an event.
+        let asked = self.stack.unresolved().next().map(|_| clock::now_ns() / 1000 + ANSWER_US);
+        let deadline = [deadline, until_us, asked].into_iter().flatten().min();
         let deadline_ns = deadline.map_or(0, |at| at.saturating_mul(1000).max(1));
         if deadline_ns != 0 && deadline_ns <= clock::now_ns() {
             return;

@@ -55,7 +55,7 @@ fn serve<T>(port: u16, fresh: fn() -> T, serve: fn(&mut Network, TcpId, &mut T) 
             }
             goes_on
         });
-        network.poll();
+        network.flush();
         network.wait(None);
     }
 }

@@ -1,7 +1,7 @@
 //! One connection: bytes in, bytes out, one answer after the other.
 //!
 //! ```text
-//!   push(bytes) ─▶ input ─▶ request ─▶ Files::open ─▶ head, pieces of the file ─▶ next() ─▶ sent(n)
+//!  push(bytes) ─▶ input ─▶ request ─▶ Files::open ─▶ head, pieces of file ─▶ next() ─▶ sent(n)
 //! ```
 //! A request is looked at only when the answer before it has been sent, so pipelined requests wait
 //! in the input, which is bounded; when it is full `push` takes nothing and TCP's window closes.

@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 use super::date::{DATE, write_date};
 
 macro_rules! statuses {
-    ($($(#[doc = $doc:literal])+ $number:literal $name:ident $reason:literal $closes:literal;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $number:literal $name:ident $reason:literal $closes:literal;
+    )+) => {
         /// What an answer says.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
