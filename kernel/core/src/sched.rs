@@ -273,9 +273,22 @@ pub fn yield_to<M: Machine>(
         if usize::from(*lender) == target {
             *lender = 0;
         }
+        lengthen(state, machine, cpu, target);
         run(state, machine, cpu, target);
     }
     Ok(())
+}
+
+/// A rest too short to run in is lengthened, on time of the target's own next slice.
+fn lengthen<M: Machine>(state: &mut State, machine: &M, cpu: usize, target: usize) {
+    let now = machine.now_ns();
+    let least = now + SHORTEST_NS;
+    let end = &mut state.sched.cpus[cpu].slice_end_ns;
+    let debt = &mut state.envs.slots[target].debt_ns;
+    if *end < least && u64::from(*debt) + SHORTEST_NS < SLICE_NS {
+        *debt += (least - (*end).max(now)) as u32;
+        *end = least;
+    }
 }
 
 fn lends(state: &State, index: usize) -> bool {

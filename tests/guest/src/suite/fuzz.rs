@@ -75,6 +75,8 @@ pub fn wild_calls(ground: &Ground) -> Result<String, Failure> {
                 // Its page goes with it.
                 counts[number] = counts[number].max(super::sched::counter(env));
                 if (over || stuck) && !gone {
+                    // Its page goes with it; its wild calls may have written there, too.
+                    calls += super::sched::counter(env).min(1 << 32);
                     let _ = call::env_destroy(OWN, env, 0);
                 }
                 if gone || over {
