@@ -29,12 +29,15 @@ macro_rules! expect {
     }};
 }
 
+/// A test's name and what runs it.
+type Test = (&'static str, fn() -> Seen);
+
 /// Runs the suite, or what an argument asks for.
 pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [(&str, fn() -> Seen); 6] = [
+    let tests: [Test; 6] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
