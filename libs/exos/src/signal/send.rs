@@ -1,6 +1,7 @@
 //! Sending signals: `kill` and its kin.
 
 use crate::errno::{Answer, Errno, from_kernel};
+use crate::machine;
 use crate::page::{self, Brief};
 use crate::process::Process;
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
@@ -56,6 +57,9 @@ fn checked(signal: u64) -> Result<u32, Errno> {
 pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     let signal = checked(signal)?;
     let pid = pid as i32;
+    if pid == 1 {
+        return to_init(process, signal);
+    }
     if pid > 0 {
         let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
         to_one(process, &target, signal)?;
@@ -90,6 +94,18 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         to_one(process, &target, signal)?;
     }
     if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+}
+
+/// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the machine.
+fn to_init(process: &Process, signal: u32) -> Answer {
+    if process.users[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    match signal {
+        linux::SIGUSR1 | linux::SIGUSR2 => machine::end(0),
+        linux::SIGTERM => machine::end(1),
+        _ => Ok(0),
+    }
 }
 
 /// Did we put `target`, a child that has not looked at its group yet, into `group`?
