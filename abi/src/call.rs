@@ -166,9 +166,10 @@ calls! {
     /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its
     /// guard.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
-    /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else WRITE
-    /// over its guard): `extend` (0..=3) components from `components` (16 bits each, lowest first)
-    /// appended, `rights` a subset.
+    /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else the one
+    /// named has DERIVE, and it or that in slot 0 has WRITE over the domain's guard): `extend`
+    /// (0..=3) components from `components` (16 bits each, lowest first) appended, `rights` a
+    /// subset.
     17 CapabilityDerive { domain: DomainId, slot: u16, extend: u16, components: u64, rights: u16 }
         guarded Atomic errors [NoSuchDomain, TooLarge];
     /// Empties `slot` of one's own list.

@@ -36,12 +36,14 @@ pub struct Accounts {
     pub(crate) records: &'static mut [Record],
     /// How many are dying.
     pub(crate) dying: u16,
+    /// First frame that the sweep for dying accounts has not looked at; past the end: none is due.
+    pub(crate) sweep: u32,
 }
 
 impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records, dying: 0 }
+        Self { records, dying: 0, sweep: u32::MAX }
     }
 
     /// The private half of the account at `index`.
@@ -65,6 +67,9 @@ pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
 pub fn check(state: &State, account: usize, resource: Resource, n: u32) -> Result<(), Refusal> {
     let mut at = account;
     while at != 0 {
+        if state.accounts.records[at].dying {
+            return Err(Error::NoSuchAccount.into());
+        }
         let record = &state.published.accounts[at];
         let slot = resource as usize;
         if record.limit[slot].saturating_sub(record.used[slot]) < n {
@@ -130,11 +135,12 @@ pub fn is_below(state: &State, index: usize, above: usize) -> bool {
     at == above
 }
 
-/// Marks an account as dying: from now on no call finds it.
+/// Marks an account as dying: from now on no call finds it, and frames it pays for are revoked.
 pub(crate) fn condemn(state: &mut State, index: usize) {
     if !core::mem::replace(&mut state.accounts.records[index].dying, true) {
         state.accounts.dying += 1;
     }
+    state.accounts.sweep = 0;
 }
 
 /// Forgets a dying account if nothing is charged to it and none is below it.

@@ -17,6 +17,14 @@ use abi::upcall::EVENT_CONSOLE;
 /// Bytes that the ring holds.
 pub const RING_BYTES: u64 = PAGE_SIZE - 16;
 
+impl Console {
+    /// The pinned ring.
+    #[cfg(test)]
+    pub(crate) fn ring(&self) -> Option<Frame> {
+        (self.owner != 0).then_some(self.ring)
+    }
+}
+
 /// What a capability must dominate for the console.
 pub const GUARD: Name = Name::of(&[NAME_DEVICE, DEVICE_CONSOLE]);
 

@@ -159,6 +159,13 @@ pub fn guard(state: &State, frame: Frame) -> &Name {
     &state.frames.records[frame.0 as usize].guard
 }
 
+/// Is the frame being taken from everybody: revoked, or paid for by an account that dies? Then it
+/// takes no new entry.
+pub(crate) fn is_leaving(state: &State, frame: Frame) -> bool {
+    let payer = usize::from(state.published.frames[frame.0 as usize].account);
+    state.frames.records[frame.0 as usize].revoking || state.accounts.records[payer].dying
+}
+
 /// At boot: these frames may be given out.
 pub fn donate(state: &mut State, range: Range<u32>) {
     // Backwards, so that low numbers are given out first.

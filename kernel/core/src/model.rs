@@ -9,6 +9,7 @@
 //! what the core asks to be flushed, late on processors other than the actor's.
 
 mod act;
+mod calls;
 mod check;
 mod processor;
 
@@ -18,14 +19,13 @@ use crate::state::State;
 use crate::{account, domain};
 use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, Frame};
-use abi::limits::{CAPABILITIES, Resource};
+use abi::limits::{CAPABILITIES, RESOURCES};
 use abi::word::Which;
 use processor::Processors;
 use std::collections::HashMap;
 
 const FRAMES: usize = 160;
 const DOMAINS: usize = 6;
-const ACCOUNTS: [usize; 3] = [1, 2, 3];
 /// Steps between two walks through everything.
 const WALK: u64 = 64;
 
@@ -63,6 +63,13 @@ struct Known {
     writable: HashMap<u64, Frame>,
 }
 
+impl Known {
+    fn new(state: &State, index: usize, id: DomainId) -> Self {
+        let capabilities = state.domains.record(index).capabilities;
+        Self { index, id, capabilities, writable: HashMap::new() }
+    }
+}
+
 /// The state, the machine, and what the model remembers.
 struct Model {
     state: State,
@@ -78,8 +85,12 @@ struct Model {
     vectors: Vec<Frame>,
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<usize>,
+    /// What dying accounts were charged at the last walk.
+    dying: HashMap<usize, [u32; RESOURCES]>,
     /// Answers by error number, 0 for done: a model that only meets refusals tests nothing.
     answers: [u64; 40],
+    /// Calls that ended in a page fault of their caller's.
+    faults: u64,
 }
 
 impl Model {
@@ -97,26 +108,34 @@ impl Model {
             references: Vec::new(),
             vectors: Vec::new(),
             last: vec![0; FRAMES],
+            dying: HashMap::new(),
             answers: [0; 40],
+            faults: 0,
         };
         model.accounts();
         for payer in [1, 2, 3] {
             model.domain(payer);
         }
+        model.start();
         model
     }
 
-    /// Account 2 below 1, account 3 below 2, with limits that bite.
+    /// Account 2 below 1, account 3 below 2, with limits that bite; again when they have died.
     fn accounts(&mut self) {
         let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        for (parent, limit) in [(1, 80), (2, 40)] {
-            let parent = AccountId::new(parent, 0);
-            let id = account::allocate(&mut self.state, &root, Which::Any, parent).unwrap();
-            let id = AccountId(id as u32);
-            for (resource, limit) in [(Resource::Frames, limit), (Resource::Domains, 4)] {
-                let resource = resource as u16;
-                account::limit(&mut self.state, &root, id, resource, limit).unwrap();
+        self.limit(&root, AccountId::new(1, 0), [u32::MAX, 10, 6, 8, 40, 0, 0, 30]);
+        for (index, frames) in [(2, 80), (3, 40)] {
+            let parent = AccountId(self.state.published.accounts[index - 1].id);
+            let which = Which::This(index as u32);
+            if let Ok(id) = account::allocate(&mut self.state, &root, which, parent) {
+                self.limit(&root, AccountId(id as u32), [frames, 6, 4, 4, 8, 0, 0, 12]);
             }
+        }
+    }
+
+    fn limit(&mut self, named: &Capability, id: AccountId, limits: [u32; RESOURCES]) {
+        for (resource, limit) in limits.into_iter().enumerate() {
+            account::limit(&mut self.state, named, id, resource as u16, limit).unwrap();
         }
     }
 
@@ -137,8 +156,7 @@ impl Model {
             let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
             state.domains.records[index].capabilities[1] = root;
         }
-        let capabilities = state.domains.records[index].capabilities;
-        self.domains.push(Known { index, id, capabilities, writable: HashMap::new() });
+        self.domains.push(Known::new(&self.state, index, id));
     }
 
     fn step(&mut self, step: u64) {
@@ -189,12 +207,13 @@ fn run(seed: u64, steps: u64) -> Model {
 
 #[test]
 fn random_calls_keep_every_invariant() {
-    let steps = number("XOK_STEPS", if cfg!(debug_assertions) { 100_000 } else { 1_000_000 });
+    let steps = number("XOK_STEPS", if cfg!(debug_assertions) { 40_000 } else { 1_000_000 });
     let model = run(number("XOK_SEED", 1), steps);
     if steps >= 1_000_000 {
         use abi::error::Error;
         let met = |error: Error| model.answers[error as usize];
-        assert!(model.answers[0] > steps / 8, "too few calls succeed: {:?}", model.answers);
+        assert!(model.answers[0] > steps / 12, "too few calls succeed: {:?}", model.answers);
+        assert!(model.faults > 10, "too few calls fault: {}", model.faults);
         for error in [
             Error::BadArgument,
             Error::BadAddress,

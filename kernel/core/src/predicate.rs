@@ -97,6 +97,15 @@ pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     account::uncharge(state, account, Resource::Pins, pins);
 }
 
+/// The frames that an environment's predicate refers to, one for each reference.
+#[cfg(test)]
+pub(crate) fn held<M: Machine>(state: &State, machine: &M, index: usize) -> Vec<Frame> {
+    let atoms = 0..usize::from(state.envs.slots[index].atoms);
+    atoms
+        .flat_map(|at| frames_of(state, &load(state, machine, index, at)).into_iter().flatten())
+        .collect()
+}
+
 /// Breaks the predicates that read `frame`: those atoms count as true from now on.
 pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, target: Frame) {
     let class = frame_bit(target);

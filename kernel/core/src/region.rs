@@ -347,6 +347,14 @@ pub fn destroy_account(state: &mut State, account: AccountId) {
     }
 }
 
+/// Attachments a domain pays for.
+#[cfg(test)]
+pub(crate) fn records(state: &State, domain: usize) -> usize {
+    let list = &state.regions.attachments;
+    let next = |&at: &usize| Some(usize::from(list[at].next)).filter(|&at| at != 0);
+    core::iter::successors(next(&domain), next).count()
+}
+
 fn touched(state: &mut State, index: usize) {
     state.sched.dirty |= predicate::published_bit(Table::Regions, index);
 }

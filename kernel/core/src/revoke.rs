@@ -54,3 +54,27 @@ pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> boo
     }
     more
 }
+
+/// Frames looked at in one piece of a sweep.
+const LOOKS: u32 = 1024;
+
+/// Revokes the next frames that dying accounts pay for, whoever maps them; is there more?
+pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+    let count = state.published.frames.len() as u32;
+    for _ in 0..LOOKS {
+        let number = state.accounts.sweep;
+        if number >= count {
+            return false;
+        }
+        let record = &state.published.frames[number as usize];
+        let data = frame::kind_of(record.kind) == FrameType::Data;
+        if data && state.accounts.records[usize::from(record.account)].dying {
+            crate::predicate::revoke(state, machine, Frame(number));
+            if step(state, machine, Frame(number)) {
+                return true;
+            }
+        }
+        state.accounts.sweep += 1;
+    }
+    true
+}

@@ -177,7 +177,7 @@ fn check_mappable(state: &State, frame: Frame, write: bool) -> Result<(), Refusa
         }
         Some(_) => return Err(Error::WrongType.into()),
     }
-    if state.frames.records[frame.0 as usize].revoking {
+    if frame::is_leaving(state, frame) {
         return Err(Error::NotPermitted.into());
     }
     Ok(())
@@ -506,7 +506,7 @@ fn split<M: Machine>(
         let mut entry = machine.entry(shared, index);
         if entry & PRESENT != 0 {
             let frame = target(entry);
-            if state.frames.records[frame.0 as usize].revoking {
+            if frame::is_leaving(state, frame) {
                 entry = 0;
             } else {
                 entry &= !WRITABLE;

@@ -7,5 +7,5 @@ use crate::state::State;
 /// again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     crate::death::finish_accounts(state);
-    crate::table::work(state, machine)
+    crate::table::work(state, machine) | crate::revoke::sweep(state, machine)
 }

@@ -207,6 +207,18 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "!over",
     ),
     (
+        "a capability is given to a stranger",
+        "capability.rs",
+        "!over || source.rights & DERIVE == 0",
+        "source.rights & DERIVE == 0",
+    ),
+    (
+        "an account's end leaves its memory with others",
+        "revoke.rs",
+        "state.accounts.records[usize::from(record.account)].dying {",
+        "record.account == 0 {",
+    ),
+    (
         "another's tables are changed",
         "table.rs",
         "index == caller || capability.dominates(domain::guard(state, index), WRITE)",

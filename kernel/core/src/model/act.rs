@@ -1,6 +1,6 @@
 //! The calls the model makes, and what it expects of their answers.
 
-use super::{ACCOUNTS, DOMAINS, Model};
+use super::{DOMAINS, Model};
 use crate::answer::{Answer, Refusal};
 use crate::capability::{self, Derivation};
 use crate::machine::Machine;
@@ -59,7 +59,8 @@ enum Right {
 impl Model {
     pub(super) fn act(&mut self) {
         self.choose_actor();
-        match self.random.below(100) {
+        match self.random.below(160) {
+            100..160 => self.call(),
             0..=33 => self.leaf_item(),
             34..=57 => self.table_item(),
             58..=61 => self.wild_item(),
@@ -79,15 +80,22 @@ impl Model {
         }
     }
 
+    /// Account 1, or another one that lives.
+    fn payer(&mut self) -> usize {
+        let index = 1 + self.random.below(4);
+        let id = abi::id::AccountId(self.state.published.accounts[index].id);
+        crate::account::find(&self.state, id).unwrap_or(1)
+    }
+
     fn some_domain(&mut self) -> usize {
         self.random.below(self.domains.len())
     }
 
-    fn some_page(&mut self) -> u64 {
+    pub(super) fn some_page(&mut self) -> u64 {
         self.random.pick(&PAGES) + self.random.pick(&OFFSETS)
     }
 
-    fn some_frame(&mut self) -> u32 {
+    pub(super) fn some_frame(&mut self) -> u32 {
         match self.random.below(8) {
             0 => self.random.below(super::FRAMES + 8) as u32,
             1 => {
@@ -264,7 +272,7 @@ impl Model {
             Some(Operation::Share) => return self.expect_share(caller, item),
             _ => return Right::Held,
         };
-        if frame.0 as usize >= super::FRAMES || self.state.frames.record(frame).revoking {
+        if frame.0 as usize >= super::FRAMES || frame::is_leaving(&self.state, frame) {
             return Right::Missing;
         }
         let guard = frame::guard(&self.state, frame);
@@ -377,7 +385,7 @@ impl Model {
 
     fn vector(&mut self) {
         if self.vectors.len() < 4 && self.random.one_in(2) {
-            let account = self.random.pick(&ACCOUNTS);
+            let account = self.payer();
             let name = self.domains[0].capabilities[0].name;
             let (state, machine) = (&mut self.state, &mut self.machine);
             let kind = FrameType::Vector;
@@ -400,6 +408,7 @@ impl Model {
         let spill = if self.random.one_in(16) { 1 } else { 0 };
         let bits = (16 * (u32::from(extend) + spill)).min(63);
         let source = self.domains[caller].capabilities[usize::from(index)];
+        let own = self.domains[caller].capabilities[0];
         let mut rights = self.random.below(17) as u16;
         if !self.random.one_in(4) {
             rights &= u16::from(source.rights);
@@ -426,7 +435,10 @@ impl Model {
         assert!(gives(&source, name, made.rights), "{made:?} is wider than {source:?}");
         let guard = *domain::guard(&self.state, self.domains[target].index);
         let guard = &guard.components[..usize::from(guard.length)];
-        assert!(target == caller || gives(&source, guard, WRITE | DERIVE), "not to be given");
+        // The right to the receiver's list comes from the capability or from one's own name.
+        let over = gives(&source, guard, WRITE) || gives(&own, guard, WRITE);
+        let passed = over && source.rights & DERIVE != 0;
+        assert!(target == caller || passed, "not to be given");
         self.domains[target].capabilities[usize::from(asked.slot)] = made;
     }
 
@@ -457,24 +469,27 @@ impl Model {
     }
 
     fn begin_domain(&mut self) {
+        self.accounts();
         if self.domains.len() < DOMAINS {
-            let payer = self.random.pick(&ACCOUNTS);
+            let payer = self.payer();
             self.domain(payer);
         }
     }
 
     /// The first domain, which has the root name, lives on.
     fn end_domain(&mut self) {
-        if self.domains.len() > 1 && self.random.one_in(4) {
-            let at = 1 + self.random.below(self.domains.len() - 1);
+        let at = self.random.below(self.domains.len());
+        let index = self.domains[at].index;
+        let empty = self.state.published.domains[index].envs == 0;
+        if at > 0 && empty && self.random.one_in(4) {
             let known = self.domains.swap_remove(at);
             domain::condemn(&mut self.state, known.index);
             assert!(domain::find(&self.state, known.id).is_err());
-            domain::end(&mut self.state, &mut self.machine, known.index);
+            self.end_empty(known.index);
             self.stale.push(known.id);
-            if self.stale.len() > 64 {
-                self.stale.remove(0);
-            }
+        }
+        if self.stale.len() > 64 {
+            self.stale.remove(0);
         }
     }
 }

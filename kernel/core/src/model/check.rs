@@ -1,15 +1,15 @@
 //! What must be true after every step, and what a walk through all tables must find.
 
-use super::{ACCOUNTS, FRAMES, Model};
+use super::{FRAMES, Model};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES, KERNEL_FRAMES};
 use crate::machine::Machine;
 use crate::{domain, frame};
-use abi::id::Frame;
+use abi::id::{AccountId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS, table_index};
-use abi::limits::Resource;
+use abi::limits::{RESOURCES, Resource};
 use abi::memory::{ACCESSED, ADDRESS, ENTRY_CHOICE, NO_EXECUTE, PRESENT, USER, WRITABLE};
-use abi::published::FrameType;
+use abi::published::{EnvState, FrameType};
 use std::collections::{HashMap, HashSet};
 
 /// The frame at an address and whether it may be written, read from the tables alone.
@@ -44,7 +44,7 @@ impl Model {
         for (record, last) in self.state.published.frames.iter().zip(&mut self.last) {
             match frame::kind_of(record.kind) {
                 FrameType::Free | FrameType::Limbo => {}
-                FrameType::Vector => *last = 0,
+                FrameType::Vector | FrameType::Region => *last = 0,
                 _ => *last = usize::from(record.account),
             }
         }
@@ -59,8 +59,9 @@ impl Model {
     /// Everything.
     pub(super) fn check_all(&mut self) {
         let mut seen = Seen::default();
-        for known in &self.domains {
-            let root = domain::root(&self.state, known.index);
+        // Those that are dying with environments still in them, too.
+        for index in self.domains_in_use() {
+            let root = domain::root(&self.state, index);
             *seen.references.entry(root).or_default() += 1;
             self.walk(&mut seen, root, 4);
             self.check_kernel_half(root);
@@ -78,6 +79,7 @@ impl Model {
         self.check_frames(&seen);
         self.check_writers();
         self.check_accounts();
+        self.check_dying_accounts();
         self.check_lists();
         for known in &self.domains {
             let list = &self.state.domains.record(known.index).capabilities;
@@ -86,6 +88,42 @@ impl Model {
         for stale in &self.stale {
             assert!(domain::find(&self.state, *stale).is_err(), "{stale:?} is found again");
         }
+    }
+
+    fn domains_in_use(&self) -> impl Iterator<Item = usize> {
+        let all = self.state.published.domains.iter().enumerate();
+        all.filter(|(_, record)| record.id != 0).map(|(index, _)| index)
+    }
+
+    /// References that are no entry of a table, and how many of them are pins.
+    fn held(&self) -> HashMap<Frame, (u32, u32)> {
+        let mut held: HashMap<Frame, (u32, u32)> = HashMap::new();
+        let mut hold = |frame: Frame, pins: u32| {
+            if frame.0 != 0 {
+                let count = held.entry(frame).or_default();
+                *count = (count.0 + 1, count.1 + pins);
+            }
+        };
+        self.pins.iter().for_each(|&frame| hold(frame, 1));
+        self.references.iter().chain(&self.vectors).for_each(|&frame| hold(frame, 0));
+        for (index, env) in self.state.envs.slots.iter().enumerate() {
+            hold(env.vector, 0);
+            hold(env.save, 1);
+            hold(env.application, 1);
+            for frame in crate::predicate::held(&self.state, &self.machine, index) {
+                hold(frame, 0);
+            }
+        }
+        if let Some(ring) = self.state.console.ring() {
+            hold(ring, 1);
+        }
+        for (region, record) in
+            self.state.regions.slots.iter().zip(self.state.published.regions.iter())
+        {
+            assert!(region.count == 0 || record.id != 0);
+            region.frames[..usize::from(region.count)].iter().for_each(|&frame| hold(frame, 0));
+        }
+        held
     }
 
     fn kind(&self, frame: Frame) -> FrameType {
@@ -152,7 +190,7 @@ impl Model {
 
     /// Reference counts and chains say exactly what the walk found.
     fn check_frames(&self, seen: &Seen) {
-        let count = |list: &[Frame], frame| list.iter().filter(|&&at| at == frame).count() as u32;
+        let held = self.held();
         let mut links: HashMap<Frame, u32> = HashMap::new();
         for table in seen.tables.iter().filter(|&&table| self.kind(table) == FrameType::Table1) {
             let frame = Frame(self.state.frames.record(*table).links);
@@ -164,11 +202,10 @@ impl Model {
             let record = &self.state.published.frames[number as usize];
             let walked = seen.references.get(&frame).copied().unwrap_or(0)
                 + links.get(&frame).copied().unwrap_or(0)
-                + count(&self.pins, frame)
-                + count(&self.references, frame)
-                + count(&self.vectors, frame);
+                + held.get(&frame).map_or(0, |held| held.0);
             assert_eq!(record.references, walked, "references of {frame:?}: {record:?}");
-            assert_eq!(record.pins, count(&self.pins, frame), "pins of {frame:?}");
+            let pins = held.get(&frame).map_or(0, |held| held.1);
+            assert_eq!(record.pins, pins, "pins of {frame:?}");
             let idle = matches!(
                 self.kind(frame),
                 FrameType::Free | FrameType::Limbo | FrameType::Kernel | FrameType::Image
@@ -206,25 +243,63 @@ impl Model {
         }
     }
 
+    /// What accounts are charged for is what there is, each in its payer's and in all above.
     fn check_accounts(&self) {
-        let (mut frames, mut domains) = ([0u32; 4], [0u32; 4]);
-        for record in self.state.published.frames.iter() {
-            if record.account != 0 {
-                frames[usize::from(record.account)] += 1;
+        let published = &self.state.published;
+        let mut used = vec![[0u32; RESOURCES]; published.accounts.len()];
+        let mut count = |account: usize, resource: Resource, n: usize| {
+            let mut at = account;
+            while at != 0 {
+                used[at][resource as usize] += n as u32;
+                at = AccountId(published.accounts[at].parent).index();
             }
+        };
+        for record in published.frames.iter() {
+            count(usize::from(record.account), Resource::Frames, 1);
         }
-        for known in &self.domains {
-            domains[domain::account(&self.state, known.index)] += 1;
+        for index in self.domains_in_use() {
+            let payer = domain::account(&self.state, index);
+            count(payer, Resource::Domains, 1);
+            count(payer, Resource::Regions, crate::region::records(&self.state, index));
         }
-        // 3 is below 2, 2 below 1.
-        for account in [3, 2] {
-            frames[account - 1] += frames[account];
-            domains[account - 1] += domains[account];
+        for (index, record) in published.envs.iter().enumerate() {
+            let payer = AccountId(record.account).index();
+            let state = self.state.envs.slots[index].state;
+            if !matches!(state, EnvState::Free | EnvState::Dead) {
+                count(payer, Resource::Envs, 1);
+            }
+            let pins = crate::predicate::held(&self.state, &self.machine, index).len();
+            count(payer, Resource::Pins, pins);
         }
-        for account in ACCOUNTS {
-            let record = &self.state.published.accounts[account];
-            assert_eq!(record.used[Resource::Frames as usize], frames[account], "of {account}");
-            assert_eq!(record.used[Resource::Domains as usize], domains[account]);
+        for slice in published.slices.iter().filter(|slice| slice.env != 0) {
+            let owner = &published.envs[EnvId(slice.env).index()];
+            assert_eq!(owner.id, slice.env, "a slice belongs to nobody");
+            count(AccountId(owner.account).index(), Resource::Slices, 1);
+        }
+        for region in published.regions.iter().filter(|region| region.id != 0) {
+            count(AccountId(region.account).index(), Resource::Regions, 1);
+        }
+        for (index, record) in published.accounts.iter().enumerate() {
+            assert_eq!(record.used, used[index], "charged to account {index}");
+        }
+    }
+
+    /// An account that dies pays for less and less, and when the sweep is over nobody maps what it
+    /// pays for.
+    fn check_dying_accounts(&mut self) {
+        let swept = self.state.accounts.sweep as usize >= FRAMES;
+        for (index, record) in self.state.published.accounts.iter().enumerate() {
+            if !self.state.accounts.record(index).dying {
+                self.dying.remove(&index);
+                continue;
+            }
+            let before = self.dying.insert(index, record.used).unwrap_or(record.used);
+            assert!(record.used.iter().zip(before).all(|(now, then)| *now <= then));
+            for number in (0..FRAMES as u32).filter(|_| swept) {
+                let frame = &self.state.published.frames[number as usize];
+                let mapped = usize::from(frame.account) == index && frame.chain != 0;
+                assert!(!mapped, "{number} outlives account {index}");
+            }
         }
     }
 

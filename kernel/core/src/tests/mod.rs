@@ -230,14 +230,14 @@ impl World {
 
     /// Asks who runs on a processor; 0: nobody.
     pub fn pick(&mut self, cpu: usize) -> usize {
-        self.check();
+        check(&self.state);
         let index = sched::pick(&mut self.state, &mut self.machine, cpu).unwrap_or(0);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
             .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
             .filter(|&at| self.state.published.envs[at].cpu as usize == cpu)
             .collect();
         assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
-        self.check();
+        check(&self.state);
         index
     }
 
@@ -294,13 +294,13 @@ impl World {
                 bytes.push((self.machine.word(physical & !7) >> (8 * (physical & 7))) as u8);
             }
         }
-        self.check();
+        check(&self.state);
         let (state, machine) = (&mut self.state, &mut self.machine);
         let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);
         }
-        self.check();
+        check(&self.state);
         outcome
     }
 
@@ -324,35 +324,35 @@ impl World {
             published.regions.iter().filter(|record| record.id != 0).count(),
         )
     }
+}
 
-    /// What must hold between any two steps.
-    fn check(&self) {
-        let envs = &self.state.envs.slots;
-        let mut watchers = 0;
-        for index in 1..envs.len() {
-            let env = &envs[index];
-            let queued = crate::list::contains(envs, crate::list::Kind::Ring, index);
-            let watching = crate::list::contains(envs, crate::list::Kind::Watch, index);
-            watchers += u16::from(watching);
-            let wants = match env.state {
-                EnvState::Ready | EnvState::Running | EnvState::Donating => true,
-                EnvState::Sleeping => watching,
-                _ => false,
-            };
-            assert_eq!(queued, wants, "{index} is {:?}", env.state);
-            let donors = self.state.published.envs.iter();
-            let id = self.state.published.envs[index].id;
-            if id == 0 {
-                continue;
-            }
-            let donors = donors.filter(|record| record.donated_to == id).count();
-            assert_eq!(usize::from(env.donors), donors);
-            let children = self.state.published.envs.iter();
-            let children = children.filter(|record| record.holder == id).count();
-            assert_eq!(usize::from(env.children), children);
+/// What must hold of environments between any two steps.
+pub fn check(state: &State) {
+    let envs = &state.envs.slots;
+    let mut watchers = 0;
+    for index in 1..envs.len() {
+        let env = &envs[index];
+        let queued = crate::list::contains(envs, crate::list::Kind::Ring, index);
+        let watching = crate::list::contains(envs, crate::list::Kind::Watch, index);
+        watchers += u16::from(watching);
+        let wants = match env.state {
+            EnvState::Ready | EnvState::Running | EnvState::Donating => true,
+            EnvState::Sleeping => watching,
+            _ => false,
+        };
+        assert_eq!(queued, wants, "{index} is {:?}", env.state);
+        let id = state.published.envs[index].id;
+        if id == 0 {
+            continue;
         }
-        assert_eq!(watchers, self.state.sched.watchers);
+        let donors = state.published.envs.iter();
+        let donors = donors.filter(|record| record.donated_to == id).count();
+        assert_eq!(usize::from(env.donors), donors);
+        let children = state.published.envs.iter();
+        let children = children.filter(|record| record.holder == id).count();
+        assert_eq!(usize::from(env.children), children);
     }
+    assert_eq!(watchers, state.sched.watchers);
 }
 
 fn entries() -> env::Entries {

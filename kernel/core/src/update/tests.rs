@@ -335,3 +335,17 @@ fn a_quota_refuses_and_changes_nothing() {
     assert_eq!(world.leaf(parent, PAGE), None);
     assert_eq!(world.state.published.accounts[1].used[0], used);
 }
+
+#[test]
+fn a_dying_account_pays_for_nothing_new() {
+    let mut world = World::new();
+    let parent = world.parent;
+    let frame = world.page(parent);
+    crate::account::condemn(&mut world.state, 1);
+    let answer = world.own(parent, Operation::Allocate, 0);
+    assert_eq!(answer, refused(Error::NoSuchAccount, 0));
+    let again = leaf(Operation::Map, frame.0, PAGE + PAGE_SIZE, 0);
+    assert_eq!(world.item(parent, parent, again), refused(Error::NotPermitted, 0));
+    assert!(!revoke::sweep(&mut world.state, &mut world.machine));
+    assert_eq!(world.leaf(parent, PAGE), None);
+}

@@ -1,0 +1,445 @@
+//! Calls as environments make them, through the dispatcher, with arguments that are often right.
+//!
+//! Environment 1 holds the root name and lives for ever, so that the world never stands still: it
+//! is not destroyed, held or moved, and sleeps with a deadline only.
+
+use super::Model;
+use crate::dispatch::{self, Outcome};
+use crate::machine::Machine;
+use crate::{create, death, domain, env, frame, sched, table, upcall, work};
+use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
+use abi::capability::Name;
+use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
+use abi::layout::PAGE_SIZE;
+use abi::limits::CPUS;
+use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
+use abi::published::{EnvState, FrameType};
+use abi::setup::field::WHILE_RUNNING;
+use abi::upcall::{Cause, offset};
+use abi::word::{UserAddress, Which};
+
+/// Environment 1.
+const FIRST: usize = 1;
+/// Where a call's argument in memory would lie; the model hands the bytes over itself.
+const BUFFER: UserAddress = UserAddress(0x40_0000);
+/// The first environment's own pages, in no region that the model changes.
+const SAVE: u64 = 0x7000_0000;
+
+impl Model {
+    /// The first environment, in the first domain, on processor 0.
+    pub(super) fn start(&mut self) {
+        let save = self.fresh_page(SAVE);
+        let application = self.fresh_page(SAVE + PAGE_SIZE);
+        let domain = self.domains[0].id;
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let kind = FrameType::Vector;
+        let vector = frame::allocate(state, machine, Which::Any, 1, Name::ROOT, kind).unwrap();
+        let first = create::First {
+            domain,
+            account: AccountId::new(1, 0),
+            guard: Name::ROOT,
+            vector,
+            rip: 0x1000,
+            rsp: 0x2000,
+            save_address: SAVE,
+            save,
+            application,
+        };
+        assert_eq!(create::start_first(state, machine, &first).index(), FIRST);
+        state.envs.slots[FIRST].entries.fault = 0x3000;
+        state.envs.slots[FIRST].entries.event = 0x4000;
+        for cpu in 1..super::processor::CPUS {
+            sched::start_cpu(state, cpu);
+        }
+    }
+
+    fn fresh_page(&mut self, address: u64) -> Frame {
+        let (index, name) = (self.domains[0].index, self.domains[0].capabilities[0]);
+        let root = domain::root(&self.state, index);
+        let any = u64::from(ANY_FRAME);
+        for (operation, level, value) in [
+            (Operation::Table, 4, any),
+            (Operation::Table, 3, any),
+            (Operation::Table, 2, any),
+            (Operation::Allocate, 1, WRITABLE),
+        ] {
+            let operation = operation as u8;
+            let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
+            let (state, machine) = (&mut self.state, &mut self.machine);
+            // Tables that are there already are refused.
+            let _ = table::update_item(state, machine, index, index, &name, &item);
+        }
+        table::look_up(&self.machine, root, address).unwrap().frame
+    }
+
+    /// Whoever runs on the acting processor makes a call; then the kernel is left as always.
+    pub(super) fn call(&mut self) {
+        let cpu = self.processors.actor;
+        self.machine.now += self.random.next() >> self.random.below(64) & 0xff_ffff;
+        let current = usize::from(self.state.sched.cpus[cpu].current);
+        if current == 0 {
+            self.arouse();
+        } else {
+            let call = self.some_call(current);
+            if self.harmless(current, &call) {
+                self.make(cpu, current, call);
+            }
+            if matches!(call, Call::EnvAlloc { .. }) && !self.random.one_in(4) {
+                // Whoever makes one mostly says what it shall be.
+                let call = self.some_set();
+                if self.harmless(current, &call) {
+                    self.make(cpu, current, call);
+                }
+            }
+        }
+        self.leave(cpu);
+        self.write_save_areas();
+        crate::tests::check(&self.state);
+        self.forget_dead_domains();
+    }
+
+    /// Time passes on an idle processor, and something comes from outside.
+    fn arouse(&mut self) {
+        self.machine.now += self.random.next() & 0xfff_ffff;
+        let index = self.random.below(12);
+        let alive = env::living(&self.state, env::id(&self.state, index)).is_ok();
+        if index != 0 && alive {
+            let bits = 1 << self.random.below(8);
+            sched::event(&mut self.state, &mut self.machine, index, bits);
+        }
+    }
+
+    /// The way out of the kernel.
+    fn leave(&mut self, cpu: usize) {
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let next = sched::pick(state, machine, cpu);
+        work::step(state, machine);
+        self.machine.interrupts.clear();
+        let Some(index) = next else { return };
+        assert_eq!(self.state.envs.slots[index].state, EnvState::Running);
+        assert!(env::vector(&self.state, index).is_some());
+        let at_home = |at: usize| usize::from(self.state.sched.cpus[at].current) == index;
+        assert_eq!((0..CPUS).filter(|&at| at_home(at)).count(), 1, "{index} runs once");
+    }
+
+    /// Programs write their save areas: handlers return, servers wait for transfers.
+    fn write_save_areas(&mut self) {
+        for index in 1..self.state.envs.slots.len() {
+            if let Some((_, area)) = env::save_area(&self.state, index)
+                && self.random.one_in(2)
+            {
+                for word in [offset::MASK, offset::DEPTH, offset::RETURNING] {
+                    self.machine.word_set(area + word as u64, 0);
+                }
+                self.machine.word_set(area + offset::ACCEPTING as u64, 1);
+            }
+        }
+    }
+
+    fn make(&mut self, cpu: usize, index: usize, call: Call) {
+        let number = u64::from(call.encode().0);
+        let mut capability = self.some_capability_index(index);
+        if matches!(call, Call::AccountDestroy { .. }) {
+            capability = 1;
+        }
+        let mut word = number | capability << CAPABILITY_SHIFT;
+        if let Call::TransferSync {} | Call::TransferAsync {} = call {
+            word = number | u64::from(self.some_env().0) << TRANSFER_SHIFT;
+            if self.random.one_in(2) {
+                word |= TRANSFER_ACCEPT;
+            }
+        }
+        let own = env::domain(&self.state, index).index();
+        self.machine.current = Some(domain::root(&self.state, own));
+        let mut bytes = self.some_bytes(index, &call);
+        if let Some((_, len)) = dispatch::buffer(&call) {
+            bytes.resize(len, 0);
+        }
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
+        match outcome {
+            Outcome::Answer(error, value) => {
+                machine.context(index).answer(error, value);
+                self.answers[error as usize] += 1;
+            }
+            Outcome::Fault(fault) => {
+                let cause = Cause::PageFault as u8;
+                let error = u64::from(fault.write) << 1 | 4;
+                upcall::deliver_fault(state, machine, index, cause, error, fault.address);
+                self.faults += 1;
+            }
+            Outcome::Enter(_) | Outcome::Left | Outcome::Restart => {
+                self.answers[0] += 1;
+            }
+            Outcome::Again => {}
+        }
+    }
+
+    /// Leaves the first environment, and what it lives on, in peace.
+    fn harmless(&self, current: usize, call: &Call) -> bool {
+        let by_first = current == FIRST;
+        let first = env::id(&self.state, FIRST);
+        let on_first = |env: EnvId| env == first || (env.is_none() && by_first);
+        match *call {
+            Call::Sleep { deadline, .. } => !by_first || deadline != 0,
+            Call::TransferSync {} | Call::EnvMove { .. } => !by_first,
+            Call::EnvHold { env } | Call::EnvDestroy { env, .. } => !on_first(env),
+            Call::EnvSet { env, .. } => !on_first(env),
+            Call::DomainDestroy { domain } => domain != self.domains[0].id,
+            Call::AccountDestroy { account } => account.index() != 1,
+            Call::AccountLimit { account, .. } => account.index() > 3,
+            // One that nobody has attached to can only end with its maker: leave room to attach.
+            Call::RegionAlloc { .. } => {
+                let all = self.state.published.regions.iter();
+                all.filter(|record| record.id != 0 && record.attached == [0; 4]).count() < 4
+            }
+            _ => true,
+        }
+    }
+
+    /// Mostly one that is not empty.
+    fn some_capability_index(&mut self, caller: usize) -> u64 {
+        let list = self.state.domains.record(env::domain(&self.state, caller).index()).capabilities;
+        let index = self.random.below(6);
+        let empty = list[index].rights == 0;
+        let full = list.iter().take(6).filter(|capability| capability.rights != 0).count();
+        if empty && !self.random.one_in(4) {
+            self.random.below(full.clamp(1, 2)) as u64
+        } else {
+            index as u64
+        }
+    }
+
+    /// Mostly one that is mapped for writing in the space of the environment at `index`.
+    fn some_own_page(&mut self, index: usize) -> u64 {
+        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        let mut page = self.some_page();
+        for _ in 0..12 {
+            if table::walk(&self.state, &self.machine, root, page, true).is_some() {
+                break;
+            }
+            page = self.some_page();
+        }
+        page
+    }
+
+    /// The index of an environment that is named, or the caller's.
+    fn index_of(&self, env: EnvId, caller: usize) -> usize {
+        env::living(&self.state, env).unwrap_or(caller)
+    }
+
+    fn some_env(&mut self) -> EnvId {
+        if self.random.one_in(8) {
+            return EnvId(self.random.next() as u32 & 0x3fff_ffff >> self.random.below(30));
+        }
+        let all = self.state.published.envs.iter();
+        let live: Vec<u32> = all.map(|record| record.id).filter(|&id| id != 0).collect();
+        EnvId(if self.random.one_in(6) { 0 } else { self.random.pick(&live) })
+    }
+
+    fn some_domain_id(&mut self) -> DomainId {
+        match self.random.below(8) {
+            0 => DomainId::NONE,
+            1 => self.stale.last().copied().unwrap_or(DomainId(77)),
+            _ => {
+                let at = self.random.below(self.domains.len());
+                self.domains[at].id
+            }
+        }
+    }
+
+    fn some_account(&mut self) -> AccountId {
+        match self.random.below(4) {
+            0 => AccountId::NONE,
+            _ => AccountId(self.state.published.accounts[self.random.below(8)].id),
+        }
+    }
+
+    fn some_region(&mut self) -> RegionId {
+        let all = self.state.published.regions.iter();
+        let mut live: Vec<u32> = all.map(|record| record.id).filter(|&id| id != 0).collect();
+        live.push(self.random.next() as u32 & 0x3fff_ffff);
+        RegionId(self.random.pick(&live))
+    }
+
+    fn some_which(&mut self, below: usize) -> Which {
+        if self.random.one_in(3) {
+            Which::This(self.random.below(below) as u32)
+        } else {
+            Which::Any
+        }
+    }
+
+    fn some_time(&mut self) -> u64 {
+        let ahead = self.random.next() >> self.random.below(64);
+        if self.random.one_in(3) { 0 } else { self.machine.now.saturating_add(ahead & 0xfff_ffff) }
+    }
+
+    fn some_call(&mut self, caller: usize) -> Call {
+        let word = self.random.next() >> self.random.below(64);
+        let small = self.random.below(8) as u16;
+        match self.random.below(64) {
+            0..=1 => Call::Yield { to: self.some_env() },
+            2..=5 => Call::Sleep {
+                deadline: self.some_time(),
+                posted: word,
+                events: self.random.next(),
+                flags: u64::from(small & 1),
+            },
+            6..=7 => Call::TransferSync {},
+            8..=9 => Call::TransferAsync {},
+            10..=13 => Call::Post { env: self.some_env(), bits: word },
+            14 => Call::EnvHold { env: self.some_env() },
+            15..=19 => Call::EnvRelease { env: self.some_env() },
+            20 => Call::EnvDestroy { env: self.some_env(), word },
+            21..=25 => Call::EnvAlloc {
+                which: self.some_which(12),
+                domain: self.some_domain_id(),
+                account: self.some_account(),
+                vector: self.some_which(super::FRAMES),
+            },
+            26..=29 => self.some_set(),
+            30 => Call::EnvMove {
+                domain: self.some_domain_id(),
+                fields: if small < 4 { WHILE_RUNNING } else { word & 0x3fff },
+                setup: BUFFER,
+            },
+            31..=32 => Call::EnvForget { env: self.some_env() },
+            33 => Call::EnvEntrust { env: self.some_env(), holder: self.some_env() },
+            34..=35 if self.domains.len() < super::DOMAINS => Call::DomainAlloc {
+                which: self.some_which(10),
+                account: self.some_account(),
+                root: self.some_which(super::FRAMES),
+                window: 0,
+                bytes: u64::MAX,
+            },
+            36 if small == 0 => Call::DomainDestroy { domain: self.some_domain_id() },
+            37 => Call::TableUpdate {
+                domain: self.some_domain_id(),
+                items: BUFFER,
+                count: if small == 0 { word } else { 0 },
+            },
+            38 => Call::AccountAlloc { which: self.some_which(9), parent: self.some_account() },
+            39 => Call::AccountLimit { account: self.some_account(), resource: small, limit: 3 },
+            40 if small < 4 => Call::AccountDestroy {
+                account: AccountId(self.state.published.accounts[2 + self.random.below(3)].id),
+            },
+            41..=42 => Call::SliceAlloc {
+                cpu: small / 2,
+                position: self.some_which(20),
+                env: self.some_env(),
+            },
+            43 => Call::SliceFree { cpu: small / 2, position: self.random.below(20) as u32 },
+            44..=46 => Call::RegionAlloc { frames: BUFFER, count: u64::from(small) / 3 },
+            47..=49 => Call::RegionAttach {
+                region: self.some_region(),
+                role: small / 2,
+                domain: self.some_domain_id(),
+            },
+            50 => Call::RegionDetach { region: self.some_region(), role: small / 2 },
+            51..=54 => Call::RegionOperate { operation: BUFFER },
+            55..=58 => Call::PredicateSet { atoms: BUFFER, count: u64::from(small) },
+            59..=60 => Call::TimerSet { deadline: self.some_time() },
+            61 => {
+                Call::ConsoleRing { page: if small == 0 { 0 } else { self.some_own_page(caller) } }
+            }
+            62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
+            _ => Call::Entropy {},
+        }
+    }
+
+    /// Often of one that has not started yet.
+    fn some_set(&mut self) -> Call {
+        let slots = self.state.envs.slots.iter().enumerate();
+        let new: Vec<usize> =
+            slots.filter(|(_, env)| env.state == EnvState::New).map(|(index, _)| index).collect();
+        let (env, fields) = if !new.is_empty() && !self.random.one_in(4) {
+            let index = self.random.pick(&new);
+            (env::id(&self.state, index), (1 << 14) - 1)
+        } else {
+            (self.some_env(), WHILE_RUNNING)
+        };
+        let fields = fields & !(1 << self.random.below(30));
+        Call::EnvSet { env, fields, setup: BUFFER }
+    }
+
+    /// The argument in memory, as far as the call has one.
+    fn some_bytes(&mut self, caller: usize, call: &Call) -> Vec<u8> {
+        let mut words: Vec<u64> = Vec::new();
+        match *call {
+            Call::EnvSet { env, .. } => {
+                let index = self.index_of(env, caller);
+                words = self.some_setup(index, caller);
+            }
+            Call::EnvMove { .. } => {
+                words = self.some_setup(caller, caller);
+            }
+            Call::RegionAlloc { count, .. } => {
+                for _ in 0..count.div_ceil(2) {
+                    let (a, b) = (self.some_frame(), self.some_frame());
+                    words.push(u64::from(a) | u64::from(b) << 32);
+                }
+            }
+            Call::RegionOperate { .. } => {
+                let region = u64::from(self.some_region().0);
+                let counts = self.random.next() & 0x0103_0101;
+                words.extend([region | counts << 32, self.some_own_page(caller)]);
+                words.extend([0, 8 * self.random.below(10) as u64]);
+                // Offsets and values in turn; most words are still zero.
+                let zeroes = self.random.below(4) > 0;
+                for _ in 0..8 {
+                    let value = if zeroes { 0 } else { self.random.next() };
+                    words.extend([8 * self.random.below(9) as u64, value]);
+                }
+            }
+            Call::PredicateSet { count, .. } => {
+                for _ in 0..count.min(8) {
+                    let kinds = self.random.next() & 0x0104_0403;
+                    words.push(kinds | u64::from(self.some_region().0) << 32);
+                    let pages = [self.some_own_page(caller), self.some_own_page(caller)];
+                    words.extend([pages[0], pages[1] + 8, 0]);
+                }
+            }
+            Call::TableUpdate { .. } => words.extend((0..192).map(|_| 0xff)),
+            _ => {}
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// An `EnvSetup` for the environment at `index`.
+    fn some_setup(&mut self, index: usize, caller: usize) -> Vec<u64> {
+        let mut words: Vec<u64> = (0..10).map(|_| 0x1000 + self.random.next() % 0x7000).collect();
+        words.push(self.random.below(16) as u64);
+        words.extend([self.some_own_page(index), self.some_own_page(index)]);
+        words.push(self.some_capability_index(caller));
+        words
+    }
+
+    /// What calls have done to domains becomes what the model knows.
+    fn forget_dead_domains(&mut self) {
+        let (state, stale) = (&self.state, &mut self.stale);
+        self.domains.retain(|known| {
+            let lives = domain::find(state, known.id) == Ok(known.index);
+            if !lives {
+                stale.push(known.id);
+            }
+            lives
+        });
+        for (index, record) in self.state.published.domains.iter().enumerate() {
+            let id = DomainId(record.id);
+            let found = domain::find(&self.state, id).is_ok();
+            let new = found && self.domains.iter().all(|known| known.id != id);
+            if new {
+                self.domains.push(super::Known::new(&self.state, index, id));
+            }
+        }
+        for known in &mut self.domains {
+            known.capabilities = self.state.domains.record(known.index).capabilities;
+        }
+    }
+
+    /// Ends a domain that no environment is in.
+    pub(super) fn end_empty(&mut self, index: usize) {
+        death::end_domain(&mut self.state, &mut self.machine, index);
+    }
+}
