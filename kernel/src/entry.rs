@@ -1,5 +1,7 @@
-//! Where programs and interrupts enter the kernel, and where it leaves: one page, copied for each
-//! processor, so that its data is found relative to the instruction and GS stays the program's.
+//! Where programs and interrupts enter the kernel, and where it leaves.
+//!
+//! One page of code, copied for each processor, so that its data is found relative to the
+//! instruction and GS stays the program's.
 //!
 //! ```text
 //!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `system_call` ─► leave
@@ -227,8 +229,8 @@ entry_stubs:
     .set vector, 0
     .rept 0x60
     .balign 16
-    .if vector == 8 || vector == 10 || vector == 11 || vector == 12 || vector == 13 || vector == 14 || vector == 17 || vector == 21 || vector == 29 || vector == 30
-    .else
+    # Those of these vectors come with an error code.
+    .if vector >= 32 || ((0x60227d00 >> vector) & 1) == 0
     push 0
     .endif
     push vector

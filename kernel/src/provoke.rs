@@ -1,4 +1,6 @@
-//! Mistakes made on purpose, for tests of what the kernel says then: `provoke=…` on its command line.
+//! Mistakes made on purpose, for tests of what the kernel says then.
+//!
+//! `provoke=…` on the command line asks for one.
 //!
 //! # Safety
 //! Each one ends the kernel; that it ends with the right last words is what is tested.

@@ -90,7 +90,8 @@ pub fn report(cpu: &'static Cpu) {
         let context =
             unsafe { *(hardware::context_address(record.id as usize & 0xfff) as *const Context) };
         crate::log::unlocked_line(format_args!(
-            "env {:#x} state {} domain {:#x} rip {:#x} rsp {:#x} rax {:#x} cause {} run {} us, {} entries, {} upcalls",
+            "env {:#x} state {} domain {:#x} rip {:#x} rsp {:#x} rax {:#x} cause {} run {} us, \
+             {} entries, {} upcalls",
             record.id,
             record.state,
             record.domain,

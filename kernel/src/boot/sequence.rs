@@ -310,7 +310,8 @@ fn say(boot: &Boot, state: &State, running: usize) {
     let features = &boot.features;
     let plural = if running == 1 { "" } else { "s" };
     log!(
-        "{running} cpu{plural}, {} MiB, {}, {}, apic timer {} MHz, tsc {} MHz ({}), {} {}{}{}, rng {}, net {}{}",
+        "{running} cpu{plural}, {} MiB, {}, {}, apic timer {} MHz, tsc {} MHz ({}), \
+         {} {}{}{}, rng {}, net {}{}",
         boot.memory_bytes.div_ceil(1 << 20),
         if boot.platform.acpi { "acpi" } else { "mp table" },
         if apic::is_x2apic() { "x2apic" } else { "xapic" },

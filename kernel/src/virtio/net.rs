@@ -88,7 +88,7 @@ pub fn start(transport: Transport, memory: &mut MemoryMap, vector: u8) -> bool {
 }
 
 impl Net {
-    /// Offers receive buffer `number`: descriptors come in order, so its chain's head is its number.
+    /// Offers receive buffer `number`: descriptors come in order, so it heads its chain.
     fn offer(&mut self, number: u16) {
         let address = self.buffers + u64::from(number) * BUFFER;
         let piece = Piece { address, len: BUFFER as u32, device_writes: true };

@@ -171,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// A chain that the device is done with: its head, and the bytes it wrote. `descriptors` of them
+    /// A chain that the device is done with: its head, and the bytes it wrote. Its descriptors
     /// are free again.
     pub fn take(&mut self) -> Option<(u16, u32)> {
         if self.load16(2 * PAGE_SIZE + 2) == self.next_used {
