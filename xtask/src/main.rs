@@ -45,7 +45,8 @@ cargo xtask COMMAND
       --timeout SECONDS          end the guest after so long           (never)
   test [--only PATTERN] [--suite NAME]...
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, command, wrong; the last line is `N passed, N failed`
+                                 guest, net, exos, linux, command, wrong;
+                                 the last line is `N passed, N failed`
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

@@ -20,6 +20,9 @@ use abi::id::{DomainId, FilterId, RingId};
 use abi::limits::{FILTER_ATOMS, FILTER_BYTES, Resource};
 use abi::published::FilterRecord;
 
+#[cfg(test)]
+mod tests;
+
 const WORDS: usize = FILTER_BYTES / 8;
 /// Domains that may hold a reference to one filter.
 pub const HOLDERS: usize = 4;

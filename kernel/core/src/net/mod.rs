@@ -12,9 +12,6 @@ pub mod filter;
 pub mod ring;
 pub mod transmit;
 
-#[cfg(test)]
-mod tests;
-
 use crate::answer::Answer;
 use crate::env;
 use crate::machine::Machine;
