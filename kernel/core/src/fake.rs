@@ -8,6 +8,7 @@ use crate::{account, console, domain, env, frame, net, region, sched, table};
 use abi::capability::Name;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT};
+use abi::limits::TRANSMIT_HEADER;
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
 use std::boxed::Box;
@@ -21,6 +22,9 @@ pub const IMAGE_FRAMES: u32 = 16;
 
 /// Where inline regions lie: the kernel's frames from 4 on.
 const REGION_WORDS: u64 = 4 * PAGE_SIZE;
+
+/// Where the heads of packets to send are copied to: two of the kernel's frames.
+const HEADERS: u64 = 12 * PAGE_SIZE;
 
 /// Physical memory, contexts, and a record of what the core asked for.
 pub struct FakeMachine {
@@ -40,6 +44,8 @@ pub struct FakeMachine {
     pub application_pages: Vec<Option<Frame>>,
     /// What was written to the console.
     pub console: Vec<u8>,
+    /// Packets given to interfaces and not yet answered: interface and token.
+    pub sending: Vec<(usize, usize)>,
     /// How and with what status the machine was ended.
     pub ended: Option<(u16, u16)>,
     random: u64,
@@ -58,6 +64,7 @@ impl FakeMachine {
             zeroed: 0,
             application_pages: vec![None; envs],
             console: Vec::new(),
+            sending: Vec::new(),
             ended: None,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -185,6 +192,25 @@ impl Machine for FakeMachine {
     fn now_ns(&self) -> u64 {
         self.now
     }
+    fn transmit_room(&self, _interface: usize) -> usize {
+        2 * net::transmit::TOKENS - self.sending.len()
+    }
+    fn transmit_header(&self, _interface: usize, token: usize) -> u64 {
+        HEADERS + (token * TRANSMIT_HEADER) as u64
+    }
+    fn transmit(
+        &mut self,
+        interface: usize,
+        token: usize,
+        header: usize,
+        rest: &[net::transmit::Segment],
+    ) {
+        assert!(header <= TRANSMIT_HEADER);
+        for segment in rest {
+            within_frame(segment.address, segment.len as usize);
+        }
+        self.sending.push((interface, token));
+    }
     fn random(&mut self) -> Option<u64> {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -240,7 +266,7 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             cpus: leak(abi::limits::CPUS),
             calls: leak(abi::call::CALLS_MAX),
             census: leak(CATEGORIES),
-            interfaces: leak(1),
+            interfaces: leak(net::INTERFACES),
         },
         frames: frame::Frames::new(leak(sizes.frames)),
         accounts: account::Accounts::new(leak(sizes.accounts)),
@@ -253,7 +279,13 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             sizes.domains,
             REGION_WORDS,
         ),
-        net: net::Network::default(),
+        net: net::Network::new(
+            leak(sizes.filters),
+            leak(sizes.filters),
+            leak(sizes.rings),
+            leak(sizes.domains),
+            leak(net::INTERFACES * net::transmit::TOKENS),
+        ),
         console: console::Console::default(),
     });
     let image = KERNEL_FRAMES..KERNEL_FRAMES + IMAGE_FRAMES;

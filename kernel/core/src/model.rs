@@ -123,12 +123,12 @@ impl Model {
     /// Account 2 below 1, account 3 below 2, with limits that bite; again when they have died.
     fn accounts(&mut self) {
         let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        self.limit(&root, AccountId::new(1, 0), [u32::MAX, 10, 6, 8, 40, 0, 0, 30]);
+        self.limit(&root, AccountId::new(1, 0), [u32::MAX, 10, 6, 8, 40, 8, 6, 60]);
         for (index, frames) in [(2, 80), (3, 40)] {
             let parent = AccountId(self.state.published.accounts[index - 1].id);
             let which = Which::This(index as u32);
             if let Ok(id) = account::allocate(&mut self.state, &root, which, parent) {
-                self.limit(&root, AccountId(id as u32), [frames, 6, 4, 4, 8, 0, 0, 12]);
+                self.limit(&root, AccountId(id as u32), [frames, 6, 4, 4, 8, 3, 3, 16]);
             }
         }
     }

@@ -6,10 +6,11 @@
 use super::Model;
 use crate::dispatch::{self, Outcome};
 use crate::machine::Machine;
-use crate::{create, death, domain, env, frame, sched, table, upcall, work};
+use crate::{create, death, domain, env, frame, net, sched, table, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
-use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
+use abi::filter::{COPY, SUBSETTABLE};
+use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
@@ -48,6 +49,7 @@ impl Model {
         assert_eq!(create::start_first(state, machine, &first).index(), FIRST);
         state.envs.slots[FIRST].entries.fault = 0x3000;
         state.envs.slots[FIRST].entries.event = 0x4000;
+        net::attach(state, 0, 0x1234);
         for cpu in 1..super::processor::CPUS {
             sched::start_cpu(state, cpu);
         }
@@ -91,6 +93,9 @@ impl Model {
                     self.make(cpu, current, call);
                 }
             }
+        }
+        if self.random.one_in(8) {
+            self.network();
         }
         self.leave(cpu);
         self.write_save_areas();
@@ -139,7 +144,7 @@ impl Model {
     fn make(&mut self, cpu: usize, index: usize, call: Call) {
         let number = u64::from(call.encode().0);
         let mut capability = self.some_capability_index(index);
-        if matches!(call, Call::AccountDestroy { .. }) {
+        if matches!(call, Call::AccountDestroy { .. } | Call::NetTransmit { .. }) {
             capability = 1;
         }
         let mut word = number | capability << CAPABILITY_SHIFT;
@@ -278,7 +283,7 @@ impl Model {
     fn some_call(&mut self, caller: usize) -> Call {
         let word = self.random.next() >> self.random.below(64);
         let small = self.random.below(8) as u16;
-        match self.random.below(64) {
+        match self.random.below(80) {
             0..=1 => Call::Yield { to: self.some_env() },
             2..=5 => Call::Sleep {
                 deadline: self.some_time(),
@@ -344,8 +349,32 @@ impl Model {
                 Call::ConsoleRing { page: if small == 0 { 0 } else { self.some_own_page(caller) } }
             }
             62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
-            _ => Call::Entropy {},
+            _ => self.some_network_call(caller, word),
         }
+    }
+
+    fn some_network_call(&mut self, caller: usize, word: u64) -> Call {
+        let filter = FilterId(self.state.published.filters[1 + self.random.below(10)].id);
+        let ring = self.some_ring();
+        match self.random.below(10) {
+            0..=1 => Call::RingAlloc { entries: BUFFER, count: word & 3 },
+            2 => Call::RingModify { ring, index: word & 3, entry: BUFFER },
+            3 if word & 1 != 0 => Call::RingFree { ring },
+            4..=5 => Call::FilterInsert { program: BUFFER },
+            6 if word & 1 != 0 => Call::FilterDrop { filter },
+            7 => Call::FilterReference { filter, domain: self.some_domain_id() },
+            8 => Call::FilterRing { filter, ring },
+            _ => Call::NetTransmit {
+                interface: u16::from(self.random.one_in(9)),
+                pieces: BUFFER,
+                count: word & 3,
+                pending: UserAddress(self.some_own_page(caller)),
+            },
+        }
+    }
+
+    fn some_ring(&mut self) -> RingId {
+        RingId(self.state.published.rings[1 + self.random.below(6)].id)
     }
 
     /// Often of one that has not started yet.
@@ -400,6 +429,27 @@ impl Model {
                     words.extend([pages[0], pages[1] + 8, 0]);
                 }
             }
+            Call::RingAlloc { .. } | Call::RingModify { .. } => {
+                for _ in 0..3 {
+                    words.extend([self.some_own_page(caller), self.some_own_page(caller), 64]);
+                }
+            }
+            Call::FilterInsert { .. } => {
+                let flags = if self.random.one_in(4) { COPY } else { SUBSETTABLE };
+                let count = self.random.below(4) as u64;
+                let ring = u64::from(self.some_ring().0);
+                words.extend([u64::from(flags) << 16 | count << 32, ring]);
+                // Atoms of three 32-bit words: offset, mask, value.
+                for _ in 0..3 {
+                    let value = self.random.below(3) as u64;
+                    words.extend([12 | 0xff << 32, value | 16 << 32, 0xff | value << 32]);
+                }
+            }
+            Call::NetTransmit { .. } => {
+                for _ in 0..3 {
+                    words.extend([self.some_own_page(caller) + 4000, 200]);
+                }
+            }
             Call::TableUpdate { .. } => words.extend((0..192).map(|_| 0xff)),
             _ => {}
         }
@@ -413,6 +463,19 @@ impl Model {
         words.extend([self.some_own_page(index), self.some_own_page(index)]);
         words.push(self.some_capability_index(caller));
         words
+    }
+
+    /// The device has sent a packet, or received one.
+    fn network(&mut self) {
+        if !self.machine.sending.is_empty() && self.random.one_in(2) {
+            let at = self.random.below(self.machine.sending.len());
+            let (interface, token) = self.machine.sending.swap_remove(at);
+            net::transmit::sent(&mut self.state, &mut self.machine, interface, token);
+        }
+        let mut packet = [0; 100];
+        packet[15] = self.random.below(3) as u8;
+        packet[19] = self.random.below(3) as u8;
+        net::receive(&mut self.state, &mut self.machine, 0, &packet);
     }
 
     /// What calls have done to domains becomes what the model knows.

@@ -117,6 +117,9 @@ impl Model {
         if let Some(ring) = self.state.console.ring() {
             hold(ring, 1);
         }
+        for (frame, _) in crate::net::pins(&self.state) {
+            hold(frame, 1);
+        }
         for (region, record) in
             self.state.regions.slots.iter().zip(self.state.published.regions.iter())
         {
@@ -279,6 +282,12 @@ impl Model {
         for region in published.regions.iter().filter(|region| region.id != 0) {
             count(AccountId(region.account).index(), Resource::Regions, 1);
         }
+        for (_, payer) in crate::net::pins(&self.state) {
+            count(payer, Resource::Pins, 1);
+        }
+        let (rings, filters) = crate::net::payers(&self.state);
+        rings.into_iter().for_each(|payer| count(payer, Resource::Rings, 1));
+        filters.into_iter().for_each(|payer| count(payer, Resource::Filters, 1));
         for (index, record) in published.accounts.iter().enumerate() {
             assert_eq!(record.used, used[index], "charged to account {index}");
         }

@@ -65,6 +65,11 @@ impl Head {
 }
 
 impl Filter {
+    #[cfg(test)]
+    pub(crate) fn payer(&self) -> usize {
+        usize::from(self.account)
+    }
+
     fn matches(&self, head: &Head) -> bool {
         head.len >= usize::from(self.needs)
             && (0..WORDS).all(|at| head.words[at] & self.mask[at] == self.value[at])

@@ -139,6 +139,25 @@ pub fn call<M: Machine>(
     }
 }
 
+/// Frames pinned by rings and flights, each with the account that pays for the pin.
+#[cfg(test)]
+pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, usize)> {
+    let net = &state.net;
+    let rings = net.rings.iter().flat_map(ring::Ring::pins);
+    rings.chain(net.flights.iter().flat_map(transmit::Flight::pins)).collect()
+}
+
+/// The accounts that pay for rings and for filters, one for each.
+#[cfg(test)]
+pub(crate) fn payers(state: &State) -> (Vec<usize>, Vec<usize>) {
+    let rings = state.published.rings.iter().zip(state.net.rings.iter());
+    let filters = state.published.filters.iter().zip(state.net.filters.iter());
+    (
+        rings.filter(|(record, _)| record.id != 0).map(|(_, ring)| ring.payer()).collect(),
+        filters.filter(|(record, _)| record.id != 0).map(|(_, filter)| filter.payer()).collect(),
+    )
+}
+
 fn hold(state: &mut State, domain: usize) {
     state.net.held[domain] += 1;
 }

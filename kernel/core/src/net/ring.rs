@@ -51,6 +51,19 @@ impl Default for Ring {
     }
 }
 
+#[cfg(test)]
+impl Ring {
+    pub(crate) fn payer(&self) -> usize {
+        usize::from(self.account)
+    }
+
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
+        let buffers = &self.buffers[..usize::from(self.count)];
+        let both = buffers.iter().flat_map(|buffer| [buffer.owner, buffer.place]);
+        both.map(|at| (Frame::containing(at), self.payer()))
+    }
+}
+
 fn lookup(state: &State, id: RingId) -> Option<usize> {
     let record = state.published.rings.get(id.index())?;
     (id.index() != 0 && record.id == id.0).then_some(id.index())

@@ -59,6 +59,16 @@ impl Default for Flight {
     }
 }
 
+#[cfg(test)]
+impl Flight {
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
+        let segments = &self.segments[..usize::from(self.count)];
+        let all = segments.iter().map(|segment| segment.address).chain([self.pending]);
+        let account = usize::from(self.account);
+        all.filter(|_| self.used).map(move |at| (Frame::containing(at), account))
+    }
+}
+
 /// A transmission that has been allowed: all of the packet, by physical address.
 struct Plan {
     token: usize,
