@@ -72,8 +72,10 @@ fn all() -> Result<u32, String> {
     start(&archive, "cheetah", b"")?;
     let echo = start(&archive, "net-tests", b"echo")?;
     let bulk = start(&archive, "net-tests", b"bulk")?;
+    let tiny = start(&archive, "net-tests", b"tiny")?;
     listens(echo.env)?;
     listens(bulk.env)?;
+    listens(tiny.env)?;
     failed += say("port_taken", port_taken(&archive));
     xok::log!(OWN, "net: ready");
     failed += say("death_frees", death_frees(&mut control, echo));

@@ -29,6 +29,8 @@ mod receive;
 #[cfg(target_os = "none")]
 mod servers;
 #[cfg(target_os = "none")]
+mod tiny;
+#[cfg(target_os = "none")]
 mod transmit;
 
 #[cfg(target_os = "none")]
@@ -43,6 +45,9 @@ const ECHO: u16 = 7;
 /// The bulk sender's port.
 #[cfg(target_os = "none")]
 const BULK: u16 = 19;
+/// The port of the server with another TCP.
+#[cfg(target_os = "none")]
+const TINY: u16 = 13;
 
 #[cfg(target_os = "none")]
 fn main(argument: &'static [u8]) {
@@ -50,6 +55,7 @@ fn main(argument: &'static [u8]) {
         [] => judge::run(),
         b"echo" => servers::echo(ECHO),
         b"bulk" => servers::bulk(BULK),
+        b"tiny" => tiny::serve(TINY),
         _ => xok::call::exit(1 << 8),
     }
 }

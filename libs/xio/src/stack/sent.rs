@@ -71,3 +71,64 @@ fn renumber(tcp: &mut [u8], old: u32, new: u32) {
     let sum = !checksum::combine(without, checksum::sum(&new.to_be_bytes()));
     tcp[16..18].copy_from_slice(&sum.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// An IP packet with a TCP segment whose sum is right, as the engine writes it.
+    fn packet(number: u32, flags: u8, payload: usize) -> Vec<u8> {
+        let (own, peer) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let ip = ipv4::Header { source: own, destination: peer, protocol: ipv4::TCP };
+        let mut packet = Vec::from(ip.to_bytes(20 + payload as u16));
+        packet.extend_from_slice(&[0, 80, 0x9c, 0x40]);
+        packet.extend_from_slice(&number.to_be_bytes());
+        packet.extend_from_slice(&[0, 0, 0, 9, 5 << 4, flags, 1, 0, 0, 0, 0, 0]);
+        packet.resize(40 + payload, 7);
+        let sum = !tcp_sum(&packet);
+        packet[36..38].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    fn tcp_sum(packet: &[u8]) -> u16 {
+        let mut pseudo = Vec::from(&packet[12..20]);
+        pseudo.extend_from_slice(&[0, 6]);
+        pseudo.extend_from_slice(&((packet.len() - 20) as u16).to_be_bytes());
+        checksum::combine(checksum::sum(&pseudo), checksum::sum(&packet[20..]))
+    }
+
+    fn number(packet: &[u8]) -> u32 {
+        u32::from_be_bytes([packet[24], packet[25], packet[26], packet[27]])
+    }
+
+    #[test]
+    fn acknowledgements_carry_the_highest_number_and_a_right_sum() {
+        for first in [5_u32, 0xffff_fff0, 0x7fff_ffff] {
+            let mut highest = Highest::default();
+            highest.pass(&mut packet(first, SYN, 0));
+            highest.pass(&mut packet(first.wrapping_add(1), 16, 1000));
+            let mut late = packet(first.wrapping_add(1), 16, 0);
+            highest.pass(&mut late);
+            assert_eq!(number(&late), first.wrapping_add(1001));
+            assert_eq!(tcp_sum(&late), 0xffff);
+        }
+    }
+
+    #[test]
+    fn what_carries_something_or_resets_keeps_its_number() {
+        let mut highest = Highest::default();
+        highest.pass(&mut packet(0, SYN, 0));
+        highest.pass(&mut packet(1, 16, 1000));
+        for (flags, payload) in [(16, 10), (FIN | 16, 0), (RST | 16, 0)] {
+            let mut again = packet(1, flags, payload);
+            let before = again.clone();
+            highest.pass(&mut again);
+            assert_eq!(again, before);
+        }
+        highest.forget(&(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 40_000), 80));
+        let mut unknown = packet(1, 16, 0);
+        highest.pass(&mut unknown);
+        assert_eq!(number(&unknown), 1);
+    }
+}

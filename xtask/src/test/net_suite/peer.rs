@@ -19,6 +19,10 @@ const BULK: u16 = 19;
 const STREAM: usize = 8 << 20;
 /// Bytes that are echoed.
 const ECHOED: usize = 1 << 20;
+/// The port of the server with a TCP of its own.
+const TINY: u16 = 13;
+/// Connections to it.
+const TINY_TIMES: usize = 20;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Datagrams sent without a pause: no more than a card's queue holds.
@@ -59,6 +63,7 @@ pub fn end() -> Result<(), String> {
 /// Pings, two servers side by side, and the death of one of them.
 pub fn run(judge: &mut Judge) {
     say("ping", ping());
+    say("another_tcp", another_tcp());
     say("two_programs_side_by_side", side_by_side());
     say("killing_one_leaves_the_other", kill_one(judge));
 }
@@ -136,6 +141,20 @@ fn echo(length: usize) -> Verdict {
         Ok(Ok(())) => Err(format!("{} of {length} bytes came back, or others", got.len())),
         other => Err(format!("writing: {other:?}")),
     }
+}
+
+/// A server with a TCP of its own, while the library's carries a stream beside it.
+fn another_tcp() -> Verdict {
+    let beside = std::thread::spawn(bulk);
+    for time in 0..TINY_TIMES {
+        let mut line = String::new();
+        let mut stream = connect(TINY, PATIENCE)?;
+        stream.read_to_string(&mut line).map_err(|why| format!("time {time}: {why}"))?;
+        if line != "another TCP\n" {
+            return Err(format!("time {time}: {line}"));
+        }
+    }
+    beside.join().unwrap_or_else(|_| Err("a thread panicked".into()))
 }
 
 fn side_by_side() -> Verdict {
