@@ -33,7 +33,6 @@ const SIZES: [(&str, usize); 4] =
 /// Runs the guest's judge and its peer on each machine.
 pub fn run(tally: &mut Tally) -> Result<()> {
     packages::require(&[("unshare", "util-linux"), ("ip", "iproute2"), ("curl", "curl")])?;
-    tally.record("net/kernel_without_protocols", "", kernel_without_protocols());
     let files = make_files()?;
     let job = Job { extras: vec![files], ..Job::default() };
     let image = run::make_image(&job)?;
@@ -67,27 +66,6 @@ fn one(tally: &mut Tally, image: &Path, (kind, cpus): (Kind, u32), place: &str) 
         return Err(Failure::new(format!("{shown}: ended in the middle ({status})")));
     }
     Ok(())
-}
-
-/// The kernel's symbols and strings know of no protocol above Ethernet.
-fn kernel_without_protocols() -> crate::tally::Verdict {
-    let kernel = std::fs::read(workspace::bare("kernel")).map_err(|why| why.to_string())?;
-    let text: Vec<u8> = kernel.iter().map(u8::to_ascii_lowercase).collect();
-    // As a word of its own, as strings lie side by side. (Not "ipv4": the language has it.)
-    let is_letter = |at: usize| text.get(at).is_some_and(u8::is_ascii_alphabetic);
-    for word in ["smoltcp", "tcp", "udp", "arp", "icmp", "retransmit"] {
-        let mut places = text.windows(word.len()).enumerate();
-        let found = places.find(|(at, part)| {
-            let alone = !is_letter(at.wrapping_sub(1)) && !is_letter(at + word.len());
-            *part == word.as_bytes() && alone
-        });
-        if let Some((at, _)) = found {
-            let around = &kernel[at.saturating_sub(20)..(at + 40).min(kernel.len())];
-            let around = String::from_utf8_lossy(around);
-            return Err(format!("the kernel's file holds `{word}`: {around:?}"));
-        }
-    }
-    Ok(String::new())
 }
 
 /// Reads `test NAME ... ok [remark] | FAILED reason`.
