@@ -140,11 +140,13 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     let mut next = process.clone();
     next.files.without_close_on_exec();
     next.signals.for_exec();
+    let domain = fork::new_domain(&next.files)?;
+    // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, command);
     if block.len() as u64 > START_BLOCK_BYTES {
+        let _ = call::domain_destroy(OWN, domain);
         return Err(Errno::E2BIG);
     }
-    let domain = fork::new_domain(&next.files)?;
     let mut page = *page::own();
     fill_page(&mut page, command);
     let built = library::build_fresh(domain, page::bytes_of(&page), &block);

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno::{RESTART, RESTART_UNLESS_HANDLED};
+use crate::fs::Files;
 use crate::layout::{FIRST_THREAD, PRIVATE, START_BLOCK, START_BLOCK_BYTES, stack_tops};
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
@@ -127,10 +128,11 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
         batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
     }
     batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
-    let (process, command) = start_block::read(&block)?;
-    drop(block);
+    let (process, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
     thread::set_process(process);
+    process.files = Files::load(files)?.0;
+    drop(block);
     if process.timer.0 != 0 {
         crate::time::rearm(process);
     }
