@@ -96,6 +96,8 @@ pub struct Env {
     pub cpu: u8,
     /// Position there.
     pub position: u8,
+    /// Positions it owns.
+    pub owned: u16,
     /// Its slice-end event is out and it has not let go.
     pub ending: bool,
     /// Nanoseconds of its next slices that it has used already.
@@ -206,11 +208,21 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
     Ok(index)
 }
 
-/// Changes the state of an environment, private and published.
+/// Changes the state of an environment, private and published. Who watches the record is looked at at
+/// once, but for the comings and goings of every slice: those at the watcher's turn.
 pub fn set_state(state: &mut State, index: usize, to: EnvState) {
-    state.envs.slots[index].state = to;
+    let from = core::mem::replace(&mut state.envs.slots[index].state, to);
     state.published.envs[index].state = to as u32;
-    changed(state, index);
+    let passing = |state| {
+        use EnvState::{Donating, Ready, Running, Sleeping};
+        matches!(state, Ready | Running | Sleeping | Donating)
+    };
+    if passing(from) && passing(to) {
+        let record = &mut state.published.envs[index];
+        record.sequence = record.sequence.wrapping_add(1);
+    } else {
+        changed(state, index);
+    }
 }
 
 /// The published record has changed: sleepers may watch it.

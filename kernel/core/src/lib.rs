@@ -39,6 +39,7 @@ pub mod net;
 pub mod predicate;
 pub mod region;
 pub mod revoke;
+mod round;
 pub mod sched;
 pub mod sleep;
 pub mod slice;

@@ -16,12 +16,12 @@ use crate::env;
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, predicate, sleep, slice, upcall};
+use crate::{death, predicate, round, sleep, slice, upcall};
 use abi::id::{EnvId, Frame};
-use abi::limits::{CPUS, DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
+use abi::limits::{CPUS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
-use abi::setup::{FLAG_BORROW, FLAG_SLICE_END, FLAG_SLICE_START};
-use abi::upcall::{EVENT_SLICE_END, EVENT_SLICE_START};
+use abi::setup::{FLAG_BORROW, FLAG_SLICE_END};
+use abi::upcall::EVENT_SLICE_END;
 
 /// How long a masked environment keeps the processor after the end of its slice (decisions 18).
 pub const CRITICAL_NS: u64 = 100_000;
@@ -30,7 +30,7 @@ pub const EXCESS_MAX: u32 = 8;
 /// The word with which an environment dies that ignored the end of `EXCESS_MAX` slices.
 pub const EXCESS_WORD: u64 = u64::MAX;
 /// A slice shorter than this is not worth a switch: it is skipped to pay a debt.
-const SHORTEST_NS: u64 = 100_000;
+pub(crate) const SHORTEST_NS: u64 = 100_000;
 
 /// One processor.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,10 @@ pub struct Scheduler {
     pub watchers: u16,
     /// Classes of words the kernel wrote since sleepers were last looked at.
     pub dirty: u64,
+    /// Classes that some sleeper watches (at least those).
+    pub watched: u64,
+    /// Written classes that sleepers are being looked at for, and how many sleepers are left.
+    settling: (u64, u16),
 }
 
 impl Default for Scheduler {
@@ -103,6 +107,8 @@ impl Default for Scheduler {
             watch: 0,
             watchers: 0,
             dirty: 0,
+            watched: 0,
+            settling: (0, 0),
         }
     }
 }
@@ -127,7 +133,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
         give_back(state, machine, cpu, now);
     }
     if state.sched.cpus[cpu].current == 0 {
-        choose(state, machine, cpu, now);
+        round::choose(state, machine, cpu, now);
     }
     borrow(state, machine, cpu, now);
     let current = usize::from(state.sched.cpus[cpu].current);
@@ -322,26 +328,35 @@ fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
 
 /// Looks at sleepers that watch what the kernel has written, so many at a time.
 fn settle<M: Machine>(state: &mut State, machine: &mut M) {
-    if state.sched.dirty == 0 {
-        return;
+    let written = core::mem::take(&mut state.sched.dirty) & state.sched.watched;
+    let (mut classes, mut left) = state.sched.settling;
+    if written != 0 {
+        (classes, left) = (classes | written, state.sched.watchers);
     }
-    let dirty = core::mem::take(&mut state.sched.dirty);
+    let whole = left == state.sched.watchers;
+    let mut watched = 0;
     let mut evaluated = 0;
-    for _ in 0..state.sched.watchers {
+    while left > 0 && evaluated < PREDICATES_PER_EXIT {
         let index = usize::from(state.sched.watch);
         if index == 0 {
-            return;
+            break;
         }
+        left -= 1;
         state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
-        if state.envs.slots[index].watched & dirty != 0 {
-            if evaluated == PREDICATES_PER_EXIT {
-                state.sched.dirty |= dirty;
-                return;
-            }
-            evaluated += 1;
-            sleep::try_predicate(state, machine, index, true);
+        let own = state.envs.slots[index].watched;
+        let looks = own & classes != 0;
+        evaluated += usize::from(looks);
+        if !(looks && sleep::try_predicate(state, machine, index, true)) {
+            watched |= own;
         }
     }
+    if left == 0 || state.sched.watch == 0 {
+        (classes, left) = (0, 0);
+        if whole {
+            state.sched.watched = watched;
+        }
+    }
+    state.sched.settling = (classes, left);
 }
 
 /// Has the slice in turn ended for whom it runs?
@@ -423,154 +438,5 @@ fn borrow<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) 
             this.borrow_end_ns = now + left;
             return;
         }
-    }
-}
-
-/// The next slice of the round that somebody uses.
-fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
-    let mut budget = PREDICATES_PER_EXIT;
-    // Whoever owes slices is passed over once for each; each round pays one.
-    for _ in 0..=EXCESS_MAX + 1 {
-        let mut owing = false;
-        for _ in 0..state.sched.cpus[cpu].occupied.count_ones() {
-            let Some(position) = next_position(&state.sched.cpus[cpu]) else { break };
-            state.sched.cpus[cpu].position = position as u8;
-            let found = turn(state, machine, cpu, position, &mut budget, &mut owing);
-            if let Some((owner, index)) = found {
-                return start_slice(state, machine, cpu, owner, index, now);
-            }
-        }
-        if !owing {
-            break;
-        }
-    }
-    look_round(state, machine, cpu, now);
-}
-
-/// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
-/// that ran may have stored to what they watch.
-fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
-    let this = &mut state.sched.cpus[cpu];
-    this.since_ns = now;
-    let looked = this.looked;
-    let left = state.sched.watchers.saturating_sub(looked);
-    let count = left.min(PREDICATES_PER_EXIT as u16);
-    for _ in 0..count {
-        let index = usize::from(state.sched.watch);
-        if index == 0 {
-            break;
-        }
-        state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
-        sleep::try_predicate(state, machine, index, true);
-    }
-    let this = &mut state.sched.cpus[cpu];
-    this.more = left > count || this.front != 0;
-    this.looked = if this.more { looked + count } else { 0 };
-}
-
-/// The occupied position after the one in turn, round the vector.
-fn next_position(cpu: &Cpu) -> Option<usize> {
-    if cpu.occupied == 0 {
-        return None;
-    }
-    let start = (u32::from(cpu.position) + 1) % SLICES as u32;
-    let ahead = cpu.occupied.rotate_right(start).trailing_zeros();
-    Some(((start + ahead) % SLICES as u32) as usize)
-}
-
-/// Who runs when the turn comes to a position: whose slice it is, and whom that one's time serves.
-fn turn<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    cpu: usize,
-    position: usize,
-    budget: &mut usize,
-    owing: &mut bool,
-) -> Option<(usize, usize)> {
-    let first = usize::from(state.sched.cpus[cpu].rings[position]);
-    if first == 0 {
-        let owner = slice::extra_owner(state, cpu, position);
-        return candidate(state, machine, owner, budget, owing).map(|index| (owner, index));
-    }
-    let last = usize::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
-    let mut passed_over = None;
-    let mut found = None;
-    for _ in 0..state.envs.slots.len() {
-        let index = usize::from(state.sched.cpus[cpu].rings[position]);
-        if *budget == 0 && state.envs.slots[index].state == EnvState::Sleeping {
-            passed_over = passed_over.or(Some(index as u16));
-        }
-        let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
-        state.sched.cpus[cpu].rings[position] = next;
-        found = candidate(state, machine, index, budget, owing).map(|runs| (index, runs));
-        if found.is_some() || index == last {
-            break;
-        }
-    }
-    if let Some(next) = passed_over {
-        // It is the first to be looked at when the turn comes again.
-        state.sched.cpus[cpu].rings[position] = next;
-    }
-    found
-}
-
-/// Whom the time of the environment at `index` serves: itself, or whom it waits for.
-fn candidate<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    index: usize,
-    budget: &mut usize,
-    owing: &mut bool,
-) -> Option<usize> {
-    let mut at = index;
-    for _ in 0..=DONATIONS {
-        match state.envs.slots[at].state {
-            EnvState::Ready => break,
-            EnvState::Donating => {
-                at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
-            }
-            EnvState::Sleeping if *budget > 0 && state.envs.slots[at].atoms > 0 => {
-                *budget -= 1;
-                if !sleep::try_predicate(state, machine, at, false) {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-    }
-    if state.envs.slots[at].state != EnvState::Ready {
-        return None;
-    }
-    if state.published.envs[index].excess > 0 {
-        state.published.envs[index].excess -= 1;
-        *owing = true;
-        return None;
-    }
-    Some(at)
-}
-
-/// Begins the slice of `owner`, which `index` uses.
-fn start_slice<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    cpu: usize,
-    owner: usize,
-    index: usize,
-    now: u64,
-) {
-    let env = &mut state.envs.slots[owner];
-    let most = (SLICE_NS - SHORTEST_NS) as u32;
-    let paid = env.debt_ns.min(most);
-    env.debt_ns -= paid;
-    let this = &mut state.sched.cpus[cpu];
-    this.slice_end_ns = now + SLICE_NS - u64::from(paid);
-    this.extended = false;
-    this.lender = 0;
-    state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
-    let position = cpu * SLICES + usize::from(state.sched.cpus[cpu].position);
-    state.published.slices[position].used += 1;
-    run(state, machine, cpu, index);
-    if state.envs.slots[index].entries.flags & FLAG_SLICE_START != 0 {
-        event(state, machine, index, EVENT_SLICE_START);
     }
 }

@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::{predicate, sched, upcall};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
-use abi::id::EnvId;
+use abi::id::{EnvId, Frame};
 use abi::limits::{SENDERS, WORK_PIECES};
 use abi::published::EnvState;
 use abi::upcall::{EVENT_TIMER, SaveArea, offset, woken};
@@ -81,6 +81,7 @@ pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize,
         state.envs.slots[index].edge = edge;
         list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
+        state.sched.watched |= state.envs.slots[index].watched;
         sched::enqueue(state, index);
     } else {
         sched::dequeue(state, index);
@@ -163,6 +164,7 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
 pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
     if let Some((_, physical)) = env::save_area(state, index) {
         machine.word_or(physical + offset::EVENTS as u64, bits);
+        sched::written(state, Frame::containing(physical));
         notify(state, machine, index, bits, woken::EVENT);
     }
 }
@@ -180,6 +182,7 @@ pub fn post<M: Machine>(
     env::living(state, env::id(state, index))?;
     let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
     machine.word_or(physical + offset::PENDING as u64, bits);
+    sched::written(state, Frame::containing(physical));
     let count_at = physical + core::mem::offset_of!(SaveArea, sender_count) as u64;
     let count = machine.word_add(count_at, 1);
     note_sender(machine, physical, count, env::id(state, caller));

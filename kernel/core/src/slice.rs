@@ -59,6 +59,9 @@ pub fn settle(state: &mut State, index: usize, cpu: usize, position: usize) {
         (env.cpu, env.position) = (cpu as u8, position as u8);
         let id = env::id(state, index).0;
         let record = &mut state.published.slices[slot(cpu, position)];
+        if record.env != id {
+            state.envs.slots[index].owned += 1;
+        }
         record.env = id;
         record.sharers = 1;
         // Its turn is in the ring from now on.
@@ -91,8 +94,10 @@ pub fn allocate<M: Machine>(
     let env = &state.envs.slots[index];
     let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
     if owner(state, home_cpu, home) == index {
-        state.published.slices[slot(cpu, position)].env = env::id(state, index).0;
-        state.published.slices[slot(cpu, position)].sharers = 1;
+        let id = env::id(state, index).0;
+        let record = &mut state.published.slices[slot(cpu, position)];
+        (record.env, record.sharers) = (id, 1);
+        state.envs.slots[index].owned += 1;
         state.sched.cpus[cpu].occupied |= 1 << position;
     } else {
         state.published.slices[slot(home_cpu, home)].sharers -= 1;
@@ -151,11 +156,14 @@ pub fn free(
 pub fn drop_all(state: &mut State, index: usize) {
     let env = &state.envs.slots[index];
     let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
-    for cpu in 0..CPUS {
-        for position in 0..SLICES {
-            if owner(state, cpu, position) == index && !(cpu == home_cpu && position == home) {
-                release(state, index, cpu, position);
-            }
+    let home_owned = u16::from(owner(state, home_cpu, home) == index);
+    for at in 0..CPUS * SLICES {
+        let (cpu, position) = (at / SLICES, at % SLICES);
+        if state.envs.slots[index].owned <= home_owned {
+            break;
+        }
+        if owner(state, cpu, position) == index && (cpu, position) != (home_cpu, home) {
+            release(state, index, cpu, position);
         }
     }
     if owner(state, home_cpu, home) == index {
@@ -168,6 +176,7 @@ pub fn drop_all(state: &mut State, index: usize) {
 /// Frees a position that is no ring's.
 fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
     account::uncharge(state, account_of(state, index), Resource::Slices, 1);
+    state.envs.slots[index].owned -= 1;
     let record = &mut state.published.slices[slot(cpu, position)];
     record.env = 0;
     record.sharers = 0;
@@ -180,7 +189,12 @@ fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
 /// The owner leaves its home: one of those who share it pays from now on. If none can, they all
 /// move to the first environment's.
 fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
+    let others = state.published.slices[slot(cpu, position)].sharers > 1
+        || !at_home(state, index, cpu, position);
     release(state, index, cpu, position);
+    if !others {
+        return;
+    }
     let shares = |state: &State, other: usize| {
         let live = !matches!(state.envs.slots[other].state, EnvState::Free | EnvState::Dead);
         other != index && live && at_home(state, other, cpu, position)
@@ -201,6 +215,7 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
         let record = &mut state.published.slices[slot(cpu, position)];
         record.env = id.0;
         record.sharers = sharers;
+        state.envs.slots[heir].owned += 1;
         return;
     }
     for other in 1..state.envs.slots.len() {

@@ -289,6 +289,8 @@ fn one_that_destroys_its_own_domain_has_left() {
 #[test]
 fn destroying_an_account_ends_what_it_pays_for() {
     let mut world = World::new();
+    let own = env::domain(&world.state, 1).index();
+    world.map(own, 0x60_1000);
     let before = world.census();
     let call = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
     let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
@@ -306,14 +308,29 @@ fn destroying_an_account_ends_what_it_pays_for() {
     };
     let Outcome::Answer(0, domain) = world.by(1, call) else { panic!() };
     let domain = DomainId(domain as u32);
-    world.map(domain.index(), SCRATCH);
+    let shared = world.map(domain.index(), SCRATCH);
     let index = world.spawn(domain);
+    let item = Item {
+        operation: Operation::Map as u8,
+        level: 1,
+        zero: 0,
+        frame: shared.0,
+        address: 0x60_0000,
+        value: 0,
+    };
+    let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    table::update_item(state, machine, own, own, &root, &item).unwrap();
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     assert_eq!(world.state_of(index), EnvState::Dead);
     let id = world.id(index);
     assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, 0));
     assert_eq!(world.by(1, Call::AccountDestroy { account }), error(Error::NoSuchAccount, 0));
+    world.settle();
     assert_eq!(world.census(), before);
+    let own = env::domain(&world.state, 1).index();
+    let root = domain::root(&world.state, own);
+    assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None, "taken from others too");
     assert_eq!(world.state.published.accounts[account.index()].id, 0, "forgotten");
 }
 
