@@ -215,7 +215,9 @@ fn read_log(stream: UnixStream, mut sink: LineSink, path: &Path) -> Result<Log> 
 fn attach(qemu: &mut Command, sockets: &Sockets, port: u16, name: &str) {
     let path = sockets.path(name);
     qemu.args(["-chardev", &format!("socket,id={name},path={}", path.display())]);
-    qemu.args(["-device", &format!("isa-debugcon,iobase={port:#x},chardev={name}")]);
+    // Reading the port answers its own number, by which the kernel knows that it is there.
+    let device = format!("isa-debugcon,iobase={port:#x},readback={port:#x},chardev={name}");
+    qemu.args(["-device", &device]);
 }
 
 /// Sockets in a directory of their own, which goes when this does.

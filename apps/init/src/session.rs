@@ -67,7 +67,7 @@ fn failure(status: u16, text: String) -> Failure {
 pub fn run() -> Result<u16, Failure> {
     let mut line = [0; COMMAND_LINE];
     let settings = settings::parse(published::command_line(&mut line));
-    let streams = settings.run.is_some();
+    let streams = settings.run.is_some() && !settings.terminal;
     call::capability_derive(OWN, DomainId::NONE, u16::from(ACCOUNT_SLOT), &[ACCOUNT], 0xf)?;
     let image = Image::open()?
         .ok_or_else(|| failure(NOT_EXECUTABLE, "the boot image is damaged".into()))?;

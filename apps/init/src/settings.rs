@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 pub struct Settings {
     /// `run=`: the program, else the shell.
     pub run: Option<Vec<u8>>,
+    /// `stdin=terminal`: the program gets the terminal, as the shell does.
+    pub terminal: bool,
     /// `arg=`: argv from its zeroth element on.
     pub arguments: Vec<Vec<u8>>,
     /// `env=`: `NAME=VALUE`.
@@ -34,6 +36,7 @@ pub fn parse(line: &[u8]) -> Settings {
         let (key, value) = (&word[..at], decode(&word[at + 1..]));
         match key {
             b"run" => settings.run = Some(value),
+            b"stdin" => settings.terminal = value == b"terminal",
             b"arg" => settings.arguments.push(value),
             b"env" => settings.environment.push(value),
             b"ip" => settings.address = address(&value),
@@ -87,6 +90,7 @@ mod tests {
         let arguments: Vec<&[u8]> = settings.arguments.iter().map(Vec::as_slice).collect();
         assert_eq!(arguments, [&b"sh"[..], b"-c", b"echo 100%\n", b""]);
         assert_eq!(settings.environment, [b"A=b=".to_vec()]);
+        assert!(!settings.terminal && parse(b"run=/bin/vi stdin=terminal").terminal);
     }
 
     #[test]

@@ -30,37 +30,43 @@ struct Case {
 /// Runs the program, hides what the shell says of it, then shows its status and that all is well.
 const RUN: &str = "timeout -s KILL 10 /wrong/program 2>/dev/null; echo status $?; echo alive";
 
+/// Runs the program without a shell's second try at it as a script; counts the lines that say why
+/// it is refused.
+const REFUSED: &str = "env /wrong/program 2>&1 | grep -c 'Exec format error'; echo alive";
+/// Bytes of a wrong output that are shown.
+const SHOWN: usize = 200;
+
 const CASES: &[Case] = &[
     Case {
         name: "wrong/elf_cut_short",
         program: Some(|| damaged(|elf| elf.truncate(elf.len() / 2))),
-        script: "/wrong/program 2>/dev/null; echo status $?; echo alive",
-        expected: "status 126\nalive\n",
+        script: REFUSED,
+        expected: "1\nalive\n",
     },
     Case {
         name: "wrong/elf_of_another_machine",
         program: Some(|| damaged(|elf| elf[18] = 183)),
-        script: "/wrong/program 2>/dev/null; echo status $?; echo alive",
-        expected: "status 126\nalive\n",
+        script: REFUSED,
+        expected: "1\nalive\n",
     },
     Case {
         name: "wrong/elf_segments_overlap",
         // The second segment's address becomes the first one's.
         program: Some(|| damaged(|elf| elf.copy_within(64 + 16..64 + 24, 64 + 56 + 16))),
-        script: "/wrong/program 2>/dev/null; echo status $?; echo alive",
-        expected: "status 126\nalive\n",
+        script: REFUSED,
+        expected: "1\nalive\n",
     },
     Case {
         name: "wrong/elf_larger_than_memory",
         // The first segment has 2^46 bytes in memory.
         program: Some(|| damaged(|elf| elf[64 + 40 + 5] = 0x40)),
-        script: "/wrong/program 2>/dev/null; echo status $?; echo alive",
-        expected: "status 126\nalive\n",
+        script: REFUSED,
+        expected: "1\nalive\n",
     },
     Case {
         name: "wrong/elf_dynamic_names_its_interpreter",
         program: Some(dynamic),
-        script: "/wrong/program 2>&1 | grep -c /lib64/ld-linux; echo alive",
+        script: "env /wrong/program 2>&1 | grep -c /lib64/ld-linux; echo alive",
         expected: "1\nalive\n",
     },
     Case {
@@ -140,13 +146,14 @@ fn run_case(case: &Case) -> Result<Verdict> {
     let image = run::make_image(&job)?;
     let captured = run::capture(&job, &image.path, None, |_| {})?;
     let output = String::from_utf8_lossy(&captured.output).into_owned();
+    let shown: String = output.chars().take(SHOWN).collect();
     if captured.status.is_none() {
-        return Ok(Err(format!("it did not end in time; it printed {output:?}")));
+        return Ok(Err(format!("it did not end in time; it printed {shown:?}")));
     }
     Ok(if output == case.expected {
         Ok(String::new())
     } else {
-        Err(format!("it printed {output:?}, not {:?}", case.expected))
+        Err(format!("it printed {shown:?}, not {:?}", case.expected))
     })
 }
 
