@@ -11,6 +11,7 @@ mod command_line;
 mod conformance;
 mod failure;
 mod guest;
+mod linux_suite;
 mod machine;
 mod options;
 mod packages;
@@ -53,6 +54,9 @@ cargo xtask COMMAND
   check                          format, lints, the tree's rules, host tests
   soak [--minutes N] [--seed N]  random calls on the host and in the guest, from a seed
   chroot [--keep]                run and test in a fresh Debian, as root
+  linux [--self-check | --show] [GROUP[/NAME]]...
+                                 tests/linux alone: here and in the guest, compared; or here
+                                 twice; or here once with everything shown
   conformance                    docs/conformance.md, from the last test run
   help                           this
 ";
@@ -78,6 +82,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "net-inside" => return test::net_inside(words),
         "build" => build::build()?,
         "conformance" => conformance::command()?,
+        "linux" => return linux_suite::command(words),
         "soak" => return soak::command(words),
         "chroot" => chroot::command(words)?,
         "check" => check::command()?,

@@ -27,14 +27,20 @@ pub fn require(programs: &[(&str, &str)]) -> Result<()> {
         .filter(|(program, _)| process::find(program).is_none())
         .map(|(_, package)| *package)
         .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// Makes sure that a file is there which a package has, installing it if it isn't.
+pub fn require_file((file, package): (&str, &str)) -> Result<()> {
+    if Path::new(file).exists() { Ok(()) } else { install(&[package]) }
+}
+
+fn install(missing: &[&str]) -> Result<()> {
     report::step(&format!("installing {}", missing.join(" ")));
     let by_hand = format!("sudo apt-get install --no-install-recommends {}", missing.join(" "));
     let install = || {
         let mut arguments = vec!["install", "-y", "--no-install-recommends"];
-        arguments.extend(&missing);
+        arguments.extend(missing);
         apt_get(&arguments)
     };
     // Old lists name versions that are gone; fresh ones are worth a second try.

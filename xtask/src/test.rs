@@ -2,6 +2,7 @@
 
 use crate::build;
 use crate::failure::Result;
+use crate::linux_suite;
 use crate::options::{self, Options};
 use crate::report;
 use crate::tally::Tally;
@@ -28,6 +29,7 @@ const SUITES: &[Suite] = &[
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
+    ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
