@@ -148,6 +148,7 @@ pub fn move_to<M: Machine>(
     let flags = state.envs.slots[caller].entries.flags;
     state.envs.slots[caller].entries = Entries { flags, ..Entries::default() };
     state.published.envs[caller].domain = target.0;
+    domain::born(state, to);
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);

@@ -154,7 +154,7 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     state.published.envs[index].killer = killer.0;
     env::set_state(state, index, EnvState::Dead);
     refuse_donors(state, machine, index);
-    orphan(state, index);
+    orphan(state, machine, index);
     leave_domain(state, machine, domain);
     if env::living(state, EnvId(state.published.envs[index].holder)).is_ok() {
         env::tell_holder(state, machine, index);
@@ -213,8 +213,8 @@ fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     }
 }
 
-/// The records that the dead one held are nobody's; those of dead ones go.
-fn orphan(state: &mut State, index: usize) {
+/// The records that the dead one held are nobody's; those of dead ones go, and those it never released.
+fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
     for child in 1..state.envs.slots.len() {
         if state.envs.slots[index].children == 0 {
@@ -223,10 +223,10 @@ fn orphan(state: &mut State, index: usize) {
         if state.published.envs[child].holder == id {
             state.envs.slots[index].children -= 1;
             state.published.envs[child].holder = 0;
-            if state.envs.slots[child].state == EnvState::Dead {
-                env::forget(state, child);
-            } else {
-                env::changed(state, child);
+            match state.envs.slots[child].state {
+                EnvState::Dead => env::forget(state, child),
+                EnvState::New => die(state, machine, child, 0, EnvId(id)),
+                _ => env::changed(state, child),
             }
         }
     }
@@ -243,6 +243,16 @@ pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId
 
 /// Ends a domain without environments, with all that is attached to it.
 pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    // Those that were to become children of who dies here; nobody has been in them to make more.
+    while let Some(unborn) = domain::an_unborn_of(state, index) {
+        domain::born(state, unborn);
+        end_one(state, machine, unborn);
+    }
+    domain::born(state, index);
+    end_one(state, machine, index);
+}
+
+fn end_one<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     region::detach_all(state, index);
     crate::net::end_domain(state, index);
     domain::end(state, machine, index);

@@ -36,6 +36,10 @@ pub struct Record {
     pub generation: u32,
     /// Is being destroyed: no call finds it.
     pub dying: bool,
+    /// Index of the domain that made it, while no environment has been in it: it ends with its maker.
+    pub(crate) maker: u16,
+    /// Domains it made that no environment has been in.
+    pub(crate) unborn: u16,
 }
 
 /// The private half of the table.
@@ -136,6 +140,8 @@ pub fn allocate<M: Machine>(
     };
     account::may_charge(state, caller, capability, payer)?;
     let id = create(state, machine, payer, capability.name, asked)?;
+    state.domains.records[id.index()].maker = caller as u16;
+    state.domains.records[caller].unborn += 1;
     Ok(u64::from(id.0))
 }
 
@@ -166,7 +172,7 @@ pub(crate) fn create<M: Machine>(
         root,
         account: payer as u16,
         generation,
-        dying: false,
+        ..Record::default()
     };
     state.published.domains[index] = DomainRecord {
         id: id.0,
@@ -217,6 +223,22 @@ fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
             found.ok_or(Error::Exhausted.into())
         }
     }
+}
+
+/// The domain is no longer its maker's to end: an environment is in it, or it ends.
+pub(crate) fn born(state: &mut State, index: usize) {
+    let maker = usize::from(core::mem::take(&mut state.domains.records[index].maker));
+    if maker != 0 {
+        state.domains.records[maker].unborn -= 1;
+    }
+}
+
+/// A domain made by the one at `index` that no environment has been in.
+pub(crate) fn an_unborn_of(state: &State, index: usize) -> Option<usize> {
+    if state.domains.records[index].unborn == 0 {
+        return None;
+    }
+    state.domains.records.iter().position(|record| usize::from(record.maker) == index)
 }
 
 /// Marks a domain as dying: from now on no call finds it, and it takes no new environment.

@@ -264,6 +264,7 @@ pub fn enter<M: Machine>(
     };
     machine.vector_init(vector);
     *machine.context(index) = crate::context::Context::default();
+    crate::domain::born(state, domain.index());
     state.published.domains[domain.index()].envs += 1;
     set_state(state, index, EnvState::New);
     id

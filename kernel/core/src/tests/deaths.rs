@@ -362,3 +362,36 @@ fn a_mover_keeps_its_id_and_leaves_its_domain_behind() {
     assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, WORD));
     assert_eq!(world.census(), before);
 }
+
+/// A parent killed in the middle of making a child leaves neither domain nor environment.
+#[test]
+fn what_was_never_released_dies_with_its_maker() {
+    let mut world = World::new();
+    let before = world.census();
+    let domain = world.domain();
+    let parent = world.spawn(domain);
+    let make = Call::DomainAlloc {
+        which: Which::Any,
+        account: AccountId::NONE,
+        root: Which::Any,
+        window: 0,
+        bytes: u64::MAX,
+    };
+    let mut made = vec![];
+    for _ in 0..3 {
+        let Outcome::Answer(0, id) = world.by(parent, make) else { panic!() };
+        made.push(DomainId(id as u32));
+    }
+    assert_eq!(world.by(parent, Call::DomainDestroy { domain: made[2] }), OK);
+    let call = Call::EnvAlloc {
+        which: Which::Any,
+        domain: made[1],
+        account: AccountId::NONE,
+        vector: Which::Any,
+    };
+    assert!(matches!(world.by(parent, call), Outcome::Answer(0, _)));
+    assert_eq!(world.by(1, destroy(&world, parent)), OK);
+    let id = world.id(parent);
+    assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, WORD));
+    assert_eq!(world.census(), before);
+}
