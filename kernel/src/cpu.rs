@@ -95,6 +95,8 @@ pub struct Cpu {
     /// When the stack was last looked through, and bytes of it ever used then.
     pub measured_tsc: Cell<u64>,
     pub stack_bytes: Cell<u64>,
+    /// When its counters were last published, in nanoseconds since boot.
+    pub noted_ns: Cell<u64>,
     /// What the timer is set for, all ones: nothing.
     pub armed: Cell<u64>,
     /// Where frames go while nothing is loaded.

@@ -26,6 +26,8 @@ static STATE: Lock<Option<State>> = Lock::new(None);
 
 /// While destruction waits to be worked off, a running program is interrupted this often.
 const WORK_NS: u64 = 200_000;
+/// What a processor counts by itself is published at each switch, and this often.
+const NOTE_NS: u64 = 1_000_000;
 /// Steps of it on each way out.
 const WORK_STEPS: usize = 4;
 /// Leave by `iretq`, or by `sysret`.
@@ -118,7 +120,9 @@ pub fn fault(mut hold: Hold, cause: u8, error: u64, address: u64) -> u64 {
     let Some(index) = hold.cpu.loaded.get() else { panic!("a fault of nobody: cause {cause}") };
     let Hold { state, hardware, .. } = &mut hold;
     // If it can't be entered, it has stopped: somebody else runs.
-    let _entered = upcall::deliver_fault(state, hardware, index, cause, error, address);
+    if upcall::deliver_fault(state, hardware, index, cause, error, address) {
+        return leave_to(hold, index);
+    }
     leave(hold)
 }
 
@@ -139,19 +143,39 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
     leave(hold)
 }
 
+/// The short way out, back to who entered, if nothing speaks against it.
+pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
+    let Hold { state, hardware, cpu } = &mut hold;
+    let cpu = *cpu;
+    if cpu.ticked.get()
+        || cpu.look.get()
+        || work::waiting(state)
+        || !sched::undisturbed(state, cpu.index.get(), index)
+    {
+        return leave(hold);
+    }
+    upcall::deliver_events(state, hardware, index);
+    finish(hold);
+    exit(cpu, index)
+}
+
 /// Decides who runs and makes it so; idles until somebody does. Answers how to leave.
 pub fn leave(mut hold: Hold) -> u64 {
     let cpu = hold.cpu;
     loop {
         let Hold { state, hardware, .. } = &mut hold;
         let next = sched::pick(state, hardware, cpu.index.get());
+        let before = cpu.loaded.get();
         match next {
             Some(index) => activate(cpu, state, hardware, index),
             None => park(cpu, state, hardware),
         }
-        let more = (0..WORK_STEPS).all(|_| work::step(state, hardware));
-        note_counters(cpu, state);
+        let more = work::waiting(state) && (0..WORK_STEPS).all(|_| work::step(state, hardware));
         let now = clock::now_ns();
+        if before != next || now - cpu.noted_ns.get() > NOTE_NS {
+            cpu.noted_ns.set(now);
+            note_counters(cpu, state, now);
+        }
         let mut deadline = sched::next_deadline(state, cpu.index.get());
         if more {
             deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
@@ -279,8 +303,8 @@ fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index
             vector::load(area.address());
         }
         load_bases(cpu, hardware, index);
+        load_entry_data(cpu, state, index);
     }
-    load_entry_data(cpu, state, index);
 }
 
 /// Control was transferred: the vector registers are the callee's already.
@@ -306,7 +330,7 @@ fn load_bases(cpu: &'static Cpu, hardware: &mut Hardware, index: usize) {
 }
 
 /// What `entry` looks at, and the space: they change by calls, too.
-fn load_entry_data(cpu: &'static Cpu, state: &State, index: usize) {
+pub fn load_entry_data(cpu: &'static Cpu, state: &State, index: usize) {
     let own = DomainId(state.published.envs[index].domain).index();
     load_root(cpu, domain::root(state, own).address());
     let (window, bytes) = domain::window(state, own);
@@ -341,7 +365,7 @@ fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
 }
 
 /// Publishes what this processor counted by itself.
-fn note_counters(cpu: &'static Cpu, state: &mut State) {
+fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     let record = &mut state.published.cpus[cpu.index.get()];
     record.foreign += cpu.foreign_calls.take();
     record.interrupts = cpu.interrupts.get();
@@ -367,6 +391,6 @@ fn note_counters(cpu: &'static Cpu, state: &mut State) {
         state.published.census[category as usize].objects = objects;
     }
     if cpu.index.get() == 0 {
-        state.published.clock.tick_ns = clock::now_ns();
+        state.published.clock.tick_ns = now;
     }
 }

@@ -32,14 +32,14 @@ pub extern "C" fn system_call(cpu: &'static Cpu) -> u64 {
         Ok(call) => call,
         Err((error, operand)) => {
             context.answer(error as u64, operand);
-            return run::leave(Hold::take(cpu));
+            return run::leave_to(Hold::take(cpu), caller);
         }
     };
     let bytes: &[u8] = match dispatch::buffer(&call) {
         None => &[],
         Some((address, len)) if !is_user_range(address, len as u64) => {
             context.answer(Error::BadAddress as u64, address);
-            return run::leave(Hold::take(cpu));
+            return run::leave_to(Hold::take(cpu), caller);
         }
         Some((address, len)) => {
             let buffer = &mut cpu.buffer()[..len];
@@ -81,11 +81,37 @@ fn serve(cpu: &'static Cpu, caller: usize, call: Call, word: u64, bytes: &[u8]) 
         Outcome::Enter(callee) => run::enter(&mut hold, callee),
         Outcome::Restart => cpu.loaded.set(None),
     }
-    if sets_bases && matches!(outcome, Outcome::Answer(..)) {
+    if !matches!(outcome, Outcome::Answer(..)) {
+        return run::leave(hold);
+    }
+    if sets_bases {
         let context = hold.hardware.context(caller);
         bases::write(context.fs_base, context.gs_base);
+        run::load_entry_data(cpu, &hold.state, caller);
     }
-    run::leave(hold)
+    if changes_order(&call) { run::leave(hold) } else { run::leave_to(hold, caller) }
+}
+
+/// May the call change who runs next, or when the timer is due?
+fn changes_order(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Yield { .. }
+            | Call::Sleep { .. }
+            | Call::TransferSync {}
+            | Call::TransferAsync {}
+            | Call::EnvHold { .. }
+            | Call::EnvRelease { .. }
+            | Call::EnvDestroy { .. }
+            | Call::EnvMove { .. }
+            | Call::DomainDestroy { .. }
+            | Call::FrameRevoke { .. }
+            | Call::AccountDestroy { .. }
+            | Call::SliceAlloc { .. }
+            | Call::SliceFree { .. }
+            | Call::PredicateSet { .. }
+            | Call::TimerSet { .. }
+    )
 }
 
 const _: () = assert!(size_of::<Context>() <= 256);

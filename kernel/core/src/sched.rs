@@ -145,6 +145,16 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
     Some(current)
 }
 
+/// Would [`pick`] let `index` go on on `cpu`, as nothing has happened that it would look at? Time
+/// is not asked: the timer's interrupt comes by itself.
+pub fn undisturbed(state: &State, cpu: usize, index: usize) -> bool {
+    let this = &state.sched.cpus[cpu];
+    usize::from(this.current) == index
+        && this.front == 0
+        && state.sched.dirty == 0
+        && matches!(state.envs.slots[index].request, env::Request::Nothing)
+}
+
 /// A timer or processor interrupt arrived on `cpu`: deadlines pass. The rest happens in [`pick`].
 pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: usize) {
     let now = machine.now_ns();

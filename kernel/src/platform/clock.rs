@@ -48,38 +48,51 @@ fn rate(features: &Features) -> (u64, &'static str) {
     }
 }
 
-/// Counts while channel 0 of the timer chip, which no interrupt controller listens to, counts
-/// down 10 ms; the fastest of three, as a host may stop us but can't speed us up.
+/// Tries at a measurement that no host disturbed.
+const TRIES: usize = 20;
+
+/// Counts while channel 0 of the timer chip, which no interrupt controller listens to, counts down
+/// 10 ms. A host may stop us at any instruction: the sample counts whose ends are known best.
 fn by_pit() -> Option<u64> {
+    // The chip's counter, and the time stamps around the reading.
     let read = || {
+        let before = rdtsc();
         outb(0x43, 0);
         let low = u64::from(inb(0x40));
-        low | u64::from(inb(0x40)) << 8
+        let count = low | u64::from(inb(0x40)) << 8;
+        (count, before, rdtsc() - before)
     };
-    let mut best: Option<u64> = None;
-    for _ in 0..3 {
+    let mut best: Option<(u64, u64)> = None;
+    for _ in 0..TRIES {
         // Mode 0 from the top: it counts down once.
         outb(0x43, 0b0011_0000);
         outb(0x40, 0xff);
         outb(0x40, 0xff);
-        let (first, begin) = (read(), rdtsc());
-        let mut last = first;
-        let mut tries = 0;
+        let (first, begin, begin_unsure) = read();
+        let (mut last, mut end, mut end_unsure) = (first, begin, 0);
+        let mut looks = 0;
         while last <= first && first - last < PIT_HZ / 100 {
-            last = read();
-            tries += 1;
-            if tries > 1_000_000 {
+            (last, end, end_unsure) = read();
+            looks += 1;
+            if looks > 1_000_000 {
                 // No chip: what is read never falls.
-                return best;
+                return None;
             }
         }
-        let ticks = rdtsc() - begin;
-        if last < first && first - last < PIT_HZ / 50 {
-            let hz = ticks * PIT_HZ / (first - last);
-            best = Some(best.map_or(hz, |best| best.min(hz)));
+        if last >= first {
+            // It went through zero before we looked again.
+            continue;
+        }
+        let ticks = end + end_unsure / 2 - begin - begin_unsure / 2;
+        let unsure = (begin_unsure + end_unsure) * 1_000_000 / ticks.max(1);
+        if best.is_none_or(|(least, _)| unsure < least) {
+            best = Some((unsure, ticks * PIT_HZ / (first - last)));
+        }
+        if unsure < 2_000 {
+            break;
         }
     }
-    best
+    best.map(|(_, hz)| hz)
 }
 
 /// Ticks of the time stamp counter in a second.
