@@ -160,6 +160,10 @@ fn open(
     let flags = flags as u32;
     let attributes = tree.attributes(node)?;
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
+    if flags & raw::O_PATH != 0 {
+        hold(tree, clients, caller, description, node)?;
+        return Ok([attributes.size, 0, 0, 0]);
+    }
     let mask = match flags & raw::O_ACCMODE {
         raw::O_RDONLY => 4,
         raw::O_WRONLY => 2,

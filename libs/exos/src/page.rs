@@ -15,7 +15,7 @@ use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState, Table};
 use xok::published;
 
-pub use unix::process_page::{CALLS, COMMAND_BYTES, MAGIC, PATH_BYTES, ProcessPage};
+pub use unix::process_page::{CALLS, COMMAND_BYTES, FILES_BYTES, MAGIC, PATH_BYTES, ProcessPage};
 
 /// The running process's own page. A vfork child has one of its own, too.
 pub fn own() -> &'static mut ProcessPage {
@@ -166,6 +166,9 @@ pub fn empty() -> ProcessPage {
         command: [0; COMMAND_BYTES],
         path: [0; PATH_BYTES],
         unsupported: [0; CALLS],
+        files_len: 0,
+        zero_files: 0,
+        files: [0; FILES_BYTES],
     }
 }
 

@@ -22,6 +22,9 @@ pub fn call(process: &mut Process, slot: &mut Slot, number: u64) -> Answer {
         .or_else(|| of_memory_and_time(process, known, words))
         .or_else(|| of_process(process, known, words))
         .unwrap_or_else(|| fs::table::call(process, known, words));
+    if matches!(known, __NR_brk | __NR_mmap | __NR_munmap | __NR_mremap) {
+        page::own().virtual_bytes = crate::memory::space().areas.bytes();
+    }
     if answer == Err(Errno::ENOSYS) {
         page::count_unsupported(number);
     }

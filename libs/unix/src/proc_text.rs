@@ -127,6 +127,7 @@ pub fn status(p: &ProcessRecord) -> Vec<u8> {
     let _ = writeln!(rest, "NSpgid:\t{}\nNSsid:\t{}", p.pgid, p.sid);
     let _ = writeln!(rest, "VmPeak:\t{mapped:8} kB\nVmSize:\t{mapped:8} kB");
     let _ = writeln!(rest, "VmRSS:\t{resident:8} kB\nThreads:\t{}", p.threads);
+    let _ = writeln!(rest, "SigQ:\t{}/64", p.pending.count_ones());
     let _ = writeln!(rest, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", 0, p.pending);
     let _ = writeln!(rest, "SigBlk:\t{:016x}\nSigIgn:\t{:016x}", p.blocked, p.ignored);
     let _ = writeln!(rest, "SigCgt:\t{:016x}", p.caught);

@@ -9,6 +9,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"EXOSPROC");
 pub const COMMAND_BYTES: usize = 1024;
 /// Bytes of the executable's path kept.
 pub const PATH_BYTES: usize = 256;
+/// Bytes of the list of open files.
+pub const FILES_BYTES: usize = 1536;
+/// Number of the working directory in that list.
+pub const DIRECTORY: u16 = 0xffff;
 /// Linux calls counted.
 pub const CALLS: usize = 480;
 
@@ -72,6 +76,12 @@ pub struct ProcessPage {
     pub path: [u8; PATH_BYTES],
     /// Calls answered with ENOSYS, by number.
     pub unsupported: [u16; CALLS],
+    /// Bytes of `files`.
+    pub files_len: u32,
+    /// Zero.
+    pub zero_files: u32,
+    /// Open files: number (16 bits), bytes of the name (8 bits), name; as far as they fit.
+    pub files: [u8; FILES_BYTES],
 }
 
 const _: () = assert!(size_of::<ProcessPage>() <= 4096);
@@ -92,8 +102,91 @@ impl ProcessPage {
         prefix(&self.command, self.command_len)
     }
 
+    /// Empties the list of open files.
+    pub fn clear_files(&mut self) {
+        self.files_len = 0;
+    }
+
+    /// Adds an open file; a long name loses its beginning. What does not fit is left out.
+    pub fn add_file(&mut self, number: u16, name: &[u8]) {
+        let name = &name[name.len().saturating_sub(255)..];
+        let at = (self.files_len as usize).min(FILES_BYTES);
+        let end = at + 3 + name.len();
+        let Some(place) = self.files.get_mut(at..end) else { return };
+        place[..2].copy_from_slice(&number.to_le_bytes());
+        place[2] = name.len() as u8;
+        place[3..].copy_from_slice(name);
+        self.files_len = end as u32;
+    }
+
+    /// The open files.
+    pub fn files(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let mut rest = prefix(&self.files, self.files_len);
+        core::iter::from_fn(move || {
+            let (head, after) = rest.split_at_checked(3)?;
+            let (name, next) = after.split_at_checked(usize::from(head[2]))?;
+            rest = next;
+            Some((u16::from_le_bytes([head[0], head[1]]), name))
+        })
+    }
+
     /// The executable's path.
     pub fn path(&self) -> &[u8] {
         prefix(&self.path, self.path_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn open_files_are_listed_as_far_as_they_fit() {
+        let mut page = ProcessPage {
+            magic: MAGIC,
+            parent: 0,
+            group: 0,
+            session: 0,
+            threads: 0,
+            user: 0,
+            effective_user: 0,
+            group_id: 0,
+            effective_group_id: 0,
+            stop_signal: 0,
+            stop_count: 0,
+            continue_count: 0,
+            descriptors: 0,
+            start_ns: 0,
+            name: [0; 16],
+            virtual_bytes: 0,
+            blocked: 0,
+            ignored: 0,
+            handled: 0,
+            terminal: 0,
+            nice: 0,
+            executed: 0,
+            command_len: 0,
+            path_len: 0,
+            zero: 0,
+            command: [0; COMMAND_BYTES],
+            path: [0; PATH_BYTES],
+            unsupported: [0; CALLS],
+            files_len: 0,
+            zero_files: 0,
+            files: [0; FILES_BYTES],
+        };
+        page.add_file(0, b"/dev/console");
+        page.add_file(DIRECTORY, b"/");
+        let list: Vec<_> = page.files().collect();
+        assert_eq!(list, [(0, &b"/dev/console"[..]), (DIRECTORY, b"/")]);
+        for number in 0..100 {
+            page.add_file(number, &[b'x'; 300]);
+        }
+        assert_eq!(page.files().count(), 2 + 5);
+        page.files_len = u32::MAX;
+        assert!(page.files().count() >= 7);
+        page.clear_files();
+        assert_eq!(page.files().count(), 0);
     }
 }

@@ -6,6 +6,8 @@
 
 use abi::id::{DomainId, RegionId};
 use abi::region::WordAt;
+use alloc::borrow::Cow;
+use alloc::format;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use linux_raw_sys::general as raw;
@@ -62,6 +64,18 @@ impl Description {
             offset: Cell::new(0),
             flags: Cell::new(0),
         })
+    }
+
+    /// What /proc shows for it.
+    pub fn name(&self) -> Cow<'_, [u8]> {
+        match &self.file {
+            OpenFile::Pipe(pipe) => Cow::Owned(format!("pipe:[{}]", pipe.region.0).into_bytes()),
+            OpenFile::Stream(number) => {
+                Cow::Owned(format!("pipe:[{}]", u32::from(*number) + 1).into_bytes())
+            }
+            OpenFile::Terminal => Cow::Borrowed(b"/dev/console"),
+            _ => Cow::Borrowed(self.path.as_bytes()),
+        }
     }
 
     /// The region, if it has one.

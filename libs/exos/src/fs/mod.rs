@@ -45,6 +45,7 @@ use image::archive::Kind;
 use linux_raw_sys::general as raw;
 use unix::attributes::Credentials;
 use unix::path::Canonical;
+use unix::process_page::DIRECTORY;
 use unix::tree::Id;
 
 use crate::errno::Errno;
@@ -71,6 +72,8 @@ pub struct Files {
     pub root: Place,
     /// File mode mask.
     pub umask: u32,
+    /// Keeps the working directory, should somebody remove it.
+    holder: Option<Rc<Description>>,
     transport: Cell<Transport>,
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
 }
@@ -82,6 +85,7 @@ impl Default for Files {
             directory: Place::default(),
             root: Place::default(),
             umask: 0o22,
+            holder: None,
             transport: Cell::new(Transport::default()),
             mounts: RefCell::new(Vec::new()),
         }
@@ -183,12 +187,39 @@ impl Files {
             self.table.resize(at + 1, None);
         }
         self.table[at] = Some(Descriptor { description, close_on_exec });
+        self.publish();
     }
 
     /// Closes a descriptor.
     pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
         self.slot(fd)?;
         self.table[fd as usize] = None;
+        self.publish();
+        Ok(())
+    }
+
+    /// Lists the open files in the process's page, for everybody's /proc.
+    pub fn publish(&self) {
+        let page = crate::page::own();
+        page.clear_files();
+        page.add_file(DIRECTORY, self.directory.path.as_bytes());
+        let mut count = 0;
+        for (at, slot) in self.table.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            count += 1;
+            page.add_file(at as u16, &slot.description.name());
+        }
+        page.descriptors = count;
+    }
+
+    /// Goes to a directory; one that can be removed is held.
+    pub fn enter_directory(&mut self, place: Place) -> Result<(), Errno> {
+        self.holder = match place.node {
+            Node::Memory(id) => Some(open::hold(self, id, place.path.clone())?),
+            _ => None,
+        };
+        self.directory = place;
+        self.publish();
         Ok(())
     }
 
@@ -209,9 +240,10 @@ impl Files {
     /// The descriptions, each once.
     fn descriptions(&self) -> Vec<Rc<Description>> {
         let mut list: Vec<Rc<Description>> = Vec::new();
-        for slot in self.table.iter().flatten() {
-            if !list.iter().any(|known| Rc::ptr_eq(known, &slot.description)) {
-                list.push(slot.description.clone());
+        let open = self.table.iter().flatten().map(|slot| &slot.description);
+        for description in open.chain(&self.holder) {
+            if !list.iter().any(|known| Rc::ptr_eq(known, description)) {
+                list.push(description.clone());
             }
         }
         list
@@ -229,6 +261,7 @@ impl Files {
     /// Lets go of everything: the end of a process whose domain stays.
     pub fn detach(&mut self) {
         self.table.clear();
+        self.holder = None;
     }
 
     /// Closes what `exec` closes; called on a clone in the caller's process.

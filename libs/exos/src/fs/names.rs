@@ -178,7 +178,7 @@ fn enter(process: &mut Process, place: Place) -> Answer {
         return Err(Errno::ENOTDIR);
     }
     place.node.permits(&process.files, &process.files.who(), 1)?;
-    process.files.directory = place;
+    process.files.enter_directory(place)?;
     Ok(0)
 }
 

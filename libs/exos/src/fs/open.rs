@@ -1,7 +1,6 @@
 //! Opening and making files (open(2), mknod(2), pipe(2)).
 
 use abi::id::DomainId;
-use abi::predicate::Operator;
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
 use unix::attributes::Attributes;
@@ -19,7 +18,6 @@ use crate::errno::{Answer, Errno};
 use crate::page;
 use crate::process::Process;
 use crate::user;
-use crate::wait::{Wait, sleep_until};
 
 /// `openat(directory, path, flags, mode)`
 pub fn openat(process: &mut Process, directory: i32, path: u64, flags: u32, mode: u32) -> Answer {
@@ -91,6 +89,19 @@ fn watched_region() -> Result<Region, Errno> {
     let region = Region { id: region::make(0)?, role: CLIENT };
     region.attach(DomainId::NONE)?;
     Ok(region)
+}
+
+/// Holds a directory of the memory file system without opening it for anything.
+pub fn hold(
+    files: &super::Files,
+    id: unix::tree::Id,
+    path: Canonical,
+) -> Result<Rc<Description>, Errno> {
+    let region = watched_region()?;
+    let held = files.client()?.open_node(id, raw::O_PATH, region.id);
+    held.inspect_err(|_| region.detach())?;
+    let file = OpenFile::Node(Node::Memory(id));
+    Ok(Description::new(file, path, raw::O_PATH, Some(region.id)))
 }
 
 fn mask_of(flags: u32) -> u32 {
@@ -202,25 +213,17 @@ fn open_fifo(
         }
     }
     let region = id_of_pipe.ok_or(Errno::EINVAL)?;
-    let description = {
-        let file = OpenFile::Pipe(Pipe { region, reads, writes });
-        // Dropping it, should the wait end early, gives the attachments back.
-        Description::new(file, path, flags, None)
-    };
+    let pipe = Pipe { region, reads, writes };
+    // Dropping it, should the wait end early, gives the attachments back.
+    let description = Description::new(OpenFile::Pipe(pipe), path, flags, None);
+    let waits = flags & raw::O_NONBLOCK == 0;
     if reads && writes {
         return Ok(description);
     }
-    let other = if reads { WRITER } else { READER };
-    if region::attached(region, other) > 0 {
-        return Ok(description);
+    if writes && !waits && pipe.no_reader() {
+        return Err(Errno::ENXIO);
     }
-    if flags & raw::O_NONBLOCK != 0 {
-        return if reads { Ok(description) } else { Err(Errno::ENXIO) };
-    }
-    let mut wait = Wait::new();
-    let count = region::attached_address(region, other);
-    wait.memory(count, Operator::NotEqual, 0).end_term();
-    sleep_until(process, &wait, 0)?;
+    pipe.meet(process, waits)?;
     Ok(description)
 }
 

@@ -1,7 +1,8 @@
 //! Pipes: a ring in a region of frames, roles 0 writer and 1 reader (xok97 EX-8).
 //!
 //! ```text
-//!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts   64 data
+//!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts
+//! 24 writers  32 readers that ever opened it by name        64 data
 //! ```
 //! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the first
 //! fills the end and claims the ring, the second fills the beginning and moves the head, if both head
@@ -31,6 +32,10 @@ pub const READER: u16 = 1;
 pub const RING: Ring = Ring { data: 64, capacity: REGION_FRAMES as u64 * 4096 - 64 };
 /// Offset of the claim word.
 const CLAIM: u64 = 16;
+/// Offset of the count of opens by name in a role.
+const fn opened(role: u16) -> u64 {
+    24 + 8 * role as u64
+}
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
@@ -64,6 +69,36 @@ impl Pipe {
 
     fn writer(&self) -> Region {
         Region { id: self.region, role: WRITER }
+    }
+
+    /// Opens one end of a named pipe: counts the open and waits until the other end is or has been
+    /// opened (fifo(7)); not by the attachments, which may come and go before the waiter looks.
+    pub fn meet(&self, process: &mut Process, waits: bool) -> Result<(), Errno> {
+        let (own, other) = if self.reads { (READER, WRITER) } else { (WRITER, READER) };
+        // Before the own open is counted: whoever waits for that is attached until then.
+        let seen = self.count(other)?;
+        let met = region::attached(self.region, other) > 0;
+        loop {
+            let count = self.count(own)?;
+            let compare = [WordAt { offset: opened(own), value: count }];
+            let write = [WordAt { offset: opened(own), value: count + 1 }];
+            if self.own().copy_in(0, &[], &compare, &write)? == Done::Yes {
+                break;
+            }
+        }
+        if !waits || met {
+            return Ok(());
+        }
+        let mut wait = Wait::new();
+        wait.region(self.region, opened(other), Operator::NotEqual, seen).end_term();
+        sleep_until(process, &wait, 0)?;
+        Ok(())
+    }
+
+    fn count(&self, role: u16) -> Result<u64, Errno> {
+        let mut word = [0; 8];
+        self.own().copy_out(opened(role), &mut word, &[], &[])?;
+        Ok(u64::from_le_bytes(word))
     }
 
     /// Attaches a domain to the ends that this is.

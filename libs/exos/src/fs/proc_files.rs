@@ -9,6 +9,7 @@ use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, device_number};
 use unix::dirents::Packer;
 use unix::proc_text::{self, CpuTimes, MemoryRecord, ProcessRecord};
+use unix::process_page::DIRECTORY;
 use unix::{Errno, mounts};
 use xok::{clock, published};
 
@@ -35,6 +36,10 @@ enum Kind {
     /// By place in [`GLOBAL`].
     Global(usize),
     MountsLink,
+    Sys,
+    SysKernel,
+    /// By place in [`SYS`].
+    SysFile(usize),
     Net,
     /// By place in [`NET`].
     NetFile(usize),
@@ -85,6 +90,13 @@ const NET: &[(&str, &str)] = &[
     ),
     ("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
 ];
+/// Files of /proc/sys/kernel.
+const SYS: &[(&str, &str)] = &[
+    ("hostname", "xok\n"),
+    ("osrelease", "6.1.0-xok\n"),
+    ("ostype", "Linux\n"),
+    ("pid_max", "1073741824\n"),
+];
 /// Files of a process.
 const OF_PROCESS: &[&str] =
     &["cmdline", "comm", "environ", "limits", "maps", "mounts", "stat", "statm", "status"];
@@ -120,6 +132,7 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
             b"self" | b"thread-self" => Some(Item::global(Kind::SelfLink)),
             b"mounts" => Some(Item::global(Kind::MountsLink)),
             b"net" => Some(Item::global(Kind::Net)),
+            b"sys" => Some(Item::global(Kind::Sys)),
             _ => match place(GLOBAL, name) {
                 Some(at) => Some(Item::global(Kind::Global(at))),
                 None => {
@@ -128,6 +141,11 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
                 }
             },
         },
+        Kind::Sys => (name == b"kernel").then(|| Item::global(Kind::SysKernel)),
+        Kind::SysKernel => {
+            let at = SYS.iter().position(|entry| entry.0.as_bytes() == name)?;
+            Some(Item::global(Kind::SysFile(at)))
+        }
         Kind::Net => {
             let at = NET.iter().position(|entry| entry.0.as_bytes() == name)?;
             Some(Item::global(Kind::NetFile(at)))
@@ -142,7 +160,11 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
         Kind::Descriptors => {
             let fd = number(name)?;
             let own = crate::thread::process();
-            let open = item.pid == own.id.0 && own.files.get(fd as i32).is_ok();
+            let open = if item.pid == own.id.0 {
+                own.files.get(fd as i32).is_ok()
+            } else {
+                u16::try_from(fd).is_ok_and(|fd| published_name(item.pid, fd).is_some())
+            };
             open.then(|| item.of(Kind::Descriptor(fd)))
         }
         Kind::Tasks => (number(name)? == item.pid).then(|| item.of(Kind::Process)),
@@ -156,13 +178,24 @@ pub fn is_link(item: Item) -> bool {
 }
 
 fn is_directory(item: Item) -> bool {
-    let kind = item.kind;
-    matches!(kind, Kind::Root | Kind::Net | Kind::Process | Kind::Descriptors | Kind::Tasks)
+    matches!(
+        item.kind,
+        Kind::Root
+            | Kind::Net
+            | Kind::Sys
+            | Kind::SysKernel
+            | Kind::Process
+            | Kind::Descriptors
+            | Kind::Tasks
+    )
 }
 
 /// A link that leads to a thing rather than to a path: an open descriptor without a name.
 pub fn followed(files: &Files, node: Node) -> Option<Node> {
-    let Node::Proc(Item { kind: Kind::Descriptor(fd), .. }) = node else { return None };
+    let Node::Proc(Item { kind: Kind::Descriptor(fd), pid }) = node else { return None };
+    if pid != crate::thread::process().id.0 {
+        return None;
+    }
     let description = files.get(fd as i32).ok()?;
     Some(description.file.node().unwrap_or(Node::Descriptor(fd)))
 }
@@ -181,24 +214,22 @@ pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
                 if path.is_empty() { Err(Errno::ENOENT) } else { Ok(path.to_vec()) }
             }
             ("cwd", true) => Ok(files.directory.path.as_bytes().to_vec()),
+            ("cwd", false) => published_name(item.pid, DIRECTORY).ok_or(Errno::ENOENT),
             ("root", true) => Ok(files.root.path.as_bytes().to_vec()),
             _ => Err(Errno::EACCES),
         },
-        Kind::Descriptor(fd) => Ok(descriptor_name(files, fd)),
+        Kind::Descriptor(fd) if item.pid == own.id.0 => {
+            Ok(files.get(fd as i32)?.name().into_owned())
+        }
+        Kind::Descriptor(fd) => published_name(item.pid, fd as u16).ok_or(Errno::ENOENT),
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// What /proc/self/fd shows for a descriptor.
-fn descriptor_name(files: &Files, fd: u32) -> Vec<u8> {
-    use super::open_file::OpenFile;
-    let Ok(description) = files.get(fd as i32) else { return Vec::new() };
-    match &description.file {
-        OpenFile::Pipe(pipe) => format!("pipe:[{}]", pipe.region.0).into_bytes(),
-        OpenFile::Stream(number) => format!("pipe:[{}]", u32::from(*number) + 1).into_bytes(),
-        OpenFile::Terminal => Vec::from(*b"/dev/console"),
-        _ => description.path.as_bytes().to_vec(),
-    }
+/// A name from the list of open files that a process publishes.
+fn published_name(pid: u32, number: u16) -> Option<Vec<u8>> {
+    let page = page::of_index(EnvId(pid).index())?;
+    page.files().find(|file| file.0 == number).map(|file| file.1.to_vec())
 }
 
 /// Attributes.
@@ -228,6 +259,9 @@ fn inode(item: Item) -> u64 {
         Kind::Process => 5,
         Kind::Descriptors => 6,
         Kind::Tasks => 7,
+        Kind::Sys => 8,
+        Kind::SysKernel => 9,
+        Kind::SysFile(at) => 0x280 + at as u64,
         Kind::Global(at) => 0x100 + at as u64,
         Kind::NetFile(at) => 0x200 + at as u64,
         Kind::ProcessFile(at) => 0x300 + at as u64,
@@ -251,6 +285,11 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
             add("mounts", Kind::MountsLink);
             add("net", Kind::Net);
             add("self", Kind::SelfLink);
+            add("sys", Kind::Sys);
+        }
+        Kind::Sys => add("kernel", Kind::SysKernel),
+        Kind::SysKernel => {
+            SYS.iter().enumerate().for_each(|(at, file)| add(file.0, Kind::SysFile(at)));
         }
         Kind::Net => NET.iter().enumerate().for_each(|(at, file)| add(file.0, Kind::NetFile(at))),
         Kind::Process => {
@@ -264,7 +303,12 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
                 add(&format!("{fd}"), Kind::Descriptor(fd));
             }
         }
-        Kind::Descriptors => return Err(Errno::EACCES),
+        Kind::Descriptors => {
+            let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+            for (fd, _) in page.files().filter(|file| file.0 != DIRECTORY) {
+                add(&format!("{fd}"), Kind::Descriptor(u32::from(fd)));
+            }
+        }
         Kind::Tasks => add(&format!("{}", item.pid), Kind::Process),
         _ => return Err(Errno::ENOTDIR),
     }
@@ -307,6 +351,7 @@ pub fn text(process: &Process, item: Item) -> Result<Vec<u8>, Errno> {
     match item.kind {
         Kind::Global(at) => Ok(global(process, GLOBAL[at])),
         Kind::NetFile(at) => Ok(NET[at].1.as_bytes().to_vec()),
+        Kind::SysFile(at) => Ok(SYS[at].1.as_bytes().to_vec()),
         Kind::ProcessFile(at) => of_process(process, item.pid, OF_PROCESS[at]),
         _ => Err(Errno::EISDIR),
     }

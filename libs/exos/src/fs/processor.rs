@@ -4,6 +4,7 @@
 //! Holds the `cpuid` instruction, which every x86-64 processor has and which touches registers only.
 #![allow(unsafe_code)]
 
+use crate::memory::areas::{Area, Kind, Name};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::x86_64::{__cpuid, CpuidResult};
@@ -59,5 +60,20 @@ pub fn version() -> String {
 
 /// The process's own map.
 pub fn maps() -> Vec<MapRecord> {
-    Vec::new()
+    let executable = &crate::thread::process().executable;
+    let record = |area: &Area| MapRecord {
+        start: area.start,
+        end: area.end,
+        protection: u32::from(area.protection),
+        shared: area.kind == Kind::Shared,
+        offset: 0,
+        name: match area.name {
+            Name::None => String::new(),
+            Name::Program => executable.clone(),
+            Name::Heap => "[heap]".into(),
+            Name::Stack => "[stack]".into(),
+            Name::Vdso => "[vdso]".into(),
+        },
+    };
+    crate::memory::space().areas.all().iter().map(record).collect()
 }

@@ -63,6 +63,9 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }
+    let holder = files.holder.as_ref();
+    let holder = holder.and_then(|one| descriptions.iter().position(|it| Rc::ptr_eq(it, one)));
+    out.word(holder.map_or(u64::MAX, |at| at as u64));
     let slots = files.table.iter().enumerate();
     let slots: Vec<_> = slots.filter_map(|(at, slot)| Some((at, slot.as_ref()?))).collect();
     out.word(slots.len() as u64);
@@ -105,7 +108,9 @@ impl<'a> Reader<'a> {
 /// Reads what [`save`] wrote; the rest of `bytes` comes back. Nothing: the first process's files.
 pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
     if bytes.is_empty() {
-        return Ok((Files::initial(), bytes));
+        let files = Files::initial();
+        files.publish();
+        return Ok((files, bytes));
     }
     let mut reader = Reader(bytes);
     let mut files = Files { umask: reader.word()? as u32, ..Files::default() };
@@ -132,6 +137,8 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
         };
         descriptions.push(Description::inherited(file, place.path, access, region));
     }
+    let holder = reader.word()?;
+    files.holder = descriptions.get(holder as usize).cloned();
     for _ in 0..reader.word()? {
         let which = reader.word()?;
         let close_on_exec = reader.word()? != 0;
@@ -142,5 +149,6 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
         }
         files.table[at] = Some(Descriptor { description, close_on_exec });
     }
+    files.publish();
     Ok((files, reader.0))
 }
