@@ -137,7 +137,8 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
                 Some(at) => Some(Item::global(Kind::Global(at))),
                 None => {
                     let pid = number(name)?;
-                    page::brief(EnvId(pid)).map(|_| Item { pid, kind: Kind::Process })
+                    let exists = page::brief(EnvId(pid)).is_some() || zombie(pid).is_some();
+                    exists.then_some(Item { pid, kind: Kind::Process })
                 }
             },
         },
@@ -242,8 +243,9 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
     };
     let mut attributes =
         Attributes { device: DEVICE, inode: inode(item), mode, links, ..stamped() };
-    if item.pid != 0 {
-        let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+    if item.pid != 0
+        && let Some(page) = page::of_index(EnvId(item.pid).index())
+    {
         attributes.uid = page.effective_user;
         attributes.gid = page.effective_group_id;
     }
@@ -333,13 +335,19 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
 
 /// Processes in the order of their indices, so that a listing goes on rightly while some end.
 fn list_processes(base: u64, position: u64, packer: &mut Packer) {
-    for one in page::all() {
-        let at = base + one.id.index() as u64;
+    let envs = published::table(Table::Envs).count as usize;
+    for index in 1..envs {
+        let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { return };
+        let id = EnvId(record.id);
+        if id.is_none() || (page::brief_of(&record).is_none() && zombie(record.id).is_none()) {
+            continue;
+        }
+        let at = base + index as u64;
         if at < position || (position > base && at == position) {
             continue;
         }
-        let child = Item { pid: one.id.0, kind: Kind::Process };
-        let name = format!("{}", one.id.0);
+        let child = Item { pid: id.0, kind: Kind::Process };
+        let name = format!("{}", id.0);
         if !packer.push(inode(child), at + 1, raw::S_IFDIR, name.as_bytes()) {
             return;
         }
@@ -408,14 +416,39 @@ fn global(process: &Process, name: &str) -> Vec<u8> {
     }
 }
 
+/// A process that is dead and that its parent has not waited for: the kernel's record is all that
+/// is left of it.
+fn zombie(pid: u32) -> Option<EnvRecord> {
+    let record = published::env(EnvId(pid))?;
+    let dead = record.state == EnvState::Dead as u32;
+    (dead && page::brief(EnvId(record.holder)).is_some()).then_some(record)
+}
+
+fn record_of_zombie(record: &EnvRecord) -> ProcessRecord {
+    ProcessRecord {
+        pid: record.id,
+        name: Vec::from(*b"defunct"),
+        state: b'Z',
+        ppid: record.holder,
+        foreground: -1,
+        run_ns: record.run_ns,
+        threads: 1,
+        started_ns: record.born_ns,
+        cpu: record.cpu,
+        switches: record.switches,
+        ..ProcessRecord::default()
+    }
+}
+
 /// What the published pages know of a process.
 fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     let id = EnvId(pid);
     let record = published::env(id).ok_or(Errno::ESRCH)?;
+    if let Some(record) = zombie(pid) {
+        return Ok(record_of_zombie(&record));
+    }
     let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
-    let dead = record.state == EnvState::Dead as u32;
     let state = match record.state {
-        _ if dead => b'Z',
         _ if page.stop_signal != 0 => b'T',
         state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
         state if state == EnvState::Held as u32 => b'T',
@@ -423,7 +456,7 @@ fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     };
     let domain =
         published::record::<DomainRecord>(Table::Domains, abi::id::DomainId(record.domain).index());
-    let resident = if dead { 0 } else { domain.map_or(0, |domain| domain.entries) };
+    let resident = domain.map_or(0, |domain| domain.entries);
     let foreground = terminal::control().map_or(0, |control| control.foreground);
     let on_terminal = page.terminal != 0;
     Ok(ProcessRecord {
@@ -459,14 +492,11 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
     let own = pid == process.id.0;
     match name {
         "cmdline" => {
-            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
-            let dead = published::env(EnvId(pid))
-                .is_none_or(|record| record.state == EnvState::Dead as u32);
-            Ok(if dead { Vec::new() } else { page.command().to_vec() })
+            let page = page::of_index(EnvId(pid).index());
+            Ok(page.map_or(Vec::new(), |page| page.command().to_vec()))
         }
         "comm" => {
-            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
-            let mut name = page.name().to_vec();
+            let mut name = record_of(pid)?.name;
             name.push(b'\n');
             Ok(name)
         }
