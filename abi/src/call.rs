@@ -118,7 +118,8 @@ calls! {
     1 Sleep { deadline: u64, posted: u64, events: u64, flags: u64 } own Continued errors [TimedOut];
     /// Transfers control to the environment in the high half of `rax`, at its sync entry, donating
     /// this and all later slices until it transfers back. Every register but rcx (the caller's
-    /// id) and r11 arrives. `rax` bit 24: accept transfers from now on, if this is a reply.
+    /// id) and r11 arrives; who gets a reply keeps its own stack pointer and finds 0 in rax. `rax`
+    /// bit 24: accept transfers from now on, if this is a reply.
     2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead];
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
@@ -134,7 +135,8 @@ calls! {
     7 EnvDestroy { env: EnvId, word: u64 } guarded Continued errors [NoSuchEnv];
     /// Makes an environment in `domain`, charged to `account` and guarded by the capability's name;
     /// allocates `vector` for its vector state. It runs after `EnvSet` and `EnvRelease`. The
-    /// caller holds its record. Needs CONTROL over the domain unless own. `rdx`: its id.
+    /// caller holds its record; never released, it ends with it. Needs CONTROL over the domain
+    /// unless own. `rdx`: its id.
     8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Sets the fields of `env` (0: oneself) named by `fields` from an `EnvSetup`.
@@ -152,14 +154,16 @@ calls! {
     /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own,
     /// else CONTROL over the account's name). Its slot 0 gets a fresh name that nobody else
     /// dominates but the account: [account, serial high, serial low], with ALL rights; so processes
-    /// have flat names and need no right over their account to fork (decisions 22). `rdx`: its id.
+    /// have flat names and need no right over their account to fork (decisions 22). It ends with
+    /// the caller's domain while no environment has been in it. `rdx`: its id.
     13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 } guarded
         Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
     14 DomainDestroy { domain: DomainId } guarded Continued errors [NoSuchDomain];
     /// Changes page-table entries of `domain` (0: own), item by item; needs WRITE over its guard
-    /// unless own. `rdx`: the old entry if `count` is 1, else items done; with an error, items done
-    /// in the low half and the error's own number in the high half.
+    /// unless own. `rdx`: the old entry if `count` is 1, else items done (r10, 0 at first, counts
+    /// those of rounds before); with an error, items done in the low half and the error's own number
+    /// in the high half.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge];

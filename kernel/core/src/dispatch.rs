@@ -321,9 +321,9 @@ fn update_tables<M: Machine>(
         let item = read_item(&who.bytes[(done * ITEM_BYTES) as usize..]);
         match table::update_item(state, machine, who.domain, target, &named, &item) {
             Ok(entry) => old = entry,
-            Err(refusal) if before + count == 1 => return refuse(refusal),
             Err(refusal) => {
-                return refuse(Refusal::new(refusal.error, before.wrapping_add(done)));
+                let done = before.wrapping_add(done) & u64::from(u32::MAX);
+                return refuse(Refusal::new(refusal.error, done | refusal.value << 32));
             }
         }
     }

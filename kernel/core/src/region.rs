@@ -21,6 +21,9 @@ use abi::published::{FrameType, RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt, role_writes};
 use abi::word::Which;
 
+/// Attachments of one domain to one region in one role.
+const COUNT_MAX: u32 = 1 << 20;
+
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Region {
@@ -223,11 +226,13 @@ pub fn attach(
         capability::check(state, own, capability, &guard, rights)?;
     }
     match attachment(state, target, index, role) {
+        Some((_, at)) if state.regions.attachments[at].count == COUNT_MAX => {
+            return Err(Error::Exhausted.into());
+        }
         Some((_, at)) => state.regions.attachments[at].count += 1,
         None => add(state, target, index, role)?,
     }
     state.published.regions[index].attached[usize::from(role)] += 1;
-    state.published.domains[target].attachments += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         let maker = DomainId(state.published.regions[index].domain).index();
         state.regions.attachments[maker].count -= 1;
@@ -249,6 +254,7 @@ fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), R
         return Err(Error::Exhausted.into());
     }
     account::charge(state, domain::account(state, domain), Resource::Regions, 1)?;
+    state.published.domains[domain].attachments += 1;
     let generation = state.regions.slots[index].generation;
     let list = &mut state.regions.attachments;
     state.regions.free = list[usize::from(at)].next;
@@ -263,7 +269,6 @@ pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answ
     let role = check_role(role)?;
     let own = env::domain(state, caller).index();
     let (before, at) = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
-    state.published.domains[own].attachments -= 1;
     state.regions.attachments[at].count -= 1;
     if state.regions.attachments[at].count == 0 {
         remove(state, own, before, at);
@@ -274,6 +279,7 @@ pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answ
 
 /// Takes a record out of a domain's list.
 fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
+    state.published.domains[domain].attachments -= 1;
     let list = &mut state.regions.attachments;
     list[before].next = list[at].next;
     list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
@@ -333,7 +339,6 @@ pub fn detach_all(state: &mut State, domain: usize) {
             end(state, index);
         }
     }
-    state.published.domains[domain].attachments = 0;
 }
 
 /// Ends the regions charged to an account, whoever is attached.

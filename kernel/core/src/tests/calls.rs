@@ -263,7 +263,10 @@ fn a_batch_of_table_items_goes_in_rounds() {
     words[7] = 0x1ead_0000_0000;
     world.put(1, &words);
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
-    assert_eq!(outcome, error(Error::NoTable, 2));
+    assert_eq!(outcome, error(Error::NoTable, 2 | 4 << 32), "two done; no level-4 table");
+    world.machine.context(1).r10 = u64::MAX;
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
+    assert_eq!(outcome, error(Error::NoTable, 1 | 4 << 32), "whatever r10 says");
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1));
     assert!(matches!(outcome, Outcome::Answer(0, old) if old != 0), "the old entry");
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1 << 20));
