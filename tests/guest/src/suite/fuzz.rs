@@ -47,14 +47,8 @@ pub fn wild_pointers(_: &Ground) -> Result<String, Failure> {
 
 /// Random calls from four environments on all processors, for `fuzz-seconds` (default 5).
 pub fn wild_calls(ground: &Ground) -> Result<String, Failure> {
-    let mut buffer = [0; abi::published::COMMAND_LINE];
-    let line = published::command_line(&mut buffer);
-    let line = core::str::from_utf8(line).unwrap_or("");
-    let setting = |key: &str, default: u64| {
-        line.split(' ').find_map(|word| word.strip_prefix(key)?.parse().ok()).unwrap_or(default)
-    };
-    let seconds = setting("fuzz-seconds=", 5);
-    let seed = setting("fuzz-seed=", 1);
+    let seconds = super::predicate::setting("fuzz-seconds=", 5);
+    let seed = super::predicate::setting("fuzz-seed=", 1);
     let cpus = published::directory().cpus;
     let end = now_ns() + seconds * 1_000_000_000;
     let mut calls = 0;

@@ -155,13 +155,20 @@ pub fn false_sleepers(ground: &Ground) -> Result<String, Failure> {
     Ok(format!("({SLEEPERS} sleepers)"))
 }
 
+/// A number from the kernel's command line.
+pub fn setting(key: &str, default: u64) -> u64 {
+    let mut buffer = [0; abi::published::COMMAND_LINE];
+    let line = core::str::from_utf8(published::command_line(&mut buffer)).unwrap_or("");
+    line.split(' ').find_map(|word| word.strip_prefix(key)?.parse().ok()).unwrap_or(default)
+}
+
 /// appnet 20: a post that races a sleep is never lost.
 pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
-    const ROUNDS: u64 = 20_000;
+    let rounds = setting("rounds=", 3_000);
     let echo = assistant::spawn(
         ground.image,
         roles::ECHO_POSTS,
-        [1, ROUNDS, 0, 0, 0, 0],
+        [1, rounds, 0, 0, 0, 0],
         &[xok::spawn::Gift { from: OWN, slot: 1, extend: &[], rights: abi::capability::CONTROL }],
     )?;
     if published::directory().cpus > 1 {
@@ -173,7 +180,7 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
     assistant::start(echo)?;
     until(|| counter(echo.env) == 1, "the other to listen")?;
     let mut lost = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         call::post(OWN, echo.env, 2).map_err(|why| format!("{why:?}"))?;
         while xok::upcall::take_pending() & 4 == 0 {
             let why = call::sleep(now_ns() + 2_000_000_000, 4, 0, 0);
@@ -191,6 +198,6 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
         let _ = call::env_destroy(OWN, echo.env, 0);
     }
     let left = assistant::wait(echo.env)?;
-    expect!(lost == 0 && left == ROUNDS, "lost a wake-up; the other did {left} rounds");
-    Ok(format!("({ROUNDS} rounds)"))
+    expect!(lost == 0 && left == rounds, "lost a wake-up; the other did {left} rounds");
+    Ok(format!("({rounds} rounds)"))
 }
