@@ -363,7 +363,7 @@ fn revoke_frame<M: Machine>(
     if let Err(refusal) = checked {
         return refuse(refusal);
     }
-    predicate::revoke(state, machine, frame);
+    revoke::begin(state, machine, frame);
     if revoke::step(state, machine, frame) { Outcome::Again } else { Outcome::Answer(0, 0) }
 }
 

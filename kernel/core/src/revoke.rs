@@ -2,9 +2,10 @@
 
 use crate::answer::Refusal;
 use crate::machine::{Flush, Machine};
+use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
-use crate::{chain, frame};
+use crate::{chain, frame, predicate};
 use abi::capability::{Capability, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
@@ -29,6 +30,16 @@ pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(),
         Ok(())
     } else {
         Err(Error::NotPermitted.into())
+    }
+}
+
+/// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go
+/// there. A packet in a device's queue keeps its frame until the device has sent it.
+pub fn begin<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) {
+    predicate::revoke(state, machine, frame);
+    // A look at every ring is long, and few frames are pinned.
+    if state.published.frames[frame.0 as usize].pins != 0 {
+        ring::revoke(state, frame);
     }
 }
 
@@ -69,7 +80,7 @@ pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
         let record = &state.published.frames[number as usize];
         let data = frame::kind_of(record.kind) == FrameType::Data;
         if data && state.accounts.records[usize::from(record.account)].dying {
-            crate::predicate::revoke(state, machine, Frame(number));
+            begin(state, machine, Frame(number));
             if step(state, machine, Frame(number)) {
                 return true;
             }

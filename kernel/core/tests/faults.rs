@@ -188,6 +188,26 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     ("revoking forgets to flush", "revoke.rs", "machine.flush(Flush::Everything);", ""),
+    ("revoking leaves rings as they are", "revoke.rs", "ring::revoke(state, frame);", ""),
+    (
+        "a ring's pin is kept",
+        "net/ring.rs",
+        "frame::unpin(state, Frame::containing(buffer.place));",
+        "",
+    ),
+    ("a sent packet's pin is kept", "net/transmit.rs", "    frame::unpin(state, word);\n", ""),
+    (
+        "a dead environment's pages stay pinned",
+        "death.rs",
+        "        frame::unpin(state, save);\n",
+        "        let _ = save;\n",
+    ),
+    (
+        "a predicate keeps its references",
+        "predicate.rs",
+        "            frame::release(state, frame);\n            pins += 1;",
+        "            let _ = frame;\n            pins += 1;",
+    ),
     (
         "revoking needs no right",
         "revoke.rs",

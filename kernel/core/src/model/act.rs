@@ -462,6 +462,10 @@ impl Model {
         }
         let guard = frame::guard(&self.state, leaf.frame);
         assert!(gives(&named, &guard.components[..usize::from(guard.length)], WRITE));
+        revoke::begin(&mut self.state, &mut self.machine, leaf.frame);
+        for ring in self.state.net.rings.iter() {
+            assert!(ring.pins().all(|(frame, _)| frame != leaf.frame), "{leaf:?} stays in a ring");
+        }
         if !revoke::step(&mut self.state, &mut self.machine, leaf.frame) {
             let left = table::look_up(&self.machine, root, page);
             assert!(left.is_none_or(|left| left.frame != leaf.frame));

@@ -19,6 +19,7 @@ use abi::upcall::EVENT_PACKET;
 /// A buffer by physical address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffer {
+    /// 0: its memory has been revoked, and what would go there is dropped.
     owner: u64,
     place: u64,
     capacity: u32,
@@ -59,7 +60,8 @@ impl Ring {
 
     pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
         let buffers = &self.buffers[..usize::from(self.count)];
-        let both = buffers.iter().flat_map(|buffer| [buffer.owner, buffer.place]);
+        let whole = buffers.iter().filter(|buffer| buffer.owner != 0);
+        let both = whole.flat_map(|buffer| [buffer.owner, buffer.place]);
         both.map(|at| (Frame::containing(at), self.payer()))
     }
 }
@@ -108,7 +110,12 @@ fn pin(state: &mut State, buffer: &Buffer) {
     frame::pin(state, Frame::containing(buffer.place));
 }
 
-fn unpin(state: &mut State, buffer: &Buffer) {
+/// Unpins and uncharges a buffer, if it has not been revoked.
+fn give_up(state: &mut State, payer: usize, buffer: &Buffer) {
+    if buffer.owner == 0 {
+        return;
+    }
+    account::uncharge(state, payer, Resource::Pins, 2);
     frame::unpin(state, Frame::containing(buffer.owner));
     frame::unpin(state, Frame::containing(buffer.place));
 }
@@ -177,8 +184,14 @@ pub fn modify<M: Machine>(
     }
     let buffer = check_entry(state, machine, caller, entry)?;
     let old = state.net.rings[index].buffers[position as usize];
+    let payer = usize::from(state.net.rings[index].account);
+    if old.owner == 0 {
+        account::check(state, payer, Resource::Pins, 2)?;
+    }
+    // The new one first: it may be the only reference to the same frame.
     pin(state, &buffer);
-    unpin(state, &old);
+    give_up(state, payer, &old);
+    account::count(state, payer, Resource::Pins, 2);
     state.net.rings[index].buffers[position as usize] = buffer;
     Ok(0)
 }
@@ -192,16 +205,30 @@ pub fn free(state: &mut State, caller: usize, id: RingId) -> Answer {
 
 fn end(state: &mut State, index: usize) {
     let ring = state.net.rings[index];
-    for buffer in &ring.buffers[..usize::from(ring.count)] {
-        unpin(state, buffer);
-    }
     let payer = usize::from(ring.account);
+    for buffer in &ring.buffers[..usize::from(ring.count)] {
+        give_up(state, payer, buffer);
+    }
     account::uncharge(state, payer, Resource::Rings, 1);
-    account::uncharge(state, payer, Resource::Pins, 2 * u32::from(ring.count));
     let generation = ring.generation.wrapping_add(1);
     state.net.rings[index] = Ring { generation, ..Ring::default() };
     state.published.rings[index] = RingRecord::default();
     let_go(state, usize::from(ring.domain));
+}
+
+/// Breaks the buffers that lie in `frame`: their rings drop what would go there until their owners
+/// put others in their place.
+pub fn revoke(state: &mut State, frame: Frame) {
+    for index in 1..state.net.rings.len() {
+        let ring = state.net.rings[index];
+        for (at, buffer) in ring.buffers[..usize::from(ring.count)].iter().enumerate() {
+            let lies = [buffer.owner, buffer.place].map(Frame::containing).contains(&frame);
+            if buffer.owner != 0 && lies {
+                state.net.rings[index].buffers[at] = Buffer::default();
+                give_up(state, usize::from(ring.account), buffer);
+            }
+        }
+    }
 }
 
 /// Ends every ring of a domain.
@@ -220,7 +247,7 @@ pub fn deliver<M: Machine>(state: &mut State, machine: &mut M, id: RingId, packe
     let ring = &mut state.net.rings[index];
     let buffer = ring.buffers[usize::from(ring.next)];
     let record = &mut state.published.rings[index];
-    if machine.word(buffer.owner) != 0 {
+    if buffer.owner == 0 || machine.word(buffer.owner) != 0 {
         record.dropped += 1;
         return;
     }
