@@ -156,7 +156,9 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     }
     let (setup, fields) = library::fresh_setup(start::entry(), block.len());
     if process.borrows_space {
+        // The lender's descriptions would otherwise stay open in here for ever.
         process.files.detach();
+        next.files.detach();
     }
     let (error, _) = call::env_move(OWN, domain, fields, &setup);
     let _ = call::domain_destroy(OWN, domain);
