@@ -1,6 +1,6 @@
 //! The serial line (16550, COM1) and QEMU's debug console ports.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use crate::registers::{inb, outb};
 
@@ -18,15 +18,22 @@ const STATUS_DATA: u8 = 1;
 
 static SERIAL: AtomicBool = AtomicBool::new(false);
 static ERROR_PORT: AtomicBool = AtomicBool::new(false);
+/// A byte that was there before the line was set up, with [`EARLY_PRESENT`]; 0: none.
+static EARLY: AtomicU16 = AtomicU16::new(0);
+const EARLY_PRESENT: u16 = 0x100;
 
 /// Sets the line up: 115200 baud, 8 bits, FIFOs on, no interrupts yet.
 pub fn initialize() {
-    for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 0x0b)] {
-        outb(COM1 + register, value);
-    }
     // The scratch register remembers only if there is a UART.
     outb(COM1 + 7, 0x5a);
     SERIAL.store(inb(COM1 + 7) == 0x5a, Ordering::Relaxed);
+    // Switching the FIFOs on empties them.
+    if let Some(byte) = serial_read() {
+        EARLY.store(EARLY_PRESENT | u16::from(byte), Ordering::Relaxed);
+    }
+    for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 0x0b)] {
+        outb(COM1 + register, value);
+    }
     ERROR_PORT.store(inb(DEBUGCON_ERROR) == DEBUGCON_ERROR as u8, Ordering::Relaxed);
 }
 
@@ -55,6 +62,10 @@ pub fn serial_write(byte: u8) {
 
 /// A received byte, if there is one.
 pub fn serial_read() -> Option<u8> {
+    let early = EARLY.swap(0, Ordering::Relaxed);
+    if early & EARLY_PRESENT != 0 {
+        return Some(early as u8);
+    }
     (serial_present() && inb(COM1 + 5) & STATUS_DATA != 0).then(|| inb(COM1))
 }
 

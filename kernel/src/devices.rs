@@ -18,6 +18,8 @@ pub const VIRTIO_VECTOR: u8 = DEVICE_VECTOR + 0x20;
 
 /// The serial line has bytes.
 static SERIAL: AtomicBool = AtomicBool::new(false);
+/// The serial line may have bytes that nobody had room for.
+static STALLED: AtomicBool = AtomicBool::new(true);
 /// The network device has something.
 static NETWORK: AtomicBool = AtomicBool::new(false);
 
@@ -40,11 +42,27 @@ pub fn poll(state: &mut State, hardware: &mut Hardware) {
     if NETWORK.swap(false, Ordering::Relaxed) {
         virtio::net::poll(state, hardware);
     }
-    if !SERIAL.swap(false, Ordering::Relaxed) {
-        return;
+    if SERIAL.swap(false, Ordering::Relaxed) {
+        take_serial(state, hardware);
     }
-    while let Some(byte) = console::serial_read() {
-        // A byte that nobody takes is lost, as on any terminal.
-        let _taken = kernel_core::console::input(state, hardware, byte);
+}
+
+/// Goes on with the serial line where it was left because nobody had room.
+pub fn resume(state: &mut State, hardware: &mut Hardware) {
+    if STALLED.load(Ordering::Relaxed) {
+        take_serial(state, hardware);
     }
+}
+
+/// Hands on what arrived. What there is no room for stays in the UART, so that a sender that looks
+/// at its line (a virtual machine's does) waits instead of being lost.
+fn take_serial(state: &mut State, hardware: &mut Hardware) {
+    while kernel_core::console::has_room(state, hardware) {
+        let Some(byte) = console::serial_read() else {
+            STALLED.store(false, Ordering::Relaxed);
+            return;
+        };
+        kernel_core::console::input(state, hardware, byte);
+    }
+    STALLED.store(true, Ordering::Relaxed);
 }

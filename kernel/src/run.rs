@@ -164,6 +164,7 @@ pub fn leave(mut hold: Hold) -> u64 {
     let cpu = hold.cpu;
     loop {
         let Hold { state, hardware, .. } = &mut hold;
+        devices::resume(state, hardware);
         let next = sched::pick(state, hardware, cpu.index.get());
         let before = cpu.loaded.get();
         match next {

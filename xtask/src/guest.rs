@@ -72,13 +72,21 @@ pub enum End {
 pub fn run(mut qemu: Command, connections: Connections) -> Result<End> {
     let Connections { console, error, log, log_file, limit } = connections;
     let sockets = Sockets::new()?;
+    // Input begins with the log: what comes before the kernel has set the line up may be lost.
+    let (begun, begin) = mpsc::channel();
+    let mut log = log;
+    let log: LineSink = Box::new(move |line| {
+        // The receiver goes after the first one.
+        let _ = begun.send(());
+        log(line);
+    });
     let log_thread = sockets.serve("log", move |stream| read_log(stream, log, &log_file))?;
     let error_thread = sockets.serve("error", move |stream| copy_bytes(stream, error))?;
     attach(&mut qemu, &sockets, LOG_PORT, "log");
     attach(&mut qemu, &sockets, ERROR_PORT, "error");
 
     let interactive = matches!(console, Console::Terminal);
-    let (mut child, output_thread) = start(qemu, console)?;
+    let (mut child, output_thread) = start(qemu, console, begin)?;
     let (status, timed_out) = wait(&mut child, limit)?;
     // Had QEMU died before it connected, then the threads would wait for ever.
     sockets.release();
@@ -102,7 +110,11 @@ pub fn run(mut qemu: Command, connections: Connections) -> Result<End> {
 }
 
 /// Starts QEMU with COM1 connected.
-fn start(mut qemu: Command, console: Console) -> Result<(Child, Option<JoinHandle<Result<()>>>)> {
+fn start(
+    mut qemu: Command,
+    console: Console,
+    begin: mpsc::Receiver<()>,
+) -> Result<(Child, Option<JoinHandle<Result<()>>>)> {
     let shown = process::show(&qemu);
     let cannot = || format!("{shown}: could not start");
     match console {
@@ -116,7 +128,7 @@ fn start(mut qemu: Command, console: Console) -> Result<(Child, Option<JoinHandl
                 qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context(cannot())?;
             if let (Some(input), Some(pipe)) = (input, child.stdin.take()) {
                 // Nobody waits for this thread: it may sit in a read of our own input.
-                std::thread::spawn(move || send_input(input, pipe));
+                std::thread::spawn(move || begin.recv().map(|()| send_input(input, pipe)));
             }
             let stdout = child.stdout.take();
             let copy = move || stdout.map_or(Ok(()), |stdout| copy_bytes(stdout, sink));

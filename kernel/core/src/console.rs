@@ -1,7 +1,8 @@
 //! The console's input ring and who is told of it.
 //!
 //! The ring is a page of the program's: two words, head (the kernel's: bytes put in, ever) and tail
-//! (the owner's: bytes taken out, ever), then 4,080 bytes. A full ring drops what arrives.
+//! (the owner's: bytes taken out, ever), then 4,080 bytes. What a full ring has no room for waits in
+//! the device.
 
 use crate::answer::Answer;
 use crate::machine::Machine;
@@ -81,17 +82,20 @@ pub fn drop_ring(state: &mut State, index: usize) {
     }
 }
 
+/// Would a byte be taken?
+pub fn has_room<M: Machine>(state: &State, machine: &M) -> bool {
+    let console = &state.console;
+    let used = |tail: u64| console.head.wrapping_sub(tail);
+    console.owner != 0 && used(machine.word(console.ring.address() + 8)) < RING_BYTES
+}
+
 /// A byte arrived at the terminal. `false`: nobody took it.
 pub fn input<M: Machine>(state: &mut State, machine: &mut M, byte: u8) -> bool {
+    if !has_room(state, machine) {
+        return false;
+    }
     let owner = usize::from(state.console.owner);
-    if owner == 0 {
-        return false;
-    }
     let ring = state.console.ring.address();
-    let tail = machine.word(ring + 8);
-    if state.console.head.wrapping_sub(tail) >= RING_BYTES {
-        return false;
-    }
     let place = ring + 16 + state.console.head % RING_BYTES;
     machine.fill(place, &[byte]);
     state.console.head += 1;
