@@ -88,7 +88,8 @@ impl Machine for Hardware {
     }
 
     fn word_set(&mut self, address: u64, value: u64) {
-        physical::word(address).store(value, Ordering::SeqCst);
+        // Release is enough: what must be seen in one order with a load goes through `word_or`.
+        physical::word(address).store(value, Ordering::Release);
     }
 
     fn word_or(&mut self, address: u64, bits: u64) -> u64 {

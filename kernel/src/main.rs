@@ -15,6 +15,7 @@ mod boot;
 mod carve;
 mod console;
 mod cpu;
+mod delay;
 mod descriptors;
 mod devices;
 mod entropy;

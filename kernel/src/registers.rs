@@ -99,6 +99,14 @@ pub fn read_rsp() -> u64 {
     value
 }
 
+/// Are interrupts on?
+pub fn interrupts_enabled() -> bool {
+    let flags: u64;
+    // SAFETY: reading has no effect but on the stack's next word.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(nomem)) }
+    flags & 1 << 9 != 0
+}
+
 /// The frame pointer.
 pub fn read_rbp() -> u64 {
     let value;

@@ -19,8 +19,8 @@ use crate::cpu::Cpu;
 use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
-use crate::registers::{rdtsc, wait_for_interrupt, write_cr3};
-use crate::{bases, descriptors, devices, physical, power, shootdown, vector};
+use crate::registers::{interrupts_enabled, rdtsc, wait_for_interrupt, write_cr3};
+use crate::{bases, delay, descriptors, devices, physical, power, shootdown, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -63,6 +63,8 @@ pub struct Hold {
 impl Hold {
     /// Takes the lock; meanwhile others' requests are served.
     pub fn take(cpu: &'static Cpu) -> Self {
+        assert!(!interrupts_enabled(), "interrupts are on in the kernel");
+        delay::point();
         let state = Locked(STATE.lock_serving(|| shootdown::serve(cpu)));
         Self { state, hardware: Hardware::new(cpu), cpu }
     }

@@ -48,6 +48,7 @@ pub fn processors(own: usize, is: impl Fn(u64) -> bool) -> u64 {
 
 /// Asks these processors to forget everything, and waits until they have.
 pub fn ask(cpu: &Cpu, targets: u64) {
+    crate::delay::point();
     let mut wanted = [0; CPUS];
     for target in (0..CPUS).filter(|target| targets >> target & 1 != 0) {
         wanted[target] = ASKED[target].fetch_add(1, Ordering::SeqCst) + 1;
@@ -67,6 +68,7 @@ pub fn serve(cpu: &Cpu) {
     let index = cpu.index.get();
     let asked = ASKED[index].load(Ordering::SeqCst);
     if ANSWERED[index].load(Ordering::Relaxed) != asked {
+        crate::delay::point();
         crate::registers::flush_all();
         ANSWERED[index].fetch_max(asked, Ordering::SeqCst);
     }

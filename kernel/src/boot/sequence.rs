@@ -1,4 +1,12 @@
 //! Boot as a list: the first half on the boot stack, the second on processor 0's own.
+//!
+//! ```text
+//!  words of the command line that are the kernel's; the rest is for the first program
+//!  log=debugcon   the log goes to port 0xe9, not to the serial line
+//!  init=PATH      the first program, /xok/init without it
+//!  delay=US       random delays where processors meet, up to so many microseconds (`delay`)
+//!  provoke=WHAT   a mistake on purpose (`provoke`)
+//! ```
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,8 +33,8 @@ use crate::paging::{Tables, image_parts};
 use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
 use crate::run::Hold;
 use crate::{
-    bases, carve, console, cpu, descriptors, devices, entropy, entry, hardware, log, physical,
-    power, provoke, run, shootdown, user, vector, virtio,
+    bases, carve, console, cpu, delay, descriptors, devices, entropy, entry, hardware, log,
+    physical, power, provoke, run, shootdown, user, vector, virtio,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -148,6 +156,9 @@ pub fn second_half(cpu: &'static Cpu) {
     count_processors(&mut hold.state, &boot, running);
     say(&boot, &hold.state, running);
     provoke::provoke(cpu, boot.command_line);
+    if let Some(us) = value_of(boot.command_line, "delay=").and_then(|us| us.parse().ok()) {
+        delay::enable(us, clock::hz());
+    }
     start_init(&mut hold, &boot);
     drop(hold);
     if console::serial_present() {
