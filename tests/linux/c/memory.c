@@ -1,0 +1,131 @@
+/* mmap, munmap, mprotect, mremap, brk: what they answer and what the memory then does. */
+#include "check.h"
+#include <setjmp.h>
+
+#define PAGE 4096UL
+
+static sigjmp_buf back;
+
+static void faulted(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    siglongjmp(back, number * 100 + info->si_code);
+}
+
+/* 0 if the byte can be read; signal * 100 + code if not. */
+static int probe_read(const volatile char *byte)
+{
+    int how = sigsetjmp(back, 1);
+    if (how == 0)
+        (void)*byte;
+    return how;
+}
+
+static int probe_write(volatile char *byte)
+{
+    int how = sigsetjmp(back, 1);
+    if (how == 0)
+        *byte = 'w';
+    return how;
+}
+
+static int probe_run(void *code)
+{
+    int how = sigsetjmp(back, 1);
+    if (how == 0)
+        ((void (*)(void))code)();
+    return how;
+}
+
+static char *map(size_t length, int protection)
+{
+    return mmap(NULL, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void remapping(void)
+{
+    char *old = map(4 * PAGE, PROT_READ | PROT_WRITE);
+    strcpy(old, "kept");
+    strcpy(old + 3 * PAGE, "tail");
+    char *grown = mremap(old, 4 * PAGE, 100 * PAGE, MREMAP_MAYMOVE);
+    SHOW(grown != MAP_FAILED);
+    printf("%s %s %d\n", grown, grown + 3 * PAGE, grown[99 * PAGE]);
+    char *shrunk = mremap(grown, 100 * PAGE, PAGE, 0);
+    SHOW(shrunk == grown);
+    SHOW(probe_read(grown + PAGE));
+    char *place = map(2 * PAGE, PROT_NONE);
+    char *moved = mremap(shrunk, PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+    SHOW(moved == place);
+    puts(moved);
+    SHOW(probe_read(shrunk));
+    TRY(mremap(place, 0, PAGE, 0));
+    TRY(mremap(place + 1, PAGE, PAGE, 0));
+}
+
+int main(void)
+{
+    struct sigaction action = {.sa_sigaction = faulted, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+
+    char *area = map(8 * PAGE, PROT_READ | PROT_WRITE);
+    SHOW(area[5 * PAGE]);
+    SHOW(mprotect(area + 2 * PAGE, PAGE, PROT_READ));
+    SHOW(probe_read(area + 2 * PAGE));
+    SHOW(probe_write(area + 2 * PAGE));
+    SHOW(mprotect(area + 3 * PAGE, PAGE, PROT_NONE));
+    SHOW(probe_read(area + 3 * PAGE));
+    SHOW(probe_write(area + 4 * PAGE));
+    SHOW(munmap(area + 4 * PAGE, PAGE));
+    SHOW(probe_read(area + 4 * PAGE));
+    TRY(mprotect(area, 8 * PAGE, PROT_READ));
+    TRY(munmap(area + 4 * PAGE, PAGE));
+    TRY(munmap(area + 1, PAGE));
+    TRY(munmap(area, 0));
+    SHOW(probe_write(NULL));
+    SHOW(probe_read((char *)0x7ffffffff000));
+    SHOW(probe_read((char *)0xffffffff80000000));
+    SHOW(probe_read((char *)0x8000000000000000));
+
+    unsigned char *code = (unsigned char *)map(PAGE, PROT_READ | PROT_WRITE);
+    code[0] = 0xc3;
+    SHOW(probe_run(code));
+    mprotect(code, PAGE, PROT_READ | PROT_EXEC);
+    SHOW(probe_run(code));
+
+    char *fixed = mmap(area, PAGE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    SHOW(fixed == area);
+    SHOW(area[0]);
+    TRY(mmap(area, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+    TRY(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    TRY(mmap(NULL, PAGE, PROT_READ, MAP_ANONYMOUS, -1, 0));
+    TRY(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, 99, 0));
+    TRY(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, 1, 1));
+    TRY(mmap(NULL, 1UL << 60, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    remapping();
+
+    int file = open("mapped", O_CREAT | O_RDWR, 0600);
+    SHOW(write(file, "contents of the file", 20));
+    char *text = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    printf("%.20s\n", text);
+    SHOW(text[20]);
+    text[0] = 'C';
+    char again[8] = "";
+    SHOW(pread(file, again, 7, 0));
+    puts(again);
+    SHOW(munmap(text, 2 * PAGE));
+
+    char *start = sbrk(0);
+    SHOW(brk(start + 10 * PAGE));
+    SHOW((char *)sbrk(0) - start);
+    strcpy(start + 9 * PAGE, "heap");
+    puts(start + 9 * PAGE);
+    SHOW(brk(start));
+    SHOW(brk(start + 10 * PAGE));
+    SHOW(start[9 * PAGE]); /* given back and taken again: zero */
+    SHOW(madvise(area, PAGE, MADV_DONTNEED));
+    SHOW(area[0]);
+    TRY(msync(area, PAGE, MS_SYNC));
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* wait4 and waitid: what they take, leave and answer. */
+#include "check.h"
+
+static pid_t child_that(int exit_status)
+{
+    pid_t child = fork_clean();
+    if (child == 0)
+        _exit(exit_status);
+    return child;
+}
+
+int main(void)
+{
+    int status = 0;
+    siginfo_t info;
+    TRY(wait(&status));
+    TRY(waitpid(-1, &status, WNOHANG));
+    TRY(waitpid(1, &status, 0));
+    TRY(waitpid(getpid(), &status, 0));
+    TRY(wait4(-1, &status, 0x1000, NULL));
+
+    pid_t child = child_that(300);
+    memset(&info, 0, sizeof info);
+    SHOW(waitid(P_PID, child, &info, WEXITED | WNOWAIT));
+    SHOW(info.si_pid == child);
+    SHOW(info.si_code == CLD_EXITED);
+    SHOW(info.si_status);
+    SHOW(info.si_signo == SIGCHLD);
+    struct rusage usage;
+    SHOW(wait4(child, &status, 0, &usage) == child);
+    show_status("after WNOWAIT", status);
+    TRY(waitpid(child, &status, 0));
+
+    child = fork_clean();
+    if (child == 0) {
+        raise(SIGSTOP);
+        pause();
+    }
+    SHOW(waitpid(child, &status, WUNTRACED) == child);
+    show_status("child", status);
+    SHOW(waitpid(child, &status, WUNTRACED | WNOHANG));
+    kill(child, SIGCONT);
+    memset(&info, 0, sizeof info);
+    SHOW(waitid(P_ALL, 0, &info, WCONTINUED));
+    SHOW(info.si_code == CLD_CONTINUED);
+    memset(&info, 0, sizeof info);
+    SHOW(waitid(P_PID, child, &info, WEXITED | WNOHANG));
+    SHOW(info.si_pid);
+    kill(child, SIGKILL);
+    SHOW(waitid(P_PID, child, &info, WEXITED));
+    SHOW(info.si_code == CLD_KILLED);
+    SHOW(info.si_status);
+    TRY(waitid(P_PID, child, &info, WEXITED));
+    TRY(waitid(P_ALL, 0, &info, 0));
+
+    /* By group. */
+    child = fork_clean();
+    if (child == 0) {
+        setpgid(0, 0);
+        _exit(4);
+    }
+    setpgid(child, child);
+    pid_t own = child_that(5);
+    SHOW(waitpid(-child, &status, 0) == child);
+    show_status("other group", status);
+    SHOW(waitpid(0, &status, 0) == own);
+    show_status("own group", status);
+
+    /* Children of a dead child go to the first process, not to us. */
+    child = fork_clean();
+    if (child == 0) {
+        if (fork() == 0) {
+            usleep(50000);
+            _exit(0);
+        }
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    TRY(waitpid(-1, &status, 0));
+
+    /* SIGCHLD: ignored, children vanish. */
+    signal(SIGCHLD, SIG_IGN);
+    child_that(1);
+    TRY(waitpid(-1, &status, 0));
+    signal(SIGCHLD, SIG_DFL);
+
+    pid_t many[20];
+    int sum = 0;
+    for (int i = 0; i < 20; i++)
+        many[i] = child_that(i);
+    while (wait(&status) > 0)
+        sum += WEXITSTATUS(status);
+    SHOW(sum);
+    (void)many;
+
+    child = fork_clean();
+    if (child == 0) {
+        TRY(getppid() == 1);
+        SHOW(getpid() == syscall(SYS_gettid));
+        SHOW(getpgid(0) == getpgid(getppid()));
+        SHOW(getsid(0) == getsid(getppid()));
+        TRY(setsid() == getpid());
+        TRY(setsid());
+        SHOW(getpgrp() == getpid());
+        TRY(setpgid(0, 0));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    show_status("identity", status);
+    TRY(setpgid(0x3fffffff, 0));
+    TRY(getpgid(0x3fffffff));
+    return 0;
+}
