@@ -5,12 +5,13 @@
 
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fork;
-use crate::fs::Program;
+use crate::fs::{self, Program};
 use crate::layout::{IMAGE, START_BLOCK_BYTES};
 use crate::library;
 use crate::process::Process;
 use crate::start_block::{self, Command};
 use crate::{page, start, user};
+use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
 use linux_raw_sys::general as linux;
@@ -40,8 +41,31 @@ pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
         Some(flags) => process.files.program(directory as i32, path, flags),
         None => process.files.program(linux::AT_FDCWD, path, 0),
     };
-    let command = resolve(find, asked, arguments, environment)?;
-    go(process, &command)
+    let named = asked.clone();
+    match resolve(find, asked, arguments, environment) {
+        Ok(command) => go(process, &command),
+        Err(errno) => {
+            if errno == Errno::ENOENT {
+                let program = process.files.program(directory as i32, &named, words[4] as u32);
+                program.iter().for_each(|program| name_interpreter(process, program));
+            }
+            Err(errno)
+        }
+    }
+}
+
+/// Says on standard error what a dynamic program lacks: of `ENOENT` alone a shell makes "not
+/// found", of a file that is plainly there.
+fn name_interpreter(process: &mut Process, program: &Program) {
+    let bytes = bytes_of(program);
+    let Err(ElfError::NeedsInterpreter { offset, size }) = Plan::parse(bytes) else { return };
+    let name = bytes.get(offset as usize..(offset + size) as usize).unwrap_or(&[]);
+    let text = alloc::format!(
+        "{}: dynamic, it needs {}, and only static programs run here so far\n",
+        program.path,
+        String::from_utf8_lossy(name),
+    );
+    fs::remark(process, text.into_bytes());
 }
 
 fn read_list(address: u64) -> Result<Vec<Vec<u8>>, Errno> {

@@ -49,6 +49,7 @@ use unix::process_page::DIRECTORY;
 use unix::tree::Id;
 
 use crate::errno::Errno;
+use crate::process::Process;
 use description::Description;
 use memory_files::{Client, Transport};
 use node::{Device, Node, Place};
@@ -352,4 +353,12 @@ impl Files {
         let count = open_file::read_at(self, &description, offset, &mut Memory::buffer(into))?;
         Ok(count as usize)
     }
+}
+
+/// Writes a remark of ours to the process's standard error, if it has one that takes it.
+pub fn remark(process: &mut Process, mut text: Vec<u8>) {
+    let Ok(description) = process.files.get(2) else { return };
+    let mut memory = Memory::buffer(&mut text);
+    // It is a remark on an error that is answered in any case.
+    let _ = open_file::write(process, &description, &mut memory);
 }
