@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::boot_image;
+use crate::build;
 use crate::failure::{Context, Failure, Result};
 use crate::options::{self, Options};
 use crate::packages;
@@ -66,6 +67,9 @@ pub fn command(words: Vec<String>) -> Result<u8> {
             _ => prefixes.push(format!("linux/{word}")),
         }
     }
+    if mode == Mode::Compare {
+        build::build()?;
+    }
     let mut tally = Tally::new(None);
     let wants = |name: &str| {
         prefixes.is_empty() || prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
@@ -75,11 +79,33 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     Ok(u8::from(tally.failed() > 0))
 }
 
-/// Runs those that are wanted, host against guest.
+/// Runs those that are wanted, host against guest; those known to fail are named and left out.
 pub fn run(tally: &mut Tally) -> Result<()> {
     let only = tally.only().map(str::to_string);
     let wants = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
-    run_groups(tally, Mode::Compare, wants)
+    let known = known_failing()?;
+    for (name, reason) in known.iter().filter(|(name, _)| wants(name)) {
+        tally.ignore(name, reason);
+    }
+    run_groups(tally, Mode::Compare, |name| {
+        wants(name) && !known.iter().any(|(known, _)| known == name)
+    })
+}
+
+/// What `tests/linux/known-failing.txt` names, each with its reason.
+fn known_failing() -> Result<Vec<(String, String)>> {
+    let text = workspace::read("tests/linux/known-failing.txt")?;
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let entry = |line: &str| {
+        let (name, reason) = line.split_once(": ")?;
+        Some((format!("linux/{name}"), reason.to_string()))
+    };
+    lines
+        .map(|line| {
+            entry(line)
+                .ok_or_else(|| Failure::new(format!("known-failing.txt: `{line}`: no reason")))
+        })
+        .collect()
 }
 
 /// Runs the cases whose full name `wants` accepts.
@@ -278,6 +304,18 @@ mod tests {
         let groups = groups().unwrap();
         let cases = groups.iter().flat_map(|group| &group.cases);
         assert!(cases.filter(|case| case.excluded.is_some()).count() <= 5);
+    }
+
+    #[test]
+    fn what_is_known_to_fail_exists() {
+        let mut groups = groups().unwrap();
+        groups.push(programs::group().unwrap());
+        for (name, _) in known_failing().unwrap() {
+            let exists = groups.iter().any(|group| {
+                group.cases.iter().any(|case| name == format!("linux/{}/{}", group.name, case.name))
+            });
+            assert!(exists, "{name}");
+        }
     }
 
     #[test]

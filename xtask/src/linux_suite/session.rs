@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+use rustix::termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
 use super::driver::{COLUMNS, ROWS};
 
@@ -20,9 +20,13 @@ use super::driver::{COLUMNS, ROWS};
 pub enum Line {
     /// A terminal as programs find it after login.
     Cooked,
-    /// A wire: the terminal that matters is at its far end.
+    /// QEMU's side of a serial line: the terminal that matters is in the guest, and ctrl-A must be
+    /// typed twice to pass.
     Raw,
 }
+
+/// What QEMU takes as the beginning of an order to itself.
+const CTRL_A: u8 = 1;
 
 /// Whether more came.
 #[derive(Debug, PartialEq)]
@@ -38,6 +42,7 @@ pub enum More {
 /// A running command and everything it has printed.
 pub struct Session {
     master: OwnedFd,
+    line: Line,
     child: Child,
     /// Everything printed so far.
     pub stream: Vec<u8>,
@@ -59,6 +64,8 @@ impl Session {
         if line == Line::Raw {
             let mut settings = tcgetattr(&slave)?;
             settings.make_raw();
+            // QEMU turns output processing on again; let there be nothing for it to do.
+            settings.output_modes = OutputModes::empty();
             tcsetattr(&slave, OptionalActions::Now, &settings)?;
         }
         // `setsid -c` takes the terminal on its standard input as the controlling one.
@@ -69,7 +76,7 @@ impl Session {
             .stdout(Stdio::from(slave.try_clone()?))
             .stderr(error.map_or(Stdio::from(slave), Stdio::from))
             .spawn()?;
-        Ok(Self { master, child, stream: Vec::new() })
+        Ok(Self { master, line, child, stream: Vec::new() })
     }
 
     /// Waits until something comes, at most `limit`.
@@ -98,10 +105,14 @@ impl Session {
     }
 
     /// Types `bytes`.
-    pub fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let count = rustix::io::write(&self.master, bytes)?;
-            bytes = &bytes[count..];
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let times = |byte: u8| if byte == CTRL_A && self.line == Line::Raw { 2 } else { 1 };
+        let typed: Vec<u8> =
+            bytes.iter().flat_map(|&byte| std::iter::repeat_n(byte, times(byte))).collect();
+        let mut left = typed.as_slice();
+        while !left.is_empty() {
+            let count = rustix::io::write(&self.master, left)?;
+            left = &left[count..];
         }
         Ok(())
     }
