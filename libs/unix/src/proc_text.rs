@@ -73,7 +73,8 @@ pub fn stat(p: &ProcessRecord) -> Vec<u8> {
     let priority = 20 + p.nice;
     let state = char::from(p.state);
     let first = format!(
-        ") {state} {} {} {} {} {} 4194304 0 0 0 0 {ticks} 0 {children} 0 {priority} {} {} 0 {} {} {}",
+        ") {state} {} {} {} {} {} 4194304 0 0 0 0 {ticks} 0 {children} 0 {priority} {} {} 0 \
+         {} {} {}",
         p.ppid,
         p.pgid,
         p.sid,

@@ -1,7 +1,8 @@
 //! The process table: what each process says of itself in its application page, for all to read.
 //!
 //! Written by its owner alone, so these words are claims (decisions 6): who acts on them (the
-//! terminal's server, `kill`) has the kernel check the act itself. `ps` and `/proc` read nothing else.
+//! terminal's server, `kill`) has the kernel check the act itself. `ps` and `/proc` read nothing
+//! else.
 
 /// First word of a page that a Linux process has filled: "EXOSPROC".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"EXOSPROC");

@@ -1,15 +1,8 @@
 //! Files of the boot image: read where they lie, without a call.
-//!
-//! # Safety
-//! The image is mapped whole, read-only, at `layout::IMAGE` in every ExOS process before its first
-//! instruction, and its frames never change.
-#![allow(unsafe_code)]
 
 use image::archive::{Archive, Entry, Kind};
 use linux_raw_sys::general as raw;
 use unix::attributes::Attributes;
-
-use crate::layout::IMAGE;
 
 /// Device number shown for the image.
 pub const DEVICE: u64 = 0x1;
@@ -17,10 +10,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The archive.
 pub fn archive() -> Option<Archive<'static>> {
-    let bytes = xok::published::directory().image_bytes as usize;
-    // SAFETY: head of the file.
-    let bytes = unsafe { core::slice::from_raw_parts(IMAGE as *const u8, bytes) };
-    Archive::open_checked(bytes).ok()
+    Archive::open_checked(crate::start::image()).ok()
 }
 
 /// The entry of a number.

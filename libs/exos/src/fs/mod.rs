@@ -1,7 +1,7 @@
 //! Files: descriptors, names, everything that is read and written.
 //!
 //! ```text
-//!  table ──► open, transfers, names, status, control, poll        one module a family of calls
+//!  table ──► open, transfers, names, status, control, poll     a module for a family of calls
 //!               │
 //!  Files: descriptor ──► Description (offset, flags; shared by fork) ──► OpenFile
 //!               │                                                          │
@@ -11,8 +11,8 @@
 //! The seam to `crate::process`:
 //! fork: the heap is copied eagerly, so a child has the same `Files`; `attach` gives the child's
 //! domain its attachments first. vfork: `clone`, which shares the descriptions. exec:
-//! `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel drops
-//! the domain's attachments; a vfork child's `detach`.
+//! `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel
+//! drops the domain's attachments; a vfork child's `detach`.
 
 pub mod control;
 pub mod description;

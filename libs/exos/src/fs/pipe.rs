@@ -4,10 +4,11 @@
 //!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts
 //! 24 writers  32 readers that ever opened it by name        64 data
 //! ```
-//! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the first
-//! fills the end and claims the ring, the second fills the beginning and moves the head, if both head
-//! and claim are still its own; else it starts again. Nobody ever waits for a claim. End of file and
-//! a broken pipe are the published counts of attachments, which the kernel keeps whatever dies.
+//! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the
+//! first fills the end and claims the ring, the second fills the beginning and moves the head, if
+//! both head and claim are still its own; else it starts again. Nobody ever waits for a claim. End
+//! of file and a broken pipe are the published counts of attachments, which the kernel keeps
+//! whatever dies.
 
 use abi::id::{DomainId, RegionId};
 use abi::limits::REGION_FRAMES;

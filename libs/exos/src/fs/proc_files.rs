@@ -75,18 +75,18 @@ const NET: &[(&str, &str)] = &[
     ),
     (
         "raw",
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
-         inode ref pointer drops\n",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+         timeout inode ref pointer drops\n",
     ),
     (
         "tcp",
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
-         inode\n",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+         timeout inode\n",
     ),
     (
         "udp",
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout \
-         inode ref pointer drops\n",
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+         timeout inode ref pointer drops\n",
     ),
     ("unix", "Num       RefCount Protocol Flags    Type St Inode Path\n"),
 ];

@@ -1,8 +1,4 @@
 //! What /proc says of the machine: CPUID, version, the process's own map.
-//!
-//! # Safety
-//! Holds the `cpuid` instruction, which every x86-64 processor has and which touches registers only.
-#![allow(unsafe_code)]
 
 use crate::memory::areas::{Area, Kind, Name};
 use alloc::string::String;
@@ -11,11 +7,7 @@ use core::arch::x86_64::{__cpuid, CpuidResult};
 use unix::proc_text::{CpuModel, MapRecord};
 
 fn leaf(number: u32) -> CpuidResult {
-    #[allow(unused_unsafe)]
-    // SAFETY: head of the file.
-    unsafe {
-        __cpuid(number)
-    }
+    __cpuid(number)
 }
 
 fn letters(words: &[u32]) -> String {

@@ -1,5 +1,4 @@
-//! The terminal, and the standard streams of a machine that runs one program: rings and settings
-//! shared with ttyd (`unix::tty::shared`).
+//! The terminal, and the streams of a machine that runs one program: what is shared with ttyd.
 
 use abi::id::{DomainId, RegionId};
 use abi::predicate::Operator;

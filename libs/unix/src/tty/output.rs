@@ -1,4 +1,6 @@
-//! Output processing: what `OPOST` does to bytes on their way to the screen (n_tty `do_output_char`).
+//! Output processing: what `OPOST` does to bytes on their way to the screen.
+//!
+//! After `do_output_char` of Linux's n_tty.
 
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
