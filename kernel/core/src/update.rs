@@ -522,6 +522,9 @@ fn split<M: Machine>(
     let old = machine.entry_swap(place.table, place.index, entry);
     // The translations stay right, but processors may remember the way through the old table.
     machine.flush(Flush::Page(request.root, request.item.address));
+    // Its owner reads the table at an address of its own, which led to the old frame.
+    let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
+    machine.flush(Flush::Page(request.root, view));
     frame::release(state, shared);
     let record = &mut state.published.domains[request.target];
     record.tables = record.tables.saturating_sub(frames_of(2));
