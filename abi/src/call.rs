@@ -74,6 +74,7 @@ macro_rules! calls {
             }
 
             /// Writes a call to the registers.
+            #[inline]
             pub fn encode(self) -> (u16, [u64; 6]) {
                 #[allow(unused_mut)]
                 let mut words = [0; 6];

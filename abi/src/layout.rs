@@ -71,6 +71,7 @@ pub const fn table_index(address: u64, level: u8) -> usize {
 }
 
 /// Where a domain reads the entry for `address` in its own table of `level`.
+#[inline]
 pub const fn own_entry_address(address: u64, level: u8) -> u64 {
     let mut at = (address & 0x0000_ffff_ffff_ffff) >> 12;
     let mut slots = OWN_TABLES_SLOT as u64;

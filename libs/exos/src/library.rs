@@ -14,7 +14,7 @@ use crate::memory::frames;
 use crate::memory::tables::Batch;
 use abi::id::DomainId;
 use abi::layout::{LIBRARY, PAGE_SIZE};
-use abi::memory::{NO_EXECUTE, WRITABLE};
+use abi::memory::{NO_EXECUTE, PRESENT, WRITABLE};
 use abi::setup::{EnvSetup, FLAG_BORROW, field};
 use alloc::vec::Vec;
 use xok::call::Refused;
@@ -136,14 +136,22 @@ pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
     let mut pages = Vec::new();
     let mut at = start;
     while at < end {
-        if !crate::memory::tables::has_leaf_table(at) {
-            at = (at & !(TABLE_SPAN - 1)) + TABLE_SPAN;
-            continue;
+        let next = (at & !(TABLE_SPAN - 1)) + TABLE_SPAN;
+        match xok::own::walk(at) {
+            Ok(_) => {
+                while at < next.min(end) {
+                    if xok::own::leaf_below(at) & PRESENT != 0 {
+                        pages.push(at);
+                    }
+                    at += PAGE_SIZE;
+                }
+            }
+            Err(missing) => {
+                // Nothing below a whole entry: on to the next one.
+                let span = TABLE_SPAN << (9 * (u32::from(missing) - 2));
+                at = (at & !(span - 1)).saturating_add(span);
+            }
         }
-        if xok::own::leaf(at).is_some() {
-            pages.push(at);
-        }
-        at += PAGE_SIZE;
     }
     pages
 }

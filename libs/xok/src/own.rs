@@ -8,26 +8,55 @@
 use abi::layout::own_entry_address;
 use abi::memory::{ADDRESS, LARGE, PRESENT};
 
+#[inline(always)]
 fn load(address: u64, level: u8) -> u64 {
     // SAFETY: see the head of the file; callers check the levels above first.
     unsafe { (own_entry_address(address, level) as *const u64).read_volatile() }
 }
 
+const fn leads_on(entry: u64) -> bool {
+    entry & (PRESENT | LARGE) == PRESENT
+}
+
 /// The entry of `level` for `address`; `Err(l)` if the entry of level `l` above it is absent (or a
 /// large page).
+#[inline]
 pub fn entry(address: u64, level: u8) -> Result<u64, u8> {
-    for above in (level + 1..=4).rev() {
-        let entry = load(address, above);
-        if entry & PRESENT == 0 || entry & LARGE != 0 {
-            return Err(above);
-        }
+    if level < 4 && !leads_on(load(address, 4)) {
+        return Err(4);
     }
-    Ok(load(address, level))
+    if level < 3 && !leads_on(load(address, 3)) {
+        return Err(3);
+    }
+    if level < 2 && !leads_on(load(address, 2)) {
+        return Err(2);
+    }
+    Ok(match level {
+        1 => load(address, 1),
+        2 => load(address, 2),
+        3 => load(address, 3),
+        _ => load(address, 4),
+    })
 }
 
 /// The leaf entry for `address` if it is present.
+#[inline]
 pub fn leaf(address: u64) -> Option<u64> {
     entry(address, 1).ok().filter(|entry| entry & PRESENT != 0)
+}
+
+/// What leads to `address`: the level-2 entry and the leaf, as they stand (not necessarily present);
+/// `Err(l)` if the entry of level `l` (2 to 4) is absent.
+#[inline]
+pub fn walk(address: u64) -> Result<(u64, u64), u8> {
+    let above = entry(address, 2)?;
+    if leads_on(above) { Ok((above, load(address, 1))) } else { Err(2) }
+}
+
+/// The leaf entry for `address`, whose level-1 table the caller knows to be there (by [`entry`]).
+#[inline]
+pub fn leaf_below(address: u64) -> u64 {
+    load(address, 1)
 }
 
 /// The frame mapped at `address`.

@@ -10,6 +10,7 @@ use abi::layout::PUBLISHED;
 use abi::published::*;
 
 /// Copies a record out of the published pages.
+#[inline]
 fn load<T: Copy>(address: u64) -> T {
     // SAFETY: `address` comes from the directory (see the head of the file) and T is a record of
     // plain words there.
@@ -32,12 +33,14 @@ pub fn directory() -> Directory {
 }
 
 /// Where a table is.
+#[inline]
 pub fn table(table: Table) -> TableInfo {
     let base = PUBLISHED + core::mem::offset_of!(Directory, tables) as u64;
     load(base + (table as u64) * core::mem::size_of::<TableInfo>() as u64)
 }
 
 /// The record at `index` of `which`, if there is one.
+#[inline]
 pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
     let info = table(which);
     if index >= info.count as usize || (info.stride as usize) < core::mem::size_of::<T>() {
@@ -58,6 +61,7 @@ pub fn env(id: abi::id::EnvId) -> Option<EnvRecord> {
 }
 
 /// A frame's record.
+#[inline]
 pub fn frame(frame: abi::id::Frame) -> Option<FrameRecord> {
     record(Table::Frames, frame.0 as usize)
 }

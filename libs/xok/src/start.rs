@@ -9,7 +9,6 @@
 
 use crate::upcall::{self, Handler, Slot};
 use abi::setup::{EnvSetup, field};
-use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
 /// Where every native program has its save area.
@@ -34,22 +33,12 @@ struct Stacks(UnsafeCell<[[u8; HANDLER_STACK]; 4]>);
 unsafe impl Sync for Stacks {}
 static STACKS: Stacks = Stacks(UnsafeCell::new([[0; HANDLER_STACK]; 4]));
 
-global_asm!(
-    ".section .text._start, \"ax\"",
-    ".global _start",
-    "_start:",
-    "xor ebp, ebp",
-    "and rsp, -16",
-    "call {begin}",
-    "ud2",
-    begin = sym begin,
-);
-
 unsafe extern "Rust" {
     safe fn xok_main(argument: &'static [u8]);
 }
 
-extern "C" fn begin(block: u64) -> ! {
+/// What the entry point that [`program!`](crate::program) makes goes on with.
+pub extern "C" fn begin(block: u64) -> ! {
     if !crate::published::is_known() {
         crate::call::exit(EXIT_WRONG_KERNEL);
     }
@@ -107,6 +96,18 @@ fn start_block(block: u64) -> &'static [u8] {
 #[macro_export]
 macro_rules! program {
     ($main:path) => {
+        // Made where it is used, so that other users of the library may have a `_start` of their own.
+        core::arch::global_asm!(
+            ".section .text._start, \"ax\"",
+            ".global _start",
+            "_start:",
+            "xor ebp, ebp",
+            "and rsp, -16",
+            "call {begin}",
+            "ud2",
+            begin = sym $crate::start::begin,
+        );
+
         #[global_allocator]
         static HEAP: $crate::heap::Growing = $crate::heap::Growing::new();
 

@@ -8,7 +8,7 @@ use crate::layout::{HEAP, HEAP_END, IMAGE, PRIVATE, PRIVATE_END, SCRATCH, in_han
 use crate::memory::areas::{Area, EXECUTE, Kind, READ, WRITE, page_down};
 use crate::memory::frames;
 use crate::memory::space::space;
-use crate::memory::tables::{Batch, is_frozen};
+use crate::memory::tables::{Few, Items};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
@@ -79,22 +79,26 @@ pub fn program(address: u64, error: u64) -> Result<(), Fault> {
         return Err(Fault::Forbidden);
     }
     let page = page_down(address);
-    if is_frozen(page) {
+    let (above, leaf) = match xok::own::walk(page) {
+        Ok(found) => found,
+        Err(missing) => return enter(&area, page, write, missing),
+    };
+    let present = leaf & PRESENT != 0;
+    if present && (!write || (leaf & above & WRITABLE != 0)) {
+        // Somebody was faster, or the processor remembered an old entry.
+        return Ok(());
+    }
+    if above & WRITABLE == 0 {
         make_private(page)?;
     }
-    match xok::own::leaf(page) {
-        Some(leaf) if write && leaf & WRITABLE == 0 => own_for_writing(&area, page, leaf),
-        // Somebody was faster, or the processor remembered an old entry.
-        Some(_) => Ok(()),
-        None => enter(&area, page, write),
-    }
+    if present { own_for_writing(&area, page, leaf) } else { enter(&area, page, write, 1) }
 }
 
 /// Takes one's own level-1 table for `page` back, or a copy of it; no entry is writable then.
 pub fn make_private(page: u64) -> Result<(), Fault> {
     let Ok(entry) = xok::own::entry(page, 2) else { return Ok(()) };
     let table = Frame::containing(entry & ADDRESS);
-    let mut batch = Batch::own();
+    let mut batch = Few::own();
     if references(table) == 1 {
         batch.push(abi::memory::Operation::Thaw, 2, page, 0, 0)?;
     } else {
@@ -119,7 +123,7 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     let sole = record.kind == FrameType::Data as u8 && record.references == 1;
     if area.kind == Kind::Shared {
         // Shared pages keep their right to be written as long as their table was never frozen.
-        let mut batch = Batch::own();
+        let mut batch = Few::own();
         batch.protect(page, choice(area.protection, true))?;
         return Ok(batch.send()?);
     }
@@ -128,7 +132,7 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     }
     scratch_page()?;
     frames::keep(page);
-    let mut batch = Batch::own();
+    let mut batch = Few::own();
     batch.allocate(page, choice(area.protection, true))?;
     batch.send()?;
     frames::fill_from_kept(page);
@@ -137,7 +141,7 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
 
 /// Makes `page` writable, and its neighbours that are also ours alone.
 fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
-    let mut batch = Batch::own();
+    let mut batch = Items::<{ THAWED_AROUND as usize }>::own();
     let writable = choice(area.protection, true);
     batch.protect(page, writable)?;
     let first = area.start.max(page & !(THAWED_AROUND * PAGE_SIZE - 1));
@@ -154,15 +158,20 @@ fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
 
 /// Is the page present, not writable, and nobody else's?
 fn is_ours_alone(page: u64) -> bool {
-    let Some(leaf) = xok::own::leaf(page) else { return false };
+    let leaf = xok::own::leaf_below(page);
+    if leaf & (PRESENT | WRITABLE) != PRESENT {
+        return false;
+    }
     let record = record(Frame::containing(leaf & ADDRESS));
-    leaf & WRITABLE == 0 && record.kind == FrameType::Data as u8 && record.references == 1
+    record.kind == FrameType::Data as u8 && record.references == 1
 }
 
-/// Makes an absent page of `area` present.
-fn enter(area: &Area, page: u64, write: bool) -> Result<(), Fault> {
-    let mut batch = Batch::own();
-    batch.own_tables_to(page)?;
+/// Makes an absent page of `area` present; the entry of level `missing` is the first that is absent.
+fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> {
+    let mut batch = Few::own();
+    for level in (2..=missing).rev() {
+        batch.table(level, page)?;
+    }
     let writable = choice(area.protection, true);
     match area.kind {
         Kind::Anonymous | Kind::Shared => {
@@ -175,7 +184,8 @@ fn enter(area: &Area, page: u64, write: bool) -> Result<(), Fault> {
             let inside = page - area.start;
             let here = bytes.saturating_sub(inside);
             if !write && here >= PAGE_SIZE {
-                return Ok(enter_file_pages(area, page, batch)?);
+                batch.send()?;
+                return Ok(enter_file_pages(area, page)?);
             }
             batch.allocate(page, writable | WRITABLE)?;
             batch.send()?;
@@ -183,7 +193,7 @@ fn enter(area: &Area, page: u64, write: bool) -> Result<(), Fault> {
         }
     }
     if writable & WRITABLE == 0 {
-        let mut batch = Batch::own();
+        let mut batch = Few::own();
         batch.protect(page, writable)?;
         batch.send()?;
     }
@@ -191,7 +201,8 @@ fn enter(area: &Area, page: u64, write: bool) -> Result<(), Fault> {
 }
 
 /// Enters the image's frame at `page`, and those around it that are absent.
-fn enter_file_pages(area: &Area, page: u64, mut batch: Batch) -> Result<(), Refused> {
+fn enter_file_pages(area: &Area, page: u64) -> Result<(), Refused> {
+    let mut batch = Items::<{ AROUND as usize }>::own();
     let Kind::Image { offset, bytes } = area.kind else { return Ok(()) };
     let readable = choice(area.protection, false);
     let first = area.start.max(page & !(AROUND * PAGE_SIZE - 1));
@@ -199,7 +210,7 @@ fn enter_file_pages(area: &Area, page: u64, mut batch: Batch) -> Result<(), Refu
     let last = area.end.min(whole).min((page & !(AROUND * PAGE_SIZE - 1)) + AROUND * PAGE_SIZE);
     let mut at = first;
     while at < last {
-        if at == page || xok::own::leaf(at).is_none() {
+        if at == page || xok::own::leaf_below(at) & PRESENT == 0 {
             batch.map(at, IMAGE + offset + (at - area.start), readable)?;
         }
         at += PAGE_SIZE;
@@ -227,7 +238,7 @@ pub fn library(address: u64) -> Result<(), Fault> {
 }
 
 fn own_page(page: u64) -> Result<(), Fault> {
-    let mut batch = Batch::own();
+    let mut batch = Few::own();
     batch.own_tables_to(page)?;
     batch.allocate(page, WRITABLE | NO_EXECUTE)?;
     batch.send()?;

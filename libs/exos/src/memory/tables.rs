@@ -6,13 +6,18 @@ use abi::memory::{ANY_FRAME, Item, Operation, PRESENT, WRITABLE, from_source};
 use xok::call::{self, Refused};
 
 /// Items for one domain, sent when full or asked.
-pub struct Batch {
+pub struct Items<const ROOM: usize> {
     domain: DomainId,
     count: usize,
-    items: [Item; BATCH],
+    items: [Item; ROOM],
 }
 
-impl Batch {
+/// A batch for a page or two and the tables on the way.
+pub type Few = Items<6>;
+/// A batch as large as the kernel handles without looking for interrupts.
+pub type Batch = Items<BATCH>;
+
+impl<const ROOM: usize> Items<ROOM> {
     /// For one's own domain.
     pub fn own() -> Self {
         Self::of(DomainId::NONE)
@@ -20,7 +25,7 @@ impl Batch {
 
     /// For a domain guarded by one's own name.
     pub fn of(domain: DomainId) -> Self {
-        Self { domain, count: 0, items: [Item::default(); BATCH] }
+        Self { domain, count: 0, items: [Item::default(); ROOM] }
     }
 
     /// Adds an item.
@@ -32,7 +37,7 @@ impl Batch {
         frame: u32,
         value: u64,
     ) -> Result<(), Refused> {
-        if self.count == BATCH {
+        if self.count == ROOM {
             self.send()?;
         }
         let item = Item { operation: operation as u8, level, zero: 0, frame, address, value };
