@@ -51,6 +51,9 @@ pub enum Network {
     User(Vec<(u16, u16)>),
     /// A tap device of the host, by name, with the words of our own `ip=`.
     Tap(String, String),
+    /// A datagram on the local host for each frame: from this port, to that one, with the words of
+    /// our own `ip=`.
+    Datagrams(u16, u16, String),
 }
 
 /// A virtual machine to be started.
@@ -101,7 +104,7 @@ impl Machine {
                 let forward = parse_forward(&options.value(flag)?)?;
                 match &mut self.network {
                     Network::User(forwards) => forwards.push(forward),
-                    Network::Tap(..) => return Err(Failure::new("-p: not with a tap device")),
+                    _ => return Err(Failure::new("-p: not with a tap device")),
                 }
             }
             "--tap" => self.network = parse_tap(&options.value(flag)?)?,
@@ -114,7 +117,7 @@ impl Machine {
     pub fn describe(&self, line: &mut CommandLine) {
         match &self.network {
             Network::User(_) => line.set("ip", "10.0.2.15/24,10.0.2.2"),
-            Network::Tap(_, address) => line.set("ip", address),
+            Network::Tap(_, address) | Network::Datagrams(_, _, address) => line.set("ip", address),
         };
     }
 
@@ -162,6 +165,10 @@ impl Machine {
             Network::Tap(device, _) => {
                 format!("tap,id=net,ifname={device},script=no,downscript=no")
             }
+            Network::Datagrams(from, to, _) => format!(
+                "dgram,id=net,local.type=inet,local.host=127.0.0.1,local.port={from},\
+                 remote.type=inet,remote.host=127.0.0.1,remote.port={to}"
+            ),
         }
     }
 }

@@ -46,7 +46,7 @@ cargo xtask COMMAND
       --timeout SECONDS          end the guest after so long           (never)
   test [--only PATTERN] [--suite NAME]...
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, exos, linux, command, wrong;
+                                 guest, net, wire, exos, linux, command, wrong;
                                  the last line is `N passed, N failed`
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]

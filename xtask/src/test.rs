@@ -14,6 +14,7 @@ mod guest_suite;
 mod host_suite;
 mod net_suite;
 mod static_suite;
+mod wire_suite;
 mod wrong_suite;
 
 pub use guest_suite::PROGRAM as GUEST_TESTS;
@@ -30,6 +31,7 @@ const SUITES: &[Suite] = &[
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
     ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
+    ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),

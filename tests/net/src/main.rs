@@ -10,6 +10,7 @@
 //!   net: killed / net: again         the echo server was destroyed / runs again
 //!   test NAME ... ok | FAILED why    a verdict
 //! ```
+//! With `net=serve` on the command line it only starts arpd and Cheetah, for `xtask`'s wire suite.
 //! The host answers by datagrams to [`CONTROL`]: `sent`, `end`.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]

@@ -80,12 +80,12 @@ fn parse(line: &str) -> Option<(&str, crate::tally::Verdict)> {
 }
 
 /// Where the files that are fetched lie on the host.
-fn files() -> std::path::PathBuf {
+pub fn files() -> std::path::PathBuf {
     workspace::output().join("net")
 }
 
 /// Makes the files, in a directory that becomes one of Cheetah's.
-fn make_files() -> Result<Extra> {
+pub fn make_files() -> Result<Extra> {
     let directory = files();
     std::fs::create_dir_all(&directory).context(directory.display())?;
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
