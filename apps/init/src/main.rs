@@ -1,4 +1,4 @@
-//! The first program: starts the servers, then the shell or the `run=` program, then ends the machine.
+//! The first program: starts the servers, then shell or `run=` program, then ends the machine.
 //!
 //! It holds the root name and every right; what it starts gets as little as it needs. Its own
 //! application page tells everybody where the servers are (`xok::services`).

@@ -1,8 +1,8 @@
 //! The console's input ring and who is told of it.
 //!
 //! The ring is a page of the program's: two words, head (the kernel's: bytes put in, ever) and tail
-//! (the owner's: bytes taken out, ever), then 4,080 bytes. What a full ring has no room for waits in
-//! the device.
+//! (the owner's: bytes taken out, ever), then 4,080 bytes. What a full ring has no room for waits
+//! in the device.
 
 use crate::answer::Answer;
 use crate::machine::Machine;

@@ -1,9 +1,9 @@
 //! The registers of an environment that is not running, as entry code lays them down.
 //!
 //! ```text
-//!  offset 0   r15 r14 r13 r12 r11 r10 r9 r8 rbp rdi rsi rdx rcx rbx rax   15 words, pushed by the stub
+//!  offset 0   r15 r14 r13 r12 r11 r10 r9 r8 rbp rdi rsi rdx rcx rbx rax   15 words, by the stub
 //!       120   error, zero                                                 error code; padding
-//!       136   rip cs rflags rsp ss                                        5 words, pushed by the processor
+//!       136   rip cs rflags rsp ss                                        5 words, by the CPU
 //!       176   end: TSS.RSP0 points here, so it is a multiple of 16
 //!       176   fs_base gs_base
 //!       192

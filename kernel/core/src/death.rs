@@ -213,7 +213,8 @@ fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     }
 }
 
-/// The records that the dead one held are nobody's; those of dead ones go, and those it never released.
+/// The records that the dead one held are nobody's; those of dead ones go, and those it never
+/// released.
 fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
     for child in 1..state.envs.slots.len() {
@@ -283,8 +284,9 @@ pub fn destroy_domain<M: Machine>(
     alive.then_some(Ok(0))
 }
 
-/// `AccountDestroy`: ends all that is charged to an account and to those below; `None`: the caller too. What
-/// others still refer to (shared frames) stays charged; the record goes with the last charge.
+/// `AccountDestroy`: ends all that is charged to an account and to those below; `None`: the caller
+/// too. What others still refer to (shared frames) stays charged; the record goes with the last
+/// charge.
 pub fn destroy_account<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -43,8 +43,9 @@ pub enum Outcome {
     Fault(UserFault),
     /// The caller's context is complete; it may no longer run, or be dead. Ask `pick`.
     Left,
-    /// Control was transferred: this environment is current, its context is complete, and the vector
-    /// registers on the processor are now its own. Nothing is saved or loaded but FS and GS base.
+    /// Control was transferred: this environment is current, its context is complete, and the
+    /// vector registers on the processor are now its own. Nothing is saved or loaded but FS and GS
+    /// base.
     Enter(usize),
     /// The caller goes on with its context as it stands, in the domain it has now, its vector
     /// registers loaded anew from its frame.
@@ -56,8 +57,9 @@ const POWER: Name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
 const ITEM_BYTES: u64 = size_of::<Item>() as u64;
 
 /// Program memory that a call reads: address and bytes, at most `limits::COPY_BYTES`. The machine
-/// layer copies it in before it takes the lock; a fault there is the caller's and nothing has happened.
-/// `None` also if the program may not name that memory: [`call`] then answers `BadAddress`.
+/// layer copies it in before it takes the lock; a fault there is the caller's and nothing has
+/// happened. `None` also if the program may not name that memory: [`call`] then answers
+/// `BadAddress`.
 pub fn buffer(call: &Call) -> Option<(u64, usize)> {
     needs(call).filter(|&(address, bytes)| is_user_range(address, bytes as u64))
 }
@@ -290,8 +292,8 @@ fn may_destroy_account(state: &State, who: &Caller, id: AccountId) -> Result<usi
     Ok(target)
 }
 
-/// Item by item: each is checked and applied before the next is read. After `BATCH` items the registers
-/// are advanced and the call runs again; r10 counts the items done in earlier rounds.
+/// Item by item: each is checked and applied before the next is read. After `BATCH` items the
+/// registers are advanced and the call runs again; r10 counts the items done in earlier rounds.
 fn update_tables<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -36,7 +36,8 @@ pub struct Record {
     pub generation: u32,
     /// Is being destroyed: no call finds it.
     pub dying: bool,
-    /// Index of the domain that made it, while no environment has been in it: it ends with its maker.
+    /// Index of the domain that made it, while no environment has been in it: it ends with its
+    /// maker.
     pub(crate) maker: u16,
     /// Domains it made that no environment has been in.
     pub(crate) unborn: u16,

@@ -7,8 +7,8 @@
 //!    │ forgotten                  woken │ │              ▼
 //!   Dead ◄──── EnvDestroy, from any ────┴─┴── Sleeping, Donating, Held, Stopped
 //! ```
-//! An environment that is `Held` keeps its [`Pending`]: released, it sleeps or waits on. Whoever wants
-//! something of one that runs on another processor leaves a request and interrupts that one.
+//! An environment that is `Held` keeps its [`Pending`]: released, it sleeps or waits on. Whoever
+//! wants something of one that runs on another processor leaves a request and interrupts that one.
 
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
@@ -208,8 +208,8 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
     Ok(index)
 }
 
-/// Changes the state of an environment, private and published. Who watches the record is looked at at
-/// once, but for the comings and goings of every slice: those at the watcher's turn.
+/// Changes the state of an environment, private and published. Who watches the record is looked at
+/// at once, but for the comings and goings of every slice: those at the watcher's turn.
 pub fn set_state(state: &mut State, index: usize, to: EnvState) {
     let from = core::mem::replace(&mut state.envs.slots[index].state, to);
     state.published.envs[index].state = to as u32;

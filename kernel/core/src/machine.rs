@@ -57,17 +57,19 @@ pub trait Machine {
     fn context(&mut self, index: usize) -> &mut Context;
     /// Gives the vector area in `frame` the initial state.
     fn vector_init(&mut self, frame: Frame);
-    /// Stores the vector registers now on this processor into the area in `frame`; they stay loaded.
+    /// Stores the vector registers now on this processor into the area in `frame`; they stay
+    /// loaded.
     fn vector_store(&mut self, frame: Frame);
-    /// Shows `frame` to everybody as the application page of the environment at `index`; `None`: zeroes.
+    /// Shows `frame` to everybody as the application page of the environment at `index`; `None`:
+    /// zeroes.
     fn application_page(&mut self, index: usize, frame: Option<Frame>);
     /// Takes bytes for a console stream (`Call::ConsoleWrite`); how many it took.
     fn console_write(&mut self, stream: u16, bytes: &[u8]) -> usize;
     /// Ends the machine (`Call::MachineEnd`) when the lock is released.
     fn end(&mut self, how: u16, status: u16);
 
-    /// Notes what must be flushed before frames given up by this call may be used again. The machine
-    /// flushes its own processor at once, others after the lock is released.
+    /// Notes what must be flushed before frames given up by this call may be used again. The
+    /// machine flushes its own processor at once, others after the lock is released.
     fn flush(&mut self, what: Flush);
     /// Interrupts `cpu`, so that it looks at requests and runs the scheduler. Nothing if it is this
     /// one, which asks `sched::pick` on its way out anyway.
@@ -87,8 +89,8 @@ pub trait Machine {
         let _ = (interface, token);
         0
     }
-    /// Gives the device a packet: the first `header` bytes at the token's header, then `rest`. There is
-    /// room; the driver answers with [`crate::net::transmit::sent`].
+    /// Gives the device a packet: the first `header` bytes at the token's header, then `rest`.
+    /// There is room; the driver answers with [`crate::net::transmit::sent`].
     fn transmit(
         &mut self,
         interface: usize,

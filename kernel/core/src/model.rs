@@ -3,10 +3,10 @@
 //! ```text
 //!  XOK_SEED=7 XOK_STEPS=1000000 cargo test --release -p kernel-core model
 //! ```
-//! The world is small (some hundred frames, three accounts, six domains, a few pages of each) so that
-//! everything runs out, collides and is reused. Three processors act in turn; each has
-//! a translation buffer and a cache of the way to level-1 tables, filled at random and emptied only by
-//! what the core asks to be flushed, late on processors other than the actor's.
+//! The world is small (some hundred frames, three accounts, six domains, a few pages of each) so
+//! that everything runs out, collides and is reused. Three processors act in turn; each has a
+//! translation buffer and a cache of the way to level-1 tables, filled at random and emptied only
+//! by what the core asks to be flushed, late on processors other than the actor's.
 
 mod act;
 mod calls;

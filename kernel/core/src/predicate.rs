@@ -1,7 +1,7 @@
-//! Wakeup predicates: checked, translated and pinned at download, evaluated without the space (XK-5).
+//! Wakeup predicates: checked and pinned at download, evaluated without the space (XK-5).
 //!
-//! The translated atoms lie behind the vector state in the environment's own frame: each source that
-//! is memory names a physical address, and the frame there has one more reference until the
+//! The translated atoms lie behind the vector state in the environment's own frame: each source
+//! that is memory names a physical address, and the frame there has one more reference until the
 //! next predicate has been accepted. Nothing in it is computed at evaluation.
 
 use crate::answer::{Answer, Refusal};

@@ -1,9 +1,9 @@
 //! Software regions: operations, roles, attachments (decisions 6, xok97 XK-6).
 //!
-//! A region's words are reached by the kernel only, so an operation is one hold of the lock: compare,
-//! copy, write words. A fault in program memory ends it before any word is written; the
-//! call runs again. Attachments are records of one table: the first ones are list heads, one
-//! for each domain, the others are free or in one domain's list.
+//! A region's words are reached by the kernel only, so an operation is one hold of the lock:
+//! compare, copy, write words. A fault in program memory ends it before any word is written; the
+//! call runs again. Attachments are records of one table: the first ones are list heads, one for
+//! each domain, the others are free or in one domain's list.
 
 use crate::answer::{Answer, Refusal};
 use crate::bytes::{u32_at, u64_at};
@@ -63,8 +63,8 @@ pub struct Regions {
     free: u16,
     /// No index below this one is free.
     lowest: usize,
-    /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in frames of
-    /// the kernel's that only `Machine::word` and its kin reach.
+    /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in
+    /// frames of the kernel's that only `Machine::word` and its kin reach.
     words: u64,
 }
 

@@ -43,8 +43,8 @@ pub fn begin<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) {
     }
 }
 
-/// Breaks up to [`WORK_PIECES`] entries; are there more? Meanwhile nobody can bind the frame anew. An
-/// entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
+/// Breaks up to [`WORK_PIECES`] entries; are there more? Meanwhile nobody can bind the frame anew.
+/// An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
 /// that table, everybody flushes. With the last reference the frame is gone.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
     let mut broken = false;

@@ -1,7 +1,7 @@
-//! The running order: who runs on a processor's way out of the kernel (decisions 17, aegis95 S28..S30).
+//! The running order: who runs on a processor's way out of the kernel (aegis95 S28..S30).
 //!
 //! ```text
-//!  a processor's vector     ┌───┬───┬───┬───┬─ ─ ─┬─────┐   each position: a ring of environments whose
+//!  a processor's vector     ┌───┬───┬───┬───┬─ ─ ─┬─────┐   each position: a ring of those whose
 //!  of slice positions       │ 0 │ 1 │ 2 │ 3 │     │ 127 │   home it is, or one owner more
 //!                           └─┬─┴───┴───┴───┴─ ─ ─┴─────┘
 //!                             ▼ round and round; a slice nobody uses costs nothing
@@ -118,9 +118,9 @@ pub fn start_cpu(state: &mut State, cpu: usize) {
     state.sched.cpus[cpu].online = true;
 }
 
-/// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing speaks
-/// against it. The answer of a call is written to the context before; the events of whom it picks are
-/// delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
+/// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing
+/// speaks against it. The answer of a call is written to the context before; the events of whom it
+/// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
 pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Option<usize> {
     let now = machine.now_ns();
     serve_request(state, machine, cpu);

@@ -1,7 +1,7 @@
 //! Sleeping, posting, events, timers (decisions 7, 17, 18; xok97 XK-18, XK-19).
 //!
-//! No wake-up is lost: whoever sets a bit does so, and looks whether the other sleeps, under the same
-//! lock under which the sleeper looks at its bits before it sleeps.
+//! No wake-up is lost: whoever sets a bit does so, and looks whether the other sleeps, under the
+//! same lock under which the sleeper looks at its bits before it sleeps.
 
 use crate::answer::Answer;
 use crate::env::{self, Pending};
@@ -29,7 +29,8 @@ pub struct Sleep {
     pub flags: u64,
 }
 
-/// `Sleep`: the answer if there is nothing to wait for, else `None`: the caller sleeps and has left.
+/// `Sleep`: the answer if there is nothing to wait for, else `None`: the caller sleeps and has
+/// left.
 pub fn sleep<M: Machine>(
     state: &mut State,
     machine: &mut M,

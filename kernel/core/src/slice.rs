@@ -1,4 +1,4 @@
-//! Slice positions: who owns which, and where an environment is at home (aegis95 S28, thesis98 C-1).
+//! Slice positions: who owns which, where an environment is at home (aegis95 S28, thesis98 C-1).
 //!
 //! A position belongs to one environment; those made by it share its turn until they are given a
 //! position of their own. An environment's first position becomes its home, where its ring is; more
@@ -122,8 +122,8 @@ fn free_position(state: &State, cpu: usize, which: Which) -> Result<usize, Refus
     }
 }
 
-/// `SliceFree`. A home goes to one of those who share it; who has no other position shares the first
-/// environment's, which cannot give up its last one.
+/// `SliceFree`. A home goes to one of those who share it; who has no other position shares the
+/// first environment's, which cannot give up its last one.
 pub fn free(
     state: &mut State,
     caller: usize,

@@ -4,10 +4,10 @@
 //!   caller: TransferSync ──registers──► callee, at its sync entry     caller is Donating
 //!   callee: TransferSync to the caller ──registers──► caller, behind its call, rax 0
 //! ```
-//! The registers are the message: all arrive but rcx (the sender's id) and r11. A callee is entered on
-//! the sender's stack pointer; who gets a reply keeps its own stack pointer, rip and flags. Vector
-//! registers travel, being left as they are. Nothing is copied but the context; no permission is
-//! asked: whom to serve is the callee's business, and rcx cannot be forged.
+//! The registers are the message: all arrive but rcx (the sender's id) and r11. A callee is entered
+//! on the sender's stack pointer; who gets a reply keeps its own stack pointer, rip and flags.
+//! Vector registers travel, being left as they are. Nothing is copied but the context; no
+//! permission is asked: whom to serve is the callee's business, and rcx cannot be forged.
 
 use crate::context::{Context, FIXED_FLAGS, USER_CS, USER_SS};
 use crate::dispatch::Outcome;
@@ -133,8 +133,8 @@ fn enter<M: Machine>(
     Outcome::Enter(target)
 }
 
-/// A transfer to one that waits for the caller: it goes on behind its call. A held one gets the message
-/// and stays held.
+/// A transfer to one that waits for the caller: it goes on behind its call. A held one gets the
+/// message and stays held.
 fn reply<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -25,9 +25,10 @@ struct Upcall {
     address: u64,
 }
 
-/// Delivers a synchronous fault to the environment at `index`, running on this processor: its context is
-/// rewritten to enter the fault handler. `false`: no handler could be entered; it has stopped.
-/// `error` is the processor's error code, `address` the faulting one of a page fault. `pick` follows.
+/// Delivers a synchronous fault to the environment at `index`, running on this processor: its
+/// context is rewritten to enter the fault handler. `false`: no handler could be entered; it has
+/// stopped. `error` is the processor's error code, `address` the faulting one of a page fault.
+/// `pick` follows.
 pub fn deliver_fault<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -103,8 +104,8 @@ fn chained<M: Machine>(machine: &mut M, index: usize, address: u64, physical: u6
     (distance.is_multiple_of(SLOT_BYTES) && slot < UPCALL_DEPTH as u64).then_some(slot)
 }
 
-/// Writes the slot and turns the context to the handler; `false` if there is no entry or no slot (the
-/// frame is then in the last slot).
+/// Writes the slot and turns the context to the handler; `false` if there is no entry or no slot
+/// (the frame is then in the last slot).
 fn deliver<M: Machine>(
     machine: &mut M,
     index: usize,

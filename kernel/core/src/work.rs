@@ -9,8 +9,8 @@ pub fn waiting(state: &State) -> bool {
     state.frames.dying != 0 || state.accounts.dying != 0 || !swept
 }
 
-/// Does up to `limits::WORK_PIECES` pieces of what is still to be destroyed. `true`: there is more; call
-/// again after interrupts and other callers had their turn.
+/// Does up to `limits::WORK_PIECES` pieces of what is still to be destroyed. `true`: there is more;
+/// call again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     crate::death::finish_accounts(state);
     crate::table::work(state, machine) | crate::revoke::sweep(state, machine)

@@ -1,11 +1,12 @@
-//! Each invariant of the model, seen red once: plants one fault at a time in a copy of the crate
-//! and expects its tests to fail.
+//! Each invariant of the model, seen red once.
+//!
+//! Plants one fault at a time in a copy of the crate and expects its tests to fail.
 //!
 //! ```text
 //!  cargo test --release -p kernel-core --test faults -- --ignored --nocapture
 //! ```
-//! A fault is a piece of source that occurs exactly once, and what it becomes. `XOK_FAULT` picks those
-//! whose description contains it.
+//! A fault is a piece of source that occurs exactly once, and what it becomes. `XOK_FAULT` picks
+//! those whose description contains it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,7 +36,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets the way through the old table",
         "update.rs",
-        "    machine.flush(Flush::Page(request.root, request.item.address));\n    frame::release(state, shared);",
+        "    machine.flush(Flush::Page(request.root, request.item.address));\n\
+         \x20   frame::release(state, shared);",
         "    frame::release(state, shared);",
     ),
     (
@@ -160,7 +162,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "charges do not count above",
         "account.rs",
-        "        state.published.accounts[at].used[resource as usize] += n;\n        at = usize::from(state.accounts.records[at].parent);",
+        "        state.published.accounts[at].used[resource as usize] += n;\n\
+         \x20       at = usize::from(state.accounts.records[at].parent);",
         "        state.published.accounts[at].used[resource as usize] += n;\n        at = 0;",
     ),
     (

@@ -52,7 +52,8 @@ fn end(process: &mut Process, word: u64) -> ! {
         let _ = user::write_value(process.clear_tid, &0_u32);
     }
     if process.borrows_space {
-        // The domain lives on in the vfork parent, so what this process attached must be given back.
+        // The domain lives on in the vfork parent, so what this process attached must be given
+        // back.
         process.files.detach();
     }
     // Children lose their holder with us, and with it their zombies.

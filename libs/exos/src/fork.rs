@@ -324,8 +324,8 @@ fn has_shared_page(areas: &[Area], start: u64, end: u64) -> bool {
     areas.iter().any(|area| area.kind == Kind::Shared && area.start < end && start < area.end)
 }
 
-/// A table with `MAP_SHARED` pages is not frozen: those stay writable for both, the others are taken
-/// from both.
+/// A table with `MAP_SHARED` pages is not frozen: those stay writable for both, the others are
+/// taken from both.
 fn copy_table(batch: &mut Batch, areas: &[Area], table: u64) -> Result<(), Refused> {
     batch.table(2, table)?;
     let mut own = Batch::own();

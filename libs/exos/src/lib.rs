@@ -1,12 +1,13 @@
-//! ExOS, the library OS: runs unmodified static Linux programs in the lower half of their own space.
+//! ExOS, the library OS: runs unmodified static Linux programs in their own address space.
 //!
 //! ```text
 //!  program ── syscall ──► kernel ── sends back ──► table ──► fs, memory, signal, exec, …
 //!                                                    │
 //!            published pages, own tables ◄── reads ──┴── few calls ──► kernel
 //! ```
-//! Read in this order: [`layout`] (where everything lies), [`process`] (what a process is), [`table`]
-//! (one row for each Linux call), [`wait`] (how anything blocks), [`user`] (program memory).
+//! Read in this order: [`layout`] (where everything lies), [`process`] (what a process is),
+//! [`table`] (one row for each Linux call), [`wait`] (how anything blocks), [`user`] (program
+//! memory).
 #![cfg_attr(target_os = "none", no_std)]
 #![deny(unsafe_code)]
 

@@ -5,8 +5,9 @@
 //! writes.
 //!
 //! # Safety
-//! The own page is mapped writable at `APPLICATION_PAGE` in the thread's area from the first instruction
-//! on; pages of others are read from the published slot, field by field, and may change meanwhile.
+//! The own page is mapped writable at `APPLICATION_PAGE` in the thread's area from the first
+//! instruction on; pages of others are read from the published slot, field by field, and may change
+//! meanwhile.
 #![allow(unsafe_code)]
 
 use crate::layout::APPLICATION_PAGE;
@@ -29,7 +30,8 @@ pub fn of_index(index: usize) -> Option<ProcessPage> {
     if published::application_word(index, 0) != Some(MAGIC) {
         return None;
     }
-    // SAFETY: a page of plain words; it may change while it is copied, which makes it stale, not wrong.
+    // SAFETY: a page of plain words; it may change while it is copied, which makes it stale, not
+    // wrong.
     Some(unsafe { core::ptr::read_volatile(address as *const ProcessPage) })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It lies on the heap, which a fork child gets as an eager copy at the same addresses; so fork
 //! needs no serialising. `exec` hands over what survives in a start block (`crate::start_block`). A
-//! vfork child is a second `Process` on the same heap, made by `clone`; each thread finds its own by
-//! GS.
+//! vfork child is a second `Process` on the same heap, made by `clone`; each thread finds its own
+//! by GS.
 
 use abi::id::EnvId;
 use alloc::string::String;

@@ -1,5 +1,6 @@
-//! A thread's own page: the save area, behind it which process it belongs to, and room for the
-//! vector registers.
+//! A thread's own page.
+//!
+//! The save area, behind it which process it belongs to, and room for the vector registers.
 //!
 //! ```text
 //!  GS base + 0x000  the kernel's and xok's parts (abi::upcall, xok::upcall::block)

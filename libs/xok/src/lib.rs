@@ -1,8 +1,8 @@
-//! The thinnest binding to the kernel: the call instruction, upcalls, start-up. All else builds on it.
+//! The thinnest binding to the kernel: the call instruction, upcalls, start-up.
 //!
 //! ```text
 //!  call      the `syscall` instruction, one function a call        published  reading kernel state
-//!  upcall    entry and way back of faults, events, foreign calls   own        reading own page tables
+//!  upcall    entry and way back of faults, events, foreign calls   own        own page tables
 //!  server    being called by control transfer                      memory     shaping a space
 //!  start     from the first instruction of a native program        spawn      making another
 //! ```

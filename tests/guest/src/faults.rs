@@ -114,7 +114,8 @@ pub fn load(address: u64) -> Option<u8> {
     let value: u64;
     // SAFETY: a one-byte load that either works or is skipped (3 bytes: 8a 04 17 style, see text).
     unsafe {
-        site!(3, "movzx eax, byte ptr [rcx]"; in("rcx") address, out("rax") value, options(nostack));
+        site!(3, "movzx eax, byte ptr [rcx]";
+            in("rcx") address, out("rax") value, options(nostack));
     }
     (seen().count == before).then_some(value as u8)
 }
@@ -134,7 +135,8 @@ pub fn divide() -> u64 {
     let at: u64;
     // SAFETY: `div ecx` (f7 f1) faults and is skipped.
     unsafe {
-        site!(2, "lea rsi, [rip + 2f]", "xor edx, edx", "mov eax, 1", "xor ecx, ecx", "2:", "div ecx";
+        site!(2, "lea rsi, [rip + 2f]", "xor edx, edx", "mov eax, 1", "xor ecx, ecx",
+            "2:", "div ecx";
             out("rsi") at, out("rax") _, out("rdx") _, out("rcx") _, options(nostack));
     }
     at

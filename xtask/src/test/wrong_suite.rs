@@ -33,7 +33,8 @@ struct Case {
 /// Runs the program, hides what the shell says of it, then shows its status and that all is well.
 const RUN: &str = "timeout -s KILL 10 /wrong/program 2>/dev/null; echo status $?; echo alive";
 
-/// Runs the program by nothing but execve: a shell would try it as a script. The status is the error.
+/// Runs the program by nothing but execve: a shell would try it as a script. The status is the
+/// error.
 const REFUSED: &str = "/wrong/execute; echo status $?; echo alive";
 /// Bytes of a wrong output that are shown.
 const SHOWN: usize = 200;

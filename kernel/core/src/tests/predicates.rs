@@ -298,7 +298,8 @@ fn an_idle_processor_looks_at_everybody_in_pieces() {
 #[test]
 fn published_records_can_be_watched() {
     let (mut world, index) = spawned();
-    // Directory tables: one large page at the kernel's frame 512 of them, which holds words of ours.
+    // Directory tables: one large page at the kernel's frame 512 of them, which holds words of
+    // ours.
     let physical = u64::from(KERNEL_FRAMES - 1) * PAGE_SIZE;
     world.machine.entry_swap(Frame(2), 0, 0x8000 | PRESENT);
     world.machine.entry_swap(Frame(8), 0, 0x9000 | PRESENT);

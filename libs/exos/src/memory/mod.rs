@@ -1,4 +1,4 @@
-//! The program's memory: promises ([`areas`]), what is there ([`tables`]), the way between ([`fault`]).
+//! The program's memory: promises ([`areas`]), what is there ([`tables`]), and [`fault`] between.
 
 pub mod areas;
 pub mod calls;

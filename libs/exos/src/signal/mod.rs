@@ -169,7 +169,8 @@ impl Signals {
         self.infos.get(signal.wrapping_sub(1) as usize).copied().unwrap_or_default()
     }
 
-    /// A signal that the running instruction caused: one that is blocked or ignored ends the process.
+    /// A signal that the running instruction caused: one that is blocked or ignored ends the
+    /// process.
     pub fn force(&mut self, signal: u32, info: Info) {
         if self.blocked & bit(signal) != 0 || self.action(signal).handler == 1 {
             self.set_action(signal, Action::default());

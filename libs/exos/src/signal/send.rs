@@ -96,7 +96,8 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
 }
 
-/// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the machine.
+/// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the
+/// machine.
 fn to_init(process: &Process, signal: u32) -> Answer {
     if process.users[1] != 0 {
         return Err(Errno::EPERM);
