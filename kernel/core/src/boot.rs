@@ -51,7 +51,8 @@ pub struct Sizes {
 impl Sizes {
     /// The rule as boot prints it.
     pub const RULE: &str = "envs, domains = frames/64 in 64..=4096; regions = frames/32 in \
-                            128..=4096; filters, rings = frames/128 in 64..=1024";
+                            128..=4096; attachments = domains + 4*regions; filters, rings = \
+                            frames/128 in 64..=1024";
 
     /// Tables for a machine with frame numbers below `frames`.
     pub fn for_frames(frames: usize) -> Self {
