@@ -157,14 +157,14 @@ calls! {
     /// dominates but the account: [account, serial high, serial low], with ALL rights; so processes
     /// have flat names and need no right over their account to fork (decisions 22). It ends with
     /// the caller's domain while no environment has been in it. `rdx`: its id.
-    13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 } guarded
-        Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
+    13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 }
+        guarded Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
     14 DomainDestroy { domain: DomainId } guarded Continued errors [NoSuchDomain];
     /// Changes page-table entries of `domain` (0: own), item by item; needs WRITE over its guard
     /// unless own. `rdx`: the old entry if `count` is 1, else items done (r10, 0 at first, counts
-    /// those of rounds before); with an error, items done in the low half and the error's own number
-    /// in the high half.
+    /// those of rounds before); with an error, items done in the low half and the error's own
+    /// number in the high half.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge];
@@ -230,7 +230,8 @@ calls! {
     35 FilterReference { filter: FilterId, domain: DomainId } guarded Atomic
         errors [NoSuchFilter, NoSuchDomain, Exhausted, OverQuota];
     /// Sends the filter's packets to another ring of one's own. Needs WRITE over its guard.
-    36 FilterRing { filter: FilterId, ring: RingId } guarded Atomic errors [NoSuchFilter, NoSuchRing];
+    36 FilterRing { filter: FilterId, ring: RingId } guarded Atomic
+        errors [NoSuchFilter, NoSuchRing];
     /// Queues one packet gathered from `count` `Piece`s, without copying; the 64-bit word at
     /// `pending` is decremented when it has been sent. Needs WRITE over the interface.
     37 NetTransmit { interface: u16, pieces: UserAddress, count: u64, pending: UserAddress } guarded

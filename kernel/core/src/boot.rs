@@ -94,8 +94,8 @@ pub struct Parts {
 
 impl State {
     /// The first state: every frame absent, one account that may have everything. The machine layer
-    /// goes on with [`frame::donate`](crate::frame::donate) and [`frame::claim`](crate::frame::claim)
-    /// for what the memory map says.
+    /// goes on with [`frame::donate`](crate::frame::donate) and
+    /// [`frame::claim`](crate::frame::claim) for what the memory map says.
     pub fn new(parts: Parts) -> Self {
         let mut state = Self {
             published: parts.published,
