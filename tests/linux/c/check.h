@@ -50,6 +50,12 @@
                result_ == -1 ? strerrorname_np(errno) : "works");        \
     } while (0)
 
+/* Line by line, so that a program that dies early has said how far it came. */
+__attribute__((constructor)) static void print_lines(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
 /* Prints how a child ended. */
 static inline void show_status(const char *what, int status)
 {

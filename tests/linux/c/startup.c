@@ -34,7 +34,8 @@ int main(int count, char **words)
     SHOW(getauxval(AT_BASE));
     SHOW(getauxval(AT_SECURE));
     SHOW(getauxval(AT_UID) == getuid());
-    puts((char *)getauxval(AT_PLATFORM));
+    const char *platform = (char *)getauxval(AT_PLATFORM);
+    puts(platform ? platform : "no platform");
     const char *name = (char *)getauxval(AT_EXECFN);
     SHOW(strcmp(name, words[0]));
     const unsigned char *random = (unsigned char *)getauxval(AT_RANDOM);
@@ -50,7 +51,7 @@ int main(int count, char **words)
     SHOW(loads > 1);
     SHOW(stacks);
     const Elf64_Ehdr *page = (Elf64_Ehdr *)getauxval(AT_SYSINFO_EHDR);
-    SHOW(memcmp(page->e_ident, ELFMAG, SELFMAG));
+    SHOW(page ? memcmp(page->e_ident, ELFMAG, SELFMAG) : -1);
 
     for (int i = 0; i < 3; i++)
         SHOW(fcntl(i, F_GETFD));
