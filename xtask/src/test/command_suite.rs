@@ -9,7 +9,7 @@ use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
 /// How long one program may take, boot included.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);

@@ -12,7 +12,7 @@ use crate::tally::{self, Tally};
 /// The program that runs them, as the machine's first.
 pub const PROGRAM: &str = "/xok/guest-tests";
 /// How long one boot with all tests may take, in seconds, beside the random calls.
-const LIMIT_SECONDS: u32 = 120;
+const LIMIT_SECONDS: u32 = 300;
 /// How many lines of the log are shown of a boot that ended early.
 const LOG_TAIL: usize = 20;
 
