@@ -27,12 +27,15 @@ pub struct Tally {
     outcomes: Vec<Outcome>,
     ignored: usize,
     only: Option<String>,
+    is_whole: bool,
 }
 
 impl Tally {
-    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted.
-    pub fn new(only: Option<String>) -> Self {
-        Self { only, ..Self::default() }
+    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted; `all_suites` says
+    /// whether every suite is going to run.
+    pub fn new(only: Option<String>, all_suites: bool) -> Self {
+        let is_whole = only.is_none() && all_suites;
+        Self { only, is_whole, ..Self::default() }
     }
 
     /// What a test's name must hold to be run.
@@ -85,10 +88,10 @@ impl Tally {
         println!("{} passed, {} failed", self.passed(), self.failed());
     }
 
-    /// Keeps the outcomes in the target directory. Those of a run with `only` join the ones kept
+    /// Keeps the outcomes in the target directory. Those of a run of some tests join the ones kept
     /// before; a whole run replaces them.
     pub fn keep(&self) -> Result<()> {
-        let mut all = if self.only.is_some() { kept()? } else { Vec::new() };
+        let mut all = if self.is_whole { Vec::new() } else { kept()? };
         let is_new = |kept: &Outcome| {
             self.outcomes.iter().any(|new| new.name == kept.name && new.place == kept.place)
         };
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn counts_and_chooses() {
-        let mut tally = Tally::new(Some("elf".into()));
+        let mut tally = Tally::new(Some("elf".into()), true);
         assert!(tally.wants("image/elf::x") && !tally.wants("image/archive::x"));
         tally.record("a", "", Ok("(3 of 3)".into()));
         tally.record("a", "q35 x2", Err("it did not".into()));

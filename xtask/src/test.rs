@@ -54,7 +54,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     }
 
     build::build()?;
-    let mut tally = Tally::new(only);
+    let mut tally = Tally::new(only, chosen.is_empty());
     for &(name, what, run) in SUITES {
         if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
             continue;
