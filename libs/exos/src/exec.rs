@@ -6,7 +6,7 @@
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fork;
 use crate::fs::{self, Program};
-use crate::layout::{IMAGE, START_BLOCK_BYTES};
+use crate::layout::{IMAGE, PROGRAM, PROGRAM_END, START_BLOCK_BYTES};
 use crate::library;
 use crate::process::Process;
 use crate::start_block::{self, Command};
@@ -19,6 +19,8 @@ use xok::call::{self, OWN};
 
 /// Strings of one list at most.
 const STRINGS_MAX: usize = 8192;
+/// Bytes of one of them, without its NUL (Linux's `MAX_ARG_STRLEN`).
+const STRING_BYTES_MAX: usize = 32 * 4096 - 1;
 /// Interpreters of interpreters followed.
 const SCRIPTS_MAX: usize = 4;
 /// Bytes of a script's first line looked at.
@@ -82,7 +84,7 @@ fn read_list(address: u64) -> Result<Vec<Vec<u8>>, Errno> {
             return Err(Errno::E2BIG);
         }
         list.push(
-            user::read_string(at, START_BLOCK_BYTES as usize)
+            user::read_string(at, STRING_BYTES_MAX)
                 .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?,
         );
     }
@@ -112,6 +114,7 @@ pub fn resolve(
             return Ok(Command {
                 image: program.image,
                 bytes: program.bytes,
+                handed_over: 0,
                 path: program.path,
                 asked,
                 arguments,
@@ -167,13 +170,15 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     let domain = fork::new_domain(&next.files)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, command);
-    if block.len() as u64 > START_BLOCK_BYTES {
+    let too_large = command.bytes.len() as u64 > PROGRAM_END - PROGRAM;
+    if too_large || block.len() as u64 > START_BLOCK_BYTES {
         let _ = call::domain_destroy(OWN, domain);
         return Err(Errno::E2BIG);
     }
     let mut page = *page::own();
     fill_page(&mut page, command);
-    let built = library::build_fresh(domain, page::bytes_of(&page), &block);
+    let built = library::build_fresh(domain, page::bytes_of(&page), &block)
+        .and_then(|()| library::hand_over(domain, &command.bytes));
     if let Err((error, _)) = built {
         let _ = call::domain_destroy(OWN, domain);
         return Err(from_kernel(error));

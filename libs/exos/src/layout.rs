@@ -7,6 +7,7 @@
 //!          + 0x0806_0000  area of the first thread                   │ the first 2 MiB are all
 //!          + 0x0809_0000  start block of `exec`                      │ that most ever use
 //!          + 0x0810_0000  heap, grows                                │
+//!          + 0x0a00_0000  a program that is not in the image, while it is loaded
 //!          + 0x0e00_0000  areas of other threads, 1 MiB apart        ┘
 //!          + 0x1000_0000  boot image, read-only: level-1 tables shared by all processes
 //! ```
@@ -40,7 +41,11 @@ pub const START_BLOCK_BYTES: u64 = 64 * PAGE_SIZE;
 /// The heap.
 pub const HEAP: u64 = PRIVATE + 0x10_0000;
 /// First address behind what the heap may grow to.
-pub const HEAP_END: u64 = THREADS;
+pub const HEAP_END: u64 = PROGRAM;
+/// The bytes of a program that is not in the image, as `exec` hands them over.
+pub const PROGRAM: u64 = LIBRARY + 0x0a00_0000;
+/// First address behind what such a program may have.
+pub const PROGRAM_END: u64 = THREADS;
 /// Areas of other threads.
 pub const THREADS: u64 = LIBRARY + 0x0e00_0000;
 /// Bytes from one of them to the next.

@@ -7,8 +7,8 @@
 //! Both makers have the text and the image mapped at their places: each ExOS process, and init.
 
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, IMAGE, PRIVATE, STACKS, START_BLOCK, TEXT, WINDOW_COUNT,
-    WINDOWS,
+    APPLICATION_PAGE, FIRST_THREAD, IMAGE, PRIVATE, PROGRAM, STACKS, START_BLOCK, TEXT,
+    WINDOW_COUNT, WINDOWS,
 };
 use crate::memory::frames;
 use crate::memory::tables::Batch;
@@ -103,6 +103,29 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
     }
     batch.send()?;
     windows.close()
+}
+
+/// Puts the bytes of a program that is not in the image where the next life finds them.
+pub fn hand_over(domain: DomainId, bytes: &[u8]) -> Result<(), Refused> {
+    const PAGE: usize = PAGE_SIZE as usize;
+    let mut batch = Batch::of(domain);
+    let mut at = PROGRAM;
+    for part in bytes.chunks(WINDOW_COUNT as usize * PAGE) {
+        let windows = Windows::open(part.len().div_ceil(PAGE) as u64)?;
+        for (number, page) in part.chunks(PAGE).enumerate() {
+            let seen = window(number as u64);
+            frames::zero(seen);
+            frames::put(seen, 0, page);
+            if at.is_multiple_of(TABLE_SPAN) {
+                batch.table(2, at)?;
+            }
+            batch.map(at, seen, NO_EXECUTE)?;
+            at += PAGE_SIZE;
+        }
+        batch.send()?;
+        windows.close()?;
+    }
+    Ok(())
 }
 
 /// How an environment in a fresh library slot begins: ExOS's entry point, on the first stack.

@@ -1,7 +1,7 @@
 //! Loading a program into one's own empty half: areas from its segments, the stack, the registers.
 
 use crate::errno::Errno;
-use crate::layout::IMAGE;
+use crate::layout::{IMAGE, PROGRAM};
 use crate::memory::areas::{Area, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
 use crate::memory::space::{STACK_TOP, space};
 use crate::process::Process;
@@ -31,7 +31,7 @@ pub struct Begin {
 pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
     let bytes = match command.image {
         Some((offset, size)) => start::image_bytes(IMAGE + offset, size),
-        None => &command.bytes,
+        None => start::image_bytes(PROGRAM, command.handed_over),
     };
     let plan = Plan::parse(bytes).map_err(|_| Errno::ENOEXEC)?;
     let base = match plan.kind {

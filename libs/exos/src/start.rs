@@ -8,7 +8,7 @@
 
 use crate::errno::{RESTART, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
-use crate::layout::{FIRST_THREAD, PRIVATE, START_BLOCK, START_BLOCK_BYTES, stack_tops};
+use crate::layout::{FIRST_THREAD, PRIVATE, PROGRAM, START_BLOCK, START_BLOCK_BYTES, stack_tops};
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
 use crate::process::Process;
@@ -136,7 +136,22 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     if process.timer.0 != 0 {
         crate::time::rearm(process);
     }
-    loader::load(process, &command)
+    let begin = loader::load(process, &command)?;
+    if command.handed_over != 0 {
+        drop_tables(PROGRAM, PROGRAM + command.handed_over)?;
+    }
+    Ok(begin)
+}
+
+/// Gives the level-1 tables of `[start, end)` back, and all that is in them.
+fn drop_tables(start: u64, end: u64) -> Result<(), crate::errno::Errno> {
+    let mut batch = Batch::own();
+    let mut at = start;
+    while at < end {
+        batch.unmap(2, at).map_err(|_| crate::errno::Errno::ENOMEM)?;
+        at += library::TABLE_SPAN;
+    }
+    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)
 }
 
 /// Enters the program.

@@ -19,8 +19,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"EXOSLIFE");
 pub struct Command {
     /// Where its bytes lie in the image.
     pub image: Option<(u64, u64)>,
-    /// Its bytes, if they lie elsewhere.
+    /// Its bytes, if they lie elsewhere; in the next life they lie at `layout::PROGRAM`.
     pub bytes: Vec<u8>,
+    /// How many bytes lie there.
+    pub handed_over: u64,
     /// Its path, links resolved.
     pub path: String,
     /// The path that was asked for (`AT_EXECFN`).
@@ -103,7 +105,7 @@ pub fn head(process: &Process, command: &Command) -> Vec<u8> {
     out.word(u64::from(command.image.is_some()));
     out.word(offset);
     out.word(size);
-    out.bytes(&command.bytes);
+    out.word(command.bytes.len() as u64);
     out.bytes(command.path.as_bytes());
     out.bytes(&command.asked);
     out.list(&command.arguments);
@@ -144,7 +146,8 @@ pub fn read(block: &[u8]) -> Result<(Process, Command, &[u8]), Errno> {
     let place = (from.word()?, from.word()?);
     let command = Command {
         image: in_image.then_some(place),
-        bytes: from.bytes()?.to_vec(),
+        bytes: Vec::new(),
+        handed_over: from.word()?,
         path: String::from_utf8_lossy(from.bytes()?).into_owned(),
         asked: from.bytes()?.to_vec(),
         arguments: from.list()?,
