@@ -78,11 +78,14 @@ pub fn set_state(state: State) {
 /// Says in the log what this processor does, and who is there: an operator's NMI asks for it.
 pub fn report(cpu: &'static Cpu) {
     crate::log::unlocked_line(format_args!(
-        "processor {} runs {:?}, rip {:#x}, call {}",
+        "processor {} runs {:?}, rip {:#x}, call {}; longest {} ns in call {}, stack {} bytes",
         cpu.index.get(),
         cpu.loaded.get(),
         own_context(cpu).rip,
         cpu.call.get() as i64,
+        clock::ticks_to_ns(cpu.longest.get().0),
+        cpu.longest.get().1 as i64,
+        cpu.stack_used(),
     ));
     let Some(state) = STATE.try_lock() else { return };
     let Some(state) = state.as_ref() else { return };
