@@ -160,6 +160,11 @@ impl Description {
         }
     }
 
+    /// Does another process have it too?
+    pub fn is_shared(&self) -> bool {
+        self.shared().is_some()
+    }
+
     /// The region, if offset and flags are in it now.
     fn shared(&self) -> Option<Region> {
         let id = self.region.get().filter(|_| self.shared.get())?;

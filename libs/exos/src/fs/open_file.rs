@@ -105,13 +105,31 @@ pub fn read(
         OpenFile::Stream(_) => return Err(Errno::EBADF),
         _ => {}
     }
-    let offset = description.offset()?;
-    let count = read_at(&process.files, description, offset, memory)?;
-    if count > 0 {
-        // If another process read meanwhile, both have read the same bytes, as if at once.
-        description.move_offset(offset, offset + count)?;
+    if !description.is_shared() {
+        let offset = description.offset()?;
+        let count = read_at(&process.files, description, offset, memory)?;
+        description.set_offset(offset + count)?;
+        return Ok(count);
     }
-    Ok(count)
+    // The bytes are taken first, so that two readers never get the same ones.
+    let size = match &description.file {
+        OpenFile::Text(_, text) => text.len() as u64,
+        OpenFile::Node(Node::Device(_)) => u64::MAX,
+        file => file.attributes(&process.files)?.size,
+    };
+    let (offset, most) = loop {
+        let offset = description.offset()?;
+        let most = size.saturating_sub(offset).min(memory.left());
+        if most == 0 || description.move_offset(offset, offset + most)? == Done::Yes {
+            break (offset, most);
+        }
+    };
+    let result = read_most(&process.files, description, offset, most, memory);
+    let count = result.unwrap_or(0);
+    if count < most {
+        description.move_offset(offset + most, offset + count)?;
+    }
+    result
 }
 
 /// Reads at `offset`, leaving the description's own alone.
@@ -121,6 +139,18 @@ pub fn read_at(
     offset: u64,
     memory: &mut Memory<'_>,
 ) -> Result<u64, Errno> {
+    read_most(files, description, offset, u64::MAX, memory)
+}
+
+/// As `read_at`, at most `most` bytes.
+fn read_most(
+    files: &Files,
+    description: &Description,
+    offset: u64,
+    most: u64,
+    memory: &mut Memory<'_>,
+) -> Result<u64, Errno> {
+    let cut = |data: &'_ [u8]| (data.len() as u64).min(most) as usize;
     match &description.file {
         OpenFile::Node(Node::Image(index)) => {
             let Some(entry) = image_files::entry(*index) else { return Err(Errno::EIO) };
@@ -129,16 +159,17 @@ pub fn read_at(
             }
             let data = image_files::data(*index);
             let rest = usize::try_from(offset).ok().and_then(|at| data.get(at..)).unwrap_or(&[]);
-            Ok(memory.put(rest)? as u64)
+            Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(Node::Memory(id)) => {
             let client = files.client()?;
             let mut buffer = [0; CHUNK];
             let mut done = 0;
-            while memory.left() > 0 {
+            while memory.left().min(most - done) > 0 {
                 // Whole pages of the file at a time.
                 let within = ((offset + done) % CHUNK as u64) as usize;
-                let room = memory.left().min((CHUNK - within) as u64) as usize;
+                let left = memory.left().min(most - done);
+                let room = left.min((CHUNK - within) as u64) as usize;
                 let count = match client.read(*id, offset + done, &mut buffer[..room]) {
                     Ok(count) => count,
                     Err(_) if done > 0 => break,
@@ -159,7 +190,7 @@ pub fn read_at(
         OpenFile::Node(Node::Device(device)) => read_device(*device, memory),
         OpenFile::Text(_, text) => {
             let rest = usize::try_from(offset).ok().and_then(|at| text.get(at..)).unwrap_or(&[]);
-            Ok(memory.put(rest)? as u64)
+            Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(_) => Err(Errno::EISDIR),
         OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Err(Errno::ESPIPE),
