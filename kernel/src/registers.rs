@@ -28,6 +28,14 @@ pub fn outw(port: u16, value: u16) {
     unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack)) }
 }
 
+/// Reads 32 bits from an I/O port.
+pub fn inl(port: u16) -> u32 {
+    let value;
+    // SAFETY: see the file's head.
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack)) }
+    value
+}
+
 /// Model-specific registers (SDM 4).
 pub mod msr {
     pub const APIC_BASE: u32 = 0x1b;

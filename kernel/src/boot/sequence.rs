@@ -77,7 +77,7 @@ pub extern "C" fn start(start_info: u64) -> ! {
     let features = Features::probe();
     features::enable(&features);
     use_features(&features);
-    let clock_how = clock::calibrate(&features);
+    let clock_how = clock::calibrate(&features, platform.timer_port);
 
     let mut memory = MemoryMap::new(info.memory());
     let trampoline = trampoline_page(&memory, &info);

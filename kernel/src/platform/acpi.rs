@@ -103,6 +103,10 @@ fn read_fadt(found: &mut Platform, fadt: u64, len: u64) {
         };
         return;
     }
+    // The power management timer (§4.8.2.1): there if it has a port and four bytes.
+    if read8(fadt + 91) == 4 {
+        found.timer_port = read32(fadt + 76) as u16;
+    }
     let port = read32(fadt + 64);
     if port != 0 {
         // QEMU's chipsets have sleep type 0 for "off".

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::features::Features;
-use crate::registers::{cpuid, inb, outb, pause, rdtsc};
+use crate::registers::{cpuid, inb, inl, outb, pause, rdtsc};
 
 static BASE_TSC: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU32 = AtomicU32::new(0);
@@ -12,10 +12,12 @@ static HZ: AtomicU64 = AtomicU64::new(0);
 
 /// The timer chip's rate.
 const PIT_HZ: u64 = 1_193_182;
+/// The rate of ACPI's timer (ACPI 6.5 §4.8.2.1).
+const ACPI_TIMER_HZ: u64 = 3_579_545;
 
 /// Finds the rate; answers how.
-pub fn calibrate(features: &Features) -> &'static str {
-    let (hz, how) = rate(features);
+pub fn calibrate(features: &Features, timer_port: u16) -> &'static str {
+    let (hz, how) = rate(features, timer_port);
     // The largest multiplier that fits 32 bits: the finest rate.
     let mut shift = 32;
     while (1_000_000_000u128 << shift) / u128::from(hz) > u128::from(u32::MAX) {
@@ -28,7 +30,7 @@ pub fn calibrate(features: &Features) -> &'static str {
     how
 }
 
-fn rate(features: &Features) -> (u64, &'static str) {
+fn rate(features: &Features, timer_port: u16) -> (u64, &'static str) {
     if cpuid(0, 0)[0] >= 0x15 {
         let [denominator, numerator, crystal, _] = cpuid(0x15, 0);
         if denominator != 0 && numerator != 0 && crystal != 0 {
@@ -42,57 +44,92 @@ fn rate(features: &Features) -> (u64, &'static str) {
             return (u64::from(khz) * 1000, "cpuid 40000010");
         }
     }
-    match by_pit() {
-        Some(hz) => (hz, "pit"),
+    if let Some(hz) = by_pit() {
+        return (hz, "pit");
+    }
+    match by_acpi_timer(timer_port) {
+        Some(hz) => (hz, "acpi timer"),
         None => (1_000_000_000, "guess"),
     }
 }
 
 /// Tries at a measurement that no host disturbed.
 const TRIES: usize = 20;
+/// Good ones that are enough.
+const GOOD: usize = 2;
 
 /// Counts while channel 0 of the timer chip, which no interrupt controller listens to, counts down
-/// 10 ms. A host may stop us at any instruction: the sample counts whose ends are known best.
+/// 10 ms from the top.
 fn by_pit() -> Option<u64> {
-    // The chip's counter, and the time stamps around the reading.
-    let read = || {
-        let before = rdtsc();
-        outb(0x43, 0);
-        let low = u64::from(inb(0x40));
-        let count = low | u64::from(inb(0x40)) << 8;
-        (count, before, rdtsc() - before)
-    };
-    let mut best: Option<(u64, u64)> = None;
-    for _ in 0..TRIES {
-        // Mode 0 from the top: it counts down once.
+    let start = || {
+        // Mode 0: it counts down once.
         outb(0x43, 0b0011_0000);
         outb(0x40, 0xff);
         outb(0x40, 0xff);
-        let (first, begin, begin_unsure) = read();
-        let (mut last, mut end, mut end_unsure) = (first, begin, 0);
+    };
+    let read = || {
+        outb(0x43, 0);
+        let low = u32::from(inb(0x40));
+        0xffff - (low | u32::from(inb(0x40)) << 8)
+    };
+    measure(start, read, 0xffff, PIT_HZ)
+}
+
+/// Counts while ACPI's timer, of which 24 bits are sure, counts up for 10 ms.
+fn by_acpi_timer(port: u16) -> Option<u64> {
+    if port == 0 {
+        return None;
+    }
+    measure(|| {}, || inl(port) & 0xff_ffff, 0xff_ffff, ACPI_TIMER_HZ)
+}
+
+/// Ticks of the time stamp counter in a second, beside a counter of `hz` that wraps at `mask`. A host
+/// may stop us at any instruction: the sample counts whose ends are known best.
+fn measure(start: impl Fn(), read: impl Fn() -> u32, mask: u32, hz: u64) -> Option<u64> {
+    // The counter, and the time stamps around the reading.
+    let sample = || {
+        let before = rdtsc();
+        let count = read();
+        (count, before, rdtsc() - before)
+    };
+    let mut best: Option<(u64, u64)> = None;
+    let (mut good, mut lowest) = (0, u64::MAX);
+    for _ in 0..TRIES {
+        start();
+        let (first, begin, begin_unsure) = sample();
+        let (mut passed, mut end, mut end_unsure) = (0, begin, 0);
         let mut looks = 0;
-        while last <= first && first - last < PIT_HZ / 100 {
-            (last, end, end_unsure) = read();
+        while passed < hz / 100 {
+            let count;
+            (count, end, end_unsure) = sample();
+            passed = u64::from(count.wrapping_sub(first) & mask);
             looks += 1;
             if looks > 1_000_000 {
-                // No chip: what is read never falls.
+                // Nothing there: what is read never moves.
                 return None;
             }
         }
-        if last >= first {
-            // It went through zero before we looked again.
-            continue;
-        }
         let ticks = end + end_unsure / 2 - begin - begin_unsure / 2;
         let unsure = (begin_unsure + end_unsure) * 1_000_000 / ticks.max(1);
-        if best.is_none_or(|(least, _)| unsure < least) {
-            best = Some((unsure, ticks * PIT_HZ / (first - last)));
+        // Half a turn of the counter would be too long to be sure that it was none.
+        let sure = passed < u64::from(mask / 2);
+        if !sure {
+            continue;
         }
+        let found = ticks * hz / passed;
         if unsure < 2_000 {
+            good += 1;
+            // A turn of the counter that nobody saw makes the rate too high, nothing too low.
+            lowest = lowest.min(found);
+        }
+        if best.is_none_or(|(least, _)| unsure < least) {
+            best = Some((unsure, found));
+        }
+        if good == GOOD {
             break;
         }
     }
-    best.map(|(_, hz)| hz)
+    if good > 0 { Some(lowest) } else { best.map(|(_, hz)| hz) }
 }
 
 /// Ticks of the time stamp counter in a second.

@@ -63,6 +63,8 @@ pub struct Platform {
     pub override_count: usize,
     pub ecam: Option<Ecam>,
     pub sleep: Sleep,
+    /// ACPI's power management timer: its port, or 0.
+    pub timer_port: u16,
     /// ACPI's tables were found (else the MP table, else nothing).
     pub acpi: bool,
 }
