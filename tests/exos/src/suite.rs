@@ -3,7 +3,7 @@
 use crate::linux;
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
-use abi::published::{CallRecord, CpuRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
+use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
 use core::fmt::Write;
 use xok::{own, published};
 
