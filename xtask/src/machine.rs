@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use abi::published::COMMAND_LINE;
+
 use crate::accelerator::{self, Accelerator};
 use crate::command_line::CommandLine;
 use crate::failure::{Failure, Result};
@@ -124,6 +126,11 @@ impl Machine {
     /// QEMU with the whole machine but its serial ports, which each use connects differently.
     pub fn qemu(&self, image: &Path, line: &CommandLine) -> Result<Command> {
         packages::require(&[packages::QEMU])?;
+        let line = line.text();
+        if line.len() > COMMAND_LINE {
+            let cause = format!("command line of {} bytes; {COMMAND_LINE} at most", line.len());
+            return Err(Failure::new(cause).next("put the arguments into a file and --file it"));
+        }
         let accelerator = match self.accelerator {
             Some(accelerator) => accelerator,
             None => accelerator::choose()?,
@@ -152,7 +159,7 @@ impl Machine {
                 .args(["-device", "virtio-net-device,netdev=net"]),
         };
         qemu.arg("-kernel").arg(kernel()?).arg("-initrd").arg(image);
-        qemu.args(["-append", &line.text()]);
+        qemu.args(["-append", &line]);
         Ok(qemu)
     }
 

@@ -16,6 +16,9 @@ use abi::word::Which;
 use core::fmt;
 use image::elf::{Kind, Plan, Segment};
 
+#[cfg(test)]
+mod tests;
+
 /// One past the first program's stack.
 pub const STACK_TOP: u64 = 0x7fff_ffff_0000;
 /// Bytes of it.
