@@ -92,6 +92,22 @@ pub fn close(file: u64) {
     call(3, [file, 0, 0, 0, 0, 0]);
 }
 
+/// read(2)
+pub fn read(file: u64, into: &mut [u8]) -> i64 {
+    call(0, [file, into.as_mut_ptr() as u64, into.len() as u64, 0, 0, 0])
+}
+
+/// write(2)
+pub fn write(file: u64, bytes: &[u8]) -> i64 {
+    call(1, [file, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0])
+}
+
+/// rt_sigaction(2): ignores a signal.
+pub fn ignore(signal: u64) {
+    let action = [1_u64, 0, 0, 0];
+    call(13, [signal, action.as_ptr() as u64, 0, 8, 0, 0]);
+}
+
 /// A word through a pipe.
 pub fn send(file: u64, word: u64) -> bool {
     call(1, [file, &raw const word as u64, 8, 0, 0, 0]) == 8

@@ -14,6 +14,8 @@ fn main() {}
 #[cfg(target_os = "none")]
 mod linux;
 #[cfg(target_os = "none")]
+mod pipes;
+#[cfg(target_os = "none")]
 mod start;
 #[cfg(target_os = "none")]
 mod suite;

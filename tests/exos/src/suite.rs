@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::linux;
+use crate::{linux, pipes};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -37,13 +37,15 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [Test; 6] = [
+    let tests: [Test; 8] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
         ("process_table_is_mapped", process_table_is_mapped),
         ("foreign_page_write_faults", foreign_page_write_faults),
         ("exec_loads_on_demand", exec_loads_on_demand),
+        ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
+        ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
     ];
     let mut failed = 0;
     for (name, test) in tests {
