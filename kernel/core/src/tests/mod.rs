@@ -3,6 +3,7 @@
 mod calls;
 mod deaths;
 mod predicates;
+mod random;
 mod regions;
 mod sleeping;
 mod slices;
