@@ -24,6 +24,8 @@ pub use walk::{Outcome, Walk};
 
 /// Bytes of a page of a file.
 pub const PAGE: usize = 4096;
+/// Units of `st_blocks` in a page.
+const BLOCKS: u64 = PAGE as u64 / 512;
 /// Largest size of a file.
 pub const SIZE_MAX: u64 = 1 << 40;
 /// Most names that one file may have.
@@ -67,6 +69,8 @@ enum Body {
 struct Inode {
     attributes: Attributes,
     holders: u32,
+    /// Counted in `Tree::orphans`.
+    orphan: bool,
     body: Body,
 }
 
@@ -84,6 +88,7 @@ pub struct Tree {
     limits: Limits,
     pages: u64,
     inodes: u64,
+    orphans: u64,
     now: u64,
 }
 
@@ -118,8 +123,15 @@ pub struct Change {
 impl Tree {
     /// A tree with an empty root directory.
     pub fn new(limits: Limits, now: u64) -> Self {
-        let mut tree =
-            Self { slots: Vec::new(), free: Vec::new(), limits, pages: 0, inodes: 0, now };
+        let mut tree = Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            limits,
+            pages: 0,
+            inodes: 0,
+            orphans: 0,
+            now,
+        };
         let root = Directory {
             parent: ROOT,
             by_name: BTreeMap::new(),
@@ -146,15 +158,11 @@ impl Tree {
         let inode = self.inode(id)?;
         let mut attributes = inode.attributes;
         match &inode.body {
-            Body::File(pages) => {
-                let present = pages.iter().filter(|page| page.is_some()).count();
-                attributes.blocks = present as u64 * (PAGE as u64 / 512);
-            }
+            Body::File(_) | Body::Special => {}
             Body::Directory(directory) => {
                 attributes.size = 20 * directory.by_name.len() as u64 + 40
             }
             Body::Link(target) => attributes.size = target.len() as u64,
-            Body::Special => {}
         }
         Ok(attributes)
     }
@@ -235,7 +243,7 @@ impl Tree {
 
     /// Inodes without a name that are still held open.
     pub fn has_orphans(&self) -> bool {
-        self.slots.iter().flat_map(|slot| &slot.inode).any(|inode| inode.attributes.links == 0)
+        self.orphans > 0
     }
 
     fn inode(&self, id: Id) -> Result<&Inode, Errno> {
@@ -293,19 +301,24 @@ impl Tree {
             changed_ns: now,
             ..Attributes::default()
         };
-        slot.inode = Some(Inode { attributes, holders: 0, body });
+        slot.inode = Some(Inode { attributes, holders: 0, orphan: false, body });
         Ok(id)
     }
 
     /// Ends an inode that has neither names nor holders.
     fn collect(&mut self, id: Id) {
-        let Ok(inode) = self.inode(id) else { return };
-        if inode.attributes.links > 0 || inode.holders > 0 {
+        let Ok(inode) = self.inode_mut(id) else { return };
+        if inode.attributes.links > 0 {
             return;
         }
-        if let Body::File(pages) = &inode.body {
-            self.pages -= pages.iter().filter(|page| page.is_some()).count() as u64;
+        let (held, was_orphan) = (inode.holders > 0, inode.orphan);
+        inode.orphan = held;
+        let pages = inode.attributes.blocks / BLOCKS;
+        self.orphans = self.orphans + u64::from(held) - u64::from(was_orphan);
+        if held {
+            return;
         }
+        self.pages -= pages;
         self.inodes -= 1;
         let index = id as u32;
         let slot = &mut self.slots[index as usize];

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Body, Id, PAGE, SIZE_MAX, Tree};
+use super::{BLOCKS, Body, Id, PAGE, SIZE_MAX, Tree};
 use crate::errno::Errno;
 
 impl Tree {
@@ -61,6 +61,7 @@ impl Tree {
                     break;
                 }
                 used += 1;
+                inode.attributes.blocks += BLOCKS;
                 pages[index] = Some(Box::new([0; PAGE]));
             }
             if let Some(page) = &mut pages[index] {
@@ -98,7 +99,9 @@ impl Tree {
             page[within..].fill(0);
         }
         inode.attributes.size = size;
-        self.pages -= cut.iter().flatten().count() as u64;
+        let gone = cut.iter().flatten().count() as u64;
+        inode.attributes.blocks -= gone * BLOCKS;
+        self.pages -= gone;
         self.touch(id);
         Ok(())
     }

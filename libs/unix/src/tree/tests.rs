@@ -77,6 +77,7 @@ fn an_open_file_outlives_its_name() {
     assert!(tree.has_orphans());
     assert_eq!(tree.link(id, ROOT, b"g", &SUPER), Err(Errno::ENOENT));
     tree.release(id);
+    assert!(!tree.has_orphans());
     assert_eq!(tree.read(id, 0, &mut bytes), Err(Errno::ESTALE));
     let again = file(&mut tree, ROOT, b"g");
     assert_ne!(again, id, "a stale id finds nothing");
