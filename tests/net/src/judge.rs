@@ -65,7 +65,10 @@ fn all() -> Result<u32, String> {
     let archive = Archive::open_checked(image).map_err(|why| format!("image: {why:?}"))?;
     let mut control = Control::open()?;
     start_arpd(&archive)?;
+    let (filters, rings) = in_use();
     start(&archive, "cheetah", b"")?;
+    // What follows counts what others hold; Cheetah must have all it wants by then.
+    until("Cheetah to listen", || in_use() == (filters + 1, rings + 1))?;
     if xnet::settings::value("net").as_deref() == Some("serve") {
         xok::log!(OWN, "net: ready");
         return until_end(&mut control).map(|()| 0);
