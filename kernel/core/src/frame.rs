@@ -21,8 +21,9 @@ use crate::state::State;
 use abi::capability::Name;
 use abi::error::Error;
 use abi::id::Frame;
+use abi::layout::PAGE_SIZE;
 use abi::limits::{CPUS, Resource};
-use abi::published::{FrameRecord, FrameType};
+use abi::published::{Category, FrameRecord, FrameType};
 use abi::word::Which;
 use core::ops::Range;
 
@@ -271,6 +272,11 @@ pub(crate) fn take<M: Machine>(
         references: 1,
         ..FrameRecord::default()
     };
+    if is_donated(kind) {
+        let line = &mut state.published.census[Category::Donated as usize];
+        line.objects += 1;
+        line.bytes += PAGE_SIZE;
+    }
     frame
 }
 
@@ -317,6 +323,19 @@ pub fn unpin(state: &mut State, frame: Frame) {
     release(state, frame);
 }
 
+/// Is it one of the frames by which programs pay for what the kernel keeps for them?
+fn is_donated(kind: FrameType) -> bool {
+    !matches!(
+        kind,
+        FrameType::Free
+            | FrameType::Data
+            | FrameType::Image
+            | FrameType::Kernel
+            | FrameType::Limbo
+            | FrameType::Absent
+    )
+}
+
 /// Puts a frame that nothing refers to in limbo.
 pub(crate) fn bury(state: &mut State, frame: Frame) {
     let published = &mut state.published.frames[frame.0 as usize];
@@ -325,8 +344,14 @@ pub(crate) fn bury(state: &mut State, frame: Frame) {
         FrameType::Vector | FrameType::Region => 0,
         _ => published.account,
     };
+    let kind = kind_of(published.kind);
     published.kind = FrameType::Limbo as u8;
     published.pins = 0;
+    if is_donated(kind) {
+        let line = &mut state.published.census[Category::Donated as usize];
+        line.objects -= 1;
+        line.bytes -= PAGE_SIZE;
+    }
     let ticket = state.frames.ticket;
     state.frames.records[frame.0 as usize] =
         Record { last, previous: ticket as u32, links: (ticket >> 32) as u32, ..Record::default() };

@@ -26,11 +26,19 @@ pub fn sums(_: &Ground) -> Result<String, Failure> {
             bytes += record.bytes;
         }
     }
-    let mut taken = 0;
+    let (mut taken, mut donated) = (0, 0);
     for number in 0..published::table(Table::Frames).count as usize {
         let record: FrameRecord = published::record(Table::Frames, number).ok_or("no record")?;
         taken += u64::from(record.kind == FrameType::Kernel as u8);
+        // Tables of four levels, links, vector states, regions.
+        let range = FrameType::Table1 as u8..=FrameType::Region as u8;
+        donated += u64::from(range.contains(&record.kind));
     }
+    let said = line(Category::Donated);
+    expect!(
+        said.objects == donated && said.bytes == donated * 4096,
+        "{donated} frames are donated, the census says {said:?}"
+    );
     expect!(
         bytes == taken * 4096,
         "categories hold {bytes} bytes, the kernel has {}",
