@@ -31,8 +31,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted; `all_suites` says
-    /// whether every suite is going to run.
+    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted; `all_suites`
+    /// says whether every suite is going to run.
     pub fn new(only: Option<String>, all_suites: bool) -> Self {
         let is_whole = only.is_none() && all_suites;
         Self { only, is_whole, ..Self::default() }

@@ -83,8 +83,8 @@ fn by_acpi_timer(port: u16) -> Option<u64> {
     measure(|| {}, || inl(port) & 0xff_ffff, 0xff_ffff, ACPI_TIMER_HZ)
 }
 
-/// Ticks of the time stamp counter in a second, beside a counter of `hz` that wraps at `mask`. A host
-/// may stop us at any instruction: the sample counts whose ends are known best.
+/// Ticks of the time stamp counter in a second, beside a counter of `hz` that wraps at `mask`. A
+/// host may stop us at any instruction: the sample counts whose ends are known best.
 fn measure(start: impl Fn(), read: impl Fn() -> u32, mask: u32, hz: u64) -> Option<u64> {
     // The counter, and the time stamps around the reading.
     let sample = || {

@@ -1,4 +1,4 @@
-//! Building the library slot of another domain: fresh (for `exec`, and by init) or as a copy (fork).
+//! Builds the library slot of another domain: fresh (`exec`, init) or as a copy (fork).
 //!
 //! ```text
 //!  text, image      shared tables          save area, application page   filled through windows

@@ -45,8 +45,8 @@ pub fn leaf(address: u64) -> Option<u64> {
     entry(address, 1).ok().filter(|entry| entry & PRESENT != 0)
 }
 
-/// What leads to `address`: the level-2 entry and the leaf, as they stand (not necessarily present);
-/// `Err(l)` if the entry of level `l` (2 to 4) is absent.
+/// What leads to `address`: the level-2 entry and the leaf, as they stand (not necessarily
+/// present); `Err(l)` if the entry of level `l` (2 to 4) is absent.
 #[inline]
 pub fn walk(address: u64) -> Result<(u64, u64), u8> {
     let above = entry(address, 2)?;

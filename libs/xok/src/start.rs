@@ -96,7 +96,8 @@ fn start_block(block: u64) -> &'static [u8] {
 #[macro_export]
 macro_rules! program {
     ($main:path) => {
-        // Made where it is used, so that other users of the library may have a `_start` of their own.
+        // Made where it is used, so that other users of the library may have a `_start` of their
+        // own.
         core::arch::global_asm!(
             ".section .text._start, \"ax\"",
             ".global _start",

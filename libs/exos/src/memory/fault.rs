@@ -166,7 +166,8 @@ fn is_ours_alone(page: u64) -> bool {
     record.kind == FrameType::Data as u8 && record.references == 1
 }
 
-/// Makes an absent page of `area` present; the entry of level `missing` is the first that is absent.
+/// Makes an absent page of `area` present; the entry of level `missing` is the first that is
+/// absent.
 fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> {
     let mut batch = Few::own();
     for level in (2..=missing).rev() {
