@@ -1,20 +1,24 @@
 //! Loading a program into one's own empty half: areas from its segments, the stack, the registers.
 
 use crate::errno::Errno;
+use crate::fs::image_files;
 use crate::layout::{IMAGE, PROGRAM};
 use crate::memory::areas::{Area, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
-use crate::memory::space::{STACK_TOP, space};
+use crate::memory::space::{MMAP_TOP, STACK_TOP, space};
 use crate::process::Process;
 use crate::signal::frame::FRAME_BYTES;
 use crate::stack;
 use crate::start_block::Command;
 use crate::{start, thread, user};
 use abi::layout::PAGE_SIZE;
+use alloc::vec::Vec;
 use image::elf::{self, Plan, Segment};
 use linux_raw_sys::{auxvec, general as linux};
 
 /// Where position-independent programs are loaded.
 const BASE: u64 = 0x5555_5555_4000;
+/// The vDSO in the boot image.
+const VDSO: &str = "/xok/vdso";
 /// Bytes that the stack may grow to at most, whatever the limit says.
 const STACK_MAX: u64 = 64 << 20;
 
@@ -53,8 +57,23 @@ pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
         kind: Kind::Anonymous,
         name: Name::Stack,
     });
-    let rsp = fill_stack(process, command, &plan, base)?;
+    let vdso = map_vdso();
+    let rsp = fill_stack(process, command, &plan, base, vdso)?;
     Ok(Begin { rip: base + plan.entry, rsp })
+}
+
+/// Promises the vDSO behind what `mmap` gives out; where it is, if the boot image has one.
+fn map_vdso() -> Option<u64> {
+    let entry = image_files::archive()?.lookup(VDSO)?;
+    let bytes = page_up(entry.size)?;
+    space().areas.insert(Area {
+        start: MMAP_TOP,
+        end: MMAP_TOP + bytes,
+        protection: READ | EXECUTE,
+        kind: Kind::Image { offset: entry.data_offset, bytes },
+        name: Name::Vdso,
+    });
+    Some(MMAP_TOP)
 }
 
 fn protection(segment: &Segment) -> u8 {
@@ -115,7 +134,13 @@ fn copy_segment(segment: &Segment, base: u64, bytes: &[u8], area: Area) -> Resul
     Ok(())
 }
 
-fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> Result<u64, Errno> {
+fn fill_stack(
+    process: &Process,
+    command: &Command,
+    plan: &Plan,
+    base: u64,
+    vdso: Option<u64>,
+) -> Result<u64, Errno> {
     let mut random = [0; 16];
     for half in random.chunks_mut(8) {
         half.copy_from_slice(&crate::machine::random_word().to_le_bytes());
@@ -141,6 +166,9 @@ fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> R
         (auxvec::AT_MINSIGSTKSZ, frame),
     ]
     .map(|(kind, value)| (u64::from(kind), value));
+    // First, as on Linux; absent where there is none.
+    let vdso = vdso.map(|address| (u64::from(auxvec::AT_SYSINFO_EHDR), address));
+    let vector: Vec<(u64, u64)> = vdso.into_iter().chain(vector).collect();
     let image = stack::build(
         STACK_TOP,
         &stack::Contents {
