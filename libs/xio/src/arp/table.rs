@@ -304,6 +304,8 @@ mod tests {
     fn concurrent_readers_never_see_halves() {
         let words = page(64);
         let mut writer = Table::over(&words).create();
+        // The reader must have something to see even if it has a processor to itself.
+        writer.set(station(1).0, station(1).1, 1);
         std::thread::scope(|scope| {
             let reader = Table::over(&words).open().unwrap();
             let seen = scope.spawn(move || {
