@@ -22,24 +22,21 @@ const LOOKS: usize = 1024;
 
 /// Works off one piece of the dying tables; is there more?
 pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    let mut pieces = WORK_PIECES;
-    for _ in 0..LOOKS {
+    let (mut pieces, mut looks) = (WORK_PIECES, LOOKS);
+    while pieces > 0 && looks > 0 && state.frames.dying != 0 {
         let table = Frame(state.frames.dying);
-        if table.0 == 0 || pieces == 0 {
-            break;
-        }
-        if step(state, machine, table) {
-            pieces -= 1;
-        }
+        step(state, machine, table, &mut looks);
+        pieces -= 1;
     }
     state.frames.dying != 0
 }
 
-/// Takes the next entry from `table`, or buries it when it has none. Did that do anything?
-fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) -> bool {
+/// Takes the next entry from `table`, if one is found in so many looks, or buries it when it has
+/// none left.
+fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame, looks: &mut usize) {
     let kind = frame::kind_of(state.published.frames[table.0 as usize].kind);
     let record = &mut state.frames.records[table.0 as usize];
-    let index = usize::from(record.position);
+    let mut index = usize::from(record.position);
     if record.entries() == 0 || index >= 512 {
         let links = record.links;
         frame::pop_dying(state);
@@ -47,17 +44,22 @@ fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) -> bool {
         if kind == FrameType::Table1 {
             frame::release(state, Frame(links));
         }
-        return true;
+        return;
     }
-    record.position += 1;
-    if kind == FrameType::Table4 && usize::from(record.position) == PROGRAM_SLOTS {
+    // Most entries of most tables are empty, so this loop is most of the work of a death.
+    let mut found = None;
+    while index < 512 && *looks > 0 && found.is_none() {
+        let entry = machine.entry(table, index);
+        found = (entry & PRESENT != 0).then_some((index, entry));
+        index += 1;
+        *looks -= 1;
         // The kernel's half is not the domain's but for the library.
-        record.position = LIBRARY_SLOT as u16;
+        if index == PROGRAM_SLOTS && kind == FrameType::Table4 {
+            index = LIBRARY_SLOT;
+        }
     }
-    let entry = machine.entry(table, index);
-    if entry & PRESENT == 0 {
-        return false;
-    }
+    record.position = index as u16;
+    let Some((index, entry)) = found else { return };
     machine.entry_swap(table, index, 0);
     if kind == FrameType::Table1 {
         chain::remove(state, machine, Place { table, index }, target(entry));
@@ -65,5 +67,4 @@ fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) -> bool {
         state.frames.records[table.0 as usize].discount_entry();
     }
     frame::release(state, target(entry));
-    true
 }
