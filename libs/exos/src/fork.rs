@@ -112,6 +112,8 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
         start::drop_process(lent);
         reclaim(process);
     }
+    // The child first: it soon executes something else, and what we write then is ours alone again.
+    let _ = call::yield_to(child);
     Ok(u64::from(child.0))
 }
 

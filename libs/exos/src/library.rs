@@ -24,7 +24,7 @@ pub const TABLE_SPAN: u64 = 512 * PAGE_SIZE;
 /// Choice bits of ExOS's own data.
 pub const DATA: u64 = WRITABLE | NO_EXECUTE;
 /// Pages of each handler stack that are there from the start.
-const STACK_PAGES: [u64; 4] = [2, 2, 1, 1];
+const STACK_PAGES: [u64; 4] = [2, 1, 1, 0];
 
 /// The window with this number.
 pub fn window(number: u64) -> u64 {
