@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("libs/exos", &["xok", "xio", "xnet", "unix", "abi", "image"]),
     ("libs/xio", &["abi"]),
     ("libs/xnet", &["xok", "xio", "abi"]),
+    ("libs/vdso", &["abi"]),
     ("libs/unix", &["abi"]),
     ("apps/", &["xok", "xio", "xnet", "unix", "exos", "abi", "image"]),
     ("tests/", &["xok", "xio", "xnet", "unix", "abi", "image"]),
