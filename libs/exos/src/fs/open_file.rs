@@ -205,9 +205,12 @@ fn read_device(device: Device, memory: &mut Memory<'_>) -> Result<u64, Errno> {
             let mut done = 0;
             while memory.left() > 0 {
                 let Ok(word) = xok::call::entropy() else { return Err(Errno::EIO) };
-                let put = memory.put(&word.to_le_bytes())?;
+                let put = match memory.put(&word.to_le_bytes()) {
+                    Err(errno) if done == 0 => return Err(errno),
+                    other => other.unwrap_or(0),
+                };
                 done += put as u64;
-                if put == 0 {
+                if put < size_of::<u64>() {
                     break;
                 }
             }

@@ -184,6 +184,7 @@ impl Pipe {
                 let write = [WordAt { offset: TAIL, value: tail + span.len }];
                 if self.reader().copy_out(span.offset, part, &compare, &write)? == Done::Yes {
                     match memory.put(part) {
+                        Ok(put) if put < part.len() => return Ok(done + put as u64),
                         Ok(put) => done += put as u64,
                         Err(errno) if done == 0 => return Err(errno),
                         Err(_) => return Ok(done),

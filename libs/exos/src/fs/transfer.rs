@@ -1,5 +1,6 @@
 //! Both ends of reading and writing: program memory in pieces, or a buffer of ExOS.
 
+use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use unix::Errno;
 
@@ -47,6 +48,23 @@ impl Pieces {
     fn left(&self) -> u64 {
         self.first.1 + self.list.iter().skip(self.at).map(|piece| piece.1).sum::<u64>()
     }
+}
+
+/// Copies to the program as far as its memory goes; answers how many bytes went.
+fn put_pages(address: u64, from: &[u8]) -> usize {
+    if user::write_bytes(address, from).is_ok() {
+        return from.len();
+    }
+    let mut done = 0;
+    while done < from.len() {
+        let at = address + done as u64;
+        let count = (PAGE_SIZE - at % PAGE_SIZE).min((from.len() - done) as u64) as usize;
+        if user::write_bytes(at, &from[done..done + count]).is_err() {
+            break;
+        }
+        done += count;
+    }
+    done
 }
 
 impl<'a> Memory<'a> {
@@ -110,11 +128,12 @@ impl<'a> Memory<'a> {
                     let Some((address, len)) = pieces.current() else { break };
                     let count = len.min((from.len() - put) as u64);
                     let part = &from[put..put + count as usize];
-                    if let Err(errno) = user::write_bytes(address, part) {
-                        return if put == 0 { Err(errno) } else { Ok(put) };
+                    let fitted = put_pages(address, part);
+                    pieces.first = (address + fitted as u64, len - fitted as u64);
+                    put += fitted;
+                    if fitted < part.len() {
+                        return if put == 0 { Err(Errno::EFAULT) } else { Ok(put) };
                     }
-                    pieces.first = (address + count, len - count);
-                    put += count as usize;
                 }
                 Ok(put)
             }
@@ -127,11 +146,14 @@ impl<'a> Memory<'a> {
         let mut done = 0;
         while done < count {
             let part = (count - done).min(zeros.len() as u64) as usize;
-            let put = self.put(&zeros[..part])?;
-            if put == 0 {
+            let put = match self.put(&zeros[..part]) {
+                Err(errno) if done == 0 => return Err(errno),
+                other => other.unwrap_or(0),
+            };
+            done += put as u64;
+            if put < part {
                 break;
             }
-            done += put as u64;
         }
         Ok(done)
     }
