@@ -1,8 +1,9 @@
 //! Process groups that nobody can continue any more (exit(3), "orphaned process group").
 //!
-//! A group is orphaned when no member has a parent in another group of the same session. If an exit
-//! makes it so while a member is stopped, its members get SIGHUP and SIGCONT, since no shell is left
-//! that would continue them. A process that is killed outright tells nobody: its library is gone.
+//! A group is orphaned when no member has a parent in another group of the same session. If an
+//! exit makes it so while a member is stopped, its members get SIGHUP and SIGCONT, since no shell is
+//! left that would continue them. A process that is killed outright tells nobody: its library is
+//! gone.
 
 use crate::children;
 use crate::page;
@@ -12,7 +13,7 @@ use abi::id::EnvId;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
-/// `process` is about to end: hangs up the groups of its stopped children that lose their last link.
+/// `process` is about to end: hangs up groups of stopped children that lose their last link.
 pub fn hang_up(process: &mut Process) {
     let (own_group, session) = (page::own().group, page::own().session);
     let mut groups: Vec<u32> = Vec::new();
