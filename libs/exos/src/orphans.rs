@@ -1,9 +1,9 @@
 //! Process groups that nobody can continue any more (exit(3), "orphaned process group").
 //!
 //! A group is orphaned when no member has a parent in another group of the same session. If an
-//! exit makes it so while a member is stopped, its members get SIGHUP and SIGCONT, since no shell is
-//! left that would continue them. A process that is killed outright tells nobody: its library is
-//! gone.
+//! exit makes it so while a member is stopped, its members get SIGHUP and SIGCONT, since no shell
+//! is left that would continue them. A process that is killed outright tells nobody: its library
+//! is gone.
 
 use crate::children;
 use crate::page;
