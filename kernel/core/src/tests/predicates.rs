@@ -226,6 +226,9 @@ fn what_the_kernel_writes_is_looked_at_at_once() {
     words[0] = first;
     (words[12], words[13]) = (8, 5);
     world.put(1, &words);
+    // What was written before is settled; only the region's word is new.
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.state_of(index), EnvState::Sleeping);
     assert_eq!(world.by(1, Call::RegionOperate { operation: UserAddress(SCRATCH) }), OK);
     assert_eq!(world.pick(0), 1);
     assert_eq!(world.state_of(index), EnvState::Ready, "without its turn");

@@ -141,6 +141,7 @@ fn who_is_not_accepting_is_busy_and_nothing_changes() {
     assert_eq!(sync(&mut world, client, other_id, 0), error(Error::Busy, 0));
     world.save(other, offset::MASK, 0);
     assert_eq!(sync(&mut world, client, other_id, 0), Outcome::Enter(other));
+    assert_eq!(world.saved(other, offset::ACCEPTING), 0);
     // Held ones and ones that run elsewhere do not.
     assert_eq!(world.by(1, Call::EnvHold { env: server_id }), OK);
     world.on(0, other);
@@ -183,9 +184,16 @@ fn slices_follow_the_chain_of_donations() {
         let next = world.pick(0);
         assert!(next == last || next == 1, "{next}");
     }
-    // The first one asleep, all time is the last one's.
+    // The first one asleep and the last one without slices, the others' time is the last one's.
     world.on(0, 1);
     assert_eq!(world.by(1, ACCEPT), Outcome::Left);
+    let excess = crate::sched::EXCESS_MAX;
+    world.state.published.envs[last].excess = excess;
+    assert_eq!(world.pick(0), last);
+    let owed = world.state.published.envs[last].excess;
+    assert!(owed + 1 >= excess, "by donation, not by paying: {owed}");
+    world.state.published.envs[last].excess = 0;
+    world.machine.now += abi::limits::SLICE_NS;
     for _ in 0..3 {
         assert_eq!(world.pick(0), last);
         world.machine.now += abi::limits::SLICE_NS;

@@ -125,6 +125,7 @@ fn no_word_of_the_save_area_leads_the_kernel_astray() {
     for returning in [1, SAVE + 1, SAVE + 0x101 + 8, SAVE + 0x501, u64::MAX] {
         world.save(1, offset::RETURNING, returning);
         world.save(1, offset::DEPTH, 0);
+        world.save(1, offset::SLOTS + 80, 0);
         assert!(fault(&mut world, 1, 9));
         assert_eq!(slot(&world, 1, 0, 10), 9, "{returning:#x}");
     }

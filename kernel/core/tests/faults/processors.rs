@@ -1,0 +1,202 @@
+//! Faults of the processor half: what each breaks, the file, the source, what it becomes.
+
+/// As the list beside it.
+pub const FAULTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "a sleeper does not look at its bits",
+        "sleep.rs",
+        "if let Some(why) = reason(state, machine, caller) {\n        return Some(Ok(why));\n    }",
+        "",
+    ),
+    (
+        "a post wakes nobody",
+        "sleep.rs",
+        "    notify(state, machine, index, bits, woken::POSTED);\n",
+        "",
+    ),
+    (
+        "a post wakes for any bit",
+        "sleep.rs",
+        "        if wakes != 0 {",
+        "        if wakes != 0 || set != 0 {",
+    ),
+    (
+        "a deadline is forgotten",
+        "sleep.rs",
+        "[env.deadline, env.timer, env.edge]",
+        "[0, env.timer, env.edge]",
+    ),
+    (
+        "a masked target is interrupted",
+        "sleep.rs",
+        "&& !upcall::masked(state, machine, index) {",
+        "{",
+    ),
+    (
+        "a delivery does not mask",
+        "upcall.rs",
+        "    machine.word_set(physical + offset::MASK as u64, 1);\n",
+        "",
+    ),
+    (
+        "a delivery keeps the trap flag",
+        "upcall.rs",
+        "clean(context.rflags) & !CLEARED",
+        "clean(context.rflags)",
+    ),
+    (
+        "an interrupted way back is not found",
+        "upcall.rs",
+        "rip >= word(offset::RETURN_FIRST) && rip < word(offset::RETURN_LAST)",
+        "rip > word(offset::RETURN_FIRST) && rip < word(offset::RETURN_LAST)",
+    ),
+    (
+        "any return word is believed",
+        "upcall.rs",
+        "(distance.is_multiple_of(SLOT_BYTES) && slot < UPCALL_DEPTH as u64).then_some(slot)",
+        "(slot < UPCALL_DEPTH as u64).then_some(slot)",
+    ),
+    (
+        "a transfer enters who masks",
+        "transfer.rs",
+        "(env.pending == Pending::Accept || !upcall::masked(state, machine, target))",
+        "true",
+    ),
+    (
+        "a transfer does not say who calls",
+        "transfer.rs",
+        "        rcx: u64::from(env::id(state, caller).0),\n        r11: FIXED_FLAGS,",
+        "        rcx: message.rcx,\n        r11: FIXED_FLAGS,",
+    ),
+    (
+        "a callee keeps accepting",
+        "transfer.rs",
+        "        machine.word_set(physical + offset::ACCEPTING as u64, 0);\n",
+        "        let _ = physical;\n",
+    ),
+    (
+        "a reply takes the stack pointer along",
+        "transfer.rs",
+        "        rsp: context.rsp,\n",
+        "        rsp: message.rsp,\n",
+    ),
+    (
+        "a dead server leaves its donors waiting",
+        "death.rs",
+        "    refuse_donors(state, machine, index);\n    orphan",
+        "    orphan",
+    ),
+    (
+        "a stranger forgets the dead",
+        "death.rs",
+        "if state.published.envs[index].holder != env::id(state, caller).0 {",
+        "if state.published.envs[index].holder == u32::MAX {",
+    ),
+    (
+        "what was never released outlives its maker",
+        "death.rs",
+        "                EnvState::New => die(state, machine, child, 0, EnvId(id)),\n",
+        "",
+    ),
+    (
+        "a death keeps its charge",
+        "death.rs",
+        "    account::uncharge(state, account, Resource::Envs, 1);\n",
+        "    let _ = account;\n",
+    ),
+    (
+        "slices are not passed on",
+        "slice.rs",
+        "        if shares(state, other) {\n            sharers += 1;",
+        "        if other == 0 {\n            sharers += 1;",
+    ),
+    (
+        "the end of a slice never comes to who masks",
+        "sched.rs",
+        "        this.extended = true;\n",
+        "",
+    ),
+    (
+        "what is borrowed is not paid back",
+        "sched.rs",
+        "        *debt = debt.saturating_add(ran as u32);\n",
+        "        let _ = debt;\n",
+    ),
+    (
+        "anybody's slice is borrowed",
+        "sched.rs",
+        "this.front == 0 || !lends(state, current) {",
+        "this.front == 0 {",
+    ),
+    (
+        "excess is not paid",
+        "round.rs",
+        "    if state.published.envs[index].excess > 0 {",
+        "    if state.published.envs[index].excess > 1000 {",
+    ),
+    (
+        "donated slices run nobody",
+        "round.rs",
+        "            EnvState::Donating => {",
+        "            EnvState::Donating if index == 0 => {",
+    ),
+    (
+        "a term holds by its last atom",
+        "predicate.rs",
+        "term = term && compare(state, machine, &atom, now);",
+        "term = compare(state, machine, &atom, now);",
+    ),
+    (
+        "a crooked address is read",
+        "predicate.rs",
+        "    if !address.is_multiple_of(align) {",
+        "    if align == 0 {",
+    ),
+    (
+        "a region's words are not watched",
+        "region.rs",
+        "        state.sched.dirty |= predicate::frame_bit(Frame::containing(at));\n",
+        "",
+    ),
+    (
+        "a word is written before the copy faults",
+        "region.rs",
+        "    copy(state, machine, &plan)?;\n",
+        "    let late = copy(state, machine, &plan);\n\
+         \x20   if late.is_err() && plan.operation.writes > 0 {\n\
+         \x20       let word = plan.operation.write[0];\n\
+         \x20       machine.word_set(physical(state, plan.index, word.offset), word.value);\n\
+         \x20   }\n    late?;\n",
+    ),
+    (
+        "a compare that fails writes all the same",
+        "region.rs",
+        "        if found != compare.value {",
+        "        if found != compare.value && plan.operation.writes == 0 {",
+    ),
+    (
+        "a reader writes",
+        "region.rs",
+        "    if changes && !role_writes(role) {",
+        "    if changes && role > 3 {",
+    ),
+    (
+        "a stranger operates",
+        "region.rs",
+        "    if !attached(state, env::domain(state, caller).index(), index, role) {",
+        "    if index == 0 {",
+    ),
+    ("anybody is controlled", "env.rs", "    if index != caller {\n", "    if index == 0 {\n"),
+    (
+        "the kernel's half is an entry point",
+        "create.rs",
+        "set(bit) && !is_user(entry)",
+        "set(bit) && entry == 1",
+    ),
+    (
+        "a non-canonical base is taken",
+        "create.rs",
+        "set(bit) && !canonical(base)",
+        "set(bit) && base == 1 && !canonical(base)",
+    ),
+];
