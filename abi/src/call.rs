@@ -145,6 +145,7 @@ calls! {
         errors [NoSuchEnv, WrongState, BadAddress];
     /// Moves oneself into `domain` and goes on there as the `EnvSetup` says: `exec`. Needs CONTROL
     /// over the domain. The old domain ends with its last environment.
+    /// Posts and events that wait come along.
     10 EnvMove { domain: DomainId, fields: u64, setup: UserAddress } guarded Continued
         errors [NoSuchDomain, WrongState, BadAddress, Pinned];
     /// Forgets a dead environment whose record the caller holds. `rdx`: its word.

@@ -14,6 +14,7 @@ use abi::layout::{PAGE_SIZE, is_user};
 use abi::limits::Resource;
 use abi::published::{EnvState, FrameType};
 use abi::setup::{EnvSetup, field};
+use abi::upcall::offset;
 use abi::word::Which;
 
 /// Every field an `EnvSetup` has.
@@ -144,6 +145,7 @@ pub fn move_to<M: Machine>(
     }
     let plan = check(state, machine, caller, to, fields, &read_setup(bytes))?;
     predicate::clear(state, machine, caller);
+    let waiting = waiting(state, machine, caller);
     death::drop_pages(state, machine, caller);
     let flags = state.envs.slots[caller].entries.flags;
     state.envs.slots[caller].entries = Entries { flags, ..Entries::default() };
@@ -152,10 +154,26 @@ pub fn move_to<M: Machine>(
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);
+    // What others sent is not lost with the page it was written to.
+    let save = state.envs.slots[caller].save;
+    if save.0 != 0 {
+        machine.word_or(save.address() + offset::PENDING as u64, waiting.0);
+        machine.word_or(save.address() + offset::EVENTS as u64, waiting.1);
+    }
     machine.vector_init(state.envs.slots[caller].vector);
     env::changed(state, caller);
     death::leave_domain(state, machine, from);
     Ok(())
+}
+
+/// Posted bits and event bits in an environment's save area.
+fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (u64, u64) {
+    let save = state.envs.slots[index].save;
+    if save.0 == 0 {
+        return (0, 0);
+    }
+    let word = |offset: usize| machine.word(save.address() + offset as u64);
+    (word(offset::PENDING), word(offset::EVENTS))
 }
 
 fn check<M: Machine>(
