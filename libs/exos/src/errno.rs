@@ -8,6 +8,8 @@ pub type Answer = Result<u64, Errno>;
 /// A signal ended the wait: the call restarts if the handler says so, else EINTR (Linux's
 /// ERESTARTSYS).
 pub const RESTART: Errno = Errno(512);
+/// The call was undone and restarts after any handler (ERESTARTNOINTR: fork).
+pub const RESTART_ALWAYS: Errno = Errno(513);
 /// As `RESTART`, but with a handler always EINTR (ERESTARTNOHAND: pause, select, nanosleep).
 pub const RESTART_UNLESS_HANDLED: Errno = Errno(514);
 

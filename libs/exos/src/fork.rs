@@ -4,7 +4,7 @@
 //! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
 //! from a copy of slot 0 with rax = 0, on fresh handler stacks.
 
-use crate::errno::{Answer, Errno, from_kernel};
+use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::fs::Files;
 use crate::layout::{
     APPLICATION_PAGE, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS, TEXT,
@@ -18,6 +18,7 @@ use crate::memory::space::space;
 use crate::memory::tables::{Batch, has_leaf_table};
 use crate::page::ProcessPage;
 use crate::process::{Child, Process};
+use crate::signal::bit;
 use crate::{page, start, thread, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
@@ -218,7 +219,12 @@ fn give_less(domain: DomainId, slot: u8) -> Result<(), Errno> {
 /// A child with a space of its own.
 fn copy(process: &Process, context: &Slot, request: &Request) -> Result<EnvId, Errno> {
     let domain = new_domain(&process.files)?;
-    let built = copy_into(process, domain, context, request);
+    let built = copy_into(process, domain, context, request).and_then(|env| {
+        // A signal to our group that came before the child could be seen in it has met us alone.
+        // As on Linux, it is taken first, and the fork starts again.
+        let signals = xok::upcall::pending() & !bit(linux::SIGCHLD);
+        if signals == 0 { Ok(env) } else { Err(RESTART_ALWAYS) }
+    });
     if built.is_err() {
         let _ = call::domain_destroy(OWN, domain);
     }

@@ -6,7 +6,7 @@
 //! (`library`) has mapped what stands here before the first instruction runs.
 #![allow(unsafe_code)]
 
-use crate::errno::{RESTART, RESTART_UNLESS_HANDLED};
+use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{FIRST_THREAD, PRIVATE, PROGRAM, START_BLOCK, START_BLOCK_BYTES, stack_tops};
 use crate::memory::fault::{self, Fault};
@@ -215,7 +215,7 @@ fn foreign(slot: &mut Slot) {
     }
     match table::call(process, slot, number) {
         Ok(value) => slot.rax = value,
-        Err(errno @ (RESTART | RESTART_UNLESS_HANDLED)) => {
+        Err(errno @ (RESTART | RESTART_ALWAYS | RESTART_UNLESS_HANDLED)) => {
             return deliver::leave(process, slot, Some((number, errno)));
         }
         Err(errno) => slot.rax = errno.to_register(),

@@ -1,6 +1,6 @@
 //! Taking signals on the way out: a handler's frame, a stop, the end.
 
-use crate::errno::{Errno, RESTART, RESTART_UNLESS_HANDLED};
+use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::process::Process;
 use crate::signal::frame::{self, Contents, Registers};
 use crate::signal::send::CONTROL_SLOT;
@@ -112,6 +112,7 @@ pub fn leave(process: &mut Process, slot: &mut Slot, call: Option<(u64, Errno)>)
 fn answer(slot: &mut Slot, call: Option<(u64, Errno)>, handled: Option<u64>) {
     let Some((number, errno)) = call else { return };
     let again = match (errno, handled) {
+        (RESTART_ALWAYS, _) => true,
         (RESTART, Some(flags)) => flags & u64::from(linux::SA_RESTART) != 0,
         (RESTART | RESTART_UNLESS_HANDLED, None) => true,
         _ => false,
