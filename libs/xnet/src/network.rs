@@ -91,8 +91,8 @@ impl Network {
         }
     }
 
-    /// Sleeps until a packet has arrived or was sent, the stack has something due, or `until_us`.
-    pub fn wait(&mut self, until_us: Option<u64>) {
+    /// When to poll at the latest, in microseconds since boot; `None`: when an event comes.
+    pub fn deadline(&mut self) -> Option<u64> {
         let mut deadline = self.stack.next_deadline();
         if self.port.transmitter.buffer().is_none() {
             // Nothing can be sent before a slot is free, and that is an event.
@@ -100,7 +100,12 @@ impl Network {
         }
         // arpd's table changes without an event.
         let asked = self.stack.unresolved().next().map(|_| clock::now_ns() / 1000 + ANSWER_US);
-        let deadline = [deadline, until_us, asked].into_iter().flatten().min();
+        [deadline, asked].into_iter().flatten().min()
+    }
+
+    /// Sleeps until a packet has arrived or was sent, the stack has something due, or `until_us`.
+    pub fn wait(&mut self, until_us: Option<u64>) {
+        let deadline = [self.deadline(), until_us].into_iter().flatten().min();
         let deadline_ns = deadline.map_or(0, |at| at.saturating_mul(1000).max(1));
         if deadline_ns != 0 && deadline_ns <= clock::now_ns() {
             return;

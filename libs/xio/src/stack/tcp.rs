@@ -303,6 +303,19 @@ impl Stack {
         self.sockets.get::<Socket>(connection.socket).send_queue()
     }
 
+    /// Have the peers of all connections that were given up got everything, to the stream's end?
+    pub fn tcp_flushed(&self) -> bool {
+        self.tcp.connections.iter().filter(|(_, connection)| connection.orphan).all(
+            |(_, connection)| {
+                let state = self.sockets.get::<Socket>(connection.socket).state();
+                matches!(
+                    state_of(state),
+                    TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed
+                )
+            },
+        )
+    }
+
     /// Should small segments wait for acknowledgements (Nagle)? They don't unless asked to.
     pub fn tcp_set_nagle(&mut self, id: TcpId, on: bool) -> Result<(), Error> {
         self.both(id)?.1.set_nagle_enabled(on);
