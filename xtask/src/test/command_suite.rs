@@ -1,5 +1,7 @@
 //! What `cargo xtask run -- PROGRAM` promises: streams, statuses, and clear refusals.
 
+mod sockets;
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -14,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 10] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -23,6 +25,8 @@ const TESTS: [Test; 8] = [
     ("command/extra_files_are_in_the_image", extra_files),
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
     ("command/missing_program_is_status_127", missing_program),
+    ("command/wget_fetches_from_the_host", sockets::client),
+    ("command/nc_serves_a_forwarded_port", sockets::server),
 ];
 
 /// Runs those that are wanted.
