@@ -188,6 +188,10 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         // The lender's descriptions would otherwise stay open in here for ever.
         process.files.detach();
         next.files.detach();
+    } else if process.net.is_some() {
+        // Connections do not come along: what was written to them is sent first.
+        next.files.detach();
+        crate::net::finish(process);
     }
     let (error, _) = call::env_move(OWN, domain, fields, &setup);
     let _ = call::domain_destroy(OWN, domain);

@@ -51,6 +51,7 @@ fn end(process: &mut Process, word: u64) -> ! {
         // The program's memory may be gone; nobody waits there then.
         let _ = user::write_value(process.clear_tid, &0_u32);
     }
+    crate::net::finish(process);
     crate::orphans::hang_up(process);
     if process.borrows_space {
         // The domain lives on in the vfork parent, so what this process attached must be given

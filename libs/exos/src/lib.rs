@@ -28,6 +28,7 @@ pub mod library;
 pub mod loader;
 pub mod machine;
 pub mod memory;
+pub mod net;
 pub mod orphans;
 pub mod page;
 pub mod process;

@@ -6,11 +6,13 @@
 //! by GS.
 
 use abi::id::EnvId;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use crate::fs::Files;
+use crate::net::Net;
 use crate::signal::{Info, Signals};
 
 /// A process.
@@ -20,6 +22,8 @@ pub struct Process {
     pub id: EnvId,
     /// Open files, working directory, file mode mask.
     pub files: Files,
+    /// Its network, from its first socket on.
+    pub net: Option<Rc<Net>>,
     /// Signals: what is wanted, what waits.
     pub signals: Signals,
     /// Event bits that arrived and nobody has taken yet (`abi::upcall::EVENT_…`).

@@ -178,6 +178,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.signals.pending = 0;
         process.children_ns = 0;
         process.has_predicate = false;
+        crate::net::forget(process);
     }
     if tid_address != 0 {
         // A bad address is the program's own doing; Linux ignores it, too.
@@ -197,7 +198,9 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
     if cause == Cause::Foreign as u64 {
         foreign(slot);
     } else if cause == Cause::Event as u64 {
-        deliver::leave(thread::process(), slot, None);
+        let process = thread::process();
+        crate::net::tend(process);
+        deliver::leave(process, slot, None);
     } else if slot.rip >= LIBRARY {
         own_fault(slot, cause, address);
     } else {

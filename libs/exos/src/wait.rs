@@ -14,6 +14,7 @@ use abi::predicate::{Atom, Operator, Source};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER, woken};
 
 use crate::errno::{Errno, RESTART, from_kernel};
+use crate::net;
 use crate::process::Process;
 use crate::signal::{UNMASKABLE, deliver};
 
@@ -146,14 +147,24 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         if process.events & wait.events != 0 {
             return Ok(Woken::Ready);
         }
-        let until = if polled { next_look(deadline) } else { deadline };
+        let mut until = if polled { next_look(deadline) } else { deadline };
+        // The network goes on while the process waits for anything.
+        let network = net::before_sleep(process);
+        if network != 0 && (until == 0 || network < until) {
+            until = network;
+        }
         let unblocked = !(process.signals.blocked & !UNMASKABLE);
-        let events = wait.events | EVENT_CHILD | EVENT_TIMER;
+        let mut events = wait.events | EVENT_CHILD | EVENT_TIMER;
+        if process.net.is_some() {
+            events |= net::EVENTS;
+        }
         match xok::call::sleep(until, unblocked, events, 0) {
             Ok(woken::PREDICATE) => return Ok(Woken::Ready),
             Ok(_) => {}
             Err((Error::TimedOut, _)) if polled && !passed(deadline) => return Ok(Woken::Ready),
-            Err((Error::TimedOut, _)) => return Ok(Woken::TimedOut),
+            Err((Error::TimedOut, _)) if passed(deadline) => return Ok(Woken::TimedOut),
+            // The stack's own time: it is tended on the way round.
+            Err((Error::TimedOut, _)) => process.events |= net::EVENTS,
             Err((error, _)) => return Err(from_kernel(error)),
         }
     }

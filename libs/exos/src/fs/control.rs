@@ -108,6 +108,11 @@ pub fn ioctl(process: &mut Process, fd: i32, request: u32, argument: u64) -> Ans
                 user::write_value(argument, &(pipe.waiting()? as u32))?;
                 Ok(0)
             }
+            OpenFile::Socket(socket) if request == ioctl::FIONREAD => {
+                crate::net::tend(process);
+                user::write_value(argument, &socket.waiting()?)?;
+                Ok(0)
+            }
             OpenFile::Stream(0) if request == ioctl::FIONREAD => {
                 user::write_value(argument, &(super::terminal::readable()? as u32))?;
                 Ok(0)

@@ -73,6 +73,9 @@ impl Description {
             OpenFile::Stream(number) => {
                 Cow::Owned(format!("pipe:[{}]", u32::from(*number) + 1).into_bytes())
             }
+            OpenFile::Socket(socket) => {
+                Cow::Owned(format!("socket:[{}]", socket.number).into_bytes())
+            }
             OpenFile::Terminal => Cow::Borrowed(b"/dev/console"),
             _ => Cow::Borrowed(self.path.as_bytes()),
         }

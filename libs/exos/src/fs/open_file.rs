@@ -13,6 +13,7 @@ use super::pipe::Pipe;
 use super::region::Done;
 use super::transfer::Memory;
 use super::{Files, image_files, terminal};
+use crate::net::socket::Socket;
 use crate::process::Process;
 
 /// Bytes moved through a buffer at a time.
@@ -29,6 +30,8 @@ pub enum OpenFile {
     Pipe(Pipe),
     /// The terminal.
     Terminal,
+    /// A socket.
+    Socket(Socket),
     /// A standard stream of a machine that runs one program: 0 in, 1 out, 2 error.
     Stream(u8),
 }
@@ -47,7 +50,9 @@ impl OpenFile {
         match self {
             OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => false,
             OpenFile::Node(_) | OpenFile::Text(..) => true,
-            OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => false,
+            OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
+                false
+            }
         }
     }
 
@@ -59,6 +64,13 @@ impl OpenFile {
                 device: 0xc,
                 inode: u64::from(pipe.region.0),
                 mode: raw::S_IFIFO | 0o600,
+                links: 1,
+                ..stamped()
+            }),
+            OpenFile::Socket(socket) => Ok(Attributes {
+                device: 0x8,
+                inode: u64::from(socket.number),
+                mode: raw::S_IFSOCK | 0o777,
                 links: 1,
                 ..stamped()
             }),
@@ -83,8 +95,10 @@ impl OpenFile {
 
     /// Gives the file's own attachments back: the last descriptor is closed.
     pub fn close(&self) {
-        if let OpenFile::Pipe(pipe) = self {
-            pipe.detach();
+        match self {
+            OpenFile::Pipe(pipe) => pipe.detach(),
+            OpenFile::Socket(socket) => socket.close(),
+            _ => {}
         }
     }
 }
@@ -100,6 +114,10 @@ pub fn read(
     }
     match &description.file {
         OpenFile::Pipe(pipe) => return pipe.read(process, description, memory),
+        OpenFile::Socket(socket) => {
+            let nonblocking = description.nonblocking();
+            return socket.receive(process, memory, 0, nonblocking).map(|got| got.count);
+        }
         OpenFile::Terminal => return terminal::read(process, description, memory),
         OpenFile::Stream(0) => return terminal::read(process, description, memory),
         OpenFile::Stream(_) => return Err(Errno::EBADF),
@@ -193,7 +211,9 @@ fn read_most(
             Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(_) => Err(Errno::EISDIR),
-        OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Err(Errno::ESPIPE),
+        OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
+            Err(Errno::ESPIPE)
+        }
     }
 }
 
@@ -231,6 +251,9 @@ pub fn write(
     }
     match &description.file {
         OpenFile::Pipe(pipe) => return pipe.write(process, description, memory),
+        OpenFile::Socket(socket) => {
+            return socket.send(process, memory, None, 0, description.nonblocking());
+        }
         OpenFile::Terminal => return terminal::write(process, description, memory, false),
         OpenFile::Stream(number) if *number > 0 => {
             return terminal::write(process, description, memory, *number == 2);
@@ -318,6 +341,8 @@ pub fn write_at(
             }
         },
         OpenFile::Node(_) | OpenFile::Text(..) => Err(Errno::EINVAL),
-        OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Err(Errno::ESPIPE),
+        OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
+            Err(Errno::ESPIPE)
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::node::{Device, Node};
 use super::open_file::OpenFile;
 use super::terminal;
 use crate::errno::{Answer, RESTART, RESTART_UNLESS_HANDLED};
+use crate::net::{self, socket::Socket};
 use crate::process::Process;
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
@@ -63,6 +64,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
             }
             Ok(found & asked)
         }
+        OpenFile::Socket(socket) => Ok(socket_ready(socket, asked, wait)),
         OpenFile::Terminal | OpenFile::Stream(0) => {
             let (input, tail) = terminal::has_input()?;
             let mut found = if input { IN_LIKE } else { 0 };
@@ -94,6 +96,15 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
     }
 }
 
+/// The same of a socket.
+fn socket_ready(socket: &Socket, asked: u16, wait: &mut Wait) -> u16 {
+    let found = socket.ready() & asked;
+    if found == 0 {
+        wait.events(net::EVENTS);
+    }
+    found
+}
+
 /// One descriptor asked about.
 struct Asked {
     description: Option<Rc<Description>>,
@@ -108,6 +119,7 @@ fn wait_for(
     deadline: Option<u64>,
 ) -> Result<u64, Errno> {
     loop {
+        net::tend(process);
         let mut wait = Wait::new();
         let mut count = 0;
         for one in asked.iter_mut() {

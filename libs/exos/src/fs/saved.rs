@@ -11,6 +11,7 @@ use super::node::{Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
 use super::{Descriptor, Files};
+use crate::net::socket::Socket;
 
 struct Writer<'a>(&'a mut Vec<u8>);
 
@@ -60,6 +61,7 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 out.word(2 | ends << 8 | u64::from(pipe.region.0) << 32);
             }
             OpenFile::Terminal => out.word(3),
+            OpenFile::Socket(socket) => out.word(5 | u64::from(socket.stream) << 8),
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }
@@ -133,6 +135,7 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
             }),
             3 => OpenFile::Terminal,
             4 => OpenFile::Stream((kind >> 8) as u8),
+            5 => OpenFile::Socket(Socket::inherited(kind >> 8 & 1 != 0)),
             _ => return Err(Errno::EINVAL),
         };
         descriptions.push(Description::inherited(file, place.path, access, region));

@@ -208,7 +208,9 @@ pub fn utimensat(
     if path == 0 {
         return match process.files.get(directory)?.file {
             // Times of pipes and the terminal are kept by nobody.
-            OpenFile::Pipe(_) | OpenFile::Terminal | OpenFile::Stream(_) => Ok(0),
+            OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
+                Ok(0)
+            }
             OpenFile::Node(node) | OpenFile::Text(node, _) => change(process, Some(node), &what),
         };
     }

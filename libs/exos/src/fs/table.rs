@@ -14,6 +14,7 @@ pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
     transfer(process, number, words)
         .or_else(|| name(process, number, words))
         .or_else(|| state(process, number, words))
+        .or_else(|| crate::net::calls::call(process, number, words))
         .unwrap_or(Err(Errno::ENOSYS))
 }
 
@@ -125,8 +126,6 @@ fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> 
         __NR_fsync | __NR_fdatasync | __NR_syncfs => process.files.get(fd).map(|_| 0),
         // Advice.
         __NR_fadvise64 | __NR_readahead => process.files.get(fd).map(|_| 0),
-        // Sockets come with the network library.
-        __NR_socket | __NR_socketpair => Err(Errno::EAFNOSUPPORT),
         __NR_mount | __NR_umount2 | __NR_pivot_root => Err(Errno::EPERM),
         _ => return None,
     })

@@ -1,0 +1,103 @@
+//! Ports of one process: a filter each, for as long as a socket or a closing connection needs it.
+
+use abi::error::Error;
+use abi::id::FilterId;
+use alloc::vec::Vec;
+use unix::Errno;
+use xnet::Network;
+
+/// Ports that are given to sockets that ask for none (ip_local_port_range).
+const EPHEMERAL: core::ops::Range<u16> = 32768..61000;
+/// Ports tried.
+const TRIES: usize = 64;
+
+struct Port {
+    stream: bool,
+    number: u16,
+    filter: FilterId,
+    users: u32,
+}
+
+/// The ports.
+#[derive(Default)]
+pub struct Ports(Vec<Port>);
+
+impl Ports {
+    fn find(&mut self, stream: bool, number: u16) -> Option<&mut Port> {
+        self.0.iter_mut().find(|port| port.stream == stream && port.number == number)
+    }
+
+    /// Claims a port, any if `number` is 0. `EADDRINUSE`: another process has it, or another
+    /// socket, unless it is a stream's and the caller `shares` it.
+    pub fn claim(
+        &mut self,
+        network: &Network,
+        stream: bool,
+        number: u16,
+        shares: bool,
+    ) -> Result<u16, Errno> {
+        if number != 0 {
+            return self.claim_one(network, stream, number, shares).map(|()| number);
+        }
+        let count = u64::from(EPHEMERAL.end - EPHEMERAL.start);
+        for _ in 0..TRIES {
+            // Random: the connections of the process before may still be in the peers' memory.
+            let random = xok::call::entropy().unwrap_or_else(|_| xok::clock::tsc());
+            let number = EPHEMERAL.start + (random % count) as u16;
+            match self.claim_one(network, stream, number, false) {
+                Err(Errno::EADDRINUSE) => {}
+                other => return other.map(|()| number),
+            }
+        }
+        Err(Errno::EADDRINUSE)
+    }
+
+    fn claim_one(
+        &mut self,
+        network: &Network,
+        stream: bool,
+        number: u16,
+        shares: bool,
+    ) -> Result<(), Errno> {
+        if let Some(port) = self.find(stream, number) {
+            if port.users > 0 && !(stream && shares) {
+                return Err(Errno::EADDRINUSE);
+            }
+            port.users += 1;
+            return Ok(());
+        }
+        let claimed = if stream { network.claim_tcp(number) } else { network.claim_udp(number) };
+        let filter = claimed.map_err(|(error, _)| match error {
+            Error::Overlap => Errno::EADDRINUSE,
+            Error::NotPermitted => Errno::EACCES,
+            _ => Errno::ENOBUFS,
+        })?;
+        self.0.push(Port { stream, number, filter, users: 1 });
+        Ok(())
+    }
+
+    /// One more socket uses a stream port: an accepted connection.
+    pub fn share(&mut self, number: u16) {
+        if let Some(port) = self.find(true, number) {
+            port.users += 1;
+        }
+    }
+
+    /// A socket needs the port no more.
+    pub fn release(&mut self, stream: bool, number: u16) {
+        if let Some(port) = self.find(stream, number) {
+            port.users = port.users.saturating_sub(1);
+        }
+    }
+
+    /// Gives up the filters that nobody needs; no connection is closing.
+    pub fn drop_unused(&mut self) {
+        self.0.retain(|port| {
+            if port.users == 0 {
+                // Ours, and there since it was claimed.
+                let _ = xok::call::filter_drop(port.filter);
+            }
+            port.users > 0
+        });
+    }
+}
