@@ -97,6 +97,8 @@ pub struct Scheduler {
     pub watched: u64,
     /// Written classes that sleepers are being looked at for, and how many sleepers are left.
     settling: (u64, u16),
+    /// Idle processors, a bit each, in whose rings somebody has become ready.
+    kicks: u8,
 }
 
 impl Default for Scheduler {
@@ -109,6 +111,7 @@ impl Default for Scheduler {
             dirty: 0,
             watched: 0,
             settling: (0, 0),
+            kicks: 0,
         }
     }
 }
@@ -136,6 +139,10 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
         round::choose(state, machine, cpu, now);
     }
     borrow(state, machine, cpu, now);
+    let kicks = core::mem::take(&mut state.sched.kicks);
+    for other in (0..CPUS).filter(|&other| other != cpu && kicks >> other & 1 != 0) {
+        machine.interrupt(other);
+    }
     let current = usize::from(state.sched.cpus[cpu].current);
     state.published.cpus[cpu].current = state.published.envs[current].id;
     if current == 0 {
@@ -232,6 +239,20 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
     }
 }
 
+/// An environment that has left its processor goes on wanting one: its home's, wherever it ran.
+pub fn stay_ready(state: &mut State, index: usize) {
+    env::set_state(state, index, EnvState::Ready);
+    kick(state, index);
+}
+
+/// The home of an environment that has become ready there must not stay idle: `pick` sees to it.
+pub fn kick(state: &mut State, index: usize) {
+    let home = usize::from(state.envs.slots[index].cpu);
+    if state.sched.cpus[home].current == 0 {
+        state.sched.kicks |= 1 << home;
+    }
+}
+
 /// Takes the environment that runs on `cpu` off it; its new state is the caller's to set.
 pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
     let now = machine.now_ns();
@@ -283,7 +304,7 @@ pub fn yield_to<M: Machine>(
     }
     machine.context(caller).answer(0, 0);
     leave(state, machine, cpu);
-    env::set_state(state, caller, EnvState::Ready);
+    stay_ready(state, caller);
     if target != 0 {
         let lender = &mut state.sched.cpus[cpu].lender;
         if usize::from(*lender) == target {
@@ -376,7 +397,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
     if this.lender != 0 {
         if now >= this.borrow_end_ns {
             leave(state, machine, cpu);
-            env::set_state(state, index, EnvState::Ready);
+            stay_ready(state, index);
         }
         return;
     }
@@ -395,7 +416,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         return;
     }
     leave(state, machine, cpu);
-    env::set_state(state, index, EnvState::Ready);
+    stay_ready(state, index);
 }
 
 /// The end of a slice whose environment switches its own context: it is told, has one more slice
@@ -441,7 +462,7 @@ fn borrow<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) 
         let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
         if env.state == EnvState::Ready && left >= SHORTEST_NS {
             leave(state, machine, cpu);
-            env::set_state(state, current, EnvState::Ready);
+            stay_ready(state, current);
             run(state, machine, cpu, index);
             let this = &mut state.sched.cpus[cpu];
             this.lender = current as u16;

@@ -232,6 +232,7 @@ fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
     change(state);
     if queued {
         sched::enqueue(state, index);
+        sched::kick(state, index);
     }
 }
 

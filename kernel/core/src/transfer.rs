@@ -60,7 +60,7 @@ pub fn asynchronous<M: Machine>(
     machine.context(caller).answer(0, 0);
     machine.vector_store(state.envs.slots[caller].vector);
     sched::leave(state, machine, cpu);
-    env::set_state(state, caller, EnvState::Ready);
+    sched::stay_ready(state, caller);
     Ok(enter(state, machine, cpu, caller, target, &message, entry))
 }
 
@@ -167,7 +167,7 @@ fn reply<M: Machine>(
     if accept {
         wait_for_next(state, machine, caller);
     } else {
-        env::set_state(state, caller, EnvState::Ready);
+        sched::stay_ready(state, caller);
     }
     if held {
         env::changed(state, target);
@@ -186,7 +186,7 @@ fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: usize) 
     match sleep::reason(state, machine, caller) {
         Some(why) => {
             machine.context(caller).answer(0, why);
-            env::set_state(state, caller, EnvState::Ready);
+            sched::stay_ready(state, caller);
         }
         None => sleep::fall_asleep(state, machine, caller, true),
     }

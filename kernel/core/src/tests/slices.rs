@@ -250,3 +250,48 @@ fn yielding_is_directed_or_to_the_next() {
     world.on(1, 1);
     assert_eq!(world.by(b, yields(EnvId(1))), error(Error::WrongState, 0), "runs elsewhere");
 }
+
+/// Whoever ran elsewhere, by a yield to it, goes on at home when that slice ends.
+#[test]
+fn an_idle_home_takes_back_who_was_run_elsewhere() {
+    for way in ["slice end", "yield", "asynchronous transfer", "home moves"] {
+        let mut world = World::new();
+        let domain = world.domain();
+        let there = world.spawn(domain);
+        let env = world.id(there);
+        let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env };
+        assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
+        assert_eq!(world.pick(1), there);
+        mask(&mut world, 1);
+        // The first one's home falls idle while processor 1 runs it.
+        assert_eq!(world.by(1, Call::Yield { to: EnvId::NONE }), Outcome::Left);
+        assert_eq!(world.by(there, Call::Yield { to: EnvId(1) }), Outcome::Left);
+        assert_eq!(world.pick(1), 1, "{way}");
+        assert_eq!(world.pick(0), 0, "{way}");
+        world.machine.interrupts.clear();
+        match way {
+            "slice end" => {
+                world.save(1, offset::MASK, 0);
+                world.machine.now += SLICE_NS + CRITICAL_NS;
+            }
+            "yield" => {
+                let call = Call::Yield { to: env };
+                assert_eq!(world.by(1, call), Outcome::Left);
+            }
+            "asynchronous transfer" => {
+                world.save(there, offset::ACCEPTING, 1);
+                let call = Call::TransferAsync {};
+                let word = u64::from(call.encode().0) | u64::from(env.0) << 32;
+                assert_eq!(world.raw(1, 1, call, word), Outcome::Enter(there));
+            }
+            _ => {
+                let call = Call::SliceFree { cpu: 1, position: 0 };
+                assert_eq!(world.by(1, call), OK);
+            }
+        }
+        world.pick(1);
+        assert_eq!(world.machine.interrupts, [0], "{way}");
+        let taken = world.pick(0);
+        assert_ne!(taken, 0, "{way}");
+    }
+}
