@@ -17,6 +17,13 @@ use abi::upcall::EVENT_SLICE_START;
 
 /// The next slice of the round that somebody uses.
 pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    // Who is at home on an idle processor has no turn: whoever ran here may have stored for it.
+    let idle = |other: &Cpu| other.online && other.current == 0;
+    let mut others = state.sched.cpus.iter().enumerate().filter(|&(other, _)| other != cpu);
+    if state.sched.watch != 0 && others.any(|(_, other)| idle(other)) {
+        let count = PREDICATES_PER_EXIT.min(usize::from(state.sched.watchers));
+        look(state, machine, count);
+    }
     let mut budget = PREDICATES_PER_EXIT;
     // Whoever owes slices is passed over once for each; each round pays one.
     for _ in 0..=EXCESS_MAX + 1 {
@@ -36,14 +43,8 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
     look_round(state, machine, cpu, now);
 }
 
-/// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
-/// that ran may have stored to what they watch.
-fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
-    let this = &mut state.sched.cpus[cpu];
-    this.since_ns = now;
-    let looked = this.looked;
-    let left = state.sched.watchers.saturating_sub(looked);
-    let count = left.min(PREDICATES_PER_EXIT as u16);
+/// Looks at the next sleepers with a predicate, whatever their home.
+fn look<M: Machine>(state: &mut State, machine: &mut M, count: usize) {
     for _ in 0..count {
         let index = usize::from(state.sched.watch);
         if index == 0 {
@@ -52,6 +53,17 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
         state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
         sleep::try_predicate(state, machine, index, true);
     }
+}
+
+/// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
+/// that ran may have stored to what they watch.
+fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    let this = &mut state.sched.cpus[cpu];
+    this.since_ns = now;
+    let looked = this.looked;
+    let left = state.sched.watchers.saturating_sub(looked);
+    let count = left.min(PREDICATES_PER_EXIT as u16);
+    look(state, machine, usize::from(count));
     let this = &mut state.sched.cpus[cpu];
     this.more = left > count || this.front != 0;
     this.looked = if this.more { looked + count } else { 0 };

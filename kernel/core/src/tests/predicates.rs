@@ -340,3 +340,28 @@ fn a_revoked_frame_makes_its_atoms_true() {
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
     assert_eq!(world.by(1, Call::FrameRevoke { frame }), error(Error::NoSuchFrame, 0));
 }
+
+/// Its home idles without a timer; who stores runs on another processor and never sleeps.
+#[test]
+fn a_store_elsewhere_is_noticed_for_the_sleepers_of_an_idle_processor() {
+    let (mut world, sleeper) = spawned();
+    let domain = env::domain(&world.state, sleeper);
+    let writer = world.spawn_masked(domain);
+    let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(writer) };
+    assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
+    let watch = atom(memory(A), Operator::Equal, constant(1));
+    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+    assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
+    assert_eq!(world.by(1, SLEEP), Outcome::Left);
+    assert_eq!(world.pick(0), 0);
+    assert_eq!(sched::next_deadline(&world.state, 0), None, "nobody runs");
+    assert_eq!(world.pick(1), writer);
+    world.poke(sleeper, A, 1);
+    world.machine.interrupts.clear();
+    world.machine.now += SLICE_NS;
+    world.pick(1);
+    world.machine.now += SLICE_NS;
+    assert_eq!(world.pick(1), writer);
+    assert_eq!(world.machine.interrupts, [0]);
+    assert_eq!(world.pick(0), sleeper);
+}
