@@ -1,7 +1,7 @@
 //! Waiting for children: zombies are dead records that the parent holds; stops are claims in pages.
 
 use crate::errno::{Answer, Errno};
-use crate::exit::{CONTINUED, stopped};
+use crate::exit::{CONTINUED, GROUP_SHIFT, STATUS, stopped};
 use crate::page;
 use crate::process::{Child, Process};
 use crate::time;
@@ -36,7 +36,14 @@ impl Which {
             Which::One(pid) => child.id.0 == pid,
             Which::Group(group) => {
                 let claimed = page::brief(child.id).map_or(0, |brief| brief.group);
-                claimed == group || child.group == group
+                let left = match xok::published::env(child.id) {
+                    Some(record) if record.state == EnvState::Dead as u32 => {
+                        (record.word >> GROUP_SHIFT) as u32
+                    }
+                    _ => claimed,
+                };
+                // Neither says: then it is where its parent last knew it.
+                if left != 0 { left == group } else { child.group == group }
             }
         }
     }
@@ -58,7 +65,7 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
     let record = xok::published::env(child.id)?;
     if record.state == EnvState::Dead as u32 {
         let (id, run_ns) = (child.id, record.run_ns);
-        return Some(News { id, status: record.word, run_ns, ended: true });
+        return Some(News { id, status: record.word & STATUS, run_ns, ended: true });
     }
     let brief = page::brief(child.id)?;
     let held = record.state == EnvState::Held as u32;
@@ -163,6 +170,10 @@ pub fn waitid(process: &mut Process, words: [u64; 6]) -> Answer {
         linux::P_PGID => Which::Group(id as u32),
         _ => return Err(Errno::EINVAL),
     };
+    // Something must be waited for (waitid(2)).
+    if options & (linux::WEXITED | linux::WSTOPPED | linux::WCONTINUED) == 0 {
+        return Err(Errno::EINVAL);
+    }
     let found = await_news(process, which, options)?;
     let mut words = [0_u32; 32];
     if let Some(news) = found {

@@ -23,6 +23,12 @@ pub const fn stopped(signal: u32) -> u64 {
 /// Wait status of a process that goes on.
 pub const CONTINUED: u64 = 0xffff;
 
+/// Bits of the word a process leaves that are its wait status; the upper half is the group it was
+/// in, which its page, gone with it, no longer tells. 0: another one ended it.
+pub const STATUS: u64 = 0xffff_ffff;
+/// Shift of the group.
+pub const GROUP_SHIFT: u32 = 32;
+
 /// `exit_group(code)`
 pub fn exit(process: &mut Process, code: u64) -> ! {
     end(process, exited(code))
@@ -58,6 +64,7 @@ fn end(process: &mut Process, word: u64) -> ! {
         // back.
         process.files.detach();
     }
+    let word = word | u64::from(crate::page::own().group) << GROUP_SHIFT;
     // Children lose their holder with us, and with it their zombies.
     loop {
         let _ = xok::call::env_destroy(xok::call::OWN, EnvId::NONE, word);

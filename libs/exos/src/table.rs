@@ -149,6 +149,7 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
             Ok(u64::from(process.id.0))
         }
         __NR_set_robust_list => Ok(0),
+        __NR_getpriority if words[0] > 2 => Err(Errno::EINVAL),
         __NR_getpriority => Ok(20_u64.wrapping_sub(page::own().nice as u64)),
         __NR_setpriority => {
             page::own().nice = (third as i32).clamp(-20, 19);

@@ -44,6 +44,5 @@ int main(void)
     TRY(syscall(SYS_kill, 0x3fffffff, 0));
     TRY(syscall(SYS_sigaltstack, &(stack_t){.ss_flags = 99}, NULL));
     TRY(syscall(SYS_getrandom, &(char[8]){0}, 8, 99));
-    TRY(syscall(SYS_rseq, NULL, 3, 0, 0));
     return 0;
 }

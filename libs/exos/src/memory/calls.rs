@@ -274,7 +274,8 @@ pub fn brk(address: u64) -> Answer {
 pub fn mremap(words: [u64; 6]) -> Answer {
     let [old, old_len, new_len, flags, target, _] = words;
     let flags = flags as u32;
-    if !old.is_multiple_of(PAGE_SIZE) || new_len == 0 {
+    // A length of 0 would double a shared mapping; of a private one Linux refuses it (mremap(2)).
+    if !old.is_multiple_of(PAGE_SIZE) || new_len == 0 || old_len == 0 {
         return Err(Errno::EINVAL);
     }
     let (old, old_end) = range(old, old_len).map_err(|_| Errno::EINVAL)?;
