@@ -78,7 +78,11 @@ fn is_secret(address: u64) -> bool {
 fn interrupt(cpu: &'static Cpu, vector: u8) {
     cpu.interrupts.set(cpu.interrupts.get() + 1);
     match vector {
-        TIMER_VECTOR => cpu.ticked.set(true),
+        TIMER_VECTOR => {
+            // It is off now, be it early (its rate is measured) or because its counter was too short.
+            cpu.armed.set(0);
+            cpu.ticked.set(true);
+        }
         LOOK_VECTOR => cpu.look.set(true),
         FLUSH_VECTOR => shootdown::serve(cpu),
         SPURIOUS_VECTOR => return,
