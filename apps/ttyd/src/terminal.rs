@@ -27,8 +27,6 @@ const CHUNK: usize = 1024;
 const ESCAPE: u8 = 0x10;
 /// Behind `ESCAPE`: the input has ended.
 const END_OF_INPUT: u8 = 0x04;
-/// SIGWINCH
-const WINDOW_CHANGED: u8 = 28;
 
 /// How the bytes of the console are to be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,9 +140,6 @@ impl Terminal {
             let mut effects = Effects::default();
             self.line.set(new.termios, &mut effects);
             self.apply(effects)?;
-        }
-        if new.size != old.size {
-            foreground::signal(new.foreground, WINDOW_CHANGED);
         }
         Ok(true)
     }

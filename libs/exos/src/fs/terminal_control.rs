@@ -23,10 +23,7 @@ pub fn control_call(process: &mut Process, request: u32, argument: u64) -> Answe
         ioctl::TIOCSWINSZ => {
             let mut bytes = [0; 8];
             user::read_bytes(argument, &mut bytes)?;
-            change(|control| {
-                control.size = WindowSize::from_bytes(&bytes);
-                Ok(())
-            })?;
+            set_size(process, WindowSize::from_bytes(&bytes))?;
         }
         ioctl::TIOCGPGRP => user::write_value(argument, &own_terminal()?.foreground)?,
         ioctl::TIOCSPGRP => set_foreground(process, argument)?,
@@ -47,6 +44,22 @@ pub fn control_call(process: &mut Process, request: u32, argument: u64) -> Answe
 fn own_terminal() -> Result<unix::tty::shared::Control, Errno> {
     let control = control()?;
     if control.session == page::own().session { Ok(control) } else { Err(Errno::ENOTTY) }
+}
+
+/// Sets the size and tells the foreground group, within the call as Linux does: later it may be
+/// another group.
+fn set_size(process: &mut Process, size: WindowSize) -> Result<(), Errno> {
+    let before = control()?;
+    change(|control| {
+        control.size = size;
+        Ok(())
+    })?;
+    if before.size != size && before.foreground != 0 {
+        let group = u64::from(before.foreground).wrapping_neg();
+        // Nobody there, or not ours to tell: the size is set all the same.
+        let _ = crate::signal::send::kill(process, group, raw::SIGWINCH.into());
+    }
+    Ok(())
 }
 
 fn set(process: &mut Process, argument: u64, drains: bool, flushes: bool) -> Result<(), Errno> {
