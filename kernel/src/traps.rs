@@ -79,7 +79,8 @@ fn interrupt(cpu: &'static Cpu, vector: u8) {
     cpu.interrupts.set(cpu.interrupts.get() + 1);
     match vector {
         TIMER_VECTOR => {
-            // It is off now, be it early (its rate is measured) or because its counter was too short.
+            // It is off now, be it early (its rate is measured) or because its counter was too
+            // short.
             cpu.armed.set(0);
             cpu.ticked.set(true);
         }
