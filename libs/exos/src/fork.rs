@@ -23,7 +23,7 @@ use crate::{page, start, thread, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
-use abi::setup::{EnvSetup, FLAG_BORROW, field};
+use abi::setup::{EnvSetup, FLAG_BORROW};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
@@ -166,18 +166,7 @@ fn child_setup(process: &Process, area: u64, request: &Request) -> (EnvSetup, u6
         application_page: area + APPLICATION_PAGE,
         ..EnvSetup::default()
     };
-    let fields = field::RIP
-        | field::RSP
-        | field::ARGUMENT
-        | field::FS_BASE
-        | field::GS_BASE
-        | field::FAULT_ENTRY
-        | field::EVENT_ENTRY
-        | field::FOREIGN_ENTRY
-        | field::FLAGS
-        | field::SAVE_AREA
-        | field::APPLICATION_PAGE;
-    (setup, fields)
+    (setup, crate::library::START_FIELDS)
 }
 
 /// A domain with the native window of ExOS, our inherited capabilities, and our open files.

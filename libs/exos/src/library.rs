@@ -128,6 +128,19 @@ pub fn hand_over(domain: DomainId, bytes: &[u8]) -> Result<(), Refused> {
     Ok(())
 }
 
+/// What every environment that starts in ExOS is told: what a setup leaves out is zero.
+pub const START_FIELDS: u64 = field::RIP
+    | field::RSP
+    | field::ARGUMENT
+    | field::FS_BASE
+    | field::GS_BASE
+    | field::FAULT_ENTRY
+    | field::EVENT_ENTRY
+    | field::FOREIGN_ENTRY
+    | field::FLAGS
+    | field::SAVE_AREA
+    | field::APPLICATION_PAGE;
+
 /// How an environment in a fresh library slot begins: ExOS's entry point, on the first stack.
 pub fn fresh_setup(entry: u64, block_len: usize) -> (EnvSetup, u64) {
     let setup = EnvSetup {
@@ -140,18 +153,7 @@ pub fn fresh_setup(entry: u64, block_len: usize) -> (EnvSetup, u64) {
         application_page: FIRST_THREAD + APPLICATION_PAGE,
         ..EnvSetup::default()
     };
-    let fields = field::RIP
-        | field::RSP
-        | field::ARGUMENT
-        | field::FS_BASE
-        | field::GS_BASE
-        | field::FAULT_ENTRY
-        | field::EVENT_ENTRY
-        | field::FOREIGN_ENTRY
-        | field::FLAGS
-        | field::SAVE_AREA
-        | field::APPLICATION_PAGE;
-    (setup, fields)
+    (setup, START_FIELDS)
 }
 
 /// Present pages of one's own in `[start, end)`.

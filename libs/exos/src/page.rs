@@ -139,39 +139,7 @@ pub fn fill_command(page: &mut ProcessPage, path: &[u8], asked: &[u8], command: 
 
 /// An empty page of a Linux process.
 pub fn empty() -> ProcessPage {
-    ProcessPage {
-        magic: MAGIC,
-        parent: 1,
-        group: 0,
-        session: 0,
-        threads: 1,
-        user: 0,
-        effective_user: 0,
-        group_id: 0,
-        effective_group_id: 0,
-        stop_signal: 0,
-        stop_count: 0,
-        continue_count: 0,
-        descriptors: 0,
-        start_ns: 0,
-        name: [0; 16],
-        virtual_bytes: 0,
-        blocked: 0,
-        ignored: 0,
-        handled: 0,
-        terminal: 0,
-        nice: 0,
-        executed: 0,
-        command_len: 0,
-        path_len: 0,
-        zero: 0,
-        command: [0; COMMAND_BYTES],
-        path: [0; PATH_BYTES],
-        unsupported: [0; CALLS],
-        files_len: 0,
-        zero_files: 0,
-        files: [0; FILES_BYTES],
-    }
+    ProcessPage { magic: MAGIC, parent: 1, threads: 1, ..ProcessPage::EMPTY }
 }
 
 /// The page's bytes, for a child's.

@@ -92,6 +92,41 @@ fn prefix(bytes: &[u8], len: u32) -> &[u8] {
 }
 
 impl ProcessPage {
+    /// All zero: no process's.
+    pub const EMPTY: Self = Self {
+        magic: 0,
+        parent: 0,
+        group: 0,
+        session: 0,
+        threads: 0,
+        user: 0,
+        effective_user: 0,
+        group_id: 0,
+        effective_group_id: 0,
+        stop_signal: 0,
+        stop_count: 0,
+        continue_count: 0,
+        descriptors: 0,
+        start_ns: 0,
+        name: [0; 16],
+        virtual_bytes: 0,
+        blocked: 0,
+        ignored: 0,
+        handled: 0,
+        terminal: 0,
+        nice: 0,
+        executed: 0,
+        command_len: 0,
+        path_len: 0,
+        zero: 0,
+        command: [0; COMMAND_BYTES],
+        path: [0; PATH_BYTES],
+        unsupported: [0; CALLS],
+        files_len: 0,
+        zero_files: 0,
+        files: [0; FILES_BYTES],
+    };
+
     /// The name up to its first NUL.
     pub fn name(&self) -> &[u8] {
         let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
@@ -144,39 +179,7 @@ mod tests {
 
     #[test]
     fn open_files_are_listed_as_far_as_they_fit() {
-        let mut page = ProcessPage {
-            magic: MAGIC,
-            parent: 0,
-            group: 0,
-            session: 0,
-            threads: 0,
-            user: 0,
-            effective_user: 0,
-            group_id: 0,
-            effective_group_id: 0,
-            stop_signal: 0,
-            stop_count: 0,
-            continue_count: 0,
-            descriptors: 0,
-            start_ns: 0,
-            name: [0; 16],
-            virtual_bytes: 0,
-            blocked: 0,
-            ignored: 0,
-            handled: 0,
-            terminal: 0,
-            nice: 0,
-            executed: 0,
-            command_len: 0,
-            path_len: 0,
-            zero: 0,
-            command: [0; COMMAND_BYTES],
-            path: [0; PATH_BYTES],
-            unsupported: [0; CALLS],
-            files_len: 0,
-            zero_files: 0,
-            files: [0; FILES_BYTES],
-        };
+        let mut page = ProcessPage::EMPTY;
         page.add_file(0, b"/dev/console");
         page.add_file(DIRECTORY, b"/");
         let list: Vec<_> = page.files().collect();
