@@ -171,7 +171,7 @@ fn start_process(
     streams: bool,
 ) -> Result<(), Failure> {
     let process = Process { id: env, ..Process::default() };
-    let block = start_block::head(&process, command);
+    let block = start_block::head(&process, 0, command);
     let mut page = page::empty();
     page.group = env.0;
     page.session = env.0;

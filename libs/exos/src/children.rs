@@ -108,7 +108,7 @@ fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Optio
         let posted = xok::upcall::take_events_of(EVENT_CHILD);
         if posted != 0 {
             let info = crate::signal::Info::default();
-            process.signals.arrive(linux::SIGCHLD, info);
+            process.arrive(linux::SIGCHLD, info);
         }
         if let Some(news) = look(process, which, options)? {
             return Ok(Some(news));

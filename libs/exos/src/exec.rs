@@ -10,7 +10,7 @@ use crate::layout::{IMAGE, PROGRAM, PROGRAM_END, START_BLOCK_BYTES};
 use crate::library;
 use crate::process::Process;
 use crate::start_block::{self, Command};
-use crate::{page, start, user};
+use crate::{page, start, thread, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -169,7 +169,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     next.signals.for_exec();
     let domain = fork::new_domain(&next.files)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
-    let block = start_block::write(&next, command);
+    let block = start_block::write(&next, thread::own().blocked, command);
     let too_large = command.bytes.len() as u64 > PROGRAM_END - PROGRAM;
     if too_large || block.len() as u64 > START_BLOCK_BYTES {
         let _ = call::domain_destroy(OWN, domain);

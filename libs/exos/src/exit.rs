@@ -53,9 +53,10 @@ pub fn by_signal(process: &mut Process, signal: u32) -> ! {
 }
 
 fn end(process: &mut Process, word: u64) -> ! {
-    if process.clear_tid != 0 {
+    let clear_tid = crate::thread::own().clear_tid;
+    if clear_tid != 0 {
         // The program's memory may be gone; nobody waits there then.
-        let _ = user::write_value(process.clear_tid, &0_u32);
+        let _ = user::write_value(clear_tid, &0_u32);
     }
     crate::net::finish(process);
     crate::orphans::hang_up(process);

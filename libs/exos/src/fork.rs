@@ -19,14 +19,14 @@ use crate::memory::tables::{Batch, has_leaf_table};
 use crate::page::ProcessPage;
 use crate::process::{Child, Process};
 use crate::signal::bit;
+use crate::start::Lent;
+use crate::thread::Thread;
 use crate::{page, start, thread, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
 use abi::setup::{EnvSetup, FLAG_BORROW};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ptr::NonNull;
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
@@ -110,8 +110,8 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
     }
     if let Some(lent) = lent {
         await_leaving(child);
-        start::drop_process(lent);
-        reclaim(process);
+        start::drop_lent(lent);
+        reclaim();
     }
     // The child first: it soon executes something else, and what we write then is ours alone again.
     let _ = call::yield_to(child);
@@ -131,24 +131,24 @@ fn child_page(process: &Process) -> ProcessPage {
 }
 
 /// Fills windows 0 and 1: the child's save area and its page.
-fn fill_own_pages(process: &Process, child: *const Process, area: u64, context: &Slot) {
+fn fill_own_pages(process: &Process, child: *const Thread, area: u64, context: &Slot) {
     frames::zero(window(0));
     frames::zero(window(1));
     start::prepare_save_area(window(0), area, stack_tops(area));
     thread::enter_slot_zero(window(0), context);
-    thread::enter_process(window(0), child);
+    thread::enter_thread(window(0), child);
     thread::save_vector_at(window(0));
     frames::put(window(1), 0, page::bytes_of(&child_page(process)));
 }
 
 /// How a child begins: `start::child` on its first handler stack.
-fn child_setup(process: &Process, area: u64, request: &Request) -> (EnvSetup, u64) {
+fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
     let fs_base = if request.has(linux::CLONE_SETTLS) {
         request.tls
     } else if thread::has_fsgsbase() {
         thread::fs_base()
     } else {
-        process.fs_base
+        thread::own().fs_base
     };
     let tid = if request.has(linux::CLONE_CHILD_SETTID) { request.child_tid } else { 0 };
     let entry = xok::upcall::entry();
@@ -231,14 +231,19 @@ fn copy_into(
     // What the child has to know of itself travels in its slot 0 (`start::child`).
     let mut context = *context;
     context.free[start::CHILD_ID] = u64::from(env.0);
-    context.free[start::CHILD_CLEAR_TID] =
-        if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    tell_clear_tid(&mut context, request);
     copy_library(process, domain, &context)
         .and_then(|mut batch| copy_program(&mut batch))
         .map_err(refused)?;
-    let (setup, fields) = child_setup(process, FIRST_THREAD, request);
+    let (setup, fields) = child_setup(FIRST_THREAD, request);
     call::env_set(OWN, env, fields, &setup).map_err(refused)?;
     Ok(env)
+}
+
+/// Tells the child what it clears at its end.
+fn tell_clear_tid(context: &mut Slot, request: &Request) {
+    context.free[start::CHILD_CLEAR_TID] =
+        if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
 }
 
 /// The library slot of the child: the batch to go on with comes back.
@@ -255,7 +260,7 @@ fn copy_library(process: &Process, domain: DomainId, context: &Slot) -> Result<B
         let (now, later) = rest.split_at(rest.len().min((WINDOW_COUNT - kept) as usize));
         let windows = Windows::open(kept + now.len() as u64)?;
         if first {
-            fill_own_pages(process, process, FIRST_THREAD, context);
+            fill_own_pages(process, thread::own(), FIRST_THREAD, context);
             library::thread_area(&mut batch, FIRST_THREAD)?;
         }
         for (number, &page) in now.iter().enumerate() {
@@ -360,50 +365,45 @@ fn populate_shared() -> Result<(), Errno> {
     Ok(())
 }
 
-/// The area of the thread that a vfork child gets.
-fn next_area(process: &Process) -> u64 {
-    process.area + 1
+/// Number of the area that a vfork child's thread gets.
+fn next_area() -> u64 {
+    thread::own().number + 1
 }
 
 /// A child in our own space (`vfork`): a second process on our heap.
-fn lend(
-    process: &Process,
-    context: &Slot,
-    request: &Request,
-) -> Result<(EnvId, NonNull<Process>), Errno> {
+fn lend(process: &Process, context: &Slot, request: &Request) -> Result<(EnvId, Lent), Errno> {
     let own = xok::published::env(process.id).map_or(0, |record| record.domain);
     let domain = DomainId(own);
     let mut child = process.clone();
     child.children.clear();
     child.borrows_space = true;
     child.lender = process.id.0;
-    child.area = next_area(process);
-    child.clear_tid = if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     child.timer = (0, 0);
     child.signals.pending = 0;
     child.events = 0;
-    child.has_predicate = false;
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
     child.id = env;
     child.files.attach(domain)?;
-    let child = NonNull::from(Box::leak(Box::new(child)));
-    let area = thread_area(next_area(process));
-    let built = lend_area(process, child.as_ptr(), area, context).and_then(|()| {
-        let (setup, fields) = child_setup(process, area, request);
+    let lent = start::lend(child, thread::own(), next_area());
+    let area = thread_area(next_area());
+    let mut context = *context;
+    tell_clear_tid(&mut context, request);
+    let built = lend_area(process, lent.thread.as_ptr(), area, &context).and_then(|()| {
+        let (setup, fields) = child_setup(area, request);
         call::env_set(OWN, env, fields, &setup)
     });
     if let Err(answer) = built {
-        start::drop_process(child);
+        start::drop_lent(lent);
         let _ = call::env_destroy(OWN, env, 0);
         let _ = call::env_forget(env);
         return Err(refused(answer));
     }
-    Ok((env, child))
+    Ok((env, lent))
 }
 
 fn lend_area(
     process: &Process,
-    child: *const Process,
+    child: *const Thread,
     area: u64,
     context: &Slot,
 ) -> Result<(), Refused> {
@@ -451,9 +451,9 @@ fn await_leaving(child: EnvId) {
 }
 
 /// Gives the thread area that a vfork child left back.
-fn reclaim(process: &mut Process) {
-    let area = thread_area(next_area(process));
-    process.has_predicate = false;
+fn reclaim() {
+    let area = thread_area(next_area());
+    thread::own().has_predicate = false;
     let pages = library::present_pages(area, area + crate::layout::THREAD_BYTES);
     let mut batch = Batch::own();
     for page in pages {

@@ -172,20 +172,20 @@ pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
 const ARCH_GET_FS: u32 = 0x1003;
 
 /// `arch_prctl(code, address)`
-pub fn arch_prctl(process: &mut Process, code: u64, address: u64) -> Answer {
+pub fn arch_prctl(code: u64, address: u64) -> Answer {
     match code as u32 {
         linux::ARCH_SET_FS => {
             if address >= abi::layout::PROGRAM_END {
                 return Err(Errno::EPERM);
             }
-            set_fs_base(process, address)?;
+            set_fs_base(address)?;
             Ok(0)
         }
         ARCH_GET_FS => {
             let base = if crate::thread::has_fsgsbase() {
                 crate::thread::fs_base()
             } else {
-                process.fs_base
+                crate::thread::own().fs_base
             };
             user::write_value(address, &base)?;
             Ok(0)
@@ -195,8 +195,8 @@ pub fn arch_prctl(process: &mut Process, code: u64, address: u64) -> Answer {
     }
 }
 
-fn set_fs_base(process: &mut Process, base: u64) -> Result<(), Errno> {
-    process.fs_base = base;
+fn set_fs_base(base: u64) -> Result<(), Errno> {
+    crate::thread::own().fs_base = base;
     if crate::thread::has_fsgsbase() {
         crate::thread::set_fs_base(base);
         return Ok(());

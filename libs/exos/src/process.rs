@@ -14,6 +14,7 @@ use linux_raw_sys::general as linux;
 use crate::fs::Files;
 use crate::net::Net;
 use crate::signal::{Info, Signals};
+use crate::thread;
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -38,18 +39,10 @@ pub struct Process {
     pub executable: String,
     /// `RLIMIT_…`: soft and hard limit.
     pub limits: Limits,
-    /// Number of its thread area.
-    pub area: u64,
     /// Does it run in its vfork parent's space?
     pub borrows_space: bool,
     /// The parent that lent it, until it has one of its own.
     pub lender: u32,
-    /// Cleared when the process ends (`CLONE_CHILD_CLEARTID`).
-    pub clear_tid: u64,
-    /// FS base where the processor cannot read it.
-    pub fs_base: u64,
-    /// Has a predicate been downloaded?
-    pub has_predicate: bool,
     /// The timer of `alarm` and `ITIMER_REAL`: next ring in nanoseconds since boot (0: none), and
     /// the interval.
     pub timer: (u64, u64),
@@ -95,7 +88,22 @@ impl Process {
     /// Sends `signal` (1..=64) to the process itself; it is taken on the way out.
     pub fn raise(&mut self, signal: u32) {
         let info = Info { first: u64::from(self.id.0), ..Info::default() };
-        self.signals.arrive(signal, info);
+        self.arrive(signal, info);
+    }
+
+    /// Notes that `signal` arrived for the process.
+    pub fn arrive(&mut self, signal: u32, info: Info) {
+        self.signals.arrive(signal, info, thread::own().blocked);
+    }
+
+    /// The next signal that the running thread takes.
+    pub fn next_signal(&self) -> Option<u32> {
+        self.signals.next(thread::own().blocked)
+    }
+
+    /// A signal that the running instruction caused.
+    pub fn force(&mut self, signal: u32, info: Info) {
+        thread::own().blocked = self.signals.force(signal, info, thread::own().blocked);
     }
 
     /// The soft limit of `resource`.

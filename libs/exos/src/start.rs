@@ -13,6 +13,7 @@ use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
 use crate::process::Process;
 use crate::signal::{CODE_KERNEL, Info, deliver};
+use crate::thread::Thread;
 use crate::{library, loader, start_block, table, thread, user};
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
@@ -128,9 +129,9 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
         batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
     }
     batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
-    let (process, command, files) = start_block::read(&block)?;
+    let (process, blocked, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
-    thread::set_process(process);
+    thread::set_own(Box::leak(Box::new(Thread::first(process, process.id, blocked))));
     process.files = Files::load(files)?.0;
     drop(block);
     if process.timer.0 != 0 {
@@ -170,16 +171,15 @@ extern "C" fn child(tid_address: u64) -> ! {
     let process = thread::process();
     if !process.borrows_space {
         process.id = EnvId(slot.free[CHILD_ID] as u32);
-        process.clear_tid = slot.free[CHILD_CLEAR_TID];
+        *thread::own() = thread::own().forked(process, process.id, 0);
         process.children.clear();
         process.timer = (0, 0);
-        process.area = 0;
         process.events = 0;
         process.signals.pending = 0;
         process.children_ns = 0;
-        process.has_predicate = false;
         crate::net::forget(process);
     }
+    thread::own().clear_tid = slot.free[CHILD_CLEAR_TID];
     if tid_address != 0 {
         // A bad address is the program's own doing; Linux ignores it, too.
         let _ = user::write_value(tid_address, &process.id.0);
@@ -187,10 +187,30 @@ extern "C" fn child(tid_address: u64) -> ! {
     xok::upcall::resume(slot)
 }
 
-/// Frees the process of a vfork child that has left our space.
-pub fn drop_process(process: NonNull<Process>) {
-    // SAFETY: leaked by `fork::lend`; its thread will not run here again.
-    drop(unsafe { Box::from_raw(process.as_ptr()) });
+/// A vfork child's half of our heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    /// Its process.
+    pub process: NonNull<Process>,
+    /// Its thread.
+    pub thread: NonNull<Thread>,
+}
+
+/// Puts a vfork child's process and thread on our heap.
+pub fn lend(process: Process, parent: &Thread, number: u64) -> Lent {
+    let id = process.id;
+    let process = NonNull::from(Box::leak(Box::new(process)));
+    let thread = parent.forked(process.as_ptr(), id, number);
+    Lent { process, thread: NonNull::from(Box::leak(Box::new(thread))) }
+}
+
+/// Frees what a vfork child that has left our space had there.
+pub fn drop_lent(lent: Lent) {
+    // SAFETY: leaked by `lend`; the child's thread will not run here again.
+    unsafe {
+        drop(Box::from_raw(lent.thread.as_ptr()));
+        drop(Box::from_raw(lent.process.as_ptr()));
+    }
 }
 
 /// Every upcall: foreign calls, faults, events.
@@ -224,7 +244,7 @@ fn foreign(slot: &mut Slot) {
         Err(errno) => slot.rax = errno.to_register(),
     }
     // Posts that came meanwhile are noticed by the way back.
-    if process.signals.next().is_some() || process.signals.saved_mask.is_some() {
+    if process.next_signal().is_some() || thread::own().saved_mask.is_some() {
         deliver::leave(process, slot, None);
     }
 }
@@ -271,7 +291,7 @@ fn program_fault(slot: &mut Slot, cause: u64, address: u64) {
     };
     let info = Info { trap: cause, error: slot.error, address, ..info };
     let process = thread::process();
-    process.signals.force(signal, info);
+    process.force(signal, info);
     deliver::leave(process, slot, None);
 }
 

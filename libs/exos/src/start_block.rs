@@ -71,22 +71,22 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a block for `process` and what it is to run.
-pub fn write(process: &Process, command: &Command) -> Vec<u8> {
-    let mut block = head(process, command);
+/// Writes a block for `process`, the signals that its thread blocks, and what it is to run.
+pub fn write(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
+    let mut block = head(process, blocked, command);
     process.files.save(&mut block);
     block
 }
 
 /// A block without files: the first process of all opens the terminal itself.
-pub fn head(process: &Process, command: &Command) -> Vec<u8> {
+pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.word(MAGIC);
     out.word(u64::from(process.id.0));
     for id in process.users.iter().chain(&process.groups) {
         out.word(u64::from(*id));
     }
-    out.word(process.signals.blocked);
+    out.word(blocked);
     out.word(process.signals.pending);
     out.word(process.signals.set_of(false));
     out.word(process.timer.0);
@@ -114,7 +114,7 @@ pub fn head(process: &Process, command: &Command) -> Vec<u8> {
 }
 
 /// Reads a block; the part about files, which looks at who asks, is left for `Files::load`.
-pub fn read(block: &[u8]) -> Result<(Process, Command, &[u8]), Errno> {
+pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     let mut from = Reader(block);
     if from.word()? != MAGIC {
         return Err(Errno::EINVAL);
@@ -123,7 +123,7 @@ pub fn read(block: &[u8]) -> Result<(Process, Command, &[u8]), Errno> {
     for id in process.users.iter_mut().chain(&mut process.groups) {
         *id = from.word()? as u32;
     }
-    process.signals.blocked = from.word()?;
+    let blocked = from.word()?;
     process.signals.pending = from.word()?;
     let ignored = from.word()?;
     process.signals.ignore(ignored);
@@ -154,7 +154,7 @@ pub fn read(block: &[u8]) -> Result<(Process, Command, &[u8]), Errno> {
         environment: from.list()?,
     };
     process.executable = command.path.clone();
-    Ok((process, command, from.0))
+    Ok((process, blocked, command, from.0))
 }
 
 #[cfg(test)]
@@ -165,7 +165,6 @@ mod tests {
     fn a_life_goes_on() {
         let mut process = Process { id: EnvId(77), ..Process::default() };
         process.users = [1, 2, 3];
-        process.signals.blocked = 0xf0;
         process.signals.ignore(1 << 1);
         process.children.push(Child { id: EnvId(5), group: 6, stops: 7, continuations: 8 });
         let command = Command {
@@ -176,13 +175,13 @@ mod tests {
             environment: alloc::vec![b"PATH=/bin".to_vec()],
             ..Command::default()
         };
-        let block = write(&process, &command);
-        let (read_process, read_command, _) = read(&block).unwrap();
+        let block = write(&process, 0xf0, &command);
+        let (read_process, blocked, read_command, _) = read(&block).unwrap();
         assert_eq!(read_command, command);
         assert_eq!(read_process.id, process.id);
         assert_eq!(read_process.users, process.users);
         assert_eq!(read_process.children, process.children);
-        assert_eq!(read_process.signals.blocked, 0xf0);
+        assert_eq!(blocked, 0xf0);
         assert_eq!(read_process.signals.set_of(false), 1 << 1);
         assert!(read(&block[..block.len() / 4]).is_err());
         assert!(read(b"not a block at all").is_err());

@@ -7,7 +7,7 @@ use crate::identity::{self, Kind};
 use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
-use crate::{children, exec, exit, fork, fs, futex, groups, machine, page, time, user};
+use crate::{children, exec, exit, fork, fs, futex, groups, machine, page, thread, time, user};
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
 
@@ -55,11 +55,11 @@ fn with_context(
         __NR_execveat => exec::execveat(process, words),
         __NR_exit | __NR_exit_group => exit::exit(process, first),
         __NR_rt_sigaction => signals::action(process, first, second, third, words[3]),
-        __NR_rt_sigprocmask => signals::mask(process, first, second, third, words[3]),
+        __NR_rt_sigprocmask => signals::mask(first, second, third, words[3]),
         __NR_rt_sigpending => signals::pending(process, first, second),
         __NR_rt_sigsuspend => signals::suspend(process, first, second),
         __NR_rt_sigtimedwait => signals::timed_wait(process, words),
-        __NR_sigaltstack => signals::alternate(process, first, second, slot.rsp),
+        __NR_sigaltstack => signals::alternate(first, second, slot.rsp),
         __NR_pause => signals::pause(process),
         __NR_kill => send::kill(process, first, second),
         __NR_tkill => send::thread_kill(process, first, second),
@@ -112,7 +112,8 @@ fn of_memory_and_time(process: &mut Process, number: u32, words: Words) -> Optio
 fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer> {
     let [first, second, third, ..] = words;
     Some(match number {
-        __NR_getpid | __NR_gettid => Ok(u64::from(process.id.0)),
+        __NR_getpid => Ok(u64::from(process.id.0)),
+        __NR_gettid => Ok(u64::from(thread::own().id.0)),
         __NR_getppid => Ok(u64::from(children::parent(process))),
         __NR_wait4 => children::wait4(process, first, second, third, words[3]),
         __NR_waitid => children::waitid(process, words),
@@ -141,12 +142,12 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
         __NR_prlimit64 => machine::prlimit(process, words),
         __NR_getrlimit => machine::prlimit(process, [0, first, 0, second, 0, 0]),
         __NR_setrlimit => machine::prlimit(process, [0, first, second, 0, 0, 0]),
-        __NR_arch_prctl => machine::arch_prctl(process, first, second),
+        __NR_arch_prctl => machine::arch_prctl(first, second),
         __NR_prctl => machine::prctl(words),
         __NR_personality => Ok(0),
         __NR_set_tid_address => {
-            process.clear_tid = first;
-            Ok(u64::from(process.id.0))
+            thread::own().clear_tid = first;
+            Ok(u64::from(thread::own().id.0))
         }
         __NR_set_robust_list => Ok(0),
         __NR_getpriority if words[0] > 2 => Err(Errno::EINVAL),

@@ -1,21 +1,23 @@
-//! A thread's own page.
+//! A thread: what ExOS remembers of it, and its own page.
 //!
-//! The save area, behind it which process it belongs to, and room for the vector registers.
+//! The page is the save area, behind it where its [`Thread`] is, and room for the vector registers.
 //!
 //! ```text
 //!  GS base + 0x000  the kernel's and xok's parts (abi::upcall, xok::upcall::block)
-//!          + 0x538  the process: address of its `Process`
+//!          + 0x538  address of its `Thread`, which names the `Process`
 //!          + 0x540  vector registers: signal frames are made here, a fork child finds its own
 //! ```
 //!
 //! # Safety
-//! GS base is the save area of the running thread from its first instruction on; the process word
+//! GS base is the save area of the running thread from its first instruction on; the thread word
 //! is set before the program runs. The vector room is used within one function at a time.
 #![allow(unsafe_code)]
 
 use crate::process::Process;
+use abi::id::EnvId;
 use abi::published::FEATURE_XSAVE;
 use core::arch::asm;
+use linux_raw_sys::general as linux;
 use xok::upcall::{block, set_word, word};
 
 /// Offset of the vector room.
@@ -23,27 +25,76 @@ pub const VECTOR: u64 = 0x540;
 /// Bytes of it: a multiple of 64 that holds everything up to AVX-512 and PKRU.
 pub const VECTOR_BYTES: usize = 0x1000 - VECTOR as usize;
 
+/// What is a thread's own.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Its environment: the tid.
+    pub id: EnvId,
+    /// Number of its area (`layout::thread_area`).
+    pub number: u64,
+    process: *mut Process,
+    /// Blocked signals.
+    pub blocked: u64,
+    /// The mask to go back to when a call with a mask of its own ends (`sigsuspend`, `ppoll`).
+    pub saved_mask: Option<u64>,
+    /// The alternate signal stack: address, bytes, flags.
+    pub alternate: (u64, u64, u32),
+    /// Cleared when the thread ends (`CLONE_CHILD_CLEARTID`).
+    pub clear_tid: u64,
+    /// FS base where the processor cannot read it.
+    pub fs_base: u64,
+    /// Has a predicate been downloaded?
+    pub has_predicate: bool,
+}
+
+impl Thread {
+    /// The first thread of `process`.
+    pub fn first(process: *mut Process, id: EnvId, blocked: u64) -> Self {
+        Self {
+            id,
+            number: 0,
+            process,
+            blocked,
+            saved_mask: None,
+            alternate: (0, 0, linux::SS_DISABLE),
+            clear_tid: 0,
+            fs_base: 0,
+            has_predicate: false,
+        }
+    }
+
+    /// The same in another process: what a fork or vfork child begins with.
+    pub fn forked(&self, process: *mut Process, id: EnvId, number: u64) -> Self {
+        let mut child = self.clone();
+        (child.process, child.id, child.number) = (process, id, number);
+        child.clear_tid = 0;
+        child.has_predicate = false;
+        child
+    }
+}
+
 /// Address of the running thread's save area.
 pub fn area() -> u64 {
     word(block::SELF)
 }
 
+/// The running thread.
+pub fn own() -> &'static mut Thread {
+    // SAFETY: set by `set_own`; a thread is in ExOS once (nested handlers only resolve page
+    // faults, which do not look here).
+    unsafe { &mut *(word(block::THREAD) as *mut Thread) }
+}
+
 /// The process that the running thread belongs to.
 pub fn process() -> &'static mut Process {
-    // SAFETY: set by `set_process`; a thread is in ExOS once (nested handlers only resolve page
-    // faults, which do not look here).
-    unsafe { &mut *(word(block::THREAD) as *mut Process) }
+    // SAFETY: as `own`; a thread's process outlives it.
+    unsafe { &mut *own().process }
 }
 
-/// Has the process word been set?
-pub fn has_process() -> bool {
-    word(block::THREAD) != 0
-}
-
-/// Makes the running thread belong to `process`.
-pub fn set_process(process: *mut Process) {
+/// Makes `thread` the running one.
+pub fn set_own(thread: *mut Thread) {
     // SAFETY: a word that only the library reads.
-    unsafe { set_word(block::THREAD, process as u64) }
+    unsafe { set_word(block::THREAD, thread as u64) }
 }
 
 /// XCR0 as the kernel published it; 0: only FXSAVE.
@@ -162,10 +213,10 @@ pub fn enter_slot_zero(window: u64, slot: &xok::upcall::Slot) {
     }
 }
 
-/// Sets the process word of the save area page seen at `window`.
-pub fn enter_process(window: u64, process: *const Process) {
+/// Sets the thread word of the save area page seen at `window`.
+pub fn enter_thread(window: u64, thread: *const Thread) {
     // SAFETY: as `enter_slot_zero`.
-    unsafe { ((window + block::THREAD as u64) as *mut u64).write(process as u64) }
+    unsafe { ((window + block::THREAD as u64) as *mut u64).write(thread as u64) }
 }
 
 /// The running thread's slot 0.

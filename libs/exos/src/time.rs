@@ -155,7 +155,7 @@ pub fn timer_rang(process: &mut Process) {
         arm(process, next, interval);
         return;
     }
-    process.signals.arrive(linux::SIGALRM, Info { code: CODE_KERNEL, ..Info::default() });
+    process.arrive(linux::SIGALRM, Info { code: CODE_KERNEL, ..Info::default() });
     let next = if interval == 0 { 0 } else { next.saturating_add(interval).max(now + 1) };
     arm(process, next, interval);
 }

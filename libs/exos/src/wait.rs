@@ -17,6 +17,7 @@ use crate::errno::{Errno, RESTART, from_kernel};
 use crate::net;
 use crate::process::Process;
 use crate::signal::{UNMASKABLE, deliver};
+use crate::thread;
 
 /// What to wait for: terms of atoms (`abi::predicate`).
 #[derive(Clone, Debug, Default)]
@@ -138,7 +139,7 @@ const POLL_NS: u64 = 2_000_000;
 /// Sleeps until `wait` holds or nanoseconds since boot reach `deadline` (0: never).
 /// `errno::RESTART` when a signal with a handler came; what needs no handler is done here.
 pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<Woken, Errno> {
-    let polled = !download(process, wait);
+    let polled = !download(wait);
     loop {
         deliver::collect(process);
         if deliver::settle(process) {
@@ -153,7 +154,7 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         if network != 0 && (until == 0 || network < until) {
             until = network;
         }
-        let unblocked = !(process.signals.blocked & !UNMASKABLE);
+        let unblocked = !(thread::own().blocked & !UNMASKABLE);
         let mut events = wait.events | EVENT_CHILD | EVENT_TIMER;
         if process.net.is_some() {
             events |= net::EVENTS;
@@ -171,13 +172,13 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
 }
 
 /// Downloads the predicate; false if it cannot be one, so that the caller looks again and again.
-fn download(process: &mut Process, wait: &Wait) -> bool {
+fn download(wait: &Wait) -> bool {
     let atoms = wait.atoms();
-    if atoms.is_empty() && !process.has_predicate {
+    if atoms.is_empty() && !thread::own().has_predicate {
         return !wait.overflowed();
     }
     let set = xok::call::predicate_set(atoms).is_ok();
-    process.has_predicate = set && !atoms.is_empty();
+    thread::own().has_predicate = set && !atoms.is_empty();
     set && !wait.overflowed()
 }
 

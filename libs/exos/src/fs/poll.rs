@@ -163,7 +163,7 @@ pub fn ppoll(process: &mut Process, words: [u64; 6]) -> Answer {
             return Err(Errno::EINVAL);
         }
         let mask = user::read_value(mask)?;
-        crate::signal::calls::with_mask(process, mask);
+        crate::signal::calls::with_mask(mask);
     }
     poll_until(process, fds, count, deadline)
 }
@@ -215,7 +215,7 @@ pub fn select(process: &mut Process, words: [u64; 6], is_pselect: bool) -> Answe
                 return Err(Errno::EINVAL);
             }
             let set = user::read_value(set)?;
-            crate::signal::calls::with_mask(process, set);
+            crate::signal::calls::with_mask(set);
         }
     }
     if count as i32 != count as u32 as i32 || (count as i32) < 0 {

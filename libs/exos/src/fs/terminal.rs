@@ -19,6 +19,7 @@ use super::region::{Done, Region};
 use super::transfer::Memory;
 use crate::page;
 use crate::process::Process;
+use crate::thread;
 use crate::wait::{Wait, Woken, sleep_until};
 
 /// Bytes moved at a time.
@@ -92,7 +93,7 @@ fn in_background(control: &Control) -> bool {
 /// A background process that wants the terminal is stopped, unless it ignores or blocks that.
 fn stop_background(process: &mut Process, signal: u32) -> Result<(), Errno> {
     let bit = 1 << (signal - 1);
-    if process.signals.blocked & bit != 0
+    if thread::own().blocked & bit != 0
         || process.signals.effect(signal) == crate::signal::Effect::Ignore
     {
         return if signal == raw::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };

@@ -4,6 +4,7 @@ use crate::errno::{Answer, Errno, RESTART_UNLESS_HANDLED};
 use crate::process::Process;
 use crate::signal::deliver::on_alternate;
 use crate::signal::{Action, UNMASKABLE, bit};
+use crate::thread;
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
 use linux_raw_sys::general as linux;
@@ -34,11 +35,11 @@ pub fn action(process: &mut Process, signal: u64, new: u64, old: u64, size: u64)
 }
 
 /// `rt_sigprocmask(how, new, old, set_size)`
-pub fn mask(process: &mut Process, how: u64, new: u64, old: u64, size: u64) -> Answer {
+pub fn mask(how: u64, new: u64, old: u64, size: u64) -> Answer {
     if size != SET_BYTES {
         return Err(Errno::EINVAL);
     }
-    let before = process.signals.blocked;
+    let before = thread::own().blocked;
     if new != 0 {
         let set: u64 = user::read_value(new)?;
         let blocked = match how as u32 {
@@ -47,7 +48,7 @@ pub fn mask(process: &mut Process, how: u64, new: u64, old: u64, size: u64) -> A
             linux::SIG_SETMASK => set,
             _ => return Err(Errno::EINVAL),
         };
-        process.signals.blocked = blocked & !UNMASKABLE;
+        thread::own().blocked = blocked & !UNMASKABLE;
     }
     if old != 0 {
         user::write_value(old, &before)?;
@@ -61,15 +62,15 @@ pub fn pending(process: &mut Process, set: u64, size: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     crate::signal::deliver::collect(process);
-    let waiting = process.signals.pending & process.signals.blocked;
+    let waiting = process.signals.pending & thread::own().blocked;
     user::write_bytes(set, waiting.to_le_bytes().get(..size as usize).unwrap_or(&[]))?;
     Ok(0)
 }
 
 /// Blocks `mask` instead until the call has ended; the way out restores.
-pub fn with_mask(process: &mut Process, mask: u64) {
-    process.signals.saved_mask = Some(process.signals.blocked);
-    process.signals.blocked = mask & !UNMASKABLE;
+pub fn with_mask(mask: u64) {
+    thread::own().saved_mask = Some(thread::own().blocked);
+    thread::own().blocked = mask & !UNMASKABLE;
 }
 
 /// `rt_sigsuspend(mask, size)`
@@ -78,7 +79,7 @@ pub fn suspend(process: &mut Process, set: u64, size: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     let set: u64 = user::read_value(set)?;
-    with_mask(process, set);
+    with_mask(set);
     pause(process)
 }
 
@@ -120,10 +121,10 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
             return Ok(u64::from(signal));
         }
         // Awake for what is waited for although it is blocked.
-        let blocked = process.signals.blocked;
-        process.signals.blocked &= !set;
+        let blocked = thread::own().blocked;
+        thread::own().blocked &= !set;
         let woken = sleep_until(process, &Wait::new(), deadline);
-        process.signals.blocked = blocked;
+        thread::own().blocked = blocked;
         match woken {
             Ok(Woken::TimedOut) => return Err(Errno::EAGAIN),
             Err(_) if process.signals.pending & set == 0 => return Err(Errno::EINTR),
@@ -133,8 +134,8 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
 }
 
 /// `sigaltstack(new, old)`, with the stack pointer at the call.
-pub fn alternate(process: &mut Process, new: u64, old: u64, rsp: u64) -> Answer {
-    let before = process.signals.alternate;
+pub fn alternate(new: u64, old: u64, rsp: u64) -> Answer {
+    let before = thread::own().alternate;
     let on_it = on_alternate(before, rsp);
     if new != 0 {
         if on_it {
@@ -146,11 +147,11 @@ pub fn alternate(process: &mut Process, new: u64, old: u64, rsp: u64) -> Answer 
             return Err(Errno::EINVAL);
         }
         if flags & linux::SS_DISABLE != 0 {
-            process.signals.alternate = (0, 0, linux::SS_DISABLE);
+            thread::own().alternate = (0, 0, linux::SS_DISABLE);
         } else if size < u64::from(linux::MINSIGSTKSZ) {
             return Err(Errno::ENOMEM);
         } else {
-            process.signals.alternate = (start, size, flags & linux::SS_AUTODISARM);
+            thread::own().alternate = (start, size, flags & linux::SS_AUTODISARM);
         }
     }
     if old != 0 {

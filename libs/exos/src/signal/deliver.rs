@@ -26,7 +26,7 @@ pub fn collect(process: &mut Process) {
         while rest != 0 {
             let signal = rest.trailing_zeros() + 1;
             rest &= rest - 1;
-            process.signals.arrive(signal, info);
+            process.arrive(signal, info);
         }
     }
     let events = xok::upcall::take_events();
@@ -34,7 +34,7 @@ pub fn collect(process: &mut Process) {
         process.events |= events;
         if events & EVENT_CHILD != 0 {
             let info = Info { code: linux::CLD_EXITED as i32, ..Info::default() };
-            process.signals.arrive(linux::SIGCHLD, info);
+            process.arrive(linux::SIGCHLD, info);
         }
         if events & EVENT_TIMER != 0 {
             crate::time::timer_rang(process);
@@ -52,7 +52,7 @@ fn last_sender() -> u32 {
 
 /// Does everything that needs no handler: ends, stops, drops. Is there a signal to handle left?
 pub fn settle(process: &mut Process) -> bool {
-    while let Some(signal) = process.signals.next() {
+    while let Some(signal) = process.next_signal() {
         match process.signals.effect(signal) {
             Effect::Handle => return true,
             Effect::Ignore | Effect::Continue => {
@@ -92,19 +92,19 @@ pub fn leave(process: &mut Process, slot: &mut Slot, call: Option<(u64, Errno)>)
     collect(process);
     let mut call = call;
     if settle(process) {
-        if let Some(signal) = process.signals.next() {
+        if let Some(signal) = process.next_signal() {
             let action = process.signals.action(signal);
             answer(slot, call.take(), Some(action.flags));
         }
         // Later ones nest: each frame is built on the context of the one before.
         while settle(process) {
-            let Some(signal) = process.signals.next() else { break };
+            let Some(signal) = process.next_signal() else { break };
             handle(process, slot, signal);
         }
     }
     answer(slot, call, None);
-    if let Some(mask) = process.signals.saved_mask.take() {
-        process.signals.blocked = mask;
+    if let Some(mask) = thread::own().saved_mask.take() {
+        thread::own().blocked = mask;
     }
 }
 
@@ -185,17 +185,17 @@ fn handle(process: &mut Process, slot: &mut Slot, signal: u32) {
         process.signals.set_action(signal, crate::signal::Action::default());
     }
     // The mask that the handler's return restores: the one before a call with its own mask.
-    let before = process.signals.saved_mask.take().unwrap_or(process.signals.blocked);
-    if enter_handler(process, slot, signal, &action, info, before).is_err() {
+    let before = thread::own().saved_mask.take().unwrap_or(thread::own().blocked);
+    if enter_handler(slot, signal, &action, info, before).is_err() {
         // No stack to put the frame on: as on Linux, that is a fault nobody can handle.
         process.signals.set_action(linux::SIGSEGV, crate::signal::Action::default());
         exit::by_signal(process, linux::SIGSEGV);
     }
-    process.signals.blocked |= action.mask;
+    thread::own().blocked |= action.mask;
     if action.flags & u64::from(linux::SA_NODEFER) == 0 {
-        process.signals.blocked |= bit(signal);
+        thread::own().blocked |= bit(signal);
     }
-    process.signals.blocked &= !crate::signal::UNMASKABLE;
+    thread::own().blocked &= !crate::signal::UNMASKABLE;
 }
 
 /// Is `address` on the alternate stack?
@@ -205,14 +205,13 @@ pub fn on_alternate(alternate: (u64, u64, u32), address: u64) -> bool {
 }
 
 fn enter_handler(
-    process: &mut Process,
     slot: &mut Slot,
     signal: u32,
     action: &Action,
     info: Info,
     mask: u64,
 ) -> Result<(), Errno> {
-    let alternate = process.signals.alternate;
+    let alternate = thread::own().alternate;
     let wants =
         action.flags & u64::from(linux::SA_ONSTACK) != 0 && alternate.2 & linux::SS_DISABLE == 0;
     let switch = wants && !on_alternate(alternate, slot.rsp);
@@ -250,7 +249,7 @@ fn enter_handler(
 pub fn sigreturn(process: &mut Process, slot: &mut Slot) {
     let mut context = [0; frame::CONTEXT_BYTES];
     if user::read_bytes(slot.rsp, &mut context).is_err() {
-        process.signals.force(linux::SIGSEGV, Info::default());
+        process.force(linux::SIGSEGV, Info::default());
         return;
     }
     let restored = frame::restore(&context);
@@ -258,12 +257,12 @@ pub fn sigreturn(process: &mut Process, slot: &mut Slot) {
         let features = thread::vector_features();
         let room = thread::vector_room(thread::vector_bytes());
         if user::read_bytes(restored.vector, room).is_err() {
-            process.signals.force(linux::SIGSEGV, Info::default());
+            process.force(linux::SIGSEGV, Info::default());
             return;
         }
         frame::sanitise_vector(room, features);
         thread::load_own_vector();
     }
     set_registers(slot, &restored.registers);
-    process.signals.blocked = restored.mask & !crate::signal::UNMASKABLE;
+    thread::own().blocked = restored.mask & !crate::signal::UNMASKABLE;
 }

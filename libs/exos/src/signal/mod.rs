@@ -86,18 +86,12 @@ const SYNCHRONOUS: u64 = bit(linux::SIGSEGV)
     | bit(linux::SIGFPE)
     | bit(linux::SIGSYS);
 
-/// The signal half of a process.
+/// The signal half of a process; what each thread blocks is the thread's (`crate::thread`).
 #[derive(Clone, Debug)]
 pub struct Signals {
     actions: [Action; SIGNALS],
-    /// Blocked ones.
-    pub blocked: u64,
     /// Arrived and not yet taken.
     pub pending: u64,
-    /// The mask to go back to when a call with a mask of its own ends (`sigsuspend`, `ppoll`).
-    pub saved_mask: Option<u64>,
-    /// The alternate stack: address, bytes, flags.
-    pub alternate: (u64, u64, u32),
     infos: [Info; SIGNALS],
 }
 
@@ -105,10 +99,7 @@ impl Default for Signals {
     fn default() -> Self {
         Self {
             actions: [Action::default(); SIGNALS],
-            blocked: 0,
             pending: 0,
-            saved_mask: None,
-            alternate: (0, 0, linux::SS_DISABLE),
             infos: [Info::default(); SIGNALS],
         }
     }
@@ -143,9 +134,9 @@ impl Signals {
         }
     }
 
-    /// Notes that `signal` arrived.
-    pub fn arrive(&mut self, signal: u32, info: Info) {
-        if self.effect(signal) == Effect::Ignore && self.blocked & bit(signal) == 0 {
+    /// Notes that `signal` arrived for a thread that blocks the set `blocked`.
+    pub fn arrive(&mut self, signal: u32, info: Info, blocked: u64) {
+        if self.effect(signal) == Effect::Ignore && blocked & bit(signal) == 0 {
             return;
         }
         if self.pending & bit(signal) == 0
@@ -156,9 +147,9 @@ impl Signals {
         self.pending |= bit(signal);
     }
 
-    /// The next signal to take: pending, not blocked; those of instructions first.
-    pub fn next(&self) -> Option<u32> {
-        let ready = self.pending & !(self.blocked & !UNMASKABLE);
+    /// The next signal to take: pending, not `blocked`; those of instructions first.
+    pub fn next(&self, blocked: u64) -> Option<u32> {
+        let ready = self.pending & !(blocked & !UNMASKABLE);
         let first = if ready & SYNCHRONOUS != 0 { ready & SYNCHRONOUS } else { ready };
         (first != 0).then(|| first.trailing_zeros() + 1)
     }
@@ -169,15 +160,17 @@ impl Signals {
         self.infos.get(signal.wrapping_sub(1) as usize).copied().unwrap_or_default()
     }
 
-    /// A signal that the running instruction caused: one that is blocked or ignored ends the
-    /// process.
-    pub fn force(&mut self, signal: u32, info: Info) {
-        if self.blocked & bit(signal) != 0 || self.action(signal).handler == 1 {
+    /// A signal that the running instruction caused: one that is `blocked` or ignored ends the
+    /// process. Answers what is blocked from now on.
+    pub fn force(&mut self, signal: u32, info: Info, blocked: u64) -> u64 {
+        let mut still = blocked;
+        if blocked & bit(signal) != 0 || self.action(signal).handler == 1 {
             self.set_action(signal, Action::default());
-            self.blocked &= !bit(signal);
+            still &= !bit(signal);
         }
         self.pending &= !bit(signal);
-        self.arrive(signal, info);
+        self.arrive(signal, info, still);
+        still
     }
 
     /// Signals with this effect-by-`sigaction`: handled (true) or ignored (false), as bits.
@@ -197,8 +190,6 @@ impl Signals {
             let handler = u64::from(action.handler == 1);
             *action = Action { handler, ..Action::default() };
         }
-        self.alternate = (0, 0, linux::SS_DISABLE);
-        self.saved_mask = None;
     }
 
     /// Makes the signals of `set` ignored.
@@ -227,14 +218,14 @@ mod tests {
     #[test]
     fn faults_come_before_others_and_blocked_ones_wait() {
         let mut signals = Signals::default();
-        signals.arrive(linux::SIGHUP, Info::default());
-        signals.arrive(linux::SIGSEGV, Info::default());
-        assert_eq!(signals.next(), Some(linux::SIGSEGV));
+        signals.arrive(linux::SIGHUP, Info::default(), 0);
+        signals.arrive(linux::SIGSEGV, Info::default(), 0);
+        assert_eq!(signals.next(0), Some(linux::SIGSEGV));
         signals.take(linux::SIGSEGV);
-        signals.blocked = bit(linux::SIGHUP) | bit(linux::SIGKILL);
-        assert_eq!(signals.next(), None);
-        signals.arrive(linux::SIGKILL, Info::default());
-        assert_eq!(signals.next(), Some(linux::SIGKILL));
+        let blocked = bit(linux::SIGHUP) | bit(linux::SIGKILL);
+        assert_eq!(signals.next(blocked), None);
+        signals.arrive(linux::SIGKILL, Info::default(), blocked);
+        assert_eq!(signals.next(blocked), Some(linux::SIGKILL));
     }
 
     #[test]
@@ -251,8 +242,8 @@ mod tests {
     fn a_forced_signal_gets_through() {
         let mut signals = Signals::default();
         signals.set_action(linux::SIGSEGV, Action { handler: 1, ..Action::default() });
-        signals.force(linux::SIGSEGV, Info::default());
-        assert_eq!(signals.next(), Some(linux::SIGSEGV));
+        let blocked = signals.force(linux::SIGSEGV, Info::default(), bit(linux::SIGSEGV));
+        assert_eq!(signals.next(blocked), Some(linux::SIGSEGV));
         assert_eq!(signals.effect(linux::SIGSEGV), Effect::End);
     }
 }

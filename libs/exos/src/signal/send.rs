@@ -24,7 +24,7 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32) -> Result<(), Errn
     }
     if target.id == process.id {
         let info = own_info(process, CODE_USER);
-        process.signals.arrive(signal, info);
+        process.arrive(signal, info);
         return Ok(());
     }
     if target.dead {
@@ -120,7 +120,7 @@ pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     if thread as u32 == process.id.0 {
         let info = own_info(process, CODE_THREAD);
         if signal != 0 {
-            process.signals.arrive(signal, info);
+            process.arrive(signal, info);
         }
         return Ok(0);
     }
