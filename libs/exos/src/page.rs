@@ -26,13 +26,10 @@ pub fn own() -> &'static mut ProcessPage {
 
 /// A copy of the page of the environment at `index`, if a Linux process filled it.
 pub fn of_index(index: usize) -> Option<ProcessPage> {
-    let address = published::application_page(index)?;
     if published::application_word(index, 0) != Some(MAGIC) {
         return None;
     }
-    // SAFETY: a page of plain words; it may change while it is copied, which makes it stale, not
-    // wrong.
-    Some(unsafe { core::ptr::read_volatile(address as *const ProcessPage) })
+    published::record(Table::ApplicationPages, index)
 }
 
 /// A 32-bit word of the page of a live process.

@@ -3,18 +3,39 @@
 //! # Safety
 //! The published slot is mapped, read-only, in every space before its first instruction runs, and
 //! its directory gives table addresses inside it; the kernel alone writes there. Records are
-//! copied by volatile loads, since they change under the reader.
+//! copied by volatile loads, since they change under the reader; large ones by one instruction,
+//! since a volatile load of a thousand words is a thousand loads at each place of use.
 #![allow(unsafe_code)]
 
 use abi::layout::PUBLISHED;
 use abi::published::*;
+use core::arch::asm;
+use core::mem::{MaybeUninit, offset_of};
+
+/// Bytes of a record that is still copied word by word.
+const SMALL: usize = 128;
 
 /// Copies a record out of the published pages.
 #[inline]
 fn load<T: Copy>(address: u64) -> T {
+    if size_of::<T>() > SMALL {
+        return load_large(address);
+    }
     // SAFETY: `address` comes from the directory (see the head of the file) and T is a record of
     // plain words there.
     unsafe { core::ptr::read_volatile(address as *const T) }
+}
+
+/// The same in a loop of the processor's own, for whole application pages.
+fn load_large<T: Copy>(address: u64) -> T {
+    const { assert!(size_of::<T>() <= SMALL || size_of::<T>().is_multiple_of(8)) };
+    let mut copy = MaybeUninit::<T>::uninit();
+    // SAFETY: as in `load`.
+    unsafe {
+        asm!("rep movsq", inout("rcx") size_of::<T>() / 8 => _, inout("rsi") address => _,
+            inout("rdi") copy.as_mut_ptr() => _, options(nostack, preserves_flags));
+        copy.assume_init()
+    }
 }
 
 fn directory_word(offset: usize) -> u64 {
@@ -27,8 +48,33 @@ pub fn is_known() -> bool {
     directory_word(0) == MAGIC && version >> 16 == VERSION >> 16
 }
 
-/// The directory without the command line.
-pub fn directory() -> Directory {
+/// What the directory says of the machine: its first words, without tables and command line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Facts {
+    pub magic: u64,
+    pub version: u32,
+    pub cpus: u32,
+    pub frames: u64,
+    pub frames_usable: u64,
+    pub image_frame: u64,
+    pub image_bytes: u64,
+    pub payload_forced: u64,
+    pub vector_bytes: u32,
+    pub vector_features: u32,
+    pub features: u64,
+    pub frames_free: u64,
+}
+
+const _: () = assert!(size_of::<Facts>() == offset_of!(Directory, zero));
+const _: () = assert!(offset_of!(Facts, image_bytes) == offset_of!(Directory, image_bytes));
+const _: () = assert!(offset_of!(Facts, vector_features) == offset_of!(Directory, vector_features));
+const _: () = assert!(offset_of!(Facts, frames_free) == offset_of!(Directory, frames_free));
+
+/// What the directory says of the machine.
+#[inline]
+pub fn directory() -> Facts {
     load(PUBLISHED)
 }
 
