@@ -22,8 +22,8 @@ pub const BATCH_ITEMS: u64 = 1 << 16;
 pub const COPY_BYTES: usize = 4096;
 /// Pieces of long work (destroying, revoking) done before others get the processor.
 pub const WORK_PIECES: usize = 64;
-/// Frames of one region.
-pub const REGION_FRAMES: usize = 16;
+/// Frames of one region: 64 KiB of data, and one for the words about them.
+pub const REGION_FRAMES: usize = 17;
 /// Bytes of a region without frames, kept in the kernel's region table.
 pub const REGION_INLINE_BYTES: usize = 64;
 /// Roles in which domains attach to a region.

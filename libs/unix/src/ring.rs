@@ -45,17 +45,12 @@ impl Ring {
         let at = position % self.capacity;
         Span { offset: self.data + at, len: len.min(self.capacity - at) }
     }
+}
 
-    /// How many bytes a pipe's `write` of `len` puts in now, `None` if it must wait: up to
-    /// `PIPE_BUF` bytes go in together or not at all (pipe(7)).
-    pub fn writable(&self, head: u64, tail: u64, len: u64) -> Option<u64> {
-        let free = self.free(head, tail);
-        if len <= PIPE_BUF {
-            (free >= len).then_some(len)
-        } else {
-            (free > 0).then(|| free.min(len))
-        }
-    }
+/// How many bytes a pipe with `free` bytes of room takes of a `write` of `len` now, `None` if it
+/// must wait: up to `PIPE_BUF` bytes go in together or not at all (pipe(7)).
+pub fn writable(free: u64, len: u64) -> Option<u64> {
+    if len <= PIPE_BUF { (free >= len).then_some(len) } else { (free > 0).then(|| free.min(len)) }
 }
 
 /// Bytes that a pipe takes atomically (limits.h).
@@ -87,10 +82,9 @@ mod tests {
 
     #[test]
     fn small_writes_are_whole_or_wait() {
-        let pipe = Ring { data: 64, capacity: 8192 };
-        assert_eq!(pipe.writable(8000, 0, 193), None);
-        assert_eq!(pipe.writable(8000, 0, 192), Some(192));
-        assert_eq!(pipe.writable(8000, 0, 5000), Some(192));
-        assert_eq!(pipe.writable(8192, 0, 5000), None);
+        assert_eq!(writable(192, 193), None);
+        assert_eq!(writable(192, 192), Some(192));
+        assert_eq!(writable(192, 5000), Some(192));
+        assert_eq!(writable(0, 5000), None);
     }
 }

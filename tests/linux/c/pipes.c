@@ -95,5 +95,29 @@ int main(void)
     show_status("large writer", status);
     SHOW(at);
     SHOW(wrong);
+
+    /* How much it holds can be changed, not below what it holds. */
+    if (pipe2(ends, O_NONBLOCK))
+        return 1;
+    TRY(fcntl(ends[1], F_SETPIPE_SZ, 5000));
+    SHOW(fcntl(ends[0], F_GETPIPE_SZ));
+    TRY(write(ends[1], big, sizeof big));
+    TRY(fcntl(ends[0], F_SETPIPE_SZ, 4096));
+    TRY(read(ends[0], big, 4096));
+    TRY(fcntl(ends[0], F_SETPIPE_SZ, 1));
+    struct pollfd room = {.fd = ends[1], .events = POLLOUT};
+    SHOW(poll(&room, 1, 0));
+    fcntl(ends[1], F_SETFL, 0);
+    child = fork_clean();
+    if (child == 0) {
+        usleep(10000);
+        _exit(fcntl(ends[1], F_SETPIPE_SZ, 65536) != 65536);
+    }
+    TRY(write(ends[1], big, 60000)); /* waits until the pipe grows */
+    waitpid(child, &status, 0);
+    show_status("grower", status);
+    TRY(ioctl(ends[0], FIONREAD, &waiting));
+    SHOW(waiting);
+    TRY(fcntl(0, F_SETPIPE_SZ, 4096));
     return 0;
 }

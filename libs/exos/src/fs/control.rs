@@ -4,7 +4,7 @@ use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 
 use super::open_file::OpenFile;
-use super::{pipe, terminal_control};
+use super::terminal_control;
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 use crate::user;
@@ -76,10 +76,8 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Ans
         raw::F_GETFL => description.flags().map(u64::from),
         raw::F_SETFL => description.set_flags(argument as u32).map(|()| 0),
         raw::F_GETPIPE_SZ | raw::F_SETPIPE_SZ => match &description.file {
-            OpenFile::Pipe(_) if argument > pipe::RING.capacity && command == raw::F_SETPIPE_SZ => {
-                Err(Errno::EPERM)
-            }
-            OpenFile::Pipe(_) => Ok(pipe::RING.capacity),
+            OpenFile::Pipe(pipe) if command == raw::F_SETPIPE_SZ => pipe.set_capacity(argument),
+            OpenFile::Pipe(pipe) => Ok(pipe.level()?.capacity),
             _ => Err(Errno::EBADF),
         },
         _ => Err(Errno::EINVAL),

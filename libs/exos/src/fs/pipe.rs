@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts
-//! 24 writers  32 readers that ever opened it by name        64 data
+//! 24 writers  32 readers that ever opened it by name   40 limit, less than the whole ring
+//! 4096 data: 65,536 bytes, as a pipe of Linux's holds
 //! ```
 //! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the
 //! first fills the end and claims the ring, the second fills the beginning and moves the head, if
@@ -11,13 +12,14 @@
 //! whatever dies.
 
 use abi::id::{DomainId, RegionId};
+use abi::layout::PAGE_SIZE;
 use abi::limits::REGION_FRAMES;
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
 use unix::Errno;
-use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL};
+use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
 
 use super::description::Description;
 use super::region::{self, Done, Region};
@@ -30,13 +32,15 @@ pub const WRITER: u16 = 0;
 /// Role of those who read.
 pub const READER: u16 = 1;
 /// The ring.
-pub const RING: Ring = Ring { data: 64, capacity: REGION_FRAMES as u64 * 4096 - 64 };
+pub const RING: Ring = Ring { data: 4096, capacity: (REGION_FRAMES as u64 - 1) * 4096 };
 /// Offset of the claim word.
 const CLAIM: u64 = 16;
 /// Offset of the count of opens by name in a role.
 const fn opened(role: u16) -> u64 {
     24 + 8 * role as u64
 }
+/// Offset of the limit (`F_SETPIPE_SZ`), 0: the whole ring.
+const LIMIT: u64 = 40;
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
@@ -51,6 +55,26 @@ pub struct Pipe {
     pub reads: bool,
     /// Is it the end that writes?
     pub writes: bool,
+}
+
+/// How full a pipe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Bytes ever written.
+    pub head: u64,
+    /// Bytes ever read.
+    tail: u64,
+    /// The limit word.
+    limit: u64,
+    /// Bytes that it holds at most.
+    pub capacity: u64,
+}
+
+impl Level {
+    /// Bytes that may be written.
+    pub fn room(&self) -> u64 {
+        self.capacity.saturating_sub(RING.used(self.head, self.tail))
+    }
 }
 
 /// Makes a pipe; the domain is attached to both ends.
@@ -132,10 +156,36 @@ impl Pipe {
         self.own().pair()
     }
 
-    /// Bytes that may be written.
-    pub fn room(&self) -> Result<u64, Errno> {
-        let (head, tail) = self.own().pair()?;
-        Ok(RING.free(head, tail))
+    /// How full it is.
+    pub fn level(&self) -> Result<Level, Errno> {
+        let mut words = [[0; 8]; 6];
+        self.own().copy_out(0, words.as_flattened_mut(), &[], &[])?;
+        let [head, tail, _, _, _, limit] = words.map(u64::from_le_bytes);
+        let capacity = if limit == 0 { RING.capacity } else { limit.min(RING.capacity) };
+        Ok(Level { head, tail, limit, capacity })
+    }
+
+    /// Changes how much it holds (`F_SETPIPE_SZ`): a power of two of pages, at most the ring.
+    pub fn set_capacity(&self, asked: u64) -> Result<u64, Errno> {
+        let size = asked.max(PAGE_SIZE).checked_next_power_of_two().ok_or(Errno::EINVAL)?;
+        if size > 1 << 31 {
+            return Err(Errno::EINVAL);
+        }
+        if size > RING.capacity {
+            return Err(Errno::EPERM);
+        }
+        loop {
+            let Level { head, tail, limit, .. } = self.level()?;
+            if RING.used(head, tail) > size {
+                return Err(Errno::EBUSY);
+            }
+            let seen = [(HEAD, head), (TAIL, tail), (LIMIT, limit)]
+                .map(|(offset, value)| WordAt { offset, value });
+            let write = [WordAt { offset: LIMIT, value: size }];
+            if self.own().copy_in(0, &[], &seen, &write)? == Done::Yes {
+                return Ok(size);
+            }
+        }
     }
 
     /// Adds "nobody reads".
@@ -211,10 +261,11 @@ impl Pipe {
         wait.memory(writers, Operator::Equal, 0).end_term();
     }
 
-    /// Adds "there is room for `len` bytes, or nobody reads".
-    pub fn writable_terms(&self, wait: &mut Wait, head: u64, len: u64) {
-        let enough = (head + len.min(PIPE_BUF)).saturating_sub(RING.capacity);
+    /// Adds "there is room for `len` bytes, or it holds more or less than it did, or nobody reads".
+    pub fn writable_terms(&self, wait: &mut Wait, level: &Level, len: u64) {
+        let enough = (level.head + len.min(PIPE_BUF)).saturating_sub(level.capacity);
         wait.region(self.region, TAIL, Operator::AtLeast, enough).end_term();
+        wait.region(self.region, LIMIT, Operator::NotEqual, level.limit).end_term();
         let readers = region::attached_address(self.region, READER);
         wait.memory(readers, Operator::Equal, 0).end_term();
     }
@@ -234,11 +285,11 @@ impl Pipe {
                 process.raise(raw::SIGPIPE);
                 return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
             }
-            let (head, tail) = self.writer().pair()?;
+            let level = self.level()?;
             // The rest of a long write may go in by pieces, a short one may not.
             let len =
                 if total > PIPE_BUF { (total - done).max(PIPE_BUF + 1) } else { total - done };
-            if let Some(room) = RING.writable(head, tail, len) {
+            if let Some(room) = writable(level.room(), len) {
                 let want = room.min(CHUNK as u64).min(total - done) as usize;
                 let part = match memory.peek(&mut buffer[..want]) {
                     Ok(count) => &buffer[..count],
@@ -248,7 +299,7 @@ impl Pipe {
                 if part.len() < want && total <= PIPE_BUF {
                     return Err(Errno::EFAULT);
                 }
-                if self.append(head, part)? == Done::Yes {
+                if self.append(level.head, part)? == Done::Yes {
                     memory.advance(part.len() as u64);
                     done += part.len() as u64;
                 }
@@ -259,7 +310,7 @@ impl Pipe {
             }
             let mut wait = Wait::new();
             let least = if total > PIPE_BUF { 1 } else { len };
-            self.writable_terms(&mut wait, head, least);
+            self.writable_terms(&mut wait, &level, least);
             match sleep_until(process, &wait, 0) {
                 Err(_) if done > 0 => return Ok(done),
                 other => drop(other?),

@@ -41,9 +41,9 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
                     found |= HANG_UP;
                 }
             }
-            let mut room = true;
+            let level = pipe.level()?;
+            let room = level.room() >= unix::ring::PIPE_BUF;
             if pipe.writes {
-                room = pipe.room()? >= unix::ring::PIPE_BUF;
                 if room {
                     found |= OUT_LIKE;
                 }
@@ -52,12 +52,12 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
                 }
             }
             if found & asked == 0 {
-                let (head, tail) = pipe.counters()?;
+                let (_, tail) = pipe.counters()?;
                 if pipe.reads && (events & IN_LIKE != 0 || !pipe.writes) {
                     pipe.readable_terms(wait, tail);
                 }
                 if pipe.writes && !room && events & OUT_LIKE != 0 {
-                    pipe.writable_terms(wait, head, unix::ring::PIPE_BUF);
+                    pipe.writable_terms(wait, &level, unix::ring::PIPE_BUF);
                 } else if pipe.writes && events & OUT_LIKE == 0 {
                     pipe.broken_terms(wait);
                 }
