@@ -12,6 +12,28 @@ use abi::published::EnvState;
 use abi::upcall::EVENT_CHILD;
 use linux_raw_sys::general as linux;
 
+/// Frees the dead children of a process that does not want to hear of them (`SIGCHLD` ignored, or
+/// `SA_NOCLDWAIT`); those that died while it did stay. `change`: what it wants is about to change.
+pub fn tend(process: &mut Process, change: bool) {
+    let unwanted = process.signals.drops_children();
+    if !unwanted && !change {
+        return;
+    }
+    process.children.retain_mut(|child| {
+        let dead = xok::published::env(child.id)
+            .is_some_and(|record| record.state == EnvState::Dead as u32);
+        if !dead || child.kept {
+            return true;
+        }
+        if unwanted {
+            // The record is dead and ours; a kernel that refuses keeps it until we die.
+            let _ = xok::call::env_forget(child.id);
+        }
+        child.kept = true;
+        !unwanted
+    });
+}
+
 /// What a child has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct News {
@@ -110,13 +132,18 @@ fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Optio
             let info = crate::signal::Info::default();
             process.arrive(linux::SIGCHLD, info);
         }
+        tend(process, false);
         if let Some(news) = look(process, which, options)? {
             return Ok(Some(news));
         }
         if options & linux::WNOHANG != 0 {
             return Ok(None);
         }
-        sleep_until(process, Wait::new().events(EVENT_CHILD), 0)?;
+        if let Err(interrupted) = sleep_until(process, Wait::new().events(EVENT_CHILD), 0) {
+            // By SIGCHLD's own handler, perhaps: the child comes first.
+            tend(process, false);
+            return look(process, which, options)?.map_or(Err(interrupted), |news| Ok(Some(news)));
+        }
     }
 }
 

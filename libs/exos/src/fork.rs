@@ -100,7 +100,7 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
     } else {
         (copy(process, &context, &request)?, None)
     };
-    process.children.push(Child { id: child, group: 0, stops: 0, continuations: 0 });
+    process.children.push(Child { id: child, ..Child::default() });
     if request.has(linux::CLONE_PARENT_SETTID) {
         user::write_value(request.parent_tid, &child.0)?;
     }
@@ -379,7 +379,7 @@ fn lend(process: &Process, context: &Slot, request: &Request) -> Result<(EnvId, 
     child.borrows_space = true;
     child.lender = process.id.0;
     child.timer = (0, 0);
-    child.signals.pending = 0;
+    child.signals.pending.clear();
     child.events = 0;
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
     child.id = env;

@@ -72,7 +72,7 @@ impl Default for Limits {
 }
 
 /// A child as its parent remembers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Child {
     /// Its pid.
     pub id: EnvId,
@@ -82,6 +82,8 @@ pub struct Child {
     pub stops: u32,
     /// The continuations that were already reported.
     pub continuations: u32,
+    /// Did it die while its end was wanted? Then it waits to be waited for whatever comes.
+    pub kept: bool,
 }
 
 impl Process {
@@ -92,8 +94,8 @@ impl Process {
     }
 
     /// Notes that `signal` arrived for the process.
-    pub fn arrive(&mut self, signal: u32, info: Info) {
-        self.signals.arrive(signal, info, thread::own().blocked);
+    pub fn arrive(&mut self, signal: u32, info: Info) -> bool {
+        self.signals.arrive(signal, info, thread::own().blocked)
     }
 
     /// The next signal that the running thread takes.

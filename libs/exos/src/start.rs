@@ -175,7 +175,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.children.clear();
         process.timer = (0, 0);
         process.events = 0;
-        process.signals.pending = 0;
+        process.signals.pending.clear();
         process.children_ns = 0;
         crate::net::forget(process);
     }

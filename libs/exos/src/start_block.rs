@@ -7,6 +7,7 @@
 
 use crate::errno::Errno;
 use crate::process::{Child, LIMITS, Process};
+use crate::signal::Info;
 use abi::id::EnvId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -87,7 +88,12 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
         out.word(u64::from(*id));
     }
     out.word(blocked);
-    out.word(process.signals.pending);
+    out.word(process.signals.pending.list().len() as u64);
+    for (signal, info) in process.signals.pending.list() {
+        out.word(u64::from(*signal) | u64::from(info.code as u32) << 32);
+        out.word(info.first);
+        out.word(info.second);
+    }
     out.word(process.signals.set_of(false));
     out.word(process.timer.0);
     out.word(process.timer.1);
@@ -99,6 +105,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     out.word(process.children.len() as u64);
     for child in &process.children {
         out.word(u64::from(child.id.0) | u64::from(child.group) << 32);
+        out.word(u64::from(child.kept));
         out.word(u64::from(child.stops) | u64::from(child.continuations) << 32);
     }
     let (offset, size) = command.image.unwrap_or((0, 0));
@@ -124,7 +131,12 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
         *id = from.word()? as u32;
     }
     let blocked = from.word()?;
-    process.signals.pending = from.word()?;
+    let waiting = from.word()?;
+    for _ in 0..waiting {
+        let (word, first, second) = (from.word()?, from.word()?, from.word()?);
+        let info = Info { code: (word >> 32) as i32, first, second, ..Info::default() };
+        process.signals.pending.put(word as u32, info);
+    }
     let ignored = from.word()?;
     process.signals.ignore(ignored);
     process.timer = (from.word()?, from.word()?);
@@ -134,12 +146,13 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     }
     let children = from.word()?;
     for _ in 0..children {
-        let (first, second) = (from.word()?, from.word()?);
+        let (first, kept, second) = (from.word()?, from.word()?, from.word()?);
         process.children.push(Child {
             id: EnvId(first as u32),
             group: (first >> 32) as u32,
             stops: second as u32,
             continuations: (second >> 32) as u32,
+            kept: kept != 0,
         });
     }
     let in_image = from.word()? != 0;
@@ -166,7 +179,16 @@ mod tests {
         let mut process = Process { id: EnvId(77), ..Process::default() };
         process.users = [1, 2, 3];
         process.signals.ignore(1 << 1);
-        process.children.push(Child { id: EnvId(5), group: 6, stops: 7, continuations: 8 });
+        let told = Info { code: -1, first: 9, second: 8, ..Info::default() };
+        process.signals.pending.put(40, told);
+        process.signals.pending.put(40, told);
+        process.children.push(Child {
+            id: EnvId(5),
+            group: 6,
+            stops: 7,
+            continuations: 8,
+            kept: true,
+        });
         let command = Command {
             image: Some((4096, 10)),
             path: "/bin/busybox".into(),
@@ -181,6 +203,7 @@ mod tests {
         assert_eq!(read_process.id, process.id);
         assert_eq!(read_process.users, process.users);
         assert_eq!(read_process.children, process.children);
+        assert_eq!(read_process.signals.pending, process.signals.pending);
         assert_eq!(blocked, 0xf0);
         assert_eq!(read_process.signals.set_of(false), 1 << 1);
         assert!(read(&block[..block.len() / 4]).is_err());

@@ -64,6 +64,8 @@ fn with_context(
         __NR_kill => send::kill(process, first, second),
         __NR_tkill => send::thread_kill(process, first, second),
         __NR_tgkill => send::thread_kill(process, second, third),
+        __NR_rt_sigqueueinfo => send::queue(process, first, second, third),
+        __NR_rt_tgsigqueueinfo => send::queue(process, second, third, words[3]),
         _ => return None,
     })
 }

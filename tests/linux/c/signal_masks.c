@@ -59,6 +59,23 @@ int main(int words, char *[])
     sigprocmask(SIG_SETMASK, &old, NULL);
     SHOW(seen[SIGRTMIN]);
 
+    /* Each with its value, in order; the lowest number first. */
+    set = set_of(SIGRTMIN);
+    sigaddset(&set, SIGRTMIN + 2);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    for (int i = 0; i < 4; i++)
+        sigqueue(getpid(), SIGRTMIN + (i < 2 ? 2 : 0), (union sigval){.sival_int = i});
+    for (int i = 0; i < 4; i++) {
+        siginfo_t told;
+        int number = sigwaitinfo(&set, &told);
+        printf("%d: %d code %d\n", number - SIGRTMIN, told.si_value.sival_int, told.si_code);
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    TRY(sigqueue(0x3fffffff, SIGTERM, (union sigval){.sival_int = 0}));
+    TRY(sigqueue(getpid(), 65, (union sigval){.sival_int = 0}));
+    siginfo_t forged = {.si_code = SI_USER};
+    TRY(syscall(SYS_rt_sigqueueinfo, getppid(), 0, &forged));
+
     /* sigsuspend */
     set = set_of(SIGUSR2);
     sigprocmask(SIG_BLOCK, &set, NULL);

@@ -1,6 +1,14 @@
 /* wait4 and waitid: what they take, leave and answer. */
 #include "check.h"
 
+static volatile sig_atomic_t children_told;
+
+static void count_child(int number)
+{
+    (void)number;
+    children_told++;
+}
+
 static pid_t child_that(int exit_status)
 {
     pid_t child = fork_clean();
@@ -82,6 +90,34 @@ int main(void)
     signal(SIGCHLD, SIG_IGN);
     child_that(1);
     TRY(waitpid(-1, &status, 0));
+    signal(SIGCHLD, SIG_DFL);
+
+    /* One that died before stays; SA_NOCLDWAIT drops those after, and tells of them. */
+    child = child_that(6);
+    waitid(P_PID, child, &info, WEXITED | WNOWAIT);
+    signal(SIGCHLD, SIG_IGN);
+    child_that(7);
+    pid_t first = wait(&status);
+    SHOW(first == child);
+    show_status("died before", status);
+    TRY(wait(&status));
+    struct sigaction drop = {.sa_handler = count_child, .sa_flags = SA_NOCLDWAIT};
+    sigaction(SIGCHLD, &drop, NULL);
+    child = child_that(8);
+    do
+        TRY(waitpid(child, &status, 0));
+    while (!children_told);
+    TRY(kill(child, 0));
+
+    /* The handler of the end itself does not interrupt the wait for it. */
+    drop.sa_flags = 0;
+    sigaction(SIGCHLD, &drop, NULL);
+    child = fork_clean();
+    if (child == 0) {
+        usleep(20000);
+        _exit(9);
+    }
+    SHOW(waitpid(child, &status, 0) == child);
     signal(SIGCHLD, SIG_DFL);
 
     pid_t many[20];

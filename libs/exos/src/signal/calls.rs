@@ -24,6 +24,8 @@ pub fn action(process: &mut Process, signal: u64, new: u64, old: u64, size: u64)
             return Err(Errno::EINVAL);
         }
         let [handler, flags, restorer, mask] = user::read_value::<[u64; 4]>(new)?;
+        // Children that died until now follow what was wanted until now.
+        crate::children::tend(process, true);
         let action = Action { handler, flags, restorer, mask: mask & !UNMASKABLE };
         process.signals.set_action(signal, action);
     }
@@ -62,7 +64,7 @@ pub fn pending(process: &mut Process, set: u64, size: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     crate::signal::deliver::collect(process);
-    let waiting = process.signals.pending & thread::own().blocked;
+    let waiting = process.signals.pending.set() & thread::own().blocked;
     user::write_bytes(set, waiting.to_le_bytes().get(..size as usize).unwrap_or(&[]))?;
     Ok(0)
 }
@@ -106,7 +108,7 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
     };
     loop {
         crate::signal::deliver::collect(process);
-        let ready = process.signals.pending & set;
+        let ready = process.signals.pending.set() & set;
         if ready != 0 {
             let signal = ready.trailing_zeros() + 1;
             let found = process.signals.take(signal);
@@ -127,7 +129,7 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
         thread::own().blocked = blocked;
         match woken {
             Ok(Woken::TimedOut) => return Err(Errno::EAGAIN),
-            Err(_) if process.signals.pending & set == 0 => return Err(Errno::EINTR),
+            Err(_) if process.signals.pending.set() & set == 0 => return Err(Errno::EINTR),
             _ => {}
         }
     }

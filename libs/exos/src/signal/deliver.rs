@@ -40,6 +40,9 @@ pub fn collect(process: &mut Process) {
             crate::time::timer_rang(process);
         }
     }
+    if process.events & EVENT_CHILD != 0 {
+        children::tend(process, false);
+    }
 }
 
 /// The environment that posted last.
@@ -70,7 +73,7 @@ pub fn settle(process: &mut Process) -> bool {
 
 /// Stops until somebody continues the process.
 fn stop(process: &mut Process, signal: u32) {
-    process.signals.pending &= !bit(linux::SIGCONT);
+    process.signals.pending.discard(linux::SIGCONT);
     page::set_stopped(signal);
     // Held until SIGCONT's sender releases it. Refused only if the kernel has no such call.
     let _ = xok::call::env_hold(xok::call::OWN, abi::id::EnvId::NONE);

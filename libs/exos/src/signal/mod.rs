@@ -6,9 +6,11 @@
 pub mod calls;
 pub mod deliver;
 pub mod frame;
+pub mod pending;
 pub mod send;
 
 use linux_raw_sys::general as linux;
+use pending::Pending;
 
 /// Signals there are.
 pub const SIGNALS: usize = 64;
@@ -91,17 +93,12 @@ const SYNCHRONOUS: u64 = bit(linux::SIGSEGV)
 pub struct Signals {
     actions: [Action; SIGNALS],
     /// Arrived and not yet taken.
-    pub pending: u64,
-    infos: [Info; SIGNALS],
+    pub pending: Pending,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self {
-            actions: [Action::default(); SIGNALS],
-            pending: 0,
-            infos: [Info::default(); SIGNALS],
-        }
+        Self { actions: [Action::default(); SIGNALS], pending: Pending::default() }
     }
 }
 
@@ -117,7 +114,7 @@ impl Signals {
             *place = action;
         }
         if self.effect(signal) == Effect::Ignore {
-            self.pending &= !bit(signal);
+            self.pending.discard(signal);
         }
     }
 
@@ -134,30 +131,29 @@ impl Signals {
         }
     }
 
-    /// Notes that `signal` arrived for a thread that blocks the set `blocked`.
-    pub fn arrive(&mut self, signal: u32, info: Info, blocked: u64) {
-        if self.effect(signal) == Effect::Ignore && blocked & bit(signal) == 0 {
-            return;
-        }
-        if self.pending & bit(signal) == 0
-            && let Some(place) = self.infos.get_mut(signal.wrapping_sub(1) as usize)
-        {
-            *place = info;
-        }
-        self.pending |= bit(signal);
+    /// Notes that `signal` arrived for a thread that blocks the set `blocked`; false if there is no
+    /// room for one more of it.
+    pub fn arrive(&mut self, signal: u32, info: Info, blocked: u64) -> bool {
+        let dropped = self.effect(signal) == Effect::Ignore && blocked & bit(signal) == 0;
+        dropped || self.pending.put(signal, info)
+    }
+
+    /// Are dead children nobody's, so that they vanish (sigaction(2), `SA_NOCLDWAIT`)?
+    pub fn drops_children(&self) -> bool {
+        let action = self.action(linux::SIGCHLD);
+        action.handler == 1 || action.flags & u64::from(linux::SA_NOCLDWAIT) != 0
     }
 
     /// The next signal to take: pending, not `blocked`; those of instructions first.
     pub fn next(&self, blocked: u64) -> Option<u32> {
-        let ready = self.pending & !(blocked & !UNMASKABLE);
+        let ready = self.pending.set() & !(blocked & !UNMASKABLE);
         let first = if ready & SYNCHRONOUS != 0 { ready & SYNCHRONOUS } else { ready };
         (first != 0).then(|| first.trailing_zeros() + 1)
     }
 
     /// Takes `signal` off the list; what its handler is told.
     pub fn take(&mut self, signal: u32) -> Info {
-        self.pending &= !bit(signal);
-        self.infos.get(signal.wrapping_sub(1) as usize).copied().unwrap_or_default()
+        self.pending.take(signal).unwrap_or_default()
     }
 
     /// A signal that the running instruction caused: one that is `blocked` or ignored ends the
@@ -168,7 +164,7 @@ impl Signals {
             self.set_action(signal, Action::default());
             still &= !bit(signal);
         }
-        self.pending &= !bit(signal);
+        self.pending.discard(signal);
         self.arrive(signal, info, still);
         still
     }

@@ -5,6 +5,7 @@ use crate::machine;
 use crate::page::{self, Brief};
 use crate::process::Process;
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
+use crate::user;
 use abi::id::EnvId;
 use linux_raw_sys::general as linux;
 use xok::call;
@@ -17,15 +18,15 @@ fn own_info(process: &Process, code: i32) -> Info {
     Info { code, first, ..Info::default() }
 }
 
-/// Sends `signal` (0: only looks) to one process.
-fn to_one(process: &mut Process, target: &Brief, signal: u32) -> Result<(), Errno> {
+/// Sends `signal` (0: only looks) to one process, which is told `info`.
+fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Result<(), Errno> {
     if signal == 0 {
         return Ok(());
     }
     if target.id == process.id {
-        let info = own_info(process, CODE_USER);
-        process.arrive(signal, info);
-        return Ok(());
+        // What `kill` sends arrives even if it cannot be counted any more (signal(7)).
+        let room = process.arrive(signal, info);
+        return if room || info.code == CODE_USER { Ok(()) } else { Err(Errno::EAGAIN) };
     }
     if target.dead {
         return Ok(());
@@ -56,13 +57,14 @@ fn checked(signal: u64) -> Result<u32, Errno> {
 /// `kill(pid, signal)`
 pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     let signal = checked(signal)?;
+    let info = own_info(process, CODE_USER);
     let pid = pid as i32;
     if pid == 1 {
         return to_init(process, signal);
     }
     if pid > 0 {
         let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
-        to_one(process, &target, signal)?;
+        to_one(process, &target, signal, info)?;
         return Ok(0);
     }
     let group = match pid {
@@ -82,7 +84,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
             sent |= meant;
             continue;
         }
-        match to_one(process, &target, signal) {
+        match to_one(process, &target, signal, info) {
             Ok(()) => sent = true,
             Err(errno) => refused = Some(errno),
         }
@@ -91,7 +93,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     if group == Some(page::own().group)
         && let Some(target) = page::brief(own)
     {
-        to_one(process, &target, signal)?;
+        to_one(process, &target, signal, info)?;
     }
     if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
 }
@@ -117,14 +119,23 @@ fn claimed(process: &Process, target: &Brief, group: u32) -> bool {
 /// `tkill(tid, signal)`, `tgkill(pid, tid, signal)`
 pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     let signal = checked(signal)?;
-    if thread as u32 == process.id.0 {
-        let info = own_info(process, CODE_THREAD);
-        if signal != 0 {
-            process.arrive(signal, info);
-        }
-        return Ok(0);
-    }
     let target = page::brief(EnvId(thread as u32)).ok_or(Errno::ESRCH)?;
-    to_one(process, &target, signal)?;
+    let info = own_info(process, CODE_THREAD);
+    to_one(process, &target, signal, info)?;
+    Ok(0)
+}
+
+/// `rt_sigqueueinfo(pid, signal, info)`, `rt_tgsigqueueinfo(pid, tid, signal, info)`
+pub fn queue(process: &mut Process, pid: u64, signal: u64, address: u64) -> Answer {
+    let words: [u64; 4] = user::read_value(address)?;
+    let signal = checked(signal)?;
+    let info =
+        Info { code: words[1] as u32 as i32, first: words[2], second: words[3], ..Info::default() };
+    // To others nobody may speak as the kernel does, or as `kill` and `tkill`.
+    if pid as u32 != process.id.0 && (info.code >= 0 || info.code == CODE_THREAD) {
+        return Err(Errno::EPERM);
+    }
+    let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
+    to_one(process, &target, signal, info)?;
     Ok(0)
 }
