@@ -58,6 +58,17 @@ pub enum Network {
     Datagrams(u16, u16, String),
 }
 
+/// Makes a run repeat itself exactly, with everything that it executes counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// The plugin that counts.
+    pub plugin: PathBuf,
+    /// What it is told, such as `out=FILE`.
+    pub settings: Vec<String>,
+    /// What QEMU's random numbers begin with.
+    pub seed: u32,
+}
+
 /// A virtual machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -73,6 +84,8 @@ pub struct Machine {
     pub accelerator: Option<Accelerator>,
     /// Where packets go.
     pub network: Network,
+    /// Whether instructions are counted; the translator runs them then, one after the other.
+    pub counting: Option<Counting>,
 }
 
 impl Default for Machine {
@@ -84,6 +97,7 @@ impl Default for Machine {
             cpu: None,
             accelerator: None,
             network: Network::User(Vec::new()),
+            counting: None,
         }
     }
 }
@@ -125,15 +139,21 @@ impl Machine {
 
     /// QEMU with the whole machine but its serial ports, which each use connects differently.
     pub fn qemu(&self, image: &Path, line: &CommandLine) -> Result<Command> {
-        packages::require(&[packages::QEMU])?;
         let line = line.text();
         if line.len() > COMMAND_LINE {
             let cause = format!("command line of {} bytes; {COMMAND_LINE} at most", line.len());
             return Err(Failure::new(cause).next("put the arguments into a file and --file it"));
         }
-        let accelerator = match self.accelerator {
-            Some(accelerator) => accelerator,
-            None => accelerator::choose()?,
+        self.boot(&kernel()?, image, &line)
+    }
+
+    /// As [`Machine::qemu`], with a kernel that need not be ours.
+    pub fn boot(&self, kernel: &Path, initial: &Path, line: &str) -> Result<Command> {
+        packages::require(&[packages::QEMU])?;
+        let accelerator = match (self.accelerator, &self.counting) {
+            (_, Some(_)) => Accelerator::Tcg,
+            (Some(accelerator), None) => accelerator,
+            (None, None) => accelerator::choose()?,
         };
         let model = match (&self.cpu, accelerator) {
             (Some(model), _) => model.as_str(),
@@ -147,7 +167,7 @@ impl Machine {
             .args(["-machine", self.kind.name(), "-accel", accelerator.name(), "-cpu", model])
             .args(["-smp", &self.cpus.to_string(), "-m", &self.memory])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"])
-            .args(["-object", "rng-random,id=entropy,filename=/dev/urandom"])
+            .args(["-object", self.entropy()])
             .args(["-netdev", &self.netdev()]);
         match self.kind {
             Kind::Q35 => qemu
@@ -158,9 +178,20 @@ impl Machine {
                 .args(["-device", "virtio-rng-device,rng=entropy"])
                 .args(["-device", "virtio-net-device,netdev=net"]),
         };
-        qemu.arg("-kernel").arg(kernel()?).arg("-initrd").arg(image);
-        qemu.args(["-append", &line]);
+        if let Some(counting) = &self.counting {
+            counting.add_to(&mut qemu);
+        }
+        qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initial);
+        qemu.args(["-append", line]);
         Ok(qemu)
+    }
+
+    fn entropy(&self) -> &'static str {
+        match self.counting {
+            // QEMU's own generator, which begins with the seed.
+            Some(_) => "rng-builtin,id=entropy",
+            None => "rng-random,id=entropy,filename=/dev/urandom",
+        }
     }
 
     fn netdev(&self) -> String {
@@ -177,6 +208,21 @@ impl Machine {
                  remote.type=inet,remote.host=127.0.0.1,remote.port={to}"
             ),
         }
+    }
+}
+
+impl Counting {
+    /// One instruction is a nanosecond of the guest's time, sleeping takes none of the host's, and
+    /// the date is always the same.
+    fn add_to(&self, qemu: &mut Command) {
+        let mut plugin = self.plugin.display().to_string();
+        for setting in &self.settings {
+            plugin = plugin + "," + setting;
+        }
+        qemu.args(["-icount", "shift=0,sleep=off"])
+            .args(["-seed", &self.seed.to_string()])
+            .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"])
+            .args(["-plugin", &plugin]);
     }
 }
 

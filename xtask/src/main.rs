@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accelerator;
+mod bench;
 mod boot_image;
 mod build;
 mod check;
@@ -46,8 +47,10 @@ cargo xtask COMMAND
       --timeout SECONDS          end the guest after so long           (never)
   test [--only PATTERN] [--suite NAME]...
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, wire, exos, linux, command, wrong;
+                                 guest, net, wire, exos, linux, command, bench, wrong;
                                  the last line is `N passed, N failed`
+  bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
+                                 guest instructions of each row; --profile: by function, here
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
@@ -80,6 +83,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "run" => return run::command(words),
         // Not for people: the net suite runs it inside of its namespace.
         "net-inside" => return test::net_inside(words),
+        "bench" => bench::command(words)?,
         "build" => build::build()?,
         "conformance" => conformance::command()?,
         "linux" => return linux_suite::command(words),

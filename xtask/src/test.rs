@@ -7,6 +7,7 @@ use crate::options::{self, Options};
 use crate::report;
 use crate::tally::Tally;
 
+mod bench_suite;
 mod boot_suite;
 mod command_suite;
 mod exos_suite;
@@ -34,6 +35,7 @@ const SUITES: &[Suite] = &[
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
+    ("bench", "what the bench counts, and that it counts the same twice", bench_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 

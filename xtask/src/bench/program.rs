@@ -1,0 +1,58 @@
+//! The benchmark program, `tests/bench`: built, and asked what it measures.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::compile;
+use crate::failure::Result;
+use crate::packages;
+use crate::process;
+
+/// Where it lies in each guest: it executes itself by this name.
+pub const GUEST_PATH: &str = "/bench";
+
+/// What it is linked with: a library of this file is enough to know that all are there.
+const LIBRARY: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
+
+/// A row as the program describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// `one way` or `round trip`.
+    pub way: String,
+    /// What one operation is.
+    pub what: String,
+}
+
+/// Compiles it; answers where it lies.
+pub fn path() -> Result<PathBuf> {
+    packages::require_file(LIBRARY)?;
+    // Away from where native programs lie, so that an address tells whose it is.
+    compile::directory("tests/bench", "bench", &["-static", "-Wl,-Ttext-segment=0x10000000"])
+}
+
+/// All rows, in the program's order.
+pub fn rows() -> Result<Vec<Row>> {
+    Ok(parse(&process::output(Command::new(path()?).arg("--list"))?))
+}
+
+fn parse(list: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let mut parts = line.split('\t').map(str::to_string);
+        Some(Row { name: parts.next()?, way: parts.next()?, what: parts.next()? })
+    };
+    list.lines().filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_three_columns() {
+        let rows = parse("a\tone way\tdoing b\nnonsense\n");
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].way, "one way");
+    }
+}

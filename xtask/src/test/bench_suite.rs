@@ -1,0 +1,46 @@
+//! The bench itself: its controls, that it repeats exactly, and the one figure watched each time.
+
+use crate::bench;
+use crate::failure::Result;
+use crate::tally::{Tally, Verdict};
+
+/// Most instructions of `getppid` by a trap. The goal is 150.
+const GETPPID_MAX: f64 = 400.0;
+/// Instructions that the copy of 64 KiB takes at least: five for each of its words.
+const COPY_MIN: f64 = 5.0 * 8192.0;
+
+const CONTROLS: &str = "bench/a_copy_costs_its_own_instructions_alone";
+const EXACT: &str = "bench/two_runs_count_the_same";
+const GETPPID: &str = "bench/getppid_within_its_limit";
+
+/// Runs those that are wanted: two boots in all.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    if ![CONTROLS, EXACT, GETPPID].iter().any(|name| tally.wants(name)) {
+        return Ok(());
+    }
+    let rows = ["copy64k".to_string(), "getppid".to_string()];
+    let first = bench::figures_here(&rows)?;
+    let second = bench::figures_here(&rows)?;
+    let [copy, getppid] = &first[..] else {
+        tally.record(EXACT, "", Err(format!("{} rows of two", first.len())));
+        return Ok(());
+    };
+    if tally.wants(CONTROLS) {
+        let own = copy.user >= COPY_MIN && copy.user < COPY_MIN * 1.001 && copy.kernel == 0.0;
+        let said = format!("({} and {} in the kernel)", copy.user, copy.kernel);
+        tally.record(CONTROLS, "", verdict(own, said));
+    }
+    if tally.wants(EXACT) {
+        let said = format!("{first:?}, then {second:?}");
+        tally.record(EXACT, "", if first == second { Ok(String::new()) } else { Err(said) });
+    }
+    if tally.wants(GETPPID) {
+        let said = format!("({} of {GETPPID_MAX} instructions)", getppid.total);
+        tally.record(GETPPID, "", verdict(getppid.total <= GETPPID_MAX, said));
+    }
+    Ok(())
+}
+
+fn verdict(holds: bool, said: String) -> Verdict {
+    if holds { Ok(said) } else { Err(said) }
+}
