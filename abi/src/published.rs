@@ -437,6 +437,8 @@ pub struct CallRecord {
     pub count: u64,
     /// Times answered by an error.
     pub errors: u64,
+    /// Longest stretch with interrupts off that began with it, in nanoseconds.
+    pub longest_ns: u64,
 }
 
 /// What the kernel's memory is used for.

@@ -16,6 +16,7 @@
 
 use core::cell::Cell;
 
+use abi::call::CALLS_MAX;
 use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
@@ -82,6 +83,9 @@ pub struct Cpu {
     pub call: Cell<u64>,
     /// Longest stretch with interrupts off, in TSC ticks, and its call.
     pub longest: Cell<(u64, u64)>,
+    /// The same by number of the call, and whether one has grown since it was published.
+    pub stretches: [Cell<u64>; CALLS_MAX],
+    pub stretched: Cell<bool>,
     /// Interrupts, kernel-mode exceptions and predicates since boot.
     pub interrupts: Cell<u64>,
     /// Kernel-mode exceptions that a fix-up answered.

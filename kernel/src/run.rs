@@ -64,7 +64,9 @@ impl Hold {
         assert!(!interrupts_enabled(), "interrupts are on in the kernel");
         delay::point();
         let state = Locked(STATE.lock_serving(|| shootdown::serve(cpu)));
-        Self { state, hardware: Hardware::new(cpu), cpu }
+        let mut hold = Self { state, hardware: Hardware::new(cpu), cpu };
+        work::begin(&mut hold.state);
+        hold
     }
 }
 
@@ -243,6 +245,11 @@ fn note_stretch(cpu: &Cpu) {
     if stretch > cpu.longest.get().0 {
         cpu.longest.set((stretch, cpu.call.get()));
     }
+    let of_call = cpu.stretches.get(cpu.call.get() as usize);
+    if let Some(longest) = of_call.filter(|longest| stretch > longest.get()) {
+        longest.set(stretch);
+        cpu.stretched.set(true);
+    }
 }
 
 fn idle(cpu: &'static Cpu) {
@@ -382,6 +389,11 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     record.longest_ns = clock::ticks_to_ns(longest);
     record.longest_call = call;
     record.stack_bytes = cpu.stack_bytes.get();
+    if cpu.stretched.take() {
+        for (record, longest) in state.published.calls.iter_mut().zip(&cpu.stretches) {
+            record.longest_ns = record.longest_ns.max(clock::ticks_to_ns(longest.get()));
+        }
+    }
     // The first account has the sums of all.
     let used = state.published.accounts[1].used;
     let sum = |resources: &[Resource]| {

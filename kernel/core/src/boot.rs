@@ -110,6 +110,7 @@ impl State {
             regions: parts.regions,
             net: parts.net,
             console: parts.console,
+            spent: 0,
         };
         for record in state.published.frames.iter_mut() {
             record.kind = abi::published::FrameType::Absent as u8;

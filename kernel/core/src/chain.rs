@@ -55,16 +55,30 @@ pub fn next<M: Machine>(state: &State, machine: &M, place: Place) -> Option<Plac
 
 /// Puts `place`, which now maps `frame`, at the head of its chain.
 pub(crate) fn insert<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
+    let record = &mut state.frames.records[place.table.0 as usize];
+    record.count_entry();
+    let links = record.links;
+    link(state, machine, place, links, frame);
+}
+
+/// As [`insert`], of an entry that is counted otherwise, in a table with these links.
+#[inline(always)]
+pub(crate) fn link<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    place: Place,
+    links: u32,
+    frame: Frame,
+) {
     let record = &mut state.published.frames[frame.0 as usize];
-    let head = record.chain;
-    record.chain = place.number();
-    machine.word_set(place.link(state), pack(head, 0));
+    let head = core::mem::replace(&mut record.chain, place.number());
+    let own = Frame(links).address() + 8 * place.index as u64;
+    machine.word_set(own, pack(head, 0));
     if let Some(head) = Place::from_number(head) {
         let link = head.link(state);
         let next = machine.word(link) as u32;
         machine.word_set(link, pack(next, place.number()));
     }
-    state.frames.records[place.table.0 as usize].count_entry();
 }
 
 /// Takes `place`, which no longer maps `frame`, out of its chain.

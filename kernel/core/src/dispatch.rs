@@ -12,6 +12,7 @@ use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, predicate, region, revoke, sched,
     sleep, slice, table, transfer,
+    work::{self, cost},
 };
 use abi::call::{CAPABILITY_SHIFT, Call};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -292,7 +293,8 @@ fn may_destroy_account(state: &State, who: &Caller, id: AccountId) -> Result<usi
     Ok(target)
 }
 
-/// Item by item: each is checked and applied before the next is read. After `BATCH` items the
+/// Item by item: each is checked and applied before the next is read. After `BATCH` items, or
+/// when this hold of the lock has no room for the next one, the
 /// registers are advanced and the call runs again; r10 counts the items done in earlier rounds.
 fn update_tables<M: Machine>(
     state: &mut State,
@@ -317,10 +319,15 @@ fn update_tables<M: Machine>(
         return refuse(Refusal::new(Error::TooLarge, BATCH_ITEMS));
     }
     let before = machine.context(who.index).r10;
-    let round = count.min(BATCH as u64);
+    let mut round = count.min(BATCH as u64);
     let mut old = 0;
     for done in 0..round {
         let item = read_item(&who.bytes[(done * ITEM_BYTES) as usize..]);
+        if done > 0 && !work::room(state, table::cost(&item)) {
+            round = done;
+            break;
+        }
+        work::spend(state, cost::ENTRY);
         match table::update_item(state, machine, who.domain, target, &named, &item) {
             Ok(entry) => old = entry,
             Err(refusal) => {

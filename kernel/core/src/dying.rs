@@ -11,29 +11,25 @@ use crate::frame;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::table::target;
+use crate::work::{self, cost};
 use abi::id::Frame;
 use abi::layout::{LIBRARY_SLOT, PROGRAM_SLOTS};
-use abi::limits::WORK_PIECES;
 use abi::memory::PRESENT;
 use abi::published::FrameType;
 
-/// Entries looked at in one piece of work, empty ones included.
-const LOOKS: usize = 1024;
-
-/// Works off one piece of the dying tables; is there more?
+/// Works off dying tables while this hold of the lock has room; is there more?
 pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    let (mut pieces, mut looks) = (WORK_PIECES, LOOKS);
-    while pieces > 0 && looks > 0 && state.frames.dying != 0 {
+    while state.frames.dying != 0 && work::room(state, cost::ENTRY) {
         let table = Frame(state.frames.dying);
-        step(state, machine, table, &mut looks);
-        pieces -= 1;
+        step(state, machine, table);
     }
     state.frames.dying != 0
 }
 
-/// Takes the next entry from `table`, if one is found in so many looks, or buries it when it has
-/// none left.
-fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame, looks: &mut usize) {
+/// Takes the next entry from `table`, if one is found before the room ends, or buries it when it
+/// has none left.
+fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) {
+    work::spend(state, cost::ENTRY);
     let kind = frame::kind_of(state.published.frames[table.0 as usize].kind);
     let record = &mut state.frames.records[table.0 as usize];
     let mut index = usize::from(record.position);
@@ -48,17 +44,20 @@ fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame, looks: &mu
     }
     // Most entries of most tables are empty, so this loop is most of the work of a death.
     let mut found = None;
-    while index < 512 && *looks > 0 && found.is_none() {
+    let mut looks = work::PIECE.saturating_sub(state.spent) / cost::LOOK;
+    let before = looks;
+    while index < 512 && looks > 0 && found.is_none() {
         let entry = machine.entry(table, index);
         found = (entry & PRESENT != 0).then_some((index, entry));
         index += 1;
-        *looks -= 1;
+        looks -= 1;
         // The kernel's half is not the domain's but for the library.
         if index == PROGRAM_SLOTS && kind == FrameType::Table4 {
             index = LIBRARY_SLOT;
         }
     }
-    record.position = index as u16;
+    state.frames.records[table.0 as usize].position = index as u16;
+    work::spend(state, (before - looks) * cost::LOOK);
     let Some((index, entry)) = found else { return };
     machine.entry_swap(table, index, 0);
     if kind == FrameType::Table1 {

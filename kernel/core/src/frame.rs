@@ -18,6 +18,7 @@ use crate::account;
 use crate::answer::Refusal;
 use crate::machine::Machine;
 use crate::state::State;
+use crate::work::{self, cost};
 use abi::capability::Name;
 use abi::error::Error;
 use abi::id::Frame;
@@ -68,6 +69,10 @@ impl Record {
 
     pub(crate) fn count_entry(&mut self) {
         self.previous += 1;
+    }
+
+    pub(crate) fn count_entries(&mut self, count: u32) {
+        self.previous += count;
     }
 
     pub(crate) fn discount_entry(&mut self) {
@@ -263,6 +268,7 @@ pub(crate) fn take<M: Machine>(
     state.frames.free_count -= 1;
     state.published.directory.frames_free -= 1;
     if kind != FrameType::Links && (kind != FrameType::Data || usize::from(last) != account) {
+        work::spend(state, cost::ZERO);
         machine.zero(frame);
     }
     state.frames.records[number as usize] = Record { guard, ..Record::default() };

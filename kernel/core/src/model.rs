@@ -160,6 +160,9 @@ impl Model {
     }
 
     fn step(&mut self, step: u64) {
+        // Some begin with little room left, so that what is long is cut anywhere.
+        let spent = self.random.below(2 * crate::work::PIECE as usize) as u32;
+        self.state.spent = spent.saturating_sub(crate::work::PIECE);
         self.act();
         self.settle();
         self.check_step();

@@ -178,9 +178,6 @@ pub fn allocate<M: Machine>(
             }
         }
     }
-    for frame in &frames[..count as usize] {
-        machine.zero(*frame);
-    }
     state.regions.lowest = index + 1;
     let generation = state.regions.slots[index].generation;
     state.regions.slots[index] =

@@ -5,11 +5,11 @@ use crate::machine::{Flush, Machine};
 use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
+use crate::work::{self, cost};
 use crate::{chain, frame, predicate};
 use abi::capability::{Capability, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
-use abi::limits::WORK_PIECES;
 use abi::published::FrameType;
 
 /// May the holder of `capability` revoke `frame`?
@@ -43,13 +43,14 @@ pub fn begin<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) {
     }
 }
 
-/// Breaks up to [`WORK_PIECES`] entries; are there more? Meanwhile nobody can bind the frame anew.
-/// An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
-/// that table, everybody flushes. With the last reference the frame is gone.
+/// Breaks entries while this hold of the lock has room; are there more? Meanwhile nobody can bind
+/// the frame anew. An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing
+/// says who walks that table, everybody flushes. With the last reference the frame is gone.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
     let mut broken = false;
-    for _ in 0..WORK_PIECES {
+    while work::room(state, cost::ENTRY) {
         let Some(place) = chain::first(state, frame) else { break };
+        work::spend(state, cost::ENTRY);
         let old = machine.entry_swap(place.table, place.index, 0);
         debug_assert_eq!(target(old), frame);
         chain::remove(state, machine, place, frame);
@@ -66,17 +67,16 @@ pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> boo
     more
 }
 
-/// Frames looked at in one piece of a sweep.
-const LOOKS: u32 = 1024;
-
-/// Revokes the next frames that dying accounts pay for, whoever maps them; is there more?
+/// Revokes the next frames that dying accounts pay for, whoever maps them, while this hold of the
+/// lock has room; is there more?
 pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     let count = state.published.frames.len() as u32;
-    for _ in 0..LOOKS {
+    while work::room(state, cost::LOOK) {
         let number = state.accounts.sweep;
         if number >= count {
             return false;
         }
+        work::spend(state, cost::LOOK);
         let record = &state.published.frames[number as usize];
         let data = frame::kind_of(record.kind) == FrameType::Data;
         if data && state.accounts.records[usize::from(record.account)].dying {

@@ -62,4 +62,6 @@ pub struct State {
     pub net: crate::net::Network,
     /// Console input ring.
     pub console: crate::console::Console,
+    /// Work done in this hold of the lock ([`crate::work`]).
+    pub(crate) spent: u32,
 }

@@ -14,6 +14,7 @@ use crate::frame;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Way, look_up, place, target};
+use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
@@ -80,6 +81,17 @@ pub fn update_item<M: Machine>(
     let request = Request { caller, target, root, capability, item };
     let plan = check(state, machine, &request)?;
     Ok(apply(state, machine, &request, plan))
+}
+
+/// What an item costs at most ([`crate::work`]).
+pub fn cost(item: &Item) -> u32 {
+    match Operation::from_number(item.operation) {
+        Some(Operation::Allocate) => cost::ENTRY + cost::ZERO,
+        Some(Operation::Table) => cost::ENTRY + 2 * cost::ZERO,
+        Some(Operation::Share | Operation::Thaw) => cost::SCAN,
+        Some(Operation::Split) => cost::COPY,
+        Some(Operation::Map | Operation::Unmap | Operation::Protect) | None => cost::ENTRY,
+    }
 }
 
 fn malformed() -> Refusal {
@@ -351,7 +363,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, request: &Request, plan
         Plan::Split { place, number, links } => {
             split(state, machine, request, place, number, links)
         }
-        Plan::Thaw { place } => thaw(machine, place),
+        Plan::Thaw { place } => thaw(state, machine, place),
     }
 }
 
@@ -483,6 +495,8 @@ fn share<M: Machine>(
     let entry = machine.entry(source.table, source.index);
     let frozen = entry & !WRITABLE;
     if entry != frozen {
+        // It has been looked through for pins.
+        work::spend(state, cost::SCAN);
         machine.entry_swap(source.table, source.index, frozen);
         machine.flush(Flush::Space(domain::root(state, request.caller)));
     }
@@ -502,22 +516,7 @@ fn split<M: Machine>(
 ) -> u64 {
     let shared = target(machine.entry(place.table, place.index));
     let copy = make_table(state, machine, request, 2, number, links);
-    for index in 0..512 {
-        let mut entry = machine.entry(shared, index);
-        if entry & PRESENT != 0 {
-            let frame = target(entry);
-            if frame::is_leaving(state, frame) {
-                entry = 0;
-            } else {
-                entry &= !WRITABLE;
-                frame::reference(state, frame);
-                chain::insert(state, machine, Place { table: copy, index }, frame);
-            }
-        }
-        if entry != 0 {
-            machine.entry_swap(copy, index, entry);
-        }
-    }
+    copy_entries(state, machine, shared, copy);
     let entry = copy.address() | TABLE_ENTRY;
     let old = machine.entry_swap(place.table, place.index, entry);
     // The translations stay right, but processors may remember the way through the old table.
@@ -531,8 +530,37 @@ fn split<M: Machine>(
     old
 }
 
+/// Fills an empty table with what another has, read-only. The longest loop of the kernel.
+fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to: Frame) {
+    work::spend(state, cost::COPY);
+    let links = state.frames.records[to.0 as usize].links;
+    let dying = state.accounts.dying != 0;
+    let mut present = 0;
+    for index in 0..512 {
+        let mut entry = machine.entry(from, index);
+        if entry == 0 {
+            continue;
+        }
+        if entry & PRESENT != 0 {
+            let frame = target(entry);
+            let leaving = state.frames.records[frame.0 as usize].revoking;
+            if leaving || dying && frame::is_leaving(state, frame) {
+                continue;
+            }
+            entry &= !WRITABLE;
+            frame::reference(state, frame);
+            chain::link(state, machine, Place { table: to, index }, links, frame);
+            present += 1;
+        }
+        // Nobody walks the copy yet.
+        machine.word_set(to.address() + 8 * index as u64, entry);
+    }
+    state.frames.records[to.0 as usize].count_entries(present);
+}
+
 /// No flush: nothing below was writable before, nothing is now.
-fn thaw<M: Machine>(machine: &mut M, place: Place) -> u64 {
+fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> u64 {
+    work::spend(state, cost::SCAN);
     let old = machine.entry(place.table, place.index);
     let table = target(old);
     for index in 0..512 {

@@ -1,7 +1,50 @@
-//! Long work in pieces: dying tables and accounts (decisions 20).
+//! How much is done in one hold of the lock, and what is put off (decisions 20).
+//!
+//! Interrupts are off from an entry until the way out, for at most 50,000 instructions. What can be
+//! long is reckoned while it is done, in instructions as the parts cost at most: a batch stops
+//! before the item that would exceed [`PIECE`], and what dies is worked off in whatever the
+//! call has left over.
+//!
+//! ```text
+//!   entry ── call: spends ──► way out: destruction, while there is room ──► program
+//!   0        up to PIECE               up to PIECE in all
+//! ```
 
 use crate::machine::Machine;
 use crate::state::State;
+
+/// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
+/// copied arguments, the running order, frames that come back from limbo, the way out.
+pub const PIECE: u32 = 36_000;
+
+/// What parts cost at most, in instructions, repeated string instructions by the step.
+pub mod cost {
+    /// Looking at an entry or a record that is not in use.
+    pub const LOOK: u32 = 12;
+    /// A leaf entry changed: its chain, its frame's references.
+    pub const ENTRY: u32 = 400;
+    /// A frame cleared.
+    pub const ZERO: u32 = 600;
+    /// All entries of a table looked at, and changed where they must be.
+    pub const SCAN: u32 = 9_000;
+    /// All entries of a table copied into another.
+    pub const COPY: u32 = super::PIECE;
+}
+
+/// A hold of the lock begins.
+pub fn begin(state: &mut State) {
+    state.spent = 0;
+}
+
+/// Reckons what is about to be done.
+pub fn spend(state: &mut State, cost: u32) {
+    state.spent = state.spent.saturating_add(cost);
+}
+
+/// Is there room for this much more? There is for whatever comes first.
+pub fn room(state: &State, cost: u32) -> bool {
+    state.spent == 0 || state.spent.saturating_add(cost) <= PIECE
+}
 
 /// Is there anything to destroy?
 pub fn waiting(state: &State) -> bool {
@@ -9,8 +52,8 @@ pub fn waiting(state: &State) -> bool {
     state.frames.dying != 0 || state.accounts.dying != 0 || !swept
 }
 
-/// Does up to `limits::WORK_PIECES` pieces of what is still to be destroyed. `true`: there is more;
-/// call again after interrupts and other callers had their turn.
+/// Does what this hold of the lock has room for of what is still to be destroyed. `true`: there is
+/// more; call again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     crate::death::finish_accounts(state);
     crate::table::work(state, machine) | crate::revoke::sweep(state, machine)

@@ -39,15 +39,20 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets the way through the old table",
         "update.rs",
-        "    machine.flush(Flush::Page(request.root, request.item.address));\n\
-         \x20   frame::release(state, shared);",
-        "    frame::release(state, shared);",
+        "    machine.flush(Flush::Page(request.root, request.item.address));\n    // Its owner",
+        "    // Its owner",
+    ),
+    (
+        "a batch goes on without room",
+        "dispatch.rs",
+        "if done > 0 && !work::room(state, table::cost(&item)) {",
+        "if done > u64::MAX - 1 {",
     ),
     (
         "splitting forgets to count a reference",
         "update.rs",
-        "                frame::reference(state, frame);\n                chain::insert",
-        "                chain::insert",
+        "            frame::reference(state, frame);\n            chain::link",
+        "            chain::link",
     ),
     (
         "thawing keeps leaves writable",
@@ -121,8 +126,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "tables are mapped",
         "update.rs",
-        "        Some(_) => return Err(Error::WrongType.into()),\n    }\n    if state",
-        "        Some(_) => {}\n    }\n    if state",
+        "        Some(_) => return Err(Error::WrongType.into()),\n    }\n    if frame",
+        "        Some(_) => {}\n    }\n    if frame",
     ),
     (
         "the image is writable",
@@ -181,12 +186,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "let generation = record.generation.wrapping_add(1);",
         "let generation = record.generation;",
     ),
-    (
-        "a domain's library is left behind",
-        "dying.rs",
-        "record.position = LIBRARY_SLOT as u16;",
-        "record.position = 512;",
-    ),
+    ("a domain's library is left behind", "dying.rs", "index = LIBRARY_SLOT;", "index = 512;"),
     (
         "a dying domain's processors keep its pages",
         "domain.rs",
@@ -296,6 +296,17 @@ fn passes(copy: &Path) -> Option<bool> {
             .success()
     };
     cargo(&["--no-run"]).then(|| cargo(&["tests::"]) && cargo(&["model"]))
+}
+
+#[test]
+fn each_fault_has_its_place() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let astray = FAULTS.iter().chain(processors::FAULTS).filter(|(_, file, from, _)| {
+        let source = fs::read_to_string(sources.join(file)).expect("a source file");
+        source.matches(from).count() != 1
+    });
+    let astray: Vec<_> = astray.map(|(what, file, from, _)| (what, file, from)).collect();
+    assert!(astray.is_empty(), "not once there: {astray:#?}");
 }
 
 #[test]

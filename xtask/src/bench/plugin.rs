@@ -15,5 +15,5 @@ pub fn counting(output: &Path, profile: Option<&Path>) -> Result<Counting> {
     let plugin = compile::directory("xtask/src/bench/plugin", "count.so", &options)?;
     let mut settings = vec![format!("out={}", output.display())];
     settings.extend(profile.map(|path| format!("profile={}", path.display())));
-    Ok(Counting { plugin, settings, seed: SEED })
+    Ok(Counting { plugin: Some(plugin), settings, seed: SEED })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::failure::Result;
-use crate::machine::{Kind, Machine};
+use crate::machine::{Counting, Kind, Machine};
 use crate::report;
 use crate::run::{self, Captured, Job};
 use crate::tally::{self, Tally};
@@ -21,16 +21,28 @@ const LOG_TAIL: usize = 20;
 const MACHINES: [(Kind, u32, u32); 4] =
     [(Kind::Q35, 1, 5), (Kind::Microvm, 2, 60), (Kind::Q35, 4, 5), (Kind::Microvm, 3, 5)];
 
-/// Boots each machine once, with all tests that are wanted.
+/// Boots each machine once, with all tests that are wanted, and one on which time is instructions,
+/// with the tests that count them.
 pub fn run(tally: &mut Tally) -> Result<()> {
     let image = run::make_image(&Job::default())?;
     for (kind, cpus, fuzz_seconds) in MACHINES {
         let place = format!("{} x{cpus}", kind.name());
         report::step(&format!("guest: {place}"));
         let machine = Machine { kind, cpus, ..Machine::default() };
-        boot(tally, &image.path, machine, fuzz_seconds, &place)?;
+        let settings = [("fuzz-seconds", fuzz_seconds.to_string())];
+        boot(tally, &image.path, machine, fuzz_seconds, &settings, &place)?;
     }
-    Ok(())
+    report::step("guest: counted");
+    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: 1 });
+    let machine = Machine { counting, ..Machine::default() };
+    boot(
+        tally,
+        &image.path,
+        machine,
+        0,
+        &[("counted", "1".into()), ("fuzz-seconds", "1".into())],
+        "counted",
+    )
 }
 
 fn boot(
@@ -38,12 +50,11 @@ fn boot(
     image: &Path,
     machine: Machine,
     fuzz_seconds: u32,
+    words: &[(&str, String)],
     place: &str,
 ) -> Result<()> {
-    let mut settings = vec![
-        ("init".to_string(), PROGRAM.to_string()),
-        ("fuzz-seconds".to_string(), fuzz_seconds.to_string()),
-    ];
+    let mut settings = vec![("init".to_string(), PROGRAM.to_string())];
+    settings.extend(words.iter().map(|(key, value)| (key.to_string(), value.clone())));
     if let Some(only) = tally.only() {
         let only = only.strip_prefix("guest/").unwrap_or(only);
         settings.push(("only".to_string(), only.to_string()));

@@ -1,6 +1,7 @@
 //! Each listed error of the remaining calls, and that refusals change nothing.
 
 use super::*;
+use crate::work::{self, cost};
 use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, NAME_DEVICE, READ};
 
 const NEVER: EnvId = EnvId(99);
@@ -255,10 +256,31 @@ fn a_batch_of_table_items_goes_in_rounds() {
     *world.machine.context(1) = crate::context::Context::starting(RIP, 0, 0);
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
     assert_eq!(outcome, Outcome::Again);
+    // Frames that nobody has held are cleared: as many as there is room for in one hold.
+    let context = *world.machine.context(1);
+    let done = context.r10;
+    let cleared = u64::from(work::PIECE / (cost::ENTRY + cost::ZERO));
+    assert_eq!((context.rsi, context.rdx, done), (SCRATCH + cleared * 24, 100 - cleared, cleared));
+    assert!((16..64).contains(&done), "{done} of 64");
+    let mut outcome = Outcome::Again;
+    while outcome == Outcome::Again {
+        let context = *world.machine.context(1);
+        outcome = world.with(1, 0, update(UserAddress(context.rsi), context.rdx));
+    }
+    assert_eq!(outcome, Outcome::Answer(0, 100));
+    // What is cheap goes 64 at a time.
+    for first in words.iter_mut().step_by(3) {
+        *first = *first & !0xff | Operation::Protect as u64;
+    }
+    world.put(1, &words);
+    world.machine.context(1).r10 = 0;
+    assert_eq!(world.with(1, 0, update(UserAddress(SCRATCH), 100)), Outcome::Again);
     let context = *world.machine.context(1);
     assert_eq!((context.rsi, context.rdx, context.r10), (SCRATCH + 64 * 24, 36, 64));
-    let outcome = world.with(1, 0, update(UserAddress(context.rsi), context.rdx));
-    assert_eq!(outcome, Outcome::Answer(0, 100));
+    for first in words.iter_mut().step_by(3) {
+        *first = *first & !0xff | Operation::Allocate as u64;
+    }
+    world.machine.context(1).r10 = 0;
     // The third item is refused: two are done.
     words[7] = 0x1ead_0000_0000;
     world.put(1, &words);

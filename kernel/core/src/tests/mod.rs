@@ -297,6 +297,7 @@ impl World {
         }
         check(&self.state);
         let (state, machine) = (&mut self.state, &mut self.machine);
+        crate::work::begin(state);
         let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);
@@ -307,7 +308,10 @@ impl World {
 
     /// Work and limbo come to their end.
     pub fn settle(&mut self) {
-        while crate::work::step(&mut self.state, &mut self.machine) {}
+        crate::work::begin(&mut self.state);
+        while crate::work::step(&mut self.state, &mut self.machine) {
+            crate::work::begin(&mut self.state);
+        }
         let ticket = frame::ticket(&mut self.state);
         frame::limbo_release(&mut self.state, &mut self.machine, ticket);
         assert!(!crate::work::step(&mut self.state, &mut self.machine));

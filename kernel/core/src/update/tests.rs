@@ -90,7 +90,9 @@ impl World {
 
     /// All that is dying is worked off and every processor has flushed.
     fn settle(&mut self) {
-        while dying::work(&mut self.state, &mut self.machine) {}
+        while dying::work(&mut self.state, &mut self.machine) {
+            crate::work::begin(&mut self.state);
+        }
         let ticket = frame::ticket(&mut self.state);
         frame::limbo_release(&mut self.state, &mut self.machine, ticket);
     }
@@ -295,6 +297,7 @@ fn revoking_breaks_entries_in_frozen_tables_too() {
     world.split(child).unwrap();
     assert!(revoke::check(&world.state, &world.capability(child), frame).is_err());
     revoke::check(&world.state, &world.capability(parent), frame).unwrap();
+    crate::work::begin(&mut world.state);
     assert!(!revoke::step(&mut world.state, &mut world.machine, frame));
     assert_eq!(world.leaf(parent, PAGE), None);
     assert_eq!(world.leaf(child, PAGE), None);
@@ -346,6 +349,7 @@ fn a_dying_account_pays_for_nothing_new() {
     assert_eq!(answer, refused(Error::NoSuchAccount, 0));
     let again = leaf(Operation::Map, frame.0, PAGE + PAGE_SIZE, 0);
     assert_eq!(world.item(parent, parent, again), refused(Error::NotPermitted, 0));
+    crate::work::begin(&mut world.state);
     assert!(!revoke::sweep(&mut world.state, &mut world.machine));
     assert_eq!(world.leaf(parent, PAGE), None);
 }

@@ -10,6 +10,7 @@ mod memory;
 mod predicate;
 pub mod roles;
 mod sched;
+mod stretch;
 mod transfer;
 
 use crate::judge::Test;
@@ -55,4 +56,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ("wild_pointers", fuzz::wild_pointers),
     ("wild_calls", fuzz::wild_calls),
     ("no_kernel_faults", exceptions::no_kernel_faults),
+];
+
+/// Tests for a machine on which a nanosecond is an instruction.
+pub const COUNTED: &[(&str, Test)] = &[
+    ("stretch_of_table_updates", stretch::of_table_updates),
+    ("stretch_of_revocation", stretch::of_revocation),
+    ("stretch_of_regions", stretch::of_regions),
 ];

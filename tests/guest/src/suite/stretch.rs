@@ -1,0 +1,160 @@
+//! How long interrupts stay off: each call's worst case, counted in instructions.
+//!
+//! On a machine whose clock counts instructions the kernel's own figures (`longest_ns`, by call)
+//! are exact. Each test provokes what is dearest for some calls, then no figure may be above the
+//! bound that decisions 20 names.
+
+use crate::expect;
+use crate::judge::{Failure, Ground, SCRATCH};
+use abi::call::TABLE;
+use abi::id::DomainId;
+use abi::memory::*;
+use abi::published::*;
+use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use xok::call::{self, OWN, Refused};
+use xok::clock::now_ns;
+use xok::memory::{DATA, Space, item};
+use xok::published;
+
+/// Instructions that interrupts may be off.
+const BOUND: u64 = 50_000;
+/// What a table of level 1 spans.
+const SPAN: u64 = 2 << 20;
+/// Two areas of a level-2 table each, for tables to be made, shared and copied in.
+const TABLES: u64 = SCRATCH + (2 << 30);
+const COPIES: u64 = SCRATCH + (3 << 30);
+/// Tables in each.
+const COUNT: u64 = 64;
+
+fn said(refused: Refused) -> Failure {
+    format!("{refused:?}")
+}
+
+/// The kernel publishes at a switch; then each call's longest stretch is in bounds.
+fn check() -> Result<String, Failure> {
+    let _ = call::sleep(now_ns() + 2_000_000, 0, 0, 0);
+    let mut worst = (0, "");
+    for entry in TABLE {
+        let record = published::record::<CallRecord>(Table::Calls, entry.number.into());
+        let longest = record.unwrap_or_default().longest_ns;
+        expect!(longest <= BOUND, "{}: {longest} instructions", entry.name);
+        worst = worst.max((longest, entry.name));
+    }
+    let longest = published::record::<CpuRecord>(Table::Cpus, 0).unwrap_or_default().longest_ns;
+    expect!(longest <= BOUND, "{longest} instructions outside of calls");
+    expect!(worst.0 > 0, "no call has a figure: is the clock published?");
+    Ok(format!("(at most {} in {}, {longest} anywhere)", worst.0, worst.1))
+}
+
+fn update(items: impl Iterator<Item = Item>) -> Result<(), Failure> {
+    let items: Vec<Item> = items.collect();
+    call::table_update(OWN, DomainId::NONE, &items).map(|_| ()).map_err(said)
+}
+
+fn at(area: u64, operation: Operation, level: u8, value: u64) -> impl Iterator<Item = Item> {
+    (0..COUNT).map(move |table| {
+        let value = if operation == Operation::Share { value + table * SPAN } else { value };
+        item(operation, level, area + table * SPAN, ANY_FRAME, value)
+    })
+}
+
+/// Frames that nobody has held: the kernel clears them.
+fn fresh_frames(count: usize) -> Vec<u32> {
+    let frames = published::table(Table::Frames).count;
+    let free = |number: &u32| {
+        let record = published::record::<FrameRecord>(Table::Frames, *number as usize);
+        record.is_some_and(|record| record.kind == FrameType::Free as u8)
+    };
+    (0..frames).rev().filter(free).take(count).collect()
+}
+
+/// Fills the first table of an area with fresh frames.
+fn fill() -> Result<(), Failure> {
+    let fresh = fresh_frames(512);
+    update(
+        (0..512)
+            .zip(fresh)
+            .map(|(page, frame)| item(Operation::Allocate, 1, TABLES + page * 4096, frame, DATA)),
+    )
+}
+
+/// Batches of every operation, each item as dear as it can be.
+pub fn of_table_updates(_: &Ground) -> Result<String, Failure> {
+    let any = u64::from(ANY_FRAME);
+    for area in [TABLES, COPIES] {
+        update([item(Operation::Table, 3, area, ANY_FRAME, any)].into_iter())?;
+    }
+    update(at(TABLES, Operation::Table, 2, any))?;
+    fill()?;
+    check()?;
+    // Many tables looked through for pins, then many made changeable again.
+    update(at(COPIES, Operation::Share, 2, TABLES))?;
+    check()?;
+    update(at(TABLES, Operation::Unmap, 2, 0))?;
+    super::sched::until(|| update(at(COPIES, Operation::Thaw, 2, 0).take(1)).is_ok(), "thaw")?;
+    update(at(COPIES, Operation::Thaw, 2, 0).skip(1))?;
+    check()?;
+    // The full one, now the first of `COPIES`, shared by all, then copied by all.
+    update(at(TABLES, Operation::Share, 2, COPIES).map(|one| Item { value: COPIES, ..one }))?;
+    update(at(TABLES, Operation::Split, 2, any))?;
+    check()?;
+    let protects = (0..512)
+        .map(|page| item(Operation::Protect, 1, TABLES + page * 4096, ANY_FRAME, NO_EXECUTE));
+    update(protects)?;
+    let unmaps = (0..512).map(|page| item(Operation::Unmap, 1, TABLES + page * 4096, 0, 0));
+    update(unmaps)?;
+    check()?;
+    // Everything dies at once.
+    for area in [TABLES, COPIES] {
+        update([item(Operation::Unmap, 3, area, 0, 0)].into_iter())?;
+    }
+    check()
+}
+
+/// A frame that many entries map.
+pub fn of_revocation(_: &Ground) -> Result<String, Failure> {
+    let mut own = Space::own();
+    own.allocate(TABLES, 1, DATA).map_err(said)?;
+    let frame = xok::own::frame(TABLES).ok_or("no frame")?;
+    own.tables_to(TABLES + SPAN, 1).map_err(said)?;
+    update(
+        (0..512).map(|page| item(Operation::Map, 1, TABLES + SPAN + page * 4096, frame.0, DATA)),
+    )?;
+    call::frame_revoke(OWN, frame).map_err(said)?;
+    update([item(Operation::Unmap, 3, TABLES, 0, 0)].into_iter())?;
+    check()
+}
+
+/// Large regions, and the largest operation on them.
+pub fn of_regions(_: &Ground) -> Result<String, Failure> {
+    let mut own = Space::own();
+    own.allocate(SCRATCH, 2, DATA).map_err(said)?;
+    let region = call::region_alloc(OWN, &[u32::MAX; 16]).map_err(said)?;
+    call::region_attach(OWN, region, 0, DomainId::NONE).map_err(said)?;
+    let words = |value| core::array::from_fn(|at| WordAt { offset: 8 * at as u64, value });
+    for direction in [COPY_IN, COPY_OUT] {
+        let operation = RegionOperation {
+            region: region.0,
+            compares: 4,
+            writes: 4,
+            direction,
+            role: 0,
+            // Neither end lies well.
+            address: SCRATCH + 1001,
+            offset: 4096 + 3,
+            len: 4096,
+            compare: words(0),
+            write: words(0),
+        };
+        for _ in 0..3 {
+            // The first ones may meet pages that are not there yet.
+            call::region_operate(&operation).map_err(said)?;
+        }
+    }
+    call::region_detach(region, 0).map_err(said)?;
+    own.unmap(SCRATCH, 2).map_err(said)?;
+    check()
+}
