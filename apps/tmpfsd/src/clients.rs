@@ -42,6 +42,11 @@ fn record(region: RegionId) -> Option<RegionRecord> {
         .filter(|record| record.id == region.0)
 }
 
+/// Is a domain attached in `role`?
+fn alive(region: RegionId, role: u16) -> bool {
+    record(region).is_some_and(|record| record.attached[role as usize] > 0)
+}
+
 fn refused((error, _): (Error, u64)) -> Errno {
     match error {
         Error::BadAddress => Errno::EFAULT,
@@ -66,6 +71,9 @@ impl Clients {
             return Err(Errno::EPERM);
         }
         if !self.transports.contains(&region) {
+            // Their frames come back by then, whoever died, and however: at most the last client's
+            // stay behind.
+            self.sweep_transports();
             attach(region, SERVER)?;
             self.transports.push(region);
         }
@@ -109,9 +117,6 @@ impl Clients {
         if total < 2 * self.kept + 16 && !tree.has_orphans() {
             return;
         }
-        let alive = |region, role: u16| {
-            record(region).is_some_and(|record| record.attached[role as usize] > 0)
-        };
         self.open.retain(|open| {
             let keep = alive(open.region, CLIENT);
             if !keep {
@@ -120,13 +125,7 @@ impl Clients {
             }
             keep
         });
-        self.transports.retain(|&region| {
-            let keep = alive(region, CLIENT);
-            if !keep {
-                detach(region, SERVER);
-            }
-            keep
-        });
+        self.sweep_transports();
         self.fifos.retain(|fifo| {
             let keep = alive(fifo.region, 0) || alive(fifo.region, 1);
             if !keep {
@@ -136,6 +135,17 @@ impl Clients {
             keep
         });
         self.kept = self.open.len() + self.transports.len() + self.fifos.len();
+    }
+
+    /// Lets go of the transport regions of clients that have ended.
+    fn sweep_transports(&mut self) {
+        self.transports.retain(|&region| {
+            let keep = alive(region, CLIENT);
+            if !keep {
+                detach(region, SERVER);
+            }
+            keep
+        });
     }
 
     /// Is a pipe open behind this node?

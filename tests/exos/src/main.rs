@@ -12,6 +12,8 @@
 fn main() {}
 
 #[cfg(target_os = "none")]
+mod leaks;
+#[cfg(target_os = "none")]
 mod linux;
 #[cfg(target_os = "none")]
 mod pipes;

@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{linux, pipes};
+use crate::{leaks, linux, pipes};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -37,7 +37,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
@@ -46,6 +46,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
         ("exec_loads_on_demand", exec_loads_on_demand),
         ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
         ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
+        ("ended_clients_leave_no_region", leaks::ended_clients_leave_no_region),
     ];
     let mut failed = 0;
     for (name, test) in tests {
