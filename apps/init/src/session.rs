@@ -1,8 +1,8 @@
 //! The first Linux process: the shell on the terminal, or the `run=` program with raw streams.
 
 use abi::capability::{
-    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, NAME_DEVICE, NAME_IMAGE, READ,
-    WRITE,
+    ALL, CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, NAME_DEVICE, NAME_IMAGE,
+    READ, WRITE,
 };
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
@@ -130,6 +130,10 @@ fn environment(settings: &Settings) -> Vec<Vec<u8>> {
     kept.map(|text| text.to_vec()).chain(settings.environment.iter().cloned()).collect()
 }
 
+/// Below the account's name: the guard of what its processes show each other. Names of domains have
+/// the first bit set there.
+const NAME_SHARED: u16 = 1;
+
 /// What each Linux process holds: see `exos::fork::INHERITED`.
 fn give_capabilities(domain: DomainId) -> Result<(), Refused> {
     let gifts = [
@@ -138,6 +142,7 @@ fn give_capabilities(domain: DomainId) -> Result<(), Refused> {
         gift(3, &[NAME_DEVICE, DEVICE_NETWORK], WRITE | DERIVE),
         gift(4, &[NAME_DEVICE, DEVICE_CONSOLE], WRITE | DERIVE),
         gift(5, &[NAME_DEVICE, DEVICE_POWER], WRITE | DERIVE),
+        gift(6, &[ACCOUNT, NAME_SHARED], ALL),
     ];
     for gift in gifts {
         call::capability_derive(gift.from, domain, gift.slot, gift.extend, gift.rights)?;

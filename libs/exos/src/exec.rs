@@ -161,6 +161,8 @@ pub fn fill_page(page: &mut page::ProcessPage, command: &Command) {
         command.arguments.iter().flat_map(|text| text.iter().copied().chain([0])).collect();
     page::fill_command(page, command.path.as_bytes(), &command.asked, &joined);
     page.executed = 1;
+    page.environment = 0;
+    page.environment_len = 0;
 }
 
 fn go(process: &mut Process, command: &Command) -> Answer {

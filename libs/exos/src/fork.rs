@@ -208,6 +208,7 @@ fn give_less(domain: DomainId, slot: u8) -> Result<(), Errno> {
 /// A child with a space of its own.
 fn copy(process: &Process, context: &Slot, request: &Request) -> Result<EnvId, Errno> {
     let domain = new_domain(&process.files)?;
+    crate::environment::share(domain);
     let built = copy_into(process, domain, context, request).and_then(|env| {
         // A signal to our group that came before the child could be seen in it has met us alone.
         // As on Linux, it is taken first, and the fork starts again.

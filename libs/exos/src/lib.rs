@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod children;
+pub mod environment;
 pub mod errno;
 pub mod exec;
 pub mod exit;

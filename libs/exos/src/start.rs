@@ -14,7 +14,7 @@ use crate::memory::tables::Batch;
 use crate::process::Process;
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::Thread;
-use crate::{library, loader, start_block, table, thread, user};
+use crate::{environment, library, loader, start_block, table, thread, user};
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
 use abi::setup::{EnvSetup, field};
@@ -138,6 +138,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
         crate::time::rearm(process);
     }
     let begin = loader::load(process, &command)?;
+    environment::show(&command.environment);
     if command.handed_over != 0 {
         drop_tables(PROGRAM, PROGRAM + command.handed_over)?;
     }

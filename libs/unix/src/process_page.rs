@@ -69,8 +69,8 @@ pub struct ProcessPage {
     pub command_len: u32,
     /// Bytes of `path`.
     pub path_len: u32,
-    /// Zero.
-    pub zero: u32,
+    /// Region that its environment lies in, 0: none. It is not shown here, where all may read.
+    pub environment: u32,
     /// Arguments, each with its NUL.
     pub command: [u8; COMMAND_BYTES],
     /// The executable.
@@ -79,8 +79,8 @@ pub struct ProcessPage {
     pub unsupported: [u16; CALLS],
     /// Bytes of `files`.
     pub files_len: u32,
-    /// Zero.
-    pub zero_files: u32,
+    /// Bytes of the environment.
+    pub environment_len: u32,
     /// Open files: number (16 bits), bytes of the name (8 bits), name; as far as they fit.
     pub files: [u8; FILES_BYTES],
 }
@@ -118,12 +118,12 @@ impl ProcessPage {
         executed: 0,
         command_len: 0,
         path_len: 0,
-        zero: 0,
+        environment: 0,
         command: [0; COMMAND_BYTES],
         path: [0; PATH_BYTES],
         unsupported: [0; CALLS],
         files_len: 0,
-        zero_files: 0,
+        environment_len: 0,
         files: [0; FILES_BYTES],
     };
 

@@ -15,8 +15,8 @@ use xok::{clock, published};
 
 use super::node::{Node, stamped};
 use super::{Files, processor, terminal};
-use crate::page;
 use crate::process::Process;
+use crate::{environment, page};
 
 /// Device number of /proc.
 const DEVICE: u64 = 0x15;
@@ -239,6 +239,7 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
         Kind::Descriptors => (raw::S_IFDIR | 0o500, 2),
         _ if is_directory(item) => (raw::S_IFDIR | 0o555, 2),
         _ if is_link(item) => (raw::S_IFLNK | 0o777, 1),
+        Kind::ProcessFile(at) if OF_PROCESS[at] == "environ" => (raw::S_IFREG | 0o400, 1),
         _ => (raw::S_IFREG | 0o444, 1),
     };
     let mut attributes =
@@ -494,6 +495,10 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         "cmdline" => {
             let page = page::of_index(EnvId(pid).index());
             Ok(page.map_or(Vec::new(), |page| page.command().to_vec()))
+        }
+        "environ" => {
+            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
+            environment::read(process, &page)
         }
         "comm" => {
             let mut name = record_of(pid)?.name;

@@ -7,6 +7,7 @@ use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 use unix::Errno;
 use xok::{call, published};
 
+use crate::environment::SHARED_SLOT;
 use crate::errno::from_kernel;
 
 /// A region that this domain is attached to in `role`.
@@ -113,8 +114,18 @@ impl Region {
 
 /// Makes a region of `frames` frames (0: 64 bytes), not attached to yet.
 pub fn make(frames: usize) -> Result<RegionId, Errno> {
+    make_by(call::OWN, frames)
+}
+
+/// Makes a region of so many bytes to which every process of the account may attach.
+pub fn make_shared(bytes: usize) -> Result<RegionId, Errno> {
+    let small = bytes <= abi::limits::REGION_INLINE_BYTES;
+    make_by(SHARED_SLOT, if small { 0 } else { bytes.div_ceil(4096) })
+}
+
+fn make_by(capability: u8, frames: usize) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    match call::region_alloc(call::OWN, &any[..frames.min(any.len())]) {
+    match call::region_alloc(capability, &any[..frames.min(any.len())]) {
         Ok(id) => Ok(id),
         Err((Error::Exhausted | Error::OverQuota, _)) => Err(Errno::ENFILE),
         Err((error, _)) => Err(from_kernel(error)),

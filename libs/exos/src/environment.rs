@@ -1,0 +1,90 @@
+//! The environment that a program was started with, for `/proc/PID/environ`.
+//!
+//! Published pages hold no secrets, and passwords travel in environments: so it lies in a region
+//! that only processes of the account may read, and the page tells which. All that run the program,
+//! fork children too, are attached to it; with the last of them it goes.
+
+use crate::errno::{Errno, from_kernel};
+use crate::fs::region::{self, Region};
+use crate::page::{self, ProcessPage};
+use crate::process::Process;
+use abi::id::{DomainId, RegionId};
+use abi::layout::PAGE_SIZE;
+use abi::limits::REGION_FRAMES;
+use alloc::vec::Vec;
+use xok::call;
+
+/// Capability slot with all rights over what processes of the account show each other.
+pub const SHARED_SLOT: u8 = 6;
+/// Role of those who run the program.
+const OWNER: u16 = 0;
+/// Role of those who look.
+const READER: u16 = 2;
+/// Bytes kept; the rest of a longer one is not shown.
+const BYTES_MAX: usize = REGION_FRAMES * PAGE_SIZE as usize;
+
+/// Shows a new program's environment. Without a region nothing is shown: the program runs as well.
+pub fn show(environment: &[Vec<u8>]) {
+    let mut text: Vec<u8> =
+        environment.iter().flat_map(|text| text.iter().copied().chain([0])).collect();
+    text.truncate(BYTES_MAX);
+    if text.is_empty() {
+        return;
+    }
+    if let Ok(id) = put(&text) {
+        let page = page::own();
+        page.environment = id.0;
+        page.environment_len = text.len() as u32;
+    }
+}
+
+fn put(text: &[u8]) -> Result<RegionId, Errno> {
+    let region = Region { id: region::make_shared(text.len())?, role: OWNER };
+    attach(&region)?;
+    let pieces = (0..).step_by(PAGE_SIZE as usize).zip(text.chunks(PAGE_SIZE as usize));
+    for (offset, piece) in pieces {
+        if let Err(errno) = region.copy_in(offset, piece, &[], &[]) {
+            region.detach();
+            return Err(errno);
+        }
+    }
+    Ok(region.id)
+}
+
+fn attach(region: &Region) -> Result<(), Errno> {
+    call::region_attach(SHARED_SLOT, region.id, region.role, DomainId::NONE)
+        .map(|_| ())
+        .map_err(|(error, _)| from_kernel(error))
+}
+
+/// Makes a fork child's domain hold it, too.
+pub fn share(domain: DomainId) {
+    let id = RegionId(page::own().environment);
+    if !id.is_none() {
+        // Refused when a table is full: then it is shown for as long as we live.
+        let _ = Region { id, role: OWNER }.attach(domain);
+    }
+}
+
+/// The environment of the process with this page, as `process` may see it.
+pub fn read(process: &Process, of: &ProcessPage) -> Result<Vec<u8>, Errno> {
+    let user = process.users[1];
+    if user != 0 && user != of.user {
+        return Err(Errno::EACCES);
+    }
+    let id = RegionId(of.environment);
+    let mut text = alloc::vec![0; (of.environment_len as usize).min(BYTES_MAX)];
+    if id.is_none() || text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let region = Region { id, role: READER };
+    // Gone meanwhile: as of a process that has ended.
+    attach(&region).map_err(|_| Errno::ESRCH)?;
+    let pieces = (0..).step_by(PAGE_SIZE as usize).zip(text.chunks_mut(PAGE_SIZE as usize));
+    let mut copied = Ok(());
+    for (offset, piece) in pieces {
+        copied = copied.and(region.copy_out(offset, piece, &[], &[]).map(|_| ()));
+    }
+    region.detach();
+    copied.map(|()| text)
+}
