@@ -6,15 +6,16 @@
 //! ```
 //!
 //! # Safety
-//! The pages are allocated once and never freed, so the kernel may hold on to them. A buffer is
-//! touched by one side at a time, and its word says by which: this file gives out a reference to it
-//! only after having seen, with acquire ordering, that it is ours; it is handed over by a store
-//! with release ordering through `&mut self`, which no such reference outlives.
+//! The pages are freed only when no buffer of a send queue is under way and the kernel has given
+//! up the ring (`Port::close`), else never: so the kernel may hold on to them. A buffer is touched
+//! by one side at a time, and its word says by which: this file gives out a reference to it only
+//! after having seen, with acquire ordering, that it is ours; it is handed over by a store with
+//! release ordering through `&mut self`, which no such reference outlives.
 //! Words of published pages are only loaded, atomically; the page is mapped in every space.
 #![allow(unsafe_code)]
 
 use abi::layout::PAGE_SIZE;
-use alloc::alloc::{Layout, alloc_zeroed};
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,13 +34,26 @@ pub struct Slots {
 }
 
 impl Slots {
+    fn layout(count: usize) -> Option<Layout> {
+        let bytes = (count * SLOT).next_multiple_of(PAGE_SIZE as usize);
+        Layout::from_size_align(bytes, PAGE_SIZE as usize).ok()
+    }
+
     /// `count` slots; `None`: no memory.
     pub fn new(count: usize) -> Option<Slots> {
-        let bytes = (count * SLOT).next_multiple_of(PAGE_SIZE as usize);
-        let layout = Layout::from_size_align(bytes, PAGE_SIZE as usize).ok()?;
+        let layout = Slots::layout(count)?;
         // SAFETY: the layout's size is not zero, as `count` isn't.
         let base = unsafe { alloc_zeroed(layout) };
         Some(Slots { base: NonNull::new(base).filter(|_| count > 0)?, count })
+    }
+
+    /// Gives the memory back, once the kernel holds on to nothing of it.
+    pub fn free(self) {
+        if let Some(layout) = Slots::layout(self.count) {
+            // SAFETY: allocated by `new` with this layout; the caller says that the kernel is done,
+            // and no reference outlives `self`.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
+        }
     }
 
     /// How many there are.

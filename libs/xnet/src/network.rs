@@ -5,7 +5,7 @@ use abi::id::FilterId;
 use abi::upcall::{EVENT_PACKET, EVENT_SENT};
 use core::net::SocketAddrV4;
 use xio::filter::Filter;
-use xio::stack::{Config, Stack, Transmit};
+use xio::stack::{Config, Receive, Stack, Transmit};
 use xok::call::{self, Refused};
 use xok::clock;
 
@@ -71,6 +71,13 @@ impl Network {
         self.stack.poll(now_us, ring, transmitter, &self.addresses);
         self.find_out(now_us);
         now_us
+    }
+
+    /// Takes frames in that reached the program on another way than its ring.
+    pub fn take_in(&mut self, frames: &mut impl Receive) {
+        let now_us = clock::now_ns() / 1000;
+        self.stack.poll(now_us, frames, &mut self.port.transmitter, &self.addresses);
+        self.find_out(now_us);
     }
 
     /// Sends what was queued since `poll`, and takes nothing in: then it is time to wait.

@@ -6,6 +6,7 @@ use abi::limits::RING_ENTRIES;
 use abi::published::{InterfaceRecord, Table};
 use abi::ring::{Piece, RingEntry};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use xio::ethernet::Mac;
 use xio::filter::Filter;
 use xio::stack::{Receive, Transmit};
@@ -41,6 +42,8 @@ pub struct Port {
     pub interface: u16,
     /// Its link address.
     pub mac: Mac,
+    /// Index of the capability whose name guards the filters: who has it may redirect them.
+    pub guard: u8,
     /// What arrives.
     pub ring: Ring,
     /// What leaves.
@@ -58,6 +61,7 @@ impl Port {
         Ok(Port {
             interface,
             mac: Mac::from_word(record.mac),
+            guard: call::OWN,
             ring: Ring::new()?,
             transmitter: Transmitter::new(capability, interface)?,
         })
@@ -65,23 +69,59 @@ impl Port {
 
     /// Has the kernel put packets that match `filter` into the ring. `Overlap`: they are another's.
     pub fn claim(&self, filter: &Filter) -> Result<FilterId, Refused> {
-        call::filter_insert(call::OWN, &filter.program(self.interface, self.ring.id.0))
+        call::filter_insert(self.guard, &filter.program(self.interface, self.ring.id.0))
     }
+}
+
+impl Port {
+    /// In a copy of the program that opened the port (a fork child's): a ring and a queue of the
+    /// copy's own over the same places. Packets that had arrived are still there to be taken.
+    pub fn renew(&mut self) -> Result<(), Refused> {
+        self.transmitter.forget();
+        self.ring.renew()
+    }
+
+    /// Gives ring and buffers back; the filters are the caller's to drop.
+    pub fn close(self) {
+        let Port { ring, transmitter, .. } = self;
+        // Refused in a copy, where the ring is not ours and no memory is pinned either.
+        let _ = call::ring_free(ring.id);
+        ring.slots.free();
+        let Transmitter { slots, .. } = transmitter;
+        // What is still under way is read by the device: then its memory stays.
+        if (0..slots.count()).all(|slot| slots.word(slot).load(Ordering::Acquire) == 0) {
+            slots.free();
+        }
+    }
+}
+
+/// A ring of the kernel's over `slots`, filled from `first` on.
+fn make_ring(slots: &Slots, first: usize) -> Result<RingId, Refused> {
+    let entries: Vec<RingEntry> = (0..slots.count())
+        .map(|at| (first + at) % slots.count())
+        .map(|slot| RingEntry {
+            owner: slots.word(slot).as_ptr() as u64,
+            buffer: slots.address(slot),
+            capacity: BUFFER as u32,
+            zero: 0,
+        })
+        .collect();
+    call::ring_alloc(&entries)
 }
 
 impl Ring {
     fn new() -> Result<Ring, Refused> {
         let slots = Slots::new(RING_ENTRIES).ok_or(NO_MEMORY)?;
-        let entries: Vec<RingEntry> = (0..slots.count())
-            .map(|slot| RingEntry {
-                owner: slots.word(slot).as_ptr() as u64,
-                buffer: slots.address(slot),
-                capacity: BUFFER as u32,
-                zero: 0,
-            })
-            .collect();
-        let id = call::ring_alloc(&entries)?;
+        let id = make_ring(&slots, 0)?;
         Ok(Ring { id, slots, current: 0 })
+    }
+
+    fn renew(&mut self) -> Result<(), Refused> {
+        let count = self.slots.count();
+        let order = (0..count).map(|at| (self.current + at) % count);
+        let free = order.into_iter().find(|&slot| self.slots.arrived(slot).is_none());
+        self.id = make_ring(&self.slots, free.unwrap_or(self.current))?;
+        Ok(())
     }
 
     /// Its id.
@@ -115,6 +155,14 @@ impl Transmitter {
         buffer.copy_from_slice(frame);
         self.commit(frame.len());
         true
+    }
+
+    /// Forgets what is under way: in a copy nothing is.
+    fn forget(&mut self) {
+        for slot in 0..self.slots.count() {
+            self.slots.hand_over(slot, 0);
+        }
+        (self.next, self.refused) = (0, None);
     }
 
     /// Packets that the kernel refused for good (no permission, say), with the last reason.
