@@ -7,7 +7,7 @@ use abi::capability::{
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
-use abi::published::{COMMAND_LINE, EnvState};
+use abi::published::{COMMAND_LINE, EnvRecord, EnvState, Table};
 use abi::upcall::EVENT_CHILD;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ use unix::Errno;
 use xok::call::{self, OWN, Refused};
 use xok::memory::Space;
 use xok::published;
-use xok::services::Service;
+use xok::services::{INIT_INDEX, Service};
 
 use crate::programs::Image;
 use crate::publish;
@@ -199,9 +199,23 @@ fn await_end(env: EnvId) -> u16 {
             Some(record) => return status(record.word),
             None => return NOT_EXECUTABLE,
         }
+        forget_entrusted(env);
         // Whatever ends the sleep, the loop looks again.
         let _ = call::sleep(0, 0, EVENT_CHILD, 0);
         xok::upcall::take_pending();
+    }
+}
+
+/// Forgets the dead whose records processes left to us: keepers of sockets.
+fn forget_entrusted(session: EnvId) {
+    let own = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id);
+    for index in 1..published::table(Table::Envs).count as usize {
+        let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { continue };
+        let dead = record.state == EnvState::Dead as u32;
+        if dead && record.holder == own && record.id != session.0 {
+            // Ours to forget, and dead.
+            let _ = call::env_forget(EnvId(record.id));
+        }
     }
 }
 

@@ -169,6 +169,10 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     let mut next = process.clone();
     next.files.without_close_on_exec();
     next.signals.for_exec();
+    if next.files.has_sockets() {
+        crate::net::hand_over::share(process)?;
+        next.net.clone_from(&process.net);
+    }
     let domain = fork::new_domain(&next.files)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, thread::own().blocked, command);

@@ -98,6 +98,7 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
         let (child, lent) = lend(process, &context, &request)?;
         (child, Some(lent))
     } else {
+        crate::net::hand_over::share(process)?;
         (copy(process, &context, &request)?, None)
     };
     process.children.push(Child { id: child, ..Child::default() });
@@ -131,14 +132,14 @@ fn child_page(process: &Process) -> ProcessPage {
 }
 
 /// Fills windows 0 and 1: the child's save area and its page.
-fn fill_own_pages(process: &Process, child: *const Thread, area: u64, context: &Slot) {
+fn fill_own_pages(page: &ProcessPage, child: *const Thread, area: u64, context: &Slot) {
     frames::zero(window(0));
     frames::zero(window(1));
     start::prepare_save_area(window(0), area, stack_tops(area));
     thread::enter_slot_zero(window(0), context);
     thread::enter_thread(window(0), child);
     thread::save_vector_at(window(0));
-    frames::put(window(1), 0, page::bytes_of(&child_page(process)));
+    frames::put(window(1), 0, page::bytes_of(page));
 }
 
 /// How a child begins: `start::child` on its first handler stack.
@@ -171,6 +172,17 @@ fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
 
 /// A domain with the native window of ExOS, our inherited capabilities, and our open files.
 pub fn new_domain(files: &Files) -> Result<DomainId, Errno> {
+    let domain = bare_domain()?;
+    if let Err(errno) = files.attach(domain) {
+        // The domain has no environment yet; nothing else is left of it.
+        let _ = call::domain_destroy(OWN, domain);
+        return Err(errno);
+    }
+    Ok(domain)
+}
+
+/// A domain with the native window of ExOS and our inherited capabilities.
+fn bare_domain() -> Result<DomainId, Errno> {
     let bytes = start::text_bytes();
     let domain = call::domain_alloc(OWN, AccountId::NONE, TEXT, bytes).map_err(refused)?;
     let give = || -> Result<(), Errno> {
@@ -183,7 +195,7 @@ pub fn new_domain(files: &Files) -> Result<DomainId, Errno> {
                 Err(_) => give_less(domain, slot)?,
             }
         }
-        files.attach(domain)
+        Ok(())
     };
     if let Err(errno) = give() {
         // The domain has no environment yet; nothing else is left of it.
@@ -233,7 +245,7 @@ fn copy_into(
     let mut context = *context;
     context.free[start::CHILD_ID] = u64::from(env.0);
     tell_clear_tid(&mut context, request);
-    copy_library(process, domain, &context)
+    copy_library(&child_page(process), domain, &context)
         .and_then(|mut batch| copy_program(&mut batch))
         .map_err(refused)?;
     let (setup, fields) = child_setup(FIRST_THREAD, request);
@@ -247,8 +259,33 @@ fn tell_clear_tid(context: &mut Slot, request: &Request) {
         if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
 }
 
+/// A domain and an environment that will keep our sockets (`net::keeper`), nothing in them yet.
+pub fn begin_keeper() -> Result<(DomainId, EnvId), Errno> {
+    let domain = bare_domain()?;
+    match call::env_alloc(OWN, domain, AccountId::NONE) {
+        Ok(env) => Ok((domain, env)),
+        Err(answer) => {
+            let _ = call::domain_destroy(OWN, domain);
+            Err(refused(answer))
+        }
+    }
+}
+
+/// Fills it with a copy of the library's half as it is now, the program's left out. Its page is
+/// no Linux process's: it is in no process table and hears no signal.
+pub fn build_keeper(domain: DomainId, env: EnvId) -> Result<(), Errno> {
+    let built = copy_library(&ProcessPage::EMPTY, domain, &Slot::default())
+        .and_then(|mut batch| batch.send())
+        .and_then(|()| {
+            let (setup, fields) = child_setup(FIRST_THREAD, &Request::default());
+            let setup = EnvSetup { rip: start::keeper_entry(), ..setup };
+            call::env_set(OWN, env, fields, &setup)
+        });
+    built.map(|_| ()).map_err(refused)
+}
+
 /// The library slot of the child: the batch to go on with comes back.
-fn copy_library(process: &Process, domain: DomainId, context: &Slot) -> Result<Batch, Refused> {
+fn copy_library(page: &ProcessPage, domain: DomainId, context: &Slot) -> Result<Batch, Refused> {
     let mut pages = library::present_pages(PRIVATE, PRIVATE_END);
     pages.extend(library::present_pages(HEAP, HEAP_END));
     let mut batch = Batch::of(domain);
@@ -261,7 +298,7 @@ fn copy_library(process: &Process, domain: DomainId, context: &Slot) -> Result<B
         let (now, later) = rest.split_at(rest.len().min((WINDOW_COUNT - kept) as usize));
         let windows = Windows::open(kept + now.len() as u64)?;
         if first {
-            fill_own_pages(process, thread::own(), FIRST_THREAD, context);
+            fill_own_pages(page, thread::own(), FIRST_THREAD, context);
             library::thread_area(&mut batch, FIRST_THREAD)?;
         }
         for (number, &page) in now.iter().enumerate() {
@@ -409,7 +446,7 @@ fn lend_area(
     context: &Slot,
 ) -> Result<(), Refused> {
     let windows = Windows::open(2)?;
-    fill_own_pages(process, child, area, context);
+    fill_own_pages(&child_page(process), child, area, context);
     let mut batch = Batch::own();
     batch.own_tables_to(area)?;
     library::thread_area(&mut batch, area)?;

@@ -39,7 +39,7 @@ const EXIT_LOAD: u64 = 127;
 
 global_asm!(
     ".section .text.exos_start, \"ax\"",
-    ".global exos_start, exos_child",
+    ".global exos_start, exos_child, exos_keeper",
     "exos_start:",
     "xor ebp, ebp",
     "call {begin}",
@@ -48,14 +48,20 @@ global_asm!(
     "xor ebp, ebp",
     "call {child}",
     "ud2",
+    "exos_keeper:",
+    "xor ebp, ebp",
+    "call {keeper}",
+    "ud2",
     ".text",
     begin = sym begin,
     child = sym child,
+    keeper = sym keeper,
 );
 
 unsafe extern "C" {
     fn exos_start();
     fn exos_child();
+    fn exos_keeper();
 }
 
 /// ExOS's entry point.
@@ -66,6 +72,11 @@ pub fn entry() -> u64 {
 /// Where a fork or vfork child begins.
 pub fn child_entry() -> u64 {
     exos_child as *const () as u64
+}
+
+/// Where a keeper of sockets begins.
+pub fn keeper_entry() -> u64 {
+    exos_keeper as *const () as u64
 }
 
 /// Bytes of the native window: text and constants.
@@ -186,6 +197,11 @@ extern "C" fn child(tid_address: u64) -> ! {
         let _ = user::write_value(tid_address, &process.id.0);
     }
     xok::upcall::resume(slot)
+}
+
+/// A keeper's first steps: it has a copy of the process whose sockets it keeps, and no program.
+extern "C" fn keeper() -> ! {
+    crate::net::keeper::run(thread::process())
 }
 
 /// A vfork child's half of our heap.

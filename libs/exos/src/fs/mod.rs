@@ -250,6 +250,19 @@ impl Files {
         list
     }
 
+    /// Is a socket among them?
+    pub fn has_sockets(&self) -> bool {
+        let mut open = self.table.iter().flatten();
+        open.any(|slot| matches!(slot.description.file, OpenFile::Socket(_)))
+    }
+
+    /// The sockets, each once.
+    pub fn sockets(&self) -> Vec<Rc<Description>> {
+        let mut all = self.descriptions();
+        all.retain(|description| matches!(description.file, OpenFile::Socket(_)));
+        all
+    }
+
     /// Attaches `domain` to all that is shared, by attachments that the caller has.
     pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
         if domain == memory_files::own_domain() || domain.is_none() {

@@ -89,6 +89,7 @@ impl OpenFile {
     pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
         match self {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
+            OpenFile::Socket(socket) => socket.attach(domain),
             _ => Ok(()),
         }
     }

@@ -88,11 +88,13 @@ pub fn make() -> Result<(Pipe, Pipe), Errno> {
 }
 
 impl Pipe {
-    fn reader(&self) -> Region {
+    /// The region, for what a reader does.
+    pub fn reader(&self) -> Region {
         Region { id: self.region, role: READER }
     }
 
-    fn writer(&self) -> Region {
+    /// The region, for what a writer does.
+    pub fn writer(&self) -> Region {
         Region { id: self.region, role: WRITER }
     }
 
@@ -320,7 +322,7 @@ impl Pipe {
     }
 
     /// Puts one piece in at `head`, for which there is room; all of it or nothing.
-    fn append(&self, head: u64, part: &[u8]) -> Result<Done, Errno> {
+    pub fn append(&self, head: u64, part: &[u8]) -> Result<Done, Errno> {
         let len = part.len() as u64;
         let at_head = WordAt { offset: HEAD, value: head };
         let behind = [WordAt { offset: HEAD, value: head + len }];

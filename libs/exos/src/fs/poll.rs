@@ -100,7 +100,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
 fn socket_ready(socket: &Socket, asked: u16, wait: &mut Wait) -> u16 {
     let found = socket.ready() & asked;
     if found == 0 {
-        wait.events(net::EVENTS);
+        socket.wait_terms(asked & IN_LIKE != 0, asked & OUT_LIKE != 0, wait);
     }
     found
 }

@@ -61,7 +61,10 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 out.word(2 | ends << 8 | u64::from(pipe.region.0) << 32);
             }
             OpenFile::Terminal => out.word(3),
-            OpenFile::Socket(socket) => out.word(5 | u64::from(socket.stream) << 8),
+            OpenFile::Socket(socket) => {
+                out.word(5);
+                socket.saved().into_iter().for_each(|word| out.word(word));
+            }
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }
@@ -85,6 +88,14 @@ impl<'a> Reader<'a> {
         let (word, rest) = self.0.split_first_chunk::<8>().ok_or(Errno::EINVAL)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*word))
+    }
+
+    fn words<const N: usize>(&mut self) -> Result<[u64; N], Errno> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.word()?;
+        }
+        Ok(words)
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], Errno> {
@@ -135,7 +146,7 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
             }),
             3 => OpenFile::Terminal,
             4 => OpenFile::Stream((kind >> 8) as u8),
-            5 => OpenFile::Socket(Socket::inherited(kind >> 8 & 1 != 0)),
+            5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
             _ => return Err(Errno::EINVAL),
         };
         descriptions.push(Description::inherited(file, place.path, access, region));

@@ -5,31 +5,52 @@
 //!             │          │
 //!    fs::Description     tend: before each socket call, before each sleep, at packet events
 //! ```
-//! A fork child has a copy of everything but the kernel's objects, so the copy counts no more: what
-//! it inherits is not connected. `exec` takes no connection along. At the end of the process what
-//! was written is sent first ([`finish`]), as nobody else would send it.
+//! This serves sockets that one process has. Before a fork, and before an `exec` that takes sockets
+//! along, all that are open go to a keeper ([`hand_over`], [`keeper`]); what every process then has
+//! of them is [`kept`]. At the end of the process what was written is sent first ([`finish`]), as
+//! nobody else would send it.
 
 pub mod address;
 pub mod calls;
+pub mod hand_over;
+pub mod keeper;
+pub mod kept;
 pub mod options;
 mod ports;
 pub mod ready;
 pub mod socket;
 mod transfers;
 
+use abi::capability::ALL;
+use abi::id::{DomainId, RegionId};
+use abi::predicate::Operator;
 use abi::upcall::{EVENT_PACKET, EVENT_SENT};
-use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt;
 use unix::Errno;
 use xio::stack::{Config, Error};
 use xnet::Network;
 
+use crate::fs::open_file::OpenFile;
+use crate::fs::pipe::READER;
+use crate::fs::region;
 use crate::process::Process;
+use crate::wait::Wait;
+use keeper::Entry;
+use kept::Kept;
 use ports::Ports;
+use socket::State;
+use xok::call::{self, OWN};
 
 /// Capability slot with WRITE over the network.
 pub const NETWORK_SLOT: u8 = 3;
+/// Capability slot with the name by which a process, its descendants and their keepers share
+/// sockets: below the own name of the first of them that had a socket.
+pub const FAMILY_SLOT: u8 = 6;
+/// What that name has behind the own one.
+const FAMILY: u16 = 1;
 /// Events that mean work for the stack.
 pub const EVENTS: u64 = EVENT_PACKET | EVENT_SENT;
 /// Bytes that a connection holds in each direction.
@@ -41,9 +62,12 @@ const LINGER_US: u64 = 5_000_000;
 
 /// A process's network.
 pub struct Net {
-    inner: RefCell<Inner>,
-    /// It is a fork child's copy of its parent's.
-    stale: Cell<bool>,
+    /// Nothing: it is another process's by now.
+    inner: RefCell<Option<Inner>>,
+    /// The states of the sockets that use it, those of a vfork parent included.
+    sockets: RefCell<Vec<Weak<RefCell<State>>>>,
+    /// What a keeper finds in its copy, and the region by which late frames come to it.
+    handed: RefCell<Option<(Vec<Entry>, RegionId)>>,
 }
 
 /// What is behind it.
@@ -54,7 +78,7 @@ struct Inner {
 
 impl fmt::Debug for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Net").field("stale", &self.stale).finish_non_exhaustive()
+        f.debug_struct("Net").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }
 
@@ -76,33 +100,79 @@ pub fn errno(error: Error) -> Errno {
 impl Net {
     /// The process's, made if it has none; `EAFNOSUPPORT` on a machine without a network.
     fn of(process: &mut Process) -> Result<Rc<Net>, Errno> {
-        if let Some(net) = &process.net {
+        if let Some(net) = process.net.as_ref().filter(|net| net.is_live()) {
             return Ok(net.clone());
         }
+        join_family()?;
         let sizes = |config| Config {
             receive_bytes: BUFFER_BYTES,
             send_bytes: BUFFER_BYTES,
             connections: CONNECTIONS,
             ..config
         };
-        let network = Network::with(NETWORK_SLOT, sizes).map_err(|_| Errno::EAFNOSUPPORT)?;
-        let inner = RefCell::new(Inner { network, ports: Ports::default() });
-        let net = Rc::new(Net { inner, stale: Cell::new(false) });
+        let mut network = Network::with(NETWORK_SLOT, sizes).map_err(|_| Errno::EAFNOSUPPORT)?;
+        network.port.guard = FAMILY_SLOT;
+        let inner = RefCell::new(Some(Inner { network, ports: Ports::default() }));
+        let (sockets, handed) = (RefCell::default(), RefCell::default());
+        let net = Rc::new(Net { inner, sockets, handed });
         process.net = Some(net.clone());
         Ok(net)
     }
 
+    /// Is it this process's?
+    fn is_live(&self) -> bool {
+        self.inner.borrow().is_some()
+    }
+
+    /// Enters a socket's state among those that use the network.
+    fn enter(&self, state: &Rc<RefCell<State>>) {
+        let mut sockets = self.sockets.borrow_mut();
+        sockets.retain(|socket| socket.strong_count() > 0);
+        sockets.push(Rc::downgrade(state));
+    }
+
+    /// States of sockets that hold something of the network.
+    fn open_sockets(&self) -> Vec<Rc<RefCell<State>>> {
+        let sockets = self.sockets.borrow();
+        let mut open: Vec<_> = sockets.iter().filter_map(Weak::upgrade).collect();
+        open.retain(|state| !matches!(*state.borrow(), State::New(_) | State::Kept(_)));
+        open
+    }
+
     fn poll(&self) {
-        let Inner { network, ports } = &mut *self.inner.borrow_mut();
-        network.poll();
-        if network.stack.tcp_counts().0 == 0 {
-            ports.drop_unused();
+        if let Some(Inner { network, ports }) = &mut *self.inner.borrow_mut() {
+            network.poll();
+            if network.stack.tcp_counts().0 == 0 {
+                ports.drop_unused();
+            }
         }
     }
 
     fn flush(&self) {
-        self.inner.borrow_mut().network.flush();
+        if let Some(inner) = &mut *self.inner.borrow_mut() {
+            inner.network.flush();
+        }
     }
+
+    /// Gives it up: a keeper goes on with it, or (in a fork child) the parent does.
+    fn retire(&self) {
+        if let Some(Inner { network, ports }) = self.inner.take() {
+            ports.drop_all();
+            network.port.close();
+        }
+        self.handed.take();
+    }
+}
+
+/// Makes the name of a new family, unless the process has inherited one.
+fn join_family() -> Result<(), Errno> {
+    let slot = u16::from(FAMILY_SLOT);
+    // Onto itself: refused if there is nothing.
+    if call::capability_derive(FAMILY_SLOT, DomainId::NONE, slot, &[], ALL).is_ok() {
+        return Ok(());
+    }
+    let made = call::capability_derive(OWN, DomainId::NONE, slot, &[FAMILY], ALL);
+    made.map(|_| ()).map_err(|_| Errno::EAFNOSUPPORT)
 }
 
 /// Takes in what has arrived.
@@ -121,14 +191,14 @@ pub fn before_sleep(process: &mut Process) -> u64 {
     }
     let Some(net) = &process.net else { return 0 };
     net.flush();
-    let due = net.inner.borrow_mut().network.deadline();
+    let due = net.inner.borrow_mut().as_mut().and_then(|inner| inner.network.deadline());
     due.map_or(0, |at| at.saturating_mul(1000).max(1))
 }
 
 /// In a fork child: the copy of the parent's network counts no more.
 pub fn forget(process: &mut Process) {
     if let Some(net) = process.net.take() {
-        net.stale.set(true);
+        net.retire();
     }
 }
 
@@ -137,22 +207,60 @@ pub fn finish(process: &mut Process) {
     if process.borrows_space {
         return;
     }
-    let Some(net) = process.net.take() else { return };
-    // Before the sockets go, and their queues with them.
-    net.poll();
-    net.flush();
-    process.files.detach();
-    let mut end = None;
+    let last = kept_alone(process);
+    let net = process.net.take().filter(|net| net.is_live());
+    if let Some(net) = &net {
+        // Before the sockets go, and their queues with them.
+        net.poll();
+        net.flush();
+    }
+    if net.is_some() || !last.is_empty() {
+        process.files.detach();
+    }
+    let end = xok::clock::now_ns() / 1000 + LINGER_US;
+    if let Some(net) = net {
+        see_off(&net, end);
+    }
+    await_keepers(&last, end);
+}
+
+/// Waits until the stack has sent everything, or `end_us`.
+fn see_off(net: &Net, end_us: u64) {
     loop {
         net.poll();
         net.flush();
-        let network = &mut net.inner.borrow_mut().network;
-        let now_us = xok::clock::now_ns() / 1000;
-        let end = *end.get_or_insert(now_us + LINGER_US);
+        let mut inner = net.inner.borrow_mut();
+        let Some(Inner { network, .. }) = inner.as_mut() else { return };
         let sent = network.stack.tcp_flushed() && network.stack.unresolved().next().is_none();
-        if sent || now_us >= end {
+        if sent || xok::clock::now_ns() / 1000 >= end_us {
             return;
         }
-        network.wait(Some(end));
+        network.wait(Some(end_us));
+    }
+}
+
+/// The shared connections of which `process` is the last user.
+fn kept_alone(process: &Process) -> Vec<Kept> {
+    let mut last = Vec::new();
+    for description in process.files.sockets() {
+        if let OpenFile::Socket(socket) = &description.file {
+            last.extend(socket.kept().filter(Kept::is_last));
+        }
+    }
+    last
+}
+
+/// Waits until keepers have sent what was written to these, or `end_us`.
+fn await_keepers(last: &[Kept], end_us: u64) {
+    while let Some(kept) = last.iter().find(|kept| kept.is_sending()) {
+        let mut wait = Wait::new();
+        let keepers = region::attached_address(kept.tx, READER);
+        wait.memory(keepers, Operator::Equal, 0).end_term();
+        let set = call::predicate_set(wait.atoms()).is_ok();
+        if !set || xok::clock::now_ns() / 1000 >= end_us {
+            return;
+        }
+        // Whatever ends the sleep, the loop looks again.
+        let _ = call::sleep(end_us * 1000, 0, 0, 0);
     }
 }

@@ -5,6 +5,7 @@ use unix::Errno;
 
 use super::BUFFER_BYTES;
 use super::calls::socket;
+use super::kept::Kind;
 use super::socket::{Socket, State};
 use crate::errno::Answer;
 use crate::process::Process;
@@ -67,7 +68,11 @@ pub fn get(process: &mut Process, words: [u64; 6]) -> Answer {
     if room > i32::MAX as u32 {
         return Err(Errno::EINVAL);
     }
-    let listens = matches!(*socket.state.borrow(), State::Listening(..));
+    let listens = match *socket.state.borrow() {
+        State::Listening(..) => true,
+        State::Kept(kept) => kept.kind == Kind::Listener,
+        _ => false,
+    };
     let answer = match (level as u32, name as u32) {
         (raw::SOL_SOCKET, name) if SWITCHES.contains(&name) => socket.is_set(name),
         (raw::SOL_SOCKET, raw::SO_ERROR) => {

@@ -90,6 +90,19 @@ impl Ports {
         }
     }
 
+    /// The filters.
+    pub fn filters(&self) -> Vec<FilterId> {
+        self.0.iter().map(|port| port.filter).collect()
+    }
+
+    /// Gives up all filters: those that others refer to stay theirs.
+    pub fn drop_all(self) {
+        for port in self.0 {
+            // In a fork child they are not ours to drop.
+            let _ = xok::call::filter_drop(port.filter);
+        }
+    }
+
     /// Gives up the filters that nobody needs; no connection is closing.
     pub fn drop_unused(&mut self) {
         self.0.retain(|port| {

@@ -15,12 +15,15 @@ const PEER_ENDED: u16 = raw::POLLRDHUP as u16;
 impl Socket {
     /// `POLL…` bits that hold now; the stack has been tended.
     pub fn ready(&self) -> u16 {
+        if let Some(kept) = self.kept() {
+            return kept.ready(self.told.get()).map_or(ERROR, |found| found as u16);
+        }
         let (no_read, no_write) = self.shut.get();
         let found = self.operate(|inner, state| {
             let stack = &inner.network.stack;
             Ok(match *state {
-                State::New if !self.stream => OUT,
-                State::New | State::Bound(_) => OUT | HANG_UP,
+                State::New(_) if !self.stream => OUT,
+                State::New(_) | State::Bound(_) | State::Kept(_) => OUT | HANG_UP,
                 State::Listening(_, id) if stack.tcp_acceptable(id) => IN,
                 State::Listening(..) => 0,
                 State::Datagrams(_, id, _) => {

@@ -1,5 +1,6 @@
 //! A socket: from `socket` over `bind`, `listen` and `connect` to its close.
 
+use abi::id::DomainId;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -8,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use unix::Errno;
 use xio::stack::{Error, ListenerId, TcpId, TcpState, UdpId};
 
+use super::kept::{Kept, Kind};
 use super::{EVENTS, Inner, Net, errno, tend};
 use crate::process::Process;
 use crate::wait::{Wait, sleep_until};
@@ -17,8 +19,8 @@ static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing yet.
-    New,
+    /// Nothing yet but a port that it asks for, 0: any. It is a process's own only once it has one.
+    New(u16),
     /// A stream socket with a port.
     Bound(u16),
     /// Accepts connections.
@@ -27,16 +29,18 @@ pub(super) enum State {
     Stream(u16, TcpId, bool),
     /// A datagram socket with a port, and its peer.
     Datagrams(u16, UdpId, Option<SocketAddrV4>),
+    /// Shared with other processes, by way of a keeper.
+    Kept(Kept),
 }
 
 /// A socket.
 pub struct Socket {
-    net: Option<Rc<Net>>,
+    net: RefCell<Option<Rc<Net>>>,
     /// Is it TCP's, not UDP's?
     pub stream: bool,
     /// What /proc shows.
     pub number: u32,
-    pub(super) state: RefCell<State>,
+    pub(super) state: Rc<RefCell<State>>,
     /// The address it was bound to.
     pub(super) local: Cell<Ipv4Addr>,
     /// Reading, writing was shut down.
@@ -55,11 +59,15 @@ impl fmt::Debug for Socket {
 
 impl Socket {
     fn with(net: Option<Rc<Net>>, stream: bool, state: State) -> Self {
+        let state = Rc::new(RefCell::new(state));
+        if let Some(net) = &net {
+            net.enter(&state);
+        }
         Self {
-            net,
+            net: RefCell::new(net),
             stream,
             number: 1 + NUMBERS.fetch_add(1, Ordering::Relaxed),
-            state: RefCell::new(state),
+            state,
             local: Cell::new(Ipv4Addr::UNSPECIFIED),
             shut: Cell::new((false, false)),
             told: Cell::new(false),
@@ -70,38 +78,95 @@ impl Socket {
     /// A new one.
     pub fn new(process: &mut Process, stream: bool) -> Result<Self, Errno> {
         let net = Net::of(process)?;
-        Ok(Self::with(Some(net), stream, State::New))
+        Ok(Self::with(Some(net), stream, State::New(0)))
     }
 
-    /// One that came through `exec`: it is connected to nothing.
-    pub fn inherited(stream: bool) -> Self {
-        Self::with(None, stream, State::New)
+    /// The words that bring it through `exec`.
+    pub fn saved(&self) -> [u64; 7] {
+        let (kept, port) = match *self.state.borrow() {
+            State::Kept(kept) => (kept.saved(), 0),
+            State::New(port) | State::Bound(port) => ([0; 4], port),
+            _ => ([0; 4], 0),
+        };
+        let first = u64::from(self.stream) | u64::from(port) << 16;
+        let local = u64::from(self.local.get().to_bits());
+        [first, local, self.options.get(), kept[0], kept[1], kept[2], kept[3]]
     }
 
-    /// The network, unless it is another process's.
-    fn net(&self) -> Option<&Rc<Net>> {
-        self.net.as_ref().filter(|net| !net.stale.get())
+    /// Reads them.
+    pub fn loaded(words: [u64; 7]) -> Result<Self, Errno> {
+        let [first, local, options, kept @ ..] = words;
+        let state = match Kept::loaded(kept) {
+            Some(kept) => State::Kept(kept),
+            None => State::New((first >> 16) as u16),
+        };
+        let socket = Self::with(None, first & 1 != 0, state);
+        socket.local.set(Ipv4Addr::from_bits(local as u32));
+        socket.options.set(options);
+        Ok(socket)
     }
 
-    /// Does something with network and state. `ENOTCONN`: it is inherited.
+    /// What it is if it is shared.
+    pub fn kept(&self) -> Option<Kept> {
+        match *self.state.borrow() {
+            State::Kept(kept) => Some(kept),
+            _ => None,
+        }
+    }
+
+    /// Makes another domain a user of what is shared.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        self.kept().map_or(Ok(()), |kept| kept.share(domain))
+    }
+
+    /// The network, unless it is another process's; a socket that holds nothing yet uses whatever
+    /// network its process has.
+    fn net(&self) -> Option<Rc<Net>> {
+        let mut own = self.net.borrow_mut();
+        let live = own.as_ref().is_some_and(|net| net.is_live());
+        if !live && matches!(*self.state.borrow(), State::New(_)) {
+            *own = Net::of(crate::thread::process()).ok();
+            if let Some(net) = &*own {
+                net.enter(&self.state);
+            }
+        }
+        own.clone().filter(|net| net.is_live())
+    }
+
+    /// Does something with network and state. `ENOTCONN`: it is another process's.
     pub(super) fn operate<R>(
         &self,
         run: impl FnOnce(&mut Inner, &mut State) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         let net = self.net().ok_or(Errno::ENOTCONN)?;
-        run(&mut net.inner.borrow_mut(), &mut self.state.borrow_mut())
+        let mut inner = net.inner.borrow_mut();
+        run(inner.as_mut().ok_or(Errno::ENOTCONN)?, &mut self.state.borrow_mut())
     }
 
     /// Sends what is queued.
     pub(super) fn flush(&self) {
-        if let Some(net) = self.net() {
+        if let Some(kept) = self.kept() {
+            kept.ring_bell();
+        } else if let Some(net) = self.net.borrow().as_ref() {
             net.flush();
         }
     }
 
-    /// Sleeps until something has happened on the network.
-    pub(super) fn sleep(&self, process: &mut Process) -> Result<(), Errno> {
-        sleep_until(process, Wait::new().events(EVENTS), 0).map(|_| ())
+    /// Adds what ends a wait for reading or writing.
+    pub fn wait_terms(&self, reads: bool, writes: bool, wait: &mut Wait) {
+        match self.kept() {
+            Some(kept) => kept.wait_terms(reads, writes, wait),
+            None => {
+                wait.events(EVENTS);
+            }
+        }
+    }
+
+    /// Sleeps until it may be that something can be read, or written.
+    pub(super) fn sleep(&self, process: &mut Process, writes: bool) -> Result<(), Errno> {
+        let mut wait = Wait::new();
+        self.wait_terms(!writes, writes, &mut wait);
+        sleep_until(process, &wait, 0).map(|_| ())
     }
 
     fn shares_port(&self) -> bool {
@@ -111,7 +176,7 @@ impl Socket {
     /// `bind`
     pub fn bind(&self, at: SocketAddrV4) -> Result<(), Errno> {
         self.operate(|inner, state| {
-            if *state != State::New {
+            if *state != State::New(0) {
                 return Err(Errno::EINVAL);
             }
             let own = inner.network.stack.network().address;
@@ -145,9 +210,12 @@ impl Socket {
         if !self.stream {
             return Err(Errno::EOPNOTSUPP);
         }
+        if let Some(kept) = self.kept() {
+            return if kept.kind == Kind::Listener { Ok(()) } else { Err(Errno::EINVAL) };
+        }
         self.operate(|inner, state| {
-            if *state == State::New {
-                *state = self.claim(inner, 0)?;
+            if let State::New(port) = *state {
+                *state = self.claim(inner, port)?;
             }
             match *state {
                 State::Bound(port) => {
@@ -173,6 +241,19 @@ impl Socket {
         }
         loop {
             tend(process);
+            if let Some(kept) = self.kept() {
+                if kept.kind != Kind::Listener {
+                    return Err(Errno::EINVAL);
+                }
+                if let Some(taken) = kept.accept()? {
+                    return Ok((Self::with(None, true, State::Kept(taken)), taken.peer));
+                }
+                if nonblocking {
+                    return Err(Errno::EAGAIN);
+                }
+                self.sleep(process, false)?;
+                continue;
+            }
             let accepted = self.operate(|inner, state| {
                 let State::Listening(port, listener) = *state else { return Err(Errno::EINVAL) };
                 match inner.network.stack.tcp_accept(listener) {
@@ -187,12 +268,12 @@ impl Socket {
                 }
             })?;
             if let Some((state, peer)) = accepted {
-                return Ok((Self::with(self.net.clone(), true, state), peer));
+                return Ok((Self::with(self.net(), true, state), peer));
             }
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            self.sleep(process)?;
+            self.sleep(process, false)?;
         }
     }
 
@@ -204,6 +285,9 @@ impl Socket {
         nonblocking: bool,
     ) -> Result<(), Errno> {
         tend(process);
+        if let Some(kept) = self.kept() {
+            return self.connect_kept(process, &kept, peer, nonblocking);
+        }
         let begun = self.operate(|inner, state| self.begin(inner, state, peer, nonblocking))?;
         self.flush();
         if !begun {
@@ -217,9 +301,35 @@ impl Socket {
             match self.operate(|inner, state| Ok(progress(inner, state)))? {
                 Some(Ok(())) => return Ok(()),
                 Some(Err(errno)) => return Err(errno),
-                None => self.sleep(process)?,
+                None => self.sleep(process, true)?,
             }
         }
+    }
+
+    /// `connect` of a shared one: a datagram socket's peer changes for all, a connection is there
+    /// or will be.
+    fn connect_kept(
+        &self,
+        process: &mut Process,
+        kept: &Kept,
+        peer: SocketAddrV4,
+        nonblocking: bool,
+    ) -> Result<(), Errno> {
+        if kept.kind == Kind::Datagrams {
+            return kept.set_peer(Some(peer));
+        }
+        if kept.kind == Kind::Listener || !kept.is_connecting()? {
+            return Err(Errno::EISCONN);
+        }
+        while kept.is_connecting()? {
+            if nonblocking {
+                return Err(Errno::EALREADY);
+            }
+            let mut wait = Wait::new();
+            kept.connected_terms(&mut wait);
+            sleep_until(process, &wait, 0)?;
+        }
+        Ok(())
     }
 
     /// Begins to connect; is there something to wait for?
@@ -233,8 +343,8 @@ impl Socket {
         if peer.ip().is_loopback() {
             return Err(Errno::ENETUNREACH);
         }
-        if *state == State::New {
-            *state = self.claim(inner, 0)?;
+        if let State::New(port) = *state {
+            *state = self.claim(inner, port)?;
         }
         match state {
             State::Datagrams(_, _, known) => {
@@ -263,12 +373,15 @@ impl Socket {
                 }
             }
             State::Stream(..) | State::Listening(..) => Err(Errno::EISCONN),
-            State::New => Err(Errno::EINVAL),
+            State::New(_) | State::Kept(_) => Err(Errno::EINVAL),
         }
     }
 
     /// Takes a datagram socket's peer away.
     pub fn disconnect(&self) -> Result<(), Errno> {
+        if let Some(kept) = self.kept().filter(|kept| kept.kind == Kind::Datagrams) {
+            return kept.set_peer(None);
+        }
         self.operate(|_, state| match state {
             State::Datagrams(_, _, peer) => {
                 *peer = None;
@@ -280,6 +393,13 @@ impl Socket {
 
     /// `shutdown`
     pub fn shutdown(&self, reads: bool, writes: bool) -> Result<(), Errno> {
+        if let Some(kept) = self.kept() {
+            return match kept.kind {
+                Kind::Listener => Err(Errno::ENOTCONN),
+                Kind::Datagrams if kept.datagram_peer()?.is_none() => Err(Errno::ENOTCONN),
+                _ => kept.shut_down(reads, writes),
+            };
+        }
         self.operate(|inner, state| match state {
             State::Stream(_, id, _) => {
                 if writes {
@@ -298,10 +418,19 @@ impl Socket {
 
     /// This end's address.
     pub fn name(&self) -> Result<SocketAddrV4, Errno> {
+        match *self.state.borrow() {
+            State::Kept(kept) if kept.kind == Kind::Stream => return Ok(kept.local),
+            State::Kept(kept) if kept.datagram_peer()?.is_none() => {
+                return Ok(SocketAddrV4::new(self.local.get(), kept.local.port()));
+            }
+            State::Kept(kept) => return Ok(kept.local),
+            State::New(port) => return Ok(SocketAddrV4::new(self.local.get(), port)),
+            _ => {}
+        }
         self.operate(|inner, state| {
             let own = inner.network.stack.network().address;
             Ok(match *state {
-                State::New => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+                State::New(_) | State::Kept(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 State::Bound(port)
                 | State::Listening(port, _)
                 | State::Datagrams(port, _, None) => SocketAddrV4::new(self.local.get(), port),
@@ -314,6 +443,14 @@ impl Socket {
 
     /// The other end's address.
     pub fn peer(&self) -> Result<SocketAddrV4, Errno> {
+        if let Some(kept) = self.kept() {
+            let peer = match kept.kind {
+                Kind::Stream if !kept.is_connecting().unwrap_or(true) => Some(kept.peer),
+                Kind::Datagrams => kept.datagram_peer()?,
+                _ => None,
+            };
+            return peer.ok_or(Errno::ENOTCONN);
+        }
         self.operate(|inner, state| {
             let peer = match *state {
                 State::Stream(_, id, false) => inner.network.stack.tcp_peer(id),
@@ -329,22 +466,35 @@ impl Socket {
 
     /// The error that waits to be told, once (`SO_ERROR`).
     pub fn take_error(&self) -> Option<Errno> {
-        let found = self.operate(|inner, state| match *state {
-            State::Stream(_, id, _) => Ok(inner.network.stack.tcp_failure(id)),
-            _ => Ok(None),
-        });
-        let error = found.ok().flatten().filter(|_| !self.told.get())?;
+        let error = match self.kept() {
+            Some(kept) => kept.error(),
+            None => self
+                .operate(|inner, state| match *state {
+                    State::Stream(_, id, _) => Ok(inner.network.stack.tcp_failure(id)),
+                    _ => Ok(None),
+                })
+                .ok()
+                .flatten()
+                .map(errno),
+        };
+        let error = error.filter(|_| !self.told.get())?;
         self.told.set(true);
-        Some(errno(error))
+        Some(error)
     }
 
     /// The last descriptor is closed.
     pub fn close(&self) {
+        if let Some(kept) = self.kept() {
+            return kept.leave();
+        }
+        if matches!(*self.state.borrow(), State::New(_)) {
+            return;
+        }
         // One that is another process's has nothing of its own to give back.
         let _ = self.operate(|inner, state| {
             let stack = &mut inner.network.stack;
-            let port = match core::mem::replace(state, State::New) {
-                State::New => return Ok(()),
+            let port = match core::mem::replace(state, State::New(0)) {
+                State::New(_) | State::Kept(_) => return Ok(()),
                 State::Bound(port) => port,
                 // They are there: nobody else has the names.
                 State::Listening(port, id) => stack.tcp_unlisten(id).map_or(port, |()| port),

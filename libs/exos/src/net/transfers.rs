@@ -7,6 +7,7 @@ use linux_raw_sys::net as raw;
 use unix::Errno;
 use xio::stack::{Error, TcpId, TcpState};
 
+use super::kept::Kind;
 use super::socket::{Socket, State};
 use super::{errno, tend};
 use crate::fs::transfer::Memory;
@@ -15,7 +16,7 @@ use crate::process::Process;
 /// Bytes moved at a time.
 const CHUNK: usize = 4096;
 /// Room for any datagram.
-const DATAGRAM: usize = 2048;
+pub const DATAGRAM: usize = 2048;
 
 /// What one receive was.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,7 @@ impl Socket {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            match self.sleep(process) {
+            match self.sleep(process, false) {
                 Err(_) if done > 0 => return Ok(done),
                 other => other?,
             }
@@ -103,6 +104,15 @@ impl Socket {
             return Ok(Some(0));
         }
         let told = self.told.get();
+        if let Some(kept) = self.kept() {
+            if kept.kind != Kind::Stream {
+                return Err(Errno::ENOTCONN);
+            }
+            return match kept.take(into, peeks) {
+                Err(_) if self.told.replace(true) => Ok(Some(0)),
+                other => other,
+            };
+        }
         let result = self.operate(|inner, state| {
             let id = stream_of(state)?;
             let stack = &mut inner.network.stack;
@@ -141,21 +151,10 @@ impl Socket {
         let mut buffer = vec![0; DATAGRAM];
         loop {
             tend(process);
-            let result = self.operate(|inner, state| {
-                if *state == State::New {
-                    *state = self.claim(inner, 0)?;
-                }
-                let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
-                loop {
-                    match inner.network.stack.udp_receive(id, &mut buffer) {
-                        // A connected socket hears its peer alone.
-                        Ok((_, from)) if peer.is_some_and(|peer| peer != from) => {}
-                        Ok(received) => return Ok(Some(received)),
-                        Err(Error::WouldBlock) => return Ok(None),
-                        Err(error) => return Err(errno(error)),
-                    }
-                }
-            })?;
+            let result = match self.kept() {
+                Some(kept) => kept.take_datagram(&mut buffer, false)?,
+                None => self.take_datagram(&mut buffer)?,
+            };
             if let Some((length, from)) = result {
                 let fits = length.min(buffer.len());
                 let count = memory.put(&buffer[..fits])? as u64;
@@ -167,8 +166,27 @@ impl Socket {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            self.sleep(process)?;
+            self.sleep(process, false)?;
         }
+    }
+
+    /// Takes a datagram: its length, and who sent it.
+    fn take_datagram(&self, buffer: &mut [u8]) -> Result<Option<(usize, SocketAddrV4)>, Errno> {
+        self.operate(|inner, state| {
+            if let State::New(port) = *state {
+                *state = self.claim(inner, port)?;
+            }
+            let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
+            loop {
+                match inner.network.stack.udp_receive(id, buffer) {
+                    // A connected socket hears its peer alone.
+                    Ok((_, from)) if peer.is_some_and(|peer| peer != from) => {}
+                    Ok(received) => return Ok(Some(received)),
+                    Err(Error::WouldBlock) => return Ok(None),
+                    Err(error) => return Err(errno(error)),
+                }
+            }
+        })
     }
 
     /// Sends what is in `memory`, to `to` if it is a datagram.
@@ -228,7 +246,7 @@ impl Socket {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            match self.sleep(process) {
+            match self.sleep(process, true) {
                 Err(_) if done > 0 => return Ok(done),
                 other => other?,
             }
@@ -241,6 +259,14 @@ impl Socket {
             return Err(Errno::EPIPE);
         }
         let told = self.told.get();
+        if let Some(kept) = self.kept() {
+            return match kept.queue(bytes) {
+                _ if kept.kind != Kind::Stream => Err(Errno::EPIPE),
+                Err(Errno::EPIPE) => Err(Errno::EPIPE),
+                Err(_) if self.told.replace(true) => Err(Errno::EPIPE),
+                other => other,
+            };
+        }
         let result = self.operate(|inner, state| {
             let State::Stream(_, id, _) = *state else { return Err(Errno::EPIPE) };
             match inner.network.stack.tcp_send(id, bytes) {
@@ -274,21 +300,13 @@ impl Socket {
         }
         loop {
             tend(process);
-            let result = self.operate(|inner, state| {
-                if *state == State::New {
-                    *state = self.claim(inner, 0)?;
-                }
-                let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
-                let to = to.or(peer).ok_or(Errno::EDESTADDRREQ)?;
-                if to.ip().is_loopback() {
-                    return Err(Errno::ENETUNREACH);
-                }
-                let sent = inner.network.stack.udp_send(id, &buffer[..count], to);
-                sent.map_err(errno)
-            });
+            let result = match self.kept() {
+                Some(kept) => kept.queue_datagram(&buffer[..count], to),
+                None => self.queue_datagram(&buffer[..count], to),
+            };
             self.flush();
             match result {
-                Err(Errno::EAGAIN) if !nonblocking => self.sleep(process)?,
+                Err(Errno::EAGAIN) if !nonblocking => self.sleep(process, true)?,
                 Err(errno) => return Err(errno),
                 Ok(()) => {
                     memory.advance(count as u64);
@@ -298,8 +316,26 @@ impl Socket {
         }
     }
 
+    /// Queues a datagram; `EAGAIN`: there is no room.
+    fn queue_datagram(&self, bytes: &[u8], to: Option<SocketAddrV4>) -> Result<(), Errno> {
+        self.operate(|inner, state| {
+            if let State::New(port) = *state {
+                *state = self.claim(inner, port)?;
+            }
+            let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
+            let to = to.or(peer).ok_or(Errno::EDESTADDRREQ)?;
+            if to.ip().is_loopback() {
+                return Err(Errno::ENETUNREACH);
+            }
+            inner.network.stack.udp_send(id, bytes, to).map_err(errno)
+        })
+    }
+
     /// Bytes that `read` would give at once (`FIONREAD`).
     pub fn waiting(&self) -> Result<u32, Errno> {
+        if let Some(kept) = self.kept() {
+            return kept.waiting().map(|count| count as u32);
+        }
         let mut buffer = vec![0; super::BUFFER_BYTES];
         self.operate(|inner, state| match *state {
             State::Stream(_, id, _) => {

@@ -1,4 +1,4 @@
-//! Debian's busybox on the network: a client, and a server on a forwarded port.
+//! Debian's busybox on the network: a client, and servers on a forwarded port.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -75,6 +75,61 @@ pub fn server() -> Result<Verdict> {
         "the host hears",
         heard.as_slice(),
         b"from-guest\n".as_slice(),
+    )))
+}
+
+/// Debian's `httpd` forks for each connection: the child answers, the parent closes its copy. The
+/// last request is one more than the children that have ended.
+pub fn forking_server() -> Result<Verdict> {
+    let port = port_of(&local()?)?;
+    let forward = format!("{port}:8081");
+    // What is fetched last ends the server from a child's program.
+    let script = "mkdir -p /tmp/www/cgi-bin; cd /tmp/www; \
+                  head -c 200000 /bin/busybox >large; echo small >small; \
+                  printf '#!/bin/sh\\necho; echo ended; kill $PPID' >cgi-bin/end; \
+                  chmod +x cgi-bin/end; httpd -f -p 8081 -h /tmp/www & \
+                  server=$!; printf '#!/bin/sh\\necho; echo ended; kill '$server >cgi-bin/end; \
+                  wait; cat large";
+    let words = ["run", "-p", &forward, "--", "busybox", "sh", "-c", script];
+    let ask = |name: &str| talk(port, format!("GET /{name} HTTP/1.0\r\n\r\n").as_bytes());
+    let (output, heard) = std::thread::scope(|scope| {
+        let host = scope.spawn(|| ["small", "large", "small", "cgi-bin/end"].map(ask));
+        (xtask(&words, b""), host.join())
+    });
+    let output = output?;
+    let bodies = heard.unwrap_or_default().map(|answer| body(&answer));
+    Ok(expect("small", bodies[0].as_slice(), b"small\n".as_slice())
+        .and(expect("large", bodies[1] == output.stdout && bodies[1].len() == 200_000, true))
+        .and(expect("small again", bodies[2].as_slice(), b"small\n".as_slice()))
+        .and(expect("the script", bodies[3].as_slice(), b"ended\n".as_slice())))
+}
+
+/// What stands behind the head of an answer.
+fn body(answer: &[u8]) -> Vec<u8> {
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n" || part[2..] == *b"\n\n");
+    end.map_or(Vec::new(), |at| answer[at + 4..].to_vec())
+}
+
+/// A shell whose streams are a connection, as inetd would start it: it and what it forks and
+/// executes read and write in turn, and the stream ends when the last of them does.
+pub fn shell() -> Result<Verdict> {
+    let port = port_of(&local()?)?;
+    let forward = format!("{port}:8081");
+    // The last child holds the fifo open until it has ended, its own words sent.
+    let script = "mkfifo /tmp/held; nc -l -p 8081 -e sh; echo status $?; cat /tmp/held";
+    let words = ["run", "-p", &forward, "--", "busybox", "sh", "-c", script];
+    let typed = b"echo one\n(echo two; echo 3 | cat)\nseq 1 20000 | tail -1\n\
+                  sh -c 'exec 3>/tmp/held; sleep 0.3; exec busybox echo last' &\nexit 5\n";
+    let (output, heard) = std::thread::scope(|scope| {
+        let host = scope.spawn(|| talk(port, typed));
+        (xtask(&words, b""), host.join())
+    });
+    let heard = heard.unwrap_or_default();
+    let heard = String::from_utf8_lossy(&heard);
+    Ok(expect("the host hears", heard.as_ref(), "one\ntwo\n3\n20000\nlast\n").and(expect(
+        "output",
+        output?.stdout.as_slice(),
+        b"status 5\n".as_slice(),
     )))
 }
 
