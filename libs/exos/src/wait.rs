@@ -26,6 +26,7 @@ pub struct Wait {
     count: usize,
     overflow: bool,
     events: u64,
+    signals: u64,
 }
 
 /// Why a wait ended.
@@ -117,6 +118,12 @@ impl Wait {
         self
     }
 
+    /// Signals that end the wait although they are blocked, and stay pending.
+    pub fn signals(&mut self, set: u64) -> &mut Self {
+        self.signals |= set;
+        self
+    }
+
     /// The atoms as `PredicateSet` takes them.
     pub fn atoms(&self) -> &[Atom] {
         self.atoms.get(..self.count).unwrap_or(&[])
@@ -142,6 +149,10 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
     let polled = !download(wait);
     loop {
         deliver::collect(process);
+        let awaited = wait.signals & thread::own().blocked;
+        if process.signals.pending.set() & awaited != 0 {
+            return Ok(Woken::Ready);
+        }
         if deliver::settle(process) {
             return Err(RESTART);
         }
@@ -154,7 +165,7 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         if network != 0 && (until == 0 || network < until) {
             until = network;
         }
-        let unblocked = !(thread::own().blocked & !UNMASKABLE);
+        let unblocked = !(thread::own().blocked & !UNMASKABLE) | awaited;
         let mut events = wait.events | EVENT_CHILD | EVENT_TIMER;
         if process.net.is_some() {
             events |= net::EVENTS;

@@ -100,6 +100,15 @@ int main(int words, char *[])
     SHOW(info.si_pid == getpid());
     struct timespec little = {.tv_nsec = 10000000};
     TRY(sigtimedwait(&set, &info, &little));
+    child = fork_clean();
+    if (child == 0) {
+        usleep(20000);
+        kill(parent, SIGTERM);
+        _exit(0);
+    }
+    TRY(sigwaitinfo(&set, &info)); /* it comes while we wait: the default is not taken */
+    SHOW(info.si_pid == child);
+    waitpid(child, NULL, 0);
     sigprocmask(SIG_SETMASK, &old, NULL);
 
     /* Its own signal is blocked in a handler, sa_mask too; not with SA_NODEFER; SA_RESETHAND. */

@@ -122,12 +122,7 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
             }
             return Ok(u64::from(signal));
         }
-        // Awake for what is waited for although it is blocked.
-        let blocked = thread::own().blocked;
-        thread::own().blocked &= !set;
-        let woken = sleep_until(process, &Wait::new(), deadline);
-        thread::own().blocked = blocked;
-        match woken {
+        match sleep_until(process, Wait::new().signals(set), deadline) {
             Ok(Woken::TimedOut) => return Err(Errno::EAGAIN),
             Err(_) if process.signals.pending.set() & set == 0 => return Err(Errno::EINTR),
             _ => {}
