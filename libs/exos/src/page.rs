@@ -136,7 +136,7 @@ pub fn fill_command(page: &mut ProcessPage, path: &[u8], asked: &[u8], command: 
 
 /// An empty page of a Linux process.
 pub fn empty() -> ProcessPage {
-    ProcessPage { magic: MAGIC, parent: 1, threads: 1, ..ProcessPage::EMPTY }
+    ProcessPage { magic: MAGIC, parent: 1, threads: 1, umask: 0o22, ..ProcessPage::EMPTY }
 }
 
 /// The page's bytes, for a child's.

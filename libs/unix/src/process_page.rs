@@ -81,6 +81,10 @@ pub struct ProcessPage {
     pub files_len: u32,
     /// Bytes of the environment.
     pub environment_len: u32,
+    /// File mode mask.
+    pub umask: u32,
+    /// Zero.
+    pub zero: u32,
     /// Open files: number (16 bits), bytes of the name (8 bits), name; as far as they fit.
     pub files: [u8; FILES_BYTES],
 }
@@ -124,6 +128,8 @@ impl ProcessPage {
         unsupported: [0; CALLS],
         files_len: 0,
         environment_len: 0,
+        umask: 0,
+        zero: 0,
         files: [0; FILES_BYTES],
     };
 

@@ -485,7 +485,7 @@ fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         cpu: record.cpu,
         descriptors: page.descriptors,
         switches: record.switches,
-        umask: 0o22,
+        umask: page.umask,
     })
 }
 
@@ -508,13 +508,7 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         "mounts" => Ok(mount_text()),
         "stat" => Ok(proc_text::stat(&record_of(pid)?)),
         "statm" => Ok(proc_text::statm(&record_of(pid)?)),
-        "status" => {
-            let mut record = record_of(pid)?;
-            if own {
-                record.umask = process.files.umask;
-            }
-            Ok(proc_text::status(&record))
-        }
+        "status" => Ok(proc_text::status(&record_of(pid)?)),
         "limits" if own => Ok(limit_text(process)),
         "maps" if own => Ok(proc_text::maps(&processor::maps())),
         _ => Err(Errno::EACCES),

@@ -119,6 +119,7 @@ fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> 
         __NR_fallocate => status::fallocate(process, words),
         __NR_umask => {
             let old = core::mem::replace(&mut process.files.umask, a as u32 & 0o777);
+            crate::page::own().umask = process.files.umask;
             Ok(u64::from(old))
         }
         // Nothing is kept anywhere but in memory, so it is as safe as it will ever be.
