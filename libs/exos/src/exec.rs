@@ -6,7 +6,7 @@
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fork;
 use crate::fs::{self, Program};
-use crate::layout::{IMAGE, PROGRAM, PROGRAM_END, START_BLOCK_BYTES};
+use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::Process;
 use crate::start_block::{self, Command};
@@ -17,8 +17,11 @@ use image::elf::{ElfError, Plan};
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
 
-/// Strings of one list at most.
-const STRINGS_MAX: usize = 8192;
+/// Bytes of arguments and environment, pointers included: a quarter of what the stack may have,
+/// but so many at least and at most (execve(2)).
+const LISTS_MIN: u64 = 128 << 10;
+/// The most.
+const LISTS_MAX: u64 = 6 << 20;
 /// Bytes of one of them, without its NUL (Linux's `MAX_ARG_STRLEN`).
 const STRING_BYTES_MAX: usize = 32 * 4096 - 1;
 /// Interpreters of interpreters followed.
@@ -35,8 +38,9 @@ pub fn execve(process: &mut Process, path: u64, arguments: u64, environment: u64
 pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
     let [directory, path, arguments, environment, flags, _] = words;
     let asked = user::read_path(path)?;
-    let arguments = read_list(arguments)?;
-    let environment = read_list(environment)?;
+    let mut room = (process.limit(linux::RLIMIT_STACK) / 4).clamp(LISTS_MIN, LISTS_MAX);
+    let arguments = read_list(arguments, &mut room)?;
+    let environment = read_list(environment, &mut room)?;
     // Flags are about the path given; interpreters are ordinary absolute paths.
     let mut flags = Some(flags as u32);
     let find = |path: &[u8]| match flags.take() {
@@ -70,7 +74,8 @@ fn name_interpreter(process: &mut Process, program: &Program) {
     fs::remark(process, text.into_bytes());
 }
 
-fn read_list(address: u64) -> Result<Vec<Vec<u8>>, Errno> {
+/// Reads a list of strings; `room` is what is left of the bytes that there may be.
+fn read_list(address: u64, room: &mut u64) -> Result<Vec<Vec<u8>>, Errno> {
     let mut list = Vec::new();
     if address == 0 {
         return Ok(list);
@@ -80,13 +85,10 @@ fn read_list(address: u64) -> Result<Vec<Vec<u8>>, Errno> {
         if at == 0 {
             return Ok(list);
         }
-        if list.len() >= STRINGS_MAX {
-            return Err(Errno::E2BIG);
-        }
-        list.push(
-            user::read_string(at, STRING_BYTES_MAX)
-                .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?,
-        );
+        let text = user::read_string(at, STRING_BYTES_MAX)
+            .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?;
+        *room = room.checked_sub(text.len() as u64 + 1 + 8).ok_or(Errno::E2BIG)?;
+        list.push(text);
     }
 }
 
@@ -177,14 +179,14 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, thread::own().blocked, command);
     let too_large = command.bytes.len() as u64 > PROGRAM_END - PROGRAM;
-    if too_large || block.len() as u64 > START_BLOCK_BYTES {
+    if too_large || block.len() as u64 > LARGE_BLOCK_BYTES {
         let _ = call::domain_destroy(OWN, domain);
         return Err(Errno::E2BIG);
     }
     let mut page = *page::own();
     fill_page(&mut page, command);
     let built = library::build_fresh(domain, page::bytes_of(&page), &block)
-        .and_then(|()| library::hand_over(domain, &command.bytes));
+        .and_then(|()| library::hand_over(domain, PROGRAM, &command.bytes));
     if let Err((error, _)) = built {
         let _ = call::domain_destroy(OWN, domain);
         return Err(from_kernel(error));

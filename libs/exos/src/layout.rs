@@ -34,14 +34,19 @@ pub const WINDOW_COUNT: u64 = 79;
 pub const SCRATCH: u64 = WINDOWS + WINDOW_COUNT * PAGE_SIZE;
 /// The area of the first thread.
 pub const FIRST_THREAD: u64 = PRIVATE + 0x6_0000;
-/// What `exec` hands over; given back once read.
+/// What `exec` hands over, arguments and environment of a program and its files; given back once
+/// read.
 pub const START_BLOCK: u64 = PRIVATE + 0x9_0000;
-/// Most bytes of it: arguments and environment of a program, and its files.
+/// Most bytes of it here; a larger one lies in tables of its own.
 pub const START_BLOCK_BYTES: u64 = 64 * PAGE_SIZE;
+/// Where that is.
+pub const LARGE_BLOCK: u64 = PROGRAM - LARGE_BLOCK_BYTES;
+/// Most bytes of a large one.
+pub const LARGE_BLOCK_BYTES: u64 = 0x80_0000;
 /// The heap.
 pub const HEAP: u64 = PRIVATE + 0x10_0000;
 /// First address behind what the heap may grow to.
-pub const HEAP_END: u64 = PROGRAM;
+pub const HEAP_END: u64 = LARGE_BLOCK;
 /// The bytes of a program that is not in the image, as `exec` hands them over.
 pub const PROGRAM: u64 = LIBRARY + 0x0a00_0000;
 /// First address behind what such a program may have.

@@ -7,8 +7,8 @@
 //! Both makers have the text and the image mapped at their places: each ExOS process, and init.
 
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, IMAGE, PRIVATE, PROGRAM, STACKS, START_BLOCK, TEXT,
-    WINDOW_COUNT, WINDOWS,
+    APPLICATION_PAGE, FIRST_THREAD, IMAGE, LARGE_BLOCK, PRIVATE, STACKS, START_BLOCK,
+    START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS,
 };
 use crate::memory::frames;
 use crate::memory::tables::Batch;
@@ -87,12 +87,14 @@ pub fn thread_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
 
 /// A fresh library slot in `domain`, with this application page and start block.
 pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Refused> {
-    let block_pages = (block.len() as u64).div_ceil(PAGE_SIZE);
+    let large = block.len() as u64 > START_BLOCK_BYTES;
+    let near = if large { &[] } else { block };
+    let block_pages = (near.len() as u64).div_ceil(PAGE_SIZE);
     let windows = Windows::open(2 + block_pages)?;
     frames::zero(window(0));
     frames::zero(window(1));
     frames::put(window(1), 0, page);
-    for (number, part) in block.chunks(PAGE_SIZE as usize).enumerate() {
+    for (number, part) in near.chunks(PAGE_SIZE as usize).enumerate() {
         frames::put(window(2 + number as u64), 0, part);
     }
     let mut batch = Batch::of(domain);
@@ -102,14 +104,15 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
         batch.map(START_BLOCK + number * PAGE_SIZE, window(2 + number), DATA)?;
     }
     batch.send()?;
-    windows.close()
+    windows.close()?;
+    if large { hand_over(domain, LARGE_BLOCK, block) } else { Ok(()) }
 }
 
-/// Puts the bytes of a program that is not in the image where the next life finds them.
-pub fn hand_over(domain: DomainId, bytes: &[u8]) -> Result<(), Refused> {
+/// Puts bytes, in tables of their own, where the next life finds them.
+pub fn hand_over(domain: DomainId, place: u64, bytes: &[u8]) -> Result<(), Refused> {
     const PAGE: usize = PAGE_SIZE as usize;
     let mut batch = Batch::of(domain);
-    let mut at = PROGRAM;
+    let mut at = place;
     for part in bytes.chunks(WINDOW_COUNT as usize * PAGE) {
         let windows = Windows::open(part.len().div_ceil(PAGE) as u64)?;
         for (number, page) in part.chunks(PAGE).enumerate() {

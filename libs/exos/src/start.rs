@@ -8,7 +8,10 @@
 
 use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
-use crate::layout::{FIRST_THREAD, PRIVATE, PROGRAM, START_BLOCK, START_BLOCK_BYTES, stack_tops};
+use crate::layout::{
+    FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PROGRAM, START_BLOCK, START_BLOCK_BYTES,
+    stack_tops,
+};
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
 use crate::process::Process;
@@ -133,13 +136,7 @@ extern "C" fn begin(block_len: u64) -> ! {
 /// fit the stack pages that are there before faults can be taken.
 #[inline(never)]
 fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
-    let len = block_len.min(START_BLOCK_BYTES);
-    let block = image_bytes(START_BLOCK, len).to_vec();
-    let mut batch = Batch::own();
-    for page in library::present_pages(START_BLOCK, START_BLOCK + START_BLOCK_BYTES) {
-        batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
-    }
-    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
+    let block = take_block(block_len)?;
     let (process, blocked, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
     thread::set_own(Box::leak(Box::new(Thread::first(process, process.id, blocked))));
@@ -154,6 +151,23 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
         drop_tables(PROGRAM, PROGRAM + command.handed_over)?;
     }
     Ok(begin)
+}
+
+/// Copies the start block to the heap and gives its pages back.
+fn take_block(len: u64) -> Result<Vec<u8>, crate::errno::Errno> {
+    if len > START_BLOCK_BYTES {
+        let len = len.min(LARGE_BLOCK_BYTES);
+        let block = image_bytes(LARGE_BLOCK, len).to_vec();
+        drop_tables(LARGE_BLOCK, LARGE_BLOCK + len)?;
+        return Ok(block);
+    }
+    let block = image_bytes(START_BLOCK, len).to_vec();
+    let mut batch = Batch::own();
+    for page in library::present_pages(START_BLOCK, START_BLOCK + START_BLOCK_BYTES) {
+        batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
+    }
+    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
+    Ok(block)
 }
 
 /// Gives the level-1 tables of `[start, end)` back, and all that is in them.
