@@ -43,11 +43,12 @@ fn record(region: RegionId) -> Option<RegionRecord> {
 }
 
 /// Is a domain attached in `role`?
-fn alive(region: RegionId, role: u16) -> bool {
+pub fn alive(region: RegionId, role: u16) -> bool {
     record(region).is_some_and(|record| record.attached[role as usize] > 0)
 }
 
-fn refused((error, _): (Error, u64)) -> Errno {
+/// What a refusal of the kernel's is to a client.
+pub fn refused((error, _): (Error, u64)) -> Errno {
     match error {
         Error::BadAddress => Errno::EFAULT,
         Error::Exhausted | Error::OverQuota => Errno::ENOMEM,

@@ -13,6 +13,8 @@ extern crate alloc;
 #[cfg(target_os = "none")]
 mod clients;
 #[cfg(target_os = "none")]
+mod file_locks;
+#[cfg(target_os = "none")]
 mod requests;
 #[cfg(target_os = "none")]
 mod seed;

@@ -2,7 +2,7 @@
 
 use abi::id::EnvId;
 use unix::Errno;
-use unix::protocol::{self, Request};
+use unix::protocol::{self, Operation, Request};
 use unix::tree::{Limits, Tree};
 use xok::call::Message;
 use xok::clock;
@@ -10,6 +10,7 @@ use xok::published;
 use xok::server::Serve;
 
 use crate::clients::Clients;
+use crate::file_locks::FileLocks;
 use crate::requests;
 use crate::seed;
 
@@ -20,6 +21,7 @@ const INODES_MIN: u64 = 1024;
 pub struct Server {
     tree: Tree,
     clients: Clients,
+    locks: FileLocks,
 }
 
 fn now() -> u64 {
@@ -33,13 +35,16 @@ impl Server {
         let limits = Limits { pages, inodes: pages.max(INODES_MIN) };
         let mut tree = Tree::new(limits, now());
         seed::fill(&mut tree);
-        Self { tree, clients: Clients::default() }
+        Self { tree, clients: Clients::default(), locks: FileLocks::default() }
     }
 
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
         let request = Request::from_words(message)?;
         self.tree.set_now(now());
         let region = self.clients.transport(caller, request.region)?;
+        if request.operation == Operation::Lock {
+            return self.locks.request(caller, request.arguments);
+        }
         requests::answer(&mut self.tree, &mut self.clients, caller, region, &request)
     }
 }

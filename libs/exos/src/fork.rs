@@ -414,6 +414,7 @@ fn lend(process: &Process, context: &Slot, request: &Request) -> Result<(EnvId, 
     let domain = DomainId(own);
     let mut child = process.clone();
     child.children.clear();
+    child.files.locked.clear();
     child.borrows_space = true;
     child.lender = process.id.0;
     child.timer = (0, 0);

@@ -199,6 +199,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.id = EnvId(slot.free[CHILD_ID] as u32);
         *thread::own() = thread::own().forked(process, process.id, 0);
         process.children.clear();
+        process.files.locked.clear();
         process.timer = (0, 0);
         process.events = 0;
         process.signals.pending.clear();

@@ -88,7 +88,21 @@ operations! {
     17 Fifo,
     /// Node, mask. May the caller do that?
     18 Access,
+    /// File (a node, or any number above them), `LOCK_…` | description region << 32 (0: the lock is
+    /// the caller's process's), first byte, last byte. Results: 0; or of a lock in the way 1 |
+    /// exclusive << 1 | owner << 32, first byte, last byte, and with `LOCK_WAIT` the region whose
+    /// first word changes, attached for the caller | that word << 32.
+    19 Lock,
 }
+
+/// `Lock`: excludes every other.
+pub const LOCK_EXCLUSIVE: u64 = 1;
+/// `Lock`: gives back.
+pub const LOCK_UNLOCK: u64 = 2;
+/// `Lock`: only looks what is in the way.
+pub const LOCK_TEST: u64 = 4;
+/// `Lock`: the caller will wait for what is in the way.
+pub const LOCK_WAIT: u64 = 8;
 
 /// `Change`: the mode counts.
 pub const CHANGE_MODE: u64 = 1;

@@ -75,6 +75,9 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Ans
         }
         raw::F_GETFL => description.flags().map(u64::from),
         raw::F_SETFL => description.set_flags(argument as u32).map(|()| 0),
+        raw::F_GETLK | raw::F_SETLK | raw::F_SETLKW => {
+            super::locks::fcntl(process, fd, command, argument)
+        }
         raw::F_GETPIPE_SZ | raw::F_SETPIPE_SZ => match &description.file {
             OpenFile::Pipe(pipe) if command == raw::F_SETPIPE_SZ => pipe.set_capacity(argument),
             OpenFile::Pipe(pipe) => Ok(pipe.level()?.capacity),

@@ -255,6 +255,17 @@ impl Client {
         Ok(RegionId(self.ask(Operation::Fifo, [node, u64::from(role), 0, 0])?[0] as u32))
     }
 
+    /// Takes, tests or gives back a lock; see `Operation::Lock`.
+    pub fn lock(
+        &self,
+        file: u64,
+        what: u64,
+        description: u32,
+        (first, last): (u64, u64),
+    ) -> Result<[u64; 4], Errno> {
+        self.ask(Operation::Lock, [file, what | u64::from(description) << 32, first, last])
+    }
+
     /// May the caller do what `mask` says?
     pub fn access(&self, node: Id, mask: u32) -> Result<(), Errno> {
         self.ask(Operation::Access, [node, u64::from(mask), 0, 0]).map(|_| ())

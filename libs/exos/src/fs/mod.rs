@@ -17,6 +17,7 @@
 pub mod control;
 pub mod description;
 pub mod image_files;
+pub mod locks;
 pub mod memory_files;
 pub mod names;
 pub mod node;
@@ -76,6 +77,8 @@ pub struct Files {
     /// Keeps the working directory, should somebody remove it.
     holder: Option<Rc<Description>>,
     transport: Cell<Transport>,
+    /// Files on which the process has taken locks of its own (`F_SETLK`).
+    pub locked: Vec<u64>,
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
 }
 
@@ -88,6 +91,7 @@ impl Default for Files {
             umask: 0o22,
             holder: None,
             transport: Cell::new(Transport::default()),
+            locked: Vec::new(),
             mounts: RefCell::new(Vec::new()),
         }
     }
@@ -187,14 +191,18 @@ impl Files {
         if self.table.len() <= at {
             self.table.resize(at + 1, None);
         }
-        self.table[at] = Some(Descriptor { description, close_on_exec });
+        let before = self.table[at].replace(Descriptor { description, close_on_exec });
+        if let Some(before) = before {
+            locks::closed(self, &before.description);
+        }
         self.publish();
     }
 
     /// Closes a descriptor.
     pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
-        self.slot(fd)?;
+        let description = self.get(fd)?;
         self.table[fd as usize] = None;
+        locks::closed(self, &description);
         self.publish();
         Ok(())
     }

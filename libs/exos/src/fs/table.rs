@@ -5,7 +5,7 @@
 use linux_raw_sys::general::*;
 
 use super::transfer::Memory;
-use super::{control, names, open, poll, status, transfers};
+use super::{control, locks, names, open, poll, status, transfers};
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 
@@ -108,6 +108,7 @@ fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> 
         __NR_dup2 => control::dup2(process, fd, b as i32),
         __NR_dup3 => control::dup3(process, fd, b as i32, c as u32),
         __NR_fcntl => control::fcntl(process, fd, b as u32, c),
+        __NR_flock => locks::flock(process, fd, b as u32),
         __NR_ioctl => control::ioctl(process, fd, b as u32, c),
         __NR_pipe => open::pipe2(process, a, 0),
         __NR_pipe2 => open::pipe2(process, a, b as u32),

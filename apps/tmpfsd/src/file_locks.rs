@@ -1,0 +1,100 @@
+//! Advisory locks: who holds what (`unix::locks`), and how those who wait hear of changes.
+//!
+//! A lock's owner is a region or an environment, whose death the kernel publishes: nobody has to
+//! tell the server. What is given back in life moves a word in a region of the server's, which
+//! everybody who waits is attached to meanwhile.
+
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::published::EnvState;
+use abi::region::{COPY_NONE, RegionOperation, WordAt};
+use unix::Errno;
+use unix::locks::{Lock, Locks, Owner};
+use unix::protocol::{CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
+use xok::{call, published};
+
+use crate::clients::{PROCESSES, alive, domain_of, refused};
+
+/// Role in which the server changes its region.
+const CHANGER: u16 = 0;
+
+/// The locks, and the region that tells of changes, once somebody has had to wait.
+#[derive(Debug, Default)]
+pub struct FileLocks {
+    locks: Locks,
+    changes: RegionId,
+    count: u32,
+}
+
+fn lives(owner: Owner) -> bool {
+    match owner {
+        Owner::Description(region) => alive(RegionId(region), CLIENT),
+        Owner::Process(pid) => {
+            published::env(EnvId(pid)).is_some_and(|record| record.state != EnvState::Dead as u32)
+        }
+    }
+}
+
+impl FileLocks {
+    /// Serves `Lock`: file, what | description << 32, first and last byte.
+    pub fn request(&mut self, caller: EnvId, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
+        let [file, what, first, last] = arguments;
+        let description = (what >> 32) as u32;
+        let owner = match description {
+            0 => Owner::Process(caller.0),
+            region => Owner::Description(region),
+        };
+        if first > last || !lives(owner) {
+            return Err(Errno::EINVAL);
+        }
+        self.locks.sweep(lives);
+        if what & LOCK_UNLOCK != 0 {
+            if self.locks.unlock(file, owner, first, last) {
+                self.changed();
+            }
+            return Ok([0; 4]);
+        }
+        let wanted = Lock { file, owner, exclusive: what & LOCK_EXCLUSIVE != 0, first, last };
+        if let Some(held) = self.locks.conflict(&wanted) {
+            let (Owner::Description(id) | Owner::Process(id)) = held.owner;
+            let outcome = 1 | u64::from(held.exclusive) << 1 | u64::from(id) << 32;
+            let news = if what & LOCK_WAIT != 0 { self.news_for(caller)? } else { 0 };
+            return Ok([outcome, held.first, held.last, news]);
+        }
+        if what & LOCK_TEST == 0 && self.locks.lock(wanted)? {
+            // A shared lock in place of an exclusive one lets others in.
+            self.changed();
+        }
+        Ok([0; 4])
+    }
+
+    /// Attaches the caller's domain to the region of changes; its id, and the count now.
+    fn news_for(&mut self, caller: EnvId) -> Result<u64, Errno> {
+        if self.changes.is_none() {
+            let region = call::region_alloc(PROCESSES, &[]).map_err(refused)?;
+            call::region_attach(PROCESSES, region, CHANGER, DomainId::NONE).map_err(refused)?;
+            self.changes = region;
+            self.changed();
+        }
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        call::region_attach(PROCESSES, self.changes, WATCHER, domain).map_err(refused)?;
+        Ok(u64::from(self.changes.0) | u64::from(self.count) << 32)
+    }
+
+    /// Wakes those who wait.
+    fn changed(&mut self) {
+        if self.changes.is_none() {
+            return;
+        }
+        self.count = self.count.wrapping_add(1);
+        let mut operation = RegionOperation {
+            region: self.changes.0,
+            writes: 1,
+            direction: COPY_NONE,
+            role: CHANGER as u8,
+            ..RegionOperation::default()
+        };
+        operation.write[0] = WordAt { offset: 0, value: u64::from(self.count) };
+        // Our own region: it is there, and the word lies in it.
+        let _ = call::region_operate(&operation);
+    }
+}

@@ -1,0 +1,179 @@
+//! `flock` and `fcntl`'s locks: asked of the file server, waited for by what the kernel publishes.
+
+use abi::id::{EnvId, RegionId};
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::{EnvRecord, EnvState, Table};
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::protocol::{CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
+
+use super::Files;
+use super::description::Description;
+use super::node::Node;
+use super::region;
+use crate::errno::Answer;
+use crate::process::Process;
+use crate::user;
+use crate::wait::{Wait, sleep_until};
+
+/// The last byte there can be: a lock to the end of the file, however it grows.
+const LAST: u64 = i64::MAX as u64;
+/// Set in the number of a file of the image, for the server.
+const OF_IMAGE: u64 = 1 << 63;
+
+/// Whose lock is asked for: the description's region, 0: the process's.
+type Owner = u32;
+
+/// The number by which the server knows the file.
+fn file_of(description: &Description) -> Result<u64, Errno> {
+    match description.file.node() {
+        Some(Node::Memory(id)) => Ok(id),
+        Some(Node::Image(index)) => Ok(OF_IMAGE | index as u64),
+        _ => Err(Errno::ENOLCK),
+    }
+}
+
+/// `flock(fd, operation)`
+pub fn flock(process: &mut Process, fd: i32, operation: u32) -> Answer {
+    let description = process.files.get(fd)?;
+    if description.access & raw::O_PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let what = match operation & !raw::LOCK_NB {
+        raw::LOCK_SH => 0,
+        raw::LOCK_EX => LOCK_EXCLUSIVE,
+        raw::LOCK_UN => LOCK_UNLOCK,
+        _ => return Err(Errno::EINVAL),
+    };
+    let file = file_of(&description)?;
+    // Files of the image have no region that outlives this process's share; nothing writes them.
+    let owner = description.region().ok_or(Errno::ENOLCK)?.0;
+    let waits = operation & raw::LOCK_NB == 0;
+    take(process, file, what, owner, (0, LAST), waits)
+}
+
+/// `fcntl(fd, F_GETLK | F_SETLK | F_SETLKW, lock)`
+pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answer {
+    let description = process.files.get(fd)?;
+    let mut lock: raw::flock = user::read_value(address)?;
+    let range = range(process, &description, &lock)?;
+    let what = match lock.l_type as u32 {
+        raw::F_RDLCK => 0,
+        raw::F_WRLCK => LOCK_EXCLUSIVE,
+        raw::F_UNLCK if command != raw::F_GETLK => LOCK_UNLOCK,
+        _ => return Err(Errno::EINVAL),
+    };
+    let file = file_of(&description)?;
+    if command == raw::F_GETLK {
+        let found = process.files.client()?.lock(file, what | LOCK_TEST, 0, range)?;
+        lock.l_type = raw::F_UNLCK as _;
+        if found[0] != 0 {
+            let exclusive = found[0] & 2 != 0;
+            lock.l_type = if exclusive { raw::F_WRLCK } else { raw::F_RDLCK } as _;
+            lock.l_whence = raw::SEEK_SET as _;
+            lock.l_start = found[1] as i64;
+            lock.l_len = if found[2] >= LAST { 0 } else { (found[2] - found[1] + 1) as i64 };
+            lock.l_pid = (found[0] >> 32) as i32;
+        }
+        return user::write_value(address, &lock).map(|()| 0);
+    }
+    let may = match what {
+        0 => description.readable(),
+        LOCK_EXCLUSIVE => description.writable(),
+        _ => true,
+    };
+    if !may {
+        return Err(Errno::EBADF);
+    }
+    take(process, file, what, 0, range, command == raw::F_SETLKW)?;
+    if what != LOCK_UNLOCK && !process.files.locked.contains(&file) {
+        process.files.locked.push(file);
+    }
+    Ok(0)
+}
+
+/// First and last byte that `lock` means.
+fn range(
+    process: &Process,
+    description: &Description,
+    lock: &raw::flock,
+) -> Result<(u64, u64), Errno> {
+    let base = match lock.l_whence as u32 {
+        raw::SEEK_SET => 0,
+        raw::SEEK_CUR => description.offset()? as i64,
+        raw::SEEK_END => description.file.attributes(&process.files)?.size as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let start = base.checked_add(lock.l_start).ok_or(Errno::EOVERFLOW)?;
+    let (first, last) = match lock.l_len {
+        0 => (start, i64::MAX),
+        len if len > 0 => (start, start.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
+        len => (start.checked_add(len).ok_or(Errno::EINVAL)?, start - 1),
+    };
+    if first < 0 || last < first { Err(Errno::EINVAL) } else { Ok((first as u64, last as u64)) }
+}
+
+/// Takes a lock or gives it back; waits as long as somebody else has it, if `waits`.
+fn take(
+    process: &mut Process,
+    file: u64,
+    what: u64,
+    owner: Owner,
+    range: (u64, u64),
+    waits: bool,
+) -> Answer {
+    let what = if waits { what | LOCK_WAIT } else { what };
+    loop {
+        let [outcome, _, _, news] = process.files.client()?.lock(file, what, owner, range)?;
+        if outcome == 0 {
+            return Ok(0);
+        }
+        if !waits {
+            return Err(Errno::EAGAIN);
+        }
+        let changes = RegionId(news as u32);
+        let mut wait = Wait::new();
+        wait.region(changes, 0, Operator::NotEqual, news >> 32).end_term();
+        let holder = (outcome >> 32) as u32;
+        if owner == 0 {
+            ended_terms(&mut wait, EnvId(holder));
+        } else {
+            let attached = region::attached_address(RegionId(holder), CLIENT);
+            wait.memory(attached, Operator::Equal, 0).end_term();
+        }
+        let woken = sleep_until(process, &wait, 0);
+        // The region is the server's: it is there for as long as the server.
+        let _ = xok::call::region_detach(changes, WATCHER);
+        woken?;
+    }
+}
+
+/// Adds "the process has ended".
+fn ended_terms(wait: &mut Wait, id: EnvId) {
+    let address = xok::published::record_address(Table::Envs, id.index());
+    let mut term = |offset: usize, operator: Operator, value: u32| {
+        wait.push(Atom {
+            operator: operator as u8,
+            left: Source::Memory32 as u8,
+            left_value: address + offset as u64,
+            right_value: u64::from(value),
+            ..Atom::default()
+        })
+        .end_term();
+    };
+    term(core::mem::offset_of!(EnvRecord, state), Operator::Equal, EnvState::Dead as u32);
+    term(core::mem::offset_of!(EnvRecord, id), Operator::NotEqual, id.0);
+}
+
+/// The process closes a descriptor of `description`: its own locks on the file go (fcntl(2)).
+pub fn closed(files: &mut Files, description: &Description) {
+    if files.locked.is_empty() {
+        return;
+    }
+    let Ok(file) = file_of(description) else { return };
+    if let Some(at) = files.locked.iter().position(|&locked| locked == file) {
+        files.locked.swap_remove(at);
+        // Refused only if there is no server: then there are no locks either.
+        let _ = files.client().and_then(|client| client.lock(file, LOCK_UNLOCK, 0, (0, LAST)));
+    }
+}

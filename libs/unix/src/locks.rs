@@ -1,0 +1,167 @@
+//! Advisory locks on files: `flock`'s on whole files, `fcntl`'s on ranges (fcntl(2), flock(2)).
+//!
+//! The two kinds do not see each other. A lock of the first kind belongs to an open file
+//! description, one of the second to a process; who owns what is told by number.
+
+use crate::Errno;
+use alloc::vec::Vec;
+
+/// Locks kept at most.
+const LOCKS_MAX: usize = 4096;
+
+/// Whose a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// An open file description (`flock`).
+    Description(u32),
+    /// A process (`fcntl`).
+    Process(u32),
+}
+
+impl Owner {
+    /// Are locks of the two owners of one kind, so that they can conflict?
+    fn sees(self, other: Owner) -> bool {
+        matches!(self, Owner::Process(_)) == matches!(other, Owner::Process(_))
+    }
+}
+
+/// A lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// The file.
+    pub file: u64,
+    /// Whose it is.
+    pub owner: Owner,
+    /// Does it exclude every other, or exclusive ones only?
+    pub exclusive: bool,
+    /// First byte.
+    pub first: u64,
+    /// Last byte.
+    pub last: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Locks {
+    list: Vec<Lock>,
+}
+
+impl Locks {
+    /// A lock that `wanted` would have to wait for.
+    pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
+        let conflicts = |held: &&Lock| {
+            held.file == wanted.file
+                && held.owner != wanted.owner
+                && held.owner.sees(wanted.owner)
+                && (held.exclusive || wanted.exclusive)
+                && held.first <= wanted.last
+                && wanted.first <= held.last
+        };
+        self.list.iter().find(conflicts).copied()
+    }
+
+    /// Gives what the owner holds of the file in `first..=last` back; did it hold anything there?
+    pub fn unlock(&mut self, file: u64, owner: Owner, first: u64, last: u64) -> bool {
+        let mut rests = Vec::new();
+        let before = self.list.len();
+        self.list.retain(|held| {
+            let hit = held.file == file
+                && held.owner == owner
+                && held.first <= last
+                && first <= held.last;
+            if hit && held.first < first {
+                rests.push(Lock { last: first - 1, ..*held });
+            }
+            if hit && held.last > last {
+                rests.push(Lock { first: last + 1, ..*held });
+            }
+            !hit
+        });
+        let any = self.list.len() != before;
+        self.list.extend(rests);
+        any
+    }
+
+    /// Takes a lock that conflicts with none, in place of what its owner held there; did the owner
+    /// give something up by it?
+    pub fn lock(&mut self, wanted: Lock) -> Result<bool, Errno> {
+        if self.list.len() + 2 > LOCKS_MAX {
+            return Err(Errno::ENOLCK);
+        }
+        let gave = self.unlock(wanted.file, wanted.owner, wanted.first, wanted.last);
+        // Ranges that touch are one lock, as `F_GETLK` shows.
+        let mut whole = wanted;
+        self.list.retain(|held| {
+            let like = (held.file, held.owner, held.exclusive)
+                == (wanted.file, wanted.owner, wanted.exclusive);
+            let below = like && held.last.checked_add(1) == Some(wanted.first);
+            let above = like && wanted.last.checked_add(1) == Some(held.first);
+            if below {
+                whole.first = held.first;
+            }
+            if above {
+                whole.last = held.last;
+            }
+            !below && !above
+        });
+        self.list.push(whole);
+        Ok(gave)
+    }
+
+    /// Forgets the locks of owners that are no more; were there any?
+    pub fn sweep(&mut self, alive: impl Fn(Owner) -> bool) -> bool {
+        let before = self.list.len();
+        self.list.retain(|held| alive(held.owner));
+        self.list.len() != before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(owner: Owner, exclusive: bool, first: u64, last: u64) -> Lock {
+        Lock { file: 7, owner, exclusive, first, last }
+    }
+
+    #[test]
+    fn shared_locks_share_and_exclusive_ones_do_not() {
+        let mut locks = Locks::default();
+        let (one, two) = (Owner::Description(1), Owner::Description(2));
+        locks.lock(lock(one, false, 0, u64::MAX)).unwrap();
+        assert_eq!(locks.conflict(&lock(two, false, 0, u64::MAX)), None);
+        assert!(locks.conflict(&lock(two, true, 0, u64::MAX)).is_some());
+        assert_eq!(locks.conflict(&lock(one, true, 0, u64::MAX)), None);
+        assert_eq!(locks.conflict(&lock(Owner::Process(2), true, 0, 9)), None);
+        let elsewhere = Lock { file: 8, ..lock(two, true, 0, 9) };
+        assert_eq!(locks.conflict(&elsewhere), None);
+    }
+
+    #[test]
+    fn ranges_split_and_are_replaced() {
+        let mut locks = Locks::default();
+        let (one, two) = (Owner::Process(1), Owner::Process(2));
+        locks.lock(lock(one, true, 0, 99)).unwrap();
+        assert!(locks.unlock(7, one, 40, 59));
+        assert_eq!(locks.conflict(&lock(two, true, 40, 59)), None);
+        assert_eq!(locks.conflict(&lock(two, true, 59, 60)), Some(lock(one, true, 60, 99)));
+        assert_eq!(locks.lock(lock(one, false, 30, 69)), Ok(true));
+        assert_eq!(locks.conflict(&lock(two, false, 30, 69)), None);
+        assert!(locks.conflict(&lock(two, false, 20, 69)).is_some());
+        locks.lock(lock(one, true, 30, 69)).unwrap();
+        assert_eq!(locks.conflict(&lock(two, true, 50, 50)), Some(lock(one, true, 0, 99)));
+        assert!(!locks.unlock(7, two, 0, u64::MAX));
+        assert!(locks.sweep(|owner| owner != one));
+        assert_eq!(locks.conflict(&lock(two, true, 0, u64::MAX)), None);
+    }
+
+    #[test]
+    fn there_is_an_end_to_them() {
+        let mut locks = Locks::default();
+        for at in 0..LOCKS_MAX as u64 - 1 {
+            locks.lock(lock(Owner::Process(1), true, 2 * at, 2 * at)).unwrap();
+        }
+        let more = lock(Owner::Process(1), true, u64::MAX, u64::MAX);
+        assert_eq!(locks.lock(more), Err(Errno::ENOLCK));
+    }
+}
