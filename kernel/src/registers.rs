@@ -170,6 +170,12 @@ pub fn wait_for_interrupt() {
     unsafe { asm!("sti", "hlt", "cli") }
 }
 
+/// Takes the interrupts that wait: one instruction runs between `sti` and `cli`, behind the shadow.
+pub fn let_interrupts_in() {
+    // SAFETY: as above.
+    unsafe { asm!("sti", "nop", "cli") }
+}
+
 /// Stops for ever.
 pub fn halt() -> ! {
     loop {

@@ -8,7 +8,7 @@
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
-use kernel_core::{domain, env, frame, sched, upcall, work};
+use kernel_core::{domain, env, frame, sched, sweep, upcall, work};
 
 use abi::id::DomainId;
 use abi::limits::Resource;
@@ -19,7 +19,9 @@ use crate::cpu::Cpu;
 use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
-use crate::registers::{interrupts_enabled, rdtsc, wait_for_interrupt, write_cr3};
+use crate::registers::{
+    interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt, write_cr3,
+};
 use crate::{bases, delay, descriptors, devices, physical, power, shootdown, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
@@ -170,14 +172,14 @@ pub fn leave(mut hold: Hold) -> u64 {
     loop {
         let Hold { state, hardware, .. } = &mut hold;
         devices::resume(state, hardware);
+        let condemned = sweep::work(state, hardware, cpu.index.get());
         let next = sched::pick(state, hardware, cpu.index.get());
         let before = cpu.loaded.get();
         match next {
             Some(index) => activate(cpu, state, hardware, index),
             None => park(cpu, state, hardware),
         }
-        // One step: 50,000 instructions with interrupts off are the most (decisions 20).
-        let more = work::waiting(state) && work::step(state, hardware);
+        let more = condemned | (work::waiting(state) && work::step(state, hardware));
         let now = clock::now_ns();
         if before != next || now - cpu.noted_ns.get() > NOTE_NS {
             cpu.noted_ns.set(now);
@@ -192,7 +194,9 @@ pub fn leave(mut hold: Hold) -> u64 {
         if let Some(index) = next {
             return exit(cpu, index);
         }
-        if !(more || cpu.ticked.get() || cpu.look.get()) {
+        if more || cpu.ticked.get() || cpu.look.get() {
+            breathe(cpu);
+        } else {
             idle(cpu);
         }
         cpu.entered_tsc.set(rdtsc());
@@ -250,6 +254,13 @@ fn note_stretch(cpu: &Cpu) {
         longest.set(stretch);
         cpu.stretched.set(true);
     }
+}
+
+/// Lets interrupts in between two pieces of work.
+fn breathe(cpu: &'static Cpu) {
+    note_stretch(cpu);
+    let_interrupts_in();
+    cpu.call.set(u64::MAX);
 }
 
 fn idle(cpu: &'static Cpu) {

@@ -8,13 +8,15 @@ use crate::answer::{Answer, Refusal};
 use crate::state::State;
 use abi::capability::{CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
-use abi::id::AccountId;
+use abi::id::{AccountId, EnvId};
 use abi::limits::{RESOURCES, Resource};
 use abi::published::AccountRecord;
 use abi::word::Which;
 
 /// Accounts on the way from one to the first, at most.
 pub const DEPTH: u8 = 8;
+/// What [`is_below`] costs at most, in instructions ([`crate::work`]).
+pub(crate) const BELOW_COST: u32 = 10 * DEPTH as u32;
 
 /// The private half of an account.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +31,10 @@ pub struct Record {
     pub generation: u32,
     /// Being destroyed: takes no more charges.
     pub dying: bool,
+    /// By whom.
+    pub(crate) killer: EnvId,
+    /// Accounts whose parent it is.
+    pub(crate) below: u16,
 }
 
 /// The private half of the table.
@@ -136,23 +142,30 @@ pub fn is_below(state: &State, index: usize, above: usize) -> bool {
 }
 
 /// Marks an account as dying: from now on no call finds it, and frames it pays for are revoked.
-pub(crate) fn condemn(state: &mut State, index: usize) {
-    if !core::mem::replace(&mut state.accounts.records[index].dying, true) {
+pub(crate) fn condemn(state: &mut State, index: usize, killer: EnvId) {
+    let record = &mut state.accounts.records[index];
+    if !core::mem::replace(&mut record.dying, true) {
+        record.killer = killer;
         state.accounts.dying += 1;
     }
     state.accounts.sweep = 0;
+}
+
+/// Who destroys the account at `index`, if it is being destroyed.
+pub(crate) fn killer(state: &State, index: usize) -> Option<EnvId> {
+    let record = &state.accounts.records[index];
+    record.dying.then_some(record.killer)
 }
 
 /// Forgets a dying account if nothing is charged to it and none is below it.
 pub(crate) fn finish(state: &mut State, index: usize) {
     let record = &state.published.accounts[index];
     let used = record.used.iter().any(|&used| used != 0);
-    let parent = |other: &Record| usize::from(other.parent) == index;
-    let mut all = state.accounts.records.iter().zip(state.published.accounts.iter());
-    let below = all.any(|(other, shown)| shown.id != 0 && parent(other));
-    if record.id == 0 || used || below {
+    let Record { below, parent, .. } = state.accounts.records[index];
+    if record.id == 0 || used || below != 0 {
         return;
     }
+    state.accounts.records[usize::from(parent)].below -= 1;
     let generation = (state.accounts.records[index].generation + 1) % abi::id::GENERATIONS;
     state.accounts.records[index] = Record { generation, ..Record::default() };
     state.published.accounts[index] = AccountRecord::default();
@@ -203,7 +216,8 @@ pub fn allocate(
     let name = capability.name.child(NAME_ACCOUNT + index as u16).ok_or(Error::Exhausted)?;
     let generation = state.accounts.records[index].generation;
     state.accounts.records[index] =
-        Record { name, parent: above as u16, depth, generation, dying: false };
+        Record { name, parent: above as u16, depth, generation, ..Record::default() };
+    state.accounts.records[above].below += 1;
     let id = AccountId::new(index as u16, generation);
     state.published.accounts[index] =
         AccountRecord { id: id.0, parent: parent.0, ..AccountRecord::default() };

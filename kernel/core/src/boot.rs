@@ -110,6 +110,7 @@ impl State {
             regions: parts.regions,
             net: parts.net,
             console: parts.console,
+            sweep: u32::MAX,
             spent: 0,
         };
         for record in state.published.frames.iter_mut() {

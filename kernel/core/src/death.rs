@@ -7,7 +7,8 @@ use crate::answer::Answer;
 use crate::env::{self, Pending, Request};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{account, console, domain, frame, predicate, region, sched, sleep, slice};
+use crate::work::{self, cost};
+use crate::{account, console, domain, frame, predicate, region, sched, sleep, slice, sweep};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::Resource;
@@ -139,8 +140,15 @@ pub fn kill<M: Machine>(
     die(state, machine, index, word, killer);
 }
 
+/// What the end of an environment costs at most: others' records are looked through for those that
+/// wait for it, for those that it holds and for those that share its slice.
+pub(crate) fn cost(state: &State) -> u32 {
+    cost::DEATH + 3 * cost::LOOK * state.envs.slots.len() as u32
+}
+
 /// The end of an environment that no processor runs.
 pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u64, killer: EnvId) {
+    work::spend(state, cost::DEATH);
     cancel(state, machine, index);
     state.envs.slots[index].timer = 0;
     sleep::set_alarm(state, index);
@@ -198,6 +206,9 @@ pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
 /// Those that wait for a reply of the dead get `Dead`.
 fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
+    if state.envs.slots[index].donors != 0 {
+        work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
+    }
     for donor in 1..state.envs.slots.len() {
         if state.envs.slots[index].donors == 0 {
             return;
@@ -217,6 +228,9 @@ fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 /// released.
 fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
+    if state.envs.slots[index].children != 0 {
+        work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
+    }
     for child in 1..state.envs.slots.len() {
         if state.envs.slots[index].children == 0 {
             return;
@@ -226,7 +240,13 @@ fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
             state.published.envs[child].holder = 0;
             match state.envs.slots[child].state {
                 EnvState::Dead => env::forget(state, child),
-                EnvState::New => die(state, machine, child, 0, EnvId(id)),
+                EnvState::New if work::room(state, cost::DEATH) => {
+                    die(state, machine, child, 0, EnvId(id));
+                }
+                EnvState::New => {
+                    state.envs.slots[child].request = Request::Die { word: 0, killer: EnvId(id) };
+                    sweep::begin(state);
+                }
                 _ => env::changed(state, child),
             }
         }
@@ -242,24 +262,41 @@ pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId
     }
 }
 
-/// Ends a domain without environments, with all that is attached to it.
+/// Ends a domain without environments, with all that is attached to it: now, as far as there is
+/// room.
 pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let maker = domain::id(state, index);
+    domain::born(state, index);
+    domain::condemn(state, index, EnvId::NONE);
     // Those that were to become children of who dies here; nobody has been in them to make more.
     while let Some(unborn) = domain::an_unborn_of(state, index) {
+        work::spend(state, cost::LOOK * state.published.domains.len() as u32);
         domain::born(state, unborn);
-        end_one(state, machine, unborn);
+        domain::condemn(state, unborn, EnvId::NONE);
+        if !end_piece(state, machine, unborn) {
+            sweep::begin(state);
+        }
     }
-    domain::born(state, index);
-    end_one(state, machine, index);
+    debug_assert_eq!(domain::id(state, index), maker);
+    if !end_piece(state, machine, index) {
+        sweep::begin(state);
+    }
 }
 
-fn end_one<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    region::detach_all(state, index);
-    crate::net::end_domain(state, index);
-    domain::end(state, machine, index);
+/// Ends a condemned domain without environments if there is room for what is left of it; else some
+/// of that goes, and it stays.
+pub(crate) fn end_piece<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+    let gone = work::room(state, cost::DOMAIN)
+        && region::detach_all(state, index)
+        && crate::net::end_domain(state, index);
+    if gone {
+        work::spend(state, cost::DOMAIN);
+        domain::end(state, machine, index);
+    }
+    gone
 }
 
-/// `DomainDestroy`; `None`: the caller was in it.
+/// `DomainDestroy`; `None`: the caller was in it. A crowd in it ends in pieces, the caller first.
 pub fn destroy_domain<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -267,21 +304,8 @@ pub fn destroy_domain<M: Machine>(
     caller: usize,
     index: usize,
 ) -> Option<Answer> {
-    domain::condemn(state, index);
-    if state.published.domains[index].envs == 0 {
-        end_domain(state, machine, index);
-        return Some(Ok(0));
-    }
-    let id = state.published.domains[index].id;
-    let killer = env::id(state, caller);
-    for victim in 1..state.envs.slots.len() {
-        let inside = state.published.envs[victim].domain == id;
-        if inside && env::living(state, env::id(state, victim)).is_ok() {
-            kill(state, machine, cpu, victim, 0, killer);
-        }
-    }
-    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
-    alive.then_some(Ok(0))
+    domain::condemn(state, index, env::id(state, caller));
+    end_condemned(state, machine, cpu, caller)
 }
 
 /// `AccountDestroy`: ends all that is charged to an account and to those below; `None`: the caller
@@ -295,44 +319,31 @@ pub fn destroy_account<M: Machine>(
     account: usize,
 ) -> Option<Answer> {
     let killer = env::id(state, caller);
+    work::spend(state, account::BELOW_COST * state.published.accounts.len() as u32);
     for at in 1..state.published.accounts.len() {
         if state.published.accounts[at].id != 0 && account::is_below(state, at, account) {
-            account::condemn(state, at);
-            end_charged(state, machine, cpu, at, killer);
+            account::condemn(state, at, killer);
         }
     }
+    let answer = end_condemned(state, machine, cpu, caller);
     finish_accounts(state);
-    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
-    alive.then_some(Ok(0))
+    answer
 }
 
-fn end_charged<M: Machine>(
+/// Begins with what has been condemned.
+fn end_condemned<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: usize,
-    account: usize,
-    killer: EnvId,
-) {
-    let id = AccountId(state.published.accounts[account].id);
-    let envs = state.envs.slots.len();
-    for victim in 1..envs {
-        let record = &state.published.envs[victim];
-        let domain = DomainId(record.domain).index();
-        let charged = record.account == id.0 || state.published.domains[domain].account == id.0;
-        if charged && env::living(state, env::id(state, victim)).is_ok() {
-            kill(state, machine, cpu, victim, 0, killer);
-        }
+    caller: usize,
+) -> Option<Answer> {
+    sweep::begin(state);
+    if let Some((word, killer)) = sweep::condemned(state, caller) {
+        kill(state, machine, cpu, caller, word, killer);
     }
-    for index in 1..state.published.domains.len() {
-        let record = &state.published.domains[index];
-        if record.id != 0 && record.account == id.0 {
-            domain::condemn(state, index);
-            if state.published.domains[index].envs == 0 {
-                end_domain(state, machine, index);
-            }
-        }
-    }
-    region::destroy_account(state, id);
+    sweep::work(state, machine, cpu);
+    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
+    alive.then_some(Ok(0))
 }
 
 /// Forgets dying accounts that nothing is charged to any more.

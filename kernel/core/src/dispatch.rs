@@ -359,21 +359,31 @@ fn read_item(bytes: &[u8]) -> Item {
     }
 }
 
-/// So many bindings at a time; the call runs again until none is left.
+/// So many bindings at a time; the call runs again until none is left. If its caller does not live
+/// to see that, it goes on without.
 fn revoke_frame<M: Machine>(
     state: &mut State,
     machine: &mut M,
     who: &Caller,
     frame: Frame,
 ) -> Outcome {
-    let checked = named(state, who)
-        .map_err(Refusal::from)
-        .and_then(|named| revoke::check(state, &named, frame));
-    if let Err(refusal) = checked {
-        return refuse(refusal);
+    let awaited = core::mem::take(&mut state.envs.slots[who.index].revokes);
+    // Somebody else's piece of work may have been the last: then the frame may be gone, too.
+    if awaited != frame || frame.0 == 0 {
+        let checked = named(state, who)
+            .map_err(Refusal::from)
+            .and_then(|named| revoke::check(state, &named, frame));
+        if let Err(refusal) = checked {
+            return refuse(refusal);
+        }
+        revoke::begin(state, frame);
     }
-    revoke::begin(state, machine, frame);
-    if revoke::step(state, machine, frame) { Outcome::Again } else { Outcome::Answer(0, 0) }
+    revoke::work(state, machine);
+    if revoke::under_way(state, frame) {
+        state.envs.slots[who.index].revokes = frame;
+        return Outcome::Again;
+    }
+    Outcome::Answer(0, 0)
 }
 
 fn write_console<M: Machine>(state: &State, machine: &mut M, who: &Caller, stream: u16) -> Answer {

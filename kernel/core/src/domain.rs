@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::{account, frame};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
-use abi::id::{AccountId, DomainId, Frame};
+use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS};
 use abi::limits::{CAPABILITIES, Resource};
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
@@ -36,6 +36,8 @@ pub struct Record {
     pub generation: u32,
     /// Is being destroyed: no call finds it.
     pub dying: bool,
+    /// By whom.
+    pub(crate) killer: EnvId,
     /// Index of the domain that made it, while no environment has been in it: it ends with its
     /// maker.
     pub(crate) maker: u16,
@@ -243,8 +245,11 @@ pub(crate) fn an_unborn_of(state: &State, index: usize) -> Option<usize> {
 }
 
 /// Marks a domain as dying: from now on no call finds it, and it takes no new environment.
-pub fn condemn(state: &mut State, index: usize) {
-    state.domains.records[index].dying = true;
+pub fn condemn(state: &mut State, index: usize, killer: EnvId) {
+    let record = &mut state.domains.records[index];
+    if !core::mem::replace(&mut record.dying, true) {
+        record.killer = killer;
+    }
 }
 
 /// Ends a domain that no environment is in and no processor will return to. What its tables hold

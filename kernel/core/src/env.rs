@@ -102,6 +102,8 @@ pub struct Env {
     pub ending: bool,
     /// Nanoseconds of its next slices that it has used already.
     pub debt_ns: u32,
+    /// The frame whose revocation its call waits for, 0: none.
+    pub revokes: Frame,
     /// Environments waiting for its reply.
     pub donors: u16,
     /// Records it holds.

@@ -36,13 +36,14 @@ pub struct Record {
     pub guard: Name,
     /// The account that held it last; 0: it must be zeroed whoever gets it.
     last: u16,
-    /// Next in the list of free, limbo or dying frames.
+    /// Next in the list of free, limbo or dying frames, or of those being revoked.
     next: u32,
     /// Previous in the free list; low half of the ticket in limbo; present entries of a table.
     previous: u32,
     /// The links of a level-1 table; high half of the ticket in limbo.
     pub(crate) links: u32,
-    /// Entries of a dying table worked off.
+    /// Entries of a dying table worked off; of a frame being revoked, those looked at who may
+    /// hold it without an entry.
     pub(crate) position: u16,
     /// Being revoked: takes no new binding.
     pub(crate) revoking: bool,
@@ -59,6 +60,10 @@ impl Record {
     /// Next in the list that the frame is in.
     pub(crate) fn next(&self) -> u32 {
         self.next
+    }
+
+    pub(crate) fn set_next(&mut self, next: u32) {
+        self.next = next;
     }
 
     /// Previous in the free list.
@@ -93,6 +98,8 @@ pub struct Frames {
     limbo_count: u32,
     /// The first dying table.
     pub(crate) dying: u32,
+    /// The first frame being revoked.
+    pub(crate) revoking: u32,
     ticket: u64,
     /// Tickets not yet back; 0: none.
     open: [u64; CPUS * 2],
@@ -109,6 +116,7 @@ impl Frames {
             limbo_last: 0,
             limbo_count: 0,
             dying: 0,
+            revoking: 0,
             ticket: 1,
             open: [0; CPUS * 2],
         }

@@ -44,6 +44,7 @@ pub mod sched;
 pub mod sleep;
 pub mod slice;
 pub mod state;
+pub mod sweep;
 pub mod table;
 pub mod transfer;
 pub mod upcall;

@@ -8,6 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{account, domain, env, frame, table};
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
@@ -106,32 +107,31 @@ pub(crate) fn held<M: Machine>(state: &State, machine: &M, index: usize) -> Vec<
         .collect()
 }
 
-/// Breaks the predicates that read `frame`: those atoms count as true from now on.
-pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, target: Frame) {
+/// A frame is revoked: what the predicate of the environment at `index` reads there counts as true.
+pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, target: Frame) {
+    work::spend(state, cost::LOOK);
     let class = frame_bit(target);
-    for index in 1..state.envs.slots.len() {
-        if state.envs.slots[index].watched & class == 0 {
+    if state.envs.slots[index].watched & class == 0 {
+        return;
+    }
+    work::spend(state, cost::HOLDER);
+    for at in 0..usize::from(state.envs.slots[index].atoms) {
+        let atom = load(state, machine, index, at);
+        let held = frames_of(state, &atom).into_iter().flatten();
+        let reads = held.clone().any(|frame| frame == target);
+        if !reads {
             continue;
         }
-        for at in 0..usize::from(state.envs.slots[index].atoms) {
-            let atom = load(state, machine, index, at);
-            let held = frames_of(state, &atom).into_iter().flatten();
-            let reads = held.clone().any(|frame| frame == target);
-            if !reads {
-                continue;
-            }
-            let account = AccountId(state.published.envs[index].account).index();
-            for frame in held {
-                frame::release(state, frame);
-                account::uncharge(state, account, Resource::Pins, 1);
-            }
-            let base = state.envs.slots[index].vector.address() + OFFSET;
-            let always =
-                Atom { operator: Operator::Equal as u8, last: atom.last, ..Atom::default() };
-            store(machine, base + (at * ATOM_BYTES) as u64, &always);
+        let account = AccountId(state.published.envs[index].account).index();
+        for frame in held {
+            frame::release(state, frame);
+            account::uncharge(state, account, Resource::Pins, 1);
         }
-        state.sched.dirty |= class;
+        let base = state.envs.slots[index].vector.address() + OFFSET;
+        let always = Atom { operator: Operator::Equal as u8, last: atom.last, ..Atom::default() };
+        store(machine, base + (at * ATOM_BYTES) as u64, &always);
     }
+    state.sched.dirty |= class;
 }
 
 /// Does the predicate of an environment hold?

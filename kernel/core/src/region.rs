@@ -9,6 +9,7 @@ use crate::answer::{Answer, Refusal};
 use crate::bytes::{u32_at, u64_at};
 use crate::machine::{Machine, UserFault};
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{account, capability, domain, env, frame, predicate};
 use abi::capability::{Name, READ, WRITE};
 use abi::error::Error;
@@ -313,9 +314,14 @@ fn end(state: &mut State, index: usize) {
     state.regions.lowest = state.regions.lowest.min(index);
 }
 
-/// A domain ends: its attachments go, and the regions it made that nobody ever attached to.
-pub fn detach_all(state: &mut State, domain: usize) {
+/// A domain ends: its attachments go, and the regions it made that nobody ever attached to, while
+/// there is room; are they all gone?
+pub fn detach_all(state: &mut State, domain: usize) -> bool {
     while state.regions.attachments[domain].next != 0 {
+        if !work::room(state, cost::REGION) {
+            return false;
+        }
+        work::spend(state, cost::REGION);
         let at = usize::from(state.regions.attachments[domain].next);
         let Attachment { region, role, generation, count, .. } = state.regions.attachments[at];
         remove(state, domain, domain, at);
@@ -331,21 +337,25 @@ pub fn detach_all(state: &mut State, domain: usize) {
         if state.regions.attachments[domain].count == 0 {
             break;
         }
+        if !work::room(state, cost::REGION) {
+            return false;
+        }
+        work::spend(state, cost::LOOK);
         let record = &state.published.regions[index];
         if record.id != 0 && record.domain == id && !state.regions.slots[index].used {
+            work::spend(state, cost::REGION);
             end(state, index);
         }
     }
+    state.regions.attachments[domain].count == 0
 }
 
-/// Ends the regions charged to an account, whoever is attached.
-pub fn destroy_account(state: &mut State, account: AccountId) {
-    for index in 1..state.regions.slots.len() {
-        let record = &state.published.regions[index];
-        if record.id != 0 && record.account == account.0 {
-            touched(state, index);
-            end(state, index);
-        }
+/// Ends the region at `index`, whoever is attached, if there is one.
+pub(crate) fn destroy(state: &mut State, index: usize) {
+    if state.published.regions[index].id != 0 {
+        work::spend(state, cost::REGION);
+        touched(state, index);
+        end(state, index);
     }
 }
 

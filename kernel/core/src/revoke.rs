@@ -33,59 +33,101 @@ pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(),
     }
 }
 
-/// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go
-/// there. A packet in a device's queue keeps its frame until the device has sent it.
-pub fn begin<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) {
-    predicate::revoke(state, machine, frame);
-    // A look at every ring is long, and few frames are pinned.
-    if state.published.frames[frame.0 as usize].pins != 0 {
-        ring::revoke(state, frame);
+/// Puts a frame on the list of those being revoked: from now on nobody can bind it anew, and
+/// [`work`] breaks what binds it, whether or not whoever asked for it lives on. The list refers to
+/// it, so that it stays what it is meanwhile.
+pub fn begin(state: &mut State, frame: Frame) {
+    let record = &mut state.frames.records[frame.0 as usize];
+    if !core::mem::replace(&mut record.revoking, true) {
+        record.position = 0;
+        record.set_next(core::mem::replace(&mut state.frames.revoking, frame.0));
+        frame::reference(state, frame);
     }
 }
 
-/// Breaks entries while this hold of the lock has room; are there more? Meanwhile nobody can bind
-/// the frame anew. An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing
-/// says who walks that table, everybody flushes. With the last reference the frame is gone.
-pub fn step<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
+/// Is the frame being revoked?
+pub fn under_way(state: &State, frame: Frame) -> bool {
+    state.frames.records.get(frame.0 as usize).is_some_and(|record| record.revoking)
+}
+
+/// Breaks what binds the frames on the list while this hold of the lock has room; is there more?
+pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+    while state.frames.revoking != 0 {
+        let frame = Frame(state.frames.revoking);
+        if !(break_entries(state, machine, frame) && break_others(state, machine, frame)) {
+            return true;
+        }
+        let record = &mut state.frames.records[frame.0 as usize];
+        record.revoking = false;
+        state.frames.revoking = record.next();
+        record.set_next(0);
+        frame::release(state, frame);
+    }
+    false
+}
+
+/// An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
+/// that table, everybody flushes.
+fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
     let mut broken = false;
-    while work::room(state, cost::ENTRY) {
-        let Some(place) = chain::first(state, frame) else { break };
+    let mut left = chain::first(state, frame);
+    while let Some(place) = left.filter(|_| work::room(state, cost::ENTRY)) {
         work::spend(state, cost::ENTRY);
         let old = machine.entry_swap(place.table, place.index, 0);
         debug_assert_eq!(target(old), frame);
         chain::remove(state, machine, place, frame);
         frame::release(state, frame);
         broken = true;
+        left = chain::first(state, frame);
     }
     if broken {
         machine.flush(Flush::Everything);
     }
-    let more = chain::first(state, frame).is_some();
-    if frame::kind(state, frame) == Some(FrameType::Data) {
-        state.frames.records[frame.0 as usize].revoking = more;
+    left.is_none()
+}
+
+/// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go
+/// there. A packet in a device's queue keeps its frame until the device has sent it.
+fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
+    let (envs, rings) = (state.envs.slots.len(), state.net.rings.len());
+    // A look at everybody is long, and most frames have no reference left but the list's.
+    while state.published.frames[frame.0 as usize].references > 1 {
+        let at = usize::from(state.frames.records[frame.0 as usize].position);
+        if at >= envs + rings {
+            break;
+        }
+        if !work::room(state, cost::HOLDER) {
+            return false;
+        }
+        if at < envs {
+            predicate::revoke(state, machine, at, frame);
+        } else {
+            ring::revoke(state, at - envs, frame);
+        }
+        state.frames.records[frame.0 as usize].position += 1;
     }
-    more
+    true
 }
 
 /// Revokes the next frames that dying accounts pay for, whoever maps them, while this hold of the
 /// lock has room; is there more?
 pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     let count = state.published.frames.len() as u32;
-    while work::room(state, cost::LOOK) {
+    while !work(state, machine) {
         let number = state.accounts.sweep;
         if number >= count {
             return false;
         }
-        work::spend(state, cost::LOOK);
+        if !work::room(state, cost::RECORD) {
+            return true;
+        }
+        work::spend(state, cost::RECORD);
+        state.accounts.sweep += 1;
         let record = &state.published.frames[number as usize];
         let data = frame::kind_of(record.kind) == FrameType::Data;
         if data && state.accounts.records[usize::from(record.account)].dying {
-            begin(state, machine, Frame(number));
-            if step(state, machine, Frame(number)) {
-                return true;
-            }
+            begin(state, Frame(number));
         }
-        state.accounts.sweep += 1;
     }
     true
 }

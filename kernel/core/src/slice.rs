@@ -11,6 +11,7 @@ use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
+use crate::work::{self, cost};
 use abi::error::Error;
 use abi::id::{AccountId, EnvId};
 use abi::limits::{CPUS, Resource, SLICES};
@@ -199,6 +200,7 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
         let live = !matches!(state.envs.slots[other].state, EnvState::Free | EnvState::Dead);
         other != index && live && at_home(state, other, cpu, position)
     };
+    work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
     let mut sharers = 0;
     let mut heir = 0;
     for other in 1..state.envs.slots.len() {

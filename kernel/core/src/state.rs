@@ -62,6 +62,8 @@ pub struct State {
     pub net: crate::net::Network,
     /// Console input ring.
     pub console: crate::console::Console,
+    /// What has been condemned and not ended: [`crate::sweep`].
+    pub(crate) sweep: u32,
     /// Work done in this hold of the lock ([`crate::work`]).
     pub(crate) spent: u32,
 }

@@ -7,9 +7,9 @@
 
 use crate::answer::Refusal;
 use crate::chain::Place;
-use crate::domain;
 use crate::machine::Machine;
 use crate::state::State;
+use crate::{domain, frame};
 use abi::capability::{Capability, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
@@ -31,15 +31,17 @@ pub struct Leaf {
 }
 
 /// Looks `address` up in the space with this root; nothing if it is not the program's to name, not
-/// mapped, or (with `need_write`) not writable.
+/// mapped, (with `need_write`) not writable, or about to be taken from it.
 pub fn walk<M: Machine>(
-    _state: &State,
+    state: &State,
     machine: &M,
     root: Frame,
     address: u64,
     need_write: bool,
 ) -> Option<Leaf> {
-    look_up(machine, root, address).filter(|leaf| leaf.writable || !need_write)
+    look_up(machine, root, address)
+        .filter(|leaf| leaf.writable || !need_write)
+        .filter(|leaf| !frame::is_leaving(state, leaf.frame))
 }
 
 /// As [`walk`], whatever the rights.

@@ -12,6 +12,7 @@
 
 use crate::machine::Machine;
 use crate::state::State;
+use crate::sweep;
 
 /// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
 /// copied arguments, the running order, frames that come back from limbo, the way out.
@@ -21,10 +22,20 @@ pub const PIECE: u32 = 36_000;
 pub mod cost {
     /// Looking at an entry or a record that is not in use.
     pub const LOOK: u32 = 12;
+    /// Looking whether a record's object is condemned.
+    pub const RECORD: u32 = 50;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 400;
     /// A frame cleared.
     pub const ZERO: u32 = 600;
+    /// A predicate or a ring looked through for a frame.
+    pub const HOLDER: u32 = 4_000;
+    /// The end of an environment, but for looks through others' records.
+    pub const DEATH: u32 = 4_000;
+    /// The end of a domain with nothing attached.
+    pub const DOMAIN: u32 = 2_000;
+    /// The end of a region with its frames, or of a ring with its buffers.
+    pub const REGION: u32 = 2_500;
     /// All entries of a table looked at, and changed where they must be.
     pub const SCAN: u32 = 9_000;
     /// All entries of a table copied into another.
@@ -49,11 +60,17 @@ pub fn room(state: &State, cost: u32) -> bool {
 /// Is there anything to destroy?
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
-    state.frames.dying != 0 || state.accounts.dying != 0 || !swept
+    let broken = state.frames.revoking == 0;
+    state.frames.dying != 0
+        || !broken
+        || state.accounts.dying != 0
+        || !swept
+        || sweep::waiting(state)
 }
 
-/// Does what this hold of the lock has room for of what is still to be destroyed. `true`: there is
-/// more; call again after interrupts and other callers had their turn.
+/// Does what this hold of the lock has room for of dying tables, accounts and their frames; what is
+/// condemned comes first, before the processor looks whom it runs ([`sweep::work`]). `true`: there
+/// is more; call again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     crate::death::finish_accounts(state);
     crate::table::work(state, machine) | crate::revoke::sweep(state, machine)

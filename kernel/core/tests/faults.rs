@@ -43,6 +43,18 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "    // Its owner",
     ),
     (
+        "a crowd dies without room",
+        "sweep.rs",
+        "let room = work::room(state, death::cost(state));",
+        "let room = true;",
+    ),
+    (
+        "a revocation waits for its caller",
+        "work.rs",
+        "crate::revoke::sweep(state, machine)",
+        "false",
+    ),
+    (
         "a batch goes on without room",
         "dispatch.rs",
         "if done > 0 && !work::room(state, table::cost(&item)) {",
@@ -194,7 +206,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     ("revoking forgets to flush", "revoke.rs", "machine.flush(Flush::Everything);", ""),
-    ("revoking leaves rings as they are", "revoke.rs", "ring::revoke(state, frame);", ""),
+    (
+        "revoking leaves rings as they are",
+        "revoke.rs",
+        "ring::revoke(state, at - envs, frame);",
+        "",
+    ),
     (
         "a ring's pin is kept",
         "net/ring.rs",

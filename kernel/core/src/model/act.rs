@@ -462,11 +462,12 @@ impl Model {
         }
         let guard = frame::guard(&self.state, leaf.frame);
         assert!(gives(&named, &guard.components[..usize::from(guard.length)], WRITE));
-        revoke::begin(&mut self.state, &mut self.machine, leaf.frame);
-        for ring in self.state.net.rings.iter() {
-            assert!(ring.pins().all(|(frame, _)| frame != leaf.frame), "{leaf:?} stays in a ring");
-        }
-        if !revoke::step(&mut self.state, &mut self.machine, leaf.frame) {
+        revoke::begin(&mut self.state, leaf.frame);
+        revoke::work(&mut self.state, &mut self.machine);
+        if !revoke::under_way(&self.state, leaf.frame) {
+            for ring in self.state.net.rings.iter() {
+                assert!(ring.pins().all(|(frame, _)| frame != leaf.frame), "{leaf:?} in a ring");
+            }
             let left = table::look_up(&self.machine, root, page);
             assert!(left.is_none_or(|left| left.frame != leaf.frame));
         }
@@ -487,7 +488,7 @@ impl Model {
         let empty = self.state.published.domains[index].envs == 0;
         if at > 0 && empty && self.random.one_in(4) {
             let known = self.domains.swap_remove(at);
-            domain::condemn(&mut self.state, known.index);
+            domain::condemn(&mut self.state, known.index, abi::id::EnvId::NONE);
             assert!(domain::find(&self.state, known.id).is_err());
             self.end_empty(known.index);
             self.stale.push(known.id);

@@ -6,7 +6,7 @@
 use super::Model;
 use crate::dispatch::{self, Outcome};
 use crate::machine::Machine;
-use crate::{create, death, domain, env, frame, net, sched, table, upcall, work};
+use crate::{create, death, domain, env, frame, net, sched, sweep, table, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
 use abi::filter::{COPY, SUBSETTABLE};
@@ -117,6 +117,7 @@ impl Model {
     /// The way out of the kernel.
     fn leave(&mut self, cpu: usize) {
         let (state, machine) = (&mut self.state, &mut self.machine);
+        sweep::work(state, machine, cpu);
         let next = sched::pick(state, machine, cpu);
         work::step(state, machine);
         self.machine.interrupts.clear();

@@ -114,6 +114,13 @@ impl Model {
                 hold(frame, 0);
             }
         }
+        let mut revoking = self.state.frames.revoking;
+        while revoking != 0 {
+            let record = self.state.frames.record(Frame(revoking));
+            assert!(record.revoking);
+            hold(Frame(revoking), 0);
+            revoking = record.next();
+        }
         if let Some(ring) = self.state.console.ring() {
             hold(ring, 1);
         }
@@ -296,7 +303,7 @@ impl Model {
     /// An account that dies pays for less and less, and when the sweep is over nobody maps what it
     /// pays for.
     fn check_dying_accounts(&mut self) {
-        let swept = self.state.accounts.sweep as usize >= FRAMES;
+        let swept = self.state.accounts.sweep as usize >= FRAMES && self.state.frames.revoking == 0;
         for (index, record) in self.state.published.accounts.iter().enumerate() {
             if !self.state.accounts.record(index).dying {
                 self.dying.remove(&index);

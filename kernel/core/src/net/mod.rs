@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::env;
 use crate::machine::Machine;
 use crate::state::State;
+use crate::work::{self, cost};
 use abi::call::Call;
 use abi::error::Error;
 use abi::limits::{RING_ENTRIES, TRANSMIT_PIECES};
@@ -90,13 +91,18 @@ pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize,
     }
 }
 
-/// A domain ends: its rings, filters and references go.
-pub fn end_domain(state: &mut State, domain: usize) {
+/// A domain ends: its rings, filters and references go, while there is room; are they all gone?
+pub fn end_domain(state: &mut State, domain: usize) -> bool {
     if state.net.held.get(domain).copied().unwrap_or(0) == 0 {
-        return;
+        return true;
     }
+    let looks = state.net.filters.len() + state.net.rings.len();
+    if !work::room(state, cost::LOOK * looks as u32) {
+        return false;
+    }
+    work::spend(state, cost::LOOK * looks as u32);
     filter::drop_all_of(state, domain);
-    ring::free_all_of(state, domain);
+    ring::free_all_of(state, domain)
 }
 
 /// The calls on rings, filters and packets, for the environment at index `caller`.

@@ -7,6 +7,7 @@ use super::{hold, let_go};
 use crate::answer::{Answer, Refusal};
 use crate::machine::Machine;
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{account, domain, env, frame, sched, table};
 use abi::error::Error;
 use abi::id::{EnvId, Frame, RingId};
@@ -216,29 +217,35 @@ fn end(state: &mut State, index: usize) {
     let_go(state, usize::from(ring.domain));
 }
 
-/// Breaks the buffers that lie in `frame`: their rings drop what would go there until their owners
-/// put others in their place.
-pub fn revoke(state: &mut State, frame: Frame) {
-    for index in 1..state.net.rings.len() {
-        let ring = state.net.rings[index];
-        for (at, buffer) in ring.buffers[..usize::from(ring.count)].iter().enumerate() {
-            let lies = [buffer.owner, buffer.place].map(Frame::containing).contains(&frame);
-            if buffer.owner != 0 && lies {
-                state.net.rings[index].buffers[at] = Buffer::default();
-                give_up(state, usize::from(ring.account), buffer);
-            }
+/// A frame is revoked: the buffers of the ring at `index` that lie there, or whose entry does, go.
+pub fn revoke(state: &mut State, index: usize, frame: Frame) {
+    work::spend(state, cost::LOOK);
+    let ring = state.net.rings[index];
+    if ring.count != 0 {
+        work::spend(state, cost::HOLDER);
+    }
+    for (at, buffer) in ring.buffers[..usize::from(ring.count)].iter().enumerate() {
+        let lies = [buffer.owner, buffer.place].map(Frame::containing).contains(&frame);
+        if buffer.owner != 0 && lies {
+            state.net.rings[index].buffers[at] = Buffer::default();
+            give_up(state, usize::from(ring.account), buffer);
         }
     }
 }
 
-/// Ends every ring of a domain.
-pub fn free_all_of(state: &mut State, domain: usize) {
+/// Ends every ring of a domain, while there is room; are they all gone?
+pub fn free_all_of(state: &mut State, domain: usize) -> bool {
     for index in 1..state.net.rings.len() {
         let used = state.published.rings[index].id != 0;
         if used && usize::from(state.net.rings[index].domain) == domain {
+            if !work::room(state, cost::REGION) {
+                return false;
+            }
+            work::spend(state, cost::REGION);
             end(state, index);
         }
     }
+    true
 }
 
 /// Puts a packet into the ring's next buffer if its owner has given it back, else drops it.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod deaths;
+mod pieces;
 mod predicates;
 mod random;
 mod regions;
@@ -309,7 +310,9 @@ impl World {
     /// Work and limbo come to their end.
     pub fn settle(&mut self) {
         crate::work::begin(&mut self.state);
-        while crate::work::step(&mut self.state, &mut self.machine) {
+        while crate::sweep::work(&mut self.state, &mut self.machine, 0)
+            | crate::work::step(&mut self.state, &mut self.machine)
+        {
             crate::work::begin(&mut self.state);
         }
         let ticket = frame::ticket(&mut self.state);

@@ -298,7 +298,8 @@ fn revoking_breaks_entries_in_frozen_tables_too() {
     assert!(revoke::check(&world.state, &world.capability(child), frame).is_err());
     revoke::check(&world.state, &world.capability(parent), frame).unwrap();
     crate::work::begin(&mut world.state);
-    assert!(!revoke::step(&mut world.state, &mut world.machine, frame));
+    revoke::begin(&mut world.state, frame);
+    assert!(!revoke::work(&mut world.state, &mut world.machine));
     assert_eq!(world.leaf(parent, PAGE), None);
     assert_eq!(world.leaf(child, PAGE), None);
     assert!(world.machine.flushes.contains(&Flush::Everything));
@@ -344,7 +345,7 @@ fn a_dying_account_pays_for_nothing_new() {
     let mut world = World::new();
     let parent = world.parent;
     let frame = world.page(parent);
-    crate::account::condemn(&mut world.state, 1);
+    crate::account::condemn(&mut world.state, 1, abi::id::EnvId::NONE);
     let answer = world.own(parent, Operation::Allocate, 0);
     assert_eq!(answer, refused(Error::NoSuchAccount, 0));
     let again = leaf(Operation::Map, frame.0, PAGE + PAGE_SIZE, 0);

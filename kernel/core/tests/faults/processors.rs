@@ -95,7 +95,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "what was never released outlives its maker",
         "death.rs",
-        "                EnvState::New => die(state, machine, child, 0, EnvId(id)),\n",
+        "                    die(state, machine, child, 0, EnvId(id));\n",
         "",
     ),
     (

@@ -63,4 +63,6 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),
+    ("stretch_of_deaths", stretch::of_deaths),
+    ("stretch_of_wild_calls", stretch::of_wild_calls),
 ];

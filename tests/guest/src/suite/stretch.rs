@@ -4,10 +4,12 @@
 //! are exact. Each test provokes what is dearest for some calls, then no figure may be above the
 //! bound that decisions 20 names.
 
+use super::roles;
+use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground, SCRATCH};
 use abi::call::TABLE;
-use abi::id::DomainId;
+use abi::id::{AccountId, DomainId, EnvId};
 use abi::memory::*;
 use abi::published::*;
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
@@ -156,5 +158,60 @@ pub fn of_regions(_: &Ground) -> Result<String, Failure> {
     }
     call::region_detach(region, 0).map_err(said)?;
     own.unmap(SCRATCH, 2).map_err(said)?;
+    check()
+}
+
+/// So many environments in a domain of their own.
+fn crowd(
+    ground: &Ground,
+    account: AccountId,
+    count: usize,
+) -> Result<(DomainId, Vec<EnvId>), Failure> {
+    let first = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;
+    let mut envs = Vec::from([first.env]);
+    for _ in 1..count {
+        envs.push(call::env_alloc(OWN, first.domain, account).map_err(said)?);
+    }
+    Ok((first.domain, envs))
+}
+
+fn forget(envs: Vec<EnvId>) -> Result<(), Failure> {
+    envs.into_iter().try_for_each(|env| assistant::wait(env).map(|_| ()))
+}
+
+/// Domains and accounts with much in them.
+pub fn of_deaths(ground: &Ground) -> Result<String, Failure> {
+    let (domain, envs) = crowd(ground, AccountId::NONE, 100)?;
+    call::domain_destroy(OWN, domain).map_err(said)?;
+    forget(envs)?;
+    check()?;
+    let account = abi::word::Which::Any;
+    let account = call::make(
+        abi::call::Call::AccountAlloc { which: account, parent: published_account() },
+        OWN,
+    );
+    let account = AccountId(account.map_err(said)? as u32);
+    for resource in 0..8 {
+        let limit = abi::call::Call::AccountLimit { account, resource, limit: 4096 };
+        call::make(limit, OWN).map_err(said)?;
+    }
+    for _ in 0..40 {
+        call::domain_alloc(OWN, account, 0, u64::MAX).map_err(said)?;
+    }
+    let (domain, envs) = crowd(ground, account, 60)?;
+    call::make(abi::call::Call::AccountDestroy { account }, OWN).map_err(said)?;
+    call::domain_destroy(OWN, domain).map_err(said)?;
+    forget(envs)?;
+    check()
+}
+
+fn published_account() -> AccountId {
+    let record = published::record::<AccountRecord>(Table::Accounts, 1);
+    AccountId(record.unwrap_or_default().id)
+}
+
+/// Whatever random calls find.
+pub fn of_wild_calls(ground: &Ground) -> Result<String, Failure> {
+    super::fuzz::wild_calls(ground)?;
     check()
 }

@@ -1,0 +1,126 @@
+//! Long work is done in pieces, and goes on whoever began it.
+
+use super::*;
+use crate::{revoke, sweep, work};
+use abi::limits::Resource;
+
+fn an_account(world: &mut World) -> AccountId {
+    let call = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
+    let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
+    let account = AccountId(account as u32);
+    for resource in 0..RESOURCES as u16 {
+        let call = Call::AccountLimit { account, resource, limit: 100 };
+        assert_eq!(world.by(1, call), OK);
+    }
+    account
+}
+
+fn item(operation: Operation, level: u8, frame: Frame, address: u64, value: u64) -> Item {
+    Item { operation: operation as u8, level, zero: 0, frame: frame.0, address, value }
+}
+
+/// An item for the first domain, by the domain at index `by`, with the root name.
+fn update(world: &mut World, by: usize, item: &Item) {
+    let own = env::domain(&world.state, 1).index();
+    let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    table::update_item(state, machine, by, own, &root, item).unwrap();
+}
+
+#[test]
+fn a_crowd_dies_in_pieces() {
+    let mut world = World::new();
+    let before = world.census();
+    let domain = world.domain();
+    let crowd: Vec<usize> = (0..12).map(|_| world.spawn(domain)).collect();
+    let dead = |world: &World| {
+        crowd.iter().filter(|&&index| world.state_of(index) == EnvState::Dead).count()
+    };
+    assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
+    let first = dead(&world);
+    assert!((1..12).contains(&first), "{first} of 12 die at once");
+    assert!(work::waiting(&world.state));
+    // None of them comes back meanwhile.
+    let last = world.id(crowd[11]);
+    assert_eq!(domain::find(&world.state, domain), Err(Error::NoSuchDomain));
+    world.settle();
+    assert_eq!(dead(&world), 12);
+    assert_eq!(world.state.published.envs[last.index()].killer, world.id(1).0);
+    for index in crowd {
+        let id = world.id(index);
+        assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, 0));
+    }
+    assert_eq!(world.census(), before);
+}
+
+#[test]
+fn a_revocation_outlives_its_caller() {
+    let mut world = World::new();
+    let own = env::domain(&world.state, 1).index();
+    let domain = world.domain();
+    let frame = world.map(domain.index(), SCRATCH + 0x20_0000);
+    let revoker = world.spawn(domain);
+    world.map(own, 0x60_0000);
+    for page in 1..=200 {
+        let address = 0x60_0000 + page * PAGE_SIZE;
+        update(&mut world, own, &item(Operation::Map, 1, frame, address, 0));
+    }
+    assert_eq!(world.by(revoker, Call::FrameRevoke { frame }), Outcome::Again);
+    let id = world.id(revoker);
+    assert_eq!(world.by(1, Call::EnvDestroy { env: id, word: 0 }), OK);
+    assert_ne!(world.state.published.frames[frame.0 as usize].chain, 0, "half-way");
+    world.settle();
+    assert!(!revoke::under_way(&world.state, frame));
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free), "nobody keeps it");
+}
+
+#[test]
+fn a_revoked_frame_that_is_held_otherwise_can_be_bound_again() {
+    let mut world = World::new();
+    let own = env::domain(&world.state, 1).index();
+    let frame = world.map(own, 0x60_0000);
+    frame::reference(&mut world.state, frame);
+    assert_eq!(world.with(1, ROOT, Call::FrameRevoke { frame }), OK);
+    let root = domain::root(&world.state, own);
+    assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None);
+    update(&mut world, own, &item(Operation::Map, 1, frame, 0x60_0000, 0));
+    assert!(table::look_up(&world.machine, root, 0x60_0000).is_some());
+    frame::release(&mut world.state, frame);
+}
+
+/// What is in it goes with the account; the empty table and its links are paid for until the last
+/// who entered it lets go.
+#[test]
+fn a_shared_table_outlives_its_account_empty() {
+    const SHARED: u64 = 0xa0_0000;
+    let mut world = World::new();
+    let own = env::domain(&world.state, 1).index();
+    world.map(own, 0x60_0000);
+    let before = world.census();
+    let account = an_account(&mut world);
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, sharer) = world.by(1, call) else { panic!() };
+    let sharer = DomainId(sharer as u32).index();
+    world.map(sharer, SHARED);
+    update(&mut world, sharer, &item(Operation::Share, 2, Frame(0), SHARED, SHARED));
+    let root = domain::root(&world.state, own);
+    assert!(table::look_up(&world.machine, root, SHARED).is_some());
+    assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
+    world.settle();
+    assert_eq!(table::look_up(&world.machine, root, SHARED), None);
+    let record = world.state.published.accounts[account.index()];
+    assert_eq!((record.id, record.used[Resource::Frames as usize]), (account.0, 2));
+    update(&mut world, own, &item(Operation::Unmap, 2, Frame(0), SHARED, 0));
+    world.settle();
+    assert_eq!(world.state.published.accounts[account.index()].id, 0, "forgotten");
+    assert_eq!(world.census(), before);
+}
+
+#[test]
+fn nothing_is_swept_when_nothing_is_condemned() {
+    let mut world = World::new();
+    world.settle();
+    assert!(!sweep::waiting(&world.state));
+    assert!(!work::waiting(&world.state));
+}
