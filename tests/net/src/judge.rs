@@ -21,9 +21,10 @@ use crate::{ECHO, receive, servers, transmit};
 type Test = fn(&mut Control) -> Result<String, String>;
 
 /// In order; the first ones need no peer.
-const TESTS: [(&str, Test); 6] = [
+const TESTS: [(&str, Test); 7] = [
     ("transmit_refused", transmit::refusals),
     ("transmit_flood", transmit::flood),
+    ("transmit_stream", transmit::stream),
     ("ring_cuts", receive::cut),
     ("ring_drops", receive::drops),
     ("ring_scribbled", receive::scribbled),

@@ -20,6 +20,10 @@ const GROUND: u64 = 0x0000_3000_0000_0000;
 const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
 /// Packets tried at most until the queue is full.
 const FLOOD: u64 = 100_000;
+/// Packets through the full queue.
+const STREAM: u64 = 200_000;
+/// The queue stands still when nothing has gone for so long, nanoseconds.
+const STANDSTILL: u64 = 5_000_000_000;
 
 fn interface() -> InterfaceRecord {
     published::record(Table::Interfaces, 0).unwrap_or_default()
@@ -133,4 +137,28 @@ pub fn flood(_: &mut Control) -> Result<String, String> {
         return Err(format!("{accepted} packets, and the queue was never full"));
     }
     Ok(format!("({accepted} accepted before it was full)"))
+}
+
+/// The queue is kept full: no doorbell and no interrupt gets lost on the way.
+pub fn stream(_: &mut Control) -> Result<String, String> {
+    let counter = pages::word_at(GROUND + PAGE_SIZE - 8);
+    let piece = Piece { address: GROUND, len: 60 };
+    settle();
+    counter.store(STREAM, Ordering::Relaxed);
+    let (mut accepted, mut last) = (0, clock::now_ns());
+    while accepted < STREAM {
+        match call::net_transmit(OWN, 0, &[piece], counter) {
+            Ok(_) => {
+                accepted += 1;
+                last = clock::now_ns();
+            }
+            Err((Error::WouldBlock, _)) if clock::now_ns() - last < STANDSTILL => {}
+            Err(why) => return Err(format!("after {accepted}: {why:?}")),
+        }
+    }
+    settle();
+    match counter.load(Ordering::Relaxed) {
+        0 => Ok(String::new()),
+        left => Err(format!("{left} have not gone")),
+    }
 }

@@ -8,6 +8,7 @@
 //! matcher is linear, most specific filter first; it stands behind [`filter::find`] alone.
 
 mod decode;
+pub mod doorbell;
 pub mod filter;
 pub mod ring;
 pub mod transmit;
