@@ -70,7 +70,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     if mode == Mode::Compare {
         build::build()?;
     }
-    let mut tally = Tally::new(None, false);
+    let mut tally = Tally::new(None, None, false);
     let wants = |name: &str| {
         prefixes.is_empty() || prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
     };

@@ -27,15 +27,16 @@ pub struct Tally {
     outcomes: Vec<Outcome>,
     ignored: usize,
     only: Option<String>,
+    place: Option<String>,
     is_whole: bool,
 }
 
 impl Tally {
-    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted; `all_suites`
-    /// says whether every suite is going to run.
-    pub fn new(only: Option<String>, all_suites: bool) -> Self {
-        let is_whole = only.is_none() && all_suites;
-        Self { only, is_whole, ..Self::default() }
+    /// Nothing yet. With `only`, tests whose name does not hold it are not wanted; with `place`, no
+    /// other place is; `all_suites` says whether every suite is going to run.
+    pub fn new(only: Option<String>, place: Option<String>, all_suites: bool) -> Self {
+        let is_whole = only.is_none() && place.is_none() && all_suites;
+        Self { only, place, is_whole, ..Self::default() }
     }
 
     /// What a test's name must hold to be run.
@@ -46,6 +47,11 @@ impl Tally {
     /// Whether a test of this name is to be run.
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    /// Whether tests are to be run in this place.
+    pub fn wants_place(&self, place: &str) -> bool {
+        self.place.as_deref().is_none_or(|wanted| wanted == place)
     }
 
     /// Records a test's verdict.
@@ -129,8 +135,9 @@ mod tests {
 
     #[test]
     fn counts_and_chooses() {
-        let mut tally = Tally::new(Some("elf".into()), true);
+        let mut tally = Tally::new(Some("elf".into()), None, true);
         assert!(tally.wants("image/elf::x") && !tally.wants("image/archive::x"));
+        assert!(tally.wants_place("q35 x1"));
         tally.record("a", "", Ok("(3 of 3)".into()));
         tally.record("a", "q35 x2", Err("it did not".into()));
         tally.ignore("b", "no such device");

@@ -39,14 +39,16 @@ const SUITES: &[Suite] = &[
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 
-/// `cargo xtask test [--only PATTERN] [--suite NAME]...`; answers the exit status.
+/// `cargo xtask test [--only PATTERN] [--suite NAME]... [--place MACHINE]`; answers the status.
 pub fn command(words: Vec<String>) -> Result<u8> {
     let mut options = Options::new(words);
     let mut only = None;
+    let mut place = None;
     let mut chosen = Vec::new();
     while let Some(word) = options.next() {
         match word.as_str() {
             "--only" => only = Some(options.value("--only")?),
+            "--place" => place = Some(options.value("--place")?),
             "--suite" => chosen.push(options.value("--suite")?),
             _ => return Err(options::unknown("test", &word)),
         }
@@ -56,7 +58,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     }
 
     build::build()?;
-    let mut tally = Tally::new(only, chosen.is_empty());
+    let mut tally = Tally::new(only, place, chosen.is_empty());
     for &(name, what, run) in SUITES {
         if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
             continue;

@@ -27,6 +27,9 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     let image = run::make_image(&Job::default())?;
     for (kind, cpus, fuzz_seconds) in MACHINES {
         let place = format!("{} x{cpus}", kind.name());
+        if !tally.wants_place(&place) {
+            continue;
+        }
         report::step(&format!("guest: {place}"));
         let machine = Machine { kind, cpus, ..Machine::default() };
         let settings = [("fuzz-seconds", fuzz_seconds.to_string())];

@@ -38,6 +38,9 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     let image = run::make_image(&job)?;
     for (kind, cpus) in MACHINES {
         let place = format!("{} x{cpus}", kind.name());
+        if !tally.wants_place(&place) {
+            continue;
+        }
         report::step(&format!("net: {place}"));
         one(tally, &image.path, (kind, cpus), &place)?;
     }
