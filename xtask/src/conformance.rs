@@ -22,6 +22,15 @@ pub fn command() -> Result<()> {
     std::fs::write(&path, document(&table, &results)).context(DOCUMENT)
 }
 
+/// Every test that holds a demand, once.
+pub fn tests() -> Result<Vec<String>> {
+    let table = parse(&workspace::read(TABLE)?)?;
+    let mut tests: Vec<String> = table.into_iter().flat_map(|row| row.tests).collect();
+    tests.sort();
+    tests.dedup();
+    Ok(tests)
+}
+
 struct Row {
     id: String,
     tests: Vec<String>,

@@ -14,6 +14,7 @@ mod failure;
 mod guest;
 mod linux_suite;
 mod machine;
+mod mutate;
 mod options;
 mod packages;
 mod process;
@@ -45,9 +46,10 @@ cargo xtask COMMAND
       --file HOST[:GUEST]        put a file or directory into the image
       --env NAME=VALUE           a variable for the program
       --timeout SECONDS          end the guest after so long           (never)
-  test [--only PATTERN] [--suite NAME]...
+  test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, wire, exos, linux, command, bench, wrong;
+                                 guest, net, wire, exos, linux, command, bench, wrong; on
+                                 one of the machines of guest, net, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
                                  guest instructions of each row; --profile: by function, here
@@ -55,6 +57,9 @@ cargo xtask COMMAND
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
   check                          format, lints, the tree's rules, host tests
+  mutate [--only PATTERN] [--list]
+                                 conformance tests, each with the fault that turns it red;
+                                 the last line is `N caught, N missed`
   soak [--minutes N] [--seed N]  random calls on the host and in the guest, from a seed
   chroot [--keep]                run and test in a fresh Debian, as root
   linux [--self-check | --show] [GROUP[/NAME]]...
@@ -87,6 +92,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "build" => build::build()?,
         "conformance" => conformance::command()?,
         "linux" => return linux_suite::command(words),
+        "mutate" => return mutate::command(words),
         "soak" => return soak::command(words),
         "chroot" => chroot::command(words)?,
         "check" => check::command()?,

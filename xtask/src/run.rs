@@ -12,6 +12,7 @@ use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
 use crate::guest::{self, Connections, Console, End};
 use crate::machine::{Machine, Network};
+use crate::mutate;
 use crate::options::{self, Options};
 use crate::process;
 use crate::report;
@@ -122,6 +123,9 @@ impl Job {
         }
         for (key, value) in &self.settings {
             line.set(key, value);
+        }
+        if let Some(fault) = mutate::chosen() {
+            line.set("mutate", &fault);
         }
         if let Some((path, arguments)) = &self.program {
             line.set("run", path);

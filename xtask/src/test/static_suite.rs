@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::packages;
 use crate::process;
 use crate::tally::{Tally, Verdict};
@@ -12,13 +12,14 @@ use crate::workspace;
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     ("static/calls_fit_in_64_rows", calls_fit),
     ("static/no_call_is_unix", no_call_is_unix),
     ("static/calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
     ("static/kernel_has_no_protocol_or_unix_object", kernel_symbols),
     ("static/env_lookup_is_an_index", env_lookup),
     ("static/nothing_bare_uses_vector_registers", no_vector_registers),
+    ("static/no_fault_is_planted", no_fault_is_planted),
 ];
 
 /// What UNIX or a protocol would put into a kernel, as words of names.
@@ -200,6 +201,24 @@ fn words(name: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+/// What symbols hold in the copy with the planted faults, mangled, and nowhere else.
+const PLANTED: &[u8] = b"3abi7planted";
+
+fn no_fault_is_planted() -> Result<Verdict> {
+    let mut programs = workspace::native_programs()?;
+    programs.push("kernel".into());
+    let mut bytes = 0;
+    for name in &programs {
+        let path = workspace::bare(name);
+        let file = std::fs::read(&path).context(path.display())?;
+        if file.windows(PLANTED.len()).any(|window| window == PLANTED) {
+            return Ok(Err(format!("{name} has planted faults")));
+        }
+        bytes += file.len();
+    }
+    Ok(Ok(format!("({} programs, {bytes} bytes)", programs.len())))
 }
 
 #[cfg(test)]
