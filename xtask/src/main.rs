@@ -52,7 +52,10 @@ cargo xtask COMMAND
                                  one of the machines of guest, net, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-                                 guest instructions of each row; --profile: by function, here
+        [--time] [--rounds N] [--boot]
+                                 instructions of each row here and on Linux, or --ours alone;
+                                 --profile: ours by function and by line; --time: time too, in
+                                 five rounds; --boot: boots and memory instead of rows
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

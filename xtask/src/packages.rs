@@ -63,6 +63,20 @@ pub fn require_bare_target() -> Result<()> {
     process::run(&mut rustup).map_err(|error| Failure::new(strip(&error)).next(by_hand))
 }
 
+/// What one of Debian's packages depends on whose name begins with `prefix`: for packages that only
+/// name the newest of several.
+pub fn debian_dependency(package: &str, prefix: &str) -> Result<String> {
+    let list = process::output(Command::new("apt-cache").args(["depends", package]))?;
+    dependency(&list, prefix).ok_or_else(|| {
+        Failure::new(format!("{package}: depends on no {prefix}...")).next("sudo apt-get update")
+    })
+}
+
+fn dependency(list: &str, prefix: &str) -> Option<String> {
+    let name = |line: &str| line.trim().strip_prefix("Depends: ").map(str::to_string);
+    list.lines().filter_map(name).find(|name| name.starts_with(prefix))
+}
+
 /// A file of one of Debian's packages, fetched into the cache without installing anything.
 pub fn debian_file(package: &str, path: &str) -> Result<PathBuf> {
     let tree = workspace::cache().join("debian").join(package);
@@ -119,4 +133,16 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
 /// The cause alone, to become part of another failure.
 fn strip(failure: &Failure) -> String {
     failure.to_string().trim_start_matches("error: ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_are_found_by_their_beginning() {
+        let list = "linux-image\n  Depends: kmod\n |Depends: linux-a\n  Depends: linux-image-6\n";
+        assert_eq!(dependency(list, "linux-image-"), Some("linux-image-6".into()));
+        assert_eq!(dependency(list, "nginx"), None);
+    }
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::collect::{self, Measured, Said};
+use super::program::Repetition;
 use super::{counts, plugin, program};
 use crate::boot_image::Extra;
 use crate::failure::{Context, Result};
-use crate::machine::Machine;
+use crate::machine::{Counting, Machine};
 use crate::report;
 use crate::run::{self, Job};
 use crate::workspace;
@@ -25,31 +26,53 @@ pub fn profile_path() -> PathBuf {
 
 /// Counts the instructions of these rows.
 pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measured>> {
-    let program = program::path()?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
     let recorded = workspace::output().join("bench/ours.counts");
     let profile = profile.then(profile_path);
+    let counting = plugin::counting(&recorded, profile.as_deref())?;
+    measure(rows, Repetition { samples, scale: 1 }, Some(counting), || {
+        let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
+        Ok(Some(counts::parse(&text)?))
+    })
+}
+
+/// Takes the time of these rows.
+pub fn time(rows: &[String], repetition: Repetition) -> Result<Vec<Measured>> {
+    measure(rows, repetition, None, || Ok(None))
+}
+
+fn measure(
+    rows: &[String],
+    repetition: Repetition,
+    counting: Option<Counting>,
+    recording: impl Fn() -> Result<Option<counts::Recording>>,
+) -> Result<Vec<Measured>> {
     let mut job = Job {
-        machine: Machine {
-            memory: MEMORY.into(),
-            counting: Some(plugin::counting(&recorded, profile.as_deref())?),
-            ..Machine::default()
-        },
-        extras: vec![Extra { host: program, guest: program::GUEST_PATH.into() }],
+        machine: machine(counting),
+        extras: vec![Extra { host: program::path()?, guest: program::GUEST_PATH.into() }],
         limit: Some(LIMIT),
         ..Job::default()
     };
     let image = run::make_image(&job)?;
     collect::rows(rows, |rows| {
-        report::step(&format!("counting here: {}", rows.join(" ")));
-        let mut arguments = vec![program::GUEST_PATH.into(), "--samples".into()];
-        arguments.push(samples.to_string());
-        arguments.extend_from_slice(rows);
+        report::step(&format!("here: {}", rows.join(" ")));
+        let mut arguments = vec![program::GUEST_PATH.to_string()];
+        arguments.extend(repetition.arguments(rows));
         job.program = Some((program::GUEST_PATH.into(), arguments));
         let captured = run::capture(&job, &image.path, None, |_| ())?;
-        let recording = std::fs::read_to_string(&recorded).context(recorded.display())?;
-        Ok(Said {
-            console: String::from_utf8_lossy(&captured.output).into_owned(),
-            recording: Some(counts::parse(&recording)?),
-        })
+        let console = String::from_utf8_lossy(&captured.output).into_owned();
+        Ok(Said { console, recording: recording()? })
     })
+}
+
+/// The machine that both systems are measured on.
+pub fn machine(counting: Option<Counting>) -> Machine {
+    Machine {
+        memory: MEMORY.into(),
+        accelerator: Some(crate::accelerator::Accelerator::Tcg),
+        counting,
+        ..Machine::default()
+    }
 }

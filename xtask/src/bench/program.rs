@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::compile;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::packages;
 use crate::process;
 
@@ -35,6 +35,31 @@ pub fn path() -> Result<PathBuf> {
 /// All rows, in the program's order.
 pub fn rows() -> Result<Vec<Row>> {
     Ok(parse(&process::output(Command::new(path()?).arg("--list"))?))
+}
+
+/// How often and how long each row is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Repetition {
+    /// Samples, the first of which warms up.
+    pub samples: u32,
+    /// How many times the operations of a counted sample.
+    pub scale: u32,
+}
+
+impl Repetition {
+    /// The program's arguments.
+    pub fn arguments(self, rows: &[String]) -> Vec<String> {
+        let (samples, scale) = (self.samples.to_string(), self.scale.to_string());
+        // One word for all rows: Linux gives its first process at most 32.
+        let words = ["--samples", &samples, "--scale", &scale, &rows.join(",")];
+        words.map(str::to_string).to_vec()
+    }
+}
+
+/// Ticks of the time-stamp counter in a second: the guests' is the host's.
+pub fn ticks_per_second() -> Result<f64> {
+    let said = process::output(Command::new(path()?).arg("--ticks"))?;
+    said.trim().parse().map_err(|_| Failure::new(format!("bench --ticks said {said:?}")))
 }
 
 fn parse(list: &str) -> Vec<Row> {

@@ -1,0 +1,85 @@
+//! The other party of a row: this program again, in a space of its own.
+
+use abi::error::Error;
+use abi::id::EnvId;
+use alloc::boxed::Box;
+use alloc::format;
+use xok::call::{self, Message, OWN};
+use xok::spawn::Spawned;
+
+use crate::row::Failure;
+
+/// What a partner does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Answers transfers with what they said.
+    Echo = 1,
+    /// Yields back to the environment whose id follows.
+    YieldBack = 2,
+}
+
+/// Replies with the message as it came.
+pub struct Echo;
+
+impl xok::server::Serve for Echo {
+    fn request(&mut self, _caller: EnvId, _message: &mut Message) {}
+
+    fn events(&mut self) -> u64 {
+        xok::upcall::take_events();
+        xok::upcall::take_pending();
+        0
+    }
+}
+
+/// Plays the role in the start block.
+pub fn run(argument: &'static [u8]) {
+    match argument {
+        [role, ..] if *role == Role::Echo as u8 => xok::server::run(Box::leak(Box::new(Echo))),
+        [_, id @ ..] => {
+            let id = id.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+            loop {
+                // Whatever the answer, it is our turn to give the processor back.
+                let _ = call::yield_to(EnvId(id));
+            }
+        }
+        [] => {}
+    }
+}
+
+/// Starts a partner that knows who we are.
+pub fn start(image: &'static [u8], role: Role) -> Result<Spawned, Failure> {
+    let archive = image::archive::Archive::open(image).map_err(|why| format!("{why:?}"))?;
+    let entry = archive.lookup("/xok/native-bench").ok_or("no /xok/native-bench")?;
+    let file = archive.data(&entry);
+    let plan = image::elf::Plan::parse(file).map_err(|why| format!("{why:?}"))?;
+    let mut block = [role as u8; 5];
+    block[1..].copy_from_slice(&OURSELVES.0.to_le_bytes());
+    let (first, _) = xok::boot_image::place();
+    let frame = abi::id::Frame(first.0 + (entry.data_offset / 4096) as u32);
+    let spawned = xok::spawn::native(&plan, file, Some(frame), &block, &[])
+        .map_err(|why| format!("spawn: {why:?}"))?;
+    call::env_release(OWN, spawned.env).map_err(|why| format!("release: {why:?}"))?;
+    Ok(spawned)
+}
+
+/// The first environment of all.
+const OURSELVES: EnvId = EnvId(1);
+
+/// Waits until the server accepts.
+pub fn meet(env: EnvId) -> Result<(), Failure> {
+    for _ in 0..100_000 {
+        match call::transfer(env, [0; 6]) {
+            Ok(_) => return Ok(()),
+            Err((Error::Busy, _)) => drop(call::yield_to(env)),
+            Err(why) => return Err(format!("transfer: {why:?}")),
+        }
+    }
+    Err("the server never accepted".into())
+}
+
+/// Ends the partner's environment.
+pub fn end(env: EnvId) {
+    // Gone already: just as well.
+    let _ = call::env_destroy(OWN, env, 0);
+}

@@ -1,0 +1,148 @@
+//! The rows, in order.
+
+use abi::call::number;
+use xok::call::{self, OWN};
+use xok::published;
+
+use crate::faults;
+use crate::memory::{self, Area, NOTHING, PAGES};
+use crate::partner::{self, Role};
+use crate::row::Samples;
+use crate::sibling;
+
+/// No call has this number.
+const NO_CALL: u64 = 0xffff;
+/// Samples of each row unless told otherwise.
+const SAMPLES: usize = 7;
+/// A step through all hundred pages without a pattern: it and a hundred have no common divisor.
+const STEP: u64 = 37;
+
+/// Runs those that are wanted, and ends the machine.
+pub fn run() {
+    let mut line = [0; abi::published::COMMAND_LINE];
+    let line = published::command_line(&mut line);
+    let count = value(line, b"samples").and_then(|text| core::str::from_utf8(text).ok());
+    let count = count.and_then(|text| text.parse().ok()).unwrap_or(SAMPLES);
+    let samples = Samples::new(count, value(line, b"rows").map(<[u8]>::to_vec));
+    calls(&samples);
+    traps(&samples);
+    protection(&samples);
+    match xok::boot_image::map(OWN) {
+        Ok(image) => partners(&samples, image),
+        Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
+    }
+    xok::log!(0, "done");
+    let _ = call::machine_end(OWN, 0, 0);
+}
+
+/// The value of a word of the command line.
+fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    line.split(|&byte| byte == b' ').find_map(|word| word.strip_prefix(key)?.strip_prefix(b"="))
+}
+
+fn calls(samples: &Samples) {
+    let repeat = |number: u64| {
+        move |_: &mut (), operations| {
+            for _ in 0..operations {
+                // Refused, or done without an effect: both are what is measured.
+                let _ = call::raw(number, [0; 6]);
+            }
+        }
+    };
+    samples.measure("n_null", 1000, || Ok(()), |_| (), repeat(NO_CALL));
+    let timer = u64::from(number::TimerSet);
+    samples.measure("n_timer", 1000, || Ok(()), |_| (), repeat(timer));
+}
+
+fn traps(samples: &Samples) {
+    let prepare = || {
+        faults::install(u64::MAX);
+        Ok(())
+    };
+    samples.measure(
+        "n_fault",
+        100,
+        prepare,
+        |_| (),
+        |_, operations| {
+            for _ in 0..operations {
+                faults::undefined();
+            }
+        },
+    );
+    samples.measure(
+        "n_trap",
+        100,
+        prepare,
+        |_| (),
+        |_, operations| {
+            for _ in 0..operations {
+                faults::load(NOTHING);
+            }
+        },
+    );
+}
+
+/// aegis95 Table 10, as a program does it that manages its own memory.
+fn protection(samples: &Samples) {
+    let unmap = |area: Option<Area>| area.into_iter().for_each(Area::unmap);
+    let one = samples.measure("n_prot1", PAGES, Area::map, Area::unprotect, |_, operations| {
+        for page in 0..operations {
+            memory::protect(memory::address(page * STEP % PAGES));
+        }
+    });
+    unmap(one);
+    unmap(samples.measure("n_prot100", 1, Area::map, Area::unprotect, |area, _| area.protect()));
+    unmap(samples.measure("n_unprot100", 1, Area::map, Area::protect, |area, _| {
+        area.unprotect();
+    }));
+    unmap(samples.measure("n_appel2", PAGES, Area::map, Area::unprotect, |area, operations| {
+        area.protect();
+        for page in 0..operations {
+            faults::store(memory::address(page * STEP % PAGES));
+        }
+    }));
+    unmap(samples.measure(
+        "n_dirty",
+        PAGES,
+        Area::map,
+        |_| (),
+        |_, operations| {
+            for page in 0..operations {
+                core::hint::black_box(memory::is_dirty(memory::address(page)));
+            }
+        },
+    ));
+    xok::log!(0, "faults {}", faults::count());
+}
+
+fn partners(samples: &Samples, image: &'static [u8]) {
+    let ask = |env: &mut abi::id::EnvId, operations| {
+        for _ in 0..operations {
+            if let Err(why) = call::transfer(*env, [1, 2, 3, 4, 5, 6]) {
+                xok::log!(0, "fatal transfer: {why:?}");
+            }
+        }
+    };
+    let met = |env: abi::id::EnvId| partner::meet(env).map(|()| env);
+    let same = samples.measure("n_pct_same", 100, || met(sibling::start()?), |_| (), ask);
+    same.into_iter().for_each(partner::end);
+    let other = || met(partner::start(image, Role::Echo)?.env);
+    let other = samples.measure("n_pct_other", 100, other, |_| (), ask);
+    other.into_iter().for_each(partner::end);
+    let start = || partner::start(image, Role::YieldBack).map(|spawned| spawned.env);
+    let yielding = samples.measure(
+        "n_yield",
+        100,
+        start,
+        |_| (),
+        |env, operations| {
+            for _ in 0..operations {
+                if let Err(why) = call::yield_to(*env) {
+                    xok::log!(0, "fatal yield: {why:?}");
+                }
+            }
+        },
+    );
+    yielding.into_iter().for_each(partner::end);
+}

@@ -1,0 +1,111 @@
+//! Rows of the kernel's own mechanisms, which only a native program can use.
+
+use std::time::Duration;
+
+use super::collect::{self, Measured, Said};
+use super::figures::{Figures, show};
+use super::program::Row;
+use super::table::{self, Column};
+use super::{counts, ours, plugin};
+use crate::failure::{Context, Result};
+use crate::report;
+use crate::run::{self, Job};
+use crate::workspace;
+
+/// The program, in the image.
+const PROGRAM: &str = "/xok/native-bench";
+/// How long one boot may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Name, way, what one operation is, and the row of Linux's that does the same for a program.
+type Native = (&'static str, &'static str, &'static str, &'static str);
+
+const ROUND: &str = "round trip";
+const ROWS: [Native; 12] = [
+    ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
+    ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
+    ("n_fault", ROUND, "native: ud2, upcall, handler, return", "sig_ill"),
+    ("n_trap", ROUND, "native: load of an unmapped page, upcall, handler, return", "sig_segv"),
+    ("n_prot1", ROUND, "native: read-protect one page", "prot1"),
+    ("n_prot100", ROUND, "native: read-protect 100 pages in one call", "prot100"),
+    ("n_unprot100", ROUND, "native: unprotect 100 pages in one call", "unprot100"),
+    ("n_appel2", ROUND, "native: protect 100 pages, store to each, handler unprotects", "appel2"),
+    ("n_dirty", ROUND, "native: ask whether a page is dirty", "dirty"),
+    ("n_pct_same", ROUND, "native: transfer to another environment of one's space, reply", "futex"),
+    ("n_pct_other", ROUND, "native: transfer to another space, reply", "pipe1"),
+    ("n_yield", ROUND, "native: yield to another space, which yields back", "shm_yield"),
+];
+
+/// All of them.
+pub fn rows() -> Vec<Row> {
+    let row = |(name, way, what, _): &Native| {
+        let [name, way, what] = [name, way, what].map(|text| text.to_string());
+        Row { name, way, what }
+    };
+    ROWS.iter().map(row).collect()
+}
+
+/// Counts the instructions of these.
+pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measured>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let recorded = workspace::output().join("bench/native.counts");
+    let profile = profile.then(ours::profile_path);
+    let counting = plugin::counting(&recorded, profile.as_deref())?;
+    let mut job =
+        Job { machine: ours::machine(Some(counting)), limit: Some(LIMIT), ..Job::default() };
+    let image = run::make_image(&job)?;
+    collect::rows(rows, |rows| {
+        report::step(&format!("here, native: {}", rows.join(" ")));
+        job.settings =
+            [("init", PROGRAM), ("rows", &rows.join(",")), ("samples", &samples.to_string())]
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .to_vec();
+        let captured = run::capture(&job, &image.path, None, |_| ())?;
+        let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
+        Ok(Said { console: captured.log.join("\n"), recording: Some(counts::parse(&text)?) })
+    })
+}
+
+/// Ours beside the rows of Linux's that do the same for a program.
+pub fn beside(ours: &Column, linux: &Column) -> String {
+    let line = |(name, outcome): &(String, std::result::Result<Figures, String>)| {
+        let (_, way, what, other) = ROWS.iter().find(|row| row.0 == name)?;
+        let theirs = linux.iter().find(|(name, _)| name == other);
+        let theirs = theirs.and_then(|(_, outcome)| outcome.as_ref().ok());
+        let mut cells = vec![name.clone(), way.to_string()];
+        match outcome {
+            Ok(own) => cells.extend([own.user, own.kernel, own.total].map(show)),
+            Err(_) => cells.extend(["-"; 3].map(String::from)),
+        }
+        cells.push(other.to_string());
+        cells.push(theirs.map_or("-".into(), |theirs| show(theirs.total)));
+        cells.push(match (outcome, theirs) {
+            (Ok(own), Some(theirs)) => format!("{:.3}", own.total / theirs.total),
+            _ => "-".into(),
+        });
+        cells.push(outcome.as_ref().map_or_else(Clone::clone, table::events));
+        cells.push(what.to_string());
+        Some(cells)
+    };
+    let head =
+        ["row", "way", "user", "kernel", "sum", "beside", "Linux", "ratio", "events", "what it is"];
+    table::markdown(&head, ours.iter().filter_map(line).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_rows_stand_beside_linux_rows() {
+        let column = |name: &str, total: f64| {
+            vec![(name.to_string(), Ok(Figures { total, ..Figures::default() }))]
+        };
+        let table = beside(&column("n_null", 100.0), &column("getppid", 400.0));
+        assert!(table.lines().last().unwrap().contains("| 0.250 |"), "{table}");
+        let alone = beside(&column("n_null", 100.0), &Vec::new());
+        assert!(alone.lines().last().unwrap().contains("| -     | -"), "{alone}");
+    }
+}
