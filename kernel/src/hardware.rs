@@ -121,6 +121,10 @@ impl Machine for Hardware {
         physical::fill(to, bytes);
     }
 
+    fn read(&self, from: u64, into: &mut [u8]) {
+        physical::read(from, into);
+    }
+
     fn context(&mut self, index: usize) -> &mut Context {
         // SAFETY: see the file's head.
         unsafe { &mut *(context_address(index) as *mut Context) }

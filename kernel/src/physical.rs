@@ -87,6 +87,15 @@ pub fn fill(to: u64, bytes: &[u8]) {
     }
 }
 
+/// Copies memory to a kernel buffer.
+pub fn read(from: u64, into: &mut [u8]) {
+    // SAFETY: as `copy`.
+    unsafe {
+        let from = virtual_address(from) as *const u8;
+        core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+    }
+}
+
 /// `count` values of `T` in frames that were carved for them.
 ///
 /// # Safety

@@ -164,6 +164,12 @@ impl Machine for FakeMachine {
             self.byte_set(to + at as u64, byte);
         }
     }
+    fn read(&self, from: u64, into: &mut [u8]) {
+        within_frame(from, into.len());
+        for (at, byte) in into.iter_mut().enumerate() {
+            *byte = self.byte(from + at as u64);
+        }
+    }
     fn context(&mut self, index: usize) -> &mut Context {
         &mut self.contexts[index]
     }

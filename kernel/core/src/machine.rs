@@ -52,6 +52,8 @@ pub trait Machine {
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
     /// Copies from a kernel buffer to a physical address, within a frame.
     fn fill(&mut self, to: u64, bytes: &[u8]);
+    /// Copies from a physical address to a kernel buffer, within a frame.
+    fn read(&self, from: u64, into: &mut [u8]);
 
     /// The registers of the environment at `index`, saved or (the caller's own) live.
     fn context(&mut self, index: usize) -> &mut Context;

@@ -3,7 +3,10 @@
 //! ```text
 //!   driver ── receive(frame) ──► filter: most specific match ──► ring: next buffer, or dropped
 //!   NetTransmit ──► check, pin ──► driver ── sent(token) ──► word - 1, unpin
+//!                     └── to the interface itself: distributed as what arrives, word - 1
 //! ```
+//! What has the interface's own address as its source therefore comes from this machine: such a
+//! frame from the wire is nobody's.
 //! No protocol is known here: a filter is a mask and a value over the first bytes of a packet. The
 //! matcher is linear, most specific filter first; it stands behind [`filter::find`] alone.
 
@@ -73,7 +76,27 @@ fn exists(state: &State, interface: u16) -> bool {
 /// A packet arrived: `packet` is the whole frame, in the driver's buffer.
 pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize, packet: &[u8]) {
     let Some(record) = state.published.interfaces.get_mut(interface) else { return };
-    record.received += 1;
+    if packet.get(6..12).is_some_and(|source| address(source) == record.mac) {
+        record.received += 1;
+        record.unclaimed += 1;
+        return;
+    }
+    distribute(state, machine, interface, packet);
+}
+
+/// A link address as a word, its first byte lowest.
+fn address(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Gives a packet to those whose filters want it; whether anybody's did.
+fn distribute<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    interface: usize,
+    packet: &[u8],
+) -> bool {
+    state.published.interfaces[interface].received += 1;
     let head = filter::Head::of(packet);
     let mut claimed = false;
     // Copy filters each for itself; then the one most specific of the others.
@@ -90,6 +113,7 @@ pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize,
     if !claimed {
         state.published.interfaces[interface].unclaimed += 1;
     }
+    claimed
 }
 
 /// A domain ends: its rings, filters and references go, while there is room; are they all gone?

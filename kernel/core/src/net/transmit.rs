@@ -4,6 +4,9 @@
 //! bytes alone are copied, so that the headers that were sent are those that were there at the
 //! call. When the device has sent the packet the caller's word is decremented, through the
 //! frame it lay in at the call.
+//!
+//! A packet to the interface's own link address does not go to the device, which would not bring it
+//! back: it is copied once and distributed by the filters within the call.
 
 use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
@@ -93,6 +96,9 @@ pub fn transmit<M: Machine>(
         state.published.interfaces[usize::from(interface)].full += 1;
     }
     let plan = checked?;
+    if is_to_itself(state, machine, usize::from(interface), &plan) {
+        return Ok(turn(state, machine, usize::from(interface), &plan));
+    }
     let account = usize::from(plan.flight.account);
     account::charge(state, account, Resource::Pins, u32::from(plan.flight.count) + 1)?;
     apply(state, machine, usize::from(interface), plan);
@@ -191,6 +197,39 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan:
     record.sent += 1;
     record.queued += 1;
     machine.transmit(interface, token, copied, &gathered[..rest]);
+}
+
+/// Copies the packet's first bytes; how many.
+fn gather<M: Machine>(machine: &M, plan: &Plan, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    for segment in &plan.all[..plan.pieces] {
+        let len = (segment.len as usize).min(into.len() - done);
+        machine.read(segment.address, &mut into[done..done + len]);
+        done += len;
+    }
+    done
+}
+
+fn is_to_itself<M: Machine>(state: &State, machine: &M, interface: usize, plan: &Plan) -> bool {
+    let mut destination = [0; 6];
+    gather(machine, plan, &mut destination);
+    super::address(&destination) == state.published.interfaces[interface].mac
+}
+
+/// Distributes a packet to the interface itself: 1 if no filter wanted it. It is copied before it
+/// is looked at, so what matched is what is delivered.
+fn turn<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan: &Plan) -> u64 {
+    let mut packet = [0; PACKET_BYTES];
+    let len = gather(machine, plan, &mut packet);
+    state.published.interfaces[interface].sent += 1;
+    // A sender who changes the address meanwhile sends to whoever it says, on this machine.
+    let claimed = super::distribute(state, machine, interface, &packet[..len]);
+    machine.word_add(plan.flight.pending, u64::MAX);
+    sched::written(state, Frame::containing(plan.flight.pending));
+    if let Ok(who) = env::living(state, plan.flight.env) {
+        sched::event(state, machine, who, EVENT_SENT);
+    }
+    u64::from(!claimed)
 }
 
 /// The device has sent the packet with this token.

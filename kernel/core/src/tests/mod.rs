@@ -2,6 +2,7 @@
 
 mod calls;
 mod deaths;
+mod packets;
 mod pieces;
 mod predicates;
 mod random;
