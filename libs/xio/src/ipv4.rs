@@ -99,6 +99,24 @@ impl Network {
         (address.to_bits() ^ self.address.to_bits()) & self.mask() == 0
     }
 
+    /// Does it name this station, on the link or to itself?
+    pub fn is_own(&self, address: Ipv4Addr) -> bool {
+        address == self.address || address == Ipv4Addr::LOCALHOST
+    }
+
+    /// This station's address for packets to `peer`.
+    pub fn source_for(&self, peer: Ipv4Addr) -> Ipv4Addr {
+        if peer.is_loopback() { Ipv4Addr::LOCALHOST } else { self.address }
+    }
+
+    /// Is there a way to one station at `address`?
+    pub fn reaches(&self, address: Ipv4Addr) -> bool {
+        let group = address.is_multicast() || self.is_broadcast(address);
+        let looped = address.is_loopback() && address != Ipv4Addr::LOCALHOST;
+        let none = address.is_unspecified() || group || looped;
+        !none && (self.is_own(address) || self.next_hop(address).is_some())
+    }
+
     /// Does it name all stations of the link?
     pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         let all_hosts = self.address.to_bits() | !self.mask();

@@ -18,6 +18,7 @@ mod tcp;
 mod time_wait;
 mod udp;
 
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use smoltcp::iface::{Config as InterfaceConfig, Interface, PollResult, SocketSet};
@@ -151,8 +152,9 @@ impl Stack {
         let mut interface = Interface::new(engine, &mut Nowhere, Instant::ZERO);
         let Network { address, prefix, gateway } = config.network;
         interface.update_ip_addrs(|addresses| {
-            // The engine holds one address and was just made, so there is room.
+            // The engine holds two addresses and was just made, so there is room.
             let _ = addresses.push(IpCidr::new(address.into(), prefix));
+            let _ = addresses.push(IpCidr::new(Ipv4Addr::LOCALHOST.into(), 8));
         });
         if let Some(gateway) = gateway {
             // As above.
@@ -161,7 +163,7 @@ impl Stack {
         Stack {
             config,
             interface,
-            sockets: SocketSet::new(alloc::vec::Vec::new()),
+            sockets: SocketSet::new(Vec::new()),
             path: Path::new(config.network, config.mac),
             counters: Counters::default(),
             tcp: tcp::Tables::new(config.connections),
@@ -231,6 +233,22 @@ impl Stack {
     /// The station's place in the network.
     pub fn network(&self) -> Network {
         self.config.network
+    }
+
+    /// What a station that nobody listens at would answer a frame of ours that nobody took, if the
+    /// frame went to this very station: a reset, to be taken in as if it had arrived.
+    pub fn refusal(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        match ingress::judge(frame, self.config.mac, &self.config.network) {
+            Ok(Pass::Tcp(segment)) if !segment.resets() => {
+                let link = ethernet::Header {
+                    destination: self.config.mac,
+                    source: self.config.mac,
+                    kind: ethernet::TYPE_IPV4,
+                };
+                Some([&link.to_bytes()[..], &tcp::reset(&segment)].concat())
+            }
+            _ => None,
+        }
     }
 
     fn take(&mut self, frame: &[u8], tx: &mut impl Transmit, neighbours: &impl Neighbours) {

@@ -225,7 +225,7 @@ fn names_and_ports_are_checked() {
     assert_eq!(pair.stack(0).tcp_listen(PORT, 1), Err(Error::PortTaken));
     assert_eq!(pair.stack(0).tcp_listen(0, 1), Err(Error::BadAddress));
     assert_eq!(pair.stack(1).tcp_connect(server(), 40_000), Err(Error::PortTaken));
-    for nobody in ["0.0.0.0:80", "10.0.0.255:80", "224.0.0.1:80", "10.0.0.2:80", "9.9.9.9:80"] {
+    for nobody in ["0.0.0.0:80", "10.0.0.255:80", "224.0.0.1:80", "127.0.0.2:80", "9.9.9.9:80"] {
         let nobody = nobody.parse().unwrap();
         assert_eq!(pair.stack(1).tcp_connect(nobody, 5), Err(Error::BadAddress), "{nobody}");
     }

@@ -3,7 +3,9 @@
 use abi::error::Error;
 use abi::id::FilterId;
 use abi::upcall::{EVENT_PACKET, EVENT_SENT};
-use core::net::SocketAddrV4;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use xio::filter::Filter;
 use xio::stack::{Config, Receive, Stack, Transmit};
 use xok::call::{self, Refused};
@@ -18,6 +20,19 @@ const EVENTS: u64 = EVENT_PACKET | EVENT_SENT;
 
 /// Microseconds after which to look whether a link address that was asked for is known.
 const ANSWER_US: u64 = 5_000;
+
+/// What a machine answers packets to itself that nobody wants.
+struct Answers(VecDeque<Vec<u8>>);
+
+impl Receive for Answers {
+    fn peek(&mut self) -> Option<&[u8]> {
+        self.0.front().map(Vec::as_slice)
+    }
+
+    fn release(&mut self) {
+        self.0.pop_front();
+    }
+}
 
 /// All that a program has of the network.
 pub struct Network {
@@ -52,14 +67,25 @@ impl Network {
         SocketAddrV4::new(self.stack.network().address, port)
     }
 
-    /// Claims TCP segments to `port`. `Overlap`: another program has it.
-    pub fn claim_tcp(&self, port: u16) -> Result<FilterId, Refused> {
-        self.port.claim(&Filter::tcp_listen(self.local(port)))
+    /// Claims TCP segments to `port`, from the wire and from this machine. `Overlap`: another
+    /// program has it.
+    pub fn claim_tcp(&self, port: u16) -> Result<[FilterId; 2], Refused> {
+        let looped = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        self.claim_both(&Filter::tcp_listen(self.local(port)), &Filter::tcp_listen(looped))
     }
 
-    /// Claims datagrams to `port`. `Overlap`: another program has it.
-    pub fn claim_udp(&self, port: u16) -> Result<FilterId, Refused> {
-        self.port.claim(&Filter::udp(self.local(port)))
+    /// Claims datagrams to `port`, as `claim_tcp`.
+    pub fn claim_udp(&self, port: u16) -> Result<[FilterId; 2], Refused> {
+        let looped = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        self.claim_both(&Filter::udp(self.local(port)), &Filter::udp(looped))
+    }
+
+    fn claim_both(&self, outside: &Filter, looped: &Filter) -> Result<[FilterId; 2], Refused> {
+        let first = self.port.claim(outside)?;
+        self.port.claim(looped).map(|second| [first, second]).inspect_err(|_| {
+            // Ours, and just made.
+            let _ = call::filter_drop(first);
+        })
     }
 
     /// Takes in what has arrived and sends what is due; the time, in microseconds since boot.
@@ -67,7 +93,14 @@ impl Network {
         // Before looking, so that what arrives from now on ends the next sleep.
         xok::upcall::take_events_of(EVENTS);
         let now_us = clock::now_ns() / 1000;
+        let mut answers = Answers(VecDeque::new());
+        while let Some(packet) = self.port.transmitter.take_unclaimed() {
+            answers.0.extend(self.stack.refusal(&packet));
+        }
         let Port { ring, transmitter, .. } = &mut self.port;
+        if !answers.0.is_empty() {
+            self.stack.poll(now_us, &mut answers, transmitter, &self.addresses);
+        }
         self.stack.poll(now_us, ring, transmitter, &self.addresses);
         self.find_out(now_us);
         now_us

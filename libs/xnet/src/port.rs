@@ -5,6 +5,7 @@ use abi::id::{FilterId, RingId};
 use abi::limits::RING_ENTRIES;
 use abi::published::{InterfaceRecord, Table};
 use abi::ring::{Piece, RingEntry};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use xio::ethernet::Mac;
@@ -16,6 +17,8 @@ use crate::memory::{BUFFER, Slots};
 
 /// Packets that can be under way to the device.
 const SEND_SLOTS: usize = 64;
+/// Packets that nobody wanted that are remembered.
+const UNCLAIMED_MAX: usize = 16;
 
 /// Received packets, in the order of their arrival.
 pub struct Ring {
@@ -34,6 +37,8 @@ pub struct Transmitter {
     refused: Option<usize>,
     /// Packets that the kernel refused for good, with the last reason.
     lost: (u64, Option<Refused>),
+    /// Packets to this machine that nobody's filter wanted; the last ones, at most `UNCLAIMED_MAX`.
+    unclaimed: VecDeque<Vec<u8>>,
 }
 
 /// Both, and the station's link address.
@@ -144,7 +149,15 @@ impl Receive for Ring {
 impl Transmitter {
     fn new(capability: u8, interface: u16) -> Result<Transmitter, Refused> {
         let slots = Slots::new(SEND_SLOTS).ok_or(NO_MEMORY)?;
-        Ok(Transmitter { slots, next: 0, interface, capability, refused: None, lost: (0, None) })
+        Ok(Transmitter {
+            slots,
+            next: 0,
+            interface,
+            capability,
+            refused: None,
+            lost: (0, None),
+            unclaimed: VecDeque::new(),
+        })
     }
 
     /// Sends a copy of `frame`; `false`: there is no room now.
@@ -170,6 +183,21 @@ impl Transmitter {
         self.lost
     }
 
+    /// The next packet to this machine that nobody's filter wanted.
+    pub fn take_unclaimed(&mut self) -> Option<Vec<u8>> {
+        self.unclaimed.pop_front()
+    }
+
+    /// Keeps the packet in the next slot, which has come back already.
+    fn note_unclaimed(&mut self, length: usize) {
+        if self.unclaimed.len() == UNCLAIMED_MAX {
+            self.unclaimed.pop_front();
+        }
+        if let Some(packet) = self.slots.vacant(self.next).and_then(|place| place.get(..length)) {
+            self.unclaimed.push_back(packet.to_vec());
+        }
+    }
+
     fn transmit(&mut self, length: usize) {
         let slot = self.next;
         // The kernel decrements the word when the device has read the packet.
@@ -177,7 +205,10 @@ impl Transmitter {
         let piece = Piece { address: self.slots.address(slot), len: length as u64 };
         let pending = self.slots.word(slot);
         match call::net_transmit(self.capability, self.interface, &[piece], pending) {
-            Ok(_) => {
+            Ok(unclaimed) => {
+                if unclaimed != 0 {
+                    self.note_unclaimed(length);
+                }
                 self.refused = None;
                 self.next = (slot + 1) % self.slots.count();
             }

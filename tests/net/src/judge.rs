@@ -68,8 +68,9 @@ fn all() -> Result<u32, String> {
     start_arpd(&archive)?;
     let (filters, rings) = in_use();
     start(&archive, "cheetah", b"")?;
-    // What follows counts what others hold; Cheetah must have all it wants by then.
-    until("Cheetah to listen", || in_use() == (filters + 1, rings + 1))?;
+    // What follows counts what others hold; Cheetah must have all it wants by then: its port on
+    // the wire and the one for this machine alone.
+    until("Cheetah to listen", || in_use() == (filters + 2, rings + 1))?;
     if xnet::settings::value("net").as_deref() == Some("serve") {
         xok::log!(OWN, "net: ready");
         return until_end(&mut control).map(|()| 0);
@@ -193,7 +194,7 @@ fn death_frees(control: &mut Control, echo: Spawned) -> Result<String, String> {
     let (filters, rings) = in_use();
     call::env_destroy(OWN, echo.env, 9).map_err(|why| format!("destroy: {why:?}"))?;
     let word = left(echo.env)?;
-    let freed = until("filter and ring to go", || in_use() == (filters - 1, rings - 1));
+    let freed = until("filter and ring to go", || in_use() == (filters - 2, rings - 1));
     xok::log!(OWN, "net: killed");
     freed?;
     if word == 9 { Ok(format!("(port {ECHO})")) } else { Err(format!("it left {word:#x}")) }

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -28,6 +28,7 @@ const TESTS: [Test; 12] = [
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
+    ("command/the_guest_talks_to_itself", sockets::itself),
     ("command/a_shell_and_its_children_share_a_connection", sockets::shell),
 ];
 

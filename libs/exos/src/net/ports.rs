@@ -2,8 +2,11 @@
 
 use abi::error::Error;
 use abi::id::FilterId;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use unix::Errno;
+use xio::filter::Filter;
 use xnet::Network;
 
 /// Ports that are given to sockets that ask for none (ip_local_port_range).
@@ -14,7 +17,9 @@ const TRIES: usize = 64;
 struct Port {
     stream: bool,
     number: u16,
-    filter: FilterId,
+    /// Address it is for: both of ours, if unspecified.
+    address: Ipv4Addr,
+    filters: Vec<FilterId>,
     users: u32,
 }
 
@@ -33,18 +38,20 @@ impl Ports {
         &mut self,
         network: &Network,
         stream: bool,
-        number: u16,
+        local: SocketAddrV4,
         shares: bool,
     ) -> Result<u16, Errno> {
+        let number = local.port();
         if number != 0 {
-            return self.claim_one(network, stream, number, shares).map(|()| number);
+            return self.claim_one(network, stream, local, shares).map(|()| number);
         }
         let count = u64::from(EPHEMERAL.end - EPHEMERAL.start);
         for _ in 0..TRIES {
             // Random: the connections of the process before may still be in the peers' memory.
             let random = xok::call::entropy().unwrap_or_else(|_| xok::clock::tsc());
             let number = EPHEMERAL.start + (random % count) as u16;
-            match self.claim_one(network, stream, number, false) {
+            let tried = SocketAddrV4::new(*local.ip(), number);
+            match self.claim_one(network, stream, tried, false) {
                 Err(Errno::EADDRINUSE) => {}
                 other => return other.map(|()| number),
             }
@@ -56,23 +63,30 @@ impl Ports {
         &mut self,
         network: &Network,
         stream: bool,
-        number: u16,
+        local: SocketAddrV4,
         shares: bool,
     ) -> Result<(), Errno> {
+        let (address, number) = (*local.ip(), local.port());
         if let Some(port) = self.find(stream, number) {
-            if port.users > 0 && !(stream && shares) {
+            // One filter set for each port: its address is the first socket's.
+            if port.users > 0 && !(stream && shares) || port.address != address {
                 return Err(Errno::EADDRINUSE);
             }
             port.users += 1;
             return Ok(());
         }
-        let claimed = if stream { network.claim_tcp(number) } else { network.claim_udp(number) };
-        let filter = claimed.map_err(|(error, _)| match error {
+        let filter = if stream { Filter::tcp_listen } else { Filter::udp };
+        let claimed = match (address.is_unspecified(), stream) {
+            (true, true) => network.claim_tcp(number).map(Vec::from),
+            (true, false) => network.claim_udp(number).map(Vec::from),
+            (false, _) => network.port.claim(&filter(local)).map(|one| vec![one]),
+        };
+        let filters = claimed.map_err(|(error, _)| match error {
             Error::Overlap => Errno::EADDRINUSE,
             Error::NotPermitted => Errno::EACCES,
             _ => Errno::ENOBUFS,
         })?;
-        self.0.push(Port { stream, number, filter, users: 1 });
+        self.0.push(Port { stream, number, address, filters, users: 1 });
         Ok(())
     }
 
@@ -92,14 +106,14 @@ impl Ports {
 
     /// The filters.
     pub fn filters(&self) -> Vec<FilterId> {
-        self.0.iter().map(|port| port.filter).collect()
+        self.0.iter().flat_map(|port| port.filters.iter().copied()).collect()
     }
 
     /// Gives up all filters: those that others refer to stay theirs.
     pub fn drop_all(self) {
-        for port in self.0 {
+        for filter in self.filters() {
             // In a fork child they are not ours to drop.
-            let _ = xok::call::filter_drop(port.filter);
+            let _ = xok::call::filter_drop(filter);
         }
     }
 
@@ -107,8 +121,10 @@ impl Ports {
     pub fn drop_unused(&mut self) {
         self.0.retain(|port| {
             if port.users == 0 {
-                // Ours, and there since it was claimed.
-                let _ = xok::call::filter_drop(port.filter);
+                for filter in &port.filters {
+                    // Ours, and there since it was claimed.
+                    let _ = xok::call::filter_drop(*filter);
+                }
             }
             port.users > 0
         });

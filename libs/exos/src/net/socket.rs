@@ -179,12 +179,12 @@ impl Socket {
             if *state != State::New(0) {
                 return Err(Errno::EINVAL);
             }
-            let own = inner.network.stack.network().address;
-            if !at.ip().is_unspecified() && *at.ip() != own {
+            let network = inner.network.stack.network();
+            if !at.ip().is_unspecified() && !network.is_own(*at.ip()) {
                 return Err(Errno::EADDRNOTAVAIL);
             }
-            *state = self.claim(inner, at.port())?;
             self.local.set(*at.ip());
+            *state = self.claim(inner, at.port())?;
             Ok(())
         })
     }
@@ -192,7 +192,8 @@ impl Socket {
     /// Gives it a port, any if `port` is 0.
     pub(super) fn claim(&self, inner: &mut Inner, port: u16) -> Result<State, Errno> {
         let shares = self.shares_port();
-        let port = inner.ports.claim(&inner.network, self.stream, port, shares)?;
+        let local = SocketAddrV4::new(self.local.get(), port);
+        let port = inner.ports.claim(&inner.network, self.stream, local, shares)?;
         if self.stream {
             return Ok(State::Bound(port));
         }
@@ -284,6 +285,11 @@ impl Socket {
         peer: SocketAddrV4,
         nonblocking: bool,
     ) -> Result<(), Errno> {
+        // "This host", of whatever address (RFC 1122 §3.2.1.3): as on Linux, the loopback one.
+        let peer = match peer.ip().is_unspecified() {
+            true => SocketAddrV4::new(Ipv4Addr::LOCALHOST, peer.port()),
+            false => peer,
+        };
         tend(process);
         if let Some(kept) = self.kept() {
             return self.connect_kept(process, &kept, peer, nonblocking);
@@ -340,9 +346,6 @@ impl Socket {
         peer: SocketAddrV4,
         nonblocking: bool,
     ) -> Result<bool, Errno> {
-        if peer.ip().is_loopback() {
-            return Err(Errno::ENETUNREACH);
-        }
         if let State::New(port) = *state {
             *state = self.claim(inner, port)?;
         }
@@ -428,14 +431,18 @@ impl Socket {
             _ => {}
         }
         self.operate(|inner, state| {
-            let own = inner.network.stack.network().address;
+            let stack = &inner.network.stack;
             Ok(match *state {
                 State::New(_) | State::Kept(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 State::Bound(port)
                 | State::Listening(port, _)
                 | State::Datagrams(port, _, None) => SocketAddrV4::new(self.local.get(), port),
-                State::Stream(port, ..) | State::Datagrams(port, ..) => {
-                    SocketAddrV4::new(own, port)
+                State::Stream(port, id, _) => {
+                    let none = SocketAddrV4::new(stack.network().address, port);
+                    stack.tcp_local(id).unwrap_or(none)
+                }
+                State::Datagrams(port, _, Some(peer)) => {
+                    SocketAddrV4::new(stack.network().source_for(*peer.ip()), port)
                 }
             })
         })

@@ -145,15 +145,13 @@ impl Socket {
         flags: u32,
         nonblocking: bool,
     ) -> Result<Received, Errno> {
-        if flags & raw::MSG_PEEK != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let peeks = flags & raw::MSG_PEEK != 0;
         let mut buffer = vec![0; DATAGRAM];
         loop {
             tend(process);
             let result = match self.kept() {
-                Some(kept) => kept.take_datagram(&mut buffer, false)?,
-                None => self.take_datagram(&mut buffer)?,
+                Some(kept) => kept.take_datagram(&mut buffer, peeks)?,
+                None => self.take_datagram(&mut buffer, peeks)?,
             };
             if let Some((length, from)) = result {
                 let fits = length.min(buffer.len());
@@ -170,18 +168,29 @@ impl Socket {
         }
     }
 
-    /// Takes a datagram: its length, and who sent it.
-    fn take_datagram(&self, buffer: &mut [u8]) -> Result<Option<(usize, SocketAddrV4)>, Errno> {
+    /// Takes a datagram, or looks at it: its length, and who sent it.
+    fn take_datagram(
+        &self,
+        buffer: &mut [u8],
+        peeks: bool,
+    ) -> Result<Option<(usize, SocketAddrV4)>, Errno> {
         self.operate(|inner, state| {
             if let State::New(port) = *state {
                 *state = self.claim(inner, port)?;
             }
             let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
+            let stack = &mut inner.network.stack;
             loop {
-                match inner.network.stack.udp_receive(id, buffer) {
-                    // A connected socket hears its peer alone.
-                    Ok((_, from)) if peer.is_some_and(|peer| peer != from) => {}
-                    Ok(received) => return Ok(Some(received)),
+                let seen = stack.udp_peek(id, buffer);
+                // A connected socket hears its peer alone.
+                let others = seen.is_ok_and(|(_, from)| peer.is_some_and(|peer| peer != from));
+                if !peeks || others {
+                    // It is the one that was seen, if there was one.
+                    let _ = stack.udp_receive(id, &mut []);
+                }
+                match seen {
+                    Ok(_) if others => {}
+                    Ok(seen) => return Ok(Some(seen)),
                     Err(Error::WouldBlock) => return Ok(None),
                     Err(error) => return Err(errno(error)),
                 }
@@ -324,9 +333,6 @@ impl Socket {
             }
             let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
             let to = to.or(peer).ok_or(Errno::EDESTADDRREQ)?;
-            if to.ip().is_loopback() {
-                return Err(Errno::ENETUNREACH);
-            }
             inner.network.stack.udp_send(id, bytes, to).map_err(errno)
         })
     }
@@ -342,7 +348,10 @@ impl Socket {
                 let count = inner.network.stack.tcp_peek(id, &mut buffer).unwrap_or(0);
                 Ok(count as u32)
             }
-            State::Datagrams(_, id, _) => Ok(u32::from(inner.network.stack.udp_readable(id))),
+            State::Datagrams(_, id, _) => {
+                let next = inner.network.stack.udp_peek(id, &mut []);
+                Ok(next.map_or(0, |(length, _)| length as u32))
+            }
             State::Listening(..) => Err(Errno::EINVAL),
             _ => Ok(0),
         })

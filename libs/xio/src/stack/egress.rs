@@ -144,6 +144,9 @@ impl Path {
             return Way::None;
         };
         let destination = Ipv4Addr::from(*bytes);
+        if self.network.is_own(destination) {
+            return Way::Frame(self.own);
+        }
         if self.network.is_broadcast(destination) {
             return Way::Frame(Mac::BROADCAST);
         }

@@ -1,6 +1,6 @@
 //! What becomes of a frame before any protocol state sees it.
 
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::ethernet::{self, Mac};
 use crate::ipv4::{self, Malformed, Network};
@@ -33,6 +33,8 @@ pub enum Drop {
 pub struct Segment {
     /// Who sent it.
     pub peer: SocketAddrV4,
+    /// To which of our addresses.
+    pub local: Ipv4Addr,
     /// To which of our ports.
     pub port: u16,
     /// Sequence number behind it: its own plus its length, SYN and FIN included.
@@ -46,6 +48,16 @@ impl Segment {
     /// Does it ask for a new connection?
     pub fn opens(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
+    }
+
+    /// Does it acknowledge anything?
+    pub fn acknowledges_anything(&self) -> bool {
+        self.flags & ACK != 0
+    }
+
+    /// Is it a reset?
+    pub fn resets(&self) -> bool {
+        self.flags & RST != 0
     }
 
     /// Does it end its sender's stream, acknowledging what it got?
@@ -82,10 +94,15 @@ pub fn judge(frame: &[u8], own: Mac, network: &Network) -> Result<Pass, Drop> {
         Malformed::Checksum => Drop::Checksum,
         Malformed::Fragment => Drop::Fragment,
     })?;
-    if !network.is_believable(ip.source) {
+    // Frames from our own link address come from this machine (the link drops others), and only
+    // they are from and to addresses that are not on the wire.
+    let looped = link.source == own;
+    let believed =
+        if looped { network.is_own(ip.source) } else { network.is_believable(ip.source) };
+    if !believed {
         return Err(Drop::Spoofed);
     }
-    let ours = ip.destination == network.address;
+    let ours = ip.destination == network.address || looped && network.is_own(ip.destination);
     if ip.protocol != ipv4::TCP {
         let broadcast = network.is_broadcast(ip.destination) && ip.protocol == ipv4::UDP;
         return if ours || broadcast { Ok(Pass::Other) } else { Err(Drop::NotOurs) };
@@ -110,6 +127,7 @@ fn segment(ip: ipv4::Header, payload: &[u8]) -> Result<Segment, Drop> {
     let length = (payload.len() - header) as u32 + control;
     Ok(Segment {
         peer: SocketAddrV4::new(ip.source, short(0)),
+        local: ip.destination,
         port: short(2),
         after: long(4).wrapping_add(length),
         acknowledges: long(8),

@@ -6,6 +6,8 @@
 mod segment;
 mod tend;
 
+pub use segment::reset;
+
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
@@ -146,15 +148,12 @@ impl Stack {
 
     /// Begins a connection from `port` to `peer`; the caller has a filter for it.
     pub fn tcp_connect(&mut self, peer: SocketAddrV4, port: u16) -> Result<TcpId, Error> {
-        let network = self.config.network;
-        let unreachable = network.is_broadcast(*peer.ip())
-            || peer.ip().is_multicast()
-            || *peer.ip() == network.address
-            || network.next_hop(*peer.ip()).is_none();
-        if port == 0 || peer.port() == 0 || peer.ip().is_unspecified() || unreachable {
+        if port == 0 || peer.port() == 0 || !self.config.network.reaches(*peer.ip()) {
             return Err(Error::BadAddress);
         }
-        if self.tcp.find(peer, port).is_some() || self.tcp.listener_at(port).is_some() {
+        let itself = SocketAddrV4::new(self.config.network.source_for(*peer.ip()), port);
+        let taken = self.tcp.find(peer, port).is_some() || self.tcp.listener_at(port).is_some();
+        if taken || peer == itself {
             return Err(Error::PortTaken);
         }
         if self.tcp.connections.is_full() {
@@ -271,7 +270,13 @@ impl Stack {
 
     /// This end.
     pub fn tcp_local(&self, id: TcpId) -> Option<SocketAddrV4> {
-        Some(SocketAddrV4::new(self.config.network.address, self.mine(id)?.port))
+        let connection = self.mine(id)?;
+        let socket = self.sockets.get::<Socket>(connection.socket);
+        let address = match socket.local_endpoint().map(|local| local.addr) {
+            Some(IpAddress::Ipv4(address)) => address,
+            None => self.config.network.source_for(*connection.peer.ip()),
+        };
+        Some(SocketAddrV4::new(address, connection.port))
     }
 
     /// Would `tcp_receive` give bytes, the end or a failure?

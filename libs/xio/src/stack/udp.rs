@@ -66,7 +66,8 @@ impl Stack {
         if bytes.len() > DATAGRAM_MAX {
             return Err(Error::TooLarge);
         }
-        if to.ip().is_unspecified() || to.port() == 0 {
+        let looped = to.ip().is_loopback() && !self.config.network.is_own(*to.ip());
+        if to.ip().is_unspecified() || looped || to.port() == 0 {
             return Err(Error::BadAddress);
         }
         let socket = self.udp_socket(id)?;
@@ -88,6 +89,20 @@ impl Stack {
             Ok(received) => received,
             Err(RecvError::Exhausted | RecvError::Truncated) => return Err(Error::WouldBlock),
         };
+        let taken = datagram.len().min(bytes.len());
+        bytes[..taken].copy_from_slice(&datagram[..taken]);
+        let IpAddress::Ipv4(address) = from.endpoint.addr;
+        Ok((datagram.len(), SocketAddrV4::new(address, from.endpoint.port)))
+    }
+
+    /// As `udp_receive`, but the datagram stays.
+    pub fn udp_peek(
+        &mut self,
+        id: UdpId,
+        bytes: &mut [u8],
+    ) -> Result<(usize, SocketAddrV4), Error> {
+        let socket = self.udp_socket(id)?;
+        let (datagram, from) = socket.peek().map_err(|_| Error::WouldBlock)?;
         let taken = datagram.len().min(bytes.len());
         bytes[..taken].copy_from_slice(&datagram[..taken]);
         let IpAddress::Ipv4(address) = from.endpoint.addr;

@@ -133,6 +133,21 @@ pub fn shell() -> Result<Verdict> {
     )))
 }
 
+/// Servers and clients in one guest, by the loopback address and by the own one: Debian's, and
+/// Cheetah, which has no ExOS.
+pub fn itself() -> Result<Verdict> {
+    let script = "mkdir /tmp/www; echo page >/tmp/www/page; httpd -p 8081 -h /tmp/www; \
+                  wget -q -O - http://127.0.0.1:8081/page || echo failed; \
+                  wget -q -O - http://10.0.2.15:8081/page || echo failed; \
+                  wget -q -O - http://127.0.0.1/ | head -n 1; \
+                  nc -l -p 99 >/tmp/heard & \
+                  until echo word | nc 127.0.0.1 99 2>/dev/null; do :; done; wait; \
+                  cat /tmp/heard; nc 127.0.0.1 98 </dev/null 2>/dev/null || echo refused";
+    let output = xtask(&["run", "--", "busybox", "sh", "-c", script], b"")?;
+    let said = "page\npage\n<!doctype html>\nword\nrefused\n";
+    Ok(expect("output", String::from_utf8_lossy(&output.stdout).as_ref(), said))
+}
+
 /// Says `text` to the guest's server as soon as there is one, and hears it to its end.
 fn talk(port: u16, text: &[u8]) -> Vec<u8> {
     let end = Instant::now() + PATIENCE.min(LIMIT);

@@ -45,7 +45,7 @@ impl Stack {
             return false;
         }
         if segment.ends() && sum_is_right(frame) {
-            let reply = acknowledgement(self.config.network.address, segment);
+            let reply = acknowledgement(segment);
             let fill = |packet: &mut [u8]| packet.copy_from_slice(&reply);
             let counters = &mut self.counters;
             self.path.send(self.now_us, tx, neighbours, counters, (reply.len(), fill));
@@ -66,7 +66,7 @@ impl Stack {
         }
         let port = listener.port;
         let mut socket = self.fresh_socket();
-        if socket.listen((IpAddress::Ipv4(self.config.network.address), port)).is_err() {
+        if socket.listen((IpAddress::Ipv4(segment.local), port)).is_err() {
             return false;
         }
         let handle = self.sockets.add(socket);
