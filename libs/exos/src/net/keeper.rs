@@ -255,12 +255,21 @@ impl Keeper {
                 at += 1;
                 continue;
             }
-            let entry = self.entries.remove(at);
+            let mut entry = self.entries.remove(at);
             close(&mut self.inner, &entry);
             if matches!(entry.what, What::Listener(_)) {
                 self.withdraw(entry.kept.rx);
             }
-            self.closing.push(entry);
+            if matches!(entry.what, What::Stream(_)) {
+                self.closing.push(entry);
+                continue;
+            }
+            // The last user waits for this: the port is free again.
+            if self.inner.network.stack.tcp_counts().0 == 0 {
+                self.inner.ports.drop_unused();
+            }
+            entry.end_in();
+            entry.end_out();
         }
         self.entries.len() != before
     }

@@ -46,6 +46,8 @@ pub const FAILED: u64 = 3;
 pub const DATAGRAM_HEAD: usize = 8;
 /// Bytes of an offer: a ring holds a whole number of them.
 pub const OFFER: usize = 32;
+/// Nanoseconds that a keeper may take to let go of a port.
+const KEEPER_NS: u64 = 1_000_000_000;
 /// What the bell posts.
 const BELL: u64 = 1;
 
@@ -185,13 +187,34 @@ impl Kept {
         Ok(())
     }
 
-    /// Is a user no more.
+    /// Is a user no more. When the last one has left a port, nobody is reached there.
     pub fn leave(&self) {
+        let ends = self.kind != Kind::Stream && region::attached(self.rx, READER) == 1;
         self.reader().detach();
         if self.has_tx() {
             self.writer().detach();
         }
         self.ring_bell();
+        if ends {
+            self.await_keeper();
+        }
+    }
+
+    /// Waits until the keeper has let go, too; a dead one has.
+    fn await_keeper(&self) {
+        let end = xok::clock::now_ns() + KEEPER_NS;
+        let mut wait = Wait::new();
+        let keepers = region::attached_address(self.rx, WRITER);
+        wait.memory(keepers, Operator::Equal, 0).end_term();
+        while !reading(self.rx).no_writer() && xok::clock::now_ns() < end {
+            if xok::call::predicate_set(wait.atoms()).is_err() {
+                break;
+            }
+            // Whatever ends the sleep, the loop looks again.
+            let _ = xok::call::sleep(end, 0, 0, 0);
+        }
+        let _ = xok::call::predicate_set(&[]);
+        crate::thread::own().has_predicate = false;
     }
 
     /// Tells the keeper that there is something to do. A dead one has nothing to do.
