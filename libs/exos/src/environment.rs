@@ -4,6 +4,7 @@
 //! that only processes of the account may read, and the page tells which. All that run the program,
 //! fork children too, are attached to it; with the last of them it goes.
 
+use crate::capabilities::SHARED_SLOT;
 use crate::errno::{Errno, from_kernel};
 use crate::fs::region::{self, Region};
 use crate::page::{self, ProcessPage};
@@ -14,8 +15,6 @@ use abi::limits::REGION_FRAMES;
 use alloc::vec::Vec;
 use xok::call;
 
-/// Capability slot with all rights over what processes of the account show each other.
-pub const SHARED_SLOT: u8 = 6;
 /// Role of those who run the program.
 const OWNER: u16 = 0;
 /// Role of those who look.

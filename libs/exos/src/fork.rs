@@ -4,6 +4,7 @@
 //! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
 //! from a copy of slot 0 with rax = 0, on fresh handler stacks.
 
+use crate::capabilities::INHERITED;
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::fs::Files;
 use crate::layout::{
@@ -30,9 +31,6 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
-
-/// Capability slots that every process passes on to its children.
-pub const INHERITED: core::ops::Range<u8> = 1..8;
 
 /// What `clone` and its kin ask for.
 #[derive(Clone, Copy, Debug, Default)]

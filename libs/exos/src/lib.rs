@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+pub mod capabilities;
 pub mod children;
 pub mod environment;
 pub mod errno;

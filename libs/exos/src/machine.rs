@@ -4,15 +4,13 @@
 //! Holds the `cpuid` instruction, which touches four registers.
 #![allow(unsafe_code)]
 
+use crate::capabilities::POWER_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::process::Process;
 use crate::user;
 use abi::published::{CpuRecord, Table};
 use linux_raw_sys::general as linux;
 use xok::{call, clock, published};
-
-/// Capability slot with WRITE over power.
-pub const POWER_SLOT: u8 = 5;
 
 /// Bytes of each field of `utsname`.
 const NAME_BYTES: usize = 65;

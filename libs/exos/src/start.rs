@@ -6,6 +6,7 @@
 //! (`library`) has mapped what stands here before the first instruction runs.
 #![allow(unsafe_code)]
 
+use crate::capabilities::LOG_SLOT;
 use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{
@@ -31,8 +32,6 @@ use linux_raw_sys::general as linux;
 use xok::call;
 use xok::upcall::Slot;
 
-/// Capability slot with WRITE over the console: the kernel's log.
-pub const LOG_SLOT: u8 = 4;
 /// Word of a fork child's slot 0 that tells it its id.
 pub const CHILD_ID: usize = 0;
 /// Word of it with the address for `CLONE_CHILD_CLEARTID`.

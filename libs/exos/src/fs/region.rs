@@ -7,7 +7,7 @@ use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 use unix::Errno;
 use xok::{call, published};
 
-use crate::environment::SHARED_SLOT;
+use crate::capabilities::SHARED_SLOT;
 use crate::errno::from_kernel;
 
 /// A region that this domain is attached to in `role`.

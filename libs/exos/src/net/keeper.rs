@@ -25,7 +25,8 @@ use super::kept::{
     fill_datagram, head, look, next_datagram, pass, reading, writing,
 };
 use super::transfers::DATAGRAM;
-use super::{EVENTS, FAMILY_SLOT, Inner, Net, errno};
+use super::{EVENTS, Inner, Net, errno};
+use crate::capabilities::FAMILY_SLOT;
 use crate::fs::pipe::{READER, RING, WRITER};
 use crate::fs::region::{self, Region};
 use crate::process::Process;

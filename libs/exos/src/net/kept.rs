@@ -20,12 +20,11 @@ use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, TAIL};
 
-use super::FAMILY_SLOT;
 use super::transfers::DATAGRAM;
+use crate::capabilities::{CONTROL_SLOT, FAMILY_SLOT};
 use crate::errno::from_kernel;
 use crate::fs::pipe::{Pipe, READER, RING, WRITER};
 use crate::fs::region::{self, Done, Region};
-use crate::signal::send::CONTROL_SLOT;
 use crate::wait::Wait;
 
 /// Offset of how far it has come: the keeper's to write.

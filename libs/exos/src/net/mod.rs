@@ -33,6 +33,7 @@ use unix::Errno;
 use xio::stack::{Config, Error};
 use xnet::Network;
 
+use crate::capabilities::{FAMILY_SLOT, NETWORK_SLOT};
 use crate::fs::open_file::OpenFile;
 use crate::fs::pipe::READER;
 use crate::fs::region;
@@ -44,11 +45,6 @@ use ports::Ports;
 use socket::State;
 use xok::call::{self, OWN};
 
-/// Capability slot with WRITE over the network.
-pub const NETWORK_SLOT: u8 = 3;
-/// Capability slot with the name by which a process, its descendants and their keepers share
-/// sockets: below the own name of the first of them that had a socket.
-pub const FAMILY_SLOT: u8 = 6;
 /// What that name has behind the own one.
 const FAMILY: u16 = 1;
 /// Events that mean work for the stack.

@@ -1,9 +1,9 @@
 //! Taking signals on the way out: a handler's frame, a stop, the end.
 
+use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::process::Process;
 use crate::signal::frame::{self, Contents, Registers};
-use crate::signal::send::CONTROL_SLOT;
 use crate::signal::{Action, CODE_USER, Effect, Info, bit};
 use crate::{children, exit, page, thread, user};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};

@@ -1,5 +1,6 @@
 //! Sending signals: `kill` and its kin.
 
+use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
 use crate::page::{self, Brief};
@@ -9,9 +10,6 @@ use crate::user;
 use abi::id::EnvId;
 use linux_raw_sys::general as linux;
 use xok::call;
-
-/// Capability slot with CONTROL over the processes that one may signal.
-pub const CONTROL_SLOT: u8 = 2;
 
 fn own_info(process: &Process, code: i32) -> Info {
     let first = u64::from(process.id.0) | u64::from(process.users[0]) << 32;
