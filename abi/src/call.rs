@@ -148,9 +148,12 @@ calls! {
     /// Posts and events that wait come along.
     10 EnvMove { domain: DomainId, fields: u64, setup: UserAddress } guarded Continued
         errors [NoSuchDomain, WrongState, BadAddress, Pinned];
-    /// Forgets a dead environment whose record the caller holds. `rdx`: its word.
+    /// Forgets a dead environment whose record the caller, or another one of its domain, holds.
+    /// `rdx`: its word.
     11 EnvForget { env: EnvId } own Atomic errors [NoSuchEnv, WrongState];
-    /// Gives the record (and the news of the death) of `env` to another holder.
+    /// Gives the record (and the news of the death) of `env`, held by the caller or another one of
+    /// its domain, to another holder; 0: to nobody, so that it goes when `env`, which has been
+    /// released, dies.
     12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
     /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own,

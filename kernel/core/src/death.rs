@@ -360,12 +360,12 @@ pub fn finish_accounts(state: &mut State) {
 
 /// `EnvForget`.
 pub fn forget(state: &mut State, caller: usize, id: EnvId) -> Answer {
-    let index = held(state, caller, id)?;
+    let (index, holder) = held(state, caller, id)?;
     if state.envs.slots[index].state != EnvState::Dead {
         return Err(Error::WrongState.into());
     }
     let word = state.published.envs[index].word;
-    state.envs.slots[caller].children -= 1;
+    state.envs.slots[holder].children -= 1;
     env::forget(state, index);
     Ok(word)
 }
@@ -378,12 +378,15 @@ pub fn entrust<M: Machine>(
     id: EnvId,
     holder: EnvId,
 ) -> Answer {
-    let index = held(state, caller, id)?;
+    let (index, former) = held(state, caller, id)?;
+    if holder.is_none() {
+        return let_go(state, index, former);
+    }
     let heir = env::lookup(state, holder)?;
     if state.envs.slots[heir].state == EnvState::Dead || heir == index {
         return Err(Error::WrongState.into());
     }
-    state.envs.slots[caller].children -= 1;
+    state.envs.slots[former].children -= 1;
     state.envs.slots[heir].children += 1;
     state.published.envs[index].holder = holder.0;
     env::changed(state, index);
@@ -393,10 +396,31 @@ pub fn entrust<M: Machine>(
     Ok(0)
 }
 
-fn held(state: &State, caller: usize, id: EnvId) -> Result<usize, Error> {
-    let index = env::lookup(state, id)?;
-    if state.published.envs[index].holder != env::id(state, caller).0 {
-        return Err(Error::NotPermitted);
+/// Makes a record nobody's: it goes with its environment. One that never ran keeps its maker, with
+/// whom it ends.
+fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
+    if state.envs.slots[index].state == EnvState::New {
+        return Err(Error::WrongState.into());
     }
-    Ok(index)
+    state.envs.slots[holder].children -= 1;
+    state.published.envs[index].holder = 0;
+    if state.envs.slots[index].state == EnvState::Dead {
+        env::forget(state, index);
+    } else {
+        env::changed(state, index);
+    }
+    Ok(0)
+}
+
+/// An environment and its holder, which must be in the caller's domain: what one thread holds is
+/// all its threads'.
+fn held(state: &State, caller: usize, id: EnvId) -> Result<(usize, usize), Error> {
+    let index = env::lookup(state, id)?;
+    let holder = env::lookup(state, EnvId(state.published.envs[index].holder));
+    match holder {
+        Ok(holder) if env::domain(state, holder) == env::domain(state, caller) => {
+            Ok((index, holder))
+        }
+        _ => Err(Error::NotPermitted),
+    }
 }

@@ -191,6 +191,37 @@ fn the_children_of_the_dead_are_nobodys() {
 }
 
 #[test]
+fn what_one_thread_holds_is_all_its_threads() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let first = world.spawn(domain);
+    let second = world.spawn_by(first, domain);
+    let (stranger_domain, child_domain) = (world.domain(), world.domain());
+    let stranger = world.spawn(stranger_domain);
+    let child = world.spawn_by(first, child_domain);
+    let (child_id, second_id) = (world.id(child), world.id(second));
+    assert_eq!(world.by(1, destroy(&world, child)), OK);
+    let forget = Call::EnvForget { env: child_id };
+    assert_eq!(world.by(stranger, forget), error(Error::NotPermitted, 0));
+    assert_eq!(world.by(second, forget), Outcome::Answer(0, WORD));
+    assert_eq!(world.state_of(child), EnvState::Free);
+
+    let nobody = |env| Call::EnvEntrust { env, holder: EnvId::NONE };
+    let unborn = world.spawn_new(first, domain);
+    let unborn_id = world.id(unborn);
+    assert_eq!(world.by(first, nobody(unborn_id)), error(Error::WrongState, 0));
+    assert_eq!(world.by(1, destroy(&world, unborn)), OK);
+    assert_eq!(world.by(second, nobody(unborn_id)), OK);
+    assert_eq!(world.state_of(unborn), EnvState::Free, "it was dead already");
+    world.save(first, offset::EVENTS, 0);
+    assert_eq!(world.by(first, nobody(second_id)), OK);
+    assert_eq!(world.by(1, destroy(&world, second)), OK);
+    assert_eq!(world.state_of(second), EnvState::Free, "at once");
+    assert_eq!(world.saved(first, offset::EVENTS), 0, "nobody is told");
+    assert_eq!(world.by(first, nobody(second_id)), error(Error::NoSuchEnv, 0));
+}
+
+#[test]
 fn a_record_is_entrusted_with_its_news() {
     let mut world = World::new();
     let domain = world.domain();
