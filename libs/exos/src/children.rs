@@ -4,6 +4,7 @@ use crate::errno::{Answer, Errno};
 use crate::exit::{CONTINUED, GROUP_SHIFT, STATUS, stopped};
 use crate::page;
 use crate::process::{Child, Process};
+use crate::thread;
 use crate::time;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
@@ -126,9 +127,11 @@ fn look(process: &mut Process, which: Which, options: u32) -> Result<Option<News
 /// Waits for news of a child as `options` say.
 fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
     loop {
-        process.events &= !EVENT_CHILD;
+        thread::own().events &= !EVENT_CHILD;
         let posted = xok::upcall::take_events_of(EVENT_CHILD);
         if posted != 0 {
+            process.tell(EVENT_CHILD);
+            thread::own().events &= !EVENT_CHILD;
             let info = crate::signal::Info::default();
             process.arrive(linux::SIGCHLD, info);
         }

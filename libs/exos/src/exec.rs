@@ -3,14 +3,15 @@
 //! Whatever can fail is looked at before the move; the program is loaded by the next life itself
 //! (`start`), in its own space.
 
+use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fork;
 use crate::fs::{self, Program};
 use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
-use crate::process::Process;
+use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{page, start, thread, user};
+use crate::{lock, page, start, thread, threads, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -171,6 +172,10 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     let mut next = process.clone();
     next.files.without_close_on_exec();
     next.signals.for_exec();
+    // One thread is left, so what waits for it waits for the process.
+    for &(signal, info) in thread::own().directed.list() {
+        next.signals.pending.put(signal, info);
+    }
     if next.files.has_sockets() {
         crate::net::hand_over::share(process)?;
         next.net.clone_from(&process.net);
@@ -192,6 +197,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         return Err(from_kernel(error));
     }
     let (setup, fields) = library::fresh_setup(start::entry(), block.len());
+    let life = NextLife { domain, setup, fields };
     if process.borrows_space {
         // The lender's descriptions would otherwise stay open in here for ever.
         process.files.detach();
@@ -201,9 +207,24 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         next.files.detach();
         crate::net::finish(process);
     }
-    let (error, _) = call::env_move(OWN, domain, fields, &setup);
-    let _ = call::domain_destroy(OWN, domain);
-    Err(from_kernel(error))
+    threads::stop_others(process);
+    if !thread::own().is_first() {
+        // The pid is the first thread's environment: that goes, and we end with the old life.
+        process.orders.next_life = Some(life);
+        let _ = call::env_release(CONTROL_SLOT, process.id);
+        threads::order(process);
+        threads::await_the_end(process);
+    }
+    Err(move_on(process, &life))
+}
+
+/// Moves to the next life; comes back if the kernel refuses.
+pub fn move_on(process: &mut Process, life: &NextLife) -> Errno {
+    threads::stop_others(process);
+    lock::leave_for_good();
+    let (error, _) = call::env_move(OWN, life.domain, life.fields, &life.setup);
+    let _ = call::domain_destroy(OWN, life.domain);
+    from_kernel(error)
 }
 
 #[cfg(test)]

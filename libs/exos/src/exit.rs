@@ -1,9 +1,11 @@
 //! The end of a process, and what its parent hears of it.
 
+use crate::capabilities::CONTROL_SLOT;
 use crate::process::Process;
-use crate::user;
-use abi::id::EnvId;
+use crate::{lock, thread, threads};
+use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
+use xok::call::{self, OWN};
 
 /// Wait status of a process that exited (`W_EXITCODE`).
 pub const fn exited(code: u64) -> u64 {
@@ -30,8 +32,18 @@ pub const STATUS: u64 = 0xffff_ffff;
 pub const GROUP_SHIFT: u32 = 32;
 
 /// `exit_group(code)`
-pub fn exit(process: &mut Process, code: u64) -> ! {
+pub fn exit_group(process: &mut Process, code: u64) -> ! {
     end(process, exited(code))
+}
+
+/// Ends the process because one of its threads died inside ExOS and left the lock taken.
+pub fn with_the_dead() -> ! {
+    let own = xok::published::env(thread::own().id).unwrap_or_default();
+    let word = signalled(linux::SIGKILL);
+    loop {
+        let _ = call::env_destroy(CONTROL_SLOT, thread::process().id, word);
+        let _ = call::domain_destroy(OWN, DomainId(own.domain));
+    }
 }
 
 /// Ends the process by `signal`.
@@ -52,12 +64,10 @@ pub fn by_signal(process: &mut Process, signal: u32) -> ! {
     end(process, signalled(signal))
 }
 
-fn end(process: &mut Process, word: u64) -> ! {
-    let clear_tid = crate::thread::own().clear_tid;
-    if clear_tid != 0 {
-        // The program's memory may be gone; nobody waits there then.
-        let _ = user::write_value(clear_tid, &0_u32);
-    }
+/// Ends the process with this word, from any of its threads.
+pub fn end(process: &mut Process, word: u64) -> ! {
+    threads::stop_others(process);
+    threads::give_up(process);
     crate::net::finish(process);
     crate::orphans::hang_up(process);
     if process.borrows_space {
@@ -66,9 +76,14 @@ fn end(process: &mut Process, word: u64) -> ! {
         process.files.detach();
     }
     let word = word | u64::from(crate::page::own().group) << GROUP_SHIFT;
-    // Children lose their holder with us, and with it their zombies.
+    // Children lose their holder with the first thread, and with it their zombies.
+    if !thread::own().is_first() {
+        let _ = call::env_destroy(CONTROL_SLOT, process.id, word);
+    }
+    // A vfork child's space lives on, and so may that of a vfork parent.
+    lock::leave_for_good();
     loop {
-        let _ = xok::call::env_destroy(xok::call::OWN, EnvId::NONE, word);
+        let _ = call::env_destroy(OWN, EnvId::NONE, word);
     }
 }
 

@@ -18,11 +18,11 @@ use crate::memory::frames;
 use crate::memory::space::space;
 use crate::memory::tables::{Batch, has_leaf_table};
 use crate::page::ProcessPage;
-use crate::process::{Child, Process};
+use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
-use crate::{page, start, thread, user};
+use crate::{lock, page, start, thread, threads, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
@@ -31,6 +31,9 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
+
+/// Words of `struct clone_args`.
+const ARGUMENTS: usize = 11;
 
 /// What `clone` and its kin ask for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,12 +51,14 @@ pub struct Request {
 }
 
 impl Request {
-    fn has(&self, flag: u32) -> bool {
+    /// Has it this flag, or one of these?
+    pub fn has(&self, flag: u32) -> bool {
         self.flags & u64::from(flag) != 0
     }
 }
 
-fn refused((error, _): Refused) -> Errno {
+/// What a program is told that cannot have another environment.
+pub fn refused((error, _): Refused) -> Errno {
     match from_kernel(error) {
         // Out of environments, domains or frames is EAGAIN to a process that forks.
         Errno::ENOMEM => Errno::EAGAIN,
@@ -69,48 +74,87 @@ pub fn clone(process: &mut Process, slot: &Slot, words: [u64; 6]) -> Answer {
 
 /// `clone3(arguments, size)`
 pub fn clone3(process: &mut Process, slot: &Slot, address: u64, size: u64) -> Answer {
+    let known = (ARGUMENTS * 8) as u64;
     if size < 64 {
         return Err(Errno::EINVAL);
     }
-    let words: [u64; 8] = user::read_value(address)?;
-    let [flags, _pidfd, child_tid, parent_tid, signal, stack, stack_size, tls] = words;
+    if size > PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    let mut bytes = alloc::vec![0; size.max(known) as usize];
+    user::read_bytes(address, bytes.get_mut(..size as usize).ok_or(Errno::EINVAL)?)?;
+    // What is not known yet must not be asked for.
+    if bytes.iter().skip(ARGUMENTS * 8).any(|&byte| byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let mut words = [0; ARGUMENTS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    let [flags, _, child_tid, parent_tid, signal, stack, stack_size, tls, set_tid, tids, _] = words;
+    let is_thread = flags & u64::from(linux::CLONE_THREAD | linux::CLONE_PARENT) != 0;
+    let wrong = flags & u64::from(linux::CSIGNAL | linux::CLONE_DETACHED) != 0
+        || flags >> 32 != 0
+        || signal > 64
+        || is_thread && signal != 0
+        || (stack == 0) != (stack_size == 0)
+        || set_tid != 0
+        || tids != 0;
+    if wrong {
+        return Err(Errno::EINVAL);
+    }
     let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
     fork(process, slot, Request { flags: flags | signal, stack, parent_tid, child_tid, tls })
 }
 
-/// Makes the child a request asks for.
-pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
-    if request.has(linux::CLONE_THREAD) {
-        return Err(Errno::ENOSYS);
-    }
-    let lends = request.has(linux::CLONE_VM);
-    if lends && !request.has(linux::CLONE_VFORK) {
-        return Err(Errno::ENOSYS);
-    }
+/// The registers that a child begins with; what it has to know of itself travels with them
+/// (`start::child`).
+pub fn context(slot: &Slot, request: &Request, id: EnvId) -> Slot {
     let mut context = *slot;
     context.rax = 0;
     if request.stack != 0 {
         context.rsp = request.stack;
     }
+    context.free[start::CHILD_ID] = u64::from(id.0);
+    context.free[start::CHILD_CLEAR_TID] =
+        if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    context
+}
+
+/// Makes the child a request asks for.
+pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
+    threads::check_flags(&request)?;
+    if request.has(linux::CLONE_THREAD) {
+        return threads::spawn(process, slot, &request);
+    }
+    let lends = request.has(linux::CLONE_VM);
+    if lends && !request.has(linux::CLONE_VFORK) {
+        return Err(Errno::ENOSYS);
+    }
     let (child, lent) = if lends {
-        let (child, lent) = lend(process, &context, &request)?;
+        let (child, lent) = lend(process, slot, &request)?;
         (child, Some(lent))
     } else {
         crate::net::hand_over::share(process)?;
-        (copy(process, &context, &request)?, None)
+        (copy(process, slot, &request)?, None)
     };
     process.children.push(Child { id: child, ..Child::default() });
     if request.has(linux::CLONE_PARENT_SETTID) {
         user::write_value(request.parent_tid, &child.0)?;
+    }
+    if !thread::own().is_first() {
+        // A child is its parent's first thread's: that is the parent's pid. Both are there.
+        let _ = call::env_entrust(child, process.id);
     }
     if let Err(answer) = call::env_release(OWN, child) {
         process.children.pop();
         return Err(refused(answer));
     }
     if let Some(lent) = lent {
-        await_leaving(child);
+        let number = lent.number();
+        await_leaving(process, child);
         start::drop_lent(lent);
-        reclaim();
+        reclaim(number);
     }
     // The child first: it soon executes something else, and what we write then is ours alone again.
     let _ = call::yield_to(child);
@@ -133,15 +177,20 @@ fn child_page(process: &Process) -> ProcessPage {
 fn fill_own_pages(page: &ProcessPage, child: *const Thread, area: u64, context: &Slot) {
     frames::zero(window(0));
     frames::zero(window(1));
-    start::prepare_save_area(window(0), area, stack_tops(area));
-    thread::enter_slot_zero(window(0), context);
-    thread::enter_thread(window(0), child);
-    thread::save_vector_at(window(0));
+    fill_save_area(window(0), child, area, context);
     frames::put(window(1), 0, page::bytes_of(page));
 }
 
+/// Fills the zeroed page seen at `seen`, which is (to be) the save area at `area`.
+pub fn fill_save_area(seen: u64, child: *const Thread, area: u64, context: &Slot) {
+    start::prepare_save_area(seen, area, stack_tops(area));
+    thread::enter_slot_zero(seen, context);
+    thread::enter_thread(seen, child);
+    thread::save_vector_at(seen);
+}
+
 /// How a child begins: `start::child` on its first handler stack.
-fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
+pub fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
     let fs_base = if request.has(linux::CLONE_SETTLS) {
         request.tls
     } else if thread::has_fsgsbase() {
@@ -216,10 +265,10 @@ fn give_less(domain: DomainId, slot: u8) -> Result<(), Errno> {
 }
 
 /// A child with a space of its own.
-fn copy(process: &Process, context: &Slot, request: &Request) -> Result<EnvId, Errno> {
+fn copy(process: &Process, slot: &Slot, request: &Request) -> Result<EnvId, Errno> {
     let domain = new_domain(&process.files)?;
     crate::environment::share(domain);
-    let built = copy_into(process, domain, context, request).and_then(|env| {
+    let built = copy_into(process, domain, slot, request).and_then(|env| {
         // A signal to our group that came before the child could be seen in it has met us alone.
         // As on Linux, it is taken first, and the fork starts again.
         let signals = xok::upcall::pending() & !bit(linux::SIGCHLD);
@@ -234,27 +283,17 @@ fn copy(process: &Process, context: &Slot, request: &Request) -> Result<EnvId, E
 fn copy_into(
     process: &Process,
     domain: DomainId,
-    context: &Slot,
+    slot: &Slot,
     request: &Request,
 ) -> Result<EnvId, Errno> {
     populate_shared()?;
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
-    // What the child has to know of itself travels in its slot 0 (`start::child`).
-    let mut context = *context;
-    context.free[start::CHILD_ID] = u64::from(env.0);
-    tell_clear_tid(&mut context, request);
-    copy_library(&child_page(process), domain, &context)
+    copy_library(&child_page(process), domain, &context(slot, request, env))
         .and_then(|mut batch| copy_program(&mut batch))
         .map_err(refused)?;
     let (setup, fields) = child_setup(FIRST_THREAD, request);
     call::env_set(OWN, env, fields, &setup).map_err(refused)?;
     Ok(env)
-}
-
-/// Tells the child what it clears at its end.
-fn tell_clear_tid(context: &mut Slot, request: &Request) {
-    context.free[start::CHILD_CLEAR_TID] =
-        if request.has(linux::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
 }
 
 /// A domain and an environment that will keep our sockets (`net::keeper`), nothing in them yet.
@@ -401,13 +440,22 @@ fn populate_shared() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Number of the area that a vfork child's thread gets.
-fn next_area() -> u64 {
-    thread::own().number + 1
+/// A child in our own space (`vfork`): a second process on our heap.
+fn lend(process: &Process, slot: &Slot, request: &Request) -> Result<(EnvId, Lent), Errno> {
+    let number = space().places.take()?;
+    let lent = lend_to(process, number, slot, request);
+    if lent.is_err() {
+        reclaim(number);
+    }
+    lent
 }
 
-/// A child in our own space (`vfork`): a second process on our heap.
-fn lend(process: &Process, context: &Slot, request: &Request) -> Result<(EnvId, Lent), Errno> {
+fn lend_to(
+    process: &Process,
+    number: u64,
+    slot: &Slot,
+    request: &Request,
+) -> Result<(EnvId, Lent), Errno> {
     let own = xok::published::env(process.id).map_or(0, |record| record.domain);
     let domain = DomainId(own);
     let mut child = process.clone();
@@ -421,10 +469,16 @@ fn lend(process: &Process, context: &Slot, request: &Request) -> Result<(EnvId, 
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
     child.id = env;
     child.files.attach(domain)?;
-    let lent = start::lend(child, thread::own(), next_area());
-    let area = thread_area(next_area());
-    let mut context = *context;
-    tell_clear_tid(&mut context, request);
+    let area = thread_area(number);
+    child.area = area;
+    child.orders = Orders::default();
+    let mut thread = thread::own().forked(core::ptr::null_mut(), env, number);
+    if request.has(linux::CLONE_CHILD_CLEARTID) {
+        thread.clear_tid = request.child_tid;
+    }
+    let lent = start::lend(child, thread);
+    lock::share();
+    let context = context(slot, request, env);
     let built = lend_area(process, lent.thread.as_ptr(), area, &context).and_then(|()| {
         let (setup, fields) = child_setup(area, request);
         call::env_set(OWN, env, fields, &setup)
@@ -454,7 +508,7 @@ fn lend_area(
 }
 
 /// Sleeps until the child has left our space: it moved into its own, or died.
-fn await_leaving(child: EnvId) {
+fn await_leaving(process: &mut Process, child: EnvId) {
     use abi::predicate::{Atom, Operator, Source};
     use abi::published::{EnvRecord, EnvState, Table};
     let Some(record) = xok::published::env(child) else { return };
@@ -479,25 +533,19 @@ fn await_leaving(child: EnvId) {
             _ => break,
         }
         // Without a predicate the child is given the processor until it has left.
-        let slept = set && call::sleep(0, 0, 0, 0).is_ok();
-        if !slept {
-            let _ = call::yield_to(child);
-        }
+        let _ = lock::released(process, || match set {
+            true => call::sleep(0, 0, 0, 0),
+            false => call::yield_to(child),
+        });
     }
     let _ = call::predicate_set(&[]);
 }
 
 /// Gives the thread area that a vfork child left back.
-fn reclaim() {
-    let area = thread_area(next_area());
+fn reclaim(number: u64) {
     thread::own().has_predicate = false;
-    let pages = library::present_pages(area, area + crate::layout::THREAD_BYTES);
-    let mut batch = Batch::own();
-    for page in pages {
-        if batch.unmap(1, page).is_err() {
-            return;
-        }
+    if threads::drop_area(number).is_ok() {
+        space().places.give_back(number);
     }
-    // What could not be unmapped is replaced by the next child's pages.
-    let _ = batch.send();
+    threads::perhaps_alone();
 }

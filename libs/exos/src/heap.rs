@@ -5,9 +5,9 @@
 //! allocator is harmless.
 //!
 //! # Safety
-//! The range `HEAP..HEAP_END` is used by this allocator alone. One environment of a process runs at
-//! a time (a vfork parent sleeps until its child has left), and handlers nested inside an
-//! allocation do not allocate; entering twice panics.
+//! The range `HEAP..HEAP_END` is used by this allocator alone. One thread of a space is in ExOS at
+//! a time (`crate::lock`), and handlers nested inside an allocation do not allocate; entering twice
+//! panics.
 #![allow(unsafe_code)]
 
 use crate::layout::{HEAP, HEAP_END};

@@ -7,9 +7,9 @@
 //!          + 0x0806_0000  area of the first thread                   │ the first 2 MiB are all
 //!          + 0x0809_0000  start block of `exec`                      │ that most ever use
 //!          + 0x0810_0000  heap, grows                                │
-//!          + 0x0a00_0000  a program that is not in the image, while it is loaded
-//!          + 0x0e00_0000  areas of other threads, 1 MiB apart        ┘
+//!          + 0x0a00_0000  a program that is not in the image, while it is loaded  ┘
 //!          + 0x1000_0000  boot image, read-only: level-1 tables shared by all processes
+//!          + 0x8000_0000  areas of other threads; never inherited
 //! ```
 //! A thread area is: save area page (GS base), application page, guard, then four handler stacks
 //! with a guard below each. The lower half is the program's, wholly.
@@ -50,11 +50,15 @@ pub const HEAP_END: u64 = LARGE_BLOCK;
 /// The bytes of a program that is not in the image, as `exec` hands them over.
 pub const PROGRAM: u64 = LIBRARY + 0x0a00_0000;
 /// First address behind what such a program may have.
-pub const PROGRAM_END: u64 = THREADS;
+pub const PROGRAM_END: u64 = LIBRARY + 0x0e00_0000;
 /// Areas of other threads.
-pub const THREADS: u64 = LIBRARY + 0x0e00_0000;
+pub const THREADS: u64 = LIBRARY + 0x8000_0000;
 /// Bytes from one of them to the next.
-pub const THREAD_BYTES: u64 = 0x10_0000;
+pub const THREAD_BYTES: u64 = 0x4_0000;
+/// Threads that a space may have.
+pub const THREADS_MAX: usize = 1024;
+/// First address behind the areas.
+const THREADS_END: u64 = THREADS + THREADS_MAX as u64 * THREAD_BYTES;
 
 /// Handler stacks, depth 1 first: offset of the top in a thread area, and pages.
 pub const STACKS: [(u64, u64); 4] = [(0x1_3000, 16), (0x1_8000, 4), (0x1_d000, 4), (0x2_2000, 4)];
@@ -73,7 +77,7 @@ pub fn stack_tops(area: u64) -> [u64; 4] {
 
 /// Is `address` in one of the handler stacks of the area it lies in (not in a guard)?
 pub fn in_handler_stack(address: u64) -> bool {
-    let offset = if (THREADS..IMAGE).contains(&address) {
+    let offset = if (THREADS..THREADS_END).contains(&address) {
         (address - THREADS) % THREAD_BYTES
     } else if (FIRST_THREAD..START_BLOCK).contains(&address) {
         address - FIRST_THREAD
@@ -84,4 +88,5 @@ pub fn in_handler_stack(address: u64) -> bool {
 }
 
 const _: () = assert!(SCRATCH < FIRST_THREAD && FIRST_THREAD + 0x2_2000 <= START_BLOCK);
+const _: () = assert!(IMAGE_END <= THREADS && STACKS[3].0 <= THREAD_BYTES);
 const _: () = assert!(START_BLOCK + START_BLOCK_BYTES <= HEAP);

@@ -12,16 +12,18 @@
 
 use crate::layout::APPLICATION_PAGE;
 use crate::thread;
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use xok::published;
 
-pub use unix::process_page::{CALLS, COMMAND_BYTES, FILES_BYTES, MAGIC, PATH_BYTES, ProcessPage};
+pub use unix::process_page::{
+    CALLS, COMMAND_BYTES, FILES_BYTES, MAGIC, PATH_BYTES, ProcessPage, THREAD_MAGIC,
+};
 
 /// The running process's own page. A vfork child has one of its own, too.
 pub fn own() -> &'static mut ProcessPage {
     // SAFETY: head of the file; one function writes at a time.
-    unsafe { &mut *((thread::area() + APPLICATION_PAGE) as *mut ProcessPage) }
+    unsafe { &mut *((thread::process().area + APPLICATION_PAGE) as *mut ProcessPage) }
 }
 
 /// A copy of the page of the environment at `index`, if a Linux process filled it.
@@ -87,6 +89,22 @@ pub fn all() -> impl Iterator<Item = Brief> {
     (1..count).filter_map(|index| {
         let record: EnvRecord = published::record(Table::Envs, index)?;
         brief_of(&record)
+    })
+}
+
+/// What stands at the start of the page of a thread that is not its process's first one.
+pub fn thread_head(process: EnvId) -> [u64; 2] {
+    [THREAD_MAGIC, u64::from(process.0)]
+}
+
+/// The other threads of a process, those of them that are in `domain`.
+pub fn threads_of(process: EnvId, domain: DomainId) -> impl Iterator<Item = EnvId> {
+    let count = published::table(Table::Envs).count as usize;
+    (1..count).filter_map(move |index| {
+        let record: EnvRecord = published::record(Table::Envs, index)?;
+        let is_thread = published::application_word(index, 0) == Some(THREAD_MAGIC)
+            && published::application_word(index, 8) == Some(u64::from(process.0));
+        (record.id != 0 && record.domain == domain.0 && is_thread).then_some(EnvId(record.id))
     })
 }
 

@@ -5,16 +5,18 @@
 //! vfork child is a second `Process` on the same heap, made by `clone`; each thread finds its own
 //! by GS.
 
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
+use abi::setup::EnvSetup;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use crate::fs::Files;
+use crate::lock;
 use crate::net::Net;
-use crate::signal::{Info, Signals};
-use crate::thread;
+use crate::signal::{Effect, Info, Signals, bit};
+use crate::thread::{self, Threads};
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,12 @@ pub struct Process {
     pub users: [u32; 3],
     /// Real, effective, saved group.
     pub groups: [u32; 3],
+    /// Address of its first thread's area.
+    pub area: u64,
+    /// Its threads.
+    pub threads: Threads,
+    /// What its first thread is to do, whose environment the kernel knows as the process.
+    pub orders: Orders,
     /// Children not yet waited for.
     pub children: Vec<Child>,
     /// The program's absolute path, links resolved (`/proc/self/exe`).
@@ -48,6 +56,30 @@ pub struct Process {
     pub timer: (u64, u64),
     /// Nanoseconds that children waited for have run.
     pub children_ns: u64,
+}
+
+/// What other threads want of the first one (`crate::threads::obey`).
+#[derive(Clone, Debug, Default)]
+pub struct Orders {
+    /// To stop the process by this signal.
+    pub stop: u32,
+    /// To set the kernel's timer as `Process::timer` says.
+    pub timer: bool,
+    /// To move to the next life.
+    pub next_life: Option<NextLife>,
+    /// The status that it left when it ended before the others did.
+    pub status: u64,
+}
+
+/// A domain that is ready to be moved to (`crate::exec`).
+#[derive(Clone, Copy, Debug)]
+pub struct NextLife {
+    /// The domain.
+    pub domain: DomainId,
+    /// How it begins there.
+    pub setup: EnvSetup,
+    /// The fields of that which count.
+    pub fields: u64,
 }
 
 /// Resource limits there are (`RLIM_NLIMITS`).
@@ -93,19 +125,79 @@ impl Process {
         self.arrive(signal, info);
     }
 
-    /// Notes that `signal` arrived for the process.
+    /// Notes that `signal` arrived for the process, and sees that a thread takes it.
+    /// False if there is no room for one more of it.
     pub fn arrive(&mut self, signal: u32, info: Info) -> bool {
-        self.signals.arrive(signal, info, thread::own().blocked)
+        let blocked = self.blocked_by_all();
+        let room = self.signals.arrive(signal, info, blocked);
+        if self.threads.count() > 1 {
+            self.choose(bit(signal));
+        }
+        room
+    }
+
+    /// Notes that `signal` arrived for the thread `id` alone; false as above.
+    pub fn arrive_at(&mut self, id: EnvId, signal: u32, info: Info) -> bool {
+        let ignored = self.signals.effect(signal) == Effect::Ignore;
+        let own = thread::own().id;
+        let Some(target) = self.threads.find(id) else { return true };
+        let blocked = target.blocked & bit(signal) != 0;
+        if ignored && !blocked {
+            return true;
+        }
+        let room = target.directed.put(signal, info);
+        if target.id != own && target.wants(bit(signal)) {
+            lock::ring(target.id);
+        }
+        room
+    }
+
+    /// What every thread blocks.
+    fn blocked_by_all(&mut self) -> u64 {
+        let living = self.threads.all().filter(|thread| !thread.ended);
+        living.fold(!0, |set, thread| set & thread.blocked)
+    }
+
+    /// Sees that signals of `set` which wait for the process are taken: by us on the way out, else
+    /// by one that does not block them, the first thread before all others.
+    pub fn choose(&mut self, set: u64) {
+        let waiting = self.signals.pending.set() & set & thread::own().blocked;
+        if waiting == 0 {
+            return;
+        }
+        if let Some(chosen) = self.threads.all().find(|thread| thread.wants(waiting)) {
+            lock::ring(chosen.id);
+        }
+    }
+
+    /// Event bits for all threads: those that sleep for them look again.
+    pub fn tell(&mut self, events: u64) {
+        let own = thread::own().id;
+        for thread in self.threads.all() {
+            thread.events |= events;
+            if thread.awaits & events != 0 && thread.id != own {
+                lock::ring(thread.id);
+            }
+        }
     }
 
     /// The next signal that the running thread takes.
     pub fn next_signal(&self) -> Option<u32> {
-        self.signals.next(thread::own().blocked)
+        let own = thread::own();
+        self.signals.next(own.directed.set(), own.blocked)
+    }
+
+    /// Takes `signal`, one's own first; what its handler is told.
+    pub fn take_signal(&mut self, signal: u32) -> Info {
+        thread::own().directed.take(signal).unwrap_or_else(|| self.signals.take(signal))
     }
 
     /// A signal that the running instruction caused.
     pub fn force(&mut self, signal: u32, info: Info) {
-        thread::own().blocked = self.signals.force(signal, info, thread::own().blocked);
+        let own = thread::own();
+        own.blocked = self.signals.force(signal, own.blocked);
+        own.directed.discard(signal);
+        own.directed.put(signal, info);
     }
 
     /// The soft limit of `resource`.

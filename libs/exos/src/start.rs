@@ -10,15 +10,15 @@ use crate::capabilities::LOG_SLOT;
 use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{
-    FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PROGRAM, START_BLOCK, START_BLOCK_BYTES,
-    stack_tops,
+    FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PRIVATE_END, PROGRAM, START_BLOCK,
+    START_BLOCK_BYTES, in_handler_stack, stack_tops,
 };
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
-use crate::process::Process;
+use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
-use crate::thread::Thread;
-use crate::{environment, library, loader, start_block, table, thread, user};
+use crate::thread::{Thread, Threads};
+use crate::{environment, library, loader, lock, start_block, table, thread, threads, user};
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
 use abi::setup::{EnvSetup, field};
@@ -138,7 +138,9 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     let block = take_block(block_len)?;
     let (process, blocked, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
-    thread::set_own(Box::leak(Box::new(Thread::first(process, process.id, blocked))));
+    process.area = FIRST_THREAD;
+    let first = Thread::first(process, process.id, blocked);
+    thread::set_own(process.threads.add(first).as_ptr());
     process.files = Files::load(files)?.0;
     drop(block);
     if process.timer.0 != 0 {
@@ -194,27 +196,33 @@ extern "C" fn child(tid_address: u64) -> ! {
     thread::load_own_vector();
     let slot = thread::slot_zero();
     let process = thread::process();
-    if !process.borrows_space {
-        process.id = EnvId(slot.free[CHILD_ID] as u32);
-        *thread::own() = thread::own().forked(process, process.id, 0);
+    // A fork child has its parent's words; a thread, or a vfork child, those made for it.
+    let id = EnvId(slot.free[CHILD_ID] as u32);
+    if thread::own().id != id {
+        process.id = id;
+        process.area = FIRST_THREAD;
+        *thread::own() = thread::own().forked(process, id, 0);
+        thread::own().clear_tid = slot.free[CHILD_CLEAR_TID];
+        threads::begin_alone(process);
         process.children.clear();
         process.files.locked.clear();
         process.timer = (0, 0);
         process.events = 0;
+        process.orders = Orders::default();
         process.signals.pending.clear();
         process.children_ns = 0;
         crate::net::forget(process);
     }
-    thread::own().clear_tid = slot.free[CHILD_CLEAR_TID];
     if tid_address != 0 {
         // A bad address is the program's own doing; Linux ignores it, too.
-        let _ = user::write_value(tid_address, &process.id.0);
+        let _ = user::write_value(tid_address, &id.0);
     }
     xok::upcall::resume(slot)
 }
 
 /// A keeper's first steps: it has a copy of the process whose sockets it keeps, and no program.
 extern "C" fn keeper() -> ! {
+    threads::begin_alone(thread::process());
     crate::net::keeper::run(thread::process())
 }
 
@@ -227,25 +235,46 @@ pub struct Lent {
     pub thread: NonNull<Thread>,
 }
 
-/// Puts a vfork child's process and thread on our heap.
-pub fn lend(process: Process, parent: &Thread, number: u64) -> Lent {
-    let id = process.id;
-    let process = NonNull::from(Box::leak(Box::new(process)));
-    let thread = parent.forked(process.as_ptr(), id, number);
-    Lent { process, thread: NonNull::from(Box::leak(Box::new(thread))) }
+impl Lent {
+    /// Number of the thread's area.
+    pub fn number(&self) -> u64 {
+        // SAFETY: made by `lend`, not yet dropped.
+        unsafe { self.thread.as_ref() }.number
+    }
+}
+
+/// Puts a vfork child's process and its one thread on our heap.
+pub fn lend(process: Process, mut thread: Thread) -> Lent {
+    let process = Box::leak(Box::new(process));
+    thread.set_process(process);
+    process.threads = Threads::default();
+    let thread = process.threads.add(thread);
+    Lent { process: NonNull::from(process), thread }
 }
 
 /// Frees what a vfork child that has left our space had there.
 pub fn drop_lent(lent: Lent) {
     // SAFETY: leaked by `lend`; the child's thread will not run here again.
-    unsafe {
-        drop(Box::from_raw(lent.thread.as_ptr()));
-        drop(Box::from_raw(lent.process.as_ptr()));
-    }
+    let mut process = unsafe { Box::from_raw(lent.process.as_ptr()) };
+    let id = process.id;
+    drop(process.threads.remove(id));
 }
 
 /// Every upcall: foreign calls, faults, events.
 extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
+    if cause == Cause::Foreign as u64 && slot.rax == u64::from(linux::__NR_getpid) {
+        slot.rax = u64::from(thread::process().id.0);
+        return;
+    }
+    // A handler stack grows wherever its thread is, also on the way to the lock; so do variables,
+    // the lock among them (`lock::share` sees to it that no second thread meets that).
+    let variables = PRIVATE..PRIVATE_END;
+    if cause == Cause::PageFault as u64
+        && (in_handler_stack(address) || variables.contains(&address))
+    {
+        return own_fault(slot, cause, address);
+    }
+    let taken = lock::enter();
     if cause == Cause::Foreign as u64 {
         foreign(slot);
     } else if cause == Cause::Event as u64 {
@@ -257,16 +286,15 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
     } else {
         program_fault(slot, cause, address);
     }
+    if taken {
+        lock::leave();
+    }
 }
 
 /// A Linux call.
 fn foreign(slot: &mut Slot) {
     let process = thread::process();
     let number = slot.rax;
-    if number == u64::from(linux::__NR_getpid) {
-        slot.rax = u64::from(process.id.0);
-        return;
-    }
     match table::call(process, slot, number) {
         Ok(value) => slot.rax = value,
         Err(errno @ (RESTART | RESTART_ALWAYS | RESTART_UNLESS_HANDLED)) => {

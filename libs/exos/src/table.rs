@@ -7,7 +7,9 @@ use crate::identity::{self, Kind};
 use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
-use crate::{children, exec, exit, fork, fs, futex, groups, machine, page, thread, time, user};
+use crate::{
+    children, exec, exit, fork, fs, futex, groups, machine, page, thread, threads, time, user,
+};
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
 
@@ -53,7 +55,8 @@ fn with_context(
         }
         __NR_execve => exec::execve(process, first, second, third),
         __NR_execveat => exec::execveat(process, words),
-        __NR_exit | __NR_exit_group => exit::exit(process, first),
+        __NR_exit => threads::exit(process, first),
+        __NR_exit_group => exit::exit_group(process, first),
         __NR_rt_sigaction => signals::action(process, first, second, third, words[3]),
         __NR_rt_sigprocmask => signals::mask(first, second, third, words[3]),
         __NR_rt_sigpending => signals::pending(process, first, second),
@@ -151,7 +154,12 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
             thread::own().clear_tid = first;
             Ok(u64::from(thread::own().id.0))
         }
-        __NR_set_robust_list => Ok(0),
+        __NR_set_robust_list if second != futex::HEAD_BYTES => Err(Errno::EINVAL),
+        __NR_set_robust_list => {
+            thread::own().robust = first;
+            Ok(0)
+        }
+        __NR_get_robust_list => futex::robust_list(process, first, second, third),
         __NR_getpriority if words[0] > 2 => Err(Errno::EINVAL),
         __NR_getpriority => Ok(20_u64.wrapping_sub(page::own().nice as u64)),
         __NR_setpriority => {

@@ -14,9 +14,13 @@
 #![allow(unsafe_code)]
 
 use crate::process::Process;
+use crate::signal::pending::Pending;
 use abi::id::EnvId;
 use abi::published::FEATURE_XSAVE;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::arch::asm;
+use core::ptr::NonNull;
 use linux_raw_sys::general as linux;
 use xok::upcall::{block, set_word, word};
 
@@ -45,6 +49,18 @@ pub struct Thread {
     pub fs_base: u64,
     /// Has a predicate been downloaded?
     pub has_predicate: bool,
+    /// Signals sent to this thread alone.
+    pub directed: Pending,
+    /// Event bits that arrived for all threads, and this one has not looked at yet.
+    pub events: u64,
+    /// Event bits that it sleeps for.
+    pub awaits: u64,
+    /// Signals that it sleeps for although it blocks them (`sigwait`).
+    pub awaits_signals: u64,
+    /// Head of the list of robust futexes that it holds (`set_robust_list`).
+    pub robust: u64,
+    /// Has it ended? Only the first one stays, as its environment is the pid.
+    pub ended: bool,
 }
 
 impl Thread {
@@ -60,6 +76,12 @@ impl Thread {
             clear_tid: 0,
             fs_base: 0,
             has_predicate: false,
+            directed: Pending::default(),
+            events: 0,
+            awaits: 0,
+            awaits_signals: 0,
+            robust: 0,
+            ended: false,
         }
     }
 
@@ -69,7 +91,69 @@ impl Thread {
         (child.process, child.id, child.number) = (process, id, number);
         child.clear_tid = 0;
         child.has_predicate = false;
+        child.directed.clear();
+        (child.events, child.awaits, child.awaits_signals, child.robust) = (0, 0, 0, 0);
         child
+    }
+
+    /// Is it the one that gave its process the pid?
+    pub fn is_first(&self) -> bool {
+        self.id == self.process().id
+    }
+
+    /// Its process.
+    pub fn process(&self) -> &'static mut Process {
+        // SAFETY: a thread's process outlives it; one thread at a time is in ExOS (`crate::lock`).
+        unsafe { &mut *self.process }
+    }
+
+    /// Does it look at one of `signals` when rung at?
+    pub fn wants(&self, signals: u64) -> bool {
+        !self.ended && signals & (!self.blocked | self.awaits_signals) != 0
+    }
+
+    /// Makes it a thread of `process`.
+    pub fn set_process(&mut self, process: *mut Process) {
+        self.process = process;
+    }
+}
+
+/// The threads of a process; all but the running one sleep, run its program, or wait for the lock.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    list: Vec<NonNull<Thread>>,
+}
+
+impl Threads {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// All of them.
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Thread> {
+        // SAFETY: what is listed was leaked by `add` and lives until `remove`.
+        self.list.iter_mut().map(|thread| unsafe { thread.as_mut() })
+    }
+
+    /// The thread with this id.
+    pub fn find(&mut self, id: EnvId) -> Option<&mut Thread> {
+        self.all().find(|thread| thread.id == id)
+    }
+
+    /// Adds one; where it is from now on.
+    pub fn add(&mut self, thread: Thread) -> NonNull<Thread> {
+        let place = NonNull::from(Box::leak(Box::new(thread)));
+        self.list.push(place);
+        place
+    }
+
+    /// Takes one off the list.
+    pub fn remove(&mut self, id: EnvId) -> Option<Box<Thread>> {
+        // SAFETY: as `all`.
+        let at = self.list.iter().position(|thread| unsafe { thread.as_ref() }.id == id)?;
+        // SAFETY: leaked by `add`; what is removed is listed no more.
+        Some(unsafe { Box::from_raw(self.list.remove(at).as_ptr()) })
     }
 }
 
@@ -81,14 +165,18 @@ pub fn area() -> u64 {
 /// The running thread.
 pub fn own() -> &'static mut Thread {
     // SAFETY: set by `set_own`; a thread is in ExOS once (nested handlers only resolve page
-    // faults, which do not look here).
+    // faults), and threads look at each other's only under the lock (`crate::lock`).
     unsafe { &mut *(word(block::THREAD) as *mut Thread) }
 }
 
 /// The process that the running thread belongs to.
 pub fn process() -> &'static mut Process {
-    // SAFETY: as `own`; a thread's process outlives it.
-    unsafe { &mut *own().process }
+    own().process()
+}
+
+/// Is there a running thread yet? Not in the first steps of a program's life.
+pub fn exists() -> bool {
+    word(block::THREAD) != 0
 }
 
 /// Makes `thread` the running one.

@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::signal::{CODE_KERNEL, Info};
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
+use crate::{thread, threads};
 use linux_raw_sys::general as linux;
 use xok::{call, clock, published};
 
@@ -134,8 +135,13 @@ fn sleep(process: &mut Process, deadline: u64, rest: u64) -> Answer {
 
 fn arm(process: &mut Process, next: u64, interval: u64) {
     process.timer = (next, interval);
-    // Refused only by a kernel without the call; the timer never rings then.
-    let _ = call::timer_set(next);
+    if thread::own().is_first() {
+        // Refused only by a kernel without the call; the timer never rings then.
+        let _ = call::timer_set(next);
+    } else {
+        process.orders.timer = true;
+        threads::order(process);
+    }
 }
 
 /// Sets the kernel's timer again, in the next life.

@@ -4,8 +4,8 @@
 //! cannot be resolved ends the copy. Never call these while `memory::space()` is borrowed.
 //!
 //! # Safety
-//! Holds the two copy loops, which touch the lower half only: the range is checked first, and a
-//! fault in them goes to their fix-up address.
+//! Holds the copy loop and the one atomic exchange, which touch the lower half only: the range is
+//! checked first, and a fault in them goes to their fix-up address.
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
@@ -139,6 +139,20 @@ pub fn probe(address: u64, len: u64, write: bool) -> Result<(), Errno> {
     }
 }
 
+/// Puts `new` in place of `old` in a 32-bit word of the program's, in one step; what was there.
+pub fn compare_exchange(address: u64, old: u32, new: u32) -> Result<u32, Errno> {
+    unsafe extern "sysv64" {
+        fn exos_compare_exchange(place: *mut u32, old: u32, new: u32, found: *mut u32) -> usize;
+    }
+    if !in_program(address, 4) {
+        return Err(Errno::EFAULT);
+    }
+    let mut found = 0;
+    // SAFETY: the place is in the program's half; a fault there goes to the fix-up.
+    copy(unsafe { exos_compare_exchange(address as *mut u32, old, new, &raw mut found) })?;
+    Ok(found)
+}
+
 fn copy(left: usize) -> Result<(), Errno> {
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -183,9 +197,17 @@ core::arch::global_asm!(
     "mov ecx, r8d",
     "and ecx, 7",
     "rep movsb",
-    "exos_copy_last:",
     "xor eax, eax",
     "ret",
+    // (place, old, new, found): in the same range, so that its faults have the same landing.
+    ".global exos_compare_exchange",
+    "exos_compare_exchange:",
+    "mov eax, esi",
+    "lock cmpxchg [rdi], edx",
+    "mov [rcx], eax",
+    "xor eax, eax",
+    "ret",
+    "exos_copy_last:",
     "exos_copy_landing:",
     "mov eax, 1",
     "ret",

@@ -14,6 +14,8 @@ use abi::predicate::{Atom, Operator, Source};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER, woken};
 
 use crate::errno::{Errno, RESTART, from_kernel};
+use crate::futex;
+use crate::lock;
 use crate::net;
 use crate::process::Process;
 use crate::signal::{UNMASKABLE, deliver};
@@ -27,6 +29,7 @@ pub struct Wait {
     overflow: bool,
     events: u64,
     signals: u64,
+    bell: bool,
 }
 
 /// Why a wait ended.
@@ -124,6 +127,12 @@ impl Wait {
         self
     }
 
+    /// Until another thread takes us off the queue of those who sleep for a futex, as well.
+    pub fn dequeued(&mut self) -> &mut Self {
+        self.bell = true;
+        self
+    }
+
     /// The atoms as `PredicateSet` takes them.
     pub fn atoms(&self) -> &[Atom] {
         self.atoms.get(..self.count).unwrap_or(&[])
@@ -150,13 +159,19 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
     loop {
         deliver::collect(process);
         let awaited = wait.signals & thread::own().blocked;
-        if process.signals.pending.set() & awaited != 0 {
+        let pending = process.signals.pending.set() | thread::own().directed.set();
+        if pending & awaited != 0 {
             return Ok(Woken::Ready);
         }
         if deliver::settle(process) {
             return Err(RESTART);
         }
-        if process.events & wait.events != 0 {
+        let own = thread::own();
+        if (process.events | own.events) & wait.events != 0 {
+            own.events &= !wait.events;
+            return Ok(Woken::Ready);
+        }
+        if wait.bell && !futex::is_queued(own.id) {
             return Ok(Woken::Ready);
         }
         let mut until = if polled { next_look(deadline) } else { deadline };
@@ -165,12 +180,17 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         if network != 0 && (until == 0 || network < until) {
             until = network;
         }
-        let unblocked = !(thread::own().blocked & !UNMASKABLE) | awaited;
+        // What others send comes to the first thread, also what it blocks and another one wants.
+        let all = lock::is_shared() && own.is_first();
+        let unblocked = if all { !0 } else { !(own.blocked & !UNMASKABLE) | awaited };
         let mut events = wait.events | EVENT_CHILD | EVENT_TIMER;
         if process.net.is_some() {
             events |= net::EVENTS;
         }
-        match xok::call::sleep(until, unblocked, events, 0) {
+        (own.awaits, own.awaits_signals) = (wait.events, awaited);
+        let woken = lock::released(process, || xok::call::sleep(until, unblocked, events, 0));
+        (own.awaits, own.awaits_signals) = (0, 0);
+        match woken {
             Ok(woken::PREDICATE) => return Ok(Woken::Ready),
             Ok(_) => {}
             Err((Error::TimedOut, _)) if polled && !passed(deadline) => return Ok(Woken::Ready),

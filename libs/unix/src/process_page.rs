@@ -6,6 +6,9 @@
 
 /// First word of a page that a Linux process has filled: "EXOSPROC".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"EXOSPROC");
+/// First word of the page of a thread that is not the first of its process: "EXOSTHRD". The second
+/// word is the pid.
+pub const THREAD_MAGIC: u64 = u64::from_le_bytes(*b"EXOSTHRD");
 /// Bytes of the command line kept.
 pub const COMMAND_BYTES: usize = 1024;
 /// Bytes of the executable's path kept.

@@ -255,6 +255,11 @@ pub fn take_events() -> u64 {
     atomic(offset::EVENTS).swap(0, Ordering::AcqRel)
 }
 
+/// Takes the posted bits in `which`: returns those that were set.
+pub fn take_pending_of(which: u64) -> u64 {
+    atomic(offset::PENDING).fetch_and(!which, Ordering::AcqRel) & which
+}
+
 /// Posted bits, as they stand.
 pub fn pending() -> u64 {
     word(offset::PENDING)

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU32;
 
 /// Makes a call; negative answers are errors.
 pub fn call(number: u64, words: [u64; 6]) -> i64 {
@@ -52,6 +53,46 @@ pub fn wait(pid: i64) -> u32 {
     let mut status = 0_u32;
     call(61, [pid as u64, &raw mut status as u64, 0, 0, 0, 0]);
     status
+}
+
+/// A thread that spins until the word at `stop` is not 0, then ends, which clears the word at `tid`
+/// (clone(2)): its tid. It has no stack, and needs none.
+pub fn spinning_thread(tid: &AtomicU32, stop: &AtomicU32) -> i64 {
+    // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, PARENT_SETTID, CHILD_CLEARTID.
+    const FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x10_0000 | 0x20_0000;
+    let answer: i64;
+    // SAFETY: the thread touches registers and the two words alone, then is gone.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 3f",
+            "2:",
+            "pause",
+            "cmp dword ptr [r8], 0",
+            "je 2b",
+            "mov eax, 60",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            "3:",
+            inlateout("rax") 56_i64 => answer,
+            in("rdi") FLAGS, in("rsi") 0_u64, in("rdx") tid.as_ptr(),
+            in("r10") tid.as_ptr(), in("r8") stop.as_ptr(), in("r9") 0_u64,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}
+
+/// futex(2): sleeps while the word is `value`.
+pub fn futex_wait(word: &AtomicU32, value: u32) -> i64 {
+    call(202, [word.as_ptr() as u64, 0, value.into(), 0, 0, 0])
+}
+
+/// sched_yield(2)
+pub fn give_way() {
+    call(24, [0; 6]);
 }
 
 /// getpid(2)

@@ -21,3 +21,5 @@ mod pipes;
 mod start;
 #[cfg(target_os = "none")]
 mod suite;
+#[cfg(target_os = "none")]
+mod threads;

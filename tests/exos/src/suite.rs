@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{leaks, linux, pipes};
+use crate::{leaks, linux, pipes, threads};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -19,7 +19,7 @@ impl Write for Out {
 }
 
 /// What a test saw: a remark of three numbers, or what is wrong with them.
-type Seen = Result<[u64; 3], (&'static str, [u64; 3])>;
+pub type Seen = Result<[u64; 3], (&'static str, [u64; 3])>;
 
 macro_rules! expect {
     ($condition:expr, $what:literal, $($number:expr),*) => {{
@@ -37,7 +37,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [Test; 9] = [
+    let tests: [Test; 11] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
@@ -47,6 +47,8 @@ pub fn run(argument: Option<&[u8]>) -> ! {
         ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
         ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
         ("ended_clients_leave_no_region", leaks::ended_clients_leave_no_region),
+        ("killed_process_takes_its_threads", threads::killed_process_takes_its_threads),
+        ("threads_leave_nothing", threads::threads_leave_nothing),
     ];
     let mut failed = 0;
     for (name, test) in tests {

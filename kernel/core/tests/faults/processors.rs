@@ -89,8 +89,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a stranger forgets the dead",
         "death.rs",
-        "if state.published.envs[index].holder != env::id(state, caller).0 {",
-        "if state.published.envs[index].holder == u32::MAX {",
+        "Ok(holder) if env::domain(state, holder) == env::domain(state, caller) => {",
+        "Ok(holder) if holder != usize::MAX => {",
     ),
     (
         "what was never released outlives its maker",

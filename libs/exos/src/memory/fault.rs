@@ -1,10 +1,11 @@
 //! Page faults: zeros, the file's page, or a copy of a shared one; else a signal.
 //!
-//! Runs at the depth of the fault, also in the middle of a copy from or to the program; it takes
-//! no lock, and for ExOS's own pages it does not even allocate from the heap.
+//! Runs at the depth of the fault, also in the middle of a copy from or to the program, with the
+//! lock of the space; for ExOS's own pages it does not even allocate from the heap.
 
 use crate::errno::Errno;
 use crate::layout::{HEAP, HEAP_END, IMAGE, PRIVATE, PRIVATE_END, SCRATCH, in_handler_stack};
+use crate::lock;
 use crate::memory::areas::{Area, EXECUTE, Kind, READ, WRITE, page_down};
 use crate::memory::frames;
 use crate::memory::space::space;
@@ -130,6 +131,10 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     if sole && take_back(area, page).is_ok() {
         return Ok(());
     }
+    if lock::is_shared() {
+        // Nobody may see or change the copy before it is whole.
+        return enter_whole(page, choice(area.protection, true), |seen| frames::copy(seen, page));
+    }
     scratch_page()?;
     frames::keep(page);
     let mut batch = Few::own();
@@ -175,6 +180,10 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
     }
     let writable = choice(area.protection, true);
     match area.kind {
+        Kind::Anonymous | Kind::Shared if lock::is_shared() => {
+            batch.send()?;
+            return enter_whole(page, writable, frames::zero);
+        }
         Kind::Anonymous | Kind::Shared => {
             // Filled through the program's own address, so writable for a moment at least.
             batch.allocate(page, writable | WRITABLE)?;
@@ -188,6 +197,11 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
                 batch.send()?;
                 return Ok(enter_file_pages(area, page)?);
             }
+            if lock::is_shared() {
+                batch.send()?;
+                let fill = |seen| frames::fill_from_image(seen, offset + inside, here);
+                return enter_whole(page, writable, fill);
+            }
             batch.allocate(page, writable | WRITABLE)?;
             batch.send()?;
             frames::fill_from_image(page, offset + inside, here);
@@ -199,6 +213,17 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
         batch.send()?;
     }
     Ok(())
+}
+
+/// Fills a fresh page where nobody sees it, and enters it at `page`: other threads meet what was
+/// there before, or all of it.
+fn enter_whole(page: u64, choice: u64, fill: impl FnOnce(u64)) -> Result<(), Fault> {
+    fresh_page(SCRATCH)?;
+    fill(SCRATCH);
+    let mut batch = Few::own();
+    batch.map(page, SCRATCH, choice)?;
+    batch.unmap(1, SCRATCH)?;
+    Ok(batch.send()?)
 }
 
 /// Enters the image's frame at `page`, and those around it that are absent.
@@ -239,12 +264,17 @@ pub fn library(address: u64) -> Result<(), Fault> {
 }
 
 fn own_page(page: u64) -> Result<(), Fault> {
+    fresh_page(page)?;
+    frames::zero(page);
+    Ok(())
+}
+
+/// A page of ExOS's own with arbitrary contents.
+fn fresh_page(page: u64) -> Result<(), Fault> {
     let mut batch = Few::own();
     batch.own_tables_to(page)?;
     batch.allocate(page, WRITABLE | NO_EXECUTE)?;
-    batch.send()?;
-    frames::zero(page);
-    Ok(())
+    Ok(batch.send()?)
 }
 
 /// Is the page at `address` there?

@@ -1,12 +1,14 @@
 //! The one record of the program's half: its areas and its break.
 //!
 //! # Safety
-//! One environment of a domain runs at a time (a vfork parent sleeps until its child has left), and
+//! One thread of a domain at a time is in ExOS (`crate::lock`), and
 //! [`space`] is never held over a copy from or to the program (`crate::user`), whose faults
 //! look here too. So no two references live at once.
 #![allow(unsafe_code)]
 
+use crate::futex::Queue;
 use crate::memory::areas::Areas;
+use crate::threads::Places;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -26,6 +28,10 @@ pub struct Space {
     pub break_start: u64,
     /// Where it ends now.
     pub break_end: u64,
+    /// Where its threads stand.
+    pub places: Places,
+    /// Who sleeps for its futexes.
+    pub futexes: Queue,
 }
 
 static SPACE: AtomicPtr<Space> = AtomicPtr::new(core::ptr::null_mut());

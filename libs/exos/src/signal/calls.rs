@@ -51,6 +51,8 @@ pub fn mask(how: u64, new: u64, old: u64, size: u64) -> Answer {
             _ => return Err(Errno::EINVAL),
         };
         thread::own().blocked = blocked & !UNMASKABLE;
+        // What waits for the process, and we take no more, others may.
+        thread::process().choose(!before);
     }
     if old != 0 {
         user::write_value(old, &before)?;
@@ -64,7 +66,8 @@ pub fn pending(process: &mut Process, set: u64, size: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     crate::signal::deliver::collect(process);
-    let waiting = process.signals.pending.set() & thread::own().blocked;
+    let waiting = process.signals.pending.set() | thread::own().directed.set();
+    let waiting = waiting & thread::own().blocked;
     user::write_bytes(set, waiting.to_le_bytes().get(..size as usize).unwrap_or(&[]))?;
     Ok(0)
 }
@@ -108,10 +111,11 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
     };
     loop {
         crate::signal::deliver::collect(process);
-        let ready = process.signals.pending.set() & set;
+        let waiting = process.signals.pending.set() | thread::own().directed.set();
+        let ready = waiting & set;
         if ready != 0 {
             let signal = ready.trailing_zeros() + 1;
-            let found = process.signals.take(signal);
+            let found = process.take_signal(signal);
             if info != 0 {
                 let mut words = [0_u64; 16];
                 words[0] = u64::from(signal);
@@ -124,7 +128,9 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
         }
         match sleep_until(process, Wait::new().signals(set), deadline) {
             Ok(Woken::TimedOut) => return Err(Errno::EAGAIN),
-            Err(_) if process.signals.pending.set() & set == 0 => return Err(Errno::EINTR),
+            Err(_) if (process.signals.pending.set() | thread::own().directed.set()) & set == 0 => {
+                return Err(Errno::EINTR);
+            }
             _ => {}
         }
     }

@@ -2,12 +2,15 @@
 
 use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
+use crate::lock::{self, DOORBELL};
 use crate::process::Process;
 use crate::signal::frame::{self, Contents, Registers};
 use crate::signal::{Action, CODE_USER, Effect, Info, bit};
-use crate::{children, exit, page, thread, user};
+use crate::{children, exit, net, page, thread, threads, user};
+use abi::id::EnvId;
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
 use linux_raw_sys::general as linux;
+use xok::call::{self, OWN};
 use xok::upcall::Slot;
 
 /// Bytes of a `syscall` instruction.
@@ -15,10 +18,10 @@ const SYSCALL_BYTES: u64 = 2;
 
 /// Notes what others sent: posts, deaths of children, the timer.
 pub fn collect(process: &mut Process) {
-    let posted = xok::upcall::take_pending();
+    let posted = xok::upcall::take_pending() & !DOORBELL;
     if posted != 0 {
         if posted & bit(linux::SIGCHLD) != 0 {
-            process.events |= EVENT_CHILD;
+            process.tell(EVENT_CHILD);
         }
         let sender = last_sender();
         let info = Info { code: CODE_USER, first: u64::from(sender), ..Info::default() };
@@ -26,12 +29,17 @@ pub fn collect(process: &mut Process) {
         while rest != 0 {
             let signal = rest.trailing_zeros() + 1;
             rest &= rest - 1;
-            process.arrive(signal, info);
+            if thread::own().is_first() {
+                process.arrive(signal, info);
+            } else {
+                process.arrive_at(thread::own().id, signal, info);
+            }
         }
     }
     let events = xok::upcall::take_events();
     if events != 0 {
-        process.events |= events;
+        process.events |= events & net::EVENTS;
+        process.tell(events);
         if events & EVENT_CHILD != 0 {
             let info = Info { code: linux::CLD_EXITED as i32, ..Info::default() };
             process.arrive(linux::SIGCHLD, info);
@@ -40,9 +48,10 @@ pub fn collect(process: &mut Process) {
             crate::time::timer_rang(process);
         }
     }
-    if process.events & EVENT_CHILD != 0 {
+    if thread::own().events & EVENT_CHILD != 0 {
         children::tend(process, false);
     }
+    threads::obey(process);
 }
 
 /// The environment that posted last.
@@ -59,11 +68,12 @@ pub fn settle(process: &mut Process) -> bool {
         match process.signals.effect(signal) {
             Effect::Handle => return true,
             Effect::Ignore | Effect::Continue => {
-                process.signals.take(signal);
+                process.take_signal(signal);
             }
             Effect::Stop => {
-                process.signals.take(signal);
-                stop(process, signal);
+                process.take_signal(signal);
+                process.orders.stop = signal;
+                threads::order(process);
             }
             Effect::End => exit::by_signal(process, signal),
         }
@@ -71,13 +81,16 @@ pub fn settle(process: &mut Process) -> bool {
     false
 }
 
-/// Stops until somebody continues the process.
-fn stop(process: &mut Process, signal: u32) {
+/// Stops until somebody continues the process: what is held, and then released, is its first
+/// thread.
+pub fn stop(process: &mut Process, signal: u32) {
     process.signals.pending.discard(linux::SIGCONT);
+    threads::each_other(process, call::env_hold);
     page::set_stopped(signal);
     // Held until SIGCONT's sender releases it. Refused only if the kernel has no such call.
-    let _ = xok::call::env_hold(xok::call::OWN, abi::id::EnvId::NONE);
+    let _ = lock::released(process, || call::env_hold(OWN, EnvId::NONE));
     page::set_continued();
+    threads::each_other(process, call::env_release);
     tell_parent(process);
     collect(process);
 }
@@ -182,7 +195,7 @@ fn set_registers(slot: &mut Slot, registers: &Registers) {
 
 /// Makes the program run its handler for `signal` next.
 fn handle(process: &mut Process, slot: &mut Slot, signal: u32) {
-    let info = process.signals.take(signal);
+    let info = process.take_signal(signal);
     let action = process.signals.action(signal);
     if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
         process.signals.set_action(signal, crate::signal::Action::default());

@@ -144,9 +144,10 @@ impl Signals {
         action.handler == 1 || action.flags & u64::from(linux::SA_NOCLDWAIT) != 0
     }
 
-    /// The next signal to take: pending, not `blocked`; those of instructions first.
-    pub fn next(&self, blocked: u64) -> Option<u32> {
-        let ready = self.pending.set() & !(blocked & !UNMASKABLE);
+    /// The next signal to take: pending or `directed` at the thread, not `blocked`; those of
+    /// instructions first.
+    pub fn next(&self, directed: u64, blocked: u64) -> Option<u32> {
+        let ready = (self.pending.set() | directed) & !(blocked & !UNMASKABLE);
         let first = if ready & SYNCHRONOUS != 0 { ready & SYNCHRONOUS } else { ready };
         (first != 0).then(|| first.trailing_zeros() + 1)
     }
@@ -156,17 +157,14 @@ impl Signals {
         self.pending.take(signal).unwrap_or_default()
     }
 
-    /// A signal that the running instruction caused: one that is `blocked` or ignored ends the
+    /// A signal that the running instruction causes: one that is `blocked` or ignored will end the
     /// process. Answers what is blocked from now on.
-    pub fn force(&mut self, signal: u32, info: Info, blocked: u64) -> u64 {
-        let mut still = blocked;
-        if blocked & bit(signal) != 0 || self.action(signal).handler == 1 {
-            self.set_action(signal, Action::default());
-            still &= !bit(signal);
+    pub fn force(&mut self, signal: u32, blocked: u64) -> u64 {
+        if blocked & bit(signal) == 0 && self.action(signal).handler != 1 {
+            return blocked;
         }
-        self.pending.discard(signal);
-        self.arrive(signal, info, still);
-        still
+        self.set_action(signal, Action::default());
+        blocked & !bit(signal)
     }
 
     /// Signals with this effect-by-`sigaction`: handled (true) or ignored (false), as bits.
@@ -216,12 +214,13 @@ mod tests {
         let mut signals = Signals::default();
         signals.arrive(linux::SIGHUP, Info::default(), 0);
         signals.arrive(linux::SIGSEGV, Info::default(), 0);
-        assert_eq!(signals.next(0), Some(linux::SIGSEGV));
+        assert_eq!(signals.next(0, 0), Some(linux::SIGSEGV));
         signals.take(linux::SIGSEGV);
         let blocked = bit(linux::SIGHUP) | bit(linux::SIGKILL);
-        assert_eq!(signals.next(blocked), None);
+        assert_eq!(signals.next(0, blocked), None);
+        assert_eq!(signals.next(bit(linux::SIGUSR1), blocked), Some(linux::SIGUSR1));
         signals.arrive(linux::SIGKILL, Info::default(), blocked);
-        assert_eq!(signals.next(blocked), Some(linux::SIGKILL));
+        assert_eq!(signals.next(0, blocked), Some(linux::SIGKILL));
     }
 
     #[test]
@@ -238,8 +237,7 @@ mod tests {
     fn a_forced_signal_gets_through() {
         let mut signals = Signals::default();
         signals.set_action(linux::SIGSEGV, Action { handler: 1, ..Action::default() });
-        let blocked = signals.force(linux::SIGSEGV, Info::default(), bit(linux::SIGSEGV));
-        assert_eq!(signals.next(blocked), Some(linux::SIGSEGV));
+        assert_eq!(signals.force(linux::SIGSEGV, !0), !bit(linux::SIGSEGV));
         assert_eq!(signals.effect(linux::SIGSEGV), Effect::End);
     }
 }

@@ -7,9 +7,10 @@ use crate::page::{self, Brief};
 use crate::process::Process;
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
 use crate::user;
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
+use abi::published::{DomainRecord, Table};
 use linux_raw_sys::general as linux;
-use xok::call;
+use xok::{call, published};
 
 fn own_info(process: &Process, code: i32) -> Info {
     let first = u64::from(process.id.0) | u64::from(process.users[0]) << 32;
@@ -30,13 +31,39 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
         return Ok(());
     }
     if signal == linux::SIGKILL {
-        let word = crate::exit::signalled(signal);
-        return permitted(call::env_destroy(CONTROL_SLOT, target.id, word));
+        return kill_outright(target.id);
     }
     permitted(call::post(CONTROL_SLOT, target.id, bit(signal)))?;
     if signal == linux::SIGCONT {
         // Refused when it is not held: it goes on anyhow.
         let _ = call::env_release(CONTROL_SLOT, target.id);
+    }
+    Ok(())
+}
+
+/// Ends a process whatever it does: its first thread with the status, then the others.
+fn kill_outright(id: EnvId) -> Result<(), Errno> {
+    let domain = DomainId(published::env(id).map_or(0, |record| record.domain));
+    let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
+    let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
+    let word = crate::exit::signalled(linux::SIGKILL);
+    permitted(call::env_destroy(CONTROL_SLOT, id, word))?;
+    if alone {
+        return Ok(());
+    }
+    let lives_there = |other: Brief| {
+        let there = published::env(other.id).is_some_and(|record| record.domain == domain.0);
+        other.id != id && !other.dead && there
+    };
+    if page::all().any(lives_there) {
+        // A vfork child, or its parent, is there too, and stays.
+        page::threads_of(id, domain).for_each(|thread| {
+            // It has just died, then.
+            let _ = call::env_destroy(CONTROL_SLOT, thread, 0);
+        });
+    } else {
+        // Refused if the last one has just left.
+        let _ = call::domain_destroy(CONTROL_SLOT, domain);
     }
     Ok(())
 }
@@ -117,10 +144,23 @@ fn claimed(process: &Process, target: &Brief, group: u32) -> bool {
 /// `tkill(tid, signal)`, `tgkill(pid, tid, signal)`
 pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     let signal = checked(signal)?;
-    let target = page::brief(EnvId(thread as u32)).ok_or(Errno::ESRCH)?;
+    let id = EnvId(thread as u32);
+    if id.0 as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     let info = own_info(process, CODE_THREAD);
+    if process.threads.find(id).is_some() {
+        return to_thread(process, id, signal, info);
+    }
+    let target = page::brief(id).ok_or(Errno::ESRCH)?;
     to_one(process, &target, signal, info)?;
     Ok(0)
+}
+
+/// Sends `signal` (0: only looks) to one of our threads.
+fn to_thread(process: &mut Process, id: EnvId, signal: u32, info: Info) -> Answer {
+    let room = signal == 0 || process.arrive_at(id, signal, info);
+    if room || info.code == CODE_THREAD { Ok(0) } else { Err(Errno::EAGAIN) }
 }
 
 /// `rt_sigqueueinfo(pid, signal, info)`, `rt_tgsigqueueinfo(pid, tid, signal, info)`
@@ -129,8 +169,13 @@ pub fn queue(process: &mut Process, pid: u64, signal: u64, address: u64) -> Answ
     let signal = checked(signal)?;
     let info =
         Info { code: words[1] as u32 as i32, first: words[2], second: words[3], ..Info::default() };
+    let id = EnvId(pid as u32);
+    let is_thread = id != process.id && process.threads.find(id).is_some();
+    if is_thread {
+        return to_thread(process, id, signal, info);
+    }
     // To others nobody may speak as the kernel does, or as `kill` and `tkill`.
-    if pid as u32 != process.id.0 && (info.code >= 0 || info.code == CODE_THREAD) {
+    if id != process.id && (info.code >= 0 || info.code == CODE_THREAD) {
         return Err(Errno::EPERM);
     }
     let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;

@@ -1,0 +1,217 @@
+//! The one lock of a space: of its threads, one at a time is inside ExOS.
+//!
+//! ```text
+//!  upcall ──► enter ──► … ──► leave ──► way back          a sleep is `released(…)`: the others
+//!             (nested: the lock is ours already)          go on meanwhile
+//!
+//!  OWNER  0 free, else the owner's tid, and whether somebody sleeps for it
+//!  SLEEPERS, a bit for each thread number; NAMES, whom to post to
+//! ```
+//! Taken with events masked, which is the critical section that the kernel lets run on for a
+//! while. A space of one thread takes no lock at all. Who finds it taken spins for as long as most
+//! calls take, then sleeps until the owner's post. Whoever enters a second time, by a fault
+//! in a copy from or to the program, has it already. An owner that has died leaves what it was
+//! changing half done, so the others end with it instead of waiting for it.
+
+use crate::capabilities::CONTROL_SLOT;
+use crate::layout::THREADS_MAX;
+use crate::process::Process;
+use crate::signal::bit;
+use crate::thread;
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::published::{EnvRecord, EnvState};
+use abi::upcall::woken;
+use core::hint::{black_box, spin_loop};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use linux_raw_sys::general::SIGKILL;
+use xok::call;
+use xok::upcall;
+
+/// What one thread posts to another: look at what we share. No signal is ever sent as this bit, as
+/// SIGKILL is not posted.
+pub const DOORBELL: u64 = bit(SIGKILL);
+
+/// Somebody sleeps for the lock.
+const AWAITED: u64 = 1 << 32;
+/// The owner in the lock's word.
+const NAME: u64 = AWAITED - 1;
+/// Looks at a taken lock before sleeping: as long as most calls take.
+const SPINS: usize = 500;
+/// Nanoseconds after which a sleeper looks whether the owner lives.
+const LOOK_NS: u64 = 20_000_000;
+
+const WORDS: usize = THREADS_MAX / 64;
+
+static SHARED: AtomicBool = AtomicBool::new(false);
+static OWNER: AtomicU64 = AtomicU64::new(0);
+static SLEEPERS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+static NAMES: [AtomicU32; THREADS_MAX] = [const { AtomicU32::new(0) }; THREADS_MAX];
+
+fn own_name() -> u64 {
+    u64::from(thread::own().id.0)
+}
+
+/// Takes the lock; false if it is ours already, or the space has one thread: then [`leave`] is
+/// not called.
+pub fn enter() -> bool {
+    if !SHARED.load(Ordering::Relaxed) {
+        return false;
+    }
+    let own = own_name();
+    if OWNER.load(Ordering::Relaxed) & NAME == own {
+        return false;
+    }
+    acquire(own);
+    true
+}
+
+fn acquire(own: u64) {
+    if OWNER.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        contend(own);
+    }
+}
+
+/// Gives the lock back.
+pub fn leave() {
+    if OWNER.swap(0, Ordering::Release) & AWAITED != 0 {
+        wake_one();
+    }
+}
+
+/// Gives it back if it is ours: for those that do not return.
+pub fn leave_for_good() {
+    if SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) & NAME == own_name() {
+        leave();
+    }
+}
+
+/// Runs `run`, which sleeps, without the lock. What the others change in `process` meanwhile is
+/// seen afterwards.
+pub fn released<T>(process: &mut Process, run: impl FnOnce() -> T) -> T {
+    black_box(core::ptr::from_mut(process));
+    if !SHARED.load(Ordering::Relaxed) {
+        return run();
+    }
+    let own = own_name();
+    if OWNER.load(Ordering::Relaxed) & NAME != own {
+        return run();
+    }
+    leave();
+    let answer = run();
+    acquire(own);
+    answer
+}
+
+/// A second thread is about to begin: from now on there is a lock, and it is ours.
+pub fn share() {
+    if !SHARED.load(Ordering::Relaxed) {
+        // The pages of these come on touch, which is nobody else's business yet.
+        for name in &NAMES {
+            name.store(0, Ordering::Relaxed);
+        }
+        for word in &SLEEPERS {
+            word.store(0, Ordering::Relaxed);
+        }
+        OWNER.store(own_name(), Ordering::Relaxed);
+        SHARED.store(true, Ordering::Release);
+    }
+}
+
+/// The running thread is the only one of the space, and has the lock: it needs none any more.
+pub fn alone() {
+    OWNER.store(0, Ordering::Relaxed);
+    SHARED.store(false, Ordering::Relaxed);
+}
+
+/// Has the space several threads?
+pub fn is_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
+
+/// Rings at another thread of the space.
+pub fn ring(thread: EnvId) {
+    // One that has died needs nothing any more.
+    let _ = call::post(CONTROL_SLOT, thread, DOORBELL);
+}
+
+#[cold]
+fn contend(own: u64) {
+    let number = thread::own().number as usize;
+    let (word, mask) = (number / 64, 1 << (number % 64));
+    let (Some(sleepers), Some(name)) = (SLEEPERS.get(word), NAMES.get(number)) else { return };
+    name.store(own as u32, Ordering::Relaxed);
+    // On one processor nothing changes while we look.
+    let spins = if xok::published::directory().cpus > 1 { SPINS } else { 1 };
+    loop {
+        for _ in 0..spins {
+            if OWNER.load(Ordering::Relaxed) == 0 && take(own) {
+                return;
+            }
+            spin_loop();
+        }
+        sleepers.fetch_or(mask, Ordering::SeqCst);
+        let seen = OWNER.fetch_or(AWAITED, Ordering::SeqCst);
+        if seen & NAME == 0 {
+            // It has just become free; the flag that we left there is nobody's.
+            let free = seen | AWAITED;
+            let taken = own | AWAITED;
+            let swapped = OWNER.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed);
+            sleepers.fetch_and(!mask, Ordering::SeqCst);
+            if swapped.is_ok() {
+                return;
+            }
+            continue;
+        }
+        sleep_for(EnvId((seen & NAME) as u32));
+        sleepers.fetch_and(!mask, Ordering::SeqCst);
+    }
+}
+
+/// Takes the lock, awaited by those who still sleep for it.
+fn take(own: u64) -> bool {
+    let others = SLEEPERS.iter().any(|word| word.load(Ordering::SeqCst) != 0);
+    let taken = if others { own | AWAITED } else { own };
+    OWNER.compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+fn sleep_for(owner: EnvId) {
+    let ready = |record: EnvRecord| record.state == EnvState::Ready as u32;
+    if xok::published::env(owner).is_some_and(ready) && call::yield_to(owner).is_ok() {
+        // It had lost its processor; now it has had ours.
+        return;
+    }
+    match call::sleep(xok::clock::now_ns() + LOOK_NS, DOORBELL, 0, 0) {
+        // What we waited for before is true: no sleep helps, but the owner's progress does.
+        Ok(woken::PREDICATE) => {
+            // Refused when it runs already, elsewhere.
+            let _ = call::yield_to(owner);
+        }
+        Err((Error::TimedOut, _)) if is_dead(owner) => crate::exit::with_the_dead(),
+        _ => {}
+    }
+    upcall::take_pending_of(DOORBELL);
+}
+
+fn is_dead(owner: EnvId) -> bool {
+    let still = OWNER.load(Ordering::SeqCst) & NAME == u64::from(owner.0);
+    let lives =
+        xok::published::env(owner).is_some_and(|record| record.state != EnvState::Dead as u32);
+    still && !lives
+}
+
+#[cold]
+fn wake_one() {
+    for (at, word) in SLEEPERS.iter().enumerate() {
+        let bits = word.load(Ordering::SeqCst);
+        if bits == 0 {
+            continue;
+        }
+        let place = bits.trailing_zeros();
+        word.fetch_and(!(1 << place), Ordering::SeqCst);
+        if let Some(name) = NAMES.get(at * 64 + place as usize) {
+            ring(EnvId(name.load(Ordering::Relaxed)));
+        }
+        return;
+    }
+}
