@@ -22,8 +22,8 @@ use image::elf::{ElfError, Plan};
 use unix::Errno;
 use xok::call::{self, OWN, Refused};
 use xok::memory::Space;
-use xok::published;
 use xok::services::{INIT_INDEX, Service};
+use xok::{clock, published};
 
 use crate::programs::Image;
 use crate::publish;
@@ -37,6 +37,11 @@ const ACCOUNT_SLOT: u8 = 1;
 const NOT_EXECUTABLE: u16 = 126;
 /// Status of a program that is not there.
 const NOT_FOUND: u16 = 127;
+
+/// Nanoseconds that keepers of sockets get for what peers have not taken yet.
+const LINGER: u64 = 5_000_000_000;
+/// The word of what is ended with the session: SIGKILL.
+const KILLED: u64 = 9;
 
 /// Why there is no session.
 pub struct Failure {
@@ -86,6 +91,7 @@ pub fn run() -> Result<u16, Failure> {
     let entry = map_library(&image)?;
     start_process(domain, env, entry, &command, streams)?;
     let status = await_end(env);
+    await_keepers(env);
     terminal.drain();
     Ok(status)
 }
@@ -206,17 +212,52 @@ fn await_end(env: EnvId) -> u16 {
     }
 }
 
+/// What was written to a shared socket leaves before the machine ends: whatever else the session
+/// left running is ended, so that keepers of sockets have no more users, and they may finish.
+fn await_keepers(session: EnvId) {
+    let keepers: Vec<_> = entrusted(session).filter(is_process).map(|record| record.id).collect();
+    if keepers.is_empty() {
+        return;
+    }
+    for record in all().filter(is_process).filter(|record| !keepers.contains(&record.id)) {
+        // One that has ended meanwhile is what we want.
+        let _ = call::env_destroy(ACCOUNT_SLOT, EnvId(record.id), KILLED);
+    }
+    let end = clock::now_ns() + LINGER;
+    loop {
+        xok::upcall::take_events();
+        if !entrusted(session).any(|record| is_process(&record)) || clock::now_ns() >= end {
+            return;
+        }
+        // Whatever ends the sleep, the loop looks again.
+        let _ = call::sleep(end, 0, EVENT_CHILD, 0);
+        xok::upcall::take_pending();
+    }
+}
+
 /// Forgets the dead whose records processes left to us: keepers of sockets.
 fn forget_entrusted(session: EnvId) {
-    let own = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id);
-    for index in 1..published::table(Table::Envs).count as usize {
-        let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { continue };
-        let dead = record.state == EnvState::Dead as u32;
-        if dead && record.holder == own && record.id != session.0 {
-            // Ours to forget, and dead.
-            let _ = call::env_forget(EnvId(record.id));
-        }
+    for record in entrusted(session).filter(|record| record.state == EnvState::Dead as u32) {
+        // Ours to forget, and dead.
+        let _ = call::env_forget(EnvId(record.id));
     }
+}
+
+/// Whose records are ours, servers and the keepers of sockets.
+fn entrusted(session: EnvId) -> impl Iterator<Item = EnvRecord> {
+    let own = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id);
+    all().filter(move |record| record.holder == own && record.id != session.0)
+}
+
+fn all() -> impl Iterator<Item = EnvRecord> {
+    let count = published::table(Table::Envs).count as usize;
+    let records = (1..count).filter_map(|index| published::record::<EnvRecord>(Table::Envs, index));
+    records.filter(|record| record.id != 0)
+}
+
+/// Lives, and has a name below the account's, which no server has: no bit may be posted to others.
+fn is_process(record: &EnvRecord) -> bool {
+    call::post(ACCOUNT_SLOT, EnvId(record.id), 0).is_ok()
 }
 
 /// A wait status as a shell shows it: 128 + n for signal n.
