@@ -6,20 +6,29 @@ mod compile;
 mod console;
 mod counts;
 mod figures;
+mod http;
 mod initramfs;
 mod linux;
 mod native;
 mod ours;
+mod plot;
 mod plugin;
 mod profile;
 mod program;
 mod table;
 mod timing;
 
+use std::path::PathBuf;
+use std::process::Command;
+
 use crate::build;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::options::{self, Options};
+use crate::packages;
+use crate::process;
+use crate::workspace;
 pub use figures::Figures;
+pub use http::inside as http_inside;
 use linux::Profile;
 
 /// How many samples a row takes unless told otherwise; the first one is not used.
@@ -27,6 +36,9 @@ const SAMPLES: u32 = 7;
 
 /// How many rounds time takes unless told otherwise.
 const ROUNDS: u32 = 5;
+
+/// What the picture says of itself.
+const PLOT_TITLE: &str = "Guest instructions of an operation: ours / tuned Linux (left: fewer)";
 
 /// What is to be measured.
 struct Request {
@@ -36,10 +48,14 @@ struct Request {
     /// Without Linux.
     alone: bool,
     profile: bool,
-    /// Rounds of time, behind the counts.
+    /// Rounds of time instead of counts.
     rounds: Option<u32>,
     /// Boots instead of rows.
     boot: bool,
+    /// Web servers instead of rows.
+    http: bool,
+    /// Where a picture of the counts goes.
+    plot: Option<PathBuf>,
 }
 
 /// `cargo xtask bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]`
@@ -52,6 +68,8 @@ pub fn command(words: Vec<String>) -> Result<()> {
         profile: false,
         rounds: None,
         boot: false,
+        http: false,
+        plot: None,
     };
     while let Some(word) = options.next() {
         match word.as_str() {
@@ -64,6 +82,8 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--time" => request.rounds = Some(ROUNDS),
             "--rounds" => request.rounds = Some(options.number("--rounds")?),
             "--boot" => request.boot = true,
+            "--http" => request.http = true,
+            "--plot" => request.plot = Some(options.value("--plot")?.into()),
             "--ours" => request.alone = true,
             "--list" => return list(),
             _ => return Err(options::unknown("bench", &word)),
@@ -86,11 +106,20 @@ pub fn figures_here(rows: &[String]) -> Result<Vec<Figures>> {
 
 impl Request {
     fn run(&self) -> Result<()> {
+        if !self.alone && !self.profile {
+            println!("{}", self.about()?);
+        }
         if self.boot {
             return boot::print(self.rounds.unwrap_or(ROUNDS));
         }
+        if self.http {
+            return http::print(self.rounds.unwrap_or(ROUNDS));
+        }
         let (programs, natives) = self.parts()?;
         let known = known()?;
+        if let Some(rounds) = self.rounds {
+            return timing::print(&known, &programs, rounds);
+        }
         let mut ours = ours::count(&programs, self.samples, self.profile)?;
         let native = native::count(&natives, self.samples, self.profile)?;
         if self.alone || self.profile {
@@ -103,10 +132,33 @@ impl Request {
         let [ours, tuned, stock, native] = measured.map(|measured| table::column(&measured));
         println!("{}", table::beside(&known, &ours, &tuned, &stock));
         println!("{}", native::beside(&native, &tuned));
-        match self.rounds {
-            Some(rounds) => timing::print(&known, &programs, rounds),
-            None => Ok(()),
+        if let Some(path) = &self.plot {
+            std::fs::write(path, plot::render(&ours, &tuned, PLOT_TITLE))
+                .context(path.display())?;
         }
+        Ok(())
+    }
+
+    /// What was measured, and on what.
+    fn about(&self) -> Result<String> {
+        let first = |mut command: Command| {
+            process::output(&mut command).map(|text| text.lines().next().unwrap_or("").to_string())
+        };
+        let mut qemu = Command::new(packages::QEMU.0);
+        qemu.arg("--version");
+        let mut commit = Command::new("git");
+        commit.args(["log", "-1", "--format=%h \"%s\""]).current_dir(workspace::root());
+        let mut compiler = Command::new("rustc");
+        compiler.arg("--version");
+        let (qemu, commit, compiler) = (first(qemu)?, first(commit)?, first(compiler)?);
+        let release = linux::release()?;
+        let processor = std::fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+        let model = processor.lines().find_map(|line| line.strip_prefix("model name"));
+        let model = model.unwrap_or("").trim_start_matches([' ', '\t', ':']);
+        let processors = processor.lines().filter(|line| line.starts_with("processor")).count();
+        Ok(format!(
+            "Tree {commit}; Linux {release}; {qemu}; {compiler}; host: {processors} x {model}.\n"
+        ))
     }
 
     /// The rows of the program that runs on both, and the native ones.

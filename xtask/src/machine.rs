@@ -58,15 +58,16 @@ pub enum Network {
     Datagrams(u16, u16, String),
 }
 
-/// Makes a run repeat itself exactly, with everything that it executes counted.
+/// Has everything counted that a run executes, and the run repeat itself exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// The plugin that counts; none: the guest's clock is count enough.
     pub plugin: Option<PathBuf>,
     /// What it is told, such as `out=FILE`.
     pub settings: Vec<String>,
-    /// What QEMU's random numbers begin with.
-    pub seed: u32,
+    /// What QEMU's random numbers begin with, where the run is to repeat exactly; nothing where
+    /// others, such as a network's peers, take part in it.
+    pub seed: Option<u32>,
 }
 
 /// A virtual machine to be started.
@@ -212,12 +213,14 @@ impl Machine {
 }
 
 impl Counting {
-    /// One instruction is a nanosecond of the guest's time, sleeping takes none of the host's, and
-    /// the date is always the same.
+    /// With a seed one instruction is a nanosecond of the guest's time, sleeping takes none of the
+    /// host's, and the date is always the same.
     fn add_to(&self, qemu: &mut Command) {
-        qemu.args(["-icount", "shift=0,sleep=off"])
-            .args(["-seed", &self.seed.to_string()])
-            .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+        if let Some(seed) = self.seed {
+            qemu.args(["-icount", "shift=0,sleep=off"])
+                .args(["-seed", &seed.to_string()])
+                .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+        }
         if let Some(plugin) = &self.plugin {
             let mut plugin = plugin.display().to_string();
             for setting in &self.settings {

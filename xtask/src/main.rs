@@ -52,10 +52,11 @@ cargo xtask COMMAND
                                  one of the machines of guest, net, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-        [--time] [--rounds N] [--boot]
+        [--time] [--rounds N] [--plot FILE] [--boot] [--http]
                                  instructions of each row here and on Linux, or --ours alone;
-                                 --profile: ours by function and by line; --time: time too, in
-                                 five rounds; --boot: boots and memory instead of rows
+                                 --profile: ours by function and by line; --time: nanoseconds
+                                 instead, in five rounds; --boot: boots and memory instead;
+                                 --http: web servers instead
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
@@ -92,6 +93,8 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         // Not for people: the net suite runs it inside of its namespace.
         "net-inside" => return test::net_inside(words),
         "bench" => bench::command(words)?,
+        // Not for people: the bench runs it inside of its namespace.
+        "bench-inside" => bench::http_inside(words)?,
         "build" => build::build()?,
         "conformance" => conformance::command()?,
         "linux" => return linux_suite::command(words),

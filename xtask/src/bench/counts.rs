@@ -70,6 +70,21 @@ pub fn parse(text: &str) -> Result<Recording> {
     Ok(recording)
 }
 
+/// Reads the counters as they stand in the plugin's file, whose order `head`, what the plugin wrote
+/// at its start, tells.
+pub fn standing(head: &str, counters: &[u8]) -> Result<Counts> {
+    let line = head.lines().next().unwrap_or("");
+    let columns = line.strip_prefix("columns ").ok_or_else(|| malformed(line))?;
+    let words = counters.chunks_exact(8).map(|word| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        u64::from_le_bytes(bytes).to_string()
+    });
+    let numbers = words.collect::<Vec<_>>().join(" ");
+    let columns: Vec<&str> = columns.split_whitespace().collect();
+    counts(&columns, numbers.split_whitespace(), &numbers)
+}
+
 fn counts<'a>(
     columns: &[&str],
     words: impl Iterator<Item = &'a str>,
@@ -121,6 +136,15 @@ mod tests {
         assert_eq!((sample.user(), sample.total(), sample.repeated), (3, 6, 15));
         assert_eq!((sample.locked, sample.entries, sample.cr3), (7, 8, 11));
         assert_eq!((sample.invlpg, sample.port, sample.msr, sample.vector), (12, 13, 14, 15));
+    }
+
+    #[test]
+    fn standing_counters_are_read_by_column() {
+        let counters: Vec<u8> = (1..=15_u64).flat_map(u64::to_le_bytes).collect();
+        let counts = standing(COLUMNS, &counters).unwrap();
+        assert_eq!((counts.total(), counts.locked, counts.vector), (6, 7, 15));
+        assert!(standing(COLUMNS, &counters[8..]).is_err());
+        assert!(standing("", &counters).is_err());
     }
 
     #[test]

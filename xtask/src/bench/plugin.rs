@@ -1,6 +1,6 @@
 //! The counting plugin, compiled when it is needed, and what QEMU is told of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::compile;
 use crate::failure::Result;
@@ -11,9 +11,19 @@ const SEED: u32 = 1;
 
 /// A machine that counts into `output`, and for a profile into a second file.
 pub fn counting(output: &Path, profile: Option<&Path>) -> Result<Counting> {
-    let options = ["-shared", "-fPIC", "-fvisibility=hidden"];
-    let plugin = compile::directory("xtask/src/bench/plugin", "count.so", &options)?;
     let mut settings = vec![format!("out={}", output.display())];
     settings.extend(profile.map(|path| format!("profile={}", path.display())));
-    Ok(Counting { plugin: Some(plugin), settings, seed: SEED })
+    Ok(Counting { plugin: Some(path()?), settings, seed: Some(SEED) })
+}
+
+/// A machine whose counters can be read from `counters` while it runs beside others.
+pub fn watching(output: &Path, counters: &Path) -> Result<Counting> {
+    let settings =
+        vec![format!("out={}", output.display()), format!("counters={}", counters.display())];
+    Ok(Counting { plugin: Some(path()?), settings, seed: None })
+}
+
+fn path() -> Result<PathBuf> {
+    let options = ["-shared", "-fPIC", "-fvisibility=hidden"];
+    compile::directory("xtask/src/bench/plugin", "count.so", &options)
 }

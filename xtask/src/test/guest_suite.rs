@@ -36,7 +36,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         boot(tally, &image.path, machine, fuzz_seconds, &settings, &place)?;
     }
     report::step("guest: counted");
-    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: 1 });
+    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
     let machine = Machine { counting, ..Machine::default() };
     boot(
         tally,

@@ -5,6 +5,8 @@
  *   marker           nopl 0x584f0000+MARK(%rax), a NOP wherever it runs
  *   MARK             0 begins a sample, 1 ends it, others are milestones
  *   out=FILE         gets the lines below
+ *   counters=FILE    holds the counters since power-on as they stand, a 64-bit word each, in the
+ *                    order of the columns: for what is measured from outside
  *   profile=FILE     gets, at the end, how often each instruction ran inside of samples but the
  *                    first, which warms up
  *
@@ -17,9 +19,12 @@
 #include "qemu.h"
 #include "decode.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 EXPORT int qemu_plugin_version = 1;
 
@@ -39,7 +44,8 @@ struct counters {
 
 #define WORDS (sizeof(struct counters) / sizeof(uint64_t))
 
-static struct counters now, begun;
+static struct counters own, begun;
+static struct counters *now = &own;
 static FILE *output;
 
 /* The library's slot of the root table: 0xffff_c080_0000_0000. */
@@ -123,7 +129,7 @@ static unsigned samples;
 
 static void write_counters(const struct counters *from)
 {
-    const uint64_t *after = (const uint64_t *)&now, *before = (const uint64_t *)from;
+    const uint64_t *after = (const uint64_t *)now, *before = (const uint64_t *)from;
     for (size_t word = 0; word < WORDS; word++)
         fprintf(output, " %llu", (unsigned long long)(after[word] - before[word]));
     fputc('\n', output);
@@ -141,7 +147,7 @@ static void reach_marker(unsigned processor, void *argument)
     (void)processor;
     switch (mark) {
     case BEGIN:
-        begun = now;
+        begun = *now;
         if (profile_path)
             start_profile();
         break;
@@ -177,7 +183,7 @@ static void enter_block(unsigned processor, void *argument)
     const struct block *block = argument;
     (void)processor;
     if (block->part == KERNEL) {
-        now.entries += last->part != KERNEL;
+        now->entries += last->part != KERNEL;
     } else if (!user_seen && last->part == KERNEL && last->returns) {
         /* Firmware runs in the lower half too, but is not returned to from the upper one. */
         user_seen = true;
@@ -197,12 +203,12 @@ static void count_instruction(struct qemu_plugin_insn *insn, struct decoded deco
                                                (void *)(uintptr_t)decoded.mark);
         return;
     }
-    uint64_t *counter = decoded.repeated ? &now.repeated[part] : &now.instructions[part];
+    uint64_t *counter = decoded.repeated ? &now->repeated[part] : &now->instructions[part];
     qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, counter, 1);
     if (decoded.locked)
-        qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &now.locked, 1);
+        qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &now->locked, 1);
     if (decoded.event != NO_EVENT)
-        qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &now.events[decoded.event], 1);
+        qemu_plugin_register_vcpu_insn_exec_inline(insn, ADD_U64, &now->events[decoded.event], 1);
     if (profile_path && size <= 15)
         qemu_plugin_register_vcpu_insn_exec_inline(
             insn, ADD_U64, &find_place(address, bytes, size)->runs, 1);
@@ -234,6 +240,17 @@ static void finish(plugin_id id, void *argument)
         write_profile();
 }
 
+/* The counters, in a file that others may read meanwhile. */
+static struct counters *map_counters(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (file < 0 || ftruncate(file, sizeof(struct counters)))
+        return NULL;
+    void *mapped = mmap(NULL, sizeof(struct counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
 EXPORT int qemu_plugin_install(plugin_id id, const struct qemu_info *info, int count, char **words)
 {
     if (strcmp(info->target_name, "x86_64") || !info->system_emulation)
@@ -241,11 +258,14 @@ EXPORT int qemu_plugin_install(plugin_id id, const struct qemu_info *info, int c
     for (int at = 0; at < count; at++) {
         if (!strncmp(words[at], "out=", 4))
             output = fopen(words[at] + 4, "w");
+        else if (!strncmp(words[at], "counters=", 9))
+            now = map_counters(words[at] + 9);
         else if (!strncmp(words[at], "profile=", 8))
             profile_path = strdup(words[at] + 8);
     }
-    if (!output)
+    if (!output || !now)
         return 1;
+    setvbuf(output, NULL, _IOLBF, 0);
     fprintf(output, "columns %s\n", COLUMNS);
     qemu_plugin_register_vcpu_tb_trans_cb(id, translate);
     qemu_plugin_register_atexit_cb(id, finish, NULL);
