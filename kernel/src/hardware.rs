@@ -75,12 +75,37 @@ impl Machine for Hardware {
         self.word(table.address() + 8 * index as u64)
     }
 
+    #[inline]
+    fn next_entry(&self, table: Frame, from: usize, bits: u64) -> usize {
+        let entries = physical::table(table.address());
+        let mut at = from;
+        while let Some(entry) = entries.get(at) {
+            if entry.load(Ordering::Relaxed) & bits != 0 {
+                return at;
+            }
+            at += 1;
+            // Eight at once while there is nothing to see.
+            while at.is_multiple_of(8)
+                && let Some(eight) = entries.get(at..at + 8)
+                && eight.iter().fold(0, |any, one| any | one.load(Ordering::Relaxed)) & bits == 0
+            {
+                at += 8;
+            }
+        }
+        entries.len()
+    }
+
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64 {
         physical::word(table.address() + 8 * index as u64).swap(entry, Ordering::SeqCst)
     }
 
     fn kernel_entry(&self, slot: usize) -> u64 {
         self.word(master() + 8 * slot as u64)
+    }
+
+    fn kernel_entry_from(&self, slot: &mut usize) -> Option<u64> {
+        *slot = self.next_entry(Frame::containing(master()), *slot, !0);
+        (*slot < 512).then(|| self.kernel_entry(*slot))
     }
 
     fn word(&self, address: u64) -> u64 {
@@ -90,6 +115,15 @@ impl Machine for Hardware {
     fn word_set(&mut self, address: u64, value: u64) {
         // Release is enough: what must be seen in one order with a load goes through `word_or`.
         physical::word(address).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn words_set(&mut self, address: u64, words: &[u64]) {
+        let frame = physical::table(address);
+        let first = (address % PAGE_SIZE / 8) as usize;
+        for (place, &word) in frame[first..first + words.len()].iter().zip(words) {
+            place.store(word, Ordering::Release);
+        }
     }
 
     fn word_or(&mut self, address: u64, bits: u64) -> u64 {

@@ -22,6 +22,12 @@ pub fn word(address: u64) -> &'static AtomicU64 {
     unsafe { &*(virtual_address(address & !7) as *const AtomicU64) }
 }
 
+/// A frame as the words of a page table.
+pub fn table(address: u64) -> &'static [AtomicU64; 512] {
+    // SAFETY: see the file's head; memory stays for ever.
+    unsafe { &*(virtual_address(address & !0xfff) as *const [AtomicU64; 512]) }
+}
+
 /// A 32-bit word of memory; `address` is a multiple of 4.
 pub fn word32(address: u64) -> &'static AtomicU32 {
     debug_assert!(address.is_multiple_of(4));

@@ -110,7 +110,7 @@ impl State {
             regions: parts.regions,
             net: parts.net,
             console: parts.console,
-            sweep: u32::MAX,
+            sweep: crate::sweep::OVER,
             spent: 0,
         };
         for record in state.published.frames.iter_mut() {

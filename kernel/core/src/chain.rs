@@ -83,7 +83,22 @@ pub(crate) fn link<M: Machine>(
 
 /// Takes `place`, which no longer maps `frame`, out of its chain.
 pub(crate) fn remove<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
-    let word = machine.word(place.link(state));
+    let record = &mut state.frames.records[place.table.0 as usize];
+    record.discount_entry();
+    let links = record.links;
+    unlink(state, machine, place, links, frame);
+}
+
+/// As [`remove`], of an entry that is counted otherwise, in a table with these links.
+#[inline(always)]
+pub(crate) fn unlink<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    place: Place,
+    links: u32,
+    frame: Frame,
+) {
+    let word = machine.word(Frame(links).address() + 8 * place.index as u64);
     let (next, previous) = (word as u32, (word >> 32) as u32);
     match Place::from_number(previous) {
         None => state.published.frames[frame.0 as usize].chain = next,
@@ -98,5 +113,4 @@ pub(crate) fn remove<M: Machine>(state: &mut State, machine: &mut M, place: Plac
         let word = machine.word(link);
         machine.word_set(link, pack(word as u32, previous));
     }
-    state.frames.records[place.table.0 as usize].discount_entry();
 }

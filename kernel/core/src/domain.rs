@@ -198,16 +198,18 @@ fn fresh_name(state: &State, payer: usize) -> Option<Name> {
     account.child(0x8000 | (serial >> 16) as u16)?.child(serial as u16)
 }
 
-/// The kernel's half of a root: its own entries, and the one that shows the table to its owner.
+/// The kernel's half of a root, which is empty: the kernel's own entries, and the one that shows
+/// the table to its owner.
 fn fill_root<M: Machine>(machine: &mut M, root: Frame) {
-    for slot in PROGRAM_SLOTS..512 {
-        let entry = match slot {
-            LIBRARY_SLOT => 0,
-            OWN_TABLES_SLOT => root.address() | PRESENT | USER | ACCESSED | NO_EXECUTE,
-            _ => machine.kernel_entry(slot),
-        };
-        machine.entry_swap(root, slot, entry);
+    let mut slot = PROGRAM_SLOTS;
+    while let Some(entry) = machine.kernel_entry_from(&mut slot) {
+        if slot != LIBRARY_SLOT && slot != OWN_TABLES_SLOT {
+            machine.entry_swap(root, slot, entry);
+        }
+        slot += 1;
     }
+    let own = root.address() | PRESENT | USER | ACCESSED | NO_EXECUTE;
+    machine.entry_swap(root, OWN_TABLES_SLOT, own);
 }
 
 fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {

@@ -26,13 +26,12 @@ pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     state.frames.dying != 0
 }
 
-/// Takes the next entry from `table`, if one is found before the room ends, or buries it when it
-/// has none left.
+/// Takes the next entries from `table`, or buries it when it has none left.
 fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) {
     work::spend(state, cost::ENTRY);
+    let record = &state.frames.records[table.0 as usize];
+    let index = usize::from(record.position);
     let kind = frame::kind_of(state.published.frames[table.0 as usize].kind);
-    let record = &mut state.frames.records[table.0 as usize];
-    let mut index = usize::from(record.position);
     if record.entries() == 0 || index >= 512 {
         let links = record.links;
         frame::pop_dying(state);
@@ -40,30 +39,57 @@ fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) {
         if kind == FrameType::Table1 {
             frame::release(state, Frame(links));
         }
-        return;
-    }
-    // Most entries of most tables are empty, so this loop is most of the work of a death.
-    let mut found = None;
-    let mut looks = work::PIECE.saturating_sub(state.spent) / cost::LOOK;
-    let before = looks;
-    while index < 512 && looks > 0 && found.is_none() {
-        let entry = machine.entry(table, index);
-        found = (entry & PRESENT != 0).then_some((index, entry));
-        index += 1;
-        looks -= 1;
-        // The kernel's half is not the domain's but for the library.
-        if index == PROGRAM_SLOTS && kind == FrameType::Table4 {
-            index = LIBRARY_SLOT;
-        }
-    }
-    state.frames.records[table.0 as usize].position = index as u16;
-    work::spend(state, (before - looks) * cost::LOOK);
-    let Some((index, entry)) = found else { return };
-    machine.entry_swap(table, index, 0);
-    if kind == FrameType::Table1 {
-        chain::remove(state, machine, Place { table, index }, target(entry));
+    } else if kind == FrameType::Table1 {
+        take_leaves(state, machine, table, index);
     } else {
-        state.frames.records[table.0 as usize].discount_entry();
+        take_table(state, machine, table, index, kind);
     }
-    frame::release(state, target(entry));
+}
+
+/// Takes the next entry that leads to a table.
+fn take_table<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    table: Frame,
+    from: usize,
+    kind: FrameType,
+) {
+    let mut index = machine.next_entry(table, from, PRESENT);
+    work::spend(state, (index - from) as u32 * cost::SKIP);
+    // The kernel's half is not the domain's but for the library.
+    if kind == FrameType::Table4 && (PROGRAM_SLOTS..LIBRARY_SLOT).contains(&index) {
+        index = LIBRARY_SLOT;
+    }
+    state.frames.records[table.0 as usize].position = (index + 1).min(512) as u16;
+    let entry = if index < 512 { machine.entry(table, index) } else { 0 };
+    if entry & PRESENT != 0 {
+        machine.entry_swap(table, index, 0);
+        state.frames.records[table.0 as usize].discount_entries(1);
+        frame::release(state, target(entry));
+    }
+}
+
+/// Takes the next leaves, as many as there is room for.
+fn take_leaves<M: Machine>(state: &mut State, machine: &mut M, table: Frame, from: usize) {
+    let links = state.frames.records[table.0 as usize].links;
+    let most = 1 + work::PIECE.saturating_sub(state.spent) / cost::LEAF;
+    let (mut taken, mut next) = (0, from);
+    while taken < most {
+        let index = machine.next_entry(table, next, PRESENT);
+        if index == 512 {
+            next = 512;
+            break;
+        }
+        next = index + 1;
+        let frame = target(machine.entry(table, index));
+        // Nobody walks it any more.
+        machine.word_set(table.address() + 8 * index as u64, 0);
+        chain::unlink(state, machine, Place { table, index }, links, frame);
+        frame::release(state, frame);
+        taken += 1;
+    }
+    let record = &mut state.frames.records[table.0 as usize];
+    record.discount_entries(taken);
+    record.position = next as u16;
+    work::spend(state, taken * cost::LEAF + (next - from) as u32 * cost::SKIP);
 }

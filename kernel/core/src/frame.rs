@@ -83,6 +83,10 @@ impl Record {
     pub(crate) fn discount_entry(&mut self) {
         self.previous -= 1;
     }
+
+    pub(crate) fn discount_entries(&mut self, count: u32) {
+        self.previous -= count;
+    }
 }
 
 /// Most frames a machine may have: chain entries are 23 bits of frame and 9 of index.

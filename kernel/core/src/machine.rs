@@ -30,14 +30,31 @@ pub enum Flush {
 pub trait Machine {
     /// Loads an entry of a page table.
     fn entry(&self, table: Frame, index: usize) -> u64;
+    /// The index of the first entry from `from` on that has one of these bits, 512: none has. Most
+    /// entries of most tables are empty, and looking for the others is most of what is done to
+    /// whole tables.
+    fn next_entry(&self, table: Frame, from: usize, bits: u64) -> usize {
+        (from..512).find(|&index| self.entry(table, index) & bits != 0).unwrap_or(512)
+    }
     /// Exchanges an entry of a page table; the old one has the processor's last A and D bits.
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;
     /// The entry that every root table has in `slot` (256..=511), from the kernel's own root.
     fn kernel_entry(&self, slot: usize) -> u64;
+    /// The first such entry that is not 0 from `slot` on, which becomes its slot.
+    fn kernel_entry_from(&self, slot: &mut usize) -> Option<u64> {
+        *slot = (*slot..512).find(|&slot| self.kernel_entry(slot) != 0)?;
+        Some(self.kernel_entry(*slot))
+    }
     /// Loads the 64-bit word at a physical address, a multiple of 8.
     fn word(&self, address: u64) -> u64;
     /// Stores a 64-bit word at a physical address, a multiple of 8.
     fn word_set(&mut self, address: u64, value: u64);
+    /// Stores words one behind the other, within a frame.
+    fn words_set(&mut self, address: u64, words: &[u64]) {
+        for (position, &word) in words.iter().enumerate() {
+            self.word_set(address + 8 * position as u64, word);
+        }
+    }
     /// Or-s bits into a word, atomically; the old word.
     fn word_or(&mut self, address: u64, bits: u64) -> u64;
     /// Adds to a word, wrapping, atomically; the old word.

@@ -140,8 +140,10 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
     }
     borrow(state, machine, cpu, now);
     let kicks = core::mem::take(&mut state.sched.kicks);
-    for other in (0..CPUS).filter(|&other| other != cpu && kicks >> other & 1 != 0) {
-        machine.interrupt(other);
+    if kicks != 0 {
+        for other in (0..CPUS).filter(|&other| other != cpu && kicks >> other & 1 != 0) {
+            machine.interrupt(other);
+        }
     }
     let current = usize::from(state.sched.cpus[cpu].current);
     state.published.cpus[cpu].current = state.published.envs[current].id;

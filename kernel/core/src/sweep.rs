@@ -18,6 +18,9 @@ use crate::{account, death, domain, region};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::EnvState;
 
+/// Nothing is condemned.
+pub(crate) const OVER: u32 = u32::MAX;
+
 /// Something has been condemned.
 pub(crate) fn begin(state: &mut State) {
     state.sweep = 0;
@@ -25,7 +28,7 @@ pub(crate) fn begin(state: &mut State) {
 
 /// Is something condemned that has not ended?
 pub fn waiting(state: &State) -> bool {
-    (state.sweep as usize) < end(state)
+    state.sweep != OVER
 }
 
 fn end(state: &State) -> usize {
@@ -55,6 +58,9 @@ pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool 
         // What ended may have condemned more: then it begins again.
         if state.sweep as usize == at {
             state.sweep += 1;
+            if at + 1 == end(state) {
+                state.sweep = OVER;
+            }
         }
     }
     false

@@ -3,7 +3,7 @@
 //! Delivery writes the save area, by physical address, and the context, nothing else. The words
 //! of the save area are the program's: each is read once, and used only where any value is safe.
 
-use crate::context::{Context, FIXED_FLAGS, USER_FLAGS};
+use crate::context::{FIXED_FLAGS, USER_FLAGS};
 use crate::env;
 use crate::machine::Machine;
 use crate::sched;
@@ -151,7 +151,7 @@ fn write_slot<M: Machine>(
 ) {
     let at = physical + offset::SLOTS as u64 + slot * SLOT_BYTES;
     let mask = machine.word(physical + offset::MASK as u64);
-    let context: Context = *machine.context(index);
+    let context = machine.context(index);
     let words = [
         context.rip,
         context.rflags,
@@ -166,9 +166,7 @@ fn write_slot<M: Machine>(
         upcall.address,
         mask,
     ];
-    for (position, word) in words.into_iter().enumerate() {
-        machine.word_set(at + 8 * position as u64, word);
-    }
+    machine.words_set(at, &words);
 }
 
 /// The flags as a program may have them.

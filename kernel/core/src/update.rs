@@ -292,10 +292,15 @@ fn check_share<M: Machine>(
 
 /// The first entry of a level-1 table that maps a pinned frame.
 fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
-    (0..512).find(|&index| {
-        let entry = machine.entry(table, index);
-        entry & PRESENT != 0 && state.published.frames[target(entry).0 as usize].pins != 0
-    })
+    let mut index = machine.next_entry(table, 0, PRESENT);
+    while index < 512 {
+        let frame = target(machine.entry(table, index));
+        if state.published.frames[frame.0 as usize].pins != 0 {
+            return Some(index);
+        }
+        index = machine.next_entry(table, index + 1, PRESENT);
+    }
+    None
 }
 
 /// The frozen table that the entry at `place` leads to.
@@ -536,11 +541,14 @@ fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to:
     let links = state.frames.records[to.0 as usize].links;
     let dying = state.accounts.dying != 0;
     let mut present = 0;
-    for index in 0..512 {
-        let mut entry = machine.entry(from, index);
-        if entry == 0 {
-            continue;
+    let mut next = 0;
+    loop {
+        let index = machine.next_entry(from, next, !0);
+        if index == 512 {
+            break;
         }
+        next = index + 1;
+        let mut entry = machine.entry(from, index);
         if entry & PRESENT != 0 {
             let frame = target(entry);
             let leaving = state.frames.records[frame.0 as usize].revoking;
@@ -563,11 +571,13 @@ fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> u64 {
     work::spend(state, cost::SCAN);
     let old = machine.entry(place.table, place.index);
     let table = target(old);
-    for index in 0..512 {
+    let mut index = machine.next_entry(table, 0, PRESENT);
+    while index < 512 {
         let entry = machine.entry(table, index);
-        if entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE {
+        if entry & WRITABLE != 0 {
             machine.entry_swap(table, index, entry & !WRITABLE);
         }
+        index = machine.next_entry(table, index + 1, PRESENT);
     }
     machine.entry_swap(place.table, place.index, old | WRITABLE)
 }

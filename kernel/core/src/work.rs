@@ -22,10 +22,14 @@ pub const PIECE: u32 = 36_000;
 pub mod cost {
     /// Looking at an entry or a record that is not in use.
     pub const LOOK: u32 = 12;
+    /// The same of a table's entry, of many in a row.
+    pub const SKIP: u32 = 3;
     /// Looking whether a record's object is condemned.
-    pub const RECORD: u32 = 50;
+    pub const RECORD: u32 = 56;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 400;
+    /// A leaf taken from a dying table, and its frame put in limbo.
+    pub const LEAF: u32 = 280;
     /// A frame cleared.
     pub const ZERO: u32 = 600;
     /// A predicate or a ring looked through for a frame.
@@ -60,12 +64,8 @@ pub fn room(state: &State, cost: u32) -> bool {
 /// Is there anything to destroy?
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
-    let broken = state.frames.revoking == 0;
-    state.frames.dying != 0
-        || !broken
-        || state.accounts.dying != 0
-        || !swept
-        || sweep::waiting(state)
+    let listed = state.frames.dying | state.frames.revoking;
+    listed != 0 || state.accounts.dying != 0 || !swept || sweep::waiting(state)
 }
 
 /// Does what this hold of the lock has room for of dying tables, accounts and their frames; what is

@@ -43,6 +43,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "    // Its owner",
     ),
     (
+        "a dying table forgets what it has left",
+        "dying.rs",
+        "    record.discount_entries(taken);\n",
+        "",
+    ),
+    (
         "a crowd dies without room",
         "sweep.rs",
         "let room = work::room(state, death::cost(state));",
@@ -198,7 +204,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "let generation = record.generation.wrapping_add(1);",
         "let generation = record.generation;",
     ),
-    ("a domain's library is left behind", "dying.rs", "index = LIBRARY_SLOT;", "index = 512;"),
+    (
+        "a domain's library is left behind",
+        "dying.rs",
+        "        index = LIBRARY_SLOT;",
+        "index = 512;",
+    ),
     (
         "a dying domain's processors keep its pages",
         "domain.rs",
