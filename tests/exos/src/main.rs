@@ -16,6 +16,8 @@ mod leaks;
 #[cfg(target_os = "none")]
 mod linux;
 #[cfg(target_os = "none")]
+mod memory;
+#[cfg(target_os = "none")]
 mod pipes;
 #[cfg(target_os = "none")]
 mod start;

@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{leaks, linux, pipes, threads};
+use crate::{leaks, linux, memory, pipes, threads};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -37,13 +37,14 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [Test; 11] = [
+    let tests: [Test; 12] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
         ("process_table_is_mapped", process_table_is_mapped),
         ("foreign_page_write_faults", foreign_page_write_faults),
         ("exec_loads_on_demand", exec_loads_on_demand),
+        ("fresh_pages_are_zero", memory::fresh_pages_are_zero),
         ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
         ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
         ("ended_clients_leave_no_region", leaks::ended_clients_leave_no_region),
@@ -64,7 +65,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     linux::exit(u8::from(failed != 0))
 }
 
-fn calls_of(number: u16) -> u64 {
+pub fn calls_of(number: u16) -> u64 {
     published::record::<CallRecord>(Table::Calls, number.into()).map_or(0, |record| record.count)
 }
 
@@ -81,7 +82,7 @@ fn touched(pages: u64) -> Result<u64, (&'static str, [u64; 3])> {
     Ok(at)
 }
 
-fn release(at: u64, pages: u64) {
+pub fn release(at: u64, pages: u64) {
     linux::call(11, [at, pages * 4096, 0, 0, 0, 0]);
 }
 

@@ -5,6 +5,7 @@
 
 use crate::errno::Errno;
 use crate::layout::{HEAP, HEAP_END, IMAGE, PRIVATE, PRIVATE_END, SCRATCH, in_handler_stack};
+use crate::library::TABLE_SPAN;
 use crate::lock;
 use crate::memory::areas::{Area, EXECUTE, Kind, READ, WRITE, page_down};
 use crate::memory::frames;
@@ -27,6 +28,8 @@ pub const ERROR_FETCH: u64 = 16;
 const AROUND: u64 = 16;
 /// Pages of one table given back to a writer around a fault, at most.
 const THAWED_AROUND: u64 = 16;
+/// Anonymous pages that are made present at once, behind as many that are there.
+const RUN: u64 = 8;
 
 /// Why a fault stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +187,7 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
             batch.send()?;
             return enter_whole(page, writable, frames::zero);
         }
+        Kind::Anonymous if missing == 1 && write => return enter_run(area, page),
         Kind::Anonymous | Kind::Shared => {
             // Filled through the program's own address, so writable for a moment at least.
             batch.allocate(page, writable | WRITABLE)?;
@@ -224,6 +228,34 @@ fn enter_whole(page: u64, choice: u64, fill: impl FnOnce(u64)) -> Result<(), Fau
     batch.map(page, SCRATCH, choice)?;
     batch.unmap(1, SCRATCH)?;
     Ok(batch.send()?)
+}
+
+/// Makes absent anonymous pages present from `page` on: one, or several where the pages before are
+/// there, as then a program fills memory from its beginning on.
+fn enter_run(area: &Area, page: u64) -> Result<(), Fault> {
+    let absent = |at: u64| xok::own::leaf_below(at) & PRESENT == 0;
+    // All in one table.
+    let table = page & !(TABLE_SPAN - 1);
+    let first = area.start.max(table);
+    let filled =
+        (1..=RUN).all(|back| page >= first + back * PAGE_SIZE && !absent(page - back * PAGE_SIZE));
+    let most = if filled { RUN } else { 1 };
+    let last = area.end.min(table + TABLE_SPAN);
+    let ahead = |count: &u64| page + count * PAGE_SIZE < last && absent(page + count * PAGE_SIZE);
+    let run = 1 + (1..most).take_while(ahead).count() as u64;
+    let writable = choice(area.protection, true);
+    let mut batch = Items::<{ RUN as usize }>::own();
+    for count in 0..run {
+        batch.allocate(page + count * PAGE_SIZE, writable)?;
+    }
+    let sent = batch.send();
+    // Where memory has run out those before are there, and nobody has cleared them.
+    for at in (0..run).map(|count| page + count * PAGE_SIZE) {
+        if sent.is_ok() || !absent(at) {
+            frames::zero(at);
+        }
+    }
+    if absent(page) { Ok(sent?) } else { Ok(()) }
 }
 
 /// Enters the image's frame at `page`, and those around it that are absent.
