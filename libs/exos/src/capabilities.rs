@@ -27,6 +27,9 @@ pub const FAMILY_SLOT: u8 = 7;
 /// Slots that every process passes on to its children.
 pub const INHERITED: core::ops::Range<u8> = 1..8;
 
+/// The rights with which each was last passed on, 0: not yet.
+pub type Rights = [u8; INHERITED.end as usize - INHERITED.start as usize];
+
 // No two of them are one: each is the one before plus one, and all are passed on.
 const _: () = {
     let slots = [CONTROL_SLOT, NETWORK_SLOT, LOG_SLOT, POWER_SLOT, SHARED_SLOT, FAMILY_SLOT];
