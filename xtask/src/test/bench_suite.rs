@@ -18,10 +18,10 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     if ![CONTROLS, EXACT, GETPPID].iter().any(|name| tally.wants(name)) {
         return Ok(());
     }
-    let rows = ["copy64k".to_string(), "getppid".to_string()];
+    let rows = ["getppid_trap".to_string(), "copy64k".to_string()];
     let first = bench::figures_here(&rows)?;
     let second = bench::figures_here(&rows)?;
-    let [copy, getppid] = &first[..] else {
+    let [getppid, copy] = &first[..] else {
         tally.record(EXACT, "", Err(format!("{} rows of two", first.len())));
         return Ok(());
     };
