@@ -8,7 +8,7 @@ use crate::env::{self, Pending};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{predicate, sched, upcall};
+use crate::{predicate, sched};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -156,7 +156,9 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
         if wakes != 0 {
             wake(state, machine, index, (0, why), true);
         }
-    } else if env.state == EnvState::Running && !upcall::masked(state, machine, index) {
+    } else if env.state == EnvState::Running {
+        // Masked or not: the store that clears its mask may wait in its processor's buffer, while
+        // its load of the bits came before ours. The interrupt makes both sides see both.
         machine.interrupt(state.published.envs[index].cpu as usize);
     }
 }

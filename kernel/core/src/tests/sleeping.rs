@@ -117,5 +117,59 @@ fn an_unmasked_target_elsewhere_is_interrupted_and_told() {
     world.machine.interrupts.clear();
     let post = Call::Post { env: world.id(other), bits: 2 };
     assert_eq!(world.by(1, post), OK);
-    assert!(world.machine.interrupts.is_empty(), "it is masked now");
+    assert_eq!(world.machine.interrupts, [1], "as nobody can see that it will stay masked");
+    assert_eq!(world.pick(1), other);
+    assert_eq!(world.saved(other, offset::DEPTH), 1, "and it does");
+    assert_eq!(world.saved(other, offset::PENDING), 3);
+}
+
+/// The way back from a handler clears the mask, then looks at the bits; on x86 the store may reach
+/// memory after the load (SDM 3A §9.2.3.4). Wherever a post comes, one of the two sees it.
+#[test]
+fn a_post_that_meets_the_clearing_of_a_mask_is_not_lost() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Step {
+        Clear,
+        Reach,
+        Look,
+        Post,
+    }
+    use Step::{Clear, Look, Post, Reach};
+    for order in [[Clear, Reach, Look], [Clear, Look, Reach]] {
+        for place in 0..=3 {
+            let mut steps = order.to_vec();
+            steps.insert(place, Post);
+            let mut world = World::new();
+            let domain = world.domain();
+            let other = world.spawn(domain);
+            world.on(1, other);
+            world.save(other, offset::MASK, 1);
+            world.machine.interrupts.clear();
+            let (mut buffered, mut seen) = (false, false);
+            for step in &steps {
+                match step {
+                    Clear => buffered = true,
+                    Reach if buffered => {
+                        buffered = false;
+                        world.save(other, offset::MASK, 0);
+                    }
+                    Reach => {}
+                    Look => seen |= world.saved(other, offset::PENDING) != 0,
+                    Post => {
+                        let call = Call::Post { env: world.id(other), bits: 1 };
+                        assert_eq!(world.by(1, call), OK);
+                    }
+                }
+                if !core::mem::take(&mut world.machine.interrupts).is_empty() {
+                    // An interrupt waits for the stores before it.
+                    if core::mem::take(&mut buffered) {
+                        world.save(other, offset::MASK, 0);
+                    }
+                    assert_eq!(world.pick(1), other);
+                }
+            }
+            let told = world.machine.context(other).rip == EVENT;
+            assert!(told || seen, "{steps:?}: nobody has seen it");
+        }
+    }
 }

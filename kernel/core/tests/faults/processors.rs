@@ -27,10 +27,11 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "[0, env.timer, env.edge]",
     ),
     (
-        "a masked target is interrupted",
+        "a masked environment that runs is not interrupted",
         "sleep.rs",
-        "&& !upcall::masked(state, machine, index) {",
-        "{",
+        "} else if env.state == EnvState::Running {",
+        "} else if env.state == EnvState::Running\n\
+         \x20       && !crate::upcall::masked(state, machine, index)\n    {",
     ),
     (
         "a delivery does not mask",
