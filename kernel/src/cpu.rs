@@ -22,6 +22,7 @@ use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::published::Category;
 use kernel_core::context::{Context, FRAME_END};
+use kernel_core::timer::OneShot;
 
 use crate::boot::memory_map::MemoryMap;
 use crate::paging::Tables;
@@ -101,8 +102,8 @@ pub struct Cpu {
     pub stack_bytes: Cell<u64>,
     /// When its counters were last published, in nanoseconds since boot.
     pub noted_ns: Cell<u64>,
-    /// What the timer is set for, all ones: nothing.
-    pub armed: Cell<u64>,
+    /// What the timer is set for.
+    pub timer: Cell<OneShot>,
     /// Where frames go while nothing is loaded.
     pub parking: Cell<Context>,
 }

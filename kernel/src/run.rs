@@ -8,6 +8,7 @@
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
+use kernel_core::timer::{Setting, ticks};
 use kernel_core::{domain, env, frame, sched, sweep, upcall, work};
 
 use abi::id::DomainId;
@@ -279,13 +280,13 @@ fn idle(cpu: &'static Cpu) {
 
 /// Sets the timer if the deadline isn't the one it is set for.
 fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
-    let wanted = deadline.unwrap_or(u64::MAX);
-    // A timer that has fired must be set again even for the same deadline.
-    if wanted == cpu.armed.get() && (wanted == u64::MAX || wanted > now) {
-        return;
+    let mut timer = cpu.timer.get();
+    match timer.want(deadline, now) {
+        Setting::Unchanged => return,
+        Setting::Off => apic::set_timer(0),
+        Setting::After(ns) => apic::set_timer(ticks(ns, apic::timer_hz())),
     }
-    cpu.armed.set(wanted);
-    apic::set_timer(deadline.map(|at| at.saturating_sub(now)));
+    cpu.timer.set(timer);
 }
 
 /// How to leave to the environment that is loaded.

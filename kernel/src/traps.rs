@@ -79,9 +79,9 @@ fn interrupt(cpu: &'static Cpu, vector: u8) {
     cpu.interrupts.set(cpu.interrupts.get() + 1);
     match vector {
         TIMER_VECTOR => {
-            // It is off now, be it early (its rate is measured) or because its counter was too
-            // short.
-            cpu.armed.set(0);
+            let mut timer = cpu.timer.get();
+            timer.fired();
+            cpu.timer.set(timer);
             cpu.ticked.set(true);
         }
         LOOK_VECTOR => cpu.look.set(true),

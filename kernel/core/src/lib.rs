@@ -46,6 +46,7 @@ pub mod slice;
 pub mod state;
 pub mod sweep;
 pub mod table;
+pub mod timer;
 pub mod transfer;
 pub mod upcall;
 mod update;

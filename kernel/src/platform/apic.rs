@@ -148,11 +148,7 @@ pub fn timer_hz() -> u64 {
     TIMER_HZ.load(Ordering::Relaxed)
 }
 
-/// An interrupt after `ns` (or earlier, when the counter is too short); `None`: none.
-pub fn set_timer(ns: Option<u64>) {
-    let count = ns.map_or(0, |ns| {
-        let ticks = u128::from(ns) * u128::from(timer_hz()) / 1_000_000_000;
-        ticks.clamp(1, u128::from(u32::MAX)) as u32
-    });
+/// An interrupt after so many of the timer's ticks; 0: none.
+pub fn set_timer(count: u32) {
     write(INITIAL_COUNT, count);
 }

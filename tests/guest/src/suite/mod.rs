@@ -60,6 +60,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 /// Tests for a machine on which a nanosecond is an instruction.
 pub const COUNTED: &[(&str, Test)] = &[
+    ("sleep_beyond_the_counter", stretch::sleep_beyond_the_counter),
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),

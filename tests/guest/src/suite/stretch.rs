@@ -210,6 +210,20 @@ fn published_account() -> AccountId {
     AccountId(record.unwrap_or_default().id)
 }
 
+/// The timer's counter reaches 4.3 s; time passes at once where nobody runs.
+pub fn sleep_beyond_the_counter(_: &Ground) -> Result<String, Failure> {
+    const NS: u64 = 10_000_000_000;
+    let before = now_ns();
+    let woken = call::sleep(before + NS, 0, 0, 0);
+    let slept = now_ns() - before;
+    expect!(
+        matches!(woken, Err((abi::error::Error::TimedOut, _))),
+        "woken by {woken:?} after {slept} ns"
+    );
+    expect!((NS..NS + 10_000_000).contains(&slept), "slept {slept} ns of {NS}");
+    Ok(format!("({} us late)", (slept - NS) / 1000))
+}
+
 /// Whatever random calls find.
 pub fn of_wild_calls(ground: &Ground) -> Result<String, Failure> {
     super::fuzz::wild_calls(ground)?;
