@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::signal::frame::FRAME_BYTES;
 use crate::stack;
 use crate::start_block::Command;
-use crate::{start, thread, user};
+use crate::{rewrite, start, thread, user};
 use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use image::elf::{self, Plan, Segment};
@@ -42,6 +42,7 @@ pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
         elf::Kind::Fixed => 0,
         elf::Kind::Relocatable => BASE.next_multiple_of(plan.align),
     };
+    rewrite::begin(command.image, base, &command.environment);
     for segment in plan.segments() {
         load_segment(segment, base, bytes, command.image.map(|(offset, _)| offset))?;
     }

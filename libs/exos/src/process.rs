@@ -7,6 +7,7 @@
 
 use crate::capabilities::Rights;
 use abi::id::{DomainId, EnvId};
+use abi::published::{EnvRecord, Table};
 use abi::setup::EnvSetup;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -55,6 +56,8 @@ pub struct Process {
     pub borrows_space: bool,
     /// The parent that lent it, until it has one of its own.
     pub lender: u32,
+    /// Address of the 32-bit word that names its parent, 0 in it if that has died.
+    pub parent_word: u64,
     /// The timer of `alarm` and `ITIMER_REAL`: next ring in nanoseconds since boot (0: none), and
     /// the interval.
     pub timer: (u64, u64),
@@ -123,6 +126,16 @@ pub struct Child {
 }
 
 impl Process {
+    /// Notes where its parent's id stands: the kernel's record of it changes when the parent dies.
+    pub fn find_parent(&mut self) {
+        self.parent_word = if self.borrows_space {
+            core::ptr::from_ref(&self.lender) as u64
+        } else {
+            let holder = core::mem::offset_of!(EnvRecord, holder) as u64;
+            xok::published::record_address(Table::Envs, self.id.index()) + holder
+        };
+    }
+
     /// Sends `signal` (1..=64) to the process itself; it is taken on the way out.
     pub fn raise(&mut self, signal: u32) {
         let info = Info { first: u64::from(self.id.0), ..Info::default() };

@@ -18,7 +18,9 @@ use crate::memory::tables::Batch;
 use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
-use crate::{environment, library, loader, lock, start_block, table, thread, threads, user};
+use crate::{
+    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trivial, user,
+};
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
 use abi::setup::{EnvSetup, field};
@@ -30,7 +32,7 @@ use core::fmt::Write;
 use core::ptr::NonNull;
 use linux_raw_sys::general as linux;
 use xok::call;
-use xok::upcall::Slot;
+use xok::upcall::{Beginning, SAMPLED, Slot};
 
 /// Word of a fork child's slot 0 that tells it its id.
 pub const CHILD_ID: usize = 0;
@@ -100,11 +102,15 @@ pub fn image() -> &'static [u8] {
 
 /// Writes the library's words of a save area page that is seen at `window` and will be at `area`.
 pub fn prepare_save_area(window: u64, area: u64, stacks: [u64; 4]) {
+    let beginning = Beginning {
+        save_area: area,
+        stacks,
+        handler,
+        trivial: &trivial::TABLE,
+        sample: rewrite::SAMPLE,
+    };
     // SAFETY: a fresh page that nobody refers to; the stacks are mapped by `library::thread_area`.
-    unsafe {
-        xok::upcall::prepare(window, stacks, handler);
-        ((window + xok::upcall::block::SELF as u64) as *mut u64).write(area);
-    }
+    unsafe { xok::upcall::prepare(window, &beginning) }
 }
 
 /// The first instruction's Rust half: `block_len` bytes of start block are there.
@@ -139,6 +145,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     let (process, blocked, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
     process.area = FIRST_THREAD;
+    process.find_parent();
     let first = Thread::first(process, process.id, blocked);
     thread::set_own(process.threads.add(first).as_ptr());
     process.files = Files::load(files)?.0;
@@ -200,6 +207,7 @@ extern "C" fn child(tid_address: u64) -> ! {
     let id = EnvId(slot.free[CHILD_ID] as u32);
     if thread::own().id != id {
         process.id = id;
+        process.find_parent();
         process.area = FIRST_THREAD;
         *thread::own() = thread::own().forked(process, id, 0);
         thread::own().clear_tid = slot.free[CHILD_CLEAR_TID];
@@ -246,6 +254,7 @@ impl Lent {
 /// Puts a vfork child's process and its one thread on our heap.
 pub fn lend(process: Process, mut thread: Thread) -> Lent {
     let process = Box::leak(Box::new(process));
+    process.find_parent();
     thread.set_process(process);
     process.threads = Threads::default();
     let thread = process.threads.add(thread);
@@ -262,10 +271,6 @@ pub fn drop_lent(lent: Lent) {
 
 /// Every upcall: foreign calls, faults, events.
 extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
-    if cause == Cause::Foreign as u64 && slot.rax == u64::from(linux::__NR_getpid) {
-        slot.rax = u64::from(thread::process().id.0);
-        return;
-    }
     // A handler stack grows wherever its thread is, also on the way to the lock; so do variables,
     // the lock among them (`lock::share` sees to it that no second thread meets that).
     let variables = PRIVATE..PRIVATE_END;
@@ -276,14 +281,19 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
     }
     let taken = lock::enter();
     if cause == Cause::Foreign as u64 {
+        if address == SAMPLED {
+            rewrite::consider(slot);
+        }
         foreign(slot);
     } else if cause == Cause::Event as u64 {
+        rewrite::settle(slot);
         let process = thread::process();
         crate::net::tend(process);
         deliver::leave(process, slot, None);
     } else if slot.rip >= LIBRARY {
         own_fault(slot, cause, address);
     } else {
+        rewrite::settle(slot);
         program_fault(slot, cause, address);
     }
     if taken {

@@ -64,6 +64,9 @@ pub struct Thread {
 }
 
 impl Thread {
+    /// Where in it its process's address is.
+    pub const PROCESS: usize = core::mem::offset_of!(Thread, process);
+
     /// The first thread of `process`.
     pub fn first(process: *mut Process, id: EnvId, blocked: u64) -> Self {
         Self {
@@ -311,6 +314,12 @@ pub fn enter_thread(window: u64, thread: *const Thread) {
 pub fn slot_zero() -> &'static mut xok::upcall::Slot {
     // SAFETY: in the thread's own page; the caller is the one function that fills it.
     unsafe { &mut *((area() + abi::upcall::offset::SLOTS as u64) as *mut xok::upcall::Slot) }
+}
+
+/// Sets how many foreign calls through the kernel come before the next that is sampled, 0: all.
+pub fn set_sample(calls: u64) {
+    // SAFETY: a count that the entry stub alone looks at; any value is one.
+    unsafe { set_word(block::SAMPLE, calls) }
 }
 
 /// Marks slot 0 as in use, so that `xok::upcall::resume` can leave by it.

@@ -56,9 +56,12 @@ pub const EXIT_FAULT: u64 = 0x1000;
 pub fn set_handler(handler: Handler) {
     let base = STACKS.0.get() as u64;
     let top = |depth: u64| base + (depth + 1) * HANDLER_STACK as u64;
+    let stacks = [top(0), top(1), top(2), top(3)];
+    let beginning =
+        upcall::Beginning { save_area: SAVE_AREA, stacks, handler, trivial: &[], sample: 0 };
     // SAFETY: the save area is mapped before the first instruction; the stacks are used by no one
     // else.
-    unsafe { upcall::prepare(SAVE_AREA, [top(0), top(1), top(2), top(3)], handler) };
+    unsafe { upcall::prepare(SAVE_AREA, &beginning) };
     let entry = upcall::entry();
     let setup = EnvSetup { fault_entry: entry, event_entry: entry, ..EnvSetup::default() };
     let fields = field::FAULT_ENTRY | field::EVENT_ENTRY;

@@ -1,11 +1,20 @@
 //! Entry and way back of upcalls: faults, events and foreign calls look alike from Rust.
 //!
 //! The entry stubs save the program's registers in the upcall's slot, run the thread's handler on
-//! the handler stack of that depth, and go back without the kernel (`abi::upcall`).
+//! the handler stack of that depth, and go back without the kernel (`abi::upcall`). A foreign call
+//! comes from the kernel, or by a jump from the program's own text where that was rewritten. Those
+//! that a library names as trivial save nothing: rax, rcx, r11 and three words are all they have.
 //!
 //! ```text
 //!  GS base ─► save area page
-//!  0x000  the kernel's part (abi::upcall::SaveArea)
+//!  0x000  the kernel's part (abi::upcall::SaveArea), in it the words that it leaves to us:
+//!  0x050  where rewritten calls go       block::REWRITTEN
+//!  0x058  address of 0x068               block::CALL_TOP      rsp of trivial calls
+//!  0x060  the program's flags            block::CALL_FLAGS    the one word of their stack
+//!  0x068  the program's rsp              block::CALL_RSP
+//!  0x070  trivial calls by number        block::TRIVIAL       addresses of code
+//!  0x078  how many                       block::TRIVIAL_COUNT
+//!  0x098  traps until the next sample    block::SAMPLE
 //!  0x500  own address            block::SELF
 //!  0x508  handler stacks, four   block::STACKS   top for depth 1 … 4
 //!  0x528  handler function       block::HANDLER
@@ -25,6 +34,20 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Offsets of the library's part of the save area.
 pub mod block {
+    /// Where the stubs of rewritten calls go: [`rewritten_entry`](super::rewritten_entry).
+    pub const REWRITTEN: usize = 0x50;
+    /// Address of [`CALL_RSP`]: the one word of stack that trivial calls have is below.
+    pub const CALL_TOP: usize = 0x58;
+    /// The program's flags over a trivial call.
+    pub const CALL_FLAGS: usize = 0x60;
+    /// The program's stack pointer over a trivial call.
+    pub const CALL_RSP: usize = 0x68;
+    /// Table of the code of trivial calls, by number.
+    pub const TRIVIAL: usize = 0x70;
+    /// Numbers in that table.
+    pub const TRIVIAL_COUNT: usize = 0x78;
+    /// Foreign calls through the kernel until one is sampled; 0: none is.
+    pub const SAMPLE: usize = 0x98;
     /// Address of the save area itself.
     pub const SELF: usize = 0x500;
     /// Tops of the handler stacks, depth 1 first.
@@ -72,6 +95,15 @@ pub struct Slot {
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);
 const _: () = assert!(core::mem::offset_of!(Slot, mask) == 88);
 
+const _: () = assert!(block::REWRITTEN >= offset::FOREIGN_RFLAGS + 8);
+const _: () = assert!(block::TRIVIAL_COUNT + 8 <= offset::RESUME);
+const _: () = assert!(block::SAMPLE >= offset::RESUME + 24 && block::SAMPLE < offset::RESUME + 64);
+
+/// The `address` of a foreign call that is sampled: the [`block::SAMPLE`]th through the kernel.
+pub const SAMPLED: u64 = 1;
+/// Bytes of a `syscall` instruction.
+const SYSCALL_BYTES: u64 = 2;
+
 /// What runs for each upcall: the slot, the cause (`abi::upcall::Cause`), the faulting address.
 pub type Handler = extern "C" fn(&mut Slot, u64, u64);
 
@@ -80,6 +112,15 @@ unsafe extern "C" {
     fn xok_upcall_entry();
     /// Where foreign calls enter: for `EnvSetup::foreign_entry`.
     fn xok_foreign_entry();
+    /// Where rewritten calls enter: rcx is the address behind the `syscall`.
+    fn xok_rewritten_entry();
+    /// What a trivial call's table has for a number that is not trivial.
+    pub fn xok_call_full();
+    /// Where the code of a trivial call goes when rax has the answer.
+    pub fn xok_call_leave();
+    /// Bounds of the way out of trivial calls where events may come.
+    fn xok_leave_first();
+    fn xok_leave_last();
     /// Leaves to the program context in the slot that rdi names.
     fn xok_resume(slot: *const Slot) -> !;
     /// Bounds of the return sequence.
@@ -90,6 +131,7 @@ unsafe extern "C" {
 global_asm!(
     ".section .text.xok_upcall, \"ax\"",
     ".global xok_upcall_entry, xok_foreign_entry, xok_resume, xok_return_first, xok_return_last",
+    ".global xok_rewritten_entry, xok_call_full, xok_call_leave, xok_leave_first, xok_leave_last",
     "xok_upcall_entry:",
     "cmp qword ptr gs:[{returning}], 0",
     "jne 2f",
@@ -162,8 +204,8 @@ global_asm!(
     "mov esi, {event}",
     "xor edx, edx",
     "jmp 3b",
-    // A foreign call: no slot was pushed, the program's rip and rflags are in the foreign words.
-    "xok_foreign_entry:",
+    // Pushes slot 0 for a call: rcx and r11 are the program's rip and rflags. Goes to the handler.
+    ".macro xok_enter_call cause, address",
     "mov gs:[{slots} + 16], rsp",
     "mov gs:[{slots} + 24], rdi",
     "mov gs:[{slots} + 32], rsi",
@@ -178,10 +220,8 @@ global_asm!(
     "mov gs:[{slots} + 152], r13",
     "mov gs:[{slots} + 160], r14",
     "mov gs:[{slots} + 168], r15",
-    "mov rcx, gs:[{foreign_rip}]",
     "mov gs:[{slots}], rcx",
     "mov gs:[{slots} + 48], rcx",
-    "mov r11, gs:[{foreign_rflags}]",
     "mov gs:[{slots} + 8], r11",
     "mov gs:[{slots} + 56], r11",
     "mov qword ptr gs:[{slots} + 88], 0",
@@ -190,9 +230,63 @@ global_asm!(
     "mov rsp, gs:[{stacks}]",
     "mov rdi, gs:[{self_at}]",
     "add rdi, {slots}",
-    "mov esi, {foreign}",
-    "xor edx, edx",
+    "mov esi, \\cause",
+    "mov edx, \\address",
     "jmp 4b",
+    ".endm",
+    // Gives the program its stack pointer back, r11 its flags, and us flags as the kernel clears
+    // them at a `syscall`: TF, DF, NT, AC.
+    ".macro xok_leave_word",
+    "pop r11",
+    "push 2",
+    "popfq",
+    "mov rsp, gs:[{call_rsp}]",
+    ".endm",
+    // A foreign call through the kernel: no slot was pushed, the mask is set, the program's rip and
+    // rflags are in the foreign words.
+    "xok_foreign_entry:",
+    "mov rcx, gs:[{foreign_rip}]",
+    "mov r11, gs:[{foreign_rflags}]",
+    "dec qword ptr gs:[{sample}]",
+    "jz 8f",
+    "mov gs:[{call_rsp}], rsp",
+    "mov rsp, gs:[{call_top}]",
+    "push r11",
+    "cmp rax, gs:[{trivial_count}]",
+    "jae xok_call_full",
+    "mov r11, gs:[{trivial}]",
+    "jmp [r11 + rax * 8]",
+    "8:",
+    "xok_enter_call {foreign}, {sampled}",
+    // The same by a jump from a stub. After the first instruction no event comes.
+    "xok_rewritten_entry:",
+    "mov qword ptr gs:[{mask}], 1",
+    "mov gs:[{call_rsp}], rsp",
+    "mov rsp, gs:[{call_top}]",
+    "pushfq",
+    "cmp rax, gs:[{trivial_count}]",
+    "jae xok_call_full",
+    "mov r11, gs:[{trivial}]",
+    "jmp [r11 + rax * 8]",
+    "xok_call_full:",
+    "xok_leave_word",
+    "xok_enter_call {foreign}, 0",
+    "xok_call_leave:",
+    "mov qword ptr gs:[{mask}], 0",
+    "xok_leave_first:",
+    "mov r11, gs:[{pending}]",
+    "or r11, gs:[{events}]",
+    "jnz 9f",
+    "mov r11, [rsp]",
+    "popfq",
+    "mov rsp, gs:[{call_rsp}]",
+    "jmp rcx",
+    // Something arrived while we were masked: the handler runs as if after the call.
+    "9:",
+    "mov qword ptr gs:[{mask}], 1",
+    "xok_leave_last:",
+    "xok_leave_word",
+    "xok_enter_call {event}, 0",
     returning = const offset::RETURNING,
     depth = const offset::DEPTH,
     mask = const offset::MASK,
@@ -205,6 +299,12 @@ global_asm!(
     self_at = const block::SELF,
     stacks = const block::STACKS,
     handler = const block::HANDLER,
+    call_top = const block::CALL_TOP,
+    call_rsp = const block::CALL_RSP,
+    trivial = const block::TRIVIAL,
+    trivial_count = const block::TRIVIAL_COUNT,
+    sample = const block::SAMPLE,
+    sampled = const SAMPLED,
     event = const abi::upcall::Cause::Event as u32,
     foreign = const abi::upcall::Cause::Foreign as u32,
 );
@@ -217,6 +317,26 @@ pub fn entry() -> u64 {
 /// Address for `EnvSetup::foreign_entry`.
 pub fn foreign_entry() -> u64 {
     xok_foreign_entry as *const () as u64
+}
+
+/// Where the stubs of rewritten calls go (by way of [`block::REWRITTEN`]), with rcx the address
+/// behind the `syscall`.
+pub fn rewritten_entry() -> u64 {
+    xok_rewritten_entry as *const () as u64
+}
+
+/// An event that came in the first instruction of a rewritten call, or on the way out of a trivial
+/// one: makes its slot the program's context before, or after, the call.
+pub fn settle(slot: &mut Slot) {
+    let leaving = xok_leave_first as *const () as u64..xok_leave_last as *const () as u64;
+    if slot.rip == rewritten_entry() {
+        slot.rip = slot.rcx.wrapping_sub(SYSCALL_BYTES);
+    } else if leaving.contains(&slot.rip) {
+        slot.rip = slot.rcx;
+        slot.rflags = word(block::CALL_FLAGS);
+        slot.r11 = slot.rflags;
+        slot.rsp = word(block::CALL_RSP);
+    }
 }
 
 /// Goes on with the context in `slot`, which must be the innermost slot in use (`depth` counts it).
@@ -287,23 +407,47 @@ fn atomic(offset: usize) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr((base + offset as u64) as *mut u64) }
 }
 
-/// Prepares a save area for its first use: own address, handler stacks (tops, depth 1 first), the
-/// handler, the bounds of the return sequence.
+/// The code of trivial calls, by their number; [`xok_call_full`] for those that are not. The code
+/// may use rax, rcx, r11 (rcx only to keep it) and leaves to [`xok_call_leave`].
+pub type Trivial = [unsafe extern "C" fn()];
+
+/// What a save area begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'a> {
+    /// Where it will be.
+    pub save_area: u64,
+    /// Tops of the handler stacks, depth 1 first.
+    pub stacks: [u64; 4],
+    /// What runs for each upcall.
+    pub handler: Handler,
+    /// Calls that need no handler.
+    pub trivial: &'a Trivial,
+    /// Which foreign call through the kernel is sampled first, 0: none.
+    pub sample: u64,
+}
+
+/// Prepares the save area seen at `window` for its first use.
 ///
 /// # Safety
-/// `save_area` is a mapped, writable page that is (to become) an environment's save area; each
-/// stack top has room below it for the handler; no other reference to the page exists.
-pub unsafe fn prepare(save_area: u64, stacks: [u64; 4], handler: Handler) {
+/// `window` is a mapped, writable page that is (to become) an environment's save area; each
+/// stack top has room below it for the handler; no other reference to the page exists; the table of
+/// trivial calls stays where it is.
+pub unsafe fn prepare(window: u64, beginning: &Beginning<'_>) {
     let put = |offset: usize, value: u64| {
-        let place = (save_area + offset as u64) as *mut u64;
+        let place = (window + offset as u64) as *mut u64;
         // SAFETY: within the page that the caller vouches for.
         unsafe { place.write_volatile(value) }
     };
-    put(block::SELF, save_area);
-    for (depth, top) in stacks.iter().enumerate() {
+    put(block::SELF, beginning.save_area);
+    for (depth, top) in beginning.stacks.iter().enumerate() {
         put(block::STACKS + 8 * depth, *top);
     }
-    put(block::HANDLER, handler as *const () as u64);
+    put(block::HANDLER, beginning.handler as *const () as u64);
+    put(block::REWRITTEN, rewritten_entry());
+    put(block::CALL_TOP, beginning.save_area + block::CALL_RSP as u64);
+    put(block::TRIVIAL, beginning.trivial.as_ptr() as u64);
+    put(block::TRIVIAL_COUNT, beginning.trivial.len() as u64);
+    put(block::SAMPLE, beginning.sample);
     put(offset::RETURN_FIRST, xok_return_first as *const () as u64);
     put(offset::RETURN_LAST, xok_return_last as *const () as u64);
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::memory::WINDOW;
+use crate::upcall::{Beginning, Handler};
 
 /// Copies `bytes` (at most a page) to the start of the window's page, which is mapped writable.
 pub fn fill(bytes: &[u8]) {
@@ -33,8 +34,8 @@ pub fn fill_at(offset: usize, bytes: &[u8]) {
 
 /// Writes the library's words of the save area that the window shows: as `upcall::prepare`, for
 /// an environment whose save area will be mapped at `save_area`.
-pub fn prepare_save_area(save_area: u64, stacks: [u64; 4], handler: crate::upcall::Handler) {
+pub fn prepare_save_area(save_area: u64, stacks: [u64; 4], handler: Handler) {
+    let beginning = Beginning { save_area, stacks, handler, trivial: &[], sample: 0 };
     // SAFETY: the window shows a fresh page that nobody else refers to.
-    unsafe { crate::upcall::prepare(WINDOW, stacks, handler) };
-    fill_at(crate::upcall::block::SELF, &save_area.to_le_bytes());
+    unsafe { crate::upcall::prepare(WINDOW, &beginning) };
 }

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use xok::call::{self, OWN};
 use xok::memory::{DATA, Space};
-use xok::upcall::Slot;
+use xok::upcall::{Beginning, Slot};
 
 use crate::partner::Echo;
 use crate::row::Failure;
@@ -31,8 +31,10 @@ pub fn start() -> Result<EnvId, Failure> {
     let top = STACKS + STACK_PAGES * PAGE_SIZE;
     // One page for each depth of handlers would be enough; no event comes to a masked server.
     let stacks = [1, 1, 1, 1].map(|depth: u64| STACKS + depth * PAGE_SIZE);
+    let beginning =
+        Beginning { save_area: SAVE_AREA, stacks, handler: ignore, trivial: &[], sample: 0 };
     // SAFETY: the page was mapped above, zeroed, and is known to nobody yet.
-    unsafe { xok::upcall::prepare(SAVE_AREA, stacks, ignore) };
+    unsafe { xok::upcall::prepare(SAVE_AREA, &beginning) };
     let env = call::env_alloc(OWN, DomainId::NONE, AccountId::NONE)
         .map_err(|why| format!("env_alloc: {why:?}"))?;
     let setup = EnvSetup {

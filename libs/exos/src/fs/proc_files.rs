@@ -98,8 +98,18 @@ const SYS: &[(&str, &str)] = &[
     ("pid_max", "1073741824\n"),
 ];
 /// Files of a process.
-const OF_PROCESS: &[&str] =
-    &["cmdline", "comm", "environ", "limits", "maps", "mounts", "stat", "statm", "status"];
+const OF_PROCESS: &[&str] = &[
+    "callsites",
+    "cmdline",
+    "comm",
+    "environ",
+    "limits",
+    "maps",
+    "mounts",
+    "stat",
+    "statm",
+    "status",
+];
 /// Links of a process.
 const LINKS: &[&str] = &["cwd", "exe", "root"];
 
@@ -509,6 +519,7 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         "stat" => Ok(proc_text::stat(&record_of(pid)?)),
         "statm" => Ok(proc_text::statm(&record_of(pid)?)),
         "status" => Ok(proc_text::status(&record_of(pid)?)),
+        "callsites" if own => Ok(crate::memory::space().rewrites.text().into_bytes()),
         "limits" if own => Ok(limit_text(process)),
         "maps" if own => Ok(proc_text::maps(&processor::maps())),
         _ => Err(Errno::EACCES),

@@ -65,6 +65,7 @@ pub fn maps() -> Vec<MapRecord> {
             Name::Heap => "[heap]".into(),
             Name::Stack => "[stack]".into(),
             Name::Vdso => "[vdso]".into(),
+            Name::Stubs => "[stubs]".into(),
         },
     };
     crate::memory::space().areas.all().iter().map(record).collect()

@@ -59,6 +59,8 @@ pub enum Name {
     Stack,
     /// `[vdso]`
     Vdso,
+    /// `[stubs]`: where rewritten call sites go.
+    Stubs,
 }
 
 impl Area {

@@ -7,7 +7,7 @@ use crate::memory::fault::{choice, make_private};
 use crate::memory::space::{MMAP_LOWEST, MMAP_TOP, space};
 use crate::memory::tables::{Batch, has_leaf_table, is_frozen};
 use crate::process::Process;
-use crate::user;
+use crate::{rewrite, user};
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
 use abi::memory::{WRITABLE, from_source};
 use linux_raw_sys::general as linux;
@@ -152,6 +152,7 @@ pub fn clear(start: u64, end: u64) -> Result<(), Errno> {
 
 /// Drops every page of `[start, end)`: whole tables where that is possible.
 fn drop_pages(start: u64, end: u64) -> Result<(), Errno> {
+    rewrite::leave_alone(start, end);
     let mut batch = Batch::own();
     let mut at = start;
     while at < end {
@@ -206,6 +207,9 @@ pub fn mprotect(address: u64, len: u64, bits: u64) -> Answer {
 
 /// Gives every page of `[start, end)` the rights of `protection`.
 fn protect_range(start: u64, end: u64, protection: u8) -> Result<(), Errno> {
+    if protection & WRITE != 0 {
+        rewrite::leave_alone(start, end);
+    }
     let before: alloc::vec::Vec<Area> = space().areas.inside(start, end).collect();
     space().areas.protect(start, end, protection);
     for area in before {
@@ -319,6 +323,7 @@ pub fn mremap(words: [u64; 6]) -> Answer {
 
 /// Moves what is present of `[old, old_end)` to `new` and promises the rest there.
 fn move_pages(area: &Area, old: u64, old_end: u64, new: u64, new_len: u64) -> Result<(), Errno> {
+    rewrite::leave_alone(old, old_end);
     let part: alloc::vec::Vec<Area> =
         space().areas.inside(old, old_end.min(old + new_len)).collect();
     let moved_kind = part.first().map_or(area.kind, |part| part.kind);

@@ -8,6 +8,7 @@
 
 use crate::futex::Queue;
 use crate::memory::areas::Areas;
+use crate::rewrite::Rewrites;
 use crate::threads::Places;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -32,6 +33,8 @@ pub struct Space {
     pub places: Places,
     /// Who sleeps for its futexes.
     pub futexes: Queue,
+    /// What became of its call sites.
+    pub rewrites: Rewrites,
 }
 
 static SPACE: AtomicPtr<Space> = AtomicPtr::new(core::ptr::null_mut());

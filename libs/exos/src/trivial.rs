@@ -1,0 +1,85 @@
+//! Calls that need neither stack nor handler: who one is (decision 5).
+//!
+//! `xok::upcall` comes here with the program's registers live, from the kernel or from a rewritten
+//! site; rax, rcx and r11 are ours, and rcx must stay as it is. A call with anything to wait for,
+//! to copy or to refuse is none of these. `table` answers the same ones when it is asked: a traced
+//! or sampled call goes there.
+//!
+//! # Safety
+//! Each piece of code follows GS to the running thread's records, which stand from before the
+//! program's first instruction on, reads one word, and leaves to `xok_call_leave`.
+#![allow(unsafe_code)]
+
+use crate::process::Process;
+use crate::thread::Thread;
+use core::arch::global_asm;
+use core::mem::offset_of;
+use linux_raw_sys::general as linux;
+use xok::upcall::{block, xok_call_full};
+
+/// Numbers below this have a place in the table.
+const COUNT: usize = linux::__NR_gettid as usize + 1;
+
+/// The code of each call by its number.
+pub static TABLE: [unsafe extern "C" fn(); COUNT] = table();
+
+unsafe extern "C" {
+    fn exos_getpid();
+    fn exos_gettid();
+    fn exos_getppid();
+    fn exos_getuid();
+    fn exos_geteuid();
+    fn exos_getgid();
+    fn exos_getegid();
+}
+
+const fn table() -> [unsafe extern "C" fn(); COUNT] {
+    let mut table: [unsafe extern "C" fn(); COUNT] = [xok_call_full; COUNT];
+    table[linux::__NR_getpid as usize] = exos_getpid;
+    table[linux::__NR_gettid as usize] = exos_gettid;
+    table[linux::__NR_getppid as usize] = exos_getppid;
+    table[linux::__NR_getuid as usize] = exos_getuid;
+    table[linux::__NR_geteuid as usize] = exos_geteuid;
+    table[linux::__NR_getgid as usize] = exos_getgid;
+    table[linux::__NR_getegid as usize] = exos_getegid;
+    table
+}
+
+global_asm!(
+    ".section .text.exos_trivial, \"ax\"",
+    "exos_gettid:",
+    "mov r11, gs:[{thread}]",
+    "mov eax, [r11 + {tid}]",
+    "jmp xok_call_leave",
+    // The answer is a 32-bit word of the process.
+    ".macro exos_of_process name, offset",
+    "\\name:",
+    "mov r11, gs:[{thread}]",
+    "mov r11, [r11 + {process}]",
+    "mov eax, [r11 + \\offset]",
+    "jmp xok_call_leave",
+    ".endm",
+    "exos_of_process exos_getpid, {pid}",
+    "exos_of_process exos_getuid, {users}",
+    "exos_of_process exos_geteuid, {users} + 4",
+    "exos_of_process exos_getgid, {groups}",
+    "exos_of_process exos_getegid, {groups} + 4",
+    // The kernel's own word tells whose child we are; orphans are process 1's.
+    "exos_getppid:",
+    "mov r11, gs:[{thread}]",
+    "mov r11, [r11 + {process}]",
+    "mov r11, [r11 + {parent}]",
+    "mov eax, [r11]",
+    "test eax, eax",
+    "jnz xok_call_leave",
+    "mov eax, 1",
+    "jmp xok_call_leave",
+    ".text",
+    thread = const block::THREAD,
+    tid = const offset_of!(Thread, id),
+    process = const Thread::PROCESS,
+    pid = const offset_of!(Process, id),
+    users = const offset_of!(Process, users),
+    groups = const offset_of!(Process, groups),
+    parent = const offset_of!(Process, parent_word),
+);
