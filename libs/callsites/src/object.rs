@@ -9,6 +9,7 @@ use crate::{pclntab, symbols, unwind};
 const SEGMENTS: usize = 4;
 const EXECUTABLE: u32 = 1;
 const LOAD: u32 = 1;
+const UNWIND_INDEX: u32 = 0x6474_e550;
 
 /// A function: the addresses `[start, end)` as the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +50,9 @@ impl<'a> Object<'a> {
         let (at, size, count) = (word64(file, 32)?, word16(file, 54)?, word16(file, 56)?);
         for number in 0..u64::from(count) {
             let header = from(file, at.checked_add(number * u64::from(size))?)?;
+            if word32(header, 0)? == UNWIND_INDEX {
+                object.unwind = unwind_behind(file, header).unwrap_or_default();
+            }
             if word32(header, 0)? == LOAD && word32(header, 4)? & EXECUTABLE != 0 {
                 let bytes = slice(file, word64(header, 8)?, word64(header, 32)?)?;
                 *free.next()? = Part { address: word64(header, 16)?, bytes };
@@ -109,6 +113,20 @@ impl<'a> Object<'a> {
             (first..last).step_by(crate::PAGE_SIZE as usize)
         })
     }
+}
+
+/// The unwind table that the index with this program header names, for files without section
+/// headers. It follows the index in the file as it does in memory, and ends by itself.
+fn unwind_behind<'a>(file: &'a [u8], header: &[u8]) -> Option<Part<'a>> {
+    let (offset, index) = (word64(header, 8)?, word64(header, 16)?);
+    let head = from(file, offset)?;
+    // Version 1; the table's address counts from itself on, four bytes, signed.
+    if *head.get(..2)? != [1, 0x1b] {
+        return None;
+    }
+    let distance = 4 + u64::from(u32::try_from(word32(head, 4)? as i32).ok()?);
+    let address = index.checked_add(distance)?;
+    Some(Part { address, bytes: from(head, distance)? })
 }
 
 /// The bytes from `offset` on.
