@@ -5,8 +5,77 @@
 //! that change the space (`mmap`) hand out fresh memory.
 #![allow(unsafe_code)]
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU32;
+
+// Two functions as a C library has them: the number before the call, padding behind, and an unwind
+// table, which ExOS finds them by.
+global_asm!(
+    ".text",
+    ".p2align 4",
+    ".type exos_tests_getppid, @function",
+    "exos_tests_getppid:",
+    "mov eax, 110",
+    "syscall",
+    "ret",
+    ".size exos_tests_getppid, . - exos_tests_getppid",
+    ".p2align 4",
+    ".type exos_tests_close, @function",
+    "exos_tests_close:",
+    "mov eax, edi",
+    "or edi, -1",
+    "syscall",
+    "ret",
+    ".size exos_tests_close, . - exos_tests_close",
+    ".p2align 4, 0xcc",
+    // By hand, as the compiler writes tables for debuggers alone: one common entry, two functions.
+    ".section .eh_frame, \"a\"",
+    ".balign 8",
+    "20:",
+    ".long 22f - 21f",
+    "21:",
+    ".long 0",
+    ".byte 1",
+    ".asciz \"zR\"",
+    ".uleb128 1",
+    ".sleb128 -8",
+    ".uleb128 16",
+    ".uleb128 1",
+    ".byte 0x1b",
+    ".balign 8, 0",
+    "22:",
+    ".macro exos_tests_frame name, len",
+    ".long 24f - 23f",
+    "23:",
+    ".long 23b - 20b",
+    ".long \\name - .",
+    ".long \\len",
+    ".uleb128 0",
+    ".balign 8, 0",
+    "24:",
+    ".endm",
+    "exos_tests_frame exos_tests_getppid, 8",
+    "exos_tests_frame exos_tests_close, 8",
+    ".text",
+);
+
+/// getppid(2), by a site of the first form.
+pub fn hot_parent() -> u64 {
+    unsafe extern "sysv64" {
+        fn exos_tests_getppid() -> u64;
+    }
+    // SAFETY: see the file's head.
+    unsafe { exos_tests_getppid() }
+}
+
+/// close(2) of what is not open, by a site of the second form.
+pub fn close_nothing() -> i64 {
+    unsafe extern "sysv64" {
+        fn exos_tests_close(number: u64) -> i64;
+    }
+    // SAFETY: see the file's head.
+    unsafe { exos_tests_close(3) }
+}
 
 /// Makes a call; negative answers are errors.
 pub fn call(number: u64, words: [u64; 6]) -> i64 {

@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{leaks, linux, memory, pipes, threads};
+use crate::{leaks, linux, memory, pipes, sites, threads};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -37,7 +37,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
     }
-    let tests: [Test; 12] = [
+    let tests: [Test; 13] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
@@ -47,6 +47,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
         ("fresh_pages_are_zero", memory::fresh_pages_are_zero),
         ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
         ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
+        ("hot_calls_leave_the_kernel_alone", sites::hot_calls_leave_the_kernel_alone),
         ("ended_clients_leave_no_region", leaks::ended_clients_leave_no_region),
         ("killed_process_takes_its_threads", threads::killed_process_takes_its_threads),
         ("threads_leave_nothing", threads::threads_leave_nothing),
