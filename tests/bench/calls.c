@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* The form in which compilers leave it: a system may rewrite the place when it has trapped often. */
+/* The form in which compilers leave it: a system may rewrite a place that has trapped often. */
 static void getppid_plain(unsigned operations)
 {
     for (unsigned round = 0; round < operations; round++)
