@@ -221,7 +221,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
 /// Moves to the next life; comes back if the kernel refuses.
 pub fn move_on(process: &mut Process, life: &NextLife) -> Errno {
     threads::stop_others(process);
-    lock::leave_for_good();
+    lock::leave_if_ours();
     let (error, _) = call::env_move(OWN, life.domain, life.fields, &life.setup);
     let _ = call::domain_destroy(OWN, life.domain);
     from_kernel(error)

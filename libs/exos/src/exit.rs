@@ -81,7 +81,7 @@ pub fn end(process: &mut Process, word: u64) -> ! {
         let _ = call::env_destroy(CONTROL_SLOT, process.id, word);
     }
     // A vfork child's space lives on, and so may that of a vfork parent.
-    lock::leave_for_good();
+    lock::leave_if_ours();
     loop {
         let _ = call::env_destroy(OWN, EnvId::NONE, word);
     }

@@ -52,8 +52,7 @@ fn own_name() -> u64 {
     u64::from(thread::own().id.0)
 }
 
-/// Takes the lock; false if it is ours already, or the space has one thread: then [`leave`] is
-/// not called.
+/// Takes the lock; false if it is ours already, or the space has one thread.
 pub fn enter() -> bool {
     if !SHARED.load(Ordering::Relaxed) {
         return false;
@@ -72,15 +71,14 @@ fn acquire(own: u64) {
     }
 }
 
-/// Gives the lock back.
-pub fn leave() {
+fn leave() {
     if OWNER.swap(0, Ordering::Release) & AWAITED != 0 {
         wake_one();
     }
 }
 
-/// Gives it back if it is ours: for those that do not return.
-pub fn leave_for_good() {
+/// Gives it back if it is ours.
+pub fn leave_if_ours() {
     if SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) & NAME == own_name() {
         leave();
     }

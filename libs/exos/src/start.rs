@@ -279,6 +279,7 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
     {
         return own_fault(slot, cause, address);
     }
+    let from_program = slot.mask == 0;
     let taken = lock::enter();
     if cause == Cause::Foreign as u64 {
         if address == SAMPLED {
@@ -296,8 +297,9 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
         rewrite::settle(slot);
         program_fault(slot, cause, address);
     }
-    if taken {
-        lock::leave();
+    // The call that made the second thread, and with it the lock, has not taken it here.
+    if taken || from_program {
+        lock::leave_if_ours();
     }
 }
 

@@ -258,7 +258,7 @@ pub fn exit(process: &mut Process, code: u64) -> ! {
         space().places.leaving.push(Leaving { id, number, _thread: thread });
     }
     publish(process);
-    lock::leave_for_good();
+    lock::leave_if_ours();
     call::exit(0)
 }
 

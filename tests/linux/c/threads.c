@@ -64,6 +64,33 @@ static void run(int threads, void *(*body)(void *), long first)
     SHOW(sum);
 }
 
+static atomic_int flag, interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    atomic_store(&interrupted, 1);
+}
+
+static void *interrupts(void *argument)
+{
+    usleep(1000);
+    atomic_store(&flag, 1);
+    return (void *)(long)pthread_kill(*(pthread_t *)argument, SIGUSR2);
+}
+
+/* The first thread makes no call while the other one needs it to come on. */
+static void without_calls(void)
+{
+    pthread_t self = pthread_self(), thread;
+    signal(SIGUSR2, on_interrupt);
+    pthread_create(&thread, NULL, interrupts, &self);
+    while (!atomic_load(&flag) || !atomic_load(&interrupted))
+        ;
+    pthread_join(thread, NULL);
+    SHOW(atomic_load(&interrupted));
+}
+
 static pthread_barrier_t barrier;
 static atomic_int handled;
 static pthread_t taker;
@@ -288,6 +315,7 @@ int main(int arguments, char **argument)
         printf("%s, tid is pid: %d\n", argument[1], gettid() == getpid());
         return 3;
     }
+    without_calls();
     run(8, count, 1);
     SHOW(counter);
     SHOW(own);
