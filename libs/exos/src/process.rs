@@ -20,6 +20,7 @@ use crate::lock;
 use crate::net::Net;
 use crate::signal::{Effect, Info, Signals, bit};
 use crate::thread::{self, Threads};
+use crate::wait::EVENT_LOOK;
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +196,13 @@ impl Process {
             if thread.awaits & events != 0 && thread.id != own {
                 lock::ring(thread.id);
             }
+        }
+    }
+
+    /// Has other threads that watch descriptors look again.
+    pub fn look_again(&mut self) {
+        if self.threads.count() > 1 {
+            self.tell(EVENT_LOOK);
         }
     }
 

@@ -149,6 +149,9 @@ impl Wait {
     }
 }
 
+/// An event of ours, not the kernel's: what is waited for may have changed (`Process::look_again`).
+pub const EVENT_LOOK: u64 = 1 << 63;
+
 /// Nanoseconds between looks where no predicate can say when to look.
 const POLL_NS: u64 = 2_000_000;
 
@@ -183,7 +186,7 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         // What others send comes to the first thread, also what it blocks and another one wants.
         let all = lock::is_shared() && own.is_first();
         let unblocked = if all { !0 } else { !(own.blocked & !UNMASKABLE) | awaited };
-        let mut events = wait.events | EVENT_CHILD | EVENT_TIMER;
+        let mut events = wait.events & !EVENT_LOOK | EVENT_CHILD | EVENT_TIMER;
         if process.net.is_some() {
             events |= net::EVENTS;
         }

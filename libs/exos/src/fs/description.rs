@@ -30,6 +30,8 @@ pub struct Description {
     pub path: Canonical,
     /// `O_RDONLY`, `O_WRONLY` or `O_RDWR`, and the flags that never change.
     pub access: u32,
+    /// How often a read, and a write, found nothing more to do: what an edge begins after.
+    pub drained: Cell<(u32, u32)>,
     region: Cell<Option<RegionId>>,
     shared: Cell<bool>,
     offset: Cell<u64>,
@@ -46,6 +48,7 @@ impl Description {
             file,
             path,
             access: flags & !CHANGEABLE,
+            drained: Cell::new((0, 0)),
             region: Cell::new(region),
             shared: Cell::new(false),
             offset: Cell::new(0),
@@ -59,6 +62,7 @@ impl Description {
             file,
             path,
             access,
+            drained: Cell::new((0, 0)),
             region: Cell::new(Some(region)),
             shared: Cell::new(true),
             offset: Cell::new(0),
@@ -76,9 +80,20 @@ impl Description {
             OpenFile::Socket(socket) => {
                 Cow::Owned(format!("socket:[{}]", socket.number).into_bytes())
             }
+            OpenFile::EventCounter(_) => Cow::Borrowed(b"anon_inode:[eventfd]"),
+            OpenFile::Epoll(_) => Cow::Borrowed(b"anon_inode:[eventpoll]"),
             OpenFile::Terminal => Cow::Borrowed(b"/dev/console"),
             _ => Cow::Borrowed(self.path.as_bytes()),
         }
+    }
+
+    /// A call has found nothing more to read, or to write.
+    pub fn note_drained(&self, reads: bool) {
+        let (read, written) = self.drained.get();
+        self.drained.set(match reads {
+            true => (read.wrapping_add(1), written),
+            false => (read, written.wrapping_add(1)),
+        });
     }
 
     /// The region, if it has one.

@@ -16,6 +16,8 @@
 
 pub mod control;
 pub mod description;
+pub mod epoll;
+pub mod event_counter;
 pub mod image_files;
 pub mod locks;
 pub mod memory_files;
@@ -76,6 +78,8 @@ pub struct Files {
     pub umask: u32,
     /// Keeps the working directory, should somebody remove it.
     holder: Option<Rc<Description>>,
+    /// Has the process watched descriptors by epoll?
+    pub watches: bool,
     transport: Cell<Transport>,
     /// Files on which the process has taken locks of its own (`F_SETLK`).
     pub locked: Vec<u64>,
@@ -90,6 +94,7 @@ impl Default for Files {
             root: Place::default(),
             umask: 0o22,
             holder: None,
+            watches: false,
             transport: Cell::new(Transport::default()),
             locked: Vec::new(),
             mounts: RefCell::new(Vec::new()),

@@ -8,6 +8,8 @@ use unix::attributes::Attributes;
 use unix::protocol::AT_END;
 
 use super::description::Description;
+use super::epoll::Epoll;
+use super::event_counter::EventCounter;
 use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
 use super::region::Done;
@@ -28,6 +30,10 @@ pub enum OpenFile {
     Text(Node, Vec<u8>),
     /// An end (or both) of a pipe.
     Pipe(Pipe),
+    /// A counter of events.
+    EventCounter(EventCounter),
+    /// Descriptors watched.
+    Epoll(Epoll),
     /// The terminal.
     Terminal,
     /// A socket.
@@ -50,9 +56,7 @@ impl OpenFile {
         match self {
             OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => false,
             OpenFile::Node(_) | OpenFile::Text(..) => true,
-            OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
-                false
-            }
+            _ => false,
         }
     }
 
@@ -74,6 +78,9 @@ impl OpenFile {
                 links: 1,
                 ..stamped()
             }),
+            OpenFile::EventCounter(_) | OpenFile::Epoll(_) => {
+                Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
+            }
             OpenFile::Terminal => Ok(device_attributes(Device::Console)),
             OpenFile::Stream(number) => Ok(Attributes {
                 device: 0xc,
@@ -90,6 +97,7 @@ impl OpenFile {
         match self {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
             OpenFile::Socket(socket) => socket.attach(domain),
+            OpenFile::EventCounter(counter) => counter.attach(domain),
             _ => Ok(()),
         }
     }
@@ -99,6 +107,7 @@ impl OpenFile {
         match self {
             OpenFile::Pipe(pipe) => pipe.detach(),
             OpenFile::Socket(socket) => socket.close(),
+            OpenFile::EventCounter(counter) => counter.detach(),
             _ => {}
         }
     }
@@ -119,6 +128,8 @@ pub fn read(
             let nonblocking = description.nonblocking();
             return socket.receive(process, memory, 0, nonblocking).map(|got| got.count);
         }
+        OpenFile::EventCounter(counter) => return counter.read(process, description, memory),
+        OpenFile::Epoll(_) => return Err(Errno::EINVAL),
         OpenFile::Terminal => return terminal::read(process, description, memory),
         OpenFile::Stream(0) => return terminal::read(process, description, memory),
         OpenFile::Stream(_) => return Err(Errno::EBADF),
@@ -212,9 +223,7 @@ fn read_most(
             Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(_) => Err(Errno::EISDIR),
-        OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
-            Err(Errno::ESPIPE)
-        }
+        _ => Err(Errno::ESPIPE),
     }
 }
 
@@ -255,6 +264,8 @@ pub fn write(
         OpenFile::Socket(socket) => {
             return socket.send(process, memory, None, 0, description.nonblocking());
         }
+        OpenFile::EventCounter(counter) => return counter.write(process, description, memory),
+        OpenFile::Epoll(_) => return Err(Errno::EINVAL),
         OpenFile::Terminal => return terminal::write(process, description, memory, false),
         OpenFile::Stream(number) if *number > 0 => {
             return terminal::write(process, description, memory, *number == 2);
@@ -342,8 +353,6 @@ pub fn write_at(
             }
         },
         OpenFile::Node(_) | OpenFile::Text(..) => Err(Errno::EINVAL),
-        OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
-            Err(Errno::ESPIPE)
-        }
+        _ => Err(Errno::ESPIPE),
     }
 }

@@ -263,6 +263,23 @@ impl Pipe {
         wait.memory(writers, Operator::Equal, 0).end_term();
     }
 
+    /// Adds "more was written or read than so much, or the other side has gone".
+    pub fn change_terms(&self, wait: &mut Wait, head: u64, tail: u64) {
+        let side = |role| region::attached_address(self.region, role);
+        if self.reads {
+            wait.region(self.region, HEAD, Operator::NotEqual, head).end_term();
+            if !self.no_writer() {
+                wait.memory(side(WRITER), Operator::Equal, 0).end_term();
+            }
+        }
+        if self.writes {
+            wait.region(self.region, TAIL, Operator::NotEqual, tail).end_term();
+            if !self.no_reader() {
+                wait.memory(side(READER), Operator::Equal, 0).end_term();
+            }
+        }
+    }
+
     /// Adds "there is room for `len` bytes, or it holds more or less than it did, or nobody reads".
     pub fn writable_terms(&self, wait: &mut Wait, level: &Level, len: u64) {
         let enough = (level.head + len.min(PIPE_BUF)).saturating_sub(level.capacity);

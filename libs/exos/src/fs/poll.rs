@@ -14,15 +14,17 @@ use crate::errno::{Answer, RESTART, RESTART_UNLESS_HANDLED};
 use crate::net::{self, socket::Socket};
 use crate::process::Process;
 use crate::user;
-use crate::wait::{Wait, Woken, sleep_until};
+use crate::wait::{EVENT_LOOK, Wait, Woken, sleep_until};
 
 const IN: u16 = raw::POLLIN as u16;
 const OUT: u16 = raw::POLLOUT as u16;
 const ERROR: u16 = raw::POLLERR as u16;
 const HANG_UP: u16 = raw::POLLHUP as u16;
 const INVALID: u16 = raw::POLLNVAL as u16;
-const IN_LIKE: u16 = IN | raw::POLLRDNORM as u16;
-const OUT_LIKE: u16 = OUT | raw::POLLWRNORM as u16;
+/// Bits of what may be read.
+pub const IN_LIKE: u16 = IN | raw::POLLRDNORM as u16;
+/// Bits of what may be written.
+pub const OUT_LIKE: u16 = OUT | raw::POLLWRNORM as u16;
 /// Events that are told whether asked for or not.
 const ALWAYS: u16 = ERROR | HANG_UP | INVALID;
 
@@ -65,6 +67,18 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
             Ok(found & asked)
         }
         OpenFile::Socket(socket) => Ok(socket_ready(socket, asked, wait)),
+        OpenFile::EventCounter(counter) => {
+            let (reads, writes) = counter.ready()?;
+            let found = if reads { IN_LIKE } else { 0 } | if writes { OUT_LIKE } else { 0 };
+            if found & asked == 0 {
+                counter.terms(asked & IN_LIKE != 0, wait);
+            }
+            Ok(found & asked)
+        }
+        OpenFile::Epoll(epoll) => {
+            wait.events(EVENT_LOOK);
+            Ok(if epoll.ready(wait)? { IN_LIKE & asked } else { 0 })
+        }
         OpenFile::Terminal | OpenFile::Stream(0) => {
             let (input, tail) = terminal::has_input()?;
             let mut found = if input { IN_LIKE } else { 0 };
@@ -146,30 +160,39 @@ fn lookup(files: &Files, fd: i32) -> Option<Rc<Description>> {
 
 /// `poll(fds, count, milliseconds)`
 pub fn poll(process: &mut Process, fds: u64, count: u64, milliseconds: i32) -> Answer {
-    let deadline = match u64::try_from(milliseconds) {
+    poll_until(process, fds, count, deadline_in(milliseconds))
+}
+
+/// The deadline in so many milliseconds; a negative number is none.
+pub fn deadline_in(milliseconds: i32) -> Option<u64> {
+    match u64::try_from(milliseconds) {
         Ok(0) => Some(0),
         Ok(time) => Some(xok::clock::now_ns() + time * 1_000_000),
         Err(_) => None,
-    };
-    poll_until(process, fds, count, deadline)
+    }
+}
+
+/// Blocks the signals at `mask` (0: as before) until the call has ended.
+pub fn use_mask(mask: u64, size: u64) -> Result<(), Errno> {
+    if mask != 0 {
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        crate::signal::calls::with_mask(user::read_value(mask)?);
+    }
+    Ok(())
 }
 
 /// `ppoll(fds, count, timeout, mask, bytes)`
 pub fn ppoll(process: &mut Process, words: [u64; 6]) -> Answer {
     let [fds, count, timeout, mask, size, _] = words;
     let deadline = deadline_from(timeout, 1)?;
-    if mask != 0 {
-        if size != 8 {
-            return Err(Errno::EINVAL);
-        }
-        let mask = user::read_value(mask)?;
-        crate::signal::calls::with_mask(mask);
-    }
+    use_mask(mask, size)?;
     poll_until(process, fds, count, deadline)
 }
 
 /// A deadline from a relative `timespec` (`unit` 1) or `timeval` (`unit` 1000).
-fn deadline_from(address: u64, unit: u64) -> Result<Option<u64>, Errno> {
+pub fn deadline_from(address: u64, unit: u64) -> Result<Option<u64>, Errno> {
     if address == 0 {
         return Ok(None);
     }

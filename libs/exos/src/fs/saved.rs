@@ -7,6 +7,8 @@ use unix::Errno;
 use unix::path::Canonical;
 
 use super::description::Description;
+use super::epoll::Epoll;
+use super::event_counter::EventCounter;
 use super::node::{Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
@@ -65,6 +67,12 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 out.word(5);
                 socket.saved().into_iter().for_each(|word| out.word(word));
             }
+            OpenFile::EventCounter(counter) => {
+                let semaphore = u64::from(counter.semaphore);
+                out.word(6 | semaphore << 8 | u64::from(counter.region.0) << 32);
+            }
+            // What it watched stays behind.
+            OpenFile::Epoll(_) => out.word(7),
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }
@@ -146,6 +154,11 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
             }),
             3 => OpenFile::Terminal,
             4 => OpenFile::Stream((kind >> 8) as u8),
+            6 => OpenFile::EventCounter(EventCounter {
+                region: RegionId((kind >> 32) as u32),
+                semaphore: kind >> 8 & 1 != 0,
+            }),
+            7 => OpenFile::Epoll(Epoll::default()),
             5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
             _ => return Err(Errno::EINVAL),
         };

@@ -208,10 +208,8 @@ pub fn utimensat(
     if path == 0 {
         return match process.files.get(directory)?.file {
             // Times of pipes and the terminal are kept by nobody.
-            OpenFile::Pipe(_) | OpenFile::Socket(_) | OpenFile::Terminal | OpenFile::Stream(_) => {
-                Ok(0)
-            }
             OpenFile::Node(node) | OpenFile::Text(node, _) => change(process, Some(node), &what),
+            _ => Ok(0),
         };
     }
     change_at(process, directory, path, flags, &what)

@@ -5,12 +5,38 @@
 use linux_raw_sys::general::*;
 
 use super::transfer::Memory;
-use super::{control, locks, names, open, poll, status, transfers};
+use super::{control, epoll, event_counter, locks, names, open, poll, status, transfers};
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 
 /// Does the call `number`; `ENOSYS` for one that is not here.
 pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
+    let answer = call_of_family(process, number, words);
+    if process.files.watches {
+        note_drained(process, number, words, answer);
+    }
+    answer
+}
+
+/// Notes calls that found nothing more to do, for those who watch by edges.
+fn note_drained(process: &mut Process, number: u32, words: [u64; 6], answer: Answer) {
+    let reads = match number {
+        __NR_read | __NR_readv | __NR_recvfrom | __NR_recvmsg | __NR_accept | __NR_accept4 => true,
+        __NR_write | __NR_writev | __NR_sendto | __NR_sendmsg | __NR_connect => false,
+        _ => return,
+    };
+    let counted = matches!(number, __NR_read | __NR_recvfrom | __NR_write | __NR_sendto);
+    let drained = match answer {
+        Ok(count) => counted && count < words[2],
+        Err(errno) => matches!(errno, Errno::EAGAIN | Errno::EINPROGRESS),
+    };
+    if drained && let Ok(description) = process.files.get(words[0] as i32) {
+        description.note_drained(reads);
+        process.look_again();
+    }
+}
+
+fn call_of_family(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
     transfer(process, number, words)
         .or_else(|| name(process, number, words))
         .or_else(|| state(process, number, words))
@@ -40,6 +66,15 @@ fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
         __NR_ppoll => poll::ppoll(process, words),
         __NR_select => poll::select(process, words, false),
         __NR_pselect6 => poll::select(process, words, true),
+        __NR_eventfd => event_counter::make(process, a, 0),
+        __NR_eventfd2 => event_counter::make(process, a, b as u32),
+        __NR_epoll_create if a as i32 <= 0 => Err(Errno::EINVAL),
+        __NR_epoll_create => epoll::create(process, 0),
+        __NR_epoll_create1 => epoll::create(process, a as u32),
+        __NR_epoll_ctl => epoll::control(process, fd, b as u32, c as i32, d),
+        __NR_epoll_wait => epoll::wait_milliseconds(process, [a, b, c, d, 0, 0]),
+        __NR_epoll_pwait => epoll::wait_milliseconds(process, words),
+        __NR_epoll_pwait2 => epoll::wait_timespec(process, words),
         _ => return None,
     })
 }
