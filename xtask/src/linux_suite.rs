@@ -111,13 +111,13 @@ fn known_failing() -> Result<Vec<(String, String)>> {
 /// Runs the cases whose full name `wants` accepts.
 fn run_groups(tally: &mut Tally, mode: Mode, wants: impl Fn(&str) -> bool) -> Result<()> {
     let mut groups = groups()?;
-    groups.push(programs::group()?);
+    groups.extend(programs::groups()?);
     let full_name = |group: &Group, case: &Case| format!("linux/{}/{}", group.name, case.name);
     groups.retain(|group| group.cases.iter().any(|case| wants(&full_name(group, case))));
     if groups.is_empty() {
         return Ok(());
     }
-    let tools = Tools::new(groups.iter().any(|group| group.name == programs::GROUP))?;
+    let tools = Tools::new(groups.iter().any(|group| programs::is_group(&group.name)))?;
     let mut guest_runs = true;
     for group in &groups {
         let wanted = group.cases.iter().filter(|case| wants(&full_name(group, case)));
@@ -234,7 +234,7 @@ impl Tools {
         for (host, guest) in files {
             words.extend(["--file".into(), format!("{host}:{guest}")]);
         }
-        if group.name == programs::GROUP {
+        if programs::is_group(&group.name) {
             words.extend(["--file".into(), format!("{}:{PROGRAMS}", self.programs)]);
         }
         words.extend(["--", "busybox", "sh", &script].map(String::from));
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn what_is_known_to_fail_exists() {
         let mut groups = groups().unwrap();
-        groups.push(programs::group().unwrap());
+        groups.extend(programs::groups().unwrap());
         for (name, _) in known_failing().unwrap() {
             let exists = groups.iter().any(|group| {
                 group.cases.iter().any(|case| name == format!("linux/{}/{}", group.name, case.name))

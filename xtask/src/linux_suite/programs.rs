@@ -1,4 +1,4 @@
-//! The small C programs of `tests/linux/c`: one file, one static program, one case.
+//! The small programs of `tests/linux/{c,rust,go}`: one file, one static program, one case.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,60 +11,113 @@ use crate::process;
 use crate::report;
 use crate::workspace;
 
-/// Name of their group.
-pub const GROUP: &str = "c";
+/// A language, whose directory is the group's name.
+struct Language {
+    name: &'static str,
+    suffix: &'static str,
+    compile: fn(&Path, &Path) -> Result<()>,
+}
 
-/// What compiles them.
+const LANGUAGES: [Language; 3] = [
+    Language { name: "c", suffix: "c", compile: compile_c },
+    Language { name: "rust", suffix: "rs", compile: compile_rust },
+    Language { name: "go", suffix: "go", compile: compile_go },
+];
+
+/// What compiles C.
 const COMPILER: (&str, &str) = ("gcc", "gcc");
-/// What they are linked with: a library of this file is enough to know that all are there.
+/// What programs are linked with: a library of this file is enough to know that all are there.
 const LIBRARY: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
+/// Where Go's own packages install its compiler, which is asked for but not fetched.
+const GO: &str = "/usr/local/go/bin/go";
+/// Why Go's cases are left out.
+const NO_GO: &str = "no Go compiler here: apt-get install golang-go";
+
+/// Is this the name of one of their groups?
+pub fn is_group(name: &str) -> bool {
+    LANGUAGES.iter().any(|language| language.name == name)
+}
+
+fn go() -> Option<PathBuf> {
+    process::find("go").or_else(|| Some(PathBuf::from(GO)).filter(|path| path.is_file()))
+}
 
 /// Where the compiled ones lie.
 pub fn directory() -> PathBuf {
     workspace::output().join("linux-programs")
 }
 
-/// A case for each program.
-pub fn group() -> Result<Group> {
-    let mut group = Group::new(GROUP);
-    for source in sources()? {
-        let name = name_of(&source);
-        let script = format!("$PROGRAMS/{name}\n");
-        group.cases.push(Case { name, script, ..Case::default() });
+/// A group for each language, a case for each program.
+pub fn groups() -> Result<Vec<Group>> {
+    let mut groups = Vec::new();
+    for language in &LANGUAGES {
+        let mut group = Group::new(language.name);
+        let missing = language.suffix == "go" && go().is_none();
+        for source in sources(language)? {
+            let name = name_of(&source);
+            // What those of other languages say when they fail names threads and addresses.
+            let errors = if language.suffix == "c" { "" } else { " 2>/dev/null" };
+            let script = format!("$PROGRAMS/{name}{errors}\n");
+            let excluded = missing.then(|| NO_GO.to_string());
+            group.cases.push(Case { name, script, excluded, ..Case::default() });
+        }
+        groups.push(group);
     }
-    Ok(group)
+    Ok(groups)
 }
 
 /// Compiles those whose source is newer than the program.
 pub fn compile() -> Result<()> {
     let directory = directory();
     fs::create_dir_all(&directory).context(directory.display())?;
-    let common = sources_directory().join("check.h");
-    for source in sources()? {
-        let program = directory.join(name_of(&source));
-        if is_newer(&program, &source) && is_newer(&program, &common) {
-            continue;
+    for language in &LANGUAGES {
+        let common = sources_directory(language).join("check.h");
+        for source in sources(language)? {
+            let program = directory.join(name_of(&source));
+            let current = !common.is_file() || is_newer(&program, &common);
+            if current && is_newer(&program, &source) {
+                continue;
+            }
+            report::step(&format!("compiling {}", source.display()));
+            (language.compile)(&source, &program)?;
         }
-        packages::require(&[COMPILER])?;
-        packages::require_file(LIBRARY)?;
-        report::step(&format!("compiling {}", source.display()));
-        let options = ["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o"];
-        process::run(Command::new("gcc").args(options).arg(&program).arg(&source))?;
     }
     Ok(())
 }
 
-fn sources_directory() -> PathBuf {
-    workspace::root().join("tests/linux/c")
+fn compile_c(source: &Path, program: &Path) -> Result<()> {
+    packages::require(&[COMPILER])?;
+    packages::require_file(LIBRARY)?;
+    let options = ["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o"];
+    process::run(Command::new("gcc").args(options).arg(program).arg(source))
+}
+
+fn compile_rust(source: &Path, program: &Path) -> Result<()> {
+    packages::require_file(LIBRARY)?;
+    let options = ["--edition", "2021", "-O", "-C", "target-feature=+crt-static", "-o"];
+    process::run(Command::new("rustc").args(options).arg(program).arg(source))
+}
+
+/// Without Go there is nothing to do: its cases are left out, and say so.
+fn compile_go(source: &Path, program: &Path) -> Result<()> {
+    let Some(go) = go() else { return Ok(()) };
+    let cache = workspace::output().join("go-cache");
+    let mut command = Command::new(go);
+    command.env("CGO_ENABLED", "0").env("GO111MODULE", "off").env("GOCACHE", cache);
+    process::run(command.args(["build", "-o"]).arg(program).arg(source))
+}
+
+fn sources_directory(language: &Language) -> PathBuf {
+    workspace::root().join("tests/linux").join(language.name)
 }
 
 /// The sources in the order of their names.
-fn sources() -> Result<Vec<PathBuf>> {
-    let directory = sources_directory();
+fn sources(language: &Language) -> Result<Vec<PathBuf>> {
+    let directory = sources_directory(language);
     let mut sources = Vec::new();
     for entry in fs::read_dir(&directory).context(directory.display())? {
         let path = entry.context(directory.display())?.path();
-        if path.extension().is_some_and(|suffix| suffix == "c") {
+        if path.extension().is_some_and(|suffix| suffix == language.suffix) {
             sources.push(path);
         }
     }
