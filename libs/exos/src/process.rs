@@ -62,6 +62,8 @@ pub struct Process {
     /// The timer of `alarm` and `ITIMER_REAL`: next ring in nanoseconds since boot (0: none), and
     /// the interval.
     pub timer: (u64, u64),
+    /// Nanoseconds that threads which have ended have run.
+    pub ended_ns: u64,
     /// Nanoseconds that children waited for have run.
     pub children_ns: u64,
 }

@@ -218,7 +218,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.events = 0;
         process.orders = Orders::default();
         process.signals.pending.clear();
-        process.children_ns = 0;
+        (process.children_ns, process.ended_ns) = (0, 0);
         crate::net::forget(process);
     }
     if tid_address != 0 {

@@ -254,6 +254,7 @@ pub fn exit(process: &mut Process, code: u64) -> ! {
     }
     reap();
     let (id, number) = (own.id, own.number);
+    process.ended_ns += crate::time::thread_ns(id);
     if let Some(thread) = process.threads.remove(id) {
         space().places.leaving.push(Leaving { id, number, _thread: thread });
     }

@@ -6,6 +6,7 @@ use crate::signal::{CODE_KERNEL, Info};
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
 use crate::{thread, threads};
+use abi::id::EnvId;
 use linux_raw_sys::general as linux;
 use xok::{call, clock, published};
 
@@ -19,19 +20,26 @@ pub fn wall() -> u64 {
     clock::wall_ns().unwrap_or_else(clock::now_ns)
 }
 
-/// Nanoseconds that the process has run.
-pub fn run_ns(process: &Process) -> u64 {
-    published::env(process.id).unwrap_or_default().run_ns
+/// Nanoseconds that the process has run: those of its threads, and of those that have ended.
+pub fn run_ns(process: &mut Process) -> u64 {
+    let living: u64 = process.threads.all().map(|thread| thread_ns(thread.id)).sum();
+    living + process.ended_ns
 }
 
-fn read_clock(process: &Process, id: u64) -> Result<u64, Errno> {
+/// Nanoseconds that a thread has run.
+pub fn thread_ns(id: EnvId) -> u64 {
+    published::env(id).unwrap_or_default().run_ns
+}
+
+fn read_clock(process: &mut Process, id: u64) -> Result<u64, Errno> {
     Ok(match id as u32 {
         linux::CLOCK_REALTIME | linux::CLOCK_REALTIME_COARSE => wall(),
         linux::CLOCK_MONOTONIC
         | linux::CLOCK_MONOTONIC_RAW
         | linux::CLOCK_MONOTONIC_COARSE
         | linux::CLOCK_BOOTTIME => clock::now_ns(),
-        linux::CLOCK_PROCESS_CPUTIME_ID | linux::CLOCK_THREAD_CPUTIME_ID => run_ns(process),
+        linux::CLOCK_PROCESS_CPUTIME_ID => run_ns(process),
+        linux::CLOCK_THREAD_CPUTIME_ID => thread_ns(thread::own().id),
         _ => return Err(Errno::EINVAL),
     })
 }
@@ -61,13 +69,13 @@ pub fn deadline_after(words: [u64; 2]) -> Result<u64, Errno> {
 }
 
 /// `clock_gettime(clock, into)`
-pub fn gettime(process: &Process, id: u64, into: u64) -> Answer {
+pub fn gettime(process: &mut Process, id: u64, into: u64) -> Answer {
     user::write_value(into, &to_timespec(read_clock(process, id)?))?;
     Ok(0)
 }
 
 /// `clock_getres(clock, into)`
-pub fn getres(process: &Process, id: u64, into: u64) -> Answer {
+pub fn getres(process: &mut Process, id: u64, into: u64) -> Answer {
     read_clock(process, id)?;
     if into != 0 {
         user::write_value(into, &[0_u64, 1])?;
@@ -213,7 +221,7 @@ pub fn getitimer(process: &Process, which: u64, into: u64) -> Answer {
 }
 
 /// `times(into)`
-pub fn times(process: &Process, into: u64) -> Answer {
+pub fn times(process: &mut Process, into: u64) -> Answer {
     if into != 0 {
         let words = [run_ns(process) / TICK, 0, process.children_ns / TICK, 0];
         user::write_value(into, &words)?;
@@ -222,9 +230,11 @@ pub fn times(process: &Process, into: u64) -> Answer {
 }
 
 /// `getrusage(who, into)`
-pub fn getrusage(process: &Process, who: u64, into: u64) -> Answer {
+pub fn getrusage(process: &mut Process, who: u64, into: u64) -> Answer {
     let ns = match who as i32 {
-        0 | 1 => run_ns(process),
+        0 => run_ns(process),
+        // RUSAGE_THREAD
+        1 => thread_ns(thread::own().id),
         linux::RUSAGE_CHILDREN => process.children_ns,
         _ => return Err(Errno::EINVAL),
     };

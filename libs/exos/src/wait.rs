@@ -95,6 +95,16 @@ impl Wait {
         })
     }
 
+    /// Until nanoseconds since boot reach `at`; unlike the deadline it is one of the terms.
+    pub fn clock(&mut self, at: u64) -> &mut Self {
+        self.push(Atom {
+            operator: Operator::AtLeast as u8,
+            left: Source::Clock as u8,
+            right_value: at,
+            ..Atom::default()
+        })
+    }
+
     /// Any atom.
     pub fn push(&mut self, atom: Atom) -> &mut Self {
         match self.atoms.get_mut(self.count) {

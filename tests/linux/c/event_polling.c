@@ -1,9 +1,10 @@
-/* eventfd and epoll: counters, levels, edges, one shot, what closes, what is refused; from threads
+/* eventfd, timerfd and epoll: counters, levels, edges, one shot, what closes, what is refused; from threads
    and from a child. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 static int epoll;
 
@@ -145,6 +146,61 @@ static void threads(void)
     close(ready);
 }
 
+static void timers(void)
+{
+    struct itimerspec often = {{0, 2000000}, {0, 2000000}}, never = {{0, 0}, {0, 0}}, old;
+    struct itimerspec wrong = {{0, 0}, {0, 1000000000}};
+    uint64_t times;
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    SHOW(fcntl(timer, F_GETFD));
+    TRY(timerfd_create(99, 0));
+    TRY(timerfd_create(CLOCK_MONOTONIC, 77));
+    TRY(read(timer, &times, 8));
+    TRY(timerfd_settime(timer, 0, &wrong, NULL));
+    TRY(timerfd_settime(epoll, 0, &often, NULL));
+    TRY(timerfd_settime(timer, 99, &often, NULL));
+    TRY(timerfd_settime(timer, 0, NULL, NULL));
+    TRY(timerfd_settime(timer, 0, &often, NULL));
+    TRY(watch(EPOLL_CTL_ADD, timer, EPOLLIN, 30));
+    show_events("timer", -1);
+    TRY(read(timer, &times, 4));
+    TRY(read(timer, &times, 8));
+    SHOW(times >= 1);
+    usleep(20000);
+    TRY(read(timer, &times, 8));
+    SHOW(times >= 9);
+    TRY(timerfd_gettime(timer, &old));
+    SHOW(old.it_interval.tv_nsec);
+    SHOW(old.it_value.tv_nsec > 0 && old.it_value.tv_nsec <= 2000000);
+    TRY(timerfd_settime(timer, 0, &never, &old));
+    SHOW(old.it_interval.tv_nsec);
+    show_events("no timer", 5);
+    TRY(timerfd_gettime(timer, &old));
+    SHOW(old.it_value.tv_nsec);
+    TRY(write(timer, &times, 8));
+    close(timer);
+
+    struct itimerspec once = {{0, 0}, {0, 0}};
+    timer = timerfd_create(CLOCK_REALTIME, 0);
+    clock_gettime(CLOCK_REALTIME, &once.it_value);
+    once.it_value.tv_sec -= 5;
+    TRY(timerfd_settime(timer, TFD_TIMER_ABSTIME, &once, NULL));
+    TRY(read(timer, &times, 8));
+    SHOW(times);
+    once.it_value.tv_sec = 0;
+    once.it_value.tv_nsec = 3000000;
+    TRY(timerfd_settime(timer, 0, &once, NULL));
+    pid_t child = fork_clean();
+    if (child == 0)
+        _exit(read(timer, &times, 8) == 8 && times == 1);
+    int status;
+    waitpid(child, &status, 0);
+    show_status("the child read it", status);
+    TRY(timerfd_gettime(timer, &once));
+    SHOW(once.it_value.tv_nsec);
+    close(timer);
+}
+
 static void on_alarm(int signal)
 {
     (void)signal;
@@ -157,6 +213,7 @@ int main(void)
     counters();
     levels_and_edges();
     threads();
+    timers();
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
     struct itimerval timer = {{0, 0}, {0, 10000}};

@@ -81,6 +81,7 @@ impl Description {
                 Cow::Owned(format!("socket:[{}]", socket.number).into_bytes())
             }
             OpenFile::EventCounter(_) => Cow::Borrowed(b"anon_inode:[eventfd]"),
+            OpenFile::Timer(_) => Cow::Borrowed(b"anon_inode:[timerfd]"),
             OpenFile::Epoll(_) => Cow::Borrowed(b"anon_inode:[eventpoll]"),
             OpenFile::Terminal => Cow::Borrowed(b"/dev/console"),
             _ => Cow::Borrowed(self.path.as_bytes()),

@@ -3,8 +3,8 @@
 //! ```text
 //!  0 the count        8 how often it was written: what an edge is seen by
 //! ```
-//! Whoever has it, also a fork child, changes both words in one step, and the kernel wakes those who
-//! wait for them.
+//! Whoever has it, also a fork child, changes both words in one step, and the kernel wakes those
+//! who wait for them.
 
 use abi::id::{DomainId, RegionId};
 use abi::predicate::Operator;

@@ -35,6 +35,7 @@ pub mod status;
 pub mod table;
 pub mod terminal;
 pub mod terminal_control;
+pub mod timer_file;
 pub mod transfer;
 pub mod transfers;
 pub mod walk;

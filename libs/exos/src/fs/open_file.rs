@@ -13,6 +13,7 @@ use super::event_counter::EventCounter;
 use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
 use super::region::Done;
+use super::timer_file::TimerFile;
 use super::transfer::Memory;
 use super::{Files, image_files, terminal};
 use crate::net::socket::Socket;
@@ -32,6 +33,8 @@ pub enum OpenFile {
     Pipe(Pipe),
     /// A counter of events.
     EventCounter(EventCounter),
+    /// A timer.
+    Timer(TimerFile),
     /// Descriptors watched.
     Epoll(Epoll),
     /// The terminal.
@@ -78,7 +81,7 @@ impl OpenFile {
                 links: 1,
                 ..stamped()
             }),
-            OpenFile::EventCounter(_) | OpenFile::Epoll(_) => {
+            OpenFile::EventCounter(_) | OpenFile::Timer(_) | OpenFile::Epoll(_) => {
                 Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
             }
             OpenFile::Terminal => Ok(device_attributes(Device::Console)),
@@ -98,6 +101,7 @@ impl OpenFile {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
             OpenFile::Socket(socket) => socket.attach(domain),
             OpenFile::EventCounter(counter) => counter.attach(domain),
+            OpenFile::Timer(timer) => timer.attach(domain),
             _ => Ok(()),
         }
     }
@@ -108,6 +112,7 @@ impl OpenFile {
             OpenFile::Pipe(pipe) => pipe.detach(),
             OpenFile::Socket(socket) => socket.close(),
             OpenFile::EventCounter(counter) => counter.detach(),
+            OpenFile::Timer(timer) => timer.detach(),
             _ => {}
         }
     }
@@ -129,6 +134,7 @@ pub fn read(
             return socket.receive(process, memory, 0, nonblocking).map(|got| got.count);
         }
         OpenFile::EventCounter(counter) => return counter.read(process, description, memory),
+        OpenFile::Timer(timer) => return timer.read(process, description, memory),
         OpenFile::Epoll(_) => return Err(Errno::EINVAL),
         OpenFile::Terminal => return terminal::read(process, description, memory),
         OpenFile::Stream(0) => return terminal::read(process, description, memory),
@@ -265,7 +271,7 @@ pub fn write(
             return socket.send(process, memory, None, 0, description.nonblocking());
         }
         OpenFile::EventCounter(counter) => return counter.write(process, description, memory),
-        OpenFile::Epoll(_) => return Err(Errno::EINVAL),
+        OpenFile::Epoll(_) | OpenFile::Timer(_) => return Err(Errno::EINVAL),
         OpenFile::Terminal => return terminal::write(process, description, memory, false),
         OpenFile::Stream(number) if *number > 0 => {
             return terminal::write(process, description, memory, *number == 2);

@@ -9,6 +9,7 @@ use super::Files;
 use super::description::Description;
 use super::node::{Device, Node};
 use super::open_file::OpenFile;
+use super::pipe::Pipe;
 use super::terminal;
 use crate::errno::{Answer, RESTART, RESTART_UNLESS_HANDLED};
 use crate::net::{self, socket::Socket};
@@ -32,40 +33,7 @@ const ALWAYS: u16 = ERROR | HANG_UP | INVALID;
 pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<u16, Errno> {
     let asked = events | ALWAYS;
     match &description.file {
-        OpenFile::Pipe(pipe) => {
-            let mut found = 0;
-            if pipe.reads {
-                let ended = pipe.no_writer();
-                if pipe.waiting()? > 0 {
-                    found |= IN_LIKE;
-                }
-                if ended {
-                    found |= HANG_UP;
-                }
-            }
-            let level = pipe.level()?;
-            let room = level.room() >= unix::ring::PIPE_BUF;
-            if pipe.writes {
-                if room {
-                    found |= OUT_LIKE;
-                }
-                if pipe.no_reader() {
-                    found |= ERROR;
-                }
-            }
-            if found & asked == 0 {
-                let (_, tail) = pipe.counters()?;
-                if pipe.reads && (events & IN_LIKE != 0 || !pipe.writes) {
-                    pipe.readable_terms(wait, tail);
-                }
-                if pipe.writes && !room && events & OUT_LIKE != 0 {
-                    pipe.writable_terms(wait, &level, unix::ring::PIPE_BUF);
-                } else if pipe.writes && events & OUT_LIKE == 0 {
-                    pipe.broken_terms(wait);
-                }
-            }
-            Ok(found & asked)
-        }
+        OpenFile::Pipe(pipe) => pipe_ready(pipe, events, wait),
         OpenFile::Socket(socket) => Ok(socket_ready(socket, asked, wait)),
         OpenFile::EventCounter(counter) => {
             let (reads, writes) = counter.ready()?;
@@ -75,6 +43,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
             }
             Ok(found & asked)
         }
+        OpenFile::Timer(timer) => Ok(if timer.ready(wait)? { IN_LIKE & asked } else { 0 }),
         OpenFile::Epoll(epoll) => {
             wait.events(EVENT_LOOK);
             Ok(if epoll.ready(wait)? { IN_LIKE & asked } else { 0 })
@@ -108,6 +77,43 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
         OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => Ok(0),
         _ => Ok((IN_LIKE | OUT_LIKE) & asked),
     }
+}
+
+/// The same of a pipe.
+fn pipe_ready(pipe: &Pipe, events: u16, wait: &mut Wait) -> Result<u16, Errno> {
+    let asked = events | ALWAYS;
+    let mut found = 0;
+    if pipe.reads {
+        let ended = pipe.no_writer();
+        if pipe.waiting()? > 0 {
+            found |= IN_LIKE;
+        }
+        if ended {
+            found |= HANG_UP;
+        }
+    }
+    let level = pipe.level()?;
+    let room = level.room() >= unix::ring::PIPE_BUF;
+    if pipe.writes {
+        if room {
+            found |= OUT_LIKE;
+        }
+        if pipe.no_reader() {
+            found |= ERROR;
+        }
+    }
+    if found & asked == 0 {
+        let (_, tail) = pipe.counters()?;
+        if pipe.reads && (events & IN_LIKE != 0 || !pipe.writes) {
+            pipe.readable_terms(wait, tail);
+        }
+        if pipe.writes && !room && events & OUT_LIKE != 0 {
+            pipe.writable_terms(wait, &level, unix::ring::PIPE_BUF);
+        } else if pipe.writes && events & OUT_LIKE == 0 {
+            pipe.broken_terms(wait);
+        }
+    }
+    Ok(found & asked)
 }
 
 /// The same of a socket.

@@ -12,6 +12,7 @@ use super::event_counter::EventCounter;
 use super::node::{Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
+use super::timer_file::TimerFile;
 use super::{Descriptor, Files};
 use crate::net::socket::Socket;
 
@@ -70,6 +71,9 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             OpenFile::EventCounter(counter) => {
                 let semaphore = u64::from(counter.semaphore);
                 out.word(6 | semaphore << 8 | u64::from(counter.region.0) << 32);
+            }
+            OpenFile::Timer(timer) => {
+                out.word(8 | u64::from(timer.real) << 8 | u64::from(timer.region.0) << 32);
             }
             // What it watched stays behind.
             OpenFile::Epoll(_) => out.word(7),
@@ -159,6 +163,10 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
                 semaphore: kind >> 8 & 1 != 0,
             }),
             7 => OpenFile::Epoll(Epoll::default()),
+            8 => OpenFile::Timer(TimerFile {
+                region: RegionId((kind >> 32) as u32),
+                real: kind >> 8 & 1 != 0,
+            }),
             5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
             _ => return Err(Errno::EINVAL),
         };

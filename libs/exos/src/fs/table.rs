@@ -5,7 +5,9 @@
 use linux_raw_sys::general::*;
 
 use super::transfer::Memory;
-use super::{control, epoll, event_counter, locks, names, open, poll, status, transfers};
+use super::{
+    control, epoll, event_counter, locks, names, open, poll, status, timer_file, transfers,
+};
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 
@@ -68,6 +70,9 @@ fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
         __NR_pselect6 => poll::select(process, words, true),
         __NR_eventfd => event_counter::make(process, a, 0),
         __NR_eventfd2 => event_counter::make(process, a, b as u32),
+        __NR_timerfd_create => timer_file::create(process, a, b as u32),
+        __NR_timerfd_settime => timer_file::set(process, fd, b as u32, c, d),
+        __NR_timerfd_gettime => timer_file::get(process, fd, b),
         __NR_epoll_create if a as i32 <= 0 => Err(Errno::EINVAL),
         __NR_epoll_create => epoll::create(process, 0),
         __NR_epoll_create1 => epoll::create(process, a as u32),
