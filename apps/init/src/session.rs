@@ -219,7 +219,7 @@ fn await_keepers(session: EnvId) {
     if keepers.is_empty() {
         return;
     }
-    for record in all().filter(is_process).filter(|record| !keepers.contains(&record.id)) {
+    for record in others().filter(is_process).filter(|record| !keepers.contains(&record.id)) {
         // One that has ended meanwhile is what we want.
         let _ = call::env_destroy(ACCOUNT_SLOT, EnvId(record.id), KILLED);
     }
@@ -246,12 +246,14 @@ fn forget_entrusted(session: EnvId) {
 /// Whose records are ours, servers and the keepers of sockets.
 fn entrusted(session: EnvId) -> impl Iterator<Item = EnvRecord> {
     let own = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id);
-    all().filter(move |record| record.holder == own && record.id != session.0)
+    others().filter(move |record| record.holder == own && record.id != session.0)
 }
 
-fn all() -> impl Iterator<Item = EnvRecord> {
+/// Everybody but ourselves.
+fn others() -> impl Iterator<Item = EnvRecord> {
     let count = published::table(Table::Envs).count as usize;
-    let records = (1..count).filter_map(|index| published::record::<EnvRecord>(Table::Envs, index));
+    let indices = (1..count).filter(|&index| index != INIT_INDEX);
+    let records = indices.filter_map(|index| published::record::<EnvRecord>(Table::Envs, index));
     records.filter(|record| record.id != 0)
 }
 

@@ -145,7 +145,11 @@ pub fn itself() -> Result<Verdict> {
                   cat /tmp/heard; nc 127.0.0.1 98 </dev/null 2>/dev/null || echo refused";
     let output = xtask(&["run", "--", "busybox", "sh", "-c", script], b"")?;
     let said = "page\npage\n<!doctype html>\nword\nrefused\n";
-    Ok(expect("output", String::from_utf8_lossy(&output.stdout).as_ref(), said))
+    Ok(expect("output", String::from_utf8_lossy(&output.stdout).as_ref(), said).and(expect(
+        "status",
+        output.status.code(),
+        Some(0),
+    )))
 }
 
 /// Says `text` to the guest's server as soon as there is one, and hears it to its end.
