@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -25,6 +25,7 @@ const TESTS: [Test; 13] = [
     ("command/extra_files_are_in_the_image", extra_files),
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
     ("command/missing_program_is_status_127", missing_program),
+    ("command/call_sites_are_rewritten_unless_forbidden", call_sites),
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
@@ -106,6 +107,24 @@ fn dynamic_program() -> Result<Verdict> {
 fn missing_program() -> Result<Verdict> {
     let output = xtask(&["run", "--", "./no-such-program"], b"")?;
     Ok(expect("status", output.status.code(), Some(127)))
+}
+
+/// A shell that makes thousands of calls, and then reads what became of its own call sites.
+fn call_sites() -> Result<Verdict> {
+    let script = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); : </dev/null; done
+        while read l; do echo $l; done </proc/self/callsites";
+    let rewritten = |switch: &str| -> Result<Option<u32>> {
+        let words = ["run", "--env", switch, "--", "busybox", "sh", "-c", script];
+        let output = String::from_utf8_lossy(&xtask(&words, b"")?.stdout).into_owned();
+        let mut counts = output.lines().filter_map(|line| line.strip_prefix("rewritten "));
+        Ok(counts.next().and_then(|count| count.parse().ok()))
+    };
+    let (allowed, forbidden) = (rewritten("XOK_REWRITE=1")?, rewritten("XOK_REWRITE=0")?);
+    Ok(expect("sites rewritten when forbidden", forbidden, Some(0)).and(expect(
+        "some are when allowed",
+        allowed.is_some_and(|count| count > 0),
+        true,
+    )))
 }
 
 /// Runs ourselves with these words and this standard input, as somebody who types would.
