@@ -207,6 +207,7 @@ extern "C" fn child(tid_address: u64) -> ! {
     let id = EnvId(slot.free[CHILD_ID] as u32);
     if thread::own().id != id {
         process.id = id;
+        process.borrows_space = false;
         process.find_parent();
         process.area = FIRST_THREAD;
         *thread::own() = thread::own().forked(process, id, 0);

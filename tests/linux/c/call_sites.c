@@ -212,6 +212,18 @@ static void family(void)
         _exit(red_zone(self) ? 1 : 0);
     waitpid(child, &status, 0);
     show_status("vfork child", status);
+    child = vfork();
+    if (child == 0) {
+        /* One that forks before it has a space of its own. */
+        int own = getpid();
+        pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(getppid() == own ? 3 : 4);
+        waitpid(grandchild, &status, 0);
+        _exit(WEXITSTATUS(status));
+    }
+    waitpid(child, &status, 0);
+    show_status("vfork child's child", status);
 }
 
 static void changed(void)
