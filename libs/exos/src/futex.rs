@@ -3,16 +3,26 @@
 //! Those who sleep stand in one queue, in the order of their coming. The word is compared and the
 //! sleeper queued under the lock; so is whoever wakes. No wake-up is lost, and nobody looks at
 //! the word again: who is taken off the queue is rung at, and sleeps no more.
+//!
+//! A word that several processes share (`MAP_SHARED`) has no queue, as nobody could be trusted with
+//! it. Who sleeps for one says so in its own published page, by the word's physical address; who
+//! wakes rings at all who say so, and they look again. Both fence: the sleeper between saying so
+//! and reading the word, the waker between writing it and looking for sleepers.
 
 use crate::errno::{Answer, Errno, RESTART_UNLESS_HANDLED};
 use crate::lock;
+use crate::memory::areas::Kind;
 use crate::memory::space::space;
+use crate::page;
 use crate::process::Process;
 use crate::thread;
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
 use abi::id::EnvId;
+use abi::layout::PAGE_SIZE;
+use abi::memory::ADDRESS;
 use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general as linux;
 use xok::clock;
 
@@ -101,6 +111,9 @@ fn wait(process: &mut Process, word: u64, value: u32, bits: u32, deadline: u64) 
     if bits == 0 {
         return Err(Errno::EINVAL);
     }
+    if let Some(key) = shared_key(word) {
+        return wait_shared(process, word, value, key, deadline);
+    }
     if user::read_value::<u32>(word)? != value {
         return Err(Errno::EAGAIN);
     }
@@ -121,6 +134,46 @@ fn wait(process: &mut Process, word: u64, value: u32, bits: u32, deadline: u64) 
         leave(own);
         return Err(answer);
     }
+}
+
+/// What a word that other processes may share is known by among them.
+fn shared_key(word: u64) -> Option<u64> {
+    if space().areas.find(word)?.kind != Kind::Shared {
+        return None;
+    }
+    // Brings the page, if it may be read.
+    user::read_value::<u32>(word).ok()?;
+    Some(xok::own::leaf(word)? & ADDRESS | word & (PAGE_SIZE - 1))
+}
+
+/// Sleeps for a word that others share. It may end although nobody meant this thread, as futex(2)
+/// allows.
+fn wait_shared(process: &mut Process, word: u64, value: u32, key: u64, deadline: u64) -> Answer {
+    thread::own().rung = false;
+    page::set_futex(key);
+    let answer = match user::read_value::<u32>(word) {
+        Ok(now) if now == value => match sleep_until(process, Wait::new().bell(), deadline) {
+            Ok(Woken::Ready) => Ok(0),
+            Ok(Woken::TimedOut) => Err(Errno::ETIMEDOUT),
+            Err(_) if deadline != 0 => Err(RESTART_UNLESS_HANDLED),
+            Err(errno) => Err(errno),
+        },
+        Ok(_) => Err(Errno::EAGAIN),
+        Err(errno) => Err(errno),
+    };
+    page::set_futex(0);
+    answer
+}
+
+/// Rings at all who sleep for a shared word; answers how many.
+fn wake_shared(key: u64) -> u64 {
+    fence(Ordering::SeqCst);
+    let mut woken = 0;
+    for sleeper in page::sleepers_for(key) {
+        lock::ring(sleeper);
+        woken += 1;
+    }
+    woken
 }
 
 /// Does the thread still sleep for a futex?
@@ -145,6 +198,9 @@ pub fn wake(word: u64, most: u32, bits: u32) -> u64 {
 }
 
 fn wake_up_to(word: u64, most: u32, bits: u32) -> u64 {
+    if let Some(key) = shared_key(word) {
+        return wake_shared(key).min(most.into());
+    }
     let mut woken = 0;
     space().futexes.0.retain(|sleeper| {
         let is_meant = woken < most && sleeper.word == word && sleeper.bits & bits != 0;

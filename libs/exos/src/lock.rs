@@ -188,7 +188,8 @@ fn sleep_for(owner: EnvId) {
         Err((Error::TimedOut, _)) if is_dead(owner) => crate::exit::with_the_dead(),
         _ => {}
     }
-    upcall::take_pending_of(DOORBELL);
+    // It may have been for something else: that is looked at with the lock.
+    thread::own().rung |= upcall::take_pending_of(DOORBELL) != 0;
 }
 
 fn is_dead(owner: EnvId) -> bool {

@@ -14,6 +14,7 @@ use crate::layout::APPLICATION_PAGE;
 use crate::thread;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
+use core::sync::atomic::{AtomicU64, Ordering};
 use xok::published;
 
 pub use unix::process_page::{
@@ -105,6 +106,28 @@ pub fn threads_of(process: EnvId, domain: DomainId) -> impl Iterator<Item = EnvI
         let is_thread = published::application_word(index, 0) == Some(THREAD_MAGIC)
             && published::application_word(index, 8) == Some(u64::from(process.0));
         (record.id != 0 && record.domain == domain.0 && is_thread).then_some(EnvId(record.id))
+    })
+}
+
+/// Offset of the word that says which shared futex a thread sleeps for, in every thread's page.
+const FUTEX: usize = core::mem::offset_of!(ProcessPage, futex);
+
+/// Says that the running thread sleeps for the shared futex `key`, 0: for none.
+pub fn set_futex(key: u64) {
+    let place = (thread::area() + APPLICATION_PAGE) as usize + FUTEX;
+    // SAFETY: a word of the thread's own page, which others only read; aligned, as the page is.
+    unsafe { AtomicU64::from_ptr(place as *mut u64) }.store(key, Ordering::SeqCst);
+}
+
+/// The threads, of whatever process, that say they sleep for the shared futex `key`.
+pub fn sleepers_for(key: u64) -> impl Iterator<Item = EnvId> {
+    let count = published::table(Table::Envs).count as usize;
+    (1..count).filter_map(move |index| {
+        let record: EnvRecord = published::record(Table::Envs, index)?;
+        let magic = published::application_word(index, 0);
+        let is_thread = magic == Some(MAGIC) || magic == Some(THREAD_MAGIC);
+        let sleeps = is_thread && published::application_word(index, FUTEX) == Some(key);
+        (sleeps && record.id != 0).then_some(EnvId(record.id))
     })
 }
 

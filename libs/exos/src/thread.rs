@@ -59,6 +59,8 @@ pub struct Thread {
     pub awaits_signals: u64,
     /// Head of the list of robust futexes that it holds (`set_robust_list`).
     pub robust: u64,
+    /// Has somebody rung at it since it last looked (`crate::lock::DOORBELL`)?
+    pub rung: bool,
     /// Has it ended? Only the first one stays, as its environment is the pid.
     pub ended: bool,
 }
@@ -84,6 +86,7 @@ impl Thread {
             awaits: 0,
             awaits_signals: 0,
             robust: 0,
+            rung: false,
             ended: false,
         }
     }

@@ -29,6 +29,7 @@ pub struct Wait {
     overflow: bool,
     events: u64,
     signals: u64,
+    dequeued: bool,
     bell: bool,
 }
 
@@ -139,6 +140,12 @@ impl Wait {
 
     /// Until another thread takes us off the queue of those who sleep for a futex, as well.
     pub fn dequeued(&mut self) -> &mut Self {
+        self.dequeued = true;
+        self
+    }
+
+    /// Until somebody rings at the thread, as well.
+    pub fn bell(&mut self) -> &mut Self {
         self.bell = true;
         self
     }
@@ -184,7 +191,7 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
             own.events &= !wait.events;
             return Ok(Woken::Ready);
         }
-        if wait.bell && !futex::is_queued(own.id) {
+        if wait.dequeued && !futex::is_queued(own.id) || wait.bell && own.rung {
             return Ok(Woken::Ready);
         }
         let mut until = if polled { next_look(deadline) } else { deadline };

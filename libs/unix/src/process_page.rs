@@ -90,6 +90,8 @@ pub struct ProcessPage {
     pub zero: u32,
     /// Open files: number (16 bits), bytes of the name (8 bits), name; as far as they fit.
     pub files: [u8; FILES_BYTES],
+    /// The shared futex that the thread sleeps for: the word's physical address, 0: none.
+    pub futex: u64,
 }
 
 const _: () = assert!(size_of::<ProcessPage>() <= 4096);
@@ -134,6 +136,7 @@ impl ProcessPage {
         umask: 0,
         zero: 0,
         files: [0; FILES_BYTES],
+        futex: 0,
     };
 
     /// The name up to its first NUL.

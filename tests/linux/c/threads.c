@@ -2,6 +2,7 @@
 #include "check.h"
 #include <linux/futex.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -194,6 +195,63 @@ static void robust(void)
     pthread_mutex_unlock(&held);
 }
 
+struct shared {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    sem_t done;
+    int turn, rounds;
+};
+
+static void take_turns(struct shared *shared, int side)
+{
+    for (int n = 0; n < 100; n++) {
+        pthread_mutex_lock(&shared->mutex);
+        while (shared->turn != side)
+            pthread_cond_wait(&shared->cond, &shared->mutex);
+        shared->turn = (side + 1) % 3;
+        shared->rounds++;
+        pthread_cond_broadcast(&shared->cond);
+        pthread_mutex_unlock(&shared->mutex);
+    }
+    sem_post(&shared->done);
+}
+
+static void *takes_turns(void *argument)
+{
+    take_turns(argument, 2);
+    return NULL;
+}
+
+/* Two processes, one of them with two threads, exclude each other in memory that they share. */
+static void between_processes(void)
+{
+    struct shared *shared =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t mutex;
+    pthread_condattr_t cond;
+    pthread_t thread;
+    pthread_mutexattr_init(&mutex);
+    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shared->mutex, &mutex);
+    pthread_condattr_init(&cond);
+    pthread_condattr_setpshared(&cond, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&shared->cond, &cond);
+    sem_init(&shared->done, 1, 0);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        pthread_create(&thread, NULL, takes_turns, shared);
+        take_turns(shared, 0);
+        pthread_join(thread, NULL);
+        _exit(0);
+    }
+    take_turns(shared, 1);
+    for (int n = 0; n < 3; n++)
+        sem_wait(&shared->done);
+    SHOW(shared->rounds);
+    waitpid(child, NULL, 0);
+    munmap(shared, 4096);
+}
+
 static void words(void)
 {
     static uint32_t word = 1, second = 7;
@@ -333,6 +391,7 @@ int main(int arguments, char **argument)
     pthread_join(thread, &answer);
     SHOW(answer == PTHREAD_CANCELED);
     robust();
+    between_processes();
     words();
     nonsense();
     ends("exit by another thread", ends_all, NULL);

@@ -18,7 +18,9 @@ const SYSCALL_BYTES: u64 = 2;
 
 /// Notes what others sent: posts, deaths of children, the timer.
 pub fn collect(process: &mut Process) {
-    let posted = xok::upcall::take_pending() & !DOORBELL;
+    let posted = xok::upcall::take_pending();
+    thread::own().rung |= posted & DOORBELL != 0;
+    let posted = posted & !DOORBELL;
     if posted != 0 {
         if posted & bit(linux::SIGCHLD) != 0 {
             process.tell(EVENT_CHILD);
