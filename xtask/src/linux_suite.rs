@@ -108,6 +108,12 @@ fn known_failing() -> Result<Vec<(String, String)>> {
         .collect()
 }
 
+/// The program that torments threads, compiled.
+pub fn thread_torture() -> Result<PathBuf> {
+    programs::compile()?;
+    Ok(programs::directory().join("thread_torture"))
+}
+
 /// Runs the cases whose full name `wants` accepts.
 fn run_groups(tally: &mut Tally, mode: Mode, wants: impl Fn(&str) -> bool) -> Result<()> {
     let mut groups = groups()?;

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: random calls for as long as one likes, on the host and in the guest.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::build;
@@ -36,6 +36,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         let again = format!("cargo xtask soak --minutes 0 --seed {seed}");
         model(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         guest(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
+        threads().map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         rounds += 1;
         seed += 1;
         if Instant::now() >= end {
@@ -62,6 +63,26 @@ fn model(seed: u64) -> Result<()> {
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("model test, seed {seed}:\n{text}{error}")))
+}
+
+/// The torture of sixty-four threads, for a minute on two processors: it says what it says here.
+fn threads() -> Result<()> {
+    report::step("sixty-four threads in the guest");
+    let program = crate::linux_suite::thread_torture()?;
+    let here = Command::new(&program).output().context(program.display())?;
+    let ourselves = std::env::current_exe().context("our own program")?;
+    let (seconds, limit) = (GUEST_SECONDS.to_string(), GUEST_SECONDS + GUEST_MARGIN.as_secs());
+    let there = Command::new(ourselves)
+        .args(["run", "--cpus", "2", "--timeout", &limit.to_string(), "--"])
+        .args([program.as_os_str(), seconds.as_ref()])
+        .stdin(Stdio::null())
+        .output()
+        .context("our own program")?;
+    if here.stdout == there.stdout {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&there.stdout).into_owned();
+    Err(Failure::new(format!("{}:\n{text}", program.display())))
 }
 
 /// Random native calls in the guest, two processors, with this seed.
