@@ -1,6 +1,7 @@
 //! One function for each request: arguments checked, data fetched and delivered.
 
 use abi::id::{EnvId, RegionId};
+use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
@@ -10,7 +11,8 @@ use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
     AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
-    DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, outcome,
+    DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, outcome,
+    unpack_inline,
 };
 use unix::tree::{Change, Id, Kind, Outcome, Tree};
 
@@ -29,7 +31,7 @@ pub fn answer(
     let [a, b, c, d] = request.arguments;
     let who = &request.who;
     match request.operation {
-        Operation::Walk => walk(tree, region, a, b, who),
+        Operation::Walk => walk(tree, region, who, [a, b, c, d]),
         Operation::Open => open(tree, clients, caller, who, [a, b, c]),
         Operation::Create => create(tree, clients, caller, region, who, [a, b, c, d]),
         Operation::Read => read(tree, region, a, b, c),
@@ -59,8 +61,9 @@ pub fn answer(
             Ok([tree.make_directory(a, &name, c as u32, who)?, 0, 0, 0])
         }
         Operation::Remove => {
-            let name = name(region, NAME_FIRST, b)?;
-            if c != 0 {
+            let mut short = [0; INLINE_BYTES];
+            let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
+            if b >> 32 != 0 {
                 tree.remove_directory(a, &name, who)?;
             } else {
                 tree.unlink(a, &name, who)?;
@@ -134,22 +137,55 @@ fn name(region: RegionId, offset: u64, bytes: u64) -> Result<Vec<u8>, Errno> {
     Ok(name)
 }
 
-fn walk(tree: &Tree, region: RegionId, start: Id, bytes: u64, who: &Credentials) -> Answer {
-    let path = data(region, bytes)?;
+/// The name or path of `bytes` bytes in two arguments or in the region; at most `most`.
+fn short_or_sent<'a>(
+    region: RegionId,
+    offset: u64,
+    (bytes, most): (u64, usize),
+    words: [u64; 2],
+    short: &'a mut [u8; INLINE_BYTES],
+) -> Result<Cow<'a, [u8]>, Errno> {
+    let len = bytes as u32 as usize;
+    if len > most {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    if len <= INLINE_BYTES {
+        *short = unpack_inline(words);
+        return Ok(Cow::Borrowed(&short[..len]));
+    }
+    let mut sent = vec![0; len];
+    fetch(region, offset, &mut sent)?;
+    Ok(Cow::Owned(sent))
+}
+
+fn walk(
+    tree: &Tree,
+    region: RegionId,
+    who: &Credentials,
+    [start, bytes, first, second]: [u64; 4],
+) -> Answer {
+    let mut short = [0; INLINE_BYTES];
+    let most = DATA_BYTES as usize;
+    let path = short_or_sent(region, 0, (bytes, most), [first, second], &mut short)?;
     let walk = tree.walk(start, &path, who)?;
-    deliver(region, 0, &tree.attributes(walk.node)?.to_bytes())?;
-    let mut target_len = 0;
+    let attributes = tree.attributes(walk.node)?;
     let outcome = match walk.outcome {
         Outcome::Done => outcome::DONE,
         Outcome::Link => outcome::LINK,
         Outcome::Up => outcome::UP,
         Outcome::Missing => outcome::MISSING,
     };
-    if let Ok(target) = tree.target(walk.node) {
+    if bytes >> 32 != 0 && walk.outcome != Outcome::Missing {
+        deliver(region, 0, &attributes.to_bytes())?;
+    }
+    let mut target_len = 0;
+    if walk.outcome == Outcome::Link {
+        let target = tree.target(walk.node)?;
         deliver(region, TARGET, target)?;
         target_len = target.len() as u64;
     }
-    Ok([outcome, walk.node, walk.parent, walk.used as u64 | target_len << 32])
+    let result = outcome | u64::from(attributes.mode) << 32;
+    Ok([result, walk.node, walk.parent, walk.used as u64 | target_len << 32])
 }
 
 fn open(

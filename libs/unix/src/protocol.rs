@@ -51,8 +51,9 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Directory, path bytes (in data). Results: outcome, node, parent, used | target bytes << 32;
-    /// data: the node's attributes, and at [`TARGET`] where it leads if it is a link.
+    /// Directory, path bytes | 1 << 32 if attributes are wanted, path ([`inline`], or in data).
+    /// Results: outcome | mode << 32, node, parent, used | target bytes << 32; data: the node's
+    /// attributes if wanted and found, and at [`TARGET`] where it leads if it is a link.
     1 Walk,
     /// Node, `open(2)` flags, description region. Checks permission and truncates. Result: size.
     2 Open,
@@ -70,7 +71,7 @@ operations! {
     8 List,
     /// Directory, name bytes, mode. Result: node.
     9 MakeDirectory,
-    /// Directory, name bytes, 1 if a directory is meant.
+    /// Directory, name bytes | 1 << 32 if a directory is meant, name ([`inline`], or first name).
     10 Remove,
     /// Old directory, new directory, bytes of the first name | of the second << 32, flags.
     11 Rename,
@@ -131,6 +132,22 @@ pub mod outcome {
     pub const MISSING: u64 = 3;
 }
 
+/// Bytes of a name or path that travel in two arguments at most.
+pub const INLINE_BYTES: usize = 16;
+
+/// A name or path as two arguments, if it fits: most names need no look at the region.
+pub fn inline(bytes: &[u8]) -> Option<[u64; 2]> {
+    let mut both = [0; INLINE_BYTES];
+    both.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let both = u128::from_le_bytes(both);
+    Some([both as u64, (both >> 64) as u64])
+}
+
+/// The bytes that [`inline`] packed, and as many zeros as are left.
+pub fn unpack_inline([first, second]: [u64; 2]) -> [u8; INLINE_BYTES] {
+    (u128::from(first) | u128::from(second) << 64).to_le_bytes()
+}
+
 /// A request, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -184,6 +201,17 @@ pub fn answer(words: &[u64; 6]) -> Result<[u64; 4], Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names_travel_in_two_words() {
+        for name in [&b""[..], b"a", b"12345678", b"0123456789abcdef"] {
+            let words = inline(name).unwrap();
+            let bytes = unpack_inline(words);
+            assert_eq!(&bytes[..name.len()], name);
+            assert!(bytes[name.len()..].iter().all(|&byte| byte == 0));
+        }
+        assert_eq!(inline(b"0123456789abcdefg"), None);
+    }
 
     #[test]
     fn requests_travel_unchanged() {

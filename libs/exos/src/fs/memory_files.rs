@@ -2,14 +2,13 @@
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
-use linux_raw_sys::general as raw;
-use unix::Errno;
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
     CLIENT, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSPORT_FRAMES,
     answer, outcome,
 };
 use unix::tree::Id;
+use unix::{Errno, protocol};
 use xok::call;
 use xok::services::{self, Service};
 
@@ -35,8 +34,10 @@ pub struct Walked {
     pub parent: Id,
     /// Bytes of the path used up.
     pub used: usize,
-    /// The node's attributes.
-    pub attributes: Attributes,
+    /// The node's kind and permissions.
+    pub mode: u32,
+    /// The node's attributes, if they were asked for and it is there.
+    pub attributes: Option<Attributes>,
     /// Where a link leads.
     pub target: Vec<u8>,
 }
@@ -103,10 +104,16 @@ impl Client {
     }
 
     fn send(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.region.copy_in(offset, bytes, &[], &[]).map(|_| ())
     }
 
     fn receive(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+        if into.is_empty() {
+            return Ok(());
+        }
         self.region.copy_out(offset, into, &[], &[]).map(|_| ())
     }
 
@@ -116,20 +123,33 @@ impl Client {
         Ok(Attributes::from_bytes(&bytes))
     }
 
-    /// Walks from `start` along `path`, which has no `..`.
-    pub fn walk(&self, start: Id, path: &[u8]) -> Result<Walked, Errno> {
+    /// Sends a name or path that fits into two arguments in them, and a longer one as data.
+    fn send_short(&self, offset: u64, bytes: &[u8]) -> Result<[u64; 2], Errno> {
+        match protocol::inline(bytes) {
+            Some(words) => Ok(words),
+            None => self.send(offset, bytes).map(|()| [0; 2]),
+        }
+    }
+
+    /// Walks from `start` along `path`, which has no `..`; `attributes`: brings the node's.
+    pub fn walk(&self, start: Id, path: &[u8], attributes: bool) -> Result<Walked, Errno> {
         if path.len() as u64 > DATA_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.send(0, path)?;
-        let [outcome, node, parent, lengths] =
-            self.ask(Operation::Walk, [start, path.len() as u64, 0, 0])?;
-        let attributes = self.receive_attributes()?;
+        let [first, second] = self.send_short(0, path)?;
+        let which = path.len() as u64 | u64::from(attributes) << 32;
+        let [result, node, parent, lengths] =
+            self.ask(Operation::Walk, [start, which, first, second])?;
+        let outcome = u64::from(result as u32);
+        let attributes = if attributes && outcome != outcome::MISSING {
+            Some(self.receive_attributes()?)
+        } else {
+            None
+        };
         let mut target = vec![0; (lengths >> 32).min(DATA_BYTES - TARGET) as usize];
-        if outcome == outcome::LINK || attributes.kind() == raw::S_IFLNK {
-            self.receive(TARGET, &mut target)?;
-        }
-        Ok(Walked { outcome, node, parent, used: lengths as u32 as usize, attributes, target })
+        self.receive(TARGET, &mut target)?;
+        let (used, mode) = (lengths as u32 as usize, (result >> 32) as u32);
+        Ok(Walked { outcome, node, parent, used, mode, attributes, target })
     }
 
     /// Opens for `flags`, watched by `description`.
@@ -196,8 +216,9 @@ impl Client {
 
     /// Removes a name: of a directory, or of anything else.
     pub fn remove(&self, directory: Id, name: &[u8], is_directory: bool) -> Result<(), Errno> {
-        self.send(NAME_FIRST, name)?;
-        let arguments = [directory, name.len() as u64, u64::from(is_directory), 0];
+        let [first, second] = self.send_short(NAME_FIRST, name)?;
+        let which = name.len() as u64 | u64::from(is_directory) << 32;
+        let arguments = [directory, which, first, second];
         self.ask(Operation::Remove, arguments).map(|_| ())
     }
 

@@ -3,7 +3,6 @@
 use abi::id::DomainId;
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
-use unix::attributes::Attributes;
 use unix::path::Canonical;
 use unix::protocol::CLIENT;
 
@@ -44,7 +43,11 @@ pub fn open(
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(place) => {
                 let place = place.clone();
-                return open_existing(process, place, flags, found.slash);
+                let mode = match found.mode {
+                    Some(mode) => mode,
+                    None => place.node.attributes(&process.files)?.mode,
+                };
+                return open_existing(process, place, flags, (mode & raw::S_IFMT, found.slash));
             }
             None if flags & raw::O_CREAT == 0 => return Err(Errno::ENOENT),
             None => match create(process, &found, flags, mode) {
@@ -116,29 +119,29 @@ fn open_existing(
     process: &mut Process,
     place: Place,
     flags: u32,
-    slash: bool,
+    (kind, slash): (u32, bool),
 ) -> Result<Rc<Description>, Errno> {
     let Place { node, path } = place;
-    let attributes = node.attributes(&process.files)?;
+    let is_directory = kind == raw::S_IFDIR;
     let only_path = flags & raw::O_PATH != 0;
-    if attributes.kind() == raw::S_IFLNK && !only_path {
+    if kind == raw::S_IFLNK && !only_path {
         return Err(Errno::ELOOP);
     }
-    if (flags & raw::O_DIRECTORY != 0 || slash) && !attributes.is_directory() {
+    if (flags & raw::O_DIRECTORY != 0 || slash) && !is_directory {
         return Err(Errno::ENOTDIR);
     }
     if only_path {
         return Ok(Description::new(OpenFile::Node(node), path, flags, None));
     }
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
-    if attributes.is_directory() && (writes || flags & raw::O_CREAT != 0) {
+    if is_directory && (writes || flags & raw::O_CREAT != 0) {
         return Err(Errno::EISDIR);
     }
     match node {
-        Node::Memory(id) => open_memory(process, id, path, flags, &attributes),
+        Node::Memory(id) => open_memory(process, id, path, flags, kind),
         Node::Image(_) => {
             let changes = writes || flags & raw::O_TRUNC != 0;
-            if changes && attributes.kind() == raw::S_IFREG {
+            if changes && kind == raw::S_IFREG {
                 return Err(Errno::EROFS);
             }
             node.permits(&process.files, &process.files.who(), mask_of(flags))?;
@@ -151,7 +154,7 @@ fn open_existing(
             node.permits(&process.files, &process.files.who(), mask_of(flags))?;
             Ok(Description::new(OpenFile::Node(node), path, flags, None))
         }
-        Node::Proc(item) if !attributes.is_directory() => {
+        Node::Proc(item) if !is_directory => {
             if writes {
                 return Err(Errno::EACCES);
             }
@@ -168,9 +171,9 @@ fn open_memory(
     id: unix::tree::Id,
     path: Canonical,
     flags: u32,
-    attributes: &Attributes,
+    kind: u32,
 ) -> Result<Rc<Description>, Errno> {
-    match attributes.kind() {
+    match kind {
         raw::S_IFIFO => return open_fifo(process, id, path, flags),
         raw::S_IFSOCK => return Err(Errno::ENXIO),
         _ => {}

@@ -38,7 +38,7 @@ fn attributes(
         }
         return files.get(directory)?.file.attributes(files);
     }
-    files.find(directory, &path, last(flags))?.node.attributes(files)
+    files.find_attributes(directory, &path, last(flags))
 }
 
 /// `newfstatat(directory, path, buffer, flags)`

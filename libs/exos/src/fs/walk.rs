@@ -1,11 +1,12 @@
 //! Walking paths across all file systems: links, `..`, mounts (path_resolution(7)).
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
-use unix::attributes::Credentials;
+use unix::attributes::{Attributes, Credentials};
 use unix::path::{self, Canonical};
 use unix::protocol::outcome;
-use unix::tree::ROOT;
+use unix::tree::{Id, ROOT};
 use unix::{Errno, mounts};
 
 use super::node::{Node, Place, device_named};
@@ -23,6 +24,10 @@ pub struct Found {
     pub place: Option<Place>,
     /// Did a slash follow the last name?
     pub slash: bool,
+    /// Kind and permissions of `place`, if the walk showed them.
+    pub mode: Option<u32>,
+    /// Its attributes, if they were asked for and the walk showed them.
+    pub attributes: Option<Attributes>,
 }
 
 impl Found {
@@ -48,6 +53,41 @@ enum Step {
     Missing,
 }
 
+/// How far one look went: a name, or a run of names that the memory file server walks at once.
+struct Ahead {
+    /// The directory in which the last name was looked up.
+    parent: Place,
+    /// That name.
+    name: Vec<u8>,
+    /// Bytes of the path used up, the name included.
+    used: usize,
+    /// What it names.
+    step: Step,
+    /// Its kind and permissions, where the look showed them.
+    mode: Option<u32>,
+    /// Its attributes, likewise.
+    attributes: Option<Attributes>,
+}
+
+impl Ahead {
+    fn found(self, place: Option<Place>, slash: bool) -> Found {
+        let Ahead { parent, name, mode, attributes, .. } = self;
+        Found { parent, name, place, slash, mode, attributes }
+    }
+}
+
+/// Bytes of `path` before the first `.` or `..`, and before slashes at the end of that.
+fn run_of_names(path: &[u8]) -> usize {
+    let mut rest = path;
+    while let Some((name, after)) = path::next(rest) {
+        if matches!(name, b"." | b"..") {
+            break;
+        }
+        rest = after;
+    }
+    path.len() - rest.len()
+}
+
 impl Files {
     /// The directory where a relative path begins: the working directory, or a descriptor's.
     pub fn start(&self, directory: i32) -> Result<Place, Errno> {
@@ -63,17 +103,48 @@ impl Files {
 
     /// Finds what must exist.
     pub fn find(&self, directory: i32, path: &[u8], last: Last) -> Result<Place, Errno> {
-        let found = self.walk(directory, path, last)?;
-        let slash = found.slash;
-        let place = found.existing()?;
-        if slash && !place.node.is_directory(self) {
+        self.find_walked(self.walk(directory, path, last)?).map(|found| found.0)
+    }
+
+    /// Attributes of what must exist.
+    pub fn find_attributes(
+        &self,
+        directory: i32,
+        path: &[u8],
+        last: Last,
+    ) -> Result<Attributes, Errno> {
+        match self.find_walked(self.walk_to(directory, path, last, true)?)? {
+            (_, Some(attributes)) => Ok(attributes),
+            (place, None) => place.node.attributes(self),
+        }
+    }
+
+    fn find_walked(&self, found: Found) -> Result<(Place, Option<Attributes>), Errno> {
+        let Found { place, slash, mode, attributes, .. } = found;
+        let place = place.ok_or(Errno::ENOENT)?;
+        let is_directory = || match mode {
+            Some(mode) => mode & raw::S_IFMT == raw::S_IFDIR,
+            None => place.node.is_directory(self),
+        };
+        if slash && !is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        Ok(place)
+        Ok((place, attributes))
     }
 
     /// Walks `path` from `directory`.
     pub fn walk(&self, directory: i32, path: &[u8], last: Last) -> Result<Found, Errno> {
+        self.walk_to(directory, path, last, false)
+    }
+
+    /// Walks `path` from `directory`; `attributes`: the caller wants those of what it finds.
+    fn walk_to(
+        &self,
+        directory: i32,
+        path: &[u8],
+        last: Last,
+        attributes: bool,
+    ) -> Result<Found, Errno> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -82,32 +153,25 @@ impl Files {
         }
         let who = self.who();
         let mut at = if path[0] == b'/' { self.root.clone() } else { self.start(directory)? };
-        let mut rest = path.to_vec();
+        let mut rest = Cow::Borrowed(path);
+        let mut from = 0;
         let mut links = 0;
         loop {
-            let Some((name, after)) = path::next(&rest) else {
+            let Some(mut ahead) = self.look(&at, &rest[from..], &who, attributes)? else {
                 // Only slashes: the place itself.
-                let slash = !rest.is_empty();
-                let place = Some(at.clone());
-                return Ok(Found { parent: at, name: Vec::new(), place, slash });
+                let (slash, place) = (from < rest.len(), Some(at.clone()));
+                let name = Vec::new();
+                return Ok(Found { parent: at, name, place, slash, mode: None, attributes: None });
             };
-            if !at.node.is_directory(self) {
-                return Err(Errno::ENOTDIR);
-            }
-            if name.len() > path::NAME_MAX {
-                return Err(Errno::ENAMETOOLONG);
-            }
-            let is_last = path::is_last(after);
-            let (name, after) = (name.to_vec(), after.to_vec());
-            self.search(&at, &who)?;
-            match self.step(&at, &name)? {
-                Step::Missing if is_last => {
-                    return Ok(Found { parent: at, name, place: None, slash: !after.is_empty() });
-                }
+            from += ahead.used;
+            let after = &rest[from..];
+            let (is_last, slash) = (path::is_last(after), !after.is_empty());
+            match core::mem::replace(&mut ahead.step, Step::Missing) {
+                Step::Missing if is_last => return Ok(ahead.found(None, slash)),
                 Step::Missing => return Err(Errno::ENOENT),
                 Step::Link(place, target) => {
-                    if is_last && last == Last::Keep && after.is_empty() {
-                        return Ok(Found { parent: at, name, place: Some(place), slash: false });
+                    if is_last && last == Last::Keep && !slash {
+                        return Ok(ahead.found(Some(place), false));
                     }
                     links += 1;
                     if links > path::LINKS_MAX {
@@ -116,28 +180,95 @@ impl Files {
                     if let Some(node) = proc_files::followed(self, place.node) {
                         at = Place { node, path: place.path };
                         if is_last {
-                            let place = Some(at.clone());
-                            return Ok(Found { parent: at, name, place, slash: !after.is_empty() });
+                            ahead.parent = at.clone();
+                            (ahead.mode, ahead.attributes) = (None, None);
+                            return Ok(ahead.found(Some(at), slash));
                         }
-                        rest = after;
                         continue;
                     }
-                    if target.first() == Some(&b'/') {
-                        at = self.root.clone();
-                    }
-                    rest = target;
-                    rest.extend(after);
+                    at = if target.first() == Some(&b'/') {
+                        self.root.clone()
+                    } else {
+                        ahead.parent
+                    };
+                    let mut whole = target;
+                    whole.extend(after);
+                    (rest, from) = (Cow::Owned(whole), 0);
                 }
-                Step::To(place) if is_last => {
-                    let slash = !after.is_empty();
-                    return Ok(Found { parent: at, name, place: Some(place), slash });
-                }
-                Step::To(place) => {
-                    at = place;
-                    rest = after;
-                }
+                Step::To(place) if is_last => return Ok(ahead.found(Some(place), slash)),
+                Step::To(place) => at = place,
             }
         }
+    }
+
+    /// Looks ahead along `rest`, which may begin with slashes; `None` if it is nothing else.
+    fn look(
+        &self,
+        at: &Place,
+        rest: &[u8],
+        who: &Credentials,
+        attributes: bool,
+    ) -> Result<Option<Ahead>, Errno> {
+        let Some((name, after)) = path::next(rest) else { return Ok(None) };
+        if let (Node::Memory(id), false) = (at.node, matches!(name, b"." | b"..")) {
+            return self.look_in_memory(at, id, rest, attributes).map(Some);
+        }
+        if !at.node.is_directory(self) {
+            return Err(Errno::ENOTDIR);
+        }
+        if name.len() > path::NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        self.search(at, who)?;
+        Ok(Some(Ahead {
+            parent: at.clone(),
+            name: name.to_vec(),
+            used: rest.len() - after.len(),
+            step: self.step(at, name)?,
+            mode: None,
+            attributes: None,
+        }))
+    }
+
+    /// Has the memory file server walk all names that come; it checks each directory.
+    fn look_in_memory(
+        &self,
+        at: &Place,
+        id: Id,
+        rest: &[u8],
+        attributes: bool,
+    ) -> Result<Ahead, Errno> {
+        let run = &rest[..run_of_names(rest)];
+        let walked = self.client()?.walk(id, run, attributes)?;
+        let missing = walked.outcome == outcome::MISSING;
+        let mut parent = Place { node: Node::Memory(walked.parent), path: at.path.clone() };
+        let mut left = run.get(..walked.used).ok_or(Errno::EIO)?;
+        let mut name: &[u8] = b"";
+        while let Some((next, after)) = path::next(left) {
+            if !name.is_empty() {
+                parent.path.push(name);
+            }
+            (name, left) = (next, after);
+        }
+        let mut used = walked.used;
+        if missing {
+            if !name.is_empty() {
+                parent.path.push(name);
+            }
+            let (next, after) = path::next(&run[used..]).ok_or(Errno::EIO)?;
+            (name, used) = (next, run.len() - after.len());
+        }
+        let mut path = parent.path.clone();
+        path.push(name);
+        let place = Place { node: Node::Memory(walked.node), path };
+        let name = name.to_vec();
+        let step = match walked.outcome {
+            outcome::DONE => Step::To(place),
+            outcome::LINK => Step::Link(place, walked.target),
+            _ => Step::Missing,
+        };
+        let mode = (!missing).then_some(walked.mode);
+        Ok(Ahead { parent, name, used, step, mode, attributes: walked.attributes })
     }
 
     fn search(&self, at: &Place, who: &Credentials) -> Result<(), Errno> {
@@ -184,7 +315,7 @@ impl Files {
                 }
             }
             Node::Memory(id) => {
-                let walked = self.client()?.walk(id, name)?;
+                let walked = self.client()?.walk(id, name, false)?;
                 match walked.outcome {
                     outcome::DONE => Node::Memory(walked.node),
                     outcome::LINK => {
@@ -232,7 +363,7 @@ impl Files {
         if let Some(&(_, id)) = self.mounts.borrow().iter().find(|mount| mount.0 == name) {
             return Ok(Some(Node::Memory(id)));
         }
-        let walked = self.client()?.walk(ROOT, name)?;
+        let walked = self.client()?.walk(ROOT, name, false)?;
         if walked.outcome != outcome::DONE {
             return Ok(None);
         }
