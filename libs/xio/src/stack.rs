@@ -133,6 +133,7 @@ pub struct Counters {
 pub struct Stack {
     config: Config,
     interface: Interface,
+    /// Those of UDP; each of TCP's is in a set of its own.
     sockets: SocketSet<'static>,
     path: Path,
     counters: Counters,
@@ -186,6 +187,7 @@ impl Stack {
         self.now_us = self.now_us.max(now_us);
         self.more = false;
         self.path.flush(self.now_us, tx, neighbours, &mut self.counters);
+        self.wake_connections();
         for taken in 0.. {
             let Some(frame) = rx.peek() else { break };
             if taken == FRAMES_PER_POLL {
@@ -195,17 +197,24 @@ impl Stack {
             self.take(frame, tx, neighbours);
             rx.release();
         }
-        self.send(tx, neighbours);
-        self.tend_connections();
-        // What tending queued (resets) goes out at once.
-        self.send(tx, neighbours);
+        self.work(tx, neighbours);
     }
 
     /// Sends what was queued since the last poll, without taking anything in: after it, and unless
     /// new frames arrive, no connection has become ready for anything.
     pub fn flush(&mut self, tx: &mut impl Transmit, neighbours: &impl Neighbours) {
         self.path.flush(self.now_us, tx, neighbours, &mut self.counters);
+        self.work(tx, neighbours);
+    }
+
+    fn work(&mut self, tx: &mut impl Transmit, neighbours: &impl Neighbours) {
         self.send(tx, neighbours);
+        self.tend_connections();
+        // What tending queued (resets) goes out at once.
+        if self.tcp.any_busy() {
+            self.send(tx, neighbours);
+            self.tend_connections();
+        }
     }
 
     /// When `poll` should be called next, at the latest; `None`: when a frame arrives.
@@ -215,9 +224,8 @@ impl Stack {
         if self.more || self.path.is_full() {
             return Some(self.now_us);
         }
-        let engine = self.interface.poll_at(instant(self.now_us), &self.sockets);
-        let engine = engine.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
-        [engine, self.path.next_deadline(), self.tcp_deadline()].into_iter().flatten().min()
+        let datagrams = self.udp.queued.then_some(self.now_us);
+        [datagrams, self.path.next_deadline(), self.tcp_deadline()].into_iter().flatten().min()
     }
 
     /// Stations whose link addresses should be found out; packets wait for them.
@@ -275,7 +283,13 @@ impl Stack {
             path: &mut self.path,
             counters: &mut self.counters,
         };
-        self.interface.poll_ingress_single(now, &mut device, &mut self.sockets);
+        let own = match &pass {
+            Pass::Tcp(segment) => self.tcp.taker(segment),
+            Pass::Other => None,
+        };
+        // A segment that is nobody's is answered there.
+        let sockets = own.unwrap_or(&mut self.sockets);
+        self.interface.poll_ingress_single(now, &mut device, sockets);
         if let Pass::Tcp(segment) = pass
             && segment.opens()
         {
@@ -293,14 +307,17 @@ impl Stack {
             path: &mut self.path,
             counters: &mut self.counters,
         };
+        self.tcp.begin_sending();
         for _ in 0..ROUNDS_PER_POLL {
-            if device.path.is_full() || device.tx.buffer().is_none() {
+            let idle = !self.udp.queued && !self.tcp.is_sending();
+            if idle || device.path.is_full() || device.tx.buffer().is_none() {
                 break;
             }
-            let result = self.interface.poll_egress(now, &mut device, &mut self.sockets);
-            if result == PollResult::None {
-                break;
-            }
+            let mut sends = |sockets: &mut SocketSet<'static>| {
+                self.interface.poll_egress(now, &mut device, sockets) != PollResult::None
+            };
+            self.udp.queued = self.udp.queued && sends(&mut self.sockets);
+            self.tcp.send_round(sends);
         }
     }
 

@@ -1,23 +1,28 @@
 //! TCP connections and listeners by name, around the engine's sockets.
 //!
-//! A connection belongs to the engine's socket set from its SYN until it has nothing left to send
-//! or receive; then its buffers go to a pool, and TIME-WAIT is a few words elsewhere.
+//! A connection has a socket of the engine from its SYN until it has nothing left to send or
+//! receive; then its buffers go to a pool, and TIME-WAIT is a few words elsewhere. The engine is
+//! asked only about connections that are busy: something happened to them, or their time has come.
 
+mod alone;
 mod segment;
 mod tend;
 
 pub use segment::reset;
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
-use smoltcp::iface::SocketHandle;
-use smoltcp::socket::tcp::{RecvError, SendError, Socket, State as EngineState};
+use smoltcp::iface::SocketSet;
+use smoltcp::socket::tcp::{RecvError, SendError, State as EngineState};
 use smoltcp::wire::{IpAddress, IpEndpoint};
 
+use super::ingress::Segment;
 use super::slab::{Name, Slab};
-use super::time_wait::TimeWait;
+use super::time_wait::{Key, TimeWait};
 use super::{Error, Stack};
+use alone::Alone;
 
 /// Listeners of one stack.
 const LISTENERS_MAX: usize = 64;
@@ -47,9 +52,13 @@ pub enum TcpState {
 }
 
 struct Connection {
-    socket: SocketHandle,
+    alone: Alone,
     peer: SocketAddrV4,
     port: u16,
+    /// Is it in the list of the busy ones?
+    busy: bool,
+    /// When it has something to do by the clock alone.
+    due_us: Option<u64>,
     /// The last state seen, and bytes unacknowledged then: what progress is measured by.
     state: TcpState,
     queued: usize,
@@ -70,17 +79,28 @@ struct Listener {
 /// What a stack has of TCP.
 pub struct Tables {
     connections: Slab<Connection>,
+    names: BTreeMap<Key, Name>,
+    /// Connections that something happened to since the engine last had nothing to send for them.
+    busy: Vec<Name>,
+    /// Those of them that the engine sends for, kept for its memory.
+    sending: Vec<Name>,
+    /// No connection that isn't busy has something to do by the clock before.
+    due_us: Option<u64>,
     listeners: Slab<Listener>,
     waiting: TimeWait,
-    pool: Vec<Socket<'static>>,
+    pool: Vec<Alone>,
     /// The listener and socket that the SYN being taken in may use.
-    opening: Option<(ListenerId, SocketHandle, SocketAddrV4)>,
+    opening: Option<(ListenerId, Alone, SocketAddrV4)>,
 }
 
 impl Tables {
     pub fn new(connections: usize) -> Tables {
         Tables {
             connections: Slab::new(connections),
+            names: BTreeMap::new(),
+            busy: Vec::new(),
+            sending: Vec::new(),
+            due_us: None,
             listeners: Slab::new(LISTENERS_MAX),
             waiting: TimeWait::default(),
             pool: Vec::new(),
@@ -94,10 +114,49 @@ impl Tables {
     }
 
     fn find(&self, peer: SocketAddrV4, port: u16) -> Option<TcpId> {
-        let same = |(_, connection): &(Name, &Connection)| {
-            connection.peer == peer && connection.port == port
-        };
-        self.connections.iter().find(same).map(|(name, _)| TcpId(name))
+        self.names.get(&(peer, port)).copied().map(TcpId)
+    }
+
+    /// The set of the socket that takes a segment in, if there is one.
+    pub fn taker(&mut self, segment: &Segment) -> Option<&mut SocketSet<'static>> {
+        if self.opening.is_some() {
+            return self.opening.as_mut().map(|(_, alone, _)| &mut alone.set);
+        }
+        let TcpId(name) = self.find(segment.peer, segment.port)?;
+        self.make_busy(name);
+        self.connections.get_mut(name).map(|connection| &mut connection.alone.set)
+    }
+
+    /// Is there a connection that the engine should look at?
+    pub fn any_busy(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// Every busy connection may send.
+    pub fn begin_sending(&mut self) {
+        self.sending.clear();
+        self.sending.extend_from_slice(&self.busy);
+    }
+
+    /// Is there one that may have more to send?
+    pub fn is_sending(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
+    /// Each that may send sends one packet; `sends` says whether it had one.
+    pub fn send_round(&mut self, mut sends: impl FnMut(&mut SocketSet<'static>) -> bool) {
+        let Tables { sending, connections, .. } = self;
+        sending.retain(|name| {
+            connections.get_mut(*name).is_some_and(|connection| sends(&mut connection.alone.set))
+        });
+    }
+
+    /// The engine shall look at a connection.
+    fn make_busy(&mut self, name: Name) {
+        if let Some(connection) = self.connections.get_mut(name).filter(|entry| !entry.busy) {
+            connection.busy = true;
+            self.busy.push(name);
+        }
     }
 }
 
@@ -160,18 +219,17 @@ impl Stack {
             return Err(Error::TooMany);
         }
         self.tcp.waiting.remove(&(peer, port));
-        let mut socket = self.fresh_socket();
+        let mut alone = self.fresh_socket();
         let remote = IpEndpoint::new(IpAddress::Ipv4(*peer.ip()), peer.port());
-        let began = socket.connect(self.interface.context(), remote, port);
+        let began = alone.socket_mut().connect(self.interface.context(), remote, port);
         began.map_err(|_| Error::BadAddress)?;
-        let socket = self.sockets.add(socket);
-        self.enter(socket, peer, port, TcpState::SynSent).ok_or(Error::TooMany)
+        self.enter(alone, peer, port, TcpState::SynSent).ok_or(Error::TooMany)
     }
 
     /// Queues bytes to send; how many there was room for.
     pub fn tcp_send(&mut self, id: TcpId, bytes: &[u8]) -> Result<usize, Error> {
-        let (connection, socket) = self.both(id)?;
-        match socket.send_slice(bytes) {
+        let connection = self.touch(id)?;
+        match connection.alone.socket_mut().send_slice(bytes) {
             Ok(0) if !bytes.is_empty() => Err(Error::WouldBlock),
             Ok(taken) => Ok(taken),
             Err(SendError::InvalidState) => Err(match connection.state {
@@ -199,11 +257,12 @@ impl Stack {
         id: TcpId,
         take: impl FnOnce(&[u8]) -> (usize, R),
     ) -> Result<R, Error> {
-        let (connection, socket) = self.both(id)?;
+        let socket = self.mine(id).ok_or(Error::NoSuchSocket)?.alone.socket();
         if !socket.can_recv() && socket.may_recv() {
             return Err(Error::WouldBlock);
         }
-        match socket.recv(|bytes| take(bytes)) {
+        let connection = self.touch(id)?;
+        match connection.alone.socket_mut().recv(|bytes| take(bytes)) {
             Ok(result) => Ok(result),
             Err(RecvError::Finished) => Err(Error::NotConnected),
             Err(RecvError::InvalidState) => Err(match connection.state {
@@ -215,47 +274,42 @@ impl Stack {
 
     /// Copies bytes that have arrived without taking them.
     pub fn tcp_peek(&mut self, id: TcpId, bytes: &mut [u8]) -> Result<usize, Error> {
-        let (_, socket) = self.both(id)?;
+        let socket = self.touch(id)?.alone.socket_mut();
         socket.peek_slice(bytes).map_err(|_| Error::WouldBlock)
     }
 
     /// Ends the own stream behind what is queued.
     pub fn tcp_shutdown(&mut self, id: TcpId) -> Result<(), Error> {
-        let (_, socket) = self.both(id)?;
-        socket.close();
+        self.touch(id)?.alone.socket_mut().close();
         Ok(())
     }
 
     /// Gives a connection up in good order: what is queued is sent, then the stream ends. The name
     /// is void from now on.
     pub fn tcp_close(&mut self, id: TcpId) -> Result<(), Error> {
-        let (_, socket) = self.both(id)?;
+        let now_us = self.now_us;
+        let connection = self.touch(id)?;
         // What the peer sent and nobody will read must not look delivered (RFC 9293 §3.10.4).
-        if socket.recv_queue() > 0 {
+        if connection.alone.socket().recv_queue() > 0 {
             return self.tcp_abort(id);
         }
-        socket.close();
-        if let Some(connection) = self.tcp.connections.get_mut(id.0) {
-            connection.orphan = true;
-            connection.moved_us = self.now_us;
-        }
+        connection.alone.socket_mut().close();
+        connection.orphan = true;
+        connection.moved_us = now_us;
         Ok(())
     }
 
     /// Ends a connection at once by a reset. The name is void from now on.
     pub fn tcp_abort(&mut self, id: TcpId) -> Result<(), Error> {
-        let (_, socket) = self.both(id)?;
-        socket.abort();
-        if let Some(connection) = self.tcp.connections.get_mut(id.0) {
-            connection.orphan = true;
-        }
+        let connection = self.touch(id)?;
+        connection.alone.socket_mut().abort();
+        connection.orphan = true;
         Ok(())
     }
 
     /// Its state.
     pub fn tcp_state(&self, id: TcpId) -> Option<TcpState> {
-        let connection = self.mine(id)?;
-        Some(state_of(self.sockets.get::<Socket>(connection.socket).state()))
+        Some(state_of(self.mine(id)?.alone.socket().state()))
     }
 
     /// Why it ended, if not in good order.
@@ -271,7 +325,7 @@ impl Stack {
     /// This end.
     pub fn tcp_local(&self, id: TcpId) -> Option<SocketAddrV4> {
         let connection = self.mine(id)?;
-        let socket = self.sockets.get::<Socket>(connection.socket);
+        let socket = connection.alone.socket();
         let address = match socket.local_endpoint().map(|local| local.addr) {
             Some(IpAddress::Ipv4(address)) => address,
             None => self.config.network.source_for(*connection.peer.ip()),
@@ -282,7 +336,7 @@ impl Stack {
     /// Would `tcp_receive` give bytes, the end or a failure?
     pub fn tcp_readable(&self, id: TcpId) -> bool {
         let Some(connection) = self.mine(id) else { return true };
-        let socket = self.sockets.get::<Socket>(connection.socket);
+        let socket = connection.alone.socket();
         let opening = matches!(socket.state(), EngineState::SynSent | EngineState::SynReceived);
         socket.can_recv() || !(opening || socket.may_recv())
     }
@@ -290,7 +344,7 @@ impl Stack {
     /// Would `tcp_send` take bytes, or give a failure?
     pub fn tcp_writable(&self, id: TcpId) -> bool {
         let Some(connection) = self.mine(id) else { return true };
-        let socket = self.sockets.get::<Socket>(connection.socket);
+        let socket = connection.alone.socket();
         let opening = matches!(socket.state(), EngineState::SynSent | EngineState::SynReceived);
         socket.can_send() || !(opening || socket.may_send())
     }
@@ -298,21 +352,21 @@ impl Stack {
     /// Bytes that can be queued now.
     pub fn tcp_room(&self, id: TcpId) -> usize {
         let Some(connection) = self.mine(id) else { return 0 };
-        let socket = self.sockets.get::<Socket>(connection.socket);
+        let socket = connection.alone.socket();
         if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
     }
 
     /// Bytes queued and not yet acknowledged.
     pub fn tcp_queued(&self, id: TcpId) -> usize {
         let Some(connection) = self.mine(id) else { return 0 };
-        self.sockets.get::<Socket>(connection.socket).send_queue()
+        connection.alone.socket().send_queue()
     }
 
     /// Have the peers of all connections that were given up got everything, to the stream's end?
     pub fn tcp_flushed(&self) -> bool {
         self.tcp.connections.iter().filter(|(_, connection)| connection.orphan).all(
             |(_, connection)| {
-                let state = self.sockets.get::<Socket>(connection.socket).state();
+                let state = connection.alone.socket().state();
                 matches!(
                     state_of(state),
                     TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed
@@ -323,7 +377,7 @@ impl Stack {
 
     /// Should small segments wait for acknowledgements (Nagle)? They don't unless asked to.
     pub fn tcp_set_nagle(&mut self, id: TcpId, on: bool) -> Result<(), Error> {
-        self.both(id)?.1.set_nagle_enabled(on);
+        self.touch(id)?.alone.socket_mut().set_nagle_enabled(on);
         Ok(())
     }
 
@@ -336,10 +390,11 @@ impl Stack {
         self.tcp.connections.get(id.0).filter(|connection| !connection.orphan)
     }
 
-    fn both(&mut self, id: TcpId) -> Result<(&Connection, &mut Socket<'static>), Error> {
-        let connection = self.tcp.connections.get(id.0).filter(|connection| !connection.orphan);
-        let connection = connection.ok_or(Error::NoSuchSocket)?;
-        Ok((connection, self.sockets.get_mut(connection.socket)))
+    /// A connection of the caller's, which will be busy.
+    fn touch(&mut self, id: TcpId) -> Result<&mut Connection, Error> {
+        self.tcp.make_busy(id.0);
+        let connection = self.tcp.connections.get_mut(id.0);
+        connection.filter(|connection| !connection.orphan).ok_or(Error::NoSuchSocket)
     }
 }
 

@@ -27,11 +27,13 @@ pub struct UdpId(Name);
 /// What a stack has of UDP.
 pub struct Tables {
     sockets: Slab<(SocketHandle, u16)>,
+    /// May there be datagrams to send?
+    pub queued: bool,
 }
 
 impl Tables {
     pub fn new() -> Tables {
-        Tables { sockets: Slab::new(SOCKETS_MAX) }
+        Tables { sockets: Slab::new(SOCKETS_MAX), queued: false }
     }
 }
 
@@ -70,6 +72,7 @@ impl Stack {
         if to.ip().is_unspecified() || looped || to.port() == 0 {
             return Err(Error::BadAddress);
         }
+        self.udp.queued = true;
         let socket = self.udp_socket(id)?;
         let to = IpEndpoint::new(IpAddress::Ipv4(*to.ip()), to.port());
         socket.send_slice(bytes, to).map_err(|error| match error {

@@ -3,16 +3,16 @@
 use alloc::vec;
 use core::net::SocketAddrV4;
 
-use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State as EngineState};
 use smoltcp::wire::IpAddress;
 
+use super::alone::Alone;
 use super::segment::{acknowledgement, sum_is_right};
-use super::{Connection, ListenerId, TcpId, TcpState, state_of};
+use super::{Connection, ListenerId, Tables, TcpId, TcpState, state_of};
 use crate::stack::ingress::Segment;
 use crate::stack::link::{Neighbours, Transmit};
 use crate::stack::slab::Name;
-use crate::stack::{Error, Stack};
+use crate::stack::{Error, Stack, instant};
 
 /// Sockets kept for their buffers.
 const POOL_MAX: usize = 64;
@@ -65,24 +65,22 @@ impl Stack {
             return false;
         }
         let port = listener.port;
-        let mut socket = self.fresh_socket();
-        if socket.listen((IpAddress::Ipv4(segment.local), port)).is_err() {
+        let mut alone = self.fresh_socket();
+        if alone.socket_mut().listen((IpAddress::Ipv4(segment.local), port)).is_err() {
             return false;
         }
-        let handle = self.sockets.add(socket);
-        self.tcp.opening = Some((id, handle, segment.peer));
+        self.tcp.opening = Some((id, alone, segment.peer));
         true
     }
 
     /// After a SYN was taken in: did it begin a connection?
     pub(in crate::stack) fn tcp_opened(&mut self) {
-        let Some((id, handle, peer)) = self.tcp.opening.take() else { return };
-        let socket = self.sockets.get::<Socket>(handle);
-        if socket.state() != EngineState::SynReceived {
-            return self.recycle(handle);
+        let Some((id, alone, peer)) = self.tcp.opening.take() else { return };
+        if alone.socket().state() != EngineState::SynReceived {
+            return self.recycle(alone);
         }
         let Some(port) = self.tcp.listeners.get(id.0).map(|listener| listener.port) else { return };
-        let Some(connection) = self.enter(handle, peer, port, TcpState::SynReceived) else {
+        let Some(connection) = self.enter(alone, peer, port, TcpState::SynReceived) else {
             return;
         };
         if let Some(listener) = self.tcp.listeners.get_mut(id.0) {
@@ -90,26 +88,59 @@ impl Stack {
         }
     }
 
-    /// Looks at every connection: failures, time-outs, those that are over.
-    pub(in crate::stack) fn tend_connections(&mut self) {
+    /// Makes the connections busy whose time has come.
+    pub(in crate::stack) fn wake_connections(&mut self) {
+        if self.tcp.due_us.is_none_or(|due| due > self.now_us) {
+            return;
+        }
         for place in 0..self.tcp.connections.places() {
-            if let Some(name) = self.tcp.connections.name_at(place) {
-                self.tend(name);
+            let Some(name) = self.tcp.connections.name_at(place) else { continue };
+            let due = self.tcp.connections.get(name).and_then(|connection| connection.due_us);
+            if due.is_some_and(|due| due <= self.now_us) {
+                self.tcp.make_busy(name);
             }
         }
-        let connections = &self.tcp.connections;
-        for place in 0..self.tcp.listeners.places() {
-            let Some(name) = self.tcp.listeners.name_at(place) else { continue };
-            if let Some(listener) = self.tcp.listeners.get_mut(name) {
-                listener.waiting.retain(|waiting| connections.get(waiting.0).is_some());
-            }
-        }
+        self.tcp.due_us = self.tcp.connections.iter().filter_map(idle_due).min();
     }
 
-    /// When `tend_connections` next has something to do by the clock alone.
-    pub(in crate::stack) fn tcp_deadline(&self) -> Option<u64> {
-        let due = |(_, connection): (Name, &Connection)| self.due(connection);
-        self.tcp.connections.iter().filter_map(due).min()
+    /// Looks at every busy connection: failures, time-outs, those that are over, and those for
+    /// which there is nothing more to do now.
+    pub(in crate::stack) fn tend_connections(&mut self) {
+        for at in 0..self.tcp.busy.len() {
+            let name = self.tcp.busy[at];
+            self.tend(name);
+            self.renew_due(name);
+        }
+        let Tables { busy, connections, due_us, .. } = &mut self.tcp;
+        busy.retain(|name| {
+            let Some(connection) = connections.get_mut(*name) else { return false };
+            // The engine says 0 for "at once".
+            connection.busy = connection.due_us == Some(0);
+            if !connection.busy {
+                *due_us = [*due_us, connection.due_us].into_iter().flatten().min();
+            }
+            connection.busy
+        });
+    }
+
+    /// When `poll` next has something to do for connections.
+    pub(in crate::stack) fn tcp_deadline(&mut self) -> Option<u64> {
+        for at in 0..self.tcp.busy.len() {
+            self.renew_due(self.tcp.busy[at]);
+        }
+        self.tcp.due_us = self.tcp.connections.iter().filter_map(idle_due).min();
+        self.tcp.connections.iter().filter_map(|(_, connection)| connection.due_us).min()
+    }
+
+    /// Finds out when a connection has something to do.
+    fn renew_due(&mut self, name: Name) {
+        let Some(connection) = self.tcp.connections.get(name) else { return };
+        let engine = self.interface.poll_at(instant(self.now_us), &connection.alone.set);
+        let engine = engine.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
+        let due = [engine, self.due(connection)].into_iter().flatten().min();
+        if let Some(connection) = self.tcp.connections.get_mut(name) {
+            connection.due_us = due;
+        }
     }
 
     /// When the state that a connection is in has lasted too long.
@@ -128,7 +159,7 @@ impl Stack {
     fn tend(&mut self, name: Name) {
         let now_us = self.now_us;
         let Some(connection) = self.tcp.connections.get_mut(name) else { return };
-        let socket = self.sockets.get::<Socket>(connection.socket);
+        let socket = connection.alone.socket();
         let (before, now) = (connection.state, state_of(socket.state()));
         let queued = socket.send_queue();
         // The engine has a reset to send as long as a closed socket knows its peer.
@@ -160,7 +191,7 @@ impl Stack {
             return self.remove(name);
         }
         connection.failure = Some(Error::TimedOut);
-        self.sockets.get_mut::<Socket>(connection.socket).abort();
+        connection.alone.socket_mut().abort();
     }
 
     /// When the queue is full, the oldest handshake that takes too long makes room.
@@ -183,52 +214,65 @@ impl Stack {
 
     pub(super) fn enter(
         &mut self,
-        socket: SocketHandle,
+        alone: Alone,
         peer: SocketAddrV4,
         port: u16,
         state: TcpState,
     ) -> Option<TcpId> {
         let connection = Connection {
-            socket,
+            alone,
             peer,
             port,
+            busy: false,
+            due_us: None,
             state,
             queued: 0,
             moved_us: self.now_us,
             failure: None,
             orphan: false,
         };
-        self.tcp.connections.insert(connection).map(TcpId)
+        let name = self.tcp.connections.insert(connection)?;
+        self.tcp.names.insert((peer, port), name);
+        self.tcp.make_busy(name);
+        Some(TcpId(name))
     }
 
     fn remove(&mut self, name: Name) {
-        if let Some(connection) = self.tcp.connections.remove(name) {
-            self.path.highest.forget(&(connection.peer, connection.port));
-            self.recycle(connection.socket);
+        let Some(connection) = self.tcp.connections.remove(name) else { return };
+        let key = (connection.peer, connection.port);
+        self.tcp.names.remove(&key);
+        self.path.highest.forget(&key);
+        let listener = self.tcp.listener_at(connection.port);
+        if let Some(listener) = listener.and_then(|id| self.tcp.listeners.get_mut(id.0)) {
+            listener.waiting.retain(|waiting| waiting.0 != name);
+        }
+        self.recycle(connection.alone);
+    }
+
+    fn recycle(&mut self, mut alone: Alone) {
+        if self.tcp.pool.len() < POOL_MAX {
+            alone.socket_mut().abort();
+            self.tcp.pool.push(alone);
         }
     }
 
-    fn recycle(&mut self, handle: SocketHandle) {
-        if let smoltcp::socket::Socket::Tcp(mut socket) = self.sockets.remove(handle)
-            && self.tcp.pool.len() < POOL_MAX
-        {
-            socket.abort();
-            self.tcp.pool.push(socket);
-        }
-    }
-
-    pub(super) fn fresh_socket(&mut self) -> Socket<'static> {
-        if let Some(mut socket) = self.tcp.pool.pop() {
-            socket.set_nagle_enabled(false);
-            return socket;
+    pub(super) fn fresh_socket(&mut self) -> Alone {
+        if let Some(mut alone) = self.tcp.pool.pop() {
+            alone.socket_mut().set_nagle_enabled(false);
+            return alone;
         }
         let buffer = |bytes| SocketBuffer::new(vec![0; bytes]);
         let mut socket =
             Socket::new(buffer(self.config.receive_bytes), buffer(self.config.send_bytes));
         socket.set_nagle_enabled(false);
         socket.set_congestion_control(CongestionControl::Reno);
-        socket
+        Alone::new(socket)
     }
+}
+
+/// When a connection that isn't busy has something to do.
+fn idle_due((_, connection): (Name, &Connection)) -> Option<u64> {
+    connection.due_us.filter(|_| !connection.busy)
 }
 
 /// What an end in this state means to the user.
