@@ -113,7 +113,7 @@ pub struct Counters {
     pub not_ours: u64,
     /// Dropped: headers that can't be.
     pub malformed: u64,
-    /// Dropped: the IP header's sum was wrong.
+    /// Dropped: the sum of the IP header or the TCP segment was wrong.
     pub bad_checksum: u64,
     /// Dropped: fragments.
     pub fragments: u64,
@@ -266,7 +266,7 @@ impl Stack {
             Err(drop) => return self.count(drop),
         };
         if let Pass::Tcp(segment) = pass {
-            if self.tcp_waits(&segment, frame, tx, neighbours) {
+            if self.tcp_waits(&segment, tx, neighbours) {
                 return;
             }
             if segment.opens() && !self.tcp_opens(&segment) {

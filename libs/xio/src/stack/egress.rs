@@ -7,6 +7,7 @@ use core::net::Ipv4Addr;
 use super::Counters;
 use super::link::{Neighbours, Transmit};
 use super::sent::Highest;
+use super::tcp;
 use crate::ethernet::{self, Mac};
 use crate::ipv4::Network;
 
@@ -127,6 +128,7 @@ impl Path {
         };
         let result = fill(payload);
         self.highest.pass(payload);
+        tcp::write_sum(payload);
         match self.way(payload, neighbours) {
             Way::Frame(mac) => self.finish(mac, total, tx, counters),
             Way::Unresolved(next_hop) if self.held.len() < HELD_MAX => {

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::ethernet::{self, Mac};
 use crate::ipv4::{self, Malformed, Network};
+use crate::stack::tcp;
 
 const TCP_HEADER: usize = 20;
 const FIN: u8 = 1;
@@ -20,7 +21,7 @@ pub enum Drop {
     NotOurs,
     /// A header that can't be.
     Malformed,
-    /// The IP header's sum is wrong.
+    /// The sum of the IP header or the TCP segment is wrong.
     Checksum,
     /// A fragment.
     Fragment,
@@ -69,7 +70,7 @@ impl Segment {
 /// A frame that may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// A TCP segment to our address, its sum not yet checked.
+    /// A TCP segment to our address.
     Tcp(Segment),
     /// Anything else of IPv4 to us.
     Other,
@@ -111,7 +112,11 @@ pub fn judge(frame: &[u8], own: Mac, network: &Network) -> Result<Pass, Drop> {
     if !ours || to_all {
         return Err(Drop::NotOurs);
     }
-    segment(ip, payload).map(Pass::Tcp)
+    let segment = segment(ip, payload)?;
+    if !tcp::sum_is_right(&ip, payload) {
+        return Err(Drop::Checksum);
+    }
+    Ok(Pass::Tcp(segment))
 }
 
 fn segment(ip: ipv4::Header, payload: &[u8]) -> Result<Segment, Drop> {

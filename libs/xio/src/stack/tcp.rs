@@ -8,7 +8,7 @@ mod alone;
 mod segment;
 mod tend;
 
-pub use segment::reset;
+pub use segment::{reset, sum_is_right, write_sum};
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
