@@ -56,9 +56,12 @@ pub struct Head {
 impl Head {
     /// Of this packet; what it does not have is zero, and `needs` keeps it from matching.
     pub fn of(packet: &[u8]) -> Self {
+        let (whole, rest) = packet[..packet.len().min(FILTER_BYTES)].as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
         let mut words = [0; WORDS];
-        for (at, byte) in packet.iter().take(FILTER_BYTES).enumerate() {
-            words[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+        for (word, bytes) in words.iter_mut().zip(whole.iter().chain([&last])) {
+            *word = u64::from_le_bytes(*bytes);
         }
         Self { words, len: packet.len() }
     }
