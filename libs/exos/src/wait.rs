@@ -196,17 +196,14 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         }
         let mut until = if polled { next_look(deadline) } else { deadline };
         // The network goes on while the process waits for anything.
-        let network = net::before_sleep(process);
+        let (network, network_events) = net::before_sleep(process);
         if network != 0 && (until == 0 || network < until) {
             until = network;
         }
         // What others send comes to the first thread, also what it blocks and another one wants.
         let all = lock::is_shared() && own.is_first();
         let unblocked = if all { !0 } else { !(own.blocked & !UNMASKABLE) | awaited };
-        let mut events = wait.events & !EVENT_LOOK | EVENT_CHILD | EVENT_TIMER;
-        if process.net.is_some() {
-            events |= net::EVENTS;
-        }
+        let events = wait.events & !EVENT_LOOK | EVENT_CHILD | EVENT_TIMER | network_events;
         (own.awaits, own.awaits_signals) = (wait.events, awaited);
         let woken = lock::released(process, || xok::call::sleep(until, unblocked, events, 0));
         (own.awaits, own.awaits_signals) = (0, 0);

@@ -131,26 +131,32 @@ impl Network {
         }
     }
 
-    /// When to poll at the latest, in microseconds since boot; `None`: when an event comes.
-    pub fn deadline(&mut self) -> Option<u64> {
+    /// When to poll at the latest, in microseconds since boot (`None`: when an event comes), and at
+    /// which events. That a packet was sent is one while there is no room for another, and only
+    /// then: else each packet would wake its sender, to whom it means nothing.
+    pub fn deadline(&mut self) -> (Option<u64>, u64) {
         let mut deadline = self.stack.next_deadline();
+        let mut events = EVENT_PACKET;
         if self.port.transmitter.buffer().is_none() {
             // Nothing can be sent before a slot is free, and that is an event.
             deadline = deadline.filter(|at| *at > clock::now_ns() / 1000);
+            events |= EVENT_SENT;
         }
         // arpd's table changes without an event.
         let asked = self.stack.unresolved().next().map(|_| clock::now_ns() / 1000 + ANSWER_US);
-        [deadline, asked].into_iter().flatten().min()
+        ([deadline, asked].into_iter().flatten().min(), events)
     }
 
-    /// Sleeps until a packet has arrived or was sent, the stack has something due, or `until_us`.
+    /// Sleeps until a packet has arrived or there is room to send again, the stack has something
+    /// due, or `until_us`.
     pub fn wait(&mut self, until_us: Option<u64>) {
-        let deadline = [self.deadline(), until_us].into_iter().flatten().min();
+        let (deadline, events) = self.deadline();
+        let deadline = [deadline, until_us].into_iter().flatten().min();
         let deadline_ns = deadline.map_or(0, |at| at.saturating_mul(1000).max(1));
         if deadline_ns != 0 && deadline_ns <= clock::now_ns() {
             return;
         }
         // A passed deadline and an event both mean: look again.
-        let _ = call::sleep(deadline_ns, 0, EVENTS, 0);
+        let _ = call::sleep(deadline_ns, 0, events, 0);
     }
 }

@@ -25,7 +25,7 @@ use super::kept::{
     fill_datagram, head, look, next_datagram, pass, reading, writing,
 };
 use super::transfers::DATAGRAM;
-use super::{EVENTS, Inner, Net, errno};
+use super::{Inner, Net, errno};
 use crate::capabilities::FAMILY_SLOT;
 use crate::fs::pipe::{READER, RING, WRITER};
 use crate::fs::region::{self, Region};
@@ -302,7 +302,7 @@ impl Keeper {
                 wait.memory(users, Operator::Equal, ourselves).end_term();
             }
         }
-        let deadline = self.inner.network.deadline();
+        let (deadline, events) = self.inner.network.deadline();
         let mut until = deadline.map_or(0, |at| at.saturating_mul(1000).max(1));
         let complete = call::predicate_set(wait.atoms()).is_ok() && !wait.overflowed();
         if !complete {
@@ -310,7 +310,7 @@ impl Keeper {
             until = if until == 0 { look } else { until.min(look) };
         }
         // Whatever ends the sleep, the loop looks again.
-        let _ = call::sleep(until, u64::MAX, EVENTS, 0);
+        let _ = call::sleep(until, u64::MAX, events, 0);
     }
 }
 

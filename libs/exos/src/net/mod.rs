@@ -180,15 +180,17 @@ pub fn tend(process: &mut Process) {
 }
 
 /// Before a sleep: sends what is queued; nanoseconds since boot at which the stack has something
-/// to do (0: when a packet comes).
-pub fn before_sleep(process: &mut Process) -> u64 {
-    if process.events & EVENTS != 0 {
+/// to do (0: at an event), and the events at which it has.
+pub fn before_sleep(process: &mut Process) -> (u64, u64) {
+    if process.events & EVENT_PACKET != 0 {
         tend(process);
     }
-    let Some(net) = &process.net else { return 0 };
+    let Some(net) = &process.net else { return (0, 0) };
     net.flush();
-    let due = net.inner.borrow_mut().as_mut().and_then(|inner| inner.network.deadline());
-    due.map_or(0, |at| at.saturating_mul(1000).max(1))
+    let mut inner = net.inner.borrow_mut();
+    let Some(Inner { network, .. }) = inner.as_mut() else { return (0, EVENTS) };
+    let (due, events) = network.deadline();
+    (due.map_or(0, |at| at.saturating_mul(1000).max(1)), events)
 }
 
 /// In a fork child: the copy of the parent's network counts no more.

@@ -1,6 +1,7 @@
 //! A socket: from `socket` over `bind`, `listen` and `connect` to its close.
 
 use abi::id::DomainId;
+use abi::upcall::EVENT_PACKET;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -156,8 +157,12 @@ impl Socket {
     pub fn wait_terms(&self, reads: bool, writes: bool, wait: &mut Wait) {
         match self.kept() {
             Some(kept) => kept.wait_terms(reads, writes, wait),
-            None => {
+            // A stream has room again when its peer says so; a datagram socket, when the link has.
+            None if writes && !self.stream => {
                 wait.events(EVENTS);
+            }
+            None => {
+                wait.events(EVENT_PACKET);
             }
         }
     }
