@@ -20,6 +20,8 @@ pub const BATCH: usize = 64;
 pub const BATCH_ITEMS: u64 = 1 << 16;
 /// Bytes that one call copies from or to program memory at most.
 pub const COPY_BYTES: usize = 4096;
+/// Bytes that one region operation copies at most.
+pub const REGION_COPY_BYTES: usize = 16 * 4096;
 /// Pieces of long work (destroying, revoking) done before others get the processor.
 pub const WORK_PIECES: usize = 64;
 /// Frames of one region: 64 KiB of data, and one for the words about them.

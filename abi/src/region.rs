@@ -1,6 +1,6 @@
 //! Software regions: memory reached by calls only, shared without locks (decisions 6, XK-6).
 //!
-//! One operation is atomic: if up to four words compare equal, up to 4 KiB are copied, then up to
+//! One operation is atomic: if up to four words compare equal, up to 64 KiB are copied, then up to
 //! four words are written. Words are 64-bit, at multiples of 8. A domain attaches in a role; the
 //! kernel counts attachments by role in the published record and drops them at death, so "the
 //! last writer is gone" is a word that a predicate can name.
@@ -35,7 +35,7 @@ pub struct RegionOperation {
     pub address: u64,
     /// Where in the region the copied bytes begin.
     pub offset: u64,
-    /// How many bytes, at most `limits::COPY_BYTES`.
+    /// How many bytes, at most `limits::REGION_COPY_BYTES`.
     pub len: u64,
     /// All of these must hold.
     pub compare: [WordAt; REGION_WORDS],

@@ -35,6 +35,8 @@ pub struct Clients {
     fifos: Vec<Fifo>,
     /// Regions watched after the last sweep.
     kept: usize,
+    /// Where data lie between a file and a transport region; grows to what is moved at once.
+    buffer: Vec<u8>,
 }
 
 fn record(region: RegionId) -> Option<RegionRecord> {
@@ -68,7 +70,8 @@ impl Clients {
         let region = RegionId(region);
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let record = record(region).ok_or(Errno::EBADF)?;
-        if record.domain != domain.0 || record.bytes as usize != TRANSPORT_FRAMES * 4096 {
+        let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
+        if record.domain != domain.0 || !sized {
             return Err(Errno::EPERM);
         }
         if !self.transports.contains(&region) {
@@ -147,6 +150,14 @@ impl Clients {
             }
             keep
         });
+    }
+
+    /// Room for that many bytes on their way; what is in it is worth nothing.
+    pub fn buffer(&mut self, bytes: usize) -> &mut [u8] {
+        if self.buffer.len() < bytes {
+            self.buffer.resize(bytes, 0);
+        }
+        &mut self.buffer[..bytes]
     }
 
     /// Is a pipe open behind this node?

@@ -10,9 +10,9 @@ use unix::attributes::{Credentials, KIND_MASK};
 use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
-    AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
-    DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, outcome,
-    unpack_inline,
+    AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN, DATA,
+    DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
+    outcome, unpack_inline,
 };
 use unix::tree::{Change, Id, Kind, Outcome, Tree};
 
@@ -34,8 +34,8 @@ pub fn answer(
         Operation::Walk => walk(tree, region, who, [a, b, c, d]),
         Operation::Open => open(tree, clients, caller, who, [a, b, c]),
         Operation::Create => create(tree, clients, caller, region, who, [a, b, c, d]),
-        Operation::Read => read(tree, region, a, b, c),
-        Operation::Write => write(tree, region, a, b, c),
+        Operation::Read => read(tree, clients, region, [a, b, c]),
+        Operation::Write => write(tree, clients, region, [a, b, c]),
         Operation::Truncate => {
             if c == 0 {
                 tree.check(a, who, 2)?;
@@ -44,14 +44,14 @@ pub fn answer(
             done()
         }
         Operation::Attributes => {
-            deliver(region, 0, &tree.attributes(a)?.to_bytes())?;
+            deliver(region, DATA, &tree.attributes(a)?.to_bytes())?;
             done()
         }
         Operation::List => {
             let mut packer = Packer::new(c.min(DATA_BYTES) as usize);
             tree.list(a, b, &mut packer)?;
             let bytes = packer.finish();
-            deliver(region, 0, &bytes)?;
+            deliver(region, DATA, &bytes)?;
             Ok([bytes.len() as u64, 0, 0, 0])
         }
         // The server's own: locks are no part of the tree.
@@ -88,7 +88,7 @@ pub fn answer(
         }
         Operation::ReadLink => {
             let target = tree.target(a)?;
-            deliver(region, 0, target)?;
+            deliver(region, DATA, target)?;
             Ok([target.len() as u64, 0, 0, 0])
         }
         Operation::Change => change(tree, region, a, b, who),
@@ -124,7 +124,7 @@ fn data(region: RegionId, bytes: u64) -> Result<Vec<u8>, Errno> {
         return Err(Errno::ENAMETOOLONG);
     }
     let mut data = vec![0; bytes as usize];
-    fetch(region, 0, &mut data)?;
+    fetch(region, DATA, &mut data)?;
     Ok(data)
 }
 
@@ -166,7 +166,7 @@ fn walk(
 ) -> Answer {
     let mut short = [0; INLINE_BYTES];
     let most = DATA_BYTES as usize;
-    let path = short_or_sent(region, 0, (bytes, most), [first, second], &mut short)?;
+    let path = short_or_sent(region, DATA, (bytes, most), [first, second], &mut short)?;
     let walk = tree.walk(start, &path, who)?;
     let attributes = tree.attributes(walk.node)?;
     let outcome = match walk.outcome {
@@ -176,12 +176,12 @@ fn walk(
         Outcome::Missing => outcome::MISSING,
     };
     if bytes >> 32 != 0 && walk.outcome != Outcome::Missing {
-        deliver(region, 0, &attributes.to_bytes())?;
+        deliver(region, DATA, &attributes.to_bytes())?;
     }
     let mut target_len = 0;
     if walk.outcome == Outcome::Link {
         let target = tree.target(walk.node)?;
-        deliver(region, TARGET, target)?;
+        deliver(region, DATA + TARGET, target)?;
         target_len = target.len() as u64;
     }
     let result = outcome | u64::from(attributes.mode) << 32;
@@ -254,17 +254,31 @@ fn create(
     Ok([node, 0, 0, 0])
 }
 
-fn read(tree: &mut Tree, region: RegionId, node: Id, offset: u64, bytes: u64) -> Answer {
-    let mut buffer = vec![0; bytes.min(DATA_BYTES) as usize];
-    let count = tree.read(node, offset, &mut buffer)?;
-    deliver(region, 0, &buffer[..count])?;
+fn read(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    region: RegionId,
+    [node, offset, bytes]: [u64; 3],
+) -> Answer {
+    let buffer = clients.buffer(bytes.min(TRANSFER_BYTES) as usize);
+    let count = tree.read(node, offset, buffer)?;
+    deliver(region, DATA, &buffer[..count])?;
     Ok([count as u64, 0, 0, 0])
 }
 
-fn write(tree: &mut Tree, region: RegionId, node: Id, offset: u64, bytes: u64) -> Answer {
-    let buffer = data(region, bytes)?;
+fn write(
+    tree: &mut Tree,
+    clients: &mut Clients,
+    region: RegionId,
+    [node, offset, bytes]: [u64; 3],
+) -> Answer {
+    if bytes > TRANSFER_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let buffer = clients.buffer(bytes as usize);
+    fetch(region, DATA, buffer)?;
     let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
-    let count = tree.write(node, offset, &buffer)? as u64;
+    let count = tree.write(node, offset, buffer)? as u64;
     Ok([count, offset + count, 0, 0])
 }
 

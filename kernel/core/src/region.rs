@@ -16,7 +16,7 @@ use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{
-    COPY_BYTES, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, REGION_WORDS, Resource,
+    REGION_COPY_BYTES, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, REGION_WORDS, Resource,
 };
 use abi::published::{FrameType, RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt, role_writes};
@@ -426,8 +426,8 @@ fn check(state: &State, caller: usize, operation: &RegionOperation) -> Result<Pl
         }
     }
     if operation.direction != COPY_NONE {
-        if operation.len > COPY_BYTES as u64 {
-            return Err(Refusal::new(Error::TooLarge, COPY_BYTES as u64));
+        if operation.len > REGION_COPY_BYTES as u64 {
+            return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
         }
         if !is_user_range(operation.address, operation.len)
             || !within(state, index, operation.offset, operation.len)

@@ -4,9 +4,9 @@
 //!  request  0 operation | region << 32   1..=4 arguments        5 uid | gid << 32
 //!  reply    0 error number, or 0         1..=4 results
 //!
-//!  transport region, made by the client's domain, two frames
-//!  0x0000 data      what is read or written; attributes; link targets; paths
-//!  0x1000 names     two names of up to 255 bytes: at 0x1000 and at 0x1100
+//!  transport region, made by the client's domain, of two frames or, to move more, seventeen
+//!  0x0000 names     two names of up to 255 bytes: at 0x0000 and at 0x0100
+//!  0x1000 data      what is read or written; attributes; link targets; paths
 //! ```
 //! The server obeys a request only with a region that the caller's domain made. An open file is the
 //! 64-byte region of its description: the server attaches to it in [`WATCHER`]'s role and sees
@@ -15,21 +15,25 @@
 use crate::attributes::{ATTRIBUTES_BYTES, Credentials};
 use crate::errno::Errno;
 
-/// Frames of a transport region.
-pub const TRANSPORT_FRAMES: usize = 2;
-/// Bytes of the data area.
+/// Frames of a transport region: for most requests, and to read and write more at a time.
+pub const TRANSPORT_FRAMES: [usize; 2] = [2, 17];
+/// Bytes of the data area of every transport region.
 pub const DATA_BYTES: u64 = 4096;
+/// Bytes of the data area of a large one.
+pub const TRANSFER_BYTES: u64 = 16 * 4096;
 /// Offset of the first name.
-pub const NAME_FIRST: u64 = 0x1000;
+pub const NAME_FIRST: u64 = 0;
 /// Offset of the second name.
-pub const NAME_SECOND: u64 = 0x1100;
+pub const NAME_SECOND: u64 = 0x100;
+/// Offset of the data area.
+pub const DATA: u64 = 0x1000;
 /// Role in which the client attaches to its transport region and its open files.
 pub const CLIENT: u16 = 0;
 /// Role in which the server attaches to a transport region.
 pub const SERVER: u16 = 1;
 /// Role in which the server watches an open file, and keeps a named pipe.
 pub const WATCHER: u16 = 3;
-/// Where `Walk` leaves a link's target.
+/// Where in the data area `Walk` leaves a link's target.
 pub const TARGET: u64 = 128;
 
 const _: () = assert!(TARGET as usize >= ATTRIBUTES_BYTES);

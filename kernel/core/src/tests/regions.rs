@@ -2,7 +2,7 @@
 
 use super::*;
 use abi::id::RegionId;
-use abi::limits::{COPY_BYTES, REGION_FRAMES};
+use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 
 /// Program memory that is copied from and to.
@@ -148,8 +148,8 @@ fn each_refusal_of_an_operation() {
     ] {
         assert_eq!(operate(&mut world, 1, &bad), error(Error::BadAddress, 0));
     }
-    let large = RegionOperation { len: COPY_BYTES as u64 + 1, ..copy };
-    assert_eq!(operate(&mut world, 1, &large), error(Error::TooLarge, COPY_BYTES as u64));
+    let large = RegionOperation { len: REGION_COPY_BYTES as u64 + 1, ..copy };
+    assert_eq!(operate(&mut world, 1, &large), error(Error::TooLarge, REGION_COPY_BYTES as u64));
     assert_eq!(base.direction, COPY_NONE);
 }
 

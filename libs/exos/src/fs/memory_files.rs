@@ -2,10 +2,11 @@
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
+use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
-    CLIENT, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSPORT_FRAMES,
-    answer, outcome,
+    CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
+    TRANSPORT_FRAMES, answer, outcome,
 };
 use unix::tree::Id;
 use unix::{Errno, protocol};
@@ -13,14 +14,19 @@ use xok::call;
 use xok::services::{self, Service};
 
 use super::region::{self, Region};
+use super::transfer::Memory;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// Bytes moved at a time where memory is not in one piece.
+const PIECE: usize = 4096;
 
 /// The way to the server: the domain that the region belongs to, and the region.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transport {
     domain: DomainId,
     region: RegionId,
+    room: u64,
 }
 
 /// How far the server walked.
@@ -47,6 +53,7 @@ pub struct Walked {
 pub struct Client {
     server: EnvId,
     region: Region,
+    room: u64,
     who: Credentials,
 }
 
@@ -71,21 +78,55 @@ pub fn is_there() -> bool {
 }
 
 impl Client {
-    /// Opens the way, or finds it open.
-    pub fn open(transport: &core::cell::Cell<Transport>, who: Credentials) -> Result<Self, Errno> {
+    /// Opens the way, or finds it open; a wide one to move more than `DATA_BYTES`, if the account
+    /// has the frames.
+    pub fn open(
+        transport: &core::cell::Cell<Transport>,
+        who: Credentials,
+        bytes: u64,
+    ) -> Result<Self, Errno> {
         let server = EnvId(services::get(Service::Files) as u32);
         if server.is_none() {
             return Err(Errno::ENODEV);
         }
         let domain = own_domain();
         let mut known = transport.get();
-        if known.domain != domain || known.region.is_none() {
-            let id = region::make(TRANSPORT_FRAMES)?;
-            Region { id, role: CLIENT }.attach(DomainId::NONE)?;
-            known = Transport { domain, region: id };
-            transport.set(known);
+        let exists = known.domain == domain && !known.region.is_none();
+        if !exists || known.room < bytes.min(TRANSFER_BYTES) {
+            match Self::make(domain, bytes) {
+                Ok(made) => {
+                    if exists {
+                        Region { id: known.region, role: CLIENT }.detach();
+                    }
+                    known = made;
+                    transport.set(known);
+                }
+                Err(errno) if !exists => return Err(errno),
+                Err(_) => {}
+            }
         }
-        Ok(Self { server, region: Region { id: known.region, role: CLIENT }, who })
+        let region = Region { id: known.region, role: CLIENT };
+        Ok(Self { server, region, room: known.room, who })
+    }
+
+    /// Makes a transport region, a narrow one if there are no frames for a wide one.
+    fn make(domain: DomainId, bytes: u64) -> Result<Transport, Errno> {
+        let [narrow, wide] = TRANSPORT_FRAMES;
+        let made = match bytes > DATA_BYTES {
+            true => region::make(wide).map(|id| (id, TRANSFER_BYTES)).ok(),
+            false => None,
+        };
+        let (id, room) = match made {
+            Some(made) => made,
+            None => (region::make(narrow)?, DATA_BYTES),
+        };
+        Region { id, role: CLIENT }.attach(DomainId::NONE)?;
+        Ok(Transport { domain, region: id, room })
+    }
+
+    /// Bytes that one request reads or writes at most.
+    pub fn room(&self) -> u64 {
+        self.room
     }
 
     fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
@@ -119,7 +160,7 @@ impl Client {
 
     fn receive_attributes(&self) -> Result<Attributes, Errno> {
         let mut bytes = [0; ATTRIBUTES_BYTES];
-        self.receive(0, &mut bytes)?;
+        self.receive(DATA, &mut bytes)?;
         Ok(Attributes::from_bytes(&bytes))
     }
 
@@ -136,7 +177,7 @@ impl Client {
         if path.len() as u64 > DATA_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
-        let [first, second] = self.send_short(0, path)?;
+        let [first, second] = self.send_short(DATA, path)?;
         let which = path.len() as u64 | u64::from(attributes) << 32;
         let [result, node, parent, lengths] =
             self.ask(Operation::Walk, [start, which, first, second])?;
@@ -147,7 +188,7 @@ impl Client {
             None
         };
         let mut target = vec![0; (lengths >> 32).min(DATA_BYTES - TARGET) as usize];
-        self.receive(TARGET, &mut target)?;
+        self.receive(DATA + TARGET, &mut target)?;
         let (used, mode) = (lengths as u32 as usize, (result >> 32) as u32);
         Ok(Walked { outcome, node, parent, used, mode, attributes, target })
     }
@@ -171,20 +212,85 @@ impl Client {
         Ok(self.ask(Operation::Create, arguments)?[0])
     }
 
-    /// Reads up to one page at `offset`.
+    /// Reads up to `into`, or the data area, at `offset`.
     pub fn read(&self, node: Id, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let len = (into.len() as u64).min(DATA_BYTES);
-        let count = self.ask(Operation::Read, [node, offset, len, 0])?[0].min(len) as usize;
-        self.receive(0, &mut into[..count])?;
+        let count = self.load(node, offset, into.len() as u64)? as usize;
+        self.receive(DATA, &mut into[..count])?;
         Ok(count)
     }
 
-    /// Writes up to one page at `offset` (`AT_END`: behind the last byte); bytes and offset behind.
-    pub fn write(&self, node: Id, offset: u64, bytes: &[u8]) -> Result<(usize, u64), Errno> {
-        let len = (bytes.len() as u64).min(DATA_BYTES);
-        self.send(0, &bytes[..len as usize])?;
+    /// Reads up to `len` bytes, or the data area, at `offset` into the data area.
+    fn load(&self, node: Id, offset: u64, len: u64) -> Result<u64, Errno> {
+        let len = len.min(self.room);
+        Ok(self.ask(Operation::Read, [node, offset, len, 0])?[0].min(len))
+    }
+
+    /// Reads up to `len` bytes at `offset`; how many there were, and how many `memory` took.
+    pub fn read_into(
+        &self,
+        node: Id,
+        offset: u64,
+        len: u64,
+        memory: &mut Memory<'_>,
+    ) -> Result<(u64, u64), Errno> {
+        let count = self.load(node, offset, len)?;
+        if count == 0 {
+            return Ok((0, 0));
+        }
+        if let Some(address) = memory.in_one_piece(count, true) {
+            self.region.copy_memory(COPY_OUT, DATA, address, count)?;
+            memory.advance(count);
+            return Ok((count, count));
+        }
+        Ok((count, self.take_in_pieces(count, memory)?))
+    }
+
+    fn take_in_pieces(&self, count: u64, memory: &mut Memory<'_>) -> Result<u64, Errno> {
+        let mut buffer = [0; PIECE];
+        let mut taken = 0;
+        while taken < count {
+            let len = (count - taken).min(PIECE as u64) as usize;
+            self.receive(DATA + taken, &mut buffer[..len])?;
+            match memory.put(&buffer[..len]) {
+                Err(errno) if taken == 0 => return Err(errno),
+                Err(_) => break,
+                Ok(put) => {
+                    taken += put as u64;
+                    if put < len {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Writes up to `len` bytes of `memory`, or the data area, at `offset` (`AT_END`: behind the
+    /// last byte); bytes asked to be written and written, and the offset behind.
+    pub fn write_from(
+        &self,
+        node: Id,
+        offset: u64,
+        len: u64,
+        memory: &mut Memory<'_>,
+    ) -> Result<(u64, u64, u64), Errno> {
+        let mut len = len.min(self.room);
+        match memory.in_one_piece(len, false) {
+            Some(address) => self.region.copy_memory(COPY_IN, DATA, address, len)?,
+            None => len = self.send_in_pieces(len, memory)?,
+        }
         let [count, behind, ..] = self.ask(Operation::Write, [node, offset, len, 0])?;
-        Ok((count.min(len) as usize, behind))
+        let count = count.min(len);
+        memory.advance(count);
+        Ok((len, count, behind))
+    }
+
+    /// Sends a piece of what lies scattered or is not there to its end.
+    fn send_in_pieces(&self, len: u64, memory: &mut Memory<'_>) -> Result<u64, Errno> {
+        let mut buffer = [0; PIECE];
+        let count = memory.peek(&mut buffer[..len.min(PIECE as u64) as usize])?;
+        self.send(DATA, &buffer[..count])?;
+        Ok(count as u64)
     }
 
     /// Sets the size; `opened`: by an open file, whose permission was checked then.
@@ -203,7 +309,7 @@ impl Client {
         let room = room.min(DATA_BYTES);
         let count = self.ask(Operation::List, [directory, position, room, 0])?[0].min(room);
         let mut bytes = vec![0; count as usize];
-        self.receive(0, &mut bytes)?;
+        self.receive(DATA, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -241,7 +347,7 @@ impl Client {
         if target.len() as u64 > DATA_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.send(0, target)?;
+        self.send(DATA, target)?;
         self.send(NAME_FIRST, name)?;
         let arguments = [directory, name.len() as u64, target.len() as u64, 0];
         self.ask(Operation::MakeLink, arguments).map(|_| ())
@@ -253,7 +359,7 @@ impl Client {
         for (place, word) in bytes.chunks_exact_mut(8).zip(change.words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        self.send(0, &bytes)?;
+        self.send(DATA, &bytes)?;
         self.ask(Operation::Change, [node, change.which, 0, 0]).map(|_| ())
     }
 
@@ -261,7 +367,7 @@ impl Client {
     pub fn link_target(&self, node: Id) -> Result<Vec<u8>, Errno> {
         let count = self.ask(Operation::ReadLink, [node, 0, 0, 0])?[0].min(DATA_BYTES);
         let mut bytes = vec![0; count as usize];
-        self.receive(0, &mut bytes)?;
+        self.receive(DATA, &mut bytes)?;
         Ok(bytes)
     }
 

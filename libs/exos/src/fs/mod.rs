@@ -50,6 +50,7 @@ use linux_raw_sys::general as raw;
 use unix::attributes::Credentials;
 use unix::path::Canonical;
 use unix::process_page::DIRECTORY;
+use unix::protocol::DATA_BYTES;
 use unix::tree::Id;
 
 use crate::errno::Errno;
@@ -157,7 +158,12 @@ impl Files {
 
     /// The way to the memory file server.
     pub fn client(&self) -> Result<Client, Errno> {
-        Client::open(&self.transport, self.who())
+        self.client_to_move(DATA_BYTES)
+    }
+
+    /// The same, to read or write that many bytes.
+    pub fn client_to_move(&self, bytes: u64) -> Result<Client, Errno> {
+        Client::open(&self.transport, self.who(), bytes)
     }
 
     /// The description of a descriptor.
@@ -336,7 +342,7 @@ impl Files {
                 Ok(Program { path, image, bytes: Vec::new() })
             }
             Node::Memory(id) => {
-                let client = self.client()?;
+                let client = self.client_to_move(attributes.size)?;
                 let mut bytes = alloc::vec![0; attributes.size as usize];
                 let mut done = 0;
                 while done < bytes.len() {

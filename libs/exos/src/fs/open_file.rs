@@ -198,25 +198,16 @@ fn read_most(
             Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(Node::Memory(id)) => {
-            let client = files.client()?;
-            let mut buffer = [0; CHUNK];
+            let client = files.client_to_move(memory.left().min(most))?;
             let mut done = 0;
             while memory.left().min(most - done) > 0 {
-                // Whole pages of the file at a time.
-                let within = ((offset + done) % CHUNK as u64) as usize;
-                let left = memory.left().min(most - done);
-                let room = left.min((CHUNK - within) as u64) as usize;
-                let count = match client.read(*id, offset + done, &mut buffer[..room]) {
-                    Ok(count) => count,
+                let room = memory.left().min(most - done).min(client.room());
+                let (count, put) = match client.read_into(*id, offset + done, room, memory) {
+                    Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),
                 };
-                let put = match memory.put(&buffer[..count]) {
-                    Ok(put) => put,
-                    Err(_) if done > 0 => break,
-                    Err(errno) => return Err(errno),
-                };
-                done += put as u64;
+                done += put;
                 if count < room || put < count {
                     break;
                 }
@@ -313,12 +304,10 @@ pub fn write_at(
     match &description.file {
         OpenFile::Node(Node::Memory(id)) => {
             let limit = process.limit(raw::RLIMIT_FSIZE);
-            let client = process.files.client()?;
-            let mut buffer = [0; CHUNK];
+            let client = process.files.client_to_move(memory.left())?;
             let (mut done, mut behind) = (0, offset);
             while memory.left() > 0 {
-                let within = if behind == AT_END { 0 } else { behind % CHUNK as u64 };
-                let mut room = memory.left().min(CHUNK as u64 - within);
+                let mut room = memory.left().min(client.room());
                 if behind != AT_END && behind.saturating_add(room) > limit {
                     room = limit.saturating_sub(behind);
                     if room == 0 {
@@ -329,21 +318,14 @@ pub fn write_at(
                         return Err(Errno::EFBIG);
                     }
                 }
-                let peeked = match memory.peek(&mut buffer[..room as usize]) {
-                    Ok(peeked) => peeked,
-                    Err(_) if done > 0 => break,
-                    Err(errno) => return Err(errno),
-                };
-                let part = &buffer[..peeked];
-                let (count, after) = match client.write(*id, behind, part) {
+                let (len, count, after) = match client.write_from(*id, behind, room, memory) {
                     Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),
                 };
-                memory.advance(count as u64);
-                done += count as u64;
+                done += count;
                 behind = after;
-                if count < part.len() {
+                if count < len {
                     break;
                 }
             }

@@ -70,6 +70,20 @@ impl Region {
         finish(&operation)
     }
 
+    /// Copies between the region at `offset` and memory at `address` that is present: program
+    /// memory was probed, and ExOS's own threads are the only ones to unmap it.
+    pub fn copy_memory(
+        &self,
+        direction: u8,
+        offset: u64,
+        address: u64,
+        len: u64,
+    ) -> Result<(), Errno> {
+        let operation =
+            RegionOperation { direction, address, offset, len, ..self.operation(&[], &[]) };
+        finish(&operation).map(|_| ())
+    }
+
     /// If the compares hold, copies in, then writes the words.
     pub fn copy_in(
         &self,

@@ -158,6 +158,21 @@ impl<'a> Memory<'a> {
         Ok(done)
     }
 
+    /// Where the next `len` bytes are, if they lie in one piece and are all present (and private,
+    /// if they are to be written), so that the kernel may copy them.
+    pub fn in_one_piece(&mut self, len: u64, write: bool) -> Option<u64> {
+        match self {
+            Memory::Buffer { bytes, done } => {
+                let rest = &mut bytes[*done..];
+                (rest.len() as u64 >= len).then_some(rest.as_mut_ptr() as u64)
+            }
+            Memory::Program { pieces } => {
+                let (address, there) = pieces.current()?;
+                (there >= len && user::probe(address, len, write).is_ok()).then_some(address)
+            }
+        }
+    }
+
     /// Copies the next bytes into `into` without taking them; answers how many there were.
     pub fn peek(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
