@@ -15,6 +15,7 @@
 
 use crate::process::Process;
 use crate::signal::pending::Pending;
+use crate::wait::Kept;
 use abi::id::EnvId;
 use abi::published::FEATURE_XSAVE;
 use alloc::boxed::Box;
@@ -49,6 +50,8 @@ pub struct Thread {
     pub fs_base: u64,
     /// Has a predicate been downloaded?
     pub has_predicate: bool,
+    /// Which, if it may stay for the next wait.
+    pub predicate: Kept,
     /// Signals sent to this thread alone.
     pub directed: Pending,
     /// Event bits that arrived for all threads, and this one has not looked at yet.
@@ -81,6 +84,7 @@ impl Thread {
             clear_tid: 0,
             fs_base: 0,
             has_predicate: false,
+            predicate: Kept::default(),
             directed: Pending::default(),
             events: 0,
             awaits: 0,

@@ -9,6 +9,7 @@
 
 use abi::error::Error;
 use abi::id::RegionId;
+use abi::layout::{LIBRARY, PUBLISHED};
 use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER, woken};
@@ -31,6 +32,39 @@ pub struct Wait {
     signals: u64,
     dequeued: bool,
     bell: bool,
+}
+
+/// Atoms of a downloaded predicate that is worth to be kept.
+const KEPT_ATOMS: usize = 2;
+
+/// A downloaded predicate that means the same in the next wait: its words are those of regions,
+/// which end with their ids, and published ones, which never move. (Words of one's own memory may
+/// lie in another frame by then.)
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    atoms: [Atom; KEPT_ATOMS],
+    count: usize,
+}
+
+impl Kept {
+    fn of(atoms: &[Atom]) -> Self {
+        let stays = |source: u8, value: u64| {
+            source != Source::Memory as u8 && source != Source::Memory32 as u8
+                || (PUBLISHED..LIBRARY).contains(&value)
+        };
+        let stay =
+            |atom: &Atom| stays(atom.left, atom.left_value) && stays(atom.right, atom.right_value);
+        let mut kept = Self::default();
+        if atoms.len() <= KEPT_ATOMS && atoms.iter().all(stay) {
+            kept.atoms[..atoms.len()].copy_from_slice(atoms);
+            kept.count = atoms.len();
+        }
+        kept
+    }
+
+    fn is(&self, atoms: &[Atom]) -> bool {
+        self.count > 0 && self.atoms[..self.count] == *atoms
+    }
 }
 
 /// Why a wait ended.
@@ -225,8 +259,13 @@ fn download(wait: &Wait) -> bool {
     if atoms.is_empty() && !thread::own().has_predicate {
         return !wait.overflowed();
     }
+    let own = thread::own();
+    if own.has_predicate && own.predicate.is(atoms) {
+        return !wait.overflowed();
+    }
     let set = xok::call::predicate_set(atoms).is_ok();
-    thread::own().has_predicate = set && !atoms.is_empty();
+    own.has_predicate = set && !atoms.is_empty();
+    own.predicate = if set { Kept::of(atoms) } else { Kept::default() };
     set && !wait.overflowed()
 }
 

@@ -16,6 +16,7 @@ use unix::path::Canonical;
 use unix::protocol::CLIENT;
 
 use super::open_file::OpenFile;
+use super::pipe::Level;
 use super::region::{self, Done, Region};
 
 /// Offset of the flags word.
@@ -36,6 +37,8 @@ pub struct Description {
     shared: Cell<bool>,
     offset: Cell<u64>,
     flags: Cell<u32>,
+    /// Of a pipe: how full it was when this process last looked.
+    pub level: Cell<Level>,
 }
 
 /// Status flags that `F_SETFL` changes.
@@ -53,6 +56,7 @@ impl Description {
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(flags & CHANGEABLE),
+            level: Cell::default(),
         })
     }
 
@@ -67,6 +71,7 @@ impl Description {
             shared: Cell::new(true),
             offset: Cell::new(0),
             flags: Cell::new(0),
+            level: Cell::default(),
         })
     }
 

@@ -13,9 +13,10 @@
 
 use abi::id::{DomainId, RegionId};
 use abi::layout::PAGE_SIZE;
-use abi::limits::REGION_FRAMES;
+use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
-use abi::region::WordAt;
+use abi::region::{COPY_IN, COPY_OUT, WordAt};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
 use unix::Errno;
@@ -44,6 +45,36 @@ const LIMIT: u64 = 40;
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
+/// What one look at the ring brought a reader.
+enum Took {
+    /// So many bytes; was there memory for all that were taken?
+    Bytes {
+        /// How many.
+        put: u64,
+        /// Was there?
+        all: bool,
+    },
+    /// None yet: the ring has moved, look again.
+    Again,
+    /// None: it is empty.
+    Nothing,
+}
+
+/// Where a piece lies on its way to memory that is not in one piece: on the heap, and only then.
+#[derive(Default)]
+struct Piece(Vec<u8>);
+
+impl Piece {
+    fn address(&mut self) -> u64 {
+        self.0.resize(CHUNK, 0);
+        self.0.as_mut_ptr() as u64
+    }
+
+    fn bytes(&self, len: u64) -> &[u8] {
+        &self.0[..len as usize]
+    }
+}
+
 static CLAIMS: AtomicU32 = AtomicU32::new(0);
 
 /// An end of a pipe, or both.
@@ -68,6 +99,12 @@ pub struct Level {
     limit: u64,
     /// Bytes that it holds at most.
     pub capacity: u64,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self { head: 0, tail: 0, limit: 0, capacity: RING.capacity }
+    }
 }
 
 impl Level {
@@ -222,37 +259,80 @@ impl Pipe {
         if memory.left() == 0 {
             return Ok(0);
         }
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
         loop {
             // Looked at first: what the last writer wrote before it left must still be seen.
             let ended = self.no_writer();
-            let (head, tail) = self.reader().pair()?;
-            let used = RING.used(head, tail);
-            if used > 0 && memory.left() > 0 {
-                let span = RING.span(tail, used.min(memory.left()).min(CHUNK as u64));
-                let part = &mut buffer[..span.len as usize];
-                let compare = [WordAt { offset: TAIL, value: tail }];
-                let write = [WordAt { offset: TAIL, value: tail + span.len }];
-                if self.reader().copy_out(span.offset, part, &compare, &write)? == Done::Yes {
-                    match memory.put(part) {
-                        Ok(put) if put < part.len() => return Ok(done + put as u64),
-                        Ok(put) => done += put as u64,
-                        Err(errno) if done == 0 => return Err(errno),
-                        Err(_) => return Ok(done),
+            match self.take(description, memory) {
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => return Ok(done),
+                Ok(Took::Bytes { put, all }) => {
+                    done += put;
+                    let level = description.level.get();
+                    if !all || memory.left() == 0 || RING.used(level.head, level.tail) == 0 {
+                        return Ok(done);
                     }
                 }
-                continue;
+                Ok(Took::Again) => {}
+                Ok(Took::Nothing) if done > 0 || ended => return Ok(done),
+                Ok(Took::Nothing) if description.nonblocking() => return Err(Errno::EAGAIN),
+                Ok(Took::Nothing) => {
+                    // The same for every wait, so that it is downloaded once.
+                    let mut wait = Wait::new();
+                    wait.region_words(self.region, HEAD, Operator::NotEqual, TAIL).end_term();
+                    let writers = region::attached_address(self.region, WRITER);
+                    wait.memory(writers, Operator::Equal, 0).end_term();
+                    sleep_until(process, &wait, 0)?;
+                }
             }
-            if done > 0 || ended {
-                return Ok(done);
+        }
+    }
+
+    /// Takes by one operation what is asked for, if it is known to be there; else it bets that no
+    /// more has come than is known of, or exactly what is asked for if nothing is: then this has
+    /// taken it, else the refusal tells where the head is.
+    fn take(&self, description: &Description, memory: &mut Memory<'_>) -> Result<Took, Errno> {
+        let mut level = description.level.get();
+        let tail = level.tail;
+        let known = RING.used(level.head, tail);
+        let most = if known > 0 { known } else { RING.capacity };
+        let span = RING.span(tail, most.min(memory.left()).min(REGION_COPY_BYTES as u64));
+        let mut buffer = Piece::default();
+        let direct = memory.in_one_piece(span.len, true);
+        let (address, len) = match direct {
+            Some(address) => (address, span.len),
+            None => (buffer.address(), span.len.min(CHUNK as u64)),
+        };
+        // A short read must not leave behind what was written since the last look.
+        let head = if known > 0 { level.head } else { tail + len };
+        let bet = [(HEAD, head), (TAIL, tail)].map(|(offset, value)| WordAt { offset, value });
+        let compare = if known >= memory.left() { &bet[1..] } else { &bet[..] };
+        let write = [WordAt { offset: TAIL, value: tail + len }];
+        let reader = self.reader();
+        match reader.copy_memory_if(COPY_OUT, span.offset, (address, len), compare, &write)? {
+            Ok(()) => {
+                level.head = head;
+                level.tail = tail + len;
+                description.level.set(level);
+                if direct.is_some() {
+                    memory.advance(len);
+                    return Ok(Took::Bytes { put: len, all: true });
+                }
+                let put = memory.put(buffer.bytes(len))? as u64;
+                Ok(Took::Bytes { put, all: put == len })
             }
-            if description.nonblocking() {
-                return Err(Errno::EAGAIN);
+            // The head, or the tail that somebody else moved: then the next look is refused.
+            Err(found) if known == 0 && found.wrapping_sub(tail) <= RING.capacity => {
+                level.head = found;
+                description.level.set(level);
+                Ok(if found == tail { Took::Nothing } else { Took::Again })
             }
-            let mut wait = Wait::new();
-            self.readable_terms(&mut wait, tail);
-            sleep_until(process, &wait, 0)?;
+            Err(_) => {
+                (level.head, level.tail) = reader.pair()?;
+                description.level.set(level);
+                let empty = RING.used(level.head, level.tail) == 0;
+                Ok(if empty { Took::Nothing } else { Took::Again })
+            }
         }
     }
 
@@ -297,31 +377,36 @@ impl Pipe {
         memory: &mut Memory<'_>,
     ) -> Result<u64, Errno> {
         let total = memory.left();
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
+        // Was there a look at the ring since something went in, or the wait ended?
+        let mut looked = false;
         while done < total {
             if self.no_reader() {
                 process.raise(raw::SIGPIPE);
                 return if done > 0 { Ok(done) } else { Err(Errno::EPIPE) };
             }
-            let level = self.level()?;
+            let mut level = description.level.get();
             // The rest of a long write may go in by pieces, a short one may not.
             let len =
                 if total > PIPE_BUF { (total - done).max(PIPE_BUF + 1) } else { total - done };
             if let Some(room) = writable(level.room(), len) {
-                let want = room.min(CHUNK as u64).min(total - done) as usize;
-                let part = match memory.peek(&mut buffer[..want]) {
-                    Ok(count) => &buffer[..count],
+                match self.put(&level, room.min(total - done), total > PIPE_BUF, memory) {
                     Err(errno) if done == 0 => return Err(errno),
                     Err(_) => return Ok(done),
-                };
-                if part.len() < want && total <= PIPE_BUF {
-                    return Err(Errno::EFAULT);
+                    Ok(0) => level = self.level()?,
+                    Ok(put) => {
+                        memory.advance(put);
+                        level.head += put;
+                        done += put;
+                    }
                 }
-                if self.append(level.head, part)? == Done::Yes {
-                    memory.advance(part.len() as u64);
-                    done += part.len() as u64;
-                }
+                description.level.set(level);
+                looked = false;
+                continue;
+            }
+            if !looked {
+                description.level.set(self.level()?);
+                looked = true;
                 continue;
             }
             if description.nonblocking() {
@@ -334,24 +419,60 @@ impl Pipe {
                 Err(_) if done > 0 => return Ok(done),
                 other => drop(other?),
             }
+            looked = false;
         }
         Ok(done)
     }
 
+    /// Puts the next `want` bytes in, or the first of them if they may go in by `pieces`; how many
+    /// went in, 0 if the ring is not as it was at `level`.
+    fn put(
+        &self,
+        level: &Level,
+        want: u64,
+        pieces: bool,
+        memory: &mut Memory<'_>,
+    ) -> Result<u64, Errno> {
+        let limit = WordAt { offset: LIMIT, value: level.limit };
+        let span = RING.span(level.head, want.min(REGION_COPY_BYTES as u64));
+        if (pieces || span.len == want)
+            && let Some(address) = memory.in_one_piece(span.len, false)
+        {
+            let compare = [WordAt { offset: HEAD, value: level.head }, limit];
+            let write = [WordAt { offset: HEAD, value: level.head + span.len }];
+            let part = (address, span.len);
+            let writer = self.writer();
+            let done = writer.copy_memory_if(COPY_IN, span.offset, part, &compare, &write)?;
+            return Ok(if done.is_ok() { span.len } else { 0 });
+        }
+        let mut buffer = [0; CHUNK];
+        let want = want.min(CHUNK as u64) as usize;
+        let count = memory.peek(&mut buffer[..want])?;
+        if count < want && !pieces {
+            return Err(Errno::EFAULT);
+        }
+        let put = self.append_if(level.head, &buffer[..count], limit)?;
+        Ok(if put == Done::Yes { count as u64 } else { 0 })
+    }
+
     /// Puts one piece in at `head`, for which there is room; all of it or nothing.
     pub fn append(&self, head: u64, part: &[u8]) -> Result<Done, Errno> {
+        self.append_if(head, part, WordAt { offset: HEAD, value: head })
+    }
+
+    fn append_if(&self, head: u64, part: &[u8], holds: WordAt) -> Result<Done, Errno> {
         let len = part.len() as u64;
         let at_head = WordAt { offset: HEAD, value: head };
         let behind = [WordAt { offset: HEAD, value: head + len }];
         let span = RING.span(head, len);
         if span.len == len {
-            return self.writer().copy_in(span.offset, part, &[at_head], &behind);
+            return self.writer().copy_in(span.offset, part, &[at_head, holds], &behind);
         }
         let number = CLAIMS.fetch_add(1, Ordering::Relaxed);
         let owner = u64::from(crate::thread::process().id.0);
         let claim = WordAt { offset: CLAIM, value: owner << 32 | u64::from(number) };
         let (end, beginning) = part.split_at(span.len as usize);
-        let first = self.writer().copy_in(span.offset, end, &[at_head], &[claim])?;
+        let first = self.writer().copy_in(span.offset, end, &[at_head, holds], &[claim])?;
         if first == Done::Changed {
             return Ok(first);
         }

@@ -29,9 +29,13 @@ pub enum Done {
 }
 
 fn finish(operation: &RegionOperation) -> Result<Done, Errno> {
+    Ok(if finish_or_found(operation)?.is_ok() { Done::Yes } else { Done::Changed })
+}
+
+fn finish_or_found(operation: &RegionOperation) -> Result<Result<(), u64>, Errno> {
     match call::region_operate(operation) {
-        Ok(_) => Ok(Done::Yes),
-        Err((Error::Changed, _)) => Ok(Done::Changed),
+        Ok(_) => Ok(Ok(())),
+        Err((Error::Changed, found)) => Ok(Err(found)),
         Err((Error::NoSuchRegion, _)) => Err(Errno::EIO),
         Err((error, _)) => Err(from_kernel(error)),
     }
@@ -79,9 +83,21 @@ impl Region {
         address: u64,
         len: u64,
     ) -> Result<(), Errno> {
+        self.copy_memory_if(direction, offset, (address, len), &[], &[]).map(|_| ())
+    }
+
+    /// The same if the compares hold, then writes the words; else the first word that differs.
+    pub fn copy_memory_if(
+        &self,
+        direction: u8,
+        offset: u64,
+        (address, len): (u64, u64),
+        compare: &[WordAt],
+        write: &[WordAt],
+    ) -> Result<Result<(), u64>, Errno> {
         let operation =
-            RegionOperation { direction, address, offset, len, ..self.operation(&[], &[]) };
-        finish(&operation).map(|_| ())
+            RegionOperation { direction, address, offset, len, ..self.operation(compare, write) };
+        finish_or_found(&operation)
     }
 
     /// If the compares hold, copies in, then writes the words.
