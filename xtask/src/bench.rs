@@ -96,12 +96,14 @@ pub fn command(words: Vec<String>) -> Result<()> {
 
 /// Figures of these rows in our guest, for tests; a row without any is a failure.
 pub fn figures_here(rows: &[String]) -> Result<Vec<Figures>> {
+    // The program measures in its own order.
     let measured = ours::count(rows, 3, false)?;
-    let row = |(name, outcome): collect::Measured| match outcome {
-        Ok(samples) => Ok(figures::of(&samples)),
-        Err(reason) => Err(Failure::new(format!("{name}: {reason}"))),
+    let row = |name: &String| match measured.iter().find(|(measured, _)| measured == name) {
+        Some((_, Ok(samples))) => Ok(figures::of(samples)),
+        Some((_, Err(reason))) => Err(Failure::new(format!("{name}: {reason}"))),
+        None => Err(Failure::new(format!("{name}: not measured"))),
     };
-    measured.into_iter().map(row).collect()
+    rows.iter().map(row).collect()
 }
 
 impl Request {
