@@ -2,7 +2,7 @@
 
 mod boot;
 mod collect;
-mod compile;
+pub mod compile;
 mod console;
 mod counts;
 mod figures;
@@ -28,6 +28,7 @@ use crate::packages;
 use crate::process;
 use crate::workspace;
 pub use figures::Figures;
+pub use http::client::Load;
 pub use http::inside as http_inside;
 use linux::Profile;
 

@@ -48,8 +48,9 @@ cargo xtask COMMAND
       --timeout SECONDS          end the guest after so long           (never)
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, wire, exos, linux, command, bench, wrong; on
-                                 one of the machines of guest, net, exos, such as `q35 x1`;
+                                 guest, net, load, wire, exos, linux, command, bench, wrong;
+                                 on one of the machines of guest, net, load, exos, such as
+                                 `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
         [--time] [--rounds N] [--plot FILE] [--boot] [--http]
@@ -64,7 +65,7 @@ cargo xtask COMMAND
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
-  soak [--minutes N] [--seed N]  random calls on the host and in the guest, from a seed
+  soak [--minutes N] [--seed N]  random calls, threads, loads: host and guest, from a seed
   chroot [--keep]                run and test in a fresh Debian, as root
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here
@@ -92,6 +93,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "run" => return run::command(words),
         // Not for people: the net suite runs it inside of its namespace.
         "net-inside" => return test::net_inside(words),
+        "load-inside" => return test::load_inside(words),
         "bench" => bench::command(words)?,
         // Not for people: the bench runs it inside of its namespace.
         "bench-inside" => bench::http_inside(words)?,

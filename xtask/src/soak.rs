@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: random calls for as long as one likes, on the host and in the guest.
+//! `cargo xtask soak`: random calls, threads and loads for as long as one likes.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use crate::run::{self, Job};
 
 /// How long the guest makes random calls in one boot, in seconds.
 const GUEST_SECONDS: u64 = 60;
+/// How long each cell of the web servers' load takes, in seconds.
+const LOAD_SECONDS: u64 = 4;
 /// What a boot with such calls may take longer than they do.
 const GUEST_MARGIN: Duration = Duration::from_secs(120);
 
@@ -37,6 +39,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         model(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         guest(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         threads().map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
+        load(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         rounds += 1;
         seed += 1;
         if Instant::now() >= end {
@@ -83,6 +86,12 @@ fn threads() -> Result<()> {
     }
     let text = String::from_utf8_lossy(&there.stdout).into_owned();
     Err(Failure::new(format!("{}:\n{text}", program.display())))
+}
+
+/// Web servers under load beside programs that compute, a minute or so in all.
+fn load(seed: u64) -> Result<()> {
+    report::step("web servers under load");
+    crate::test::load_for_long(seed as usize, LOAD_SECONDS)
 }
 
 /// Random native calls in the guest, two processors, with this seed.

@@ -13,13 +13,15 @@ mod command_suite;
 mod exos_suite;
 mod guest_suite;
 mod host_suite;
+mod load_suite;
 mod net_suite;
 mod static_suite;
 mod wire_suite;
 mod wrong_suite;
 
 pub use guest_suite::PROGRAM as GUEST_TESTS;
-pub use net_suite::inside as net_inside;
+pub use load_suite::{command as load_inside, long as load_for_long};
+pub use net_suite::inside_command as net_inside;
 
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
@@ -31,6 +33,7 @@ const SUITES: &[Suite] = &[
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
+    ("load", "web servers under load beside busy programs", load_suite::run),
     ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),

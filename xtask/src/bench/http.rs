@@ -3,7 +3,7 @@
 //! The client is this program, in a network namespace of its own (`bench-inside`); the guest has
 //! one processor and is what limits. Baseline is one source for both systems.
 
-mod client;
+pub mod client;
 mod servers;
 
 use std::path::PathBuf;

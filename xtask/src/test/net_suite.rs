@@ -5,7 +5,7 @@
 //! it ends, namespace and device are gone; nothing of the host's network is touched.
 
 mod fetch;
-mod inside;
+pub mod inside;
 mod peer;
 
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ use crate::run::{self, Job};
 use crate::tally::Tally;
 use crate::workspace;
 
-pub use inside::command as inside;
+pub use inside::command as inside_command;
 
 /// The machines: both kinds, one and two processors.
 const MACHINES: [(Kind, u32); 2] = [(Kind::Q35, 1), (Kind::Microvm, 2)];
@@ -42,17 +42,20 @@ pub fn run(tally: &mut Tally) -> Result<()> {
             continue;
         }
         report::step(&format!("net: {place}"));
-        one(tally, &image.path, (kind, cpus), &place)?;
+        let words = ["net-inside", kind.name(), &cpus.to_string()];
+        in_namespace(tally, &words, &image.path, &place)?;
     }
     Ok(())
 }
 
-fn one(tally: &mut Tally, image: &Path, (kind, cpus): (Kind, u32), place: &str) -> Result<()> {
+/// Runs ourselves in a namespace, with these words and the image behind them, and records what that
+/// run says.
+pub fn in_namespace(tally: &mut Tally, words: &[&str], image: &Path, place: &str) -> Result<()> {
     let mut command = Command::new("unshare");
     // Whoever isn't root is it in a namespace of users of its own.
     command.args(if process::is_root() { &["--net"][..] } else { &["--net", "--map-root-user"] });
     command.arg("--").arg(std::env::current_exe().context("this program")?);
-    command.args(["net-inside", kind.name(), &cpus.to_string()]).arg(image);
+    command.args(words).arg(image);
     let shown = process::show(&command);
     let mut child = command.stdout(Stdio::piped()).spawn().context(&shown)?;
     let mut ended = false;
@@ -90,9 +93,18 @@ pub fn files() -> std::path::PathBuf {
 /// Makes the files, in a directory that becomes one of Cheetah's.
 pub fn make_files() -> Result<Extra> {
     let directory = files();
-    std::fs::create_dir_all(&directory).context(directory.display())?;
+    let names = SIZES.map(|(name, _)| format!("{name}.bin"));
+    let sizes = SIZES.map(|(_, size)| size);
+    let documents: Vec<_> = names.iter().map(String::as_str).zip(sizes).collect();
+    make_documents(&directory, &documents)?;
+    Ok(Extra { host: directory, guest: "/www/net".into() })
+}
+
+/// Makes files of these names and sizes.
+pub fn make_documents(directory: &Path, documents: &[(&str, usize)]) -> Result<()> {
+    std::fs::create_dir_all(directory).context(directory.display())?;
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    for (name, size) in SIZES {
+    for &(name, size) in documents {
         let bytes: Vec<u8> = (0..size)
             .map(|_| {
                 state ^= state << 13;
@@ -101,10 +113,10 @@ pub fn make_files() -> Result<Extra> {
                 state as u8
             })
             .collect();
-        let path = directory.join(format!("{name}.bin"));
+        let path = directory.join(name);
         std::fs::write(&path, bytes).context(path.display())?;
     }
-    Ok(Extra { host: directory, guest: "/www/net".into() })
+    Ok(())
 }
 
 #[cfg(test)]

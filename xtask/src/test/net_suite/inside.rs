@@ -1,5 +1,6 @@
 //! Inside of the namespace: the tap device, the guest, and the conversation with its judge.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
@@ -17,7 +18,7 @@ pub const END: &str = "net: end";
 /// The guest's judge.
 const JUDGE: &str = "/xok/net-tests";
 /// The tap device.
-const DEVICE: &str = "tap0";
+pub const DEVICE: &str = "tap0";
 /// Our addresses: the second one never asks for the guest's link address.
 pub const HOST: &str = "10.1.0.1";
 /// See [`HOST`].
@@ -103,13 +104,31 @@ fn converse(judge: &mut Judge) -> std::result::Result<(), String> {
 
 /// Says a test's verdict.
 pub fn say(name: &str, verdict: std::result::Result<String, String>) {
+    say_in("net", name, verdict);
+}
+
+/// As [`say`], of another suite's test.
+pub fn say_in(suite: &str, name: &str, verdict: std::result::Result<String, String>) {
     match verdict {
-        Ok(remark) => println!("test net/{name} ... ok {remark}"),
-        Err(why) => println!("test net/{name} ... FAILED {}", why.replace('\n', " ")),
+        Ok(remark) => println!("test {suite}/{name} ... ok {remark}"),
+        Err(why) => println!("test {suite}/{name} ... FAILED {}", why.replace('\n', " ")),
     }
 }
 
-fn make_device() -> Result<()> {
+/// A connection to a port of a guest that may still be starting.
+pub fn connect_within(port: u16, patience: Duration) -> std::result::Result<TcpStream, String> {
+    let end = Instant::now() + patience;
+    loop {
+        match peer::connect(port, Duration::from_secs(1)) {
+            Err(why) if Instant::now() >= end => return Err(why),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            stream => return stream,
+        }
+    }
+}
+
+/// Makes the tap device, in the namespace that we are in.
+pub fn make_device() -> Result<()> {
     let stranger = format!("{STRANGER}/24");
     let own = format!("{HOST}/24");
     let commands: [&[&str]; 6] = [
