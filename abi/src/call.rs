@@ -254,6 +254,9 @@ calls! {
     40 Entropy {} own Atomic errors [NotPresent];
     /// Ends the machine with a status (0–255), `how` 0 power off, 1 reset. Needs WRITE over power.
     41 MachineEnd { how: u16, status: u16 } guarded Atomic errors [];
+    /// Has these kinds of events (`trace::Kind::bit`) recorded from now on, on all processors; 0:
+    /// none. Needs WRITE over the trace.
+    42 TraceSet { kinds: u64 } guarded Atomic errors [];
 }
 
 /// What `rax` carries besides the number.

@@ -34,6 +34,8 @@ pub const DEVICE_CONSOLE: u16 = 1;
 pub const DEVICE_NETWORK: u16 = 2;
 /// Second component under [`NAME_DEVICE`]: power off, exit status.
 pub const DEVICE_POWER: u16 = 3;
+/// Second component under [`NAME_DEVICE`]: what the trace records.
+pub const DEVICE_TRACE: u16 = 4;
 /// First component of account number `n` is `NAME_ACCOUNT + n`.
 pub const NAME_ACCOUNT: u16 = 256;
 

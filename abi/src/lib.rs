@@ -30,5 +30,6 @@ pub mod published;
 pub mod region;
 pub mod ring;
 pub mod setup;
+pub mod trace;
 pub mod upcall;
 pub mod word;

@@ -43,16 +43,20 @@ pub enum Table {
     Clock = 9,
     /// [`CpuRecord`] by processor.
     Cpus = 10,
-    /// [`CallRecord`] by number of the call.
+    /// [`CallRecord`] by number of the call, `call::CALLS_MAX` for each processor in turn.
     Calls = 11,
     /// [`CensusRecord`] by [`Category`].
     Census = 12,
     /// [`InterfaceRecord`] by network interface.
     Interfaces = 13,
+    /// [`TraceRing`](crate::trace::TraceRing) by processor.
+    Traces = 14,
+    /// [`TraceRecord`](crate::trace::TraceRecord), `TraceRing::records` for each processor in turn.
+    TraceRecords = 15,
 }
 
 /// Tables there are.
-pub const TABLES: usize = 14;
+pub const TABLES: usize = 16;
 
 /// Where a table is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -429,7 +433,7 @@ pub struct CpuRecord {
     pub stack_bytes: u64,
 }
 
-/// A call's counters.
+/// A call's counters on one processor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct CallRecord {
@@ -439,6 +443,9 @@ pub struct CallRecord {
     pub errors: u64,
     /// Longest stretch with interrupts off that began with it, in nanoseconds.
     pub longest_ns: u64,
+    /// TSC ticks from the entry until the processor left the kernel or let interrupts in, in all;
+    /// counted while calls are traced.
+    pub ticks: u64,
 }
 
 /// What the kernel's memory is used for.
@@ -523,4 +530,5 @@ const _: () = assert!(core::mem::size_of::<RingRecord>() == 64);
 const _: () = assert!(core::mem::size_of::<SliceRecord>() == 16);
 const _: () = assert!(core::mem::size_of::<Clock>() == 64);
 const _: () = assert!(core::mem::size_of::<CpuRecord>() == 128);
+const _: () = assert!(core::mem::size_of::<CallRecord>() == 32);
 const _: () = assert!(core::mem::size_of::<InterfaceRecord>() == 64);

@@ -14,14 +14,17 @@ use abi::layout::{PAGE_SIZE, PUBLISHED};
 use abi::limits::{CPUS, REGION_INLINE_BYTES, SLICES};
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::published::*;
+use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
 use kernel_core::context::Context;
 use kernel_core::state::Published;
+use kernel_core::trace::Asked;
 
 use crate::boot::memory_map::MemoryMap;
 use crate::hardware;
 use crate::paging::Tables;
 use crate::physical::{slice, virtual_address, word};
+use crate::trace::Places;
 
 const LARGE: u64 = 2 << 20;
 /// Network interfaces that have a record.
@@ -59,8 +62,22 @@ impl Layout {
     }
 }
 
+/// The trace's rings.
+pub struct Trace {
+    /// One for each of so many processors.
+    pub cpus: usize,
+    /// So many records each, and what is recorded.
+    pub asked: Asked,
+}
+
+impl Trace {
+    fn records(&self) -> usize {
+        self.cpus * self.asked.records as usize
+    }
+}
+
 /// Bytes that the published tables take, application pages apart.
-fn published_bytes(sizes: &Sizes) -> u64 {
+fn published_bytes(sizes: &Sizes, trace: &Trace) -> u64 {
     2 * PAGE_SIZE
         + Layout::room::<EnvRecord>(sizes.envs)
         + Layout::room::<DomainRecord>(sizes.domains)
@@ -72,14 +89,21 @@ fn published_bytes(sizes: &Sizes) -> u64 {
         + Layout::room::<SliceRecord>(CPUS * SLICES)
         + Layout::room::<Clock>(1)
         + Layout::room::<CpuRecord>(CPUS)
-        + Layout::room::<CallRecord>(abi::call::CALLS_MAX)
+        + Layout::room::<CallRecord>(CPUS * abi::call::CALLS_MAX)
         + Layout::room::<CensusRecord>(CATEGORIES)
         + Layout::room::<InterfaceRecord>(INTERFACES)
+        + Layout::room::<TraceRing>(trace.cpus)
+        + Layout::room::<TraceRecord>(trace.records())
 }
 
 /// Carves the published half and maps it for everybody.
-fn published(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Published {
-    let bytes = published_bytes(sizes).next_multiple_of(LARGE);
+fn published(
+    memory: &mut MemoryMap,
+    tables: &mut Tables,
+    sizes: &Sizes,
+    trace: &Trace,
+) -> Published {
+    let bytes = published_bytes(sizes, trace).next_multiple_of(LARGE);
     let base = memory.take(Category::Published, bytes, LARGE);
     let flags = USER | NO_EXECUTE;
     tables.map_large(memory, PUBLISHED, base, bytes, flags);
@@ -105,10 +129,19 @@ fn published(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Publ
         slices: place.place(Table::Slices, CPUS * SLICES, Category::Published),
         clock: &mut place.place::<Clock>(Table::Clock, 1, Category::Published)[0],
         cpus: place.place(Table::Cpus, CPUS, Category::Published),
-        calls: place.place(Table::Calls, abi::call::CALLS_MAX, Category::Published),
+        calls: place.place(Table::Calls, CPUS * abi::call::CALLS_MAX, Category::Published),
         census: place.place(Table::Census, CATEGORIES, Category::Published),
         interfaces: place.place(Table::Interfaces, INTERFACES, Category::Published),
     };
+    place.place::<TraceRing>(Table::Traces, trace.cpus, Category::Published);
+    place.place::<TraceRecord>(Table::TraceRecords, trace.records(), Category::Published);
+    let physical = |table: Table| base + (place.tables[table as usize].address - PUBLISHED);
+    let places = Places {
+        heads: physical(Table::Traces),
+        slots: physical(Table::TraceRecords),
+        calls: physical(Table::Calls),
+    };
+    crate::trace::place(&places, trace.cpus, &trace.asked);
     // What lies in the published pages but belongs to another category is counted there.
     let mut other = bytes - layout.used;
     memory.count_taken(Category::Slack, other);
@@ -171,8 +204,8 @@ fn network(memory: &mut MemoryMap, sizes: &Sizes) -> kernel_core::net::Network {
 }
 
 /// Carves everything.
-pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Parts {
-    let published = published(memory, tables, sizes);
+pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: &Trace) -> Parts {
+    let published = published(memory, tables, sizes, trace);
     let at = published.directory.tables[Table::ApplicationPages as usize].address;
     let (first, zeroes) = application_pages(memory, tables, at, sizes.envs);
     let contexts =

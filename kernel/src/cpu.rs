@@ -72,6 +72,8 @@ pub struct Cpu {
     pub index: Cell<usize>,
     /// The environment whose context and entry data are loaded.
     pub loaded: Cell<Option<usize>>,
+    /// The id of what runs, as the trace shows it; 0: nothing.
+    pub traced: Cell<u32>,
     /// The root in CR3.
     pub root: Cell<u64>,
     /// A timer interrupt has come, and has not been looked at.

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
+use abi::trace::Event;
 use kernel_core::context::Context;
 use kernel_core::machine::{Flush, Machine, UserFault};
 use kernel_core::net::transmit::Segment;
@@ -17,7 +18,7 @@ use kernel_core::net::transmit::Segment;
 use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg};
-use crate::{console, entropy, physical, shootdown, user, vector, virtio};
+use crate::{console, entropy, physical, shootdown, trace, user, vector, virtio};
 
 /// Contexts: physical address and number.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
@@ -216,6 +217,15 @@ impl Machine for Hardware {
         if cpu != self.cpu.index.get() {
             apic::interrupt(shootdown::apic_id(cpu), crate::entry::LOOK_VECTOR);
         }
+    }
+
+    #[inline]
+    fn trace(&mut self, event: Event) {
+        trace::event(self.cpu, event);
+    }
+
+    fn trace_set(&mut self, kinds: u64) {
+        trace::set(kinds);
     }
 
     fn now_ns(&self) -> u64 {

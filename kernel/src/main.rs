@@ -33,6 +33,7 @@ mod registers;
 mod run;
 mod shootdown;
 mod syscall;
+mod trace;
 mod traps;
 mod user;
 mod vector;

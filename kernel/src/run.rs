@@ -9,6 +9,7 @@ use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS,
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
+use kernel_core::trace::counters;
 use kernel_core::{domain, env, frame, sched, sweep, upcall, work};
 
 use abi::id::DomainId;
@@ -23,7 +24,7 @@ use crate::platform::{apic, clock};
 use crate::registers::{
     interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt, write_cr3,
 };
-use crate::{bases, delay, descriptors, devices, physical, power, shootdown, vector};
+use crate::{bases, delay, descriptors, devices, physical, power, shootdown, trace, vector};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -301,6 +302,7 @@ fn exit(cpu: &'static Cpu, index: usize) -> u64 {
     }
     debug_assert_eq!(cpu.loaded.get(), Some(index));
     note_stretch(cpu);
+    trace::leave(cpu);
     // `sysret` takes rip and rflags from rcx and r11: right after a call and for an upcall.
     let by_sysret = context.rcx == context.rip && context.r11 == context.rflags;
     if by_sysret { BY_SYSRET } else { BY_IRET }
@@ -328,6 +330,7 @@ fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index
         }
         load_bases(cpu, hardware, index);
         load_entry_data(cpu, state, index);
+        trace::switch(cpu, state, Some(index));
     }
 }
 
@@ -341,6 +344,7 @@ pub fn enter(hold: &mut Hold, index: usize) {
     }
     load_bases(cpu, hardware, index);
     load_entry_data(cpu, state, index);
+    trace::switch(cpu, state, Some(index));
 }
 
 fn load_bases(cpu: &'static Cpu, hardware: &mut Hardware, index: usize) {
@@ -385,6 +389,7 @@ fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     put_away(cpu, state, hardware);
     load_root(cpu, hardware::master());
     cpu.park();
+    trace::switch(cpu, state, None);
     descriptors::set_rsp0(cpu, cpu.context_end.get());
 }
 
@@ -402,8 +407,9 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     record.longest_call = call;
     record.stack_bytes = cpu.stack_bytes.get();
     if cpu.stretched.take() {
-        for (record, longest) in state.published.calls.iter_mut().zip(&cpu.stretches) {
-            record.longest_ns = record.longest_ns.max(clock::ticks_to_ns(longest.get()));
+        let own = &state.published.calls[counters(cpu.index.get(), 0)..];
+        for (counters, longest) in own.iter().zip(&cpu.stretches) {
+            counters.stretched(clock::ticks_to_ns(longest.get()));
         }
     }
     // The first account has the sums of all.

@@ -11,7 +11,7 @@ use kernel_core::machine::{Machine, UserFault};
 use crate::cpu::Cpu;
 use crate::registers::rdtsc;
 use crate::run::{self, Hold};
-use crate::{bases, entry, user};
+use crate::{bases, entry, trace, user};
 
 /// Bytes of the `syscall` instruction.
 const INSTRUCTION: u64 = 2;
@@ -27,6 +27,7 @@ pub extern "C" fn system_call(cpu: &'static Cpu) -> u64 {
     let word = context.rax;
     let number = word as u16;
     cpu.call.set(u64::from(number));
+    trace::call(cpu, number);
     let words = [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9];
     let call = match Call::decode(number, words) {
         Ok(call) => call,

@@ -7,6 +7,7 @@
 use core::arch::asm;
 
 use abi::layout::{DIRECT_MAP, LIBRARY, LIBRARY_END, OWN_TABLES, PUBLISHED, is_user};
+use abi::trace::{Event, Kind};
 use kernel_core::context::Context;
 
 use crate::cpu::{AREAS, Cpu, STRIDE};
@@ -16,7 +17,7 @@ use crate::entry::{
 use crate::platform::apic;
 use crate::registers::{rdtsc, read_cr2, read_dr6, write_dr6};
 use crate::run::{self, Hold};
-use crate::{devices, shootdown, user};
+use crate::{devices, shootdown, trace, user};
 
 const DEBUG: u64 = 1;
 const NMI: u64 = 2;
@@ -77,6 +78,7 @@ fn is_secret(address: u64) -> bool {
 /// An interrupt, wherever it came: notes what it wants.
 fn interrupt(cpu: &'static Cpu, vector: u8) {
     cpu.interrupts.set(cpu.interrupts.get() + 1);
+    trace::event(cpu, Event::new(Kind::Interrupt, u16::from(vector), 0));
     match vector {
         TIMER_VECTOR => {
             let mut timer = cpu.timer.get();

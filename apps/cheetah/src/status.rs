@@ -278,7 +278,7 @@ impl Page {
 
     fn calls(&mut self) -> fmt::Result {
         self.table("Calls", &["call", "made", "refused"])?;
-        let calls = records::<CallRecord>(Table::Calls).zip(TABLE);
+        let calls = TABLE.iter().map(|row| (published::call_record(row.number.into()), row));
         for (record, row) in calls.filter(|(record, _)| record.count > 0) {
             self.row(&[&row.name, &record.count, &record.errors])?;
         }

@@ -11,7 +11,7 @@ use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, predicate, region, revoke, sched,
-    sleep, slice, table, transfer,
+    sleep, slice, table, trace, transfer,
     work::{self, cost},
 };
 use abi::call::{CAPABILITY_SHIFT, Call};
@@ -24,6 +24,7 @@ use abi::limits::{
 };
 use abi::memory::Item;
 use abi::published::EnvState;
+use abi::trace::{Event, Kind};
 use abi::word::UserAddress;
 use core::mem::size_of;
 
@@ -123,7 +124,8 @@ pub fn call<M: Machine>(
     bytes: &[u8],
 ) -> Outcome {
     let number = usize::from(call.encode().0);
-    state.published.calls[number].count += 1;
+    let counters = &state.published.calls[trace::counters(cpu, number)];
+    counters.made();
     state.published.cpus[cpu].calls += 1;
     state.published.envs[caller].entries += 1;
     let who = Caller {
@@ -137,8 +139,13 @@ pub fn call<M: Machine>(
     let short = needs(&call).is_some_and(|(_, len)| bytes.len() < len);
     let outcome =
         if short { refuse(Error::BadAddress.into()) } else { serve(state, machine, &who, call) };
-    if matches!(outcome, Outcome::Answer(error, _) if error != 0) {
-        state.published.calls[number].errors += 1;
+    if let Outcome::Answer(error, _) = outcome
+        && error != 0
+    {
+        counters.refused();
+        let env = state.published.envs[caller].id;
+        let event = Event::new(Kind::Refused, number as u16, env);
+        machine.trace(Event { argument: error, ..event });
     }
     outcome
 }
@@ -272,6 +279,7 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: C
             machine.end(how, status);
             Ok(0)
         }
+        Call::TraceSet { kinds } => trace::set(state, machine, own, capability, kinds),
         _ => crate::net::call(state, machine, index, capability, call, bytes),
     }
 }

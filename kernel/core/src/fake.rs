@@ -11,6 +11,7 @@ use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT};
 use abi::limits::TRANSMIT_HEADER;
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
+use abi::trace::Event;
 use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
@@ -46,6 +47,10 @@ pub struct FakeMachine {
     pub console: Vec<u8>,
     /// Packets given to interfaces and not yet answered: interface and token.
     pub sending: Vec<(usize, usize)>,
+    /// Kinds of events recorded, and what was.
+    pub tracing: u64,
+    /// See `tracing`.
+    pub traced: Vec<Event>,
     /// How and with what status the machine was ended.
     pub ended: Option<(u16, u16)>,
     random: u64,
@@ -65,6 +70,8 @@ impl FakeMachine {
             application_pages: vec![None; envs],
             console: Vec::new(),
             sending: Vec::new(),
+            tracing: 0,
+            traced: Vec::new(),
             ended: None,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -195,6 +202,14 @@ impl Machine for FakeMachine {
     fn interrupt(&mut self, cpu: usize) {
         self.interrupts.push(cpu);
     }
+    fn trace(&mut self, event: Event) {
+        if self.tracing & event.kind.bit() != 0 {
+            self.traced.push(event);
+        }
+    }
+    fn trace_set(&mut self, kinds: u64) {
+        self.tracing = kinds;
+    }
     fn now_ns(&self) -> u64 {
         self.now
     }
@@ -270,7 +285,7 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             slices: leak(sizes.slices),
             clock: &mut leak::<Clock>(1)[0],
             cpus: leak(abi::limits::CPUS),
-            calls: leak(abi::call::CALLS_MAX),
+            calls: leak(abi::limits::CPUS * abi::call::CALLS_MAX),
             census: leak(CATEGORIES),
             interfaces: leak(net::INTERFACES),
         },

@@ -47,6 +47,7 @@ pub mod state;
 pub mod sweep;
 pub mod table;
 pub mod timer;
+pub mod trace;
 pub mod transfer;
 pub mod upcall;
 mod update;

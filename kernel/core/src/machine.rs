@@ -5,6 +5,7 @@
 
 use crate::context::Context;
 use abi::id::Frame;
+use abi::trace::Event;
 
 /// A copy from or to program memory met a page that is not there; nothing after it was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,14 @@ pub trait Machine {
     /// Interrupts `cpu`, so that it looks at requests and runs the scheduler. Nothing if it is this
     /// one, which asks `sched::pick` on its way out anyway.
     fn interrupt(&mut self, cpu: usize);
+    /// Records an event, if its kind is recorded.
+    fn trace(&mut self, event: Event) {
+        let _ = event;
+    }
+    /// From now on events of these kinds are recorded.
+    fn trace_set(&mut self, kinds: u64) {
+        let _ = kinds;
+    }
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// 64 random bits, if the machine has a source.

@@ -6,7 +6,7 @@
 //! everybody can read (only the kernel writes it, here), and a private one beside it.
 
 use abi::published::{
-    AccountRecord, CallRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
+    AccountRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
     FilterRecord, FrameRecord, InterfaceRecord, RegionRecord, RingRecord, SliceRecord,
 };
 
@@ -34,8 +34,8 @@ pub struct Published {
     pub clock: &'static mut Clock,
     /// By processor.
     pub cpus: &'static mut [CpuRecord],
-    /// By number of the call.
-    pub calls: &'static mut [CallRecord],
+    /// By number of the call, for each processor in turn: [`crate::trace::counters`].
+    pub calls: &'static [crate::trace::CallCounters],
     /// By category.
     pub census: &'static mut [CensusRecord],
     /// By interface.

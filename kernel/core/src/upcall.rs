@@ -10,6 +10,7 @@ use crate::sched;
 use crate::state::State;
 use abi::limits::UPCALL_DEPTH;
 use abi::published::EnvState;
+use abi::trace::{Event, Kind};
 use abi::upcall::{Cause, Slot, offset};
 
 /// Flags that a handler never starts with: TF, DF, NT, AC.
@@ -48,6 +49,8 @@ pub fn deliver_fault<M: Machine>(
     };
     if delivered {
         state.published.envs[index].upcalls += 1;
+        let env = state.published.envs[index].id;
+        machine.trace(Event::new(Kind::Upcall, u16::from(cause), env));
     } else {
         stop(state, machine, cpu, index, cause);
     }
@@ -75,6 +78,10 @@ pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: usi
     let cpu = state.published.envs[index].cpu as usize;
     state.published.envs[index].upcalls += u64::from(delivered);
     state.published.cpus[cpu].events += u64::from(delivered);
+    if delivered {
+        let env = state.published.envs[index].id;
+        machine.trace(Event::new(Kind::Upcall, Cause::Event as u16, env));
+    }
     delivered
 }
 

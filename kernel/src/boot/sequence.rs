@@ -5,11 +5,13 @@
 //!  log=debugcon   the log goes to port 0xe9, not to the serial line
 //!  init=PATH      the first program, /xok/init without it
 //!  delay=US       random delays where processors meet, up to so many microseconds (`delay`)
+//!  trace=WORD,... what the trace records from the beginning: `kernel_core::trace`
 //!  provoke=WHAT   a mistake on purpose (`provoke`)
 //! ```
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use abi::call::CALLS_MAX;
 use abi::capability::{NAME_IMAGE, Name};
 use abi::layout::PAGE_SIZE;
 use abi::limits::SLICES;
@@ -23,6 +25,7 @@ use image::elf::Plan;
 use kernel_core::boot::{Parts, Sizes};
 use kernel_core::frame;
 use kernel_core::state::State;
+use kernel_core::trace::Asked;
 
 use super::memory_map::MemoryMap;
 use super::start_info::{Range, StartInfo};
@@ -96,7 +99,10 @@ pub extern "C" fn start(start_info: u64) -> ! {
     let io_apics = map_devices(&platform, &mut tables, &mut memory);
     virtio::probe(&platform, command_line, &mut tables, &mut memory);
     let sizes = Sizes::for_frames((memory.end() / PAGE_SIZE) as usize);
-    let parts = carve::carve(&mut memory, &mut tables, &sizes);
+    let asked = Asked::parse(value_of(command_line, "trace="));
+    let asked = asked.within(memory.bytes(), platform.cpu_count);
+    let trace = carve::Trace { cpus: platform.cpu_count, asked };
+    let parts = carve::carve(&mut memory, &mut tables, &sizes, &trace);
     for index in 0..platform.cpu_count {
         cpu::build(&mut tables, &mut memory, index);
         shootdown::register(index, platform.cpus[index]);
@@ -267,6 +273,7 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     let each = running as u64;
     state.published.directory.tables[Table::Cpus as usize].count = running as u32;
     state.published.directory.tables[Table::Slices as usize].count = (running * SLICES) as u32;
+    state.published.directory.tables[Table::Calls as usize].count = (running * CALLS_MAX) as u32;
     let counted = [
         (Category::Image, 1),
         (Category::Stacks, each),

@@ -300,6 +300,11 @@ pub fn machine_end(capability: u8, how: u16, status: u16) -> Result<u64, Refused
     make(Call::MachineEnd { how, status }, capability)
 }
 
+/// `TraceSet`
+pub fn trace_set(capability: u8, kinds: u64) -> Result<u64, Refused> {
+    make(Call::TraceSet { kinds }, capability)
+}
+
 /// The six words that the stubs here carry in a transfer: rdi, rsi, rdx, r8, r9, r10.
 pub type Message = [u64; 6];
 

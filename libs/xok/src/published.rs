@@ -7,6 +7,7 @@
 //! since a volatile load of a thousand words is a thousand loads at each place of use.
 #![allow(unsafe_code)]
 
+use abi::call::CALLS_MAX;
 use abi::layout::PUBLISHED;
 use abi::published::*;
 use core::arch::asm;
@@ -95,10 +96,29 @@ pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
     Some(load(info.address + index as u64 * u64::from(info.stride)))
 }
 
+/// A word of the published pages, by its address.
+pub(crate) fn word_at(address: u64) -> u64 {
+    load(address)
+}
+
 /// Address of the record at `index` (for predicates), without checking that it exists.
 pub fn record_address(which: Table, index: usize) -> u64 {
     let info = table(which);
     info.address + index as u64 * u64::from(info.stride)
+}
+
+/// A call's counters, of all processors together; the longest stretch is the longest of any.
+pub fn call_record(number: usize) -> CallRecord {
+    let mut sum = CallRecord::default();
+    for cpu in 0..directory().cpus as usize {
+        let of_cpu = record::<CallRecord>(Table::Calls, cpu * CALLS_MAX + number);
+        let CallRecord { count, errors, longest_ns, ticks } = of_cpu.unwrap_or_default();
+        sum.count += count;
+        sum.errors += errors;
+        sum.longest_ns = sum.longest_ns.max(longest_ns);
+        sum.ticks += ticks;
+    }
+    sum
 }
 
 /// The environment with this id, if its record still stands.

@@ -3,7 +3,7 @@
 use crate::{leaks, linux, memory, pipes, sites, threads};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
-use abi::published::{CallRecord, EnvRecord, EnvState, FrameRecord, FrameType, Table};
+use abi::published::{EnvRecord, EnvState, FrameRecord, FrameType, Table};
 use core::fmt::Write;
 use xok::{own, published};
 
@@ -67,7 +67,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
 }
 
 pub fn calls_of(number: u16) -> u64 {
-    published::record::<CallRecord>(Table::Calls, number.into()).map_or(0, |record| record.count)
+    published::call_record(number.into()).count
 }
 
 fn free() -> u64 {

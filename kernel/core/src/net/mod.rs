@@ -26,6 +26,7 @@ use abi::error::Error;
 use abi::limits::{RING_ENTRIES, TRANSMIT_PIECES};
 use abi::published::InterfaceRecord;
 use abi::ring::{Piece, RingEntry};
+use abi::trace::{Event, Kind};
 
 /// Network interfaces.
 pub const INTERFACES: usize = 4;
@@ -79,9 +80,16 @@ pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize,
     if packet.get(6..12).is_some_and(|source| address(source) == record.mac) {
         record.received += 1;
         record.unclaimed += 1;
+        machine.trace(packet_in(interface, packet, 0, 0));
         return;
     }
     distribute(state, machine, interface, packet);
+}
+
+/// That a packet came, for the ring with this id that `env` made.
+fn packet_in(interface: usize, packet: &[u8], ring: u32, env: u32) -> Event {
+    let argument = (interface as u64) << 32 | u64::from(ring);
+    Event { argument, ..Event::new(Kind::PacketIn, packet.len() as u16, env) }
 }
 
 /// A link address as a word, its first byte lowest.
@@ -107,11 +115,12 @@ fn distribute<M: Machine>(
         if copy || !claimed {
             claimed |= !copy;
             filter::count(state, index);
-            ring::deliver(state, machine, filter::ring(state, index), packet);
+            ring::deliver(state, machine, interface, filter::ring(state, index), packet);
         }
     }
     if !claimed {
         state.published.interfaces[interface].unclaimed += 1;
+        machine.trace(packet_in(interface, packet, 0, 0));
     }
     claimed
 }

@@ -3,7 +3,7 @@
 //! The kernel follows its own list of entries, by physical address, and reads nothing of shared
 //! memory but owner words: an owner that scribbles over its ring loses its own packets only.
 
-use super::{hold, let_go};
+use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
 use crate::machine::Machine;
 use crate::state::State;
@@ -15,6 +15,7 @@ use abi::layout::PAGE_SIZE;
 use abi::limits::{RING_ENTRIES, Resource};
 use abi::published::RingRecord;
 use abi::ring::RingEntry;
+use abi::trace::{Event, Kind};
 use abi::upcall::EVENT_PACKET;
 
 /// A buffer by physical address.
@@ -249,15 +250,24 @@ pub fn free_all_of(state: &mut State, domain: usize) -> bool {
 }
 
 /// Puts a packet into the ring's next buffer if its owner has given it back, else drops it.
-pub fn deliver<M: Machine>(state: &mut State, machine: &mut M, id: RingId, packet: &[u8]) {
+pub fn deliver<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    interface: usize,
+    id: RingId,
+    packet: &[u8],
+) {
     let Some(index) = lookup(state, id) else { return };
     let ring = &mut state.net.rings[index];
     let buffer = ring.buffers[usize::from(ring.next)];
     let record = &mut state.published.rings[index];
+    let event = packet_in(interface, packet, id.0, ring.env.0);
     if buffer.owner == 0 || machine.word(buffer.owner) != 0 {
         record.dropped += 1;
+        machine.trace(Event { kind: Kind::PacketDropped, ..event });
         return;
     }
+    machine.trace(event);
     let len = packet.len().min(buffer.capacity as usize);
     record.cut += u64::from(len < packet.len());
     record.delivered += 1;

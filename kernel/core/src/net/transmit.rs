@@ -19,6 +19,7 @@ use abi::id::{EnvId, Frame};
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{PACKET_BYTES, Resource, TRANSMIT_HEADER, TRANSMIT_PIECES};
 use abi::ring::Piece;
+use abi::trace::{Event, Kind};
 use abi::upcall::EVENT_SENT;
 
 /// Packets in one device's queue.
@@ -96,6 +97,7 @@ pub fn transmit<M: Machine>(
         state.published.interfaces[usize::from(interface)].full += 1;
     }
     let plan = checked?;
+    machine.trace(packet_out(usize::from(interface), &plan));
     if is_to_itself(state, machine, usize::from(interface), &plan) {
         return Ok(turn(state, machine, usize::from(interface), &plan));
     }
@@ -197,6 +199,12 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan:
     record.sent += 1;
     record.queued += 1;
     machine.transmit(interface, token, copied, &gathered[..rest]);
+}
+
+fn packet_out(interface: usize, plan: &Plan) -> Event {
+    let len: u32 = plan.all[..plan.pieces].iter().map(|segment| segment.len).sum();
+    let event = Event::new(Kind::PacketOut, len as u16, plan.flight.env.0);
+    Event { argument: (interface as u64) << 32, ..event }
 }
 
 /// Copies the packet's first bytes; how many.

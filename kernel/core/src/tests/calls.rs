@@ -1,8 +1,11 @@
 //! Each listed error of the remaining calls, and that refusals change nothing.
 
 use super::*;
+use crate::trace;
+use crate::upcall;
 use crate::work::{self, cost};
-use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, NAME_DEVICE, READ};
+use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE, READ, WRITE};
+use abi::trace::{ALL_KINDS, Event, Kind};
 
 const NEVER: EnvId = EnvId(99);
 
@@ -24,6 +27,7 @@ fn a_name_that_does_not_dominate_reaches_nobody() {
         Call::AccountDestroy { account: AccountId(1) },
         Call::EnvMove { domain, fields: 0, setup: UserAddress(SCRATCH) },
         Call::MachineEnd { how: 0, status: 3 },
+        Call::TraceSet { kinds: 2 },
         Call::ConsoleWrite { stream: 0, bytes: UserAddress(SCRATCH), len: 4 },
         Call::ConsoleRing { page: SCRATCH },
     ] {
@@ -36,8 +40,8 @@ fn a_name_that_does_not_dominate_reaches_nobody() {
     let read_only = Capability { rights: READ, zero: 0, name: Name::ROOT };
     world.state.domains.records[1].capabilities[2] = read_only;
     assert_eq!(world.with(1, 2, Call::Post { env, bits: 1 }), error(Error::NotPermitted, 0));
-    let errors = world.state.published.calls[4].errors;
-    assert_eq!((world.state.published.calls[4].count, errors), (4, 4));
+    let counters = world.state.published.calls[trace::counters(0, 4)].read();
+    assert_eq!((counters.count, counters.errors), (4, 4));
 }
 
 #[test]
@@ -303,4 +307,26 @@ fn a_batch_of_table_items_goes_in_rounds() {
         ),
         error(Error::NoSuchDomain, 0)
     );
+}
+
+#[test]
+fn the_trace_is_set_by_who_may_write_it() {
+    let mut world = World::new();
+    let name = Name::of(&[NAME_DEVICE, DEVICE_TRACE]);
+    world.state.domains.records[1].capabilities[3] = Capability { rights: WRITE, zero: 0, name };
+    for kinds in [1, ALL_KINDS + 2, 1 << 63] {
+        let refused = world.with(1, 3, Call::TraceSet { kinds });
+        assert_eq!(refused, error(Error::BadArgument, 0), "{kinds:#x}");
+    }
+    assert_eq!(world.machine.tracing, 0);
+    assert_eq!(world.with(1, 3, Call::TraceSet { kinds: ALL_KINDS }), OK);
+    assert_eq!(world.machine.tracing, ALL_KINDS);
+    // A refusal and an upcall show; the end of the trace, too.
+    let env = world.id(1).0;
+    assert_eq!(world.by(1, Call::Yield { to: NEVER }), error(Error::NoSuchEnv, 0));
+    upcall::deliver_fault(&mut world.state, &mut world.machine, 1, 6, 0, 0);
+    assert_eq!(world.with(1, 3, Call::TraceSet { kinds: 0 }), OK);
+    assert_eq!(world.by(1, Call::Yield { to: NEVER }), error(Error::NoSuchEnv, 0));
+    let refused = Event { argument: Error::NoSuchEnv as u64, ..Event::new(Kind::Refused, 0, env) };
+    assert_eq!(world.machine.traced, [refused, Event::new(Kind::Upcall, 6, env)]);
 }

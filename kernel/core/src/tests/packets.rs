@@ -3,6 +3,7 @@
 use super::*;
 use crate::net;
 use abi::id::RingId;
+use abi::trace::{ALL_KINDS, Event, Kind};
 use abi::upcall::EVENT_SENT;
 
 /// The interface's address as a word: 2.0.0.0.0.9 on the wire.
@@ -87,4 +88,27 @@ fn the_wire_does_not_speak_for_the_interface() {
     packet[11] ^= 1;
     net::receive(&mut world.state, &mut world.machine, 0, &packet);
     assert_eq!(world.peek(1, OWNER), 16);
+}
+
+#[test]
+fn packets_are_traced_with_who_gets_them() {
+    let mut world = world(5);
+    world.machine.tracing = ALL_KINDS;
+    claim(&mut world);
+    let env = world.id(1).0;
+    let ring = u64::from(world.state.published.rings[1].id);
+    assert_eq!(transmit(&mut world), OK);
+    let mut packet = [0; 60];
+    net::receive(&mut world.state, &mut world.machine, 0, &packet);
+    packet[12] = 5;
+    // The ring's only buffer has not been given back.
+    net::receive(&mut world.state, &mut world.machine, 0, &packet);
+    let of_ring = |kind, len| Event { argument: ring, ..Event::new(kind, len, env) };
+    let expected = [
+        Event::new(Kind::PacketOut, 16, env),
+        of_ring(Kind::PacketIn, 16),
+        Event::new(Kind::PacketIn, 60, 0),
+        of_ring(Kind::PacketDropped, 60),
+    ];
+    assert_eq!(world.machine.traced, expected);
 }

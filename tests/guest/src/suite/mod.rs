@@ -11,6 +11,7 @@ mod predicate;
 pub mod roles;
 mod sched;
 mod stretch;
+mod trace;
 mod transfer;
 
 use crate::judge::Test;
@@ -30,6 +31,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ("published_read_only", exposed::published_read_only),
     ("published_without_calls", exposed::published_without_calls),
     ("application_page", exposed::application_page),
+    ("trace_refused", trace::refused),
+    ("trace_in_order", trace::in_order),
+    ("trace_loss_is_told", trace::loss_is_told),
+    ("calls_are_counted", trace::calls_are_counted),
     ("capability_named", capability::named),
     ("capability_narrowed", capability::narrowed),
     ("copy_on_write_child", capability::copy_on_write_child),
