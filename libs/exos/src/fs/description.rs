@@ -87,6 +87,7 @@ impl Description {
             }
             OpenFile::EventCounter(_) => Cow::Borrowed(b"anon_inode:[eventfd]"),
             OpenFile::Timer(_) => Cow::Borrowed(b"anon_inode:[timerfd]"),
+            OpenFile::Signals(_) => Cow::Borrowed(b"anon_inode:[signalfd]"),
             OpenFile::Epoll(_) => Cow::Borrowed(b"anon_inode:[eventpoll]"),
             OpenFile::Terminal => Cow::Borrowed(b"/dev/console"),
             _ => Cow::Borrowed(self.path.as_bytes()),

@@ -154,7 +154,7 @@ impl Interest {
 fn written(file: &Description) -> Result<(u64, u64), Errno> {
     match &file.file {
         OpenFile::Pipe(pipe) => pipe.counters(),
-        OpenFile::EventCounter(counter) => Ok((counter.words()?.1, 0)),
+        OpenFile::EventCounter(counter) => Ok((counter.counts()?.1, 0)),
         _ => Ok((0, 0)),
     }
 }

@@ -6,13 +6,12 @@
 //! Whoever has it, also a fork child, changes both words in one step, and the kernel wakes those
 //! who wait for them.
 
-use abi::id::{DomainId, RegionId};
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use unix::Errno;
 
 use super::description::Description;
-use super::region::{self, Done, Region};
+use super::region::{Done, Region};
 use super::transfer::Memory;
 use crate::errno::Answer;
 use crate::fs::open_file::OpenFile;
@@ -25,14 +24,12 @@ use unix::path::Canonical;
 const MOST: u64 = u64::MAX - 1;
 /// Offset of the number of writes.
 const WRITES: u64 = 8;
-/// Role of all who have it.
-const HOLDER: u16 = 0;
 
 /// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCounter {
-    /// Its region.
-    pub region: RegionId,
+    /// Its words.
+    pub words: Region,
     /// Does a read take one rather than all (`EFD_SEMAPHORE`)?
     pub semaphore: bool,
 }
@@ -42,11 +39,10 @@ pub fn make(process: &mut Process, count: u64, flags: u32) -> Answer {
     if flags & !(raw::EFD_CLOEXEC | raw::EFD_NONBLOCK | raw::EFD_SEMAPHORE) != 0 {
         return Err(Errno::EINVAL);
     }
-    let id = region::make(0)?;
-    let counter = EventCounter { region: id, semaphore: flags & raw::EFD_SEMAPHORE != 0 };
-    counter.attach(DomainId::NONE)?;
+    let words = Region::make_held()?;
+    let counter = EventCounter { words, semaphore: flags & raw::EFD_SEMAPHORE != 0 };
     let first = [WordAt { offset: 0, value: count & 0xffff_ffff }];
-    counter.holder().copy_in(0, &[], &[], &first)?;
+    words.copy_in(0, &[], &[], &first)?;
     let access = flags & raw::O_NONBLOCK | raw::O_RDWR;
     let path = Canonical::default();
     let description = Description::new(OpenFile::EventCounter(counter), path, access, None);
@@ -55,43 +51,29 @@ pub fn make(process: &mut Process, count: u64, flags: u32) -> Answer {
 }
 
 impl EventCounter {
-    fn holder(&self) -> Region {
-        Region { id: self.region, role: HOLDER }
-    }
-
-    /// Attaches another domain.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        self.holder().attach(domain)
-    }
-
-    /// Gives the attachment back.
-    pub fn detach(&self) {
-        self.holder().detach();
-    }
-
     /// The count, and how often it was written.
-    pub fn words(&self) -> Result<(u64, u64), Errno> {
-        self.holder().pair()
+    pub fn counts(&self) -> Result<(u64, u64), Errno> {
+        self.words.pair()
     }
 
     /// May it be read, may it be written?
     pub fn ready(&self) -> Result<(bool, bool), Errno> {
-        let (count, _) = self.words()?;
+        let (count, _) = self.counts()?;
         Ok((count > 0, count < MOST))
     }
 
     /// Adds what becomes true when it may be read, or written.
     pub fn terms(&self, reads: bool, wait: &mut Wait) {
         if reads {
-            wait.region(self.region, 0, Operator::NotEqual, 0).end_term();
+            wait.region(self.words.id, 0, Operator::NotEqual, 0).end_term();
         } else {
-            wait.region(self.region, 0, Operator::Below, MOST).end_term();
+            wait.region(self.words.id, 0, Operator::Below, MOST).end_term();
         }
     }
 
     /// Adds what becomes true when it is written again.
     pub fn next_write(&self, seen: u64, wait: &mut Wait) {
-        wait.region(self.region, WRITES, Operator::NotEqual, seen).end_term();
+        wait.region(self.words.id, WRITES, Operator::NotEqual, seen).end_term();
     }
 
     /// Changes the count from `count`, if it still is.
@@ -100,7 +82,7 @@ impl EventCounter {
             [WordAt { offset: 0, value: count }, WordAt { offset: WRITES, value: writes }];
         let next = writes.wrapping_add(written);
         let write = [WordAt { offset: 0, value: to }, WordAt { offset: WRITES, value: next }];
-        self.holder().copy_in(0, &[], &compare, &write)
+        self.words.copy_in(0, &[], &compare, &write)
     }
 
     /// Takes the count, or one of it.
@@ -114,7 +96,7 @@ impl EventCounter {
             return Err(Errno::EINVAL);
         }
         loop {
-            let words = self.words()?;
+            let words = self.counts()?;
             if words.0 > 0 {
                 let taken = if self.semaphore { 1 } else { words.0 };
                 if self.change(words, words.0 - taken, 0)? == Done::Yes {
@@ -142,7 +124,7 @@ impl EventCounter {
             return Err(Errno::EINVAL);
         }
         loop {
-            let words = self.words()?;
+            let words = self.counts()?;
             match words.0.checked_add(more) {
                 Some(sum) if sum <= MOST => {
                     if self.change(words, sum, 1)? == Done::Yes {
@@ -165,9 +147,9 @@ impl EventCounter {
         if description.nonblocking() {
             return Err(Errno::EAGAIN);
         }
-        let (count, _) = self.words()?;
+        let (count, _) = self.counts()?;
         let mut wait = Wait::new();
-        wait.region(self.region, 0, Operator::NotEqual, if reads { 0 } else { count }).end_term();
+        wait.region(self.words.id, 0, Operator::NotEqual, if reads { 0 } else { count }).end_term();
         sleep_until(process, &wait, 0).map(|_| ())
     }
 }

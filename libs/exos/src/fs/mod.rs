@@ -31,6 +31,7 @@ pub mod proc_files;
 pub mod processor;
 pub mod region;
 pub mod saved;
+pub mod signal_file;
 pub mod status;
 pub mod table;
 pub mod terminal;

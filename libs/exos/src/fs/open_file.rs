@@ -12,7 +12,8 @@ use super::epoll::Epoll;
 use super::event_counter::EventCounter;
 use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
-use super::region::Done;
+use super::region::{Done, Region};
+use super::signal_file::SignalFile;
 use super::timer_file::TimerFile;
 use super::transfer::Memory;
 use super::{Files, image_files, terminal};
@@ -35,6 +36,8 @@ pub enum OpenFile {
     EventCounter(EventCounter),
     /// A timer.
     Timer(TimerFile),
+    /// Signals that are read.
+    Signals(SignalFile),
     /// Descriptors watched.
     Epoll(Epoll),
     /// The terminal.
@@ -81,7 +84,10 @@ impl OpenFile {
                 links: 1,
                 ..stamped()
             }),
-            OpenFile::EventCounter(_) | OpenFile::Timer(_) | OpenFile::Epoll(_) => {
+            OpenFile::EventCounter(_)
+            | OpenFile::Timer(_)
+            | OpenFile::Signals(_)
+            | OpenFile::Epoll(_) => {
                 Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
             }
             OpenFile::Terminal => Ok(device_attributes(Device::Console)),
@@ -95,14 +101,22 @@ impl OpenFile {
         }
     }
 
+    /// The region that the file is, if it is one.
+    fn held(&self) -> Option<Region> {
+        match self {
+            OpenFile::EventCounter(counter) => Some(counter.words),
+            OpenFile::Timer(timer) => Some(timer.words),
+            OpenFile::Signals(file) => Some(file.words),
+            _ => None,
+        }
+    }
+
     /// Attaches another domain to the regions that the file itself has.
     pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
         match self {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
             OpenFile::Socket(socket) => socket.attach(domain),
-            OpenFile::EventCounter(counter) => counter.attach(domain),
-            OpenFile::Timer(timer) => timer.attach(domain),
-            _ => Ok(()),
+            _ => self.held().map_or(Ok(()), |words| words.attach(domain)),
         }
     }
 
@@ -111,9 +125,11 @@ impl OpenFile {
         match self {
             OpenFile::Pipe(pipe) => pipe.detach(),
             OpenFile::Socket(socket) => socket.close(),
-            OpenFile::EventCounter(counter) => counter.detach(),
-            OpenFile::Timer(timer) => timer.detach(),
-            _ => {}
+            _ => {
+                if let Some(words) = self.held() {
+                    words.detach();
+                }
+            }
         }
     }
 }
@@ -135,6 +151,7 @@ pub fn read(
         }
         OpenFile::EventCounter(counter) => return counter.read(process, description, memory),
         OpenFile::Timer(timer) => return timer.read(process, description, memory),
+        OpenFile::Signals(file) => return file.read(process, description, memory),
         OpenFile::Epoll(_) => return Err(Errno::EINVAL),
         OpenFile::Terminal => return terminal::read(process, description, memory),
         OpenFile::Stream(0) => return terminal::read(process, description, memory),
@@ -262,7 +279,9 @@ pub fn write(
             return socket.send(process, memory, None, 0, description.nonblocking());
         }
         OpenFile::EventCounter(counter) => return counter.write(process, description, memory),
-        OpenFile::Epoll(_) | OpenFile::Timer(_) => return Err(Errno::EINVAL),
+        OpenFile::Epoll(_) | OpenFile::Timer(_) | OpenFile::Signals(_) => {
+            return Err(Errno::EINVAL);
+        }
         OpenFile::Terminal => return terminal::write(process, description, memory, false),
         OpenFile::Stream(number) if *number > 0 => {
             return terminal::write(process, description, memory, *number == 2);

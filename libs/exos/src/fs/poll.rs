@@ -44,6 +44,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
             Ok(found & asked)
         }
         OpenFile::Timer(timer) => Ok(if timer.ready(wait)? { IN_LIKE & asked } else { 0 }),
+        OpenFile::Signals(file) => Ok(if file.ready(wait)? { IN_LIKE & asked } else { 0 }),
         OpenFile::Epoll(epoll) => {
             wait.events(EVENT_LOOK);
             Ok(if epoll.ready(wait)? { IN_LIKE & asked } else { 0 })

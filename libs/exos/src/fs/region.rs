@@ -41,7 +41,23 @@ fn finish_or_found(operation: &RegionOperation) -> Result<Result<(), u64>, Errno
     }
 }
 
+/// Role of all who have a file that is nothing but a region of 64 bytes.
+const HOLDER: u16 = 0;
+
 impl Region {
+    /// A region all of whose users have the same role: a file of 64 bytes of words, which whoever
+    /// has it, also a fork child, changes in one step.
+    pub const fn held(id: RegionId) -> Self {
+        Self { id, role: HOLDER }
+    }
+
+    /// Makes one, all zero, to which this domain is attached.
+    pub fn make_held() -> Result<Self, Errno> {
+        let region = Self::held(make(0)?);
+        region.attach(DomainId::NONE)?;
+        Ok(region)
+    }
+
     fn operation(&self, compare: &[WordAt], write: &[WordAt]) -> RegionOperation {
         let mut operation = RegionOperation {
             region: self.id.0,

@@ -12,6 +12,8 @@ use super::event_counter::EventCounter;
 use super::node::{Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
+use super::region::Region;
+use super::signal_file::SignalFile;
 use super::timer_file::TimerFile;
 use super::{Descriptor, Files};
 use crate::net::socket::Socket;
@@ -70,11 +72,12 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             }
             OpenFile::EventCounter(counter) => {
                 let semaphore = u64::from(counter.semaphore);
-                out.word(6 | semaphore << 8 | u64::from(counter.region.0) << 32);
+                out.word(6 | semaphore << 8 | u64::from(counter.words.id.0) << 32);
             }
             OpenFile::Timer(timer) => {
-                out.word(8 | u64::from(timer.real) << 8 | u64::from(timer.region.0) << 32);
+                out.word(8 | u64::from(timer.real) << 8 | u64::from(timer.words.id.0) << 32);
             }
+            OpenFile::Signals(file) => out.word(9 | u64::from(file.words.id.0) << 32),
             // What it watched stays behind.
             OpenFile::Epoll(_) => out.word(7),
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
@@ -159,14 +162,17 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
             3 => OpenFile::Terminal,
             4 => OpenFile::Stream((kind >> 8) as u8),
             6 => OpenFile::EventCounter(EventCounter {
-                region: RegionId((kind >> 32) as u32),
+                words: Region::held(RegionId((kind >> 32) as u32)),
                 semaphore: kind >> 8 & 1 != 0,
             }),
             7 => OpenFile::Epoll(Epoll::default()),
             8 => OpenFile::Timer(TimerFile {
-                region: RegionId((kind >> 32) as u32),
+                words: Region::held(RegionId((kind >> 32) as u32)),
                 real: kind >> 8 & 1 != 0,
             }),
+            9 => {
+                OpenFile::Signals(SignalFile { words: Region::held(RegionId((kind >> 32) as u32)) })
+            }
             5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
             _ => return Err(Errno::EINVAL),
         };

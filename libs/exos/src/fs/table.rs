@@ -6,7 +6,8 @@ use linux_raw_sys::general::*;
 
 use super::transfer::Memory;
 use super::{
-    control, epoll, event_counter, locks, names, open, poll, status, timer_file, transfers,
+    control, epoll, event_counter, locks, names, open, poll, signal_file, status, timer_file,
+    transfers,
 };
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
@@ -73,6 +74,8 @@ fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
         __NR_timerfd_create => timer_file::create(process, a, b as u32),
         __NR_timerfd_settime => timer_file::set(process, fd, b as u32, c, d),
         __NR_timerfd_gettime => timer_file::get(process, fd, b),
+        __NR_signalfd => signal_file::signalfd(process, fd, b, c, 0),
+        __NR_signalfd4 => signal_file::signalfd(process, fd, b, c, d as u32),
         __NR_epoll_create if a as i32 <= 0 => Err(Errno::EINVAL),
         __NR_epoll_create => epoll::create(process, 0),
         __NR_epoll_create1 => epoll::create(process, a as u32),

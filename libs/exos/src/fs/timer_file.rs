@@ -7,7 +7,6 @@
 //! do so by a predicate on the clock. Whoever has it, also a fork child, changes both words in one
 //! step.
 
-use abi::id::{DomainId, RegionId};
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use linux_raw_sys::general as raw;
@@ -17,7 +16,7 @@ use xok::clock;
 
 use super::description::Description;
 use super::open_file::OpenFile;
-use super::region::{self, Done, Region};
+use super::region::{Done, Region};
 use super::transfer::Memory;
 use crate::errno::Answer;
 use crate::process::Process;
@@ -25,14 +24,11 @@ use crate::time::{from_timespec, to_timespec, wall};
 use crate::user;
 use crate::wait::{Wait, sleep_until};
 
-/// Role of all who have it.
-const HOLDER: u16 = 0;
-
 /// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerFile {
-    /// Its region.
-    pub region: RegionId,
+    /// Its words.
+    pub words: Region,
     /// Does it go by the time of day?
     pub real: bool,
 }
@@ -77,8 +73,7 @@ pub fn create(process: &mut Process, id: u64, flags: u32) -> Answer {
         raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME => false,
         _ => return Err(Errno::EINVAL),
     };
-    let timer = TimerFile { region: region::make(0)?, real };
-    timer.attach(DomainId::NONE)?;
+    let timer = TimerFile { words: Region::make_held()?, real };
     let access = flags & raw::O_NONBLOCK | raw::O_RDWR;
     let path = Canonical::default();
     let description = Description::new(OpenFile::Timer(timer), path, access, None);
@@ -132,22 +127,8 @@ pub fn get(process: &mut Process, fd: i32, into: u64) -> Answer {
 }
 
 impl TimerFile {
-    fn holder(&self) -> Region {
-        Region { id: self.region, role: HOLDER }
-    }
-
-    /// Attaches another domain.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        self.holder().attach(domain)
-    }
-
-    /// Gives the attachment back.
-    pub fn detach(&self) {
-        self.holder().detach();
-    }
-
     fn setting(&self) -> Result<Setting, Errno> {
-        self.holder().pair().map(|(next, interval)| Setting { next, interval })
+        self.words.pair().map(|(next, interval)| Setting { next, interval })
     }
 
     fn change(&self, from: Setting, to: Setting) -> Result<Done, Errno> {
@@ -157,7 +138,7 @@ impl TimerFile {
                 WordAt { offset: 8, value: setting.interval },
             ]
         };
-        self.holder().copy_in(0, &[], &words(from), &words(to))
+        self.words.copy_in(0, &[], &words(from), &words(to))
     }
 
     /// Has it expired? If not, `wait` gets what to wait for.
@@ -169,7 +150,7 @@ impl TimerFile {
             }
             wait.clock(setting.next).end_term();
         }
-        wait.region(self.region, 0, Operator::NotEqual, setting.next).end_term();
+        wait.region(self.words.id, 0, Operator::NotEqual, setting.next).end_term();
         Ok(false)
     }
 
