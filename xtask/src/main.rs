@@ -21,6 +21,7 @@ mod process;
 mod report;
 mod run;
 mod soak;
+mod strace;
 mod tally;
 mod test;
 mod tidy;
@@ -45,6 +46,7 @@ cargo xtask COMMAND
                                  a tap device of the host instead of QEMU's user network
       --file HOST[:GUEST]        put a file or directory into the image
       --env NAME=VALUE           a variable for the program
+      --strace                   trace it and its children into target/xok/strace.txt
       --timeout SECONDS          end the guest after so long           (never)
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,

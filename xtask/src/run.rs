@@ -10,14 +10,17 @@ use crate::boot_image::{self, Extra};
 use crate::build;
 use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
-use crate::guest::{self, Connections, Console, End};
+use crate::guest::{self, Connections, Console, End, LineSink};
 use crate::machine::{Machine, Network};
 use crate::mutate;
 use crate::options::{self, Options};
 use crate::process;
 use crate::report;
+use crate::strace::Trace;
 use crate::workspace;
 
+/// The variable by which a program is traced, with all that it starts (`libs/exos/src/trace.rs`).
+const STRACE: &str = "XOK_STRACE=1";
 /// What the command ends with if the program could not be run, as a shell has it.
 const NOT_EXECUTABLE: u8 = 126;
 /// What the command ends with if there is no such program, as a shell has it.
@@ -62,6 +65,7 @@ fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
     while let Some(word) = options.next() {
         match word.as_str() {
             "--file" => job.extras.push(Extra::parse(&options.value("--file")?)?),
+            "--strace" => job.environment.push(STRACE.into()),
             "--env" => job.environment.push(options.value("--env")?),
             "--timeout" => {
                 job.limit = Some(Duration::from_secs(options.number("--timeout")?));
@@ -190,7 +194,7 @@ fn run_on_terminal(job: &Job) -> Result<u8> {
     let connections = Connections {
         console: Console::Terminal,
         error: Box::new(show_error),
-        log: Box::new(show_boot_line),
+        log: log_sink(),
         log_file: workspace::output().join("kernel.log"),
         limit: job.limit,
     };
@@ -213,7 +217,7 @@ fn run_program(job: &Job) -> Result<u8> {
     let connections = Connections {
         console: Console::Program(input, Box::new(show_output)),
         error: Box::new(show_error),
-        log: Box::new(show_boot_line),
+        log: log_sink(),
         log_file: workspace::output().join("kernel.log"),
         limit: job.limit,
     };
@@ -320,6 +324,16 @@ fn show_output(bytes: &[u8]) {
 fn show_error(bytes: &[u8]) {
     // Standard error is where the failure would be reported.
     let _ = std::io::stderr().lock().write_all(bytes);
+}
+
+/// What becomes of the log's lines, beside standing in its file.
+fn log_sink() -> LineSink {
+    let mut trace = Trace::new(&workspace::output().join("strace.txt"));
+    Box::new(move |line| {
+        if !trace.line(line) {
+            show_boot_line(line);
+        }
+    })
 }
 
 /// Shows what the kernel says of itself at boot; the rest stays in the log's file.

@@ -2,7 +2,7 @@
 
 use crate::capabilities::CONTROL_SLOT;
 use crate::process::Process;
-use crate::{lock, thread, threads};
+use crate::{lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
@@ -66,6 +66,9 @@ pub fn by_signal(process: &mut Process, signal: u32) -> ! {
 
 /// Ends the process with this word, from any of its threads.
 pub fn end(process: &mut Process, word: u64) -> ! {
+    if process.traced {
+        trace::ended(word);
+    }
     threads::stop_others(process);
     threads::give_up(process);
     crate::net::finish(process);

@@ -44,6 +44,7 @@ pub mod table;
 pub mod thread;
 pub mod threads;
 pub mod time;
+pub mod trace;
 pub mod trivial;
 pub mod user;
 pub mod wait;

@@ -20,6 +20,7 @@ use crate::lock;
 use crate::net::Net;
 use crate::signal::{Effect, Info, Signals, bit};
 use crate::thread::{self, Threads};
+use crate::trace;
 use crate::wait::EVENT_LOOK;
 
 /// A process.
@@ -66,6 +67,8 @@ pub struct Process {
     pub ended_ns: u64,
     /// Nanoseconds that children waited for have run.
     pub children_ns: u64,
+    /// Does it tell its calls (`crate::trace`)?
+    pub traced: bool,
 }
 
 /// What other threads want of the first one (`crate::threads::obey`).
@@ -150,6 +153,9 @@ impl Process {
     pub fn arrive(&mut self, signal: u32, info: Info) -> bool {
         let blocked = self.blocked_by_all();
         let room = self.signals.arrive(signal, info, blocked);
+        if self.traced && self.signals.drops(signal, blocked) {
+            trace::signal(signal, info);
+        }
         if self.threads.count() > 1 {
             self.choose(bit(signal));
         }
@@ -163,6 +169,9 @@ impl Process {
         let Some(target) = self.threads.find(id) else { return true };
         let blocked = target.blocked & bit(signal) != 0;
         if ignored && !blocked {
+            if self.traced {
+                trace::signal(signal, info);
+            }
             return true;
         }
         let room = target.directed.put(signal, info);

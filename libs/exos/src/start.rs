@@ -19,7 +19,8 @@ use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
 use crate::{
-    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trivial, user,
+    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
+    trivial, user,
 };
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
@@ -32,7 +33,7 @@ use core::fmt::Write;
 use core::ptr::NonNull;
 use linux_raw_sys::general as linux;
 use xok::call;
-use xok::upcall::{Beginning, SAMPLED, Slot};
+use xok::upcall::{Beginning, Handler, SAMPLED, Slot, Trivial, block, set_word};
 
 /// Word of a fork child's slot 0 that tells it its id.
 pub const CHILD_ID: usize = 0;
@@ -102,15 +103,35 @@ pub fn image() -> &'static [u8] {
 
 /// Writes the library's words of a save area page that is seen at `window` and will be at `area`.
 pub fn prepare_save_area(window: u64, area: u64, stacks: [u64; 4]) {
+    let traced = thread::exists() && thread::process().traced;
     let beginning = Beginning {
         save_area: area,
         stacks,
-        handler,
-        trivial: &trivial::TABLE,
+        handler: upcall_handler(traced),
+        trivial: trivial_calls(traced),
         sample: rewrite::SAMPLE,
     };
     // SAFETY: a fresh page that nobody refers to; the stacks are mapped by `library::thread_area`.
     unsafe { xok::upcall::prepare(window, &beginning) }
+}
+
+/// What runs for each upcall. A traced process has a handler of its own: others pay nothing.
+fn upcall_handler(traced: bool) -> Handler {
+    if traced { handler::<true> } else { handler::<false> }
+}
+
+/// The trivial calls: there are none in a traced process, all of its calls come to the handler.
+fn trivial_calls(traced: bool) -> &'static Trivial {
+    if traced { &[] } else { &trivial::TABLE }
+}
+
+/// From now on the calls of the running thread are told, or no more.
+pub fn set_traced(traced: bool) {
+    // SAFETY: the handlers do the same, and with fewer trivial calls more come to them.
+    unsafe {
+        set_word(block::HANDLER, upcall_handler(traced) as *const () as u64);
+        set_word(block::TRIVIAL_COUNT, trivial_calls(traced).len() as u64);
+    }
 }
 
 /// The first instruction's Rust half: `block_len` bytes of start block are there.
@@ -154,6 +175,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
         crate::time::rearm(process);
     }
     let begin = loader::load(process, &command)?;
+    trace::begin_life(process, &command.environment, begin.rsp);
     environment::show(&command.environment);
     if command.handed_over != 0 {
         drop_tables(PROGRAM, PROGRAM + command.handed_over)?;
@@ -271,7 +293,7 @@ pub fn drop_lent(lent: Lent) {
 }
 
 /// Every upcall: foreign calls, faults, events.
-extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
+extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: u64) {
     // A handler stack grows wherever its thread is, also on the way to the lock; so do variables,
     // the lock among them (`lock::share` sees to it that no second thread meets that).
     let variables = PRIVATE..PRIVATE_END;
@@ -286,7 +308,7 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
         if address == SAMPLED {
             rewrite::consider(slot);
         }
-        foreign(slot);
+        foreign::<TRACED>(slot);
     } else if cause == Cause::Event as u64 {
         rewrite::settle(slot);
         let process = thread::process();
@@ -305,10 +327,15 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
 }
 
 /// A Linux call.
-fn foreign(slot: &mut Slot) {
+fn foreign<const TRACED: bool>(slot: &mut Slot) {
     let process = thread::process();
     let number = slot.rax;
-    match table::call(process, slot, number) {
+    let told = TRACED.then(|| trace::begin(slot));
+    let answer = table::call(process, slot, number);
+    if let Some(call) = told {
+        trace::end(&call, answer);
+    }
+    match answer {
         Ok(value) => slot.rax = value,
         Err(errno @ (RESTART | RESTART_ALWAYS | RESTART_UNLESS_HANDLED)) => {
             return deliver::leave(process, slot, Some((number, errno)));

@@ -1,8 +1,8 @@
 //! What `exec` hands over to the process's next life: a flat list of words and strings.
 //!
 //! ```text
-//!  magic · pid, area · users, groups · blocked, pending, ignored · timer · limits · children
-//!  executable · arguments · environment · files (theirs to read)
+//!  magic · pid, area · users, groups · blocked, pending, ignored · timer · traced · limits
+//!  children · executable · arguments · environment · files (theirs to read)
 //! ```
 
 use crate::errno::Errno;
@@ -98,6 +98,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     out.word(process.timer.0);
     out.word(process.timer.1);
     out.word(process.children_ns);
+    out.word(u64::from(process.traced));
     for (soft, hard) in process.limits.0 {
         out.word(soft);
         out.word(hard);
@@ -141,6 +142,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     process.signals.ignore(ignored);
     process.timer = (from.word()?, from.word()?);
     process.children_ns = from.word()?;
+    process.traced = from.word()? != 0;
     for at in 0..LIMITS {
         process.limits.0[at] = (from.word()?, from.word()?);
     }

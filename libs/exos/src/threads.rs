@@ -241,6 +241,9 @@ pub fn exit(process: &mut Process, code: u64) -> ! {
         let status = if first { crate::exit::exited(code) } else { process.orders.status };
         crate::exit::end(process, status);
     }
+    if process.traced {
+        crate::trace::ended(crate::exit::exited(code));
+    }
     give_up(process);
     let own = thread::own();
     if own.is_first() {

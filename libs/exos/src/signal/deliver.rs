@@ -6,7 +6,7 @@ use crate::lock::{self, DOORBELL};
 use crate::process::Process;
 use crate::signal::frame::{self, Contents, Registers};
 use crate::signal::{Action, CODE_USER, Effect, Info, bit};
-use crate::{children, exit, net, page, thread, threads, user};
+use crate::{children, exit, net, page, thread, threads, trace, user};
 use abi::id::EnvId;
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
 use linux_raw_sys::general as linux;
@@ -70,17 +70,29 @@ pub fn settle(process: &mut Process) -> bool {
         match process.signals.effect(signal) {
             Effect::Handle => return true,
             Effect::Ignore | Effect::Continue => {
-                process.take_signal(signal);
+                take(process, signal);
             }
             Effect::Stop => {
-                process.take_signal(signal);
+                take(process, signal);
                 process.orders.stop = signal;
                 threads::order(process);
             }
-            Effect::End => exit::by_signal(process, signal),
+            Effect::End => {
+                take(process, signal);
+                exit::by_signal(process, signal)
+            }
         }
     }
     false
+}
+
+/// Takes `signal` off the list; a traced process says so.
+fn take(process: &mut Process, signal: u32) -> Info {
+    let info = process.take_signal(signal);
+    if process.traced {
+        trace::signal(signal, info);
+    }
+    info
 }
 
 /// Stops until somebody continues the process: what is held, and then released, is its first
@@ -197,7 +209,7 @@ fn set_registers(slot: &mut Slot, registers: &Registers) {
 
 /// Makes the program run its handler for `signal` next.
 fn handle(process: &mut Process, slot: &mut Slot, signal: u32) {
-    let info = process.take_signal(signal);
+    let info = take(process, signal);
     let action = process.signals.action(signal);
     if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
         process.signals.set_action(signal, crate::signal::Action::default());

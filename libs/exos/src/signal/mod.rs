@@ -134,8 +134,12 @@ impl Signals {
     /// Notes that `signal` arrived for a thread that blocks the set `blocked`; false if there is no
     /// room for one more of it.
     pub fn arrive(&mut self, signal: u32, info: Info, blocked: u64) -> bool {
-        let dropped = self.effect(signal) == Effect::Ignore && blocked & bit(signal) == 0;
-        dropped || self.pending.put(signal, info)
+        self.drops(signal, blocked) || self.pending.put(signal, info)
+    }
+
+    /// Does nothing come of `signal`, if these are blocked?
+    pub fn drops(&self, signal: u32, blocked: u64) -> bool {
+        self.effect(signal) == Effect::Ignore && blocked & bit(signal) == 0
     }
 
     /// Are dead children nobody's, so that they vanish (sigaction(2), `SA_NOCLDWAIT`)?
