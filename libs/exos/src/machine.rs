@@ -7,8 +7,8 @@
 use crate::capabilities::POWER_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::process::Process;
+use crate::thread;
 use crate::user;
-use abi::published::{CpuRecord, Table};
 use linux_raw_sys::general as linux;
 use xok::{call, clock, published};
 
@@ -128,10 +128,9 @@ pub fn affinity(size: u64, mask: u64) -> Answer {
     Ok(8)
 }
 
-/// `getcpu(cpu, node)`
-pub fn getcpu(process: &Process, cpu: u64, node: u64) -> Answer {
-    let number = published::env(process.id).map_or(0, |record| record.cpu);
-    let _known: Option<CpuRecord> = published::record(Table::Cpus, number as usize);
+/// `getcpu(cpu, node)`: of the thread that asks.
+pub fn getcpu(cpu: u64, node: u64) -> Answer {
+    let number = published::env(thread::own().id).map_or(0, |record| record.cpu);
     if cpu != 0 {
         user::write_value(cpu, &number)?;
     }

@@ -100,7 +100,7 @@ fn of_memory_and_time(process: &mut Process, number: u32, words: Words) -> Optio
         __NR_uname => machine::uname(first),
         __NR_sysinfo => machine::sysinfo(first),
         __NR_getrandom => machine::getrandom(first, second, third),
-        __NR_getcpu => machine::getcpu(process, first, second),
+        __NR_getcpu => machine::getcpu(first, second),
         __NR_reboot => machine::reboot(process, words),
         __NR_sched_getaffinity => machine::affinity(second, third),
         __NR_sched_setaffinity => Ok(0),
