@@ -2,7 +2,6 @@
 
 mod boot;
 mod collect;
-pub mod compile;
 mod console;
 mod counts;
 mod figures;

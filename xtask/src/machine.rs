@@ -49,6 +49,8 @@ impl Kind {
 /// What the network card is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
+    /// There is no card.
+    None,
     /// QEMU's user network: 10.0.2.0/24, these ports of the host forwarded (host, guest).
     User(Vec<(u16, u16)>),
     /// A tap device of the host, by name, with the words of our own `ip=`.
@@ -85,6 +87,10 @@ pub struct Machine {
     pub accelerator: Option<Accelerator>,
     /// Where packets go.
     pub network: Network,
+    /// Whether there is a source of random numbers.
+    pub rng: bool,
+    /// The file that is the contents of a disk.
+    pub disk: Option<PathBuf>,
     /// Whether instructions are counted; the translator runs them then, one after the other.
     pub counting: Option<Counting>,
 }
@@ -98,6 +104,8 @@ impl Default for Machine {
             cpu: None,
             accelerator: None,
             network: Network::User(Vec::new()),
+            rng: true,
+            disk: None,
             counting: None,
         }
     }
@@ -115,13 +123,22 @@ impl Machine {
                 }
             }
             "--memory" => self.memory = memory_size(&options.value(flag)?)?,
+            "--disk" => self.disk = Some(options.value(flag)?.into()),
+            "--without" => match options.value(flag)?.as_str() {
+                "network" => self.network = Network::None,
+                "rng" => self.rng = false,
+                other => {
+                    let cause = format!("--without {other}: neither network nor rng");
+                    return Err(Failure::new(cause));
+                }
+            },
             "--cpu" => self.cpu = Some(options.value(flag)?),
             "--accel" => self.accelerator = Some(Accelerator::parse(&options.value(flag)?)?),
             "-p" | "--port" => {
                 let forward = parse_forward(&options.value(flag)?)?;
                 match &mut self.network {
                     Network::User(forwards) => forwards.push(forward),
-                    _ => return Err(Failure::new("-p: not with a tap device")),
+                    _ => return Err(Failure::new("-p: only with QEMU's user network")),
                 }
             }
             "--tap" => self.network = parse_tap(&options.value(flag)?)?,
@@ -132,10 +149,12 @@ impl Machine {
 
     /// Adds the words of the command line that follow from the machine.
     pub fn describe(&self, line: &mut CommandLine) {
-        match &self.network {
-            Network::User(_) => line.set("ip", "10.0.2.15/24,10.0.2.2"),
-            Network::Tap(_, address) | Network::Datagrams(_, _, address) => line.set("ip", address),
+        let address = match &self.network {
+            Network::None => return,
+            Network::User(_) => "10.0.2.15/24,10.0.2.2",
+            Network::Tap(_, address) | Network::Datagrams(_, _, address) => address,
         };
+        line.set("ip", address);
     }
 
     /// QEMU with the whole machine but its serial ports, which each use connects differently.
@@ -167,24 +186,39 @@ impl Machine {
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .args(["-machine", self.kind.name(), "-accel", accelerator.name(), "-cpu", model])
             .args(["-smp", &self.cpus.to_string(), "-m", &self.memory])
-            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"])
-            .args(["-object", self.entropy()])
-            .args(["-netdev", &self.netdev()]);
-        match self.kind {
-            Kind::Q35 => qemu
-                .args(["-device", "virtio-rng-pci,disable-legacy=on,rng=entropy"])
-                .args(["-device", "virtio-net-pci,disable-legacy=on,netdev=net"]),
-            Kind::Microvm => qemu
-                .args(["-global", "virtio-mmio.force-legacy=false"])
-                .args(["-device", "virtio-rng-device,rng=entropy"])
-                .args(["-device", "virtio-net-device,netdev=net"]),
-        };
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
+        if self.kind == Kind::Microvm {
+            qemu.args(["-global", "virtio-mmio.force-legacy=false"]);
+        }
+        if self.rng {
+            qemu.args(["-object", self.entropy()]);
+            self.add_device(&mut qemu, "virtio-rng", "rng=entropy");
+        }
+        if let Some(netdev) = self.netdev() {
+            qemu.args(["-netdev", &netdev]);
+            self.add_device(&mut qemu, "virtio-net", "netdev=net");
+        }
+        if let Some(disk) = &self.disk {
+            // A comma ends a value; two of them are one.
+            let file = disk.display().to_string().replace(',', ",,");
+            qemu.args(["-drive", &format!("if=none,id=disk,format=raw,file={file}")]);
+            self.add_device(&mut qemu, "virtio-blk", "drive=disk");
+        }
         if let Some(counting) = &self.counting {
             counting.add_to(&mut qemu);
         }
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initial);
         qemu.args(["-append", line]);
         Ok(qemu)
+    }
+
+    /// A virtio device as this machine's bus has it.
+    fn add_device(&self, qemu: &mut Command, name: &str, settings: &str) {
+        let device = match self.kind {
+            Kind::Q35 => format!("{name}-pci,disable-legacy=on,{settings}"),
+            Kind::Microvm => format!("{name}-device,{settings}"),
+        };
+        qemu.args(["-device", &device]);
     }
 
     fn entropy(&self) -> &'static str {
@@ -195,8 +229,10 @@ impl Machine {
         }
     }
 
-    fn netdev(&self) -> String {
-        match &self.network {
+    /// What the card is connected to, in QEMU's words, if there is a card.
+    fn netdev(&self) -> Option<String> {
+        Some(match &self.network {
+            Network::None => return None,
             Network::User(forwards) => forwards
                 .iter()
                 .map(|(host, guest)| format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"))
@@ -208,7 +244,7 @@ impl Machine {
                 "dgram,id=net,local.type=inet,local.host=127.0.0.1,local.port={from},\
                  remote.type=inet,remote.host=127.0.0.1,remote.port={to}"
             ),
-        }
+        })
     }
 }
 
@@ -294,7 +330,10 @@ mod tests {
         assert_eq!(options(&["--memory", "1G"]).0.memory, "1G");
         let forwarded = options(&["-p", "8080:80"]).0;
         assert_eq!(forwarded.network, Network::User(vec![(8080, 80)]));
-        assert_eq!(forwarded.netdev(), "user,id=net,hostfwd=tcp:127.0.0.1:8080-:80");
+        let netdev = forwarded.netdev();
+        assert_eq!(netdev.as_deref(), Some("user,id=net,hostfwd=tcp:127.0.0.1:8080-:80"));
+        assert_eq!(options(&["--without", "network"]).0.netdev(), None);
+        assert!(!options(&["--without", "rng"]).0.rng);
         let tap = options(&["--tap", "tap0=10.1.0.2/24,10.1.0.1"]).0;
         assert_eq!(tap.network, Network::Tap("tap0".into(), "10.1.0.2/24,10.1.0.1".into()));
         assert!(!options(&["--other", "1"]).1.unwrap());
@@ -312,6 +351,7 @@ mod tests {
             ["-p", "8080"],
             ["-p", "8080:99999"],
             ["--accel", "xen"],
+            ["--without", "processors"],
             ["--tap", "tap0"],
         ];
         for words in wrong {

@@ -9,11 +9,13 @@ mod build;
 mod check;
 mod chroot;
 mod command_line;
+mod compile;
 mod conformance;
 mod failure;
 mod guest;
 mod linux_suite;
 mod machine;
+mod machines;
 mod mutate;
 mod options;
 mod packages;
@@ -40,6 +42,8 @@ cargo xtask COMMAND
       --cpus N                   processors, 1 to 4                    (1)
       --memory SIZE              such as 256M or 2G                    (256M)
       --cpu MODEL                QEMU's processor model
+      --disk FILE                a disk, raw, that is this file
+      --without network|rng      leave the device out
       --accel kvm|tcg            instead of trying which one works
       -p HOST:GUEST              forward a port of the host            (8080:80 with the shell)
       --tap DEVICE=ADDRESS/PREFIX[,GATEWAY]
@@ -64,6 +68,9 @@ cargo xtask COMMAND
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
   check                          format, lints, the tree's rules, host tests
+  machines [--only PATTERN] [--all] [--list]
+                                 boot the table of machines, every pair of their properties in
+                                 some cell, or --all cells; the last line is as test's
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
@@ -102,6 +109,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "build" => build::build()?,
         "conformance" => conformance::command()?,
         "linux" => return linux_suite::command(words),
+        "machines" => return machines::command(words),
         "mutate" => return mutate::command(words),
         "soak" => return soak::command(words),
         "chroot" => chroot::command(words)?,

@@ -14,6 +14,7 @@ mod exos_suite;
 mod guest_suite;
 mod host_suite;
 mod load_suite;
+mod machines_suite;
 mod net_suite;
 mod static_suite;
 mod wire_suite;
@@ -35,6 +36,7 @@ const SUITES: &[Suite] = &[
     ("net", "the network, over a tap device in a namespace", net_suite::run),
     ("load", "web servers under load beside busy programs", load_suite::run),
     ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
+    ("machines", "machines of every kind, size and model", machines_suite::run),
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),

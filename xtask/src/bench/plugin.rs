@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::compile;
+use crate::compile;
 use crate::failure::Result;
 use crate::machine::Counting;
 

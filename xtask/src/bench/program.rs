@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::compile;
+use crate::compile;
 use crate::failure::{Failure, Result};
 use crate::packages;
 use crate::process;

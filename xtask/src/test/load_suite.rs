@@ -10,8 +10,9 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::bench::{Load, compile};
+use crate::bench::Load;
 use crate::boot_image::Extra;
+use crate::compile;
 use crate::failure::{Failure, Result};
 use crate::machine::{Kind, Machine, Network};
 use crate::packages;

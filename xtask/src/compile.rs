@@ -15,7 +15,7 @@ const COMPILER: (&str, &str) = ("gcc", "gcc");
 
 /// Compiles all `.c` files of a directory of the tree into the file `name`; answers where it lies.
 pub fn directory(sources: &str, name: &str, options: &[&str]) -> Result<PathBuf> {
-    let output = workspace::output().join("bench");
+    let output = workspace::output().join("compiled");
     fs::create_dir_all(&output).context(output.display())?;
     let made = output.join(name);
     let sources = files(&workspace::root().join(sources))?;
