@@ -20,6 +20,8 @@ mod requests;
 mod seed;
 #[cfg(target_os = "none")]
 mod server;
+#[cfg(target_os = "none")]
+mod versions;
 
 #[cfg(target_os = "none")]
 xok::program!(main);

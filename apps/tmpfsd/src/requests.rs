@@ -6,17 +6,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::Errno;
-use unix::attributes::{Credentials, KIND_MASK};
+use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, KIND_MASK};
 use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
     AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN, DATA,
     DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
-    outcome, unpack_inline,
+    WALK_BYTES, outcome, unpack_inline,
 };
-use unix::tree::{Change, Id, Kind, Outcome, Tree};
+use unix::tree::{Change, Id, Kind, Outcome, Tree, Walk};
 
 use crate::clients::{Clients, deliver, fetch};
+use crate::versions;
 
 type Answer = Result<[u64; 4], Errno>;
 
@@ -158,6 +159,20 @@ fn short_or_sent<'a>(
     Ok(Cow::Owned(sent))
 }
 
+/// The attributes and the words that `Walk` brings.
+fn shown(attributes: &Attributes, walk: &Walk) -> [u8; WALK_BYTES] {
+    let mut bytes = [0; WALK_BYTES];
+    let (first, rest) = bytes.split_at_mut(ATTRIBUTES_BYTES);
+    first.copy_from_slice(&attributes.to_bytes());
+    let seen = walk.seen.get(..walk.seen_count).unwrap_or(&[]);
+    let words = core::iter::once(seen.len() as u64);
+    let words = words.chain(seen.iter().map(|&node| versions::seen(node)));
+    for (place, word) in rest.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
 fn walk(
     tree: &Tree,
     region: RegionId,
@@ -176,7 +191,7 @@ fn walk(
         Outcome::Missing => outcome::MISSING,
     };
     if bytes >> 32 != 0 && walk.outcome != Outcome::Missing {
-        deliver(region, DATA, &attributes.to_bytes())?;
+        deliver(region, DATA, &shown(&attributes, &walk))?;
     }
     let mut target_len = 0;
     if walk.outcome == Outcome::Link {

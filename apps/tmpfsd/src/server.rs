@@ -13,6 +13,7 @@ use crate::clients::Clients;
 use crate::file_locks::FileLocks;
 use crate::requests;
 use crate::seed;
+use crate::versions;
 
 /// Inodes for each page that files may fill, and at least this many.
 const INODES_MIN: u64 = 1024;
@@ -35,6 +36,7 @@ impl Server {
         let limits = Limits { pages, inodes: pages.max(INODES_MIN) };
         let mut tree = Tree::new(limits, now());
         seed::fill(&mut tree);
+        versions::open();
         Self { tree, clients: Clients::default(), locks: FileLocks::default() }
     }
 
@@ -45,7 +47,9 @@ impl Server {
         if request.operation == Operation::Lock {
             return self.locks.request(caller, request.arguments);
         }
-        requests::answer(&mut self.tree, &mut self.clients, caller, region, &request)
+        let answer = requests::answer(&mut self.tree, &mut self.clients, caller, region, &request);
+        self.tree.take_changed(versions::advance);
+        answer
     }
 }
 

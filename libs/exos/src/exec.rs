@@ -38,7 +38,7 @@ pub fn execve(process: &mut Process, path: u64, arguments: u64, environment: u64
 /// `execveat(directory, path, arguments, environment, flags)`
 pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
     let [directory, path, arguments, environment, flags, _] = words;
-    let asked = user::read_path(path)?;
+    let named = user::read_path(path)?;
     let mut room = (process.limit(linux::RLIMIT_STACK) / 4).clamp(LISTS_MIN, LISTS_MAX);
     let arguments = read_list(arguments, &mut room)?;
     let environment = read_list(environment, &mut room)?;
@@ -48,8 +48,7 @@ pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
         Some(flags) => process.files.program(directory as i32, path, flags),
         None => process.files.program(linux::AT_FDCWD, path, 0),
     };
-    let named = asked.clone();
-    match resolve(find, asked, arguments, environment) {
+    match resolve(find, named.to_vec(), arguments, environment) {
         Ok(command) => go(process, &command),
         Err(errno) => {
             if errno == Errno::ENOENT {

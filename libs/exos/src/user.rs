@@ -109,9 +109,41 @@ pub fn read_string(address: u64, most: usize) -> Result<Vec<u8>, Errno> {
     Err(Errno::ENAMETOOLONG)
 }
 
+/// Bytes of a path that need no room on the heap.
+const SHORT_PATH: usize = 256;
+
+/// A path of the program's.
+#[derive(Debug)]
+pub struct Path {
+    short: [u8; SHORT_PATH],
+    len: usize,
+    /// All of it, if it is longer.
+    long: Vec<u8>,
+}
+
+impl Path {
+    /// No name at all.
+    pub const EMPTY: Self = Self { short: [0; SHORT_PATH], len: 0, long: Vec::new() };
+}
+
+impl core::ops::Deref for Path {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+    }
+}
+
 /// Reads a path (`PATH_MAX` with its NUL).
-pub fn read_path(address: u64) -> Result<Vec<u8>, Errno> {
-    read_string(address, 4095)
+pub fn read_path(address: u64) -> Result<Path, Errno> {
+    let mut path = Path::EMPTY;
+    let within = (PAGE_SIZE - address % PAGE_SIZE).min(SHORT_PATH as u64) as usize;
+    read_bytes(address, &mut path.short[..within])?;
+    match path.short[..within].iter().position(|&byte| byte == 0) {
+        Some(end) => path.len = end,
+        None => path.long = read_string(address, 4095)?,
+    }
+    Ok(path)
 }
 
 /// Makes every page of the range present (and private, when `write`) so that the kernel may read

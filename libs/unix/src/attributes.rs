@@ -45,6 +45,7 @@ pub const STATFS_BYTES: usize = 120;
 /// Preferred size of reads and writes.
 pub const BLOCK_BYTES: u64 = 4096;
 const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 24 * 60 * 60 * SECOND;
 
 const _: () = assert!(size_of::<raw::stat>() == STAT_BYTES);
 const _: () = assert!(size_of::<raw::statx>() == STATX_BYTES);
@@ -76,6 +77,13 @@ impl Attributes {
     /// Is it a directory?
     pub fn is_directory(&self) -> bool {
         self.kind() == raw::S_IFDIR
+    }
+
+    /// Need a read at `now` not be stamped? Not if there was one since the last change, within a
+    /// day (mount(8), relatime).
+    pub fn read_is_noted(&self, now: u64) -> bool {
+        let read = self.read_ns;
+        read > self.written_ns && read > self.changed_ns && now.saturating_sub(read) < DAY
     }
 
     /// As it travels between server and client.

@@ -25,5 +25,6 @@ pub mod protocol;
 pub mod ring;
 pub mod tree;
 pub mod tty;
+pub mod versions;
 
 pub use errno::Errno;

@@ -14,6 +14,7 @@
 
 use crate::attributes::{ATTRIBUTES_BYTES, Credentials};
 use crate::errno::Errno;
+use crate::versions::SEEN_MAX;
 
 /// Frames of a transport region: for most requests, and to read and write more at a time.
 pub const TRANSPORT_FRAMES: [usize; 2] = [2, 17];
@@ -34,9 +35,12 @@ pub const SERVER: u16 = 1;
 /// Role in which the server watches an open file, and keeps a named pipe.
 pub const WATCHER: u16 = 3;
 /// Where in the data area `Walk` leaves a link's target.
-pub const TARGET: u64 = 128;
+pub const TARGET: u64 = 192;
+/// Bytes of what `Walk` tells of the node: attributes, how many words of `versions` follow, these.
+/// No word: the node was reached through too many.
+pub const WALK_BYTES: usize = ATTRIBUTES_BYTES + 8 + 8 * SEEN_MAX;
 
-const _: () = assert!(TARGET as usize >= ATTRIBUTES_BYTES);
+const _: () = assert!(TARGET as usize >= WALK_BYTES);
 
 macro_rules! operations {
     ($( $(#[doc = $doc:literal])+ $number:literal $name:ident, )+) => {
@@ -57,7 +61,8 @@ macro_rules! operations {
 operations! {
     /// Directory, path bytes | 1 << 32 if attributes are wanted, path ([`inline`], or in data).
     /// Results: outcome | mode << 32, node, parent, used | target bytes << 32; data: the node's
-    /// attributes if wanted and found, and at [`TARGET`] where it leads if it is a link.
+    /// attributes if wanted and found, the words that say how long all this holds
+    /// ([`WALK_BYTES`]), and at [`TARGET`] where it leads if it is a link.
     1 Walk,
     /// Node, `open(2)` flags, description region. Checks permission and truncates. Result: size.
     2 Open,

@@ -90,6 +90,8 @@ pub struct Tree {
     inodes: u64,
     orphans: u64,
     now: u64,
+    /// Inodes that changed since somebody asked.
+    changed: Vec<Id>,
 }
 
 /// What kind of file to make.
@@ -131,6 +133,7 @@ impl Tree {
             inodes: 0,
             orphans: 0,
             now,
+            changed: Vec::new(),
         };
         let root = Directory {
             parent: ROOT,
@@ -229,16 +232,22 @@ impl Tree {
 
     /// One more holder (an open file): the inode outlives its names.
     pub fn hold(&mut self, id: Id) -> Result<(), Errno> {
-        self.inode_mut(id)?.holders += 1;
+        self.inode_unseen(id)?.holders += 1;
         Ok(())
     }
 
     /// One holder less.
     pub fn release(&mut self, id: Id) {
-        if let Ok(inode) = self.inode_mut(id) {
+        if let Ok(inode) = self.inode_unseen(id) {
             inode.holders = inode.holders.saturating_sub(1);
         }
         self.collect(id);
+    }
+
+    /// Calls `tell` with each inode that changed in attributes, content or entries, or ended, since
+    /// the last time; with some several times.
+    pub fn take_changed(&mut self, tell: impl FnMut(Id)) {
+        self.changed.drain(..).for_each(tell);
     }
 
     /// Inodes without a name that are still held open.
@@ -254,7 +263,16 @@ impl Tree {
         slot.inode.as_ref().ok_or(Errno::ESTALE)
     }
 
+    /// An inode to change so that others see it.
     fn inode_mut(&mut self, id: Id) -> Result<&mut Inode, Errno> {
+        if self.changed.last() != Some(&id) {
+            self.changed.push(id);
+        }
+        self.inode_unseen(id)
+    }
+
+    /// An inode to change in what nobody sees.
+    fn inode_unseen(&mut self, id: Id) -> Result<&mut Inode, Errno> {
         let slot = self.slots.get_mut(id as u32 as usize).ok_or(Errno::ESTALE)?;
         if u64::from(slot.generation) != id >> 32 {
             return Err(Errno::ESTALE);
@@ -307,7 +325,7 @@ impl Tree {
 
     /// Ends an inode that has neither names nor holders.
     fn collect(&mut self, id: Id) {
-        let Ok(inode) = self.inode_mut(id) else { return };
+        let Ok(inode) = self.inode_unseen(id) else { return };
         if inode.attributes.links > 0 {
             return;
         }
@@ -325,6 +343,17 @@ impl Tree {
         slot.inode = None;
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         self.free.push(index);
+    }
+
+    /// Stamps a read, but only if the last one was before a change or a day ago (mount(8),
+    /// relatime): what is read again and again does not change by it.
+    fn touch_read(&mut self, id: Id) -> Result<(), Errno> {
+        let now = self.now;
+        if self.inode(id)?.attributes.read_is_noted(now) {
+            return Ok(());
+        }
+        self.inode_mut(id)?.attributes.read_ns = now;
+        Ok(())
     }
 
     /// Stamps a change of content.

@@ -162,6 +162,23 @@ pub fn application_page(index: usize) -> Option<u64> {
     (index < info.count as usize).then(|| info.address + index as u64 * u64::from(info.stride))
 }
 
+/// The application page of an environment's index: whoever has the index writes there.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplicationPage(u64);
+
+impl ApplicationPage {
+    /// The word at byte `offset`; `offset` is taken as a multiple of 8 within the page.
+    #[inline]
+    pub fn word(self, offset: usize) -> u64 {
+        load(self.0 + (offset as u64 & 0xff8))
+    }
+}
+
+/// The application page of the environment at `index`, to look at often; `None` beyond the tables.
+pub fn application(index: usize) -> Option<ApplicationPage> {
+    application_page(index).map(ApplicationPage)
+}
+
 /// A word of the application page of the environment at `index`; `None` beyond the tables.
 pub fn application_word(index: usize, offset: usize) -> Option<u64> {
     let page = application_page(index)?;

@@ -6,9 +6,10 @@ use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
     CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
-    TRANSPORT_FRAMES, answer, outcome,
+    TRANSPORT_FRAMES, WALK_BYTES, answer, outcome,
 };
 use unix::tree::Id;
+use unix::versions::Seen;
 use unix::{Errno, protocol};
 use xok::call;
 use xok::services::{self, Service};
@@ -44,6 +45,8 @@ pub struct Walked {
     pub mode: u32,
     /// The node's attributes, if they were asked for and it is there.
     pub attributes: Option<Attributes>,
+    /// What all this depends on, if that was asked for, too, and could be told.
+    pub seen: Option<Seen>,
     /// Where a link leads.
     pub target: Vec<u8>,
 }
@@ -164,6 +167,19 @@ impl Client {
         Ok(Attributes::from_bytes(&bytes))
     }
 
+    /// What `Walk` shows: attributes, and what they and the way to them depend on.
+    fn receive_shown(&self) -> Result<(Attributes, Option<Seen>), Errno> {
+        let mut bytes = [0; WALK_BYTES];
+        self.receive(DATA, &mut bytes)?;
+        let (first, rest) = bytes.split_first_chunk().ok_or(Errno::EIO)?;
+        let attributes = Attributes::from_bytes(first);
+        let mut words = rest.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        let count = words.next().unwrap_or(0);
+        let mut seen = Seen::default();
+        let whole = count > 0 && words.take(count as usize).all(|word| seen.add(word));
+        Ok((attributes, whole.then_some(seen)))
+    }
+
     /// Sends a name or path that fits into two arguments in them, and a longer one as data.
     fn send_short(&self, offset: u64, bytes: &[u8]) -> Result<[u64; 2], Errno> {
         match protocol::inline(bytes) {
@@ -182,15 +198,16 @@ impl Client {
         let [result, node, parent, lengths] =
             self.ask(Operation::Walk, [start, which, first, second])?;
         let outcome = u64::from(result as u32);
-        let attributes = if attributes && outcome != outcome::MISSING {
-            Some(self.receive_attributes()?)
+        let (attributes, seen) = if attributes && outcome != outcome::MISSING {
+            let (attributes, seen) = self.receive_shown()?;
+            (Some(attributes), seen)
         } else {
-            None
+            (None, None)
         };
         let mut target = vec![0; (lengths >> 32).min(DATA_BYTES - TARGET) as usize];
         self.receive(DATA + TARGET, &mut target)?;
         let (used, mode) = (lengths as u32 as usize, (result >> 32) as u32);
-        Ok(Walked { outcome, node, parent, used, mode, attributes, target })
+        Ok(Walked { outcome, node, parent, used, mode, attributes, seen, target })
     }
 
     /// Opens for `flags`, watched by `description`.

@@ -20,6 +20,7 @@ pub mod epoll;
 pub mod event_counter;
 pub mod image_files;
 pub mod locks;
+pub mod lookups;
 pub mod memory_files;
 pub mod names;
 pub mod node;
@@ -57,6 +58,7 @@ use unix::tree::Id;
 use crate::errno::Errno;
 use crate::process::Process;
 use description::Description;
+use lookups::Lookups;
 use memory_files::{Client, Transport};
 use node::{Device, Node, Place};
 use open_file::OpenFile;
@@ -87,6 +89,7 @@ pub struct Files {
     /// Files on which the process has taken locks of its own (`F_SETLK`).
     pub locked: Vec<u64>,
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
+    lookups: Rc<Lookups>,
 }
 
 impl Default for Files {
@@ -101,6 +104,7 @@ impl Default for Files {
             transport: Cell::new(Transport::default()),
             locked: Vec::new(),
             mounts: RefCell::new(Vec::new()),
+            lookups: Rc::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::{self, Pipe, READER, WRITER};
 use super::region::{self, Region};
-use super::walk::{Found, Last};
+use super::walk::{Found, Last, Which};
 use super::{proc_files, terminal};
 use crate::errno::{Answer, Errno};
 use crate::page;
@@ -36,8 +36,14 @@ pub fn open(
 ) -> Result<Rc<Description>, Errno> {
     let exclusive = flags & raw::O_CREAT != 0 && flags & raw::O_EXCL != 0;
     let keep = exclusive || flags & raw::O_NOFOLLOW != 0;
+    let last = if keep { Last::Keep } else { Last::Follow };
+    if flags & raw::O_CREAT == 0 {
+        let known = process.files.known(&Which { directory, path, last })?;
+        let kind = known.attributes.mode & raw::S_IFMT;
+        // A slash behind the name was answered for already.
+        return open_existing(process, known.place.clone(), flags, (kind, false));
+    }
     loop {
-        let last = if keep { Last::Keep } else { Last::Follow };
         let found = process.files.walk(directory, path, last)?;
         match &found.place {
             Some(_) if exclusive => return Err(Errno::EEXIST),
@@ -49,7 +55,6 @@ pub fn open(
                 };
                 return open_existing(process, place, flags, (mode & raw::S_IFMT, found.slash));
             }
-            None if flags & raw::O_CREAT == 0 => return Err(Errno::ENOENT),
             None => match create(process, &found, flags, mode) {
                 // Somebody made it meanwhile.
                 Err(Errno::EEXIST) if !exclusive => {}

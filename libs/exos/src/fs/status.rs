@@ -12,7 +12,7 @@ use super::open_file::OpenFile;
 use super::walk::Last;
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
-use crate::user;
+use crate::user::{self, Path};
 
 const SECOND: u64 = 1_000_000_000;
 /// Type of the boot image's file system (statfs(2) has none for it): "XOKI".
@@ -31,7 +31,7 @@ fn attributes(
 ) -> Result<Attributes, Errno> {
     let files = &process.files;
     let empty_allowed = flags & raw::AT_EMPTY_PATH != 0;
-    let path = if path == 0 && empty_allowed { Default::default() } else { user::read_path(path)? };
+    let path = if path == 0 && empty_allowed { Path::EMPTY } else { user::read_path(path)? };
     if path.is_empty() && empty_allowed {
         if directory == raw::AT_FDCWD {
             return files.directory.node.attributes(files);

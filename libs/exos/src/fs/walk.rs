@@ -7,6 +7,7 @@ use unix::attributes::{Attributes, Credentials};
 use unix::path::{self, Canonical};
 use unix::protocol::outcome;
 use unix::tree::{Id, ROOT};
+use unix::versions::Seen;
 use unix::{Errno, mounts};
 
 use super::node::{Node, Place, device_named};
@@ -28,6 +29,19 @@ pub struct Found {
     pub mode: Option<u32>,
     /// Its attributes, if they were asked for and the walk showed them.
     pub attributes: Option<Attributes>,
+    /// What all this depends on, if that is known: it is when attributes were asked for.
+    pub seen: Option<Seen>,
+}
+
+/// A path, and what is meant by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
+    /// Where a relative path begins: a descriptor or `AT_FDCWD`.
+    pub directory: i32,
+    /// The path.
+    pub path: &'a [u8],
+    /// Is its last name followed if it is a link?
+    pub last: Last,
 }
 
 impl Found {
@@ -67,13 +81,21 @@ struct Ahead {
     mode: Option<u32>,
     /// Its attributes, likewise.
     attributes: Option<Attributes>,
+    /// What the look depends on; `None`: on what has no words.
+    seen: Option<Seen>,
 }
 
 impl Ahead {
-    fn found(self, place: Option<Place>, slash: bool) -> Found {
+    fn found(self, place: Option<Place>, slash: bool, seen: Option<Seen>) -> Found {
         let Ahead { parent, name, mode, attributes, .. } = self;
-        Found { parent, name, place, slash, mode, attributes }
+        Found { parent, name, place, slash, mode, attributes, seen }
     }
+}
+
+/// Both, if there is room.
+fn joined(one: Option<Seen>, other: Option<Seen>) -> Option<Seen> {
+    let (mut all, other) = (one?, other?);
+    other.words().iter().all(|&word| all.add(word)).then_some(all)
 }
 
 /// Bytes of `path` before the first `.` or `..`, and before slashes at the end of that.
@@ -113,13 +135,20 @@ impl Files {
         path: &[u8],
         last: Last,
     ) -> Result<Attributes, Errno> {
-        match self.find_walked(self.walk_to(directory, path, last, true)?)? {
-            (_, Some(attributes)) => Ok(attributes),
-            (place, None) => place.node.attributes(self),
+        self.known(&Which { directory, path, last }).map(|known| known.attributes)
+    }
+
+    /// The place at which a path begins that is kept: only the root and the working directory are.
+    pub fn base(&self, which: &Which<'_>) -> Option<&Place> {
+        if which.path.first() == Some(&b'/') {
+            Some(&self.root)
+        } else {
+            (which.directory == raw::AT_FDCWD).then_some(&self.directory)
         }
     }
 
-    fn find_walked(&self, found: Found) -> Result<(Place, Option<Attributes>), Errno> {
+    /// The place found, which must be there, and its attributes as far as the walk showed them.
+    pub fn find_walked(&self, found: Found) -> Result<(Place, Option<Attributes>), Errno> {
         let Found { place, slash, mode, attributes, .. } = found;
         let place = place.ok_or(Errno::ENOENT)?;
         let is_directory = || match mode {
@@ -134,17 +163,12 @@ impl Files {
 
     /// Walks `path` from `directory`.
     pub fn walk(&self, directory: i32, path: &[u8], last: Last) -> Result<Found, Errno> {
-        self.walk_to(directory, path, last, false)
+        self.walk_to(&Which { directory, path, last }, false)
     }
 
-    /// Walks `path` from `directory`; `attributes`: the caller wants those of what it finds.
-    fn walk_to(
-        &self,
-        directory: i32,
-        path: &[u8],
-        last: Last,
-        attributes: bool,
-    ) -> Result<Found, Errno> {
+    /// Walks a path; `attributes`: the caller wants those of what it finds, and what it depends on.
+    pub fn walk_to(&self, which: &Which<'_>, attributes: bool) -> Result<Found, Errno> {
+        let Which { directory, path, last } = *which;
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -156,22 +180,27 @@ impl Files {
         let mut rest = Cow::Borrowed(path);
         let mut from = 0;
         let mut links = 0;
+        let mut seen = attributes.then(Seen::default);
         loop {
             let Some(mut ahead) = self.look(&at, &rest[from..], &who, attributes)? else {
                 // Only slashes: the place itself.
                 let (slash, place) = (from < rest.len(), Some(at.clone()));
                 let name = Vec::new();
-                return Ok(Found { parent: at, name, place, slash, mode: None, attributes: None });
+                let (mode, attributes) = (None, None);
+                // A place that was not looked at has shown no words.
+                let seen = seen.filter(|_| matches!(at.node, Node::Image(_)));
+                return Ok(Found { parent: at, name, place, slash, mode, attributes, seen });
             };
+            seen = joined(seen, ahead.seen);
             from += ahead.used;
             let after = &rest[from..];
             let (is_last, slash) = (path::is_last(after), !after.is_empty());
             match core::mem::replace(&mut ahead.step, Step::Missing) {
-                Step::Missing if is_last => return Ok(ahead.found(None, slash)),
+                Step::Missing if is_last => return Ok(ahead.found(None, slash, seen)),
                 Step::Missing => return Err(Errno::ENOENT),
                 Step::Link(place, target) => {
                     if is_last && last == Last::Keep && !slash {
-                        return Ok(ahead.found(Some(place), false));
+                        return Ok(ahead.found(Some(place), false, seen));
                     }
                     links += 1;
                     if links > path::LINKS_MAX {
@@ -182,8 +211,9 @@ impl Files {
                         if is_last {
                             ahead.parent = at.clone();
                             (ahead.mode, ahead.attributes) = (None, None);
-                            return Ok(ahead.found(Some(at), slash));
+                            return Ok(ahead.found(Some(at), slash, None));
                         }
+                        seen = None;
                         continue;
                     }
                     at = if target.first() == Some(&b'/') {
@@ -195,7 +225,7 @@ impl Files {
                     whole.extend(after);
                     (rest, from) = (Cow::Owned(whole), 0);
                 }
-                Step::To(place) if is_last => return Ok(ahead.found(Some(place), slash)),
+                Step::To(place) if is_last => return Ok(ahead.found(Some(place), slash, seen)),
                 Step::To(place) => at = place,
             }
         }
@@ -227,7 +257,15 @@ impl Files {
             step: self.step(at, name)?,
             mode: None,
             attributes: None,
+            seen: self.seen_of_step(at, name),
         }))
+    }
+
+    /// What one name further depends on: the image and what is mounted stay as they are. A mount
+    /// point's own attributes have been looked at by nobody.
+    fn seen_of_step(&self, at: &Place, name: &[u8]) -> Option<Seen> {
+        let stays = matches!(at.node, Node::Image(_) | Node::Devices) && name != b"..";
+        stays.then(Seen::default)
     }
 
     /// Has the memory file server walk all names that come; it checks each directory.
@@ -268,7 +306,15 @@ impl Files {
             _ => Step::Missing,
         };
         let mode = (!missing).then_some(walked.mode);
-        Ok(Ahead { parent, name, used, step, mode, attributes: walked.attributes })
+        Ok(Ahead {
+            parent,
+            name,
+            used,
+            step,
+            mode,
+            attributes: walked.attributes,
+            seen: walked.seen,
+        })
     }
 
     fn search(&self, at: &Place, who: &Credentials) -> Result<(), Errno> {

@@ -9,8 +9,7 @@ use crate::errno::Errno;
 impl Tree {
     /// Reads from `offset`; holes are zeros. Answers how many bytes there were.
     pub fn read(&mut self, id: Id, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let now = self.now;
-        let inode = self.inode_mut(id)?;
+        let inode = self.inode(id)?;
         let pages = match &inode.body {
             Body::File(pages) => pages,
             Body::Directory(_) => return Err(Errno::EISDIR),
@@ -30,7 +29,7 @@ impl Tree {
             }
             done += count;
         }
-        inode.attributes.read_ns = now;
+        self.touch_read(id)?;
         Ok(len)
     }
 

@@ -189,7 +189,6 @@ impl Tree {
 
     /// Lists a directory from `position` (0: the beginning) into `packer`; `.` and `..` first.
     pub fn list(&mut self, id: Id, position: u64, packer: &mut Packer) -> Result<(), Errno> {
-        let now = self.now;
         let directory = self.directory(id)?;
         let own = self.inode(id)?.attributes;
         let parent = self.inode(directory.parent)?.attributes;
@@ -206,8 +205,7 @@ impl Tree {
                 break;
             }
         }
-        self.inode_mut(id)?.attributes.read_ns = now;
-        Ok(())
+        self.touch_read(id)
     }
 
     /// Is there nothing in this directory?

@@ -91,10 +91,21 @@ fn walking() {
     let f = file(&mut tree, b, b"f");
     tree.make_link(a, b"l", b"b/f", &SUPER).unwrap();
     let walk = |path: &[u8]| tree.walk(ROOT, path, &SUPER);
-    let done = |node, parent, used| Ok(Walk { outcome: Outcome::Done, node, parent, used });
-    assert_eq!(walk(b"a/./b/../b//f"), done(f, b, 13));
-    assert_eq!(walk(b"a/b/"), done(b, a, 4));
-    assert_eq!(walk(b""), done(ROOT, ROOT, 0));
+    let done = |path: &[u8]| {
+        let walk = walk(path).unwrap();
+        assert_eq!(walk.outcome, Outcome::Done);
+        (walk.node, walk.parent, walk.used)
+    };
+    assert_eq!(done(b"a/./b/../b//f"), (f, b, 13));
+    assert_eq!(done(b"a/b/"), (b, a, 4));
+    assert_eq!(done(b""), (ROOT, ROOT, 0));
+    let seen = |path: &[u8]| {
+        let walk = walk(path).unwrap();
+        walk.seen[..walk.seen_count].to_vec()
+    };
+    assert_eq!(seen(b"a/b/f"), [ROOT, a, b, f]);
+    assert_eq!(seen(b"a/none/x"), [ROOT, a]);
+    assert_eq!(walk(b"a/b/../b/../b/../b/f").unwrap().seen_count, 10);
     assert_eq!(walk(b"a/b/f/"), Err(Errno::ENOTDIR));
     assert_eq!(walk(b"a/b/f/x"), Err(Errno::ENOTDIR));
     assert_eq!(walk(&[b'x'; 256]), Err(Errno::ENAMETOOLONG));
@@ -203,6 +214,73 @@ fn permissions() {
     assert_eq!(tree.walk(shared, b"p/f", &BOB), Err(Errno::EACCES));
     let touch = Change { written_ns: Some(5), touch: true, ..Change::default() };
     assert_eq!(tree.change(id, &touch, &ANN), Err(Errno::EACCES));
+}
+
+/// Every change that somebody could see is told, and nothing else: what clients keep hangs on it.
+#[test]
+fn what_changes_is_told() {
+    let mut tree = tree();
+    let a = dir(&mut tree, ROOT, b"a");
+    let f = file(&mut tree, a, b"f");
+    let changed = |tree: &mut Tree| {
+        let mut list = Vec::new();
+        tree.take_changed(|id| list.push(id));
+        list.sort_unstable();
+        list.dedup();
+        list
+    };
+    changed(&mut tree);
+    tree.walk(ROOT, b"a/f", &SUPER).unwrap();
+    tree.hold(f).unwrap();
+    tree.read(f, 0, &mut [0]).unwrap();
+    assert_eq!(changed(&mut tree), [f], "its first read is noted");
+    tree.set_now(200);
+    tree.read(f, 0, &mut [0]).unwrap();
+    tree.release(f);
+    assert_eq!(changed(&mut tree), [f], "a read at the time of the last change may be before it");
+    tree.read(f, 0, &mut [0]).unwrap();
+    names(&mut tree, a, 0, 100);
+    assert_eq!(changed(&mut tree), [a]);
+    names(&mut tree, a, 0, 100);
+    assert_eq!(changed(&mut tree), []);
+    tree.write(f, 0, b"x").unwrap();
+    assert_eq!(changed(&mut tree), [f]);
+    tree.truncate(f, 0).unwrap();
+    assert_eq!(changed(&mut tree), [f]);
+    let mode = Change { mode: Some(0o600), ..Change::default() };
+    tree.change(f, &mode, &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [f]);
+    tree.link(f, ROOT, b"g", &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [ROOT, f]);
+    tree.rename((ROOT, b"g"), (a, b"h"), 0, &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [ROOT, a, f]);
+    tree.unlink(a, b"h", &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [a, f]);
+    let b = dir(&mut tree, a, b"b");
+    assert_eq!(changed(&mut tree), [a, b]);
+    tree.rename((a, b"b"), (ROOT, b"b"), 0, &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [ROOT, a, b], "its parent is another one");
+    tree.remove_directory(ROOT, b"b", &SUPER).unwrap();
+    assert_eq!(changed(&mut tree), [ROOT, b]);
+}
+
+#[test]
+fn a_read_is_noted_if_it_is_the_first_since_a_change_or_of_a_day() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    let mut read_at = |now| {
+        tree.set_now(now);
+        tree.read(id, 0, &mut [0]).unwrap();
+        tree.attributes(id).unwrap().read_ns
+    };
+    assert_eq!([read_at(200), read_at(300)], [200, 200]);
+    let day = 24 * 60 * 60 * 1_000_000_000;
+    assert_eq!([read_at(199 + day), read_at(200 + day)], [200, 200 + day]);
+    tree.set_now(300 + day);
+    tree.write(id, 0, b"x").unwrap();
+    tree.set_now(400 + day);
+    tree.read(id, 0, &mut [0]).unwrap();
+    assert_eq!(tree.attributes(id).unwrap().read_ns, 400 + day);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{Body, Id, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::errno::Errno;
 use crate::path;
+use crate::versions::SEEN_MAX;
 
 /// Why a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,32 @@ pub struct Walk {
     pub parent: Id,
     /// Bytes of the path used up: for `Missing`, those before the missing name.
     pub used: usize,
+    /// The inodes on which the outcome depends, as long as they are few enough to be told.
+    pub seen: [Id; SEEN_MAX],
+    /// How many there are, also of those that there was no room for.
+    pub seen_count: usize,
+}
+
+/// Collects what a walk sees.
+struct Way {
+    seen: [Id; SEEN_MAX],
+    count: usize,
+}
+
+impl Way {
+    fn see(&mut self, id: Id) {
+        if self.count > 0 && self.seen.get(self.count - 1) == Some(&id) {
+            return;
+        }
+        if let Some(place) = self.seen.get_mut(self.count) {
+            *place = id;
+        }
+        self.count += 1;
+    }
+
+    fn end(self, outcome: Outcome, node: Id, parent: Id, used: usize) -> Walk {
+        Walk { outcome, node, parent, used, seen: self.seen, seen_count: self.count }
+    }
 }
 
 impl Tree {
@@ -36,13 +63,15 @@ impl Tree {
     /// following a link.
     pub fn walk(&self, start: Id, path: &[u8], who: &Credentials) -> Result<Walk, Errno> {
         let (mut node, mut parent, mut rest) = (start, start, path);
+        let mut way = Way { seen: [0; SEEN_MAX], count: 0 };
         loop {
+            way.see(node);
             let used = path.len() - rest.len();
             let Some((name, after)) = path::next(rest) else {
                 if !rest.is_empty() {
                     self.directory(node)?;
                 }
-                return Ok(Walk { outcome: Outcome::Done, node, parent, used: path.len() });
+                return Ok(way.end(Outcome::Done, node, parent, path.len()));
             };
             self.directory(node)?;
             self.check(node, who, 1)?;
@@ -53,7 +82,7 @@ impl Tree {
                 b"." => {}
                 b".." if node == ROOT => {
                     let used = path.len() - after.len();
-                    return Ok(Walk { outcome: Outcome::Up, node, parent, used });
+                    return Ok(way.end(Outcome::Up, node, parent, used));
                 }
                 b".." => {
                     parent = node;
@@ -65,11 +94,12 @@ impl Tree {
                         node = child;
                         if matches!(self.inode(child)?.body, Body::Link(_)) {
                             let used = path.len() - after.len();
-                            return Ok(Walk { outcome: Outcome::Link, node, parent, used });
+                            way.see(node);
+                            return Ok(way.end(Outcome::Link, node, parent, used));
                         }
                     }
                     None => {
-                        return Ok(Walk { outcome: Outcome::Missing, node, parent: node, used });
+                        return Ok(way.end(Outcome::Missing, node, node, used));
                     }
                 },
             }
