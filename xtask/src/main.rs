@@ -13,6 +13,7 @@ mod compile;
 mod conformance;
 mod failure;
 mod guest;
+mod json;
 mod linux_suite;
 mod machine;
 mod machines;
@@ -27,6 +28,7 @@ mod strace;
 mod tally;
 mod test;
 mod tidy;
+mod trace;
 mod workspace;
 
 use std::process::ExitCode;
@@ -52,6 +54,10 @@ cargo xtask COMMAND
       --env NAME=VALUE           a variable for the program
       --strace                   trace it and its children into target/xok/strace.txt
       --timeout SECONDS          end the guest after so long           (never)
+  trace [--output FILE] [--text FILE] [--records N] [OPTIONS of run] -- PROGRAM ...
+                                 run it with all calls, upcalls, switches and packets recorded:
+                                 as text on standard error or in a file, and as a timeline in
+                                 target/xok/trace.json, which Perfetto opens
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
                                  guest, net, load, wire, exos, linux, command, bench, wrong;
@@ -100,6 +106,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
     match command {
         "test" => return test::command(words),
         "run" => return run::command(words),
+        "trace" => return trace::command(words),
         // Not for people: the net suite runs it inside of its namespace.
         "net-inside" => return test::net_inside(words),
         "load-inside" => return test::load_inside(words),

@@ -59,6 +59,24 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     run_on_terminal(&job)
 }
 
+/// Runs a program as [`command`] does, but always with raw streams, and with further words of the
+/// kernel's command line; answers its exit status and the kernel's log.
+pub fn program_logged(words: Vec<String>, settings: &[(&str, &str)]) -> Result<(u8, Vec<String>)> {
+    let (mut job, program) = parse(words)?;
+    let program = program.ok_or_else(|| Failure::new("no program").next(options::HELP))?;
+    build::build()?;
+    job.choose_program(program)?;
+    job.settings.extend(settings.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+    let (sender, log) = std::sync::mpsc::channel();
+    let mut shown = log_sink();
+    let sink = Box::new(move |line: &str| {
+        shown(line);
+        drop(sender.send(line.to_string()));
+    });
+    let status = run_streams(&job, sink)?;
+    Ok((status, log.iter().collect()))
+}
+
 fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
     let mut options = Options::new(words);
     let mut job = Job::default();
@@ -206,6 +224,11 @@ fn run_program(job: &Job) -> Result<u8> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         return run_on_terminal(job);
     }
+    run_streams(job, log_sink())
+}
+
+/// Runs one program with our standard streams raw; `log` gets the kernel's log.
+fn run_streams(job: &Job, log: LineSink) -> Result<u8> {
     let image = make_image(job)?;
     let has_input = !is_null_input();
     let mut line = job.command_line();
@@ -217,7 +240,7 @@ fn run_program(job: &Job) -> Result<u8> {
     let connections = Connections {
         console: Console::Program(input, Box::new(show_output)),
         error: Box::new(show_error),
-        log: log_sink(),
+        log,
         log_file: workspace::output().join("kernel.log"),
         limit: job.limit,
     };

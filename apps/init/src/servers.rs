@@ -1,11 +1,12 @@
 //! The servers: each a native program of the image, with the capabilities it asks for.
 
 use abi::capability::{
-    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, NAME_ACCOUNT, NAME_DEVICE, NAME_IMAGE, READ,
-    WRITE,
+    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_TRACE, NAME_ACCOUNT, NAME_DEVICE,
+    NAME_IMAGE, READ, WRITE,
 };
 use abi::id::{DomainId, EnvId};
-use abi::published::{InterfaceRecord, Table};
+use abi::published::{EnvRecord, EnvState, InterfaceRecord, Table};
+use abi::upcall::EVENT_CHILD;
 use image::elf::Plan;
 use xok::call::{self, OWN, Refused};
 use xok::services::Service;
@@ -26,6 +27,9 @@ pub const fn gift(slot: u16, extend: &'static [u16], rights: u8) -> Gift<'static
 
 const CONSOLE: &[u16] = &[NAME_DEVICE, DEVICE_CONSOLE];
 const NETWORK: &[u16] = &[NAME_DEVICE, DEVICE_NETWORK];
+const TRACE: &[u16] = &[NAME_DEVICE, DEVICE_TRACE];
+/// Nanoseconds that the tracer gets for what it has not sent yet.
+const TRACER_NS: u64 = 60_000_000_000;
 const IMAGE: &[u16] = &[NAME_IMAGE];
 const PROCESSES: &[u16] = &[ACCOUNT];
 
@@ -85,5 +89,35 @@ pub fn start_all(image: &Image, settings: &Settings, terminal: &Terminal) {
     let gifts = [gift(1, NETWORK, READ | WRITE), gift(3, CONSOLE, WRITE)];
     publish_env(Service::Addresses, start(image, "arpd", &gifts, |_| Ok(())));
     let gifts = [gift(1, NETWORK, READ | WRITE), gift(2, IMAGE, READ), gift(3, CONSOLE, WRITE)];
-    start(image, "cheetah", &gifts, |_| Ok(()));
+    publish_env(Service::Web, start(image, "cheetah", &gifts, |_| Ok(())));
+}
+
+/// Starts what sends the trace out, if the command line asks for one; before everybody else.
+pub fn start_tracer(image: &Image, settings: &Settings) -> Option<EnvId> {
+    if !settings.trace {
+        return None;
+    }
+    let gifts = [gift(1, TRACE, WRITE), gift(3, CONSOLE, WRITE)];
+    let tracer = start(image, "traced", &gifts, |_| Ok(()));
+    publish_env(Service::Tracer, tracer);
+    tracer
+}
+
+/// Lets the tracer send the rest before the machine ends.
+pub fn end_tracer(tracer: Option<EnvId>) {
+    let Some(env) = tracer else { return };
+    let end = xok::clock::now_ns() + TRACER_NS;
+    // It may have ended by itself.
+    let _ = call::post(OWN, env, 1);
+    let lives = |record: EnvRecord| {
+        record.state != EnvState::Dead as u32 && record.state != EnvState::Stopped as u32
+    };
+    loop {
+        xok::upcall::take_events();
+        if !xok::published::env(env).is_some_and(lives) || xok::clock::now_ns() >= end {
+            return;
+        }
+        // Whatever ends the sleep, the loop looks again.
+        let _ = call::sleep(end, 0, EVENT_CHILD, 0);
+    }
 }

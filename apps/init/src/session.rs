@@ -84,6 +84,7 @@ pub fn run() -> Result<u16, Failure> {
     terminal.set_up(env.0, streams)?;
     publish::set(Service::Session, u64::from(env.0));
     publish::open();
+    let tracer = servers::start_tracer(&image, &settings);
     servers::start_all(&image, &settings, &terminal);
 
     terminal.attach_program(domain)?;
@@ -93,6 +94,7 @@ pub fn run() -> Result<u16, Failure> {
     let status = await_end(env);
     await_keepers(env);
     terminal.drain();
+    servers::end_tracer(tracer);
     Ok(status)
 }
 

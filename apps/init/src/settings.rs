@@ -13,6 +13,8 @@ pub struct Settings {
     pub arguments: Vec<Vec<u8>>,
     /// `env=`: `NAME=VALUE`.
     pub environment: Vec<Vec<u8>>,
+    /// `trace=`: what the kernel records is sent out.
+    pub trace: bool,
     /// `ip=ADDRESS/PREFIX,GATEWAY`
     pub address: Option<Address>,
 }
@@ -39,6 +41,7 @@ pub fn parse(line: &[u8]) -> Settings {
             b"stdin" => settings.terminal = value == b"terminal",
             b"arg" => settings.arguments.push(value),
             b"env" => settings.environment.push(value),
+            b"trace" => settings.trace = true,
             b"ip" => settings.address = address(&value),
             _ => {}
         }

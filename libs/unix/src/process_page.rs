@@ -184,10 +184,64 @@ impl ProcessPage {
     }
 }
 
+/// What a process or thread is called: at most 16 bytes, shown with `?` for what isn't visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name([u8; 16]);
+
+impl Name {
+    /// The name of these bytes, up to the first NUL.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut name = [0; 16];
+        for (place, byte) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
+            *place = if byte.is_ascii_graphic() { *byte } else { b'?' };
+        }
+        Self(name)
+    }
+
+    /// Has it no byte?
+    pub fn is_empty(&self) -> bool {
+        self.0[0] == 0
+    }
+}
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let shown = self.0.iter().take_while(|byte| **byte != 0);
+        shown.into_iter().try_for_each(|byte| write!(f, "{}", char::from(*byte)))
+    }
+}
+
+/// The name in a page of which `word` loads single words, by their offset; `None`: no process's.
+pub fn name_of(word: impl Fn(usize) -> Option<u64>) -> Option<Name> {
+    if word(0) != Some(MAGIC) {
+        return None;
+    }
+    let at = core::mem::offset_of!(ProcessPage, name);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&word(at)?.to_le_bytes());
+    bytes[8..].copy_from_slice(&word(at + 8)?.to_le_bytes());
+    Some(Name::of(&bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn names_are_read_word_by_word() {
+        let mut words = [0_u64; 512];
+        let at = core::mem::offset_of!(ProcessPage, name) / 8;
+        words[at] = u64::from_le_bytes(*b"busy box");
+        words[at + 1] = u64::from_le_bytes(*b"-static\n");
+        let name = |words: [u64; 512]| name_of(|offset| words.get(offset / 8).copied());
+        assert_eq!(name(words), None);
+        words[0] = MAGIC;
+        assert_eq!(name(words).map(|name| std::format!("{name}")), Some("busy?box-static?".into()));
+        words[at + 1] = 0;
+        words[at] = u64::from_le_bytes(*b"sh\0xxxxx");
+        assert_eq!(name(words), Some(Name::of(b"sh")));
+    }
 
     #[test]
     fn open_files_are_listed_as_far_as_they_fit() {

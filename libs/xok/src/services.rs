@@ -39,6 +39,10 @@ pub enum Service {
     RawConsole = 11,
     /// Region of the error stream in raw mode.
     ErrorOutput = 12,
+    /// Environment of cheetah.
+    Web = 13,
+    /// Environment of traced.
+    Tracer = 14,
 }
 
 /// The word, or 0.
@@ -47,4 +51,20 @@ pub fn get(service: Service) -> u64 {
         return 0;
     }
     published::application_word(INIT_INDEX, 8 * service as usize).unwrap_or(0)
+}
+
+/// The name of the native program that runs in this environment, if init has started it.
+pub fn name(env: u32) -> Option<&'static str> {
+    if env as usize & (abi::limits::INDICES - 1) == INIT_INDEX {
+        return Some("init");
+    }
+    let known = [
+        (Service::Terminal, "ttyd"),
+        (Service::Files, "tmpfsd"),
+        (Service::Addresses, "arpd"),
+        (Service::Web, "cheetah"),
+        (Service::Tracer, "traced"),
+    ];
+    let is = |service| get(service) == u64::from(env);
+    known.into_iter().find(|(service, _)| is(*service)).map(|(_, name)| name)
 }

@@ -37,6 +37,11 @@ impl Follower {
         self.cpu
     }
 
+    /// Number of the record read next.
+    pub fn position(&self) -> u64 {
+        self.reader.position()
+    }
+
     /// The next record, if one is there.
     pub fn read(&mut self) -> Read {
         let first = self.cpu as u64 * self.records;

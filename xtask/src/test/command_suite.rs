@@ -1,6 +1,7 @@
 //! What `cargo xtask run -- PROGRAM` promises: streams, statuses, and clear refusals.
 
 mod sockets;
+mod traces;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -16,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 16] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -26,6 +27,8 @@ const TESTS: [Test; 14] = [
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
     ("command/missing_program_is_status_127", missing_program),
     ("command/call_sites_are_rewritten_unless_forbidden", call_sites),
+    ("command/trace_shows_a_programs_calls_in_order", traces::in_order),
+    ("command/trace_tells_what_it_lost", traces::loss),
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
