@@ -40,6 +40,14 @@ pub struct Entry {
     pub errors: &'static [Error],
 }
 
+/// What is done with a decoded call ([`Call::visit`]).
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+    /// Does it. To be inlined, or there is no gain.
+    fn visit(self, call: Call) -> Self::Output;
+}
+
 macro_rules! calls {
     ($( $(#[doc = $doc:literal])+ $number:literal $name:ident
         { $($arg:ident: $ty:ty),* $(,)? } $capability:ident $completion:ident
@@ -58,6 +66,25 @@ macro_rules! calls {
             /// Reads a call from the registers; form is checked here and nowhere else. The error
             /// comes with the position of the argument refused.
             pub fn decode(number: u16, words: [u64; 6]) -> Result<Self, (Error, u64)> {
+                struct Itself;
+                impl Visitor for Itself {
+                    type Output = Call;
+                    #[inline(always)]
+                    fn visit(self, call: Call) -> Call {
+                        call
+                    }
+                }
+                Self::visit(number, words, Itself)
+            }
+
+            /// As [`Call::decode`], handing the call to `visitor`: a copy of it for each row, in
+            /// which the row is known, so that nothing asks again which call it is.
+            #[inline(always)]
+            pub fn visit<V: Visitor>(
+                number: u16,
+                words: [u64; 6],
+                visitor: V,
+            ) -> Result<V::Output, (Error, u64)> {
                 let mut position = 0;
                 #[allow(unused_mut, unused_variables, unused_assignments)]
                 let mut take = || { let word = words[position]; position += 1; word };
@@ -67,7 +94,7 @@ macro_rules! calls {
                            let Some($arg) = <$ty as Word>::from_word(word) else {
                                return Err((Error::BadArgument, position as u64 - 1));
                            }; )*
-                        Ok(Self::$name { $($arg),* })
+                        Ok(visitor.visit(Self::$name { $($arg),* }))
                     } )+
                     _ => Err((Error::NoSuchCall, u64::from(number))),
                 }

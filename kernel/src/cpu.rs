@@ -46,6 +46,9 @@ pub const EXCEPTION_STACKS: [u64; 4] = [0x15000, 0x19000, 0x1d000, 0x21000];
 /// What fills a stack that has not been used.
 const UNUSED: u64 = 0x7573_756e_7573_756e;
 
+/// The number that no call has: what is served is a trap, an interrupt, or refused by its number.
+pub const NO_CALL: usize = CALLS_MAX;
+
 /// What one processor knows. The first words are `entry`'s.
 #[repr(C)]
 pub struct Cpu {
@@ -82,12 +85,13 @@ pub struct Cpu {
     pub look: Cell<bool>,
     /// When interrupts were switched off, in TSC ticks.
     pub entered_tsc: Cell<u64>,
-    /// The call served now, for the longest stretch.
-    pub call: Cell<u64>,
+    /// Number of the call served now, or `NO_CALL`.
+    pub call: Cell<usize>,
     /// Longest stretch with interrupts off, in TSC ticks, and its call.
-    pub longest: Cell<(u64, u64)>,
-    /// The same by number of the call, and whether one has grown since it was published.
-    pub stretches: [Cell<u64>; CALLS_MAX],
+    pub longest: Cell<(u64, usize)>,
+    /// The same by number of the call (the last: of what is none), and whether one has grown since
+    /// it was published.
+    pub stretches: [Cell<u64>; CALLS_MAX + 1],
     pub stretched: Cell<bool>,
     /// Interrupts, kernel-mode exceptions and predicates since boot.
     pub interrupts: Cell<u64>,
@@ -156,6 +160,7 @@ impl Cpu {
     }
 
     /// The data of the processor this runs on, found by its stack.
+    #[inline(always)]
     pub fn current() -> &'static Cpu {
         let base = crate::registers::read_rsp() & !(STRIDE - 1);
         // SAFETY: all stacks but the boot stack, which is left before this is used, lie in areas.

@@ -17,6 +17,9 @@
 #![allow(unsafe_code)]
 
 use core::arch::global_asm;
+use core::mem::offset_of;
+
+use kernel_core::context::Context;
 
 use crate::cpu::{CODE, Cpu, area};
 
@@ -40,14 +43,46 @@ pub const LOOK_VECTOR: u8 = 0xf1;
 pub const FLUSH_VECTOR: u8 = 0xf2;
 /// The local APIC had nothing after all.
 pub const SPURIOUS_VECTOR: u8 = 0xff;
-/// Not an interrupt: the frame is a `syscall`'s.
-pub const SYSCALL: u64 = 0x100;
-/// As `SYSCALL`, but outside of the window and without a foreign entry.
-pub const FOREIGN: u64 = 0x101;
 
 global_asm!(
     r#"
     .section .entry, "ax"
+    .macro push_all
+    push rax
+    push rbx
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r11
+    push r12
+    push r13
+    push r14
+    push r15
+    .endm
+
+    # A `syscall`: the frame as the processor would push it, without vector and error code.
+    .macro enter_call function
+    mov rsp, [rip + entry_start + 0x2000 + 48]
+    push 0x2b
+    push [rip + entry_start + 0x2000]
+    push r11
+    push 0x33
+    push rcx
+    sub rsp, 16
+    push_all
+    mov rsp, [rip + entry_start + 0x2000 + 56]
+    mov rcx, r10
+    xor ebp, ebp
+    mov rax, offset \function
+    call rax
+    jmp entry_leave
+    .endm
+
     .global entry_syscall
     .balign 16
 entry_syscall:
@@ -69,48 +104,14 @@ entry_syscall:
     mov rsp, [rip + entry_start + 0x2000]
     sysretq
 
-3:  mov rsp, [rip + entry_start + 0x2000 + 48]
-    push 0x2b
-    push [rip + entry_start + 0x2000]
-    push r11
-    push 0x33
-    push rcx
-    push 0
-    push {foreign}
-    jmp 4f
-2:  mov rsp, [rip + entry_start + 0x2000 + 48]
-    push 0x2b
-    push [rip + entry_start + 0x2000]
-    push r11
-    push 0x33
-    push rcx
-    push 0
-    push {syscall}
-4:  push rax
-    push rbx
-    push rcx
-    push rdx
-    push rsi
-    push rdi
-    push rbp
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
-    mov rsp, [rip + entry_start + 0x2000 + 56]
-    lea rdi, [rip + entry_start + 0x2000]
-    xor ebp, ebp
-    mov rax, offset {system_call}
-    call rax
+3:  enter_call {foreign_call}
+2:  enter_call {system_call}
 
 entry_leave:
     mov rsp, [rip + entry_start + 0x2000 + 40]
-    test eax, eax
-    jnz 5f
+    cmp eax, {by_sysret}
+    ja 8f
+    je 5f
     pop r15
     pop r14
     pop r13
@@ -128,6 +129,19 @@ entry_leave:
     pop rax
     add rsp, 16
     iretq
+    # Answered: what Rust keeps is as it was, the answer and where to go are in the context.
+8:  mov rax, [rsp + {rax}]
+    mov rdx, [rsp + {rdx}]
+    mov rbp, [rsp + {rbp}]
+    mov rcx, [rsp + {rip}]
+    mov r11, [rsp + {rflags}]
+    xor edi, edi
+    xor esi, esi
+    xor r8d, r8d
+    xor r9d, r9d
+    xor r10d, r10d
+    mov rsp, [rsp + {rsp}]
+    sysretq
 5:  pop r15
     pop r14
     pop r13
@@ -157,24 +171,6 @@ entry_first:
     mov rax, offset {first}
     call rax
     jmp entry_leave
-
-    .macro push_all
-    push rax
-    push rbx
-    push rcx
-    push rdx
-    push rsi
-    push rdi
-    push rbp
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
-    .endm
 
 entry_common:
     test byte ptr [rsp + 24], 3
@@ -251,8 +247,14 @@ entry_stubs:
     "#,
     // TF, DF, NT, AC
     cleared = const !(1i32 << 8 | 1 << 10 | 1 << 14 | 1 << 18),
-    foreign = const FOREIGN,
-    syscall = const SYSCALL,
+    by_sysret = const crate::run::BY_SYSRET,
+    rax = const offset_of!(Context, rax),
+    rdx = const offset_of!(Context, rdx),
+    rbp = const offset_of!(Context, rbp),
+    rip = const offset_of!(Context, rip),
+    rflags = const offset_of!(Context, rflags),
+    rsp = const offset_of!(Context, rsp),
+    foreign_call = sym crate::syscall::foreign_call,
     system_call = sym crate::syscall::system_call,
     trap = sym crate::traps::trap,
     kernel_trap = sym crate::traps::kernel_trap,

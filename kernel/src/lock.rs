@@ -28,6 +28,7 @@ impl<T> Lock<T> {
     }
 
     /// Takes it if it is free.
+    #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let free =
             self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -40,7 +41,13 @@ impl<T> Lock<T> {
     }
 
     /// As `lock`; `serve` is called while waiting, so that others who wait for us go on.
+    #[inline(always)]
     pub fn lock_serving(&self, serve: impl Fn()) -> Guard<'_, T> {
+        if let Some(guard) = self.try_lock() { guard } else { self.wait(serve) }
+    }
+
+    #[cold]
+    fn wait(&self, serve: impl Fn()) -> Guard<'_, T> {
         while self
             .taken
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)

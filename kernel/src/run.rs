@@ -5,6 +5,8 @@
 //! the context of what is loaded is used by its own processor only.
 #![allow(unsafe_code)]
 
+use core::ptr::NonNull;
+
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
@@ -12,12 +14,13 @@ use kernel_core::timer::{Setting, ticks};
 use kernel_core::trace::counters;
 use kernel_core::{domain, env, frame, sched, sweep, upcall, work};
 
+use abi::call::CALLS_MAX;
 use abi::id::DomainId;
 use abi::limits::Resource;
 use abi::published::Category;
 use abi::setup::FLAG_OWN_VECTOR;
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, NO_CALL};
 use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
@@ -32,23 +35,40 @@ static STATE: Lock<Option<State>> = Lock::new(None);
 const WORK_NS: u64 = 200_000;
 /// What a processor counts by itself is published at each switch, and this often.
 const NOTE_NS: u64 = 1_000_000;
-/// Leave by `iretq`, or by `sysret`.
+/// How `entry_leave` leaves: by `iretq` or by `sysret` with every register from the context, or by
+/// `sysret` with the answer from there and what no call changes as it is.
 const BY_IRET: u64 = 0;
-const BY_SYSRET: u64 = 1;
+pub const BY_SYSRET: u64 = 1;
+const ANSWERED: u64 = 2;
 
 /// Everything behind the lock, while this processor has it.
-pub struct Locked(Guard<'static, Option<State>>);
+pub struct Locked {
+    state: NonNull<State>,
+    _guard: Guard<'static, Option<State>>,
+}
+
+impl Locked {
+    #[inline]
+    fn new(mut guard: Guard<'static, Option<State>>) -> Self {
+        let state = guard.as_mut().expect("the state is set before anything is locked");
+        Self { state: NonNull::from(state), _guard: guard }
+    }
+}
 
 impl core::ops::Deref for Locked {
     type Target = State;
+    #[inline]
     fn deref(&self) -> &State {
-        self.0.as_ref().expect("the state is set before anything is locked")
+        // SAFETY: what the guard guards, which nobody else names while it is here.
+        unsafe { self.state.as_ref() }
     }
 }
 
 impl core::ops::DerefMut for Locked {
+    #[inline]
     fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("the state is set before anything is locked")
+        // SAFETY: as above.
+        unsafe { self.state.as_mut() }
     }
 }
 
@@ -64,10 +84,10 @@ pub struct Hold {
 
 impl Hold {
     /// Takes the lock; meanwhile others' requests are served.
+    #[inline(always)]
     pub fn take(cpu: &'static Cpu) -> Self {
-        assert!(!interrupts_enabled(), "interrupts are on in the kernel");
         delay::point();
-        let state = Locked(STATE.lock_serving(|| shootdown::serve(cpu)));
+        let state = Locked::new(STATE.lock_serving(|| shootdown::serve(cpu)));
         let mut hold = Self { state, hardware: Hardware::new(cpu), cpu };
         work::begin(&mut hold.state);
         hold
@@ -86,9 +106,9 @@ pub fn report(cpu: &'static Cpu) {
         cpu.index.get(),
         cpu.loaded.get(),
         own_context(cpu).rip,
-        cpu.call.get() as i64,
+        cpu.call.get(),
         clock::ticks_to_ns(cpu.longest.get().0),
-        cpu.longest.get().1 as i64,
+        cpu.longest.get().1,
         cpu.stack_used(),
     ));
     let Some(state) = STATE.try_lock() else { return };
@@ -152,23 +172,66 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
     leave(hold)
 }
 
+/// Has nothing happened that the way out would look at, so that `index` goes on?
+#[inline(always)]
+fn undisturbed(hold: &Hold, index: usize) -> bool {
+    let Hold { state, cpu, .. } = hold;
+    !cpu.ticked.get()
+        && !cpu.look.get()
+        && !work::waiting(state)
+        && sched::undisturbed(state, cpu.index.get(), index)
+}
+
 /// The short way out, back to who entered, if nothing speaks against it.
+#[inline(never)]
 pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
-    let Hold { state, hardware, cpu } = &mut hold;
-    let cpu = *cpu;
-    if cpu.ticked.get()
-        || cpu.look.get()
-        || work::waiting(state)
-        || !sched::undisturbed(state, cpu.index.get(), index)
-    {
+    if !undisturbed(&hold, index) {
         return leave(hold);
     }
+    let Hold { state, hardware, cpu } = &mut hold;
+    let cpu = *cpu;
     upcall::deliver_events(state, hardware, index);
     finish(hold);
     exit(cpu, index)
 }
 
+/// The shortest: to the caller, of whose registers only those of the answer have changed.
+#[inline(always)]
+pub fn leave_with(mut hold: Hold, caller: usize, error: u64, value: u64) -> u64 {
+    let Hold { state, hardware, cpu } = &mut hold;
+    let cpu = *cpu;
+    if upcall::event_waits(state, hardware, caller) || !undisturbed(&hold, caller) {
+        hold.hardware.context(caller).answer(error, value);
+        return leave_to(hold, caller);
+    }
+    finish(hold);
+    answer(cpu, error, value)
+}
+
+/// To the caller whose call has changed nothing but the answer's registers. The lock is not held:
+/// what others want of the caller comes by interrupts.
+#[inline(always)]
+pub fn answer(cpu: &'static Cpu, error: u64, value: u64) -> u64 {
+    let context = own_context(cpu);
+    if !is_canonical(context.rip) {
+        context.answer(error, value);
+        context.rip = 0;
+        return BY_IRET;
+    }
+    (context.rax, context.rdx) = (error, value);
+    note_stretch(cpu);
+    trace::leave(cpu);
+    ANSWERED
+}
+
+/// Sets the timer anew: the call has changed when it is due, and nothing else.
+pub fn rearm(hold: &Hold) {
+    let deadline = sched::next_deadline(&hold.state, hold.cpu.index.get());
+    arm_timer(hold.cpu, deadline, clock::now_ns());
+}
+
 /// Decides who runs and makes it so; idles until somebody does. Answers how to leave.
+#[inline(never)]
 pub fn leave(mut hold: Hold) -> u64 {
     let cpu = hold.cpu;
     loop {
@@ -202,6 +265,8 @@ pub fn leave(mut hold: Hold) -> u64 {
             idle(cpu);
         }
         cpu.entered_tsc.set(rdtsc());
+        // Nobody else lets them in: entries clear the flag.
+        assert!(!interrupts_enabled(), "interrupts are on in the kernel");
         hold = Hold::take(cpu);
         look(&mut hold);
     }
@@ -216,8 +281,18 @@ pub fn look(hold: &mut Hold) {
     }
 }
 
+/// Gives the lock back.
+#[inline(always)]
+fn finish(hold: Hold) {
+    let Hold { state, hardware, .. } = &hold;
+    if hardware.targets != 0 || hardware.ending.is_some() || frame::limbo_waiting(state) {
+        finish_slowly(hold);
+    }
+}
+
 /// Gives the lock back. What was given up is released when everybody has flushed.
-fn finish(mut hold: Hold) {
+#[cold]
+fn finish_slowly(mut hold: Hold) {
     let Hold { state, hardware, cpu } = &mut hold;
     let cpu = *cpu;
     let targets = hardware.targets;
@@ -246,15 +321,21 @@ fn finish(mut hold: Hold) {
 }
 
 /// Interrupts were off from the entry until now.
+#[inline]
 fn note_stretch(cpu: &Cpu) {
     let stretch = rdtsc() - cpu.entered_tsc.get();
-    if stretch > cpu.longest.get().0 {
-        cpu.longest.set((stretch, cpu.call.get()));
+    let call = cpu.call.get();
+    if stretch > cpu.stretches[call].get() {
+        note_longest(cpu, stretch, call);
     }
-    let of_call = cpu.stretches.get(cpu.call.get() as usize);
-    if let Some(longest) = of_call.filter(|longest| stretch > longest.get()) {
-        longest.set(stretch);
-        cpu.stretched.set(true);
+}
+
+#[cold]
+fn note_longest(cpu: &Cpu, stretch: u64, call: usize) {
+    cpu.stretches[call].set(stretch);
+    cpu.stretched.set(true);
+    if stretch > cpu.longest.get().0 {
+        cpu.longest.set((stretch, call));
     }
 }
 
@@ -262,7 +343,7 @@ fn note_stretch(cpu: &Cpu) {
 fn breathe(cpu: &'static Cpu) {
     note_stretch(cpu);
     let_interrupts_in();
-    cpu.call.set(u64::MAX);
+    cpu.call.set(NO_CALL);
 }
 
 fn idle(cpu: &'static Cpu) {
@@ -276,7 +357,7 @@ fn idle(cpu: &'static Cpu) {
         cpu.measured_tsc.set(end);
         cpu.stack_bytes.set(cpu.stack_used());
     }
-    cpu.call.set(u64::MAX);
+    cpu.call.set(NO_CALL);
 }
 
 /// Sets the timer if the deadline isn't the one it is set for.
@@ -290,13 +371,17 @@ fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
     cpu.timer.set(timer);
 }
 
+fn is_canonical(address: u64) -> bool {
+    (address as i64) << 16 >> 16 == address as i64
+}
+
 /// How to leave to the environment that is loaded.
 fn exit(cpu: &'static Cpu, index: usize) -> u64 {
     let context = own_context(cpu);
     context.cs = USER_CS;
     context.ss = USER_SS;
     context.rflags = context.rflags & USER_FLAGS | FIXED_FLAGS;
-    if (context.rip as i64) << 16 >> 16 != context.rip as i64 {
+    if !is_canonical(context.rip) {
         // No processor takes it; the program gets a page fault where it went.
         context.rip = 0;
     }
@@ -404,11 +489,11 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     record.idle_ns = clock::ticks_to_ns(cpu.idle.get());
     let (longest, call) = cpu.longest.get();
     record.longest_ns = clock::ticks_to_ns(longest);
-    record.longest_call = call;
+    record.longest_call = if call == NO_CALL { u64::MAX } else { call as u64 };
     record.stack_bytes = cpu.stack_bytes.get();
     if cpu.stretched.take() {
         let own = &state.published.calls[counters(cpu.index.get(), 0)..];
-        for (counters, longest) in own.iter().zip(&cpu.stretches) {
+        for (counters, longest) in own.iter().zip(&cpu.stretches[..CALLS_MAX]) {
             counters.stretched(clock::ticks_to_ns(longest.get()));
         }
     }

@@ -1,59 +1,58 @@
 //! A native call: decode, copy in, lock, decide, answer.
 
-use abi::call::Call;
+use abi::call::{TABLE, number};
 use abi::error::Error;
-use abi::layout::is_user_range;
 use abi::upcall::Cause;
 use kernel_core::context::Context;
 use kernel_core::dispatch::{self, Outcome};
 use kernel_core::machine::{Machine, UserFault};
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, NO_CALL};
 use crate::registers::rdtsc;
 use crate::run::{self, Hold};
-use crate::{bases, entry, trace, user};
+use crate::{bases, trace, user};
 
 /// Bytes of the `syscall` instruction.
 const INSTRUCTION: u64 = 2;
 
-/// From `entry`: the frame is in the caller's context. Answers how to leave (`entry_leave`).
-pub extern "C" fn system_call(cpu: &'static Cpu) -> u64 {
+/// From `entry`: the frame is in the caller's context, the arguments are still in their registers
+/// (with r10 in rcx, as the C ABI has it). Answers how to leave (`entry_leave`).
+pub extern "C" fn system_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+    let cpu = Cpu::current();
     cpu.entered_tsc.set(rdtsc());
-    let Some(caller) = cpu.loaded.get() else { panic!("a call from nobody") };
-    let context = run::own_context(cpu);
-    if context.vector == entry::FOREIGN {
-        return run::fault(Hold::take(cpu), Cause::Foreign as u8, 0, 0);
-    }
-    let word = context.rax;
+    let word = run::own_context(cpu).rax;
     let number = word as u16;
-    cpu.call.set(u64::from(number));
     trace::call(cpu, number);
-    let words = [context.rdi, context.rsi, context.rdx, context.r10, context.r8, context.r9];
-    let call = match Call::decode(number, words) {
-        Ok(call) => call,
-        Err((error, operand)) => {
-            context.answer(error as u64, operand);
-            return run::leave_to(Hold::take(cpu), caller);
+    if usize::from(number) >= TABLE.len() {
+        // Nothing has happened, so nobody has to be asked.
+        cpu.call.set(NO_CALL);
+        return run::answer(cpu, Error::NoSuchCall as u64, number.into());
+    }
+    cpu.call.set(usize::from(number));
+    let words = [a, b, c, d, e, f];
+    let mut bytes: &[u8] = &[];
+    if dispatch::reads_memory(number)
+        && let Some((address, len)) = dispatch::buffer(number, words)
+    {
+        let buffer = &mut cpu.buffer()[..len];
+        if let Err(fault) = user::read(address, buffer) {
+            return fault_in_call(Hold::take(cpu), fault);
         }
-    };
-    let bytes: &[u8] = match dispatch::buffer(&call) {
-        None => &[],
-        Some((address, len)) if !is_user_range(address, len as u64) => {
-            context.answer(Error::BadAddress as u64, address);
-            return run::leave_to(Hold::take(cpu), caller);
-        }
-        Some((address, len)) => {
-            let buffer = &mut cpu.buffer()[..len];
-            if let Err(fault) = user::read(address, buffer) {
-                return fault_in_call(Hold::take(cpu), fault);
-            }
-            buffer
-        }
-    };
-    serve(cpu, caller, call, word, bytes)
+        bytes = buffer;
+    }
+    serve(cpu, word, words, bytes)
+}
+
+/// As `system_call`, outside of the native window and without a foreign entry.
+pub extern "C" fn foreign_call() -> u64 {
+    let cpu = Cpu::current();
+    cpu.entered_tsc.set(rdtsc());
+    cpu.call.set(NO_CALL);
+    run::fault(Hold::take(cpu), Cause::Foreign as u8, 0, 0)
 }
 
 /// The call runs again once its page fault has been answered.
+#[cold]
 fn fault_in_call(mut hold: Hold, fault: UserFault) -> u64 {
     if let Some(caller) = hold.cpu.loaded.get() {
         hold.hardware.context(caller).rip -= INSTRUCTION;
@@ -62,10 +61,13 @@ fn fault_in_call(mut hold: Hold, fault: UserFault) -> u64 {
     run::fault(hold, Cause::PageFault as u8, error, fault.address)
 }
 
-fn serve(cpu: &'static Cpu, caller: usize, call: Call, word: u64, bytes: &[u8]) -> u64 {
+#[inline(always)]
+fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
+    let number = word as u16;
+    let Some(caller) = cpu.loaded.get() else { panic!("a call from nobody") };
     let mut hold = Hold::take(cpu);
     // Programs change FS and GS base themselves; this call does it for those that can't.
-    let sets_bases = matches!(call, Call::EnvSet { .. });
+    let sets_bases = number == number::EnvSet;
     if sets_bases {
         let (fs, gs) = bases::read();
         let context = hold.hardware.context(caller);
@@ -73,46 +75,53 @@ fn serve(cpu: &'static Cpu, caller: usize, call: Call, word: u64, bytes: &[u8]) 
     }
     let index = cpu.index.get();
     let Hold { state, hardware, .. } = &mut hold;
-    let outcome = dispatch::call(state, hardware, index, caller, call, word, bytes);
+    let outcome = dispatch::call(state, hardware, index, caller, word, words, bytes);
     match outcome {
-        Outcome::Answer(error, value) => hardware.context(caller).answer(error, value),
+        Outcome::Answer(error, value) if sets_bases => {
+            let context = hold.hardware.context(caller);
+            context.answer(error, value);
+            bases::write(context.fs_base, context.gs_base);
+            run::load_entry_data(cpu, &hold.state, caller);
+            return run::leave(hold);
+        }
+        Outcome::Answer(error, value) if changes_order(number) => {
+            hardware.context(caller).answer(error, value);
+        }
+        Outcome::Answer(error, value) => {
+            if number == number::TimerSet {
+                run::rearm(&hold);
+            }
+            return run::leave_with(hold, caller, error, value);
+        }
         Outcome::Again => hardware.context(caller).rip -= INSTRUCTION,
         Outcome::Fault(fault) => return fault_in_call(hold, fault),
         Outcome::Left => {}
         Outcome::Enter(callee) => run::enter(&mut hold, callee),
         Outcome::Restart => cpu.loaded.set(None),
     }
-    if !matches!(outcome, Outcome::Answer(..)) {
-        return run::leave(hold);
-    }
-    if sets_bases {
-        let context = hold.hardware.context(caller);
-        bases::write(context.fs_base, context.gs_base);
-        run::load_entry_data(cpu, &hold.state, caller);
-    }
-    if changes_order(&call) { run::leave(hold) } else { run::leave_to(hold, caller) }
+    run::leave(hold)
 }
 
-/// May the call change who runs next, or when the timer is due?
-fn changes_order(call: &Call) -> bool {
-    matches!(
-        call,
-        Call::Yield { .. }
-            | Call::Sleep { .. }
-            | Call::TransferSync {}
-            | Call::TransferAsync {}
-            | Call::EnvHold { .. }
-            | Call::EnvRelease { .. }
-            | Call::EnvDestroy { .. }
-            | Call::EnvMove { .. }
-            | Call::DomainDestroy { .. }
-            | Call::FrameRevoke { .. }
-            | Call::AccountDestroy { .. }
-            | Call::SliceAlloc { .. }
-            | Call::SliceFree { .. }
-            | Call::PredicateSet { .. }
-            | Call::TimerSet { .. }
-    )
+/// May the call change who runs next? One bit for each number.
+const CHANGES_ORDER: u64 = 1 << number::Yield
+    | 1 << number::Sleep
+    | 1 << number::TransferSync
+    | 1 << number::TransferAsync
+    | 1 << number::EnvHold
+    | 1 << number::EnvRelease
+    | 1 << number::EnvDestroy
+    | 1 << number::EnvMove
+    | 1 << number::DomainDestroy
+    | 1 << number::FrameRevoke
+    | 1 << number::AccountDestroy
+    | 1 << number::SliceAlloc
+    | 1 << number::SliceFree
+    | 1 << number::PredicateSet;
+
+/// Does the way out ask who runs next after this call? It does after any other, too, if something
+/// has happened: see [`run::leave_with`].
+fn changes_order(number: u16) -> bool {
+    CHANGES_ORDER.wrapping_shr(number.into()) & 1 != 0
 }
 
 const _: () = assert!(size_of::<Context>() <= 256);

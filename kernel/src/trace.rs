@@ -116,7 +116,7 @@ pub fn leave(cpu: &Cpu) {
 #[cold]
 fn leave_on(cpu: &Cpu) {
     event(cpu, Event::new(Kind::Leave, 0, loaded(cpu)));
-    let number = cpu.call.get() as usize;
+    let number = cpu.call.get();
     if on(Kind::Call) && number < abi::call::CALLS_MAX {
         let of_call = &table::<CallCounters>(&CALLS, counters(cpu.index.get(), number), 1)[0];
         of_call.took(rdtsc() - cpu.entered_tsc.get());

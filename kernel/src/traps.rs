@@ -10,7 +10,7 @@ use abi::layout::{DIRECT_MAP, LIBRARY, LIBRARY_END, OWN_TABLES, PUBLISHED, is_us
 use abi::trace::{Event, Kind};
 use kernel_core::context::Context;
 
-use crate::cpu::{AREAS, Cpu, STRIDE};
+use crate::cpu::{AREAS, Cpu, NO_CALL, STRIDE};
 use crate::entry::{
     DEVICE_VECTOR, DEVICE_VECTORS, FLUSH_VECTOR, LOOK_VECTOR, SPURIOUS_VECTOR, TIMER_VECTOR,
 };
@@ -31,7 +31,7 @@ const PAGE_FAULT_BITS: u64 = 1 | 2 | 16;
 /// From a program: its frame is in its context. Answers how to leave (`entry_leave`).
 pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
     cpu.entered_tsc.set(rdtsc());
-    cpu.call.set(u64::MAX);
+    cpu.call.set(NO_CALL);
     // Only the words that name the trap are read, before anybody else uses the context.
     let context = cpu.context.get() as *const Context;
     // SAFETY: see the file's head.

@@ -14,7 +14,7 @@ use crate::{
     sleep, slice, table, trace, transfer,
     work::{self, cost},
 };
-use abi::call::{CAPABILITY_SHIFT, Call};
+use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame};
@@ -58,15 +58,44 @@ pub enum Outcome {
 const POWER: Name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
 const ITEM_BYTES: u64 = size_of::<Item>() as u64;
 
+/// Calls that may read program memory, a bit for each number: the others need not be asked.
+const READS_MEMORY: u64 = 1 << number::EnvSet
+    | 1 << number::EnvMove
+    | 1 << number::TableUpdate
+    | 1 << number::RegionAlloc
+    | 1 << number::RegionOperate
+    | 1 << number::PredicateSet
+    | 1 << number::RingAlloc
+    | 1 << number::RingModify
+    | 1 << number::FilterInsert
+    | 1 << number::NetTransmit
+    | 1 << number::ConsoleWrite;
+
+/// May [`buffer`] name memory for the call with this number?
+#[inline(always)]
+pub fn reads_memory(number: u16) -> bool {
+    READS_MEMORY.wrapping_shr(number.into()) & 1 != 0
+}
+
 /// Program memory that a call reads: address and bytes, at most `limits::COPY_BYTES`. The machine
 /// layer copies it in before it takes the lock; a fault there is the caller's and nothing has
 /// happened. `None` also if the program may not name that memory: [`call`] then answers
-/// `BadAddress`.
-pub fn buffer(call: &Call) -> Option<(u64, usize)> {
-    needs(call).filter(|&(address, bytes)| is_user_range(address, bytes as u64))
+/// `BadAddress`; or if there is no such call.
+pub fn buffer(number: u16, words: [u64; 6]) -> Option<(u64, usize)> {
+    struct Needs;
+    impl Visitor for Needs {
+        type Output = Option<(u64, usize)>;
+        #[inline(always)]
+        fn visit(self, call: Call) -> Self::Output {
+            needs(&call)
+        }
+    }
+    let needs = Call::visit(number, words, Needs).ok().flatten();
+    needs.filter(|&(address, bytes)| is_user_range(address, bytes as u64))
 }
 
 /// As [`buffer`], whatever the address.
+#[inline(always)]
 fn needs(call: &Call) -> Option<(u64, usize)> {
     let array = |at: UserAddress, count: u64, most: usize, bytes: usize| {
         let count = count.min(most as u64) as usize;
@@ -100,51 +129,83 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
 }
 
 /// Who calls, with what.
+#[derive(Clone, Copy)]
 struct Caller<'a> {
     cpu: usize,
     index: usize,
-    /// Its domain's index.
-    domain: usize,
-    /// Index of the capability named.
-    capability: u8,
     /// The whole of `rax`.
     word: u64,
     bytes: &'a [u8],
 }
 
+impl Caller<'_> {
+    /// Index of the capability named.
+    #[inline(always)]
+    fn capability(&self) -> u8 {
+        (self.word >> CAPABILITY_SHIFT) as u8
+    }
+
+    /// Its domain's index.
+    #[inline(always)]
+    fn domain(&self, state: &State) -> usize {
+        env::domain(state, self.index).index()
+    }
+}
+
+/// One call, its row known.
+struct Served<'a, M> {
+    state: &'a mut State,
+    machine: &'a mut M,
+    who: Caller<'a>,
+}
+
+impl<M: Machine> Visitor for Served<'_, M> {
+    type Output = Outcome;
+    #[inline(always)]
+    fn visit(self, call: Call) -> Outcome {
+        let Self { state, machine, who } = self;
+        match needs(&call) {
+            Some((_, len)) if who.bytes.len() < len => refuse(Error::BadAddress.into()),
+            _ => serve(state, machine, who, &call),
+        }
+    }
+}
+
 /// Does a call for the environment at index `caller`, which runs on `cpu`; `word` is the whole of
-/// `rax`, `bytes` what [`buffer`] asked for.
+/// `rax`, `words` are the argument registers, `bytes` what [`buffer`] asked for.
+#[inline(always)]
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: usize,
     caller: usize,
-    call: Call,
     word: u64,
+    words: [u64; 6],
     bytes: &[u8],
 ) -> Outcome {
-    let number = usize::from(call.encode().0);
-    let counters = &state.published.calls[trace::counters(cpu, number)];
+    let number = word as u16;
+    // Counters may wrap: nothing is decided by them.
+    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
+    count(&mut state.published.cpus[cpu].calls);
+    count(&mut state.published.envs[caller].entries);
+    let row = usize::from(number);
+    if row >= CALLS_MAX {
+        return Outcome::Answer(Error::NoSuchCall as u64, number.into());
+    }
+    let counters = &state.published.calls[trace::counters(cpu, row)];
     counters.made();
-    state.published.cpus[cpu].calls += 1;
-    state.published.envs[caller].entries += 1;
-    let who = Caller {
-        cpu,
-        index: caller,
-        domain: env::domain(state, caller).index(),
-        capability: (word >> CAPABILITY_SHIFT) as u8,
-        word,
-        bytes,
+    let who = Caller { cpu, index: caller, word, bytes };
+    let served = Served { state: &mut *state, machine: &mut *machine, who };
+    let outcome = match Call::visit(number, words, served) {
+        Ok(outcome) => outcome,
+        Err((error, operand)) => Outcome::Answer(error as u64, operand),
     };
-    let short = needs(&call).is_some_and(|(_, len)| bytes.len() < len);
-    let outcome =
-        if short { refuse(Error::BadAddress.into()) } else { serve(state, machine, &who, call) };
     if let Outcome::Answer(error, _) = outcome
         && error != 0
     {
         counters.refused();
         let env = state.published.envs[caller].id;
-        let event = Event::new(Kind::Refused, number as u16, env);
+        let event = Event::new(Kind::Refused, number, env);
         machine.trace(Event { argument: error, ..event });
     }
     outcome
@@ -167,9 +228,11 @@ fn answer_or_left(ended: Option<Answer>) -> Outcome {
 }
 
 /// Calls that touch the running order; the others are in [`objects`].
-fn serve<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: Call) -> Outcome {
-    let Caller { cpu, index, capability, word, bytes, .. } = *who;
-    match call {
+#[inline(always)]
+fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: &Call) -> Outcome {
+    let Caller { cpu, index, word, bytes } = who;
+    let capability = who.capability();
+    match *call {
         Call::Yield { to } => match sched::yield_to(state, machine, cpu, index, to) {
             Ok(()) if state.envs.slots[index].state == EnvState::Running => Outcome::Answer(0, 0),
             Ok(()) => Outcome::Left,
@@ -218,9 +281,11 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: Cal
 }
 
 /// Calls that answer at once.
-fn objects<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: Call) -> Answer {
-    let Caller { index, domain: own, capability, bytes, .. } = *who;
-    match call {
+#[inline(always)]
+fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: &Call) -> Answer {
+    let Caller { index, bytes, .. } = who;
+    let capability = who.capability();
+    match *call {
         Call::Post { env, bits } => sleep::post(state, machine, index, capability, env, bits),
         Call::EnvRelease { env } => death::release(state, machine, index, capability, env),
         Call::EnvAlloc { which, domain, account, vector } => {
@@ -235,13 +300,13 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: C
         Call::DomainAlloc { which, account, root, window, bytes } => {
             let named = named(state, who)?;
             let asked = domain::Request { which, account, root, window, bytes };
-            domain::allocate(state, machine, own, &named, &asked)
+            domain::allocate(state, machine, who.domain(state), &named, &asked)
         }
         Call::CapabilityDerive { domain, slot, extend, components, rights } => {
             let asked = capability::Derivation { domain, slot, extend, components, rights };
-            capability::derive(state, own, capability, &asked)
+            capability::derive(state, who.domain(state), capability, &asked)
         }
-        Call::CapabilityDrop { slot } => capability::drop(state, own, slot),
+        Call::CapabilityDrop { slot } => capability::drop(state, who.domain(state), slot),
         Call::AccountAlloc { which, parent } => {
             let named = named(state, who)?;
             account::allocate(state, &named, which, parent)
@@ -272,49 +337,54 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: &Caller, call: C
         Call::ConsoleRing { page } => console::set_ring(state, machine, index, capability, page),
         Call::Entropy {} => machine.random().ok_or(Error::NotPresent.into()),
         Call::MachineEnd { how, status } => {
-            capability::check(state, own, capability, &POWER, WRITE)?;
+            capability::check(state, who.domain(state), capability, &POWER, WRITE)?;
             if how > 1 {
                 return Err(Refusal::new(Error::BadArgument, 0));
             }
             machine.end(how, status);
             Ok(0)
         }
-        Call::TraceSet { kinds } => trace::set(state, machine, own, capability, kinds),
+        Call::TraceSet { kinds } => {
+            trace::set(state, machine, who.domain(state), capability, kinds)
+        }
         _ => crate::net::call(state, machine, index, capability, call, bytes),
     }
 }
 
-fn named(state: &State, who: &Caller) -> Result<Capability, Error> {
-    capability::get(state, who.domain, who.capability)
+fn named(state: &State, who: Caller<'_>) -> Result<Capability, Error> {
+    capability::get(state, who.domain(state), who.capability())
 }
 
-fn may_destroy_domain(state: &State, who: &Caller, id: DomainId) -> Result<usize, Refusal> {
+fn may_destroy_domain(state: &State, who: Caller<'_>, id: DomainId) -> Result<usize, Refusal> {
     let target = domain::find(state, id)?;
-    capability::check(state, who.domain, who.capability, domain::guard(state, target), CONTROL)?;
+    let guard = domain::guard(state, target);
+    capability::check(state, who.domain(state), who.capability(), guard, CONTROL)?;
     Ok(target)
 }
 
-fn may_destroy_account(state: &State, who: &Caller, id: AccountId) -> Result<usize, Refusal> {
+fn may_destroy_account(state: &State, who: Caller<'_>, id: AccountId) -> Result<usize, Refusal> {
     let target = account::find(state, id)?;
     let name = state.accounts.record(target).name;
-    capability::check(state, who.domain, who.capability, &name, CONTROL)?;
+    capability::check(state, who.domain(state), who.capability(), &name, CONTROL)?;
     Ok(target)
 }
 
 /// Item by item: each is checked and applied before the next is read. After `BATCH` items, or
 /// when this hold of the lock has no room for the next one, the
 /// registers are advanced and the call runs again; r10 counts the items done in earlier rounds.
+#[inline(never)]
 fn update_tables<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    who: &Caller,
+    who: Caller<'_>,
     id: DomainId,
     items: UserAddress,
     count: u64,
 ) -> Outcome {
+    let own = who.domain(state);
     let prepared = named(state, who).and_then(|named| {
-        let target = domain::find_or_own(state, who.domain, id)?;
-        if target != who.domain && !named.dominates(domain::guard(state, target), WRITE) {
+        let target = domain::find_or_own(state, own, id)?;
+        if target != own && !named.dominates(domain::guard(state, target), WRITE) {
             return Err(Error::NotPermitted);
         }
         Ok((named, target))
@@ -336,7 +406,7 @@ fn update_tables<M: Machine>(
             break;
         }
         work::spend(state, cost::ENTRY);
-        match table::update_item(state, machine, who.domain, target, &named, &item) {
+        match table::update_item(state, machine, own, target, &named, &item) {
             Ok(entry) => old = entry,
             Err(refusal) => {
                 let done = before.wrapping_add(done) & u64::from(u32::MAX);
@@ -369,10 +439,11 @@ fn read_item(bytes: &[u8]) -> Item {
 
 /// So many bindings at a time; the call runs again until none is left. If its caller does not live
 /// to see that, it goes on without.
+#[inline(never)]
 fn revoke_frame<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    who: &Caller,
+    who: Caller<'_>,
     frame: Frame,
 ) -> Outcome {
     let awaited = core::mem::take(&mut state.envs.slots[who.index].revokes);
@@ -394,8 +465,14 @@ fn revoke_frame<M: Machine>(
     Outcome::Answer(0, 0)
 }
 
-fn write_console<M: Machine>(state: &State, machine: &mut M, who: &Caller, stream: u16) -> Answer {
-    capability::check(state, who.domain, who.capability, &console::GUARD, WRITE)?;
+#[inline(never)]
+fn write_console<M: Machine>(
+    state: &State,
+    machine: &mut M,
+    who: Caller<'_>,
+    stream: u16,
+) -> Answer {
+    capability::check(state, who.domain(state), who.capability(), &console::GUARD, WRITE)?;
     if stream > 2 {
         return Err(Error::NoSuchDevice.into());
     }

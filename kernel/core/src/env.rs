@@ -151,6 +151,7 @@ impl Envs {
 }
 
 /// The index of the environment with this id, dead or alive.
+#[inline]
 pub fn lookup(state: &State, id: EnvId) -> Result<usize, Error> {
     let index = id.index();
     let used = !id.is_none() && index < state.envs.slots.len();
@@ -161,6 +162,7 @@ pub fn lookup(state: &State, id: EnvId) -> Result<usize, Error> {
 }
 
 /// The index of the living environment with this id.
+#[inline]
 pub fn living(state: &State, id: EnvId) -> Result<usize, Error> {
     let index = lookup(state, id)?;
     match state.envs.slots[index].state {
@@ -170,28 +172,33 @@ pub fn living(state: &State, id: EnvId) -> Result<usize, Error> {
 }
 
 /// The id of the environment at `index`.
+#[inline]
 pub fn id(state: &State, index: usize) -> EnvId {
     EnvId(state.published.envs[index].id)
 }
 
 /// Its domain.
+#[inline]
 pub fn domain(state: &State, index: usize) -> DomainId {
     DomainId(state.published.envs[index].domain)
 }
 
 /// The frame of an environment's vector state; `None` when it is dead.
+#[inline]
 pub fn vector(state: &State, index: usize) -> Option<Frame> {
     let frame = state.envs.slots[index].vector;
     (frame.0 != 0).then_some(frame)
 }
 
 /// The save area: its address in the program's space and its physical address.
+#[inline]
 pub fn save_area(state: &State, index: usize) -> Option<(u64, u64)> {
     let env = &state.envs.slots[index];
     (env.save.0 != 0).then_some((env.save_address, env.save.address()))
 }
 
 /// Where foreign `syscall`s of an environment enter, 0: they are faults.
+#[inline]
 pub fn foreign_entry(state: &State, index: usize) -> u64 {
     state.envs.slots[index].entries.foreign
 }

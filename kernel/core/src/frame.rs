@@ -386,6 +386,7 @@ fn ticket_of(record: &Record) -> u64 {
 }
 
 /// Does anything given up in this hold of the lock wait for a ticket?
+#[inline]
 pub fn limbo_waiting(state: &State) -> bool {
     let last = state.frames.limbo_last;
     last != 0 && ticket_of(&state.frames.records[last as usize]) == state.frames.ticket

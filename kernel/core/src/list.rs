@@ -30,11 +30,13 @@ pub struct Link {
 }
 
 /// Is the environment in a list of this kind?
+#[inline]
 pub fn contains(envs: &[Env], kind: Kind, index: usize) -> bool {
     envs[index].links[kind as usize].next != 0
 }
 
 /// The member after this one.
+#[inline]
 pub fn next(envs: &[Env], kind: Kind, index: usize) -> usize {
     usize::from(envs[index].links[kind as usize].next)
 }

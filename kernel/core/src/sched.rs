@@ -156,6 +156,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
 
 /// Would [`pick`] let `index` go on on `cpu`, as nothing has happened that it would look at? Time
 /// is not asked: the timer's interrupt comes by itself.
+#[inline(always)]
 pub fn undisturbed(state: &State, cpu: usize, index: usize) -> bool {
     let this = &state.sched.cpus[cpu];
     usize::from(this.current) == index
@@ -171,6 +172,7 @@ pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: usize) {
 }
 
 /// Nanoseconds since boot at which `cpu` wants its next timer interrupt; in the past: at once.
+#[inline]
 pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
     let this = &state.sched.cpus[cpu];
     let alarm = state.sched.alarms.first(state.envs.slots).map(|env| state.envs.slots[env].alarm);
@@ -194,6 +196,7 @@ pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
 }
 
 /// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`.
+#[inline]
 pub fn written(state: &mut State, frame: Frame) {
     state.sched.dirty |= predicate::frame_bit(frame);
 }

@@ -203,17 +203,20 @@ fn note_sender<M: Machine>(machine: &mut M, physical: u64, count: u64, sender: E
 }
 
 /// `TimerSet`.
+#[inline]
 pub fn set_timer(state: &mut State, caller: usize, deadline: u64) {
     state.envs.slots[caller].timer = deadline;
     set_alarm(state, caller);
 }
 
 /// Puts the environment where it belongs in the heap of deadlines.
+#[inline]
 pub fn set_alarm(state: &mut State, index: usize) {
     let env = &state.envs.slots[index];
     let soonest = [env.deadline, env.timer, env.edge].into_iter().filter(|&at| at != 0).min();
     let alarm = soonest.unwrap_or(u64::MAX);
-    if alarm != env.alarm || env.heap_slot == 0 {
+    let placed = env.heap_slot != 0 || alarm == u64::MAX;
+    if alarm != env.alarm || !placed {
         state.sched.alarms.set(state.envs.slots, index, alarm);
     }
 }

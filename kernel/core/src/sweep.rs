@@ -27,6 +27,7 @@ pub(crate) fn begin(state: &mut State) {
 }
 
 /// Is something condemned that has not ended?
+#[inline]
 pub fn waiting(state: &State) -> bool {
     state.sweep != OVER
 }

@@ -85,6 +85,15 @@ pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: usi
     delivered
 }
 
+/// Is there a bit that [`deliver_events`] may have to deliver?
+#[inline(always)]
+pub fn event_waits<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+    env::save_area(state, index).is_some_and(|(_, physical)| {
+        let word = |at: usize| machine.word(physical + at as u64);
+        word(offset::PENDING) | word(offset::EVENTS) != 0
+    })
+}
+
 /// Does the environment keep asynchronous events waiting?
 pub fn masked<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
     env::save_area(state, index)

@@ -47,21 +47,25 @@ pub mod cost {
 }
 
 /// A hold of the lock begins.
+#[inline]
 pub fn begin(state: &mut State) {
     state.spent = 0;
 }
 
 /// Reckons what is about to be done.
+#[inline]
 pub fn spend(state: &mut State, cost: u32) {
     state.spent = state.spent.saturating_add(cost);
 }
 
 /// Is there room for this much more? There is for whatever comes first.
+#[inline]
 pub fn room(state: &State, cost: u32) -> bool {
     state.spent == 0 || state.spent.saturating_add(cost) <= PIECE
 }
 
 /// Is there anything to destroy?
+#[inline]
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
     let listed = state.frames.dying | state.frames.revoking;

@@ -143,7 +143,8 @@ impl Model {
     }
 
     fn make(&mut self, cpu: usize, index: usize, call: Call) {
-        let number = u64::from(call.encode().0);
+        let (number, words) = call.encode();
+        let number = u64::from(number);
         let mut capability = self.some_capability_index(index);
         if matches!(call, Call::AccountDestroy { .. } | Call::NetTransmit { .. }) {
             capability = 1;
@@ -158,11 +159,11 @@ impl Model {
         let own = env::domain(&self.state, index).index();
         self.machine.current = Some(domain::root(&self.state, own));
         let mut bytes = self.some_bytes(index, &call);
-        if let Some((_, len)) = dispatch::buffer(&call) {
+        if let Some((_, len)) = dispatch::buffer(number as u16, words) {
             bytes.resize(len, 0);
         }
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
+        let outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
         match outcome {
             Outcome::Answer(error, value) => {
                 machine.context(index).answer(error, value);

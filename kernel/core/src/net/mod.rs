@@ -140,16 +140,17 @@ pub fn end_domain(state: &mut State, domain: usize) -> bool {
 }
 
 /// The calls on rings, filters and packets, for the environment at index `caller`.
+#[inline(never)]
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
     caller: usize,
     capability: u8,
-    call: Call,
+    call: &Call,
     bytes: &[u8],
 ) -> Answer {
     let domain = env::domain(state, caller).index();
-    match call {
+    match *call {
         Call::RingAlloc { count, .. } => {
             let mut entries = [RingEntry::default(); RING_ENTRIES];
             let entries = decode::many(bytes, count, &mut entries, decode::ring_entry)?;

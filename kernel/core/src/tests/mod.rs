@@ -287,8 +287,9 @@ impl World {
     pub fn raw(&mut self, cpu: usize, index: usize, call: Call, word: u64) -> Outcome {
         let root = domain::root(&self.state, env::domain(&self.state, index).index());
         self.machine.current = Some(root);
+        let (number, words) = call.encode();
         let mut bytes = vec![];
-        if let Some((address, len)) = dispatch::buffer(&call) {
+        if let Some((address, len)) = dispatch::buffer(number, words) {
             for at in address..address + len as u64 {
                 let Some(leaf) = table::look_up(&self.machine, root, at) else {
                     panic!("a fault before the call")
@@ -300,7 +301,7 @@ impl World {
         check(&self.state);
         let (state, machine) = (&mut self.state, &mut self.machine);
         crate::work::begin(state);
-        let outcome = dispatch::call(state, machine, cpu, index, call, word, &bytes);
+        let outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);
         }
