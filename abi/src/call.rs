@@ -284,6 +284,12 @@ calls! {
     /// Has these kinds of events (`trace::Kind::bit`) recorded from now on, on all processors; 0:
     /// none. Needs WRITE over the trace.
     42 TraceSet { kinds: u64 } guarded Atomic errors [];
+    /// Does the operation of a `RegionWait`. If a compare fails while its word is unchanged and its
+    /// peers are there, sleeps until one of both is otherwise, then begins anew. Ends with
+    /// `WouldBlock` when a posted bit of `posted` or an event bit of `events` is set (`rdx`: why,
+    /// `upcall::woken`), with `TimedOut` when nanoseconds since boot reach `deadline` (0: never).
+    43 RegionAwait { wait: UserAddress, deadline: u64, posted: u64, events: u64 } own Restartable
+        errors [NoSuchRegion, BadAddress, Changed, TooLarge, WouldBlock, TimedOut];
 }
 
 /// What `rax` carries besides the number.

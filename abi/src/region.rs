@@ -43,6 +43,22 @@ pub struct RegionOperation {
     pub write: [WordAt; REGION_WORDS],
 }
 
+/// The argument of `RegionAwait`, read once from program memory: an operation, and for how long a
+/// failed compare of it is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RegionWait {
+    /// What is to be done.
+    pub operation: RegionOperation,
+    /// The caller sleeps while this word has this value …
+    pub unchanged: WordAt,
+    /// … and somebody is attached in this role; [`NO_ROLE`]: whoever is.
+    pub peer: u64,
+}
+
+/// No role's attachments end the wait.
+pub const NO_ROLE: u64 = u64::MAX;
+
 /// Nothing is copied.
 pub const COPY_NONE: u8 = 0;
 /// From the region to program memory.
@@ -56,3 +72,4 @@ pub const fn role_writes(role: u8) -> bool {
 }
 
 const _: () = assert!(core::mem::size_of::<RegionOperation>() == 32 + 128);
+const _: () = assert!(core::mem::size_of::<RegionWait>() == 32 + 128 + 24);

@@ -62,7 +62,16 @@ pub const USER_FLAGS: u64 = 1
 /// IF and the bit that is always one.
 pub const FIXED_FLAGS: u64 = 1 << 9 | 1 << 1;
 
+/// Bytes of the `syscall` instruction.
+pub const SYSCALL_BYTES: u64 = 2;
+
 impl Context {
+    /// Makes the call that it is in begin anew.
+    pub fn again(&mut self) {
+        self.rip = self.rip.wrapping_sub(SYSCALL_BYTES);
+        self.rcx = self.rip;
+    }
+
     /// A context that starts at `rip` with everything else zero.
     pub fn starting(rip: u64, rsp: u64, argument: u64) -> Self {
         Self {

@@ -77,6 +77,10 @@ pub fn release<M: Machine>(
             state.published.envs[index].cause = 0;
             sched::make_ready(state, machine, index, false);
         }
+        (EnvState::Held, Pending::Region) => {
+            sleep::end_sleep(state, machine, index);
+            sched::make_ready(state, machine, index, false);
+        }
         (EnvState::Held, Pending::Reply) => {
             env::set_state(state, index, EnvState::Donating);
             sched::enqueue(state, index);
@@ -175,7 +179,9 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
 fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     match state.envs.slots[index].pending {
         Pending::Nothing => {}
-        Pending::Sleep | Pending::Accept => sleep::end_sleep(state, machine, index),
+        Pending::Sleep | Pending::Accept | Pending::Region => {
+            sleep::end_sleep(state, machine, index)
+        }
         Pending::Reply => crate::transfer::end_wait(state, index),
     }
 }

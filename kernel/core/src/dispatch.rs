@@ -10,8 +10,8 @@ use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
-    account, capability, console, create, death, domain, env, predicate, region, revoke, sched,
-    sleep, slice, table, trace, transfer,
+    account, capability, console, create, death, domain, env, operate, predicate, region, revoke,
+    sched, sleep, slice, table, trace, transfer,
     work::{self, cost},
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
@@ -110,6 +110,7 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
         Call::RegionOperate { operation } => {
             Some((operation.0, size_of::<abi::region::RegionOperation>()))
         }
+        Call::RegionAwait { wait, .. } => Some((wait.0, size_of::<abi::region::RegionWait>())),
         Call::PredicateSet { atoms, count } => {
             array(atoms, count, PREDICATE_ATOMS, predicate::ATOM_BYTES)
         }
@@ -272,10 +273,17 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: 
             update_tables(state, machine, who, domain, items, count)
         }
         Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame),
-        Call::RegionOperate { .. } => match region::operate(state, machine, index, bytes) {
+        Call::RegionOperate { .. } => match operate::operate(state, machine, index, bytes) {
             Ok(result) => answer(result),
             Err(fault) => Outcome::Fault(fault),
         },
+        Call::RegionAwait { deadline, posted, events, .. } => {
+            let asked = Sleep { deadline, posted, events, flags: 0 };
+            match operate::operate_or_wait(state, machine, (cpu, index), asked, bytes) {
+                Ok(ended) => answer_or_left(ended),
+                Err(fault) => Outcome::Fault(fault),
+            }
+        }
         _ => answer(objects(state, machine, who, call)),
     }
 }

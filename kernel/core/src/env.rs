@@ -32,6 +32,9 @@ pub enum Pending {
     Sleep,
     /// As `Sleep`, accepting transfers.
     Accept,
+    /// It sleeps until a region changes, or it would be woken as a sleeper; its call then begins
+    /// anew: its rip is that of the `syscall` instruction.
+    Region,
     /// It waits for the reply of the environment its record's `donated_to` names.
     Reply,
 }
@@ -90,6 +93,8 @@ pub struct Env {
     pub alarm: u64,
     /// What its predicate reads: one bit for each class of words.
     pub watched: u64,
+    /// What of a region it waits for.
+    pub wait: crate::operate::Wait,
     /// Atoms of its predicate.
     pub atoms: u8,
     /// Processor whose vector it takes part in.
@@ -238,7 +243,7 @@ pub fn set_state(state: &mut State, index: usize, to: EnvState) {
 pub fn changed(state: &mut State, index: usize) {
     let record = &mut state.published.envs[index];
     record.sequence = record.sequence.wrapping_add(1);
-    state.sched.dirty |= predicate::published_bit(Table::Envs, index);
+    sched::touched(state, predicate::published_bit(Table::Envs, index));
 }
 
 /// Tells the holder of an environment that something happened to it.

@@ -36,6 +36,7 @@ pub mod machine;
 #[cfg(test)]
 mod model;
 pub mod net;
+pub mod operate;
 pub mod predicate;
 pub mod region;
 pub mod revoke;

@@ -131,7 +131,7 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
         let always = Atom { operator: Operator::Equal as u8, last: atom.last, ..Atom::default() };
         store(machine, base + (at * ATOM_BYTES) as u64, &always);
     }
-    state.sched.dirty |= class;
+    crate::sched::touched(state, class);
 }
 
 /// Does the predicate of an environment hold?

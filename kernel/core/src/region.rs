@@ -1,25 +1,22 @@
 //! Software regions: operations, roles, attachments (decisions 6, xok97 XK-6).
 //!
-//! A region's words are reached by the kernel only, so an operation is one hold of the lock:
-//! compare, copy, write words. A fault in program memory ends it before any word is written; the
-//! call runs again. Attachments are records of one table: the first ones are list heads, one for
+//! A region's words are reached by the kernel only, so an operation ([`crate::operate`]) is one
+//! hold of the lock. Attachments are records of one table: the first ones are list heads, one for
 //! each domain, the others are free or in one domain's list.
 
 use crate::answer::{Answer, Refusal};
-use crate::bytes::{u32_at, u64_at};
-use crate::machine::{Machine, UserFault};
+use crate::bytes::u32_at;
+use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, env, frame, predicate};
+use crate::{account, capability, domain, env, frame, predicate, sched};
 use abi::capability::{Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
-use abi::layout::{PAGE_SIZE, is_user_range};
-use abi::limits::{
-    REGION_COPY_BYTES, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, REGION_WORDS, Resource,
-};
+use abi::layout::PAGE_SIZE;
+use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt, role_writes};
+use abi::region::role_writes;
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -36,6 +33,11 @@ pub struct Region {
     pub count: u8,
     /// Somebody has been attached once.
     pub used: bool,
+    /// Environments that wait for it, and the one that began last.
+    pub(crate) waiters: u16,
+    pub(crate) waiter: u16,
+    /// Where the attachment in each role was found last.
+    found: [u16; REGION_ROLES],
     /// Its frames.
     pub frames: [Frame; REGION_FRAMES],
 }
@@ -47,6 +49,8 @@ pub struct Attachment {
     next: u16,
     /// Index of the region.
     region: u16,
+    /// Index of the domain.
+    domain: u16,
     /// The role.
     role: u8,
     /// The region's generation then.
@@ -133,6 +137,22 @@ fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(u
     None
 }
 
+/// As [`attached`], by way of where the last one was found.
+pub(crate) fn attached_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
+    let Region { generation, found, .. } = &state.regions.slots[index];
+    let known = &state.regions.attachments[usize::from(found[usize::from(role)])];
+    if usize::from(known.region) == index
+        && usize::from(known.domain) == domain
+        && known.role == role
+        && known.generation == *generation
+    {
+        return true;
+    }
+    let Some((_, at)) = attachment(state, domain, index, role) else { return false };
+    state.regions.slots[index].found[usize::from(role)] = at as u16;
+    true
+}
+
 /// Is the domain attached in this role?
 pub fn attached(state: &State, domain: usize, index: usize, role: u8) -> bool {
     attachment(state, domain, index, role).is_some()
@@ -182,7 +202,7 @@ pub fn allocate<M: Machine>(
     state.regions.lowest = index + 1;
     let generation = state.regions.slots[index].generation;
     state.regions.slots[index] =
-        Region { generation, guard, count: count as u8, used: false, frames };
+        Region { generation, guard, count: count as u8, frames, ..Region::default() };
     let id = RegionId::new(index as u16, generation);
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
     state.published.regions[index] = RegionRecord {
@@ -239,7 +259,7 @@ pub fn attach(
     Ok(0)
 }
 
-fn check_role(role: u16) -> Result<u8, Refusal> {
+pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
     match u8::try_from(role) {
         Ok(role) if usize::from(role) < REGION_ROLES => Ok(role),
         _ => Err(Refusal::new(Error::BadArgument, 1)),
@@ -257,7 +277,8 @@ fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), R
     let list = &mut state.regions.attachments;
     state.regions.free = list[usize::from(at)].next;
     let next = core::mem::replace(&mut list[domain].next, at);
-    list[usize::from(at)] = Attachment { next, region: index as u16, role, generation, count: 1 };
+    let (region, owner) = (index as u16, domain as u16);
+    list[usize::from(at)] = Attachment { next, region, domain: owner, role, generation, count: 1 };
     Ok(())
 }
 
@@ -367,112 +388,11 @@ pub(crate) fn records(state: &State, domain: usize) -> usize {
     core::iter::successors(next(&domain), next).count()
 }
 
-fn touched(state: &mut State, index: usize) {
-    state.sched.dirty |= predicate::published_bit(Table::Regions, index);
-}
-
-/// A checked operation.
-struct Plan {
-    index: usize,
-    operation: RegionOperation,
-}
-
-/// `RegionOperate`; the error side holds a fault of the caller's, after which the call runs again.
-pub fn operate<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    caller: usize,
-    bytes: &[u8],
-) -> Result<Answer, UserFault> {
-    let plan = match check(state, caller, &read_operation(bytes)) {
-        Ok(plan) => plan,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    for compare in &plan.operation.compare[..usize::from(plan.operation.compares)] {
-        let found = machine.word(physical(state, plan.index, compare.offset));
-        if found != compare.value {
-            return Ok(Err(Refusal::new(Error::Changed, found)));
-        }
+/// Its record has changed: whoever waits for it or watches it is looked at.
+pub(crate) fn touched(state: &mut State, index: usize) {
+    let class = predicate::published_bit(Table::Regions, index);
+    if state.regions.slots[index].waiters > 0 {
+        state.sched.watched |= class;
     }
-    copy(state, machine, &plan)?;
-    for write in &plan.operation.write[..usize::from(plan.operation.writes)] {
-        let at = physical(state, plan.index, write.offset);
-        machine.word_set(at, write.value);
-        state.sched.dirty |= predicate::frame_bit(Frame::containing(at));
-    }
-    state.published.regions[plan.index].operations += 1;
-    Ok(Ok(0))
-}
-
-fn check(state: &State, caller: usize, operation: &RegionOperation) -> Result<Plan, Refusal> {
-    let index = find(state, RegionId(operation.region))?;
-    let bad = Refusal::new(Error::BadArgument, 0);
-    let (compares, writes) = (usize::from(operation.compares), usize::from(operation.writes));
-    if compares > REGION_WORDS || writes > REGION_WORDS || operation.direction > COPY_IN {
-        return Err(bad);
-    }
-    let role = check_role(u16::from(operation.role))?;
-    if !attached(state, env::domain(state, caller).index(), index, role) {
-        return Err(Error::NotPermitted.into());
-    }
-    let changes = writes > 0 || operation.direction == COPY_IN;
-    if changes && !role_writes(role) {
-        return Err(Error::NotPermitted.into());
-    }
-    let words = operation.compare[..compares].iter().chain(&operation.write[..writes]);
-    for word in words {
-        if !word.offset.is_multiple_of(8) || !within(state, index, word.offset, 8) {
-            return Err(Error::BadAddress.into());
-        }
-    }
-    if operation.direction != COPY_NONE {
-        if operation.len > REGION_COPY_BYTES as u64 {
-            return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
-        }
-        if !is_user_range(operation.address, operation.len)
-            || !within(state, index, operation.offset, operation.len)
-        {
-            return Err(Error::BadAddress.into());
-        }
-    }
-    Ok(Plan { index, operation: *operation })
-}
-
-/// Copies between the region and program memory, a frame at a time.
-fn copy<M: Machine>(state: &mut State, machine: &mut M, plan: &Plan) -> Result<(), UserFault> {
-    let operation = &plan.operation;
-    let len = if operation.direction == COPY_NONE { 0 } else { operation.len };
-    let mut done = 0;
-    while done < len {
-        let at = operation.offset + done;
-        let piece = (len - done).min(PAGE_SIZE - at % PAGE_SIZE);
-        let place = physical(state, plan.index, at);
-        let user = operation.address + done;
-        if operation.direction == COPY_OUT {
-            machine.copy_out(user, place, piece as usize)?;
-        } else {
-            machine.copy_in(place, user, piece as usize)?;
-            state.sched.dirty |= predicate::frame_bit(Frame::containing(place));
-        }
-        done += piece;
-    }
-    Ok(())
-}
-
-fn read_operation(bytes: &[u8]) -> RegionOperation {
-    let first = u64_at(bytes, 0).to_le_bytes();
-    let word_at = |at: usize| WordAt { offset: u64_at(bytes, at), value: u64_at(bytes, at + 8) };
-    let words = |base: usize| core::array::from_fn(|at| word_at(base + 16 * at));
-    RegionOperation {
-        region: u32_at(bytes, 0),
-        compares: first[4],
-        writes: first[5],
-        direction: first[6],
-        role: first[7],
-        address: u64_at(bytes, 8),
-        offset: u64_at(bytes, 16),
-        len: u64_at(bytes, 24),
-        compare: words(32),
-        write: words(32 + 16 * REGION_WORDS),
-    }
+    sched::touched(state, class);
 }

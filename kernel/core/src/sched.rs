@@ -198,7 +198,13 @@ pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
 /// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`.
 #[inline]
 pub fn written(state: &mut State, frame: Frame) {
-    state.sched.dirty |= predicate::frame_bit(frame);
+    touched(state, predicate::frame_bit(frame));
+}
+
+/// The kernel wrote words of these classes. What nobody watches now is nobody's business: whoever
+/// begins to watch looks first.
+pub fn touched(state: &mut State, classes: u64) {
+    state.sched.dirty |= classes & state.sched.watched;
 }
 
 /// Sets event bits (`upcall::EVENT_…`) of the environment at `index`; wakes or interrupts it.
@@ -379,7 +385,7 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
         }
         left -= 1;
         state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
-        let own = state.envs.slots[index].watched;
+        let own = sleep::watched(state, index);
         let looks = own & classes != 0;
         evaluated += usize::from(looks);
         if !(looks && sleep::try_predicate(state, machine, index, true)) {

@@ -3,12 +3,12 @@
 //! No wake-up is lost: whoever sets a bit does so, and looks whether the other sleeps, under the
 //! same lock under which the sleeper looks at its bits before it sleeps.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Refusal};
 use crate::env::{self, Pending};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{predicate, sched};
+use crate::{operate, predicate, sched};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -39,7 +39,7 @@ pub fn sleep<M: Machine>(
     asked: Sleep,
 ) -> Option<Answer> {
     if asked.flags & !SLEEP_ACCEPT != 0 {
-        return Some(Err(crate::answer::Refusal::new(Error::BadArgument, 3)));
+        return Some(Err(Refusal::new(Error::BadArgument, 3)));
     }
     let env = &mut state.envs.slots[caller];
     env.posted = asked.posted;
@@ -57,18 +57,43 @@ pub fn sleep<M: Machine>(
     None
 }
 
+/// May the environment wait for a region, or has it something else to look at?
+pub fn may_wait<M: Machine>(
+    state: &mut State,
+    machine: &M,
+    index: usize,
+    asked: &Sleep,
+) -> Result<(), Refusal> {
+    let env = &mut state.envs.slots[index];
+    env.posted = asked.posted;
+    env.events = asked.events;
+    if let Some(why) = told(state, machine, index) {
+        return Err(Refusal::new(Error::WouldBlock, why));
+    }
+    if asked.deadline != 0 && asked.deadline <= machine.now_ns() {
+        return Err(Error::TimedOut.into());
+    }
+    Ok(())
+}
+
 /// Why the environment need not sleep, by its bits and its predicate.
 pub fn reason<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> Option<u64> {
-    let env = state.envs.slots[index];
-    if let Some((_, physical)) = env::save_area(state, index) {
-        if machine.word(physical + offset::PENDING as u64) & env.posted != 0 {
-            return Some(woken::POSTED);
-        }
-        if machine.word(physical + offset::EVENTS as u64) & env.events != 0 {
-            return Some(woken::EVENT);
-        }
+    if let Some(why) = told(state, machine, index) {
+        return Some(why);
     }
-    (env.atoms > 0 && predicate::holds(state, machine, index)).then_some(woken::PREDICATE)
+    let watches = state.envs.slots[index].atoms > 0;
+    (watches && predicate::holds(state, machine, index)).then_some(woken::PREDICATE)
+}
+
+/// The same by its bits alone.
+fn told<M: Machine>(state: &State, machine: &M, index: usize) -> Option<u64> {
+    let env = &state.envs.slots[index];
+    let (_, physical) = env::save_area(state, index)?;
+    if machine.word(physical + offset::PENDING as u64) & env.posted != 0 {
+        return Some(woken::POSTED);
+    }
+    let events = machine.word(physical + offset::EVENTS as u64) & env.events;
+    (events != 0).then_some(woken::EVENT)
 }
 
 /// Makes an environment that has left its processor a sleeper.
@@ -105,11 +130,28 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
         list::remove(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers -= 1;
     }
+    if state.envs.slots[index].pending == Pending::Region {
+        operate::end_wait(state, index);
+    }
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Nothing;
     env.deadline = 0;
     env.edge = 0;
     set_alarm(state, index);
+}
+
+/// Makes an environment that has left its processor wait for what its `wait` says of a region. The
+/// call begins anew when it wakes, whatever has woken it, and finds out itself.
+pub fn await_region<M: Machine>(state: &mut State, machine: &mut M, index: usize, deadline: u64) {
+    machine.context(index).again();
+    let env = &mut state.envs.slots[index];
+    env.pending = Pending::Region;
+    env.deadline = deadline;
+    env.edge = 0;
+    list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+    state.sched.watchers += 1;
+    set_alarm(state, index);
+    env::set_state(state, index, EnvState::Sleeping);
 }
 
 /// Wakes a sleeper (one that is held stays held, its call answered); `front`: an event did it.
@@ -120,28 +162,44 @@ fn wake<M: Machine>(
     (error, value): (u64, u64),
     front: bool,
 ) {
+    let begins_anew = state.envs.slots[index].pending == Pending::Region;
     end_sleep(state, machine, index);
-    machine.context(index).answer(error, value);
+    if !begins_anew {
+        machine.context(index).answer(error, value);
+    }
     if state.envs.slots[index].state == EnvState::Sleeping {
         sched::make_ready(state, machine, index, front);
     }
 }
 
-/// Does it sleep, held or not?
-fn asleep(state: &State, index: usize) -> bool {
-    matches!(state.envs.slots[index].pending, Pending::Sleep | Pending::Accept)
+/// The classes of words that a sleeper in the list of watchers wants to be looked at for.
+pub fn watched(state: &State, index: usize) -> u64 {
+    let env = &state.envs.slots[index];
+    if env.pending == Pending::Region { operate::watched(env.wait.region) } else { env.watched }
 }
 
-/// Wakes a sleeper whose predicate holds; did it? `front`: it may start before its turn.
+/// Does it sleep, held or not?
+fn asleep(state: &State, index: usize) -> bool {
+    let pending = state.envs.slots[index].pending;
+    matches!(pending, Pending::Sleep | Pending::Accept | Pending::Region)
+}
+
+/// Wakes a sleeper whose predicate holds, or whose wait for a region is over; did it? `front`: it
+/// may start before its turn.
 pub fn try_predicate<M: Machine>(
     state: &mut State,
     machine: &mut M,
     index: usize,
     front: bool,
 ) -> bool {
-    let holds = asleep(state, index)
-        && state.envs.slots[index].atoms > 0
-        && predicate::holds(state, machine, index);
+    let env = &state.envs.slots[index];
+    let holds = match env.pending {
+        Pending::Region => operate::wait_is_over(state, machine, index),
+        Pending::Sleep | Pending::Accept => {
+            env.atoms > 0 && predicate::holds(state, machine, index)
+        }
+        _ => false,
+    };
     if holds {
         wake(state, machine, index, (0, woken::PREDICATE), front);
     }

@@ -253,6 +253,31 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
     }
 }
 
+/// What ends a sleep inside a region's operation: posted bits and event bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupts {
+    /// Signals that are not blocked.
+    pub posted: u64,
+    /// Events of the process.
+    pub events: u64,
+}
+
+/// May the process sleep inside a region's operation? Not if there is more to look at than the
+/// kernel's bits: other threads, who want the lock meanwhile, or the network.
+pub fn direct(process: &Process) -> Option<Interrupts> {
+    if lock::is_shared() || process.net.is_some() {
+        return None;
+    }
+    let posted = !(thread::own().blocked & !UNMASKABLE);
+    Some(Interrupts { posted, events: EVENT_CHILD | EVENT_TIMER })
+}
+
+/// Looks at what has ended such a sleep: `errno::RESTART` when a signal with a handler came.
+pub fn look(process: &mut Process) -> Result<(), Errno> {
+    deliver::collect(process);
+    if deliver::settle(process) { Err(RESTART) } else { Ok(()) }
+}
+
 /// Downloads the predicate; false if it cannot be one, so that the caller looks again and again.
 fn download(wait: &Wait) -> bool {
     let atoms = wait.atoms();

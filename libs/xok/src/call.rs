@@ -9,7 +9,7 @@ use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT, number}
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::RegionOperation;
+use abi::region::{RegionOperation, RegionWait};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -213,6 +213,17 @@ pub fn region_detach(region: RegionId, role: u16) -> Result<u64, Refused> {
 #[inline]
 pub fn region_operate(operation: &RegionOperation) -> Result<u64, Refused> {
     make(Call::RegionOperate { operation: at(operation) }, 0)
+}
+
+/// `RegionAwait`: as [`region_operate`], but sleeps instead of failing.
+#[inline]
+pub fn region_await(
+    wait: &RegionWait,
+    deadline: u64,
+    posted: u64,
+    events: u64,
+) -> Result<u64, Refused> {
+    make(Call::RegionAwait { wait: at(wait), deadline, posted, events }, 0)
 }
 
 /// `PredicateSet`

@@ -34,7 +34,7 @@ const SYMBOL_WORDS: [&str; 12] = [
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
 /// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 16] = [
+const OWN_CALLS: [&str; 17] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -44,6 +44,7 @@ const OWN_CALLS: [&str; 16] = [
     "CapabilityDrop",
     "RegionDetach",
     "RegionOperate",
+    "RegionAwait",
     "PredicateSet",
     "TimerSet",
     "RingAlloc",

@@ -344,7 +344,11 @@ impl Model {
                 domain: self.some_domain_id(),
             },
             50 => Call::RegionDetach { region: self.some_region(), role: small / 2 },
-            51..=54 => Call::RegionOperate { operation: BUFFER },
+            51..=53 => Call::RegionOperate { operation: BUFFER },
+            54 => {
+                let (deadline, posted) = (self.some_time(), self.random.next());
+                Call::RegionAwait { wait: BUFFER, deadline, posted, events: u64::from(small) }
+            }
             55..=58 => Call::PredicateSet { atoms: BUFFER, count: u64::from(small) },
             59..=60 => Call::TimerSet { deadline: self.some_time() },
             61 => {
@@ -411,7 +415,7 @@ impl Model {
                     words.push(u64::from(a) | u64::from(b) << 32);
                 }
             }
-            Call::RegionOperate { .. } => {
+            Call::RegionOperate { .. } | Call::RegionAwait { .. } => {
                 let region = u64::from(self.some_region().0);
                 let counts = self.random.next() & 0x0103_0101;
                 words.extend([region | counts << 32, self.some_own_page(caller)]);
@@ -422,6 +426,8 @@ impl Model {
                     let value = if zeroes { 0 } else { self.random.next() };
                     words.extend([8 * self.random.below(9) as u64, value]);
                 }
+                let peer = self.random.below(6) as u64;
+                words.extend([0, 0, if peer > 4 { u64::MAX } else { peer }]);
             }
             Call::PredicateSet { count, .. } => {
                 for _ in 0..count.min(8) {

@@ -11,6 +11,7 @@ mod sleeping;
 mod slices;
 mod transfers;
 mod upcalls;
+mod waiting;
 
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
@@ -21,7 +22,7 @@ use crate::{domain, env, frame, sched, table};
 use abi::call::{CAPABILITY_SHIFT, Call};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
-use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::RESOURCES;
 use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
@@ -363,6 +364,13 @@ pub fn check(state: &State) {
         assert_eq!(usize::from(env.children), children);
     }
     assert_eq!(watchers, state.sched.watchers);
+    for record in state.published.regions.iter().filter(|record| record.id != 0) {
+        let region = RegionId(record.id);
+        let waits = |env: &&env::Env| env.pending == env::Pending::Region;
+        let waiters = envs.iter().filter(waits).filter(|env| env.wait.region == region).count();
+        let known = state.regions.slots[region.index()].waiters;
+        assert_eq!(usize::from(known), waiters, "of {region:?}");
+    }
 }
 
 fn entries() -> env::Entries {

@@ -1,7 +1,6 @@
 //! Random calls, faults and time on two processors: what must hold holds, and nothing is left.
 
 use super::*;
-use abi::id::RegionId;
 use abi::limits::SLICE_NS;
 
 struct Random(u64);
@@ -29,6 +28,22 @@ fn domain_id(world: &World, random: &mut Random) -> DomainId {
     DomainId(world.state.published.domains[random.below(8) as usize].id)
 }
 
+/// Where the words of region operations lie.
+const REGION_WORDS: UserAddress = UserAddress(SCRATCH + 0x900);
+
+/// Word 0 of some region, if it is 0 or 1, becomes 0 or 1.
+fn region_words(world: &mut World, random: &mut Random, index: usize) {
+    let mut words = [0; 23];
+    let (compares, writes, role) = (random.below(2), random.below(2), random.below(3));
+    let region = u64::from(region_id(world, random).0);
+    words[0] = region | compares << 32 | writes << 40 | role << 56;
+    (words[5], words[13], words[21]) = (random.below(2), random.below(2), random.below(2));
+    words[22] = if random.below(2) == 0 { u64::MAX } else { random.below(4) };
+    for (at, word) in words.into_iter().enumerate() {
+        world.poke(index, REGION_WORDS.0 + 8 * at as u64, word);
+    }
+}
+
 fn call(world: &World, random: &mut Random, index: usize) -> Call {
     let env = env_id(world, random);
     let soon = world.machine.now + random.below(4 * SLICE_NS);
@@ -37,7 +52,7 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
     let role = random.below(5) as u16;
     let count = random.below(4);
     let at = UserAddress(SCRATCH + 8 * random.below(8));
-    match random.below(26) {
+    match random.below(30) {
         0..=2 => Call::Yield { to: env },
         3..=6 => Call::Sleep {
             deadline: if random.below(3) == 0 { 0 } else { soon },
@@ -61,6 +76,12 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
         22 => Call::RegionAttach { region, role, domain },
         23 => Call::RegionDetach { region, role },
         24 => Call::PredicateSet { atoms: at, count },
+        25 | 26 => Call::RegionOperate { operation: REGION_WORDS },
+        27 | 28 => {
+            let deadline = if random.below(3) == 0 { 0 } else { soon };
+            let (posted, events) = (random.below(4), random.below(256));
+            Call::RegionAwait { wait: REGION_WORDS, deadline, posted, events }
+        }
         _ => Call::TimerSet { deadline: soon },
     }
 }
@@ -150,6 +171,9 @@ fn random_calls_keep_what_must_hold_and_leave_nothing() {
                 world.save(index, offset::EVENTS, 0);
             }
             let call = call(&world, &mut random, index);
+            if matches!(call, Call::RegionOperate { .. } | Call::RegionAwait { .. }) {
+                region_words(&mut world, &mut random, index);
+            }
             let number = u64::from(call.encode().0);
             let target = u64::from(world.id(1 + random.below(9) as usize).0);
             let word = number | u64::from(ROOT) << 16 | random.below(2) << 24 | target << 32;
@@ -182,6 +206,8 @@ fn clean_up(world: &mut World) {
             ));
         }
     }
+    // What dies in pieces has died.
+    world.settle();
     // Those that the test made and put nobody into.
     for index in 1..world.state.published.domains.len() {
         let domain = DomainId(world.state.published.domains[index].id);

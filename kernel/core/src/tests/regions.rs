@@ -1,7 +1,6 @@
 //! Regions: rights by role, one atomic operation, what a fault leaves alone, how they end.
 
 use super::*;
-use abi::id::RegionId;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 

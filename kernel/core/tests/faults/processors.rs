@@ -155,37 +155,67 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a region's words are not watched",
-        "region.rs",
-        "        state.sched.dirty |= predicate::frame_bit(Frame::containing(at));\n",
+        "operate.rs",
+        "        sched::written(state, Frame::containing(at));\n",
         "",
     ),
     (
         "a word is written before the copy faults",
-        "region.rs",
-        "    copy(state, machine, &plan)?;\n",
-        "    let late = copy(state, machine, &plan);\n\
-         \x20   if late.is_err() && plan.operation.writes > 0 {\n\
-         \x20       let word = plan.operation.write[0];\n\
-         \x20       machine.word_set(physical(state, plan.index, word.offset), word.value);\n\
-         \x20   }\n    late?;\n",
+        "operate.rs",
+        "        copy(state, machine, index, &head, bytes)?;\n",
+        "        let late = copy(state, machine, index, &head, bytes);\n\
+         \x20       if late.is_err() && head.writes > 0 {\n\
+         \x20           let word = word_at(bytes, WRITE_AT);\n\
+         \x20           machine.word_set(physical(state, index, word.offset), word.value);\n\
+         \x20       }\n        late?;\n",
     ),
     (
         "a compare that fails writes all the same",
-        "region.rs",
+        "operate.rs",
         "        if found != compare.value {",
-        "        if found != compare.value && plan.operation.writes == 0 {",
+        "        if found != compare.value && head.writes == 0 {",
     ),
     (
         "a reader writes",
-        "region.rs",
+        "operate.rs",
         "    if changes && !role_writes(role) {",
         "    if changes && role > 3 {",
     ),
     (
         "a stranger operates",
-        "region.rs",
-        "    if !attached(state, env::domain(state, caller).index(), index, role) {",
+        "operate.rs",
+        "    if !attached_again(state, env::domain(state, caller).index(), index, role) {",
         "    if index == 0 {",
+    ),
+    (
+        "a write leaves the one that waits asleep",
+        "operate.rs",
+        "        sleep::try_predicate(state, machine, last, true);\n",
+        "        let _ = last;\n",
+    ),
+    (
+        "of several that wait none is looked at",
+        "operate.rs",
+        "    } else if waiters > 0 {\n        touched(state, index);\n",
+        "    } else if waiters > 0 {\n",
+    ),
+    (
+        "who waits does not notice that its peers go",
+        "operate.rs",
+        "    alone || machine",
+        "    machine",
+    ),
+    (
+        "who waits for a region is deaf to posts from before",
+        "sleep.rs",
+        "    if let Some(why) = told(state, machine, index) {\n        return Err(",
+        "    if let Some(why) = None {\n        return Err(",
+    ),
+    (
+        "who is woken goes on being waited for",
+        "operate.rs",
+        "        state.regions.slots[region].waiters -= 1;\n",
+        "        state.regions.slots[region].waiters -= 0;\n",
     ),
     ("anybody is controlled", "env.rs", "    if index != caller {\n", "    if index == 0 {\n"),
     (

@@ -37,6 +37,8 @@ pub struct Description {
     shared: Cell<bool>,
     offset: Cell<u64>,
     flags: Cell<u32>,
+    /// Operations on the region up to the last look at its flags, and those.
+    seen: Cell<(u64, u32)>,
     /// Of a pipe: how full it was when this process last looked.
     pub level: Cell<Level>,
 }
@@ -56,6 +58,7 @@ impl Description {
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(flags & CHANGEABLE),
+            seen: Cell::default(),
             level: Cell::default(),
         })
     }
@@ -71,6 +74,7 @@ impl Description {
             shared: Cell::new(true),
             offset: Cell::new(0),
             flags: Cell::new(0),
+            seen: Cell::default(),
             level: Cell::default(),
         })
     }
@@ -122,11 +126,24 @@ impl Description {
     /// Status flags and access mode, as `F_GETFL` gives them.
     pub fn flags(&self) -> Result<u32, Errno> {
         let changeable = match self.shared() {
-            Some(region) => region.pair()?.1 as u32,
+            Some(region) => self.seen_flags(region)?,
             None => self.flags.get(),
         };
         let never = raw::O_CREAT | raw::O_EXCL | raw::O_NOCTTY | raw::O_TRUNC | raw::O_CLOEXEC;
         Ok(self.access & !never | changeable)
+    }
+
+    /// The region's flags: looked at if anything was done there since the last look.
+    fn seen_flags(&self, region: Region) -> Result<u32, Errno> {
+        let before = region::operations(region.id);
+        let (done, flags) = self.seen.get();
+        if done == before && done > 0 {
+            return Ok(flags);
+        }
+        let flags = region.pair()?.1 as u32;
+        // This look was one. If it was not the next one, the number is not met again.
+        self.seen.set((before + 1, flags));
+        Ok(flags)
     }
 
     /// Sets the changeable flags.

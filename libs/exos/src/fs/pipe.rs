@@ -23,10 +23,10 @@ use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
 
 use super::description::Description;
-use super::region::{self, Done, Region};
+use super::region::{self, Done, Missed, Region};
 use super::transfer::Memory;
 use crate::process::Process;
-use crate::wait::{Wait, sleep_until};
+use crate::wait::{Interrupts, Wait, direct, look, sleep_until};
 
 /// Role of those who write.
 pub const WRITER: u16 = 0;
@@ -58,6 +58,8 @@ enum Took {
     Again,
     /// None: it is empty.
     Nothing,
+    /// None: the wait ended as a signal or an event has come.
+    Told,
 }
 
 /// Where a piece lies on its way to memory that is not in one piece: on the heap, and only then.
@@ -263,7 +265,9 @@ impl Pipe {
         loop {
             // Looked at first: what the last writer wrote before it left must still be seen.
             let ended = self.no_writer();
-            match self.take(description, memory) {
+            let may_wait = done == 0 && !ended && !description.nonblocking();
+            let patience = if may_wait { direct(process) } else { None };
+            match self.take(description, memory, patience) {
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => return Ok(done),
                 Ok(Took::Bytes { put, all }) => {
@@ -275,7 +279,10 @@ impl Pipe {
                 }
                 Ok(Took::Again) => {}
                 Ok(Took::Nothing) if done > 0 || ended => return Ok(done),
-                Ok(Took::Nothing) if description.nonblocking() => return Err(Errno::EAGAIN),
+                Ok(Took::Nothing) if !may_wait => return Err(Errno::EAGAIN),
+                // The last writer has gone: look again.
+                Ok(Took::Nothing) if patience.is_some() => {}
+                Ok(Took::Told) => look(process)?,
                 Ok(Took::Nothing) => {
                     // The same for every wait, so that it is downloaded once.
                     let mut wait = Wait::new();
@@ -291,7 +298,13 @@ impl Pipe {
     /// Takes by one operation what is asked for, if it is known to be there; else it bets that no
     /// more has come than is known of, or exactly what is asked for if nothing is: then this has
     /// taken it, else the refusal tells where the head is.
-    fn take(&self, description: &Description, memory: &mut Memory<'_>) -> Result<Took, Errno> {
+    /// Who has `patience` waits in that operation while the ring is empty.
+    fn take(
+        &self,
+        description: &Description,
+        memory: &mut Memory<'_>,
+        patience: Option<Interrupts>,
+    ) -> Result<Took, Errno> {
         let mut level = description.level.get();
         let tail = level.tail;
         let known = RING.used(level.head, tail);
@@ -309,7 +322,17 @@ impl Pipe {
         let compare = if known >= memory.left() { &bet[1..] } else { &bet[..] };
         let write = [WordAt { offset: TAIL, value: tail + len }];
         let reader = self.reader();
-        match reader.copy_memory_if(COPY_OUT, span.offset, (address, len), compare, &write)? {
+        let tried = match patience {
+            Some(ended_by) if known == 0 => {
+                let part = (COPY_OUT, span.offset, address, len);
+                let empty = WordAt { offset: HEAD, value: tail };
+                reader.copy_memory_or_wait(part, compare, &write, (empty, WRITER), ended_by)?
+            }
+            _ => reader
+                .copy_memory_if(COPY_OUT, span.offset, (address, len), compare, &write)?
+                .map_err(Missed::Found),
+        };
+        match tried {
             Ok(()) => {
                 level.head = head;
                 level.tail = tail + len;
@@ -322,7 +345,10 @@ impl Pipe {
                 Ok(Took::Bytes { put, all: put == len })
             }
             // The head, or the tail that somebody else moved: then the next look is refused.
-            Err(found) if known == 0 && found.wrapping_sub(tail) <= RING.capacity => {
+            Err(Missed::Told) => Ok(Took::Told),
+            Err(Missed::Found(found))
+                if known == 0 && found.wrapping_sub(tail) <= RING.capacity =>
+            {
                 level.head = found;
                 description.level.set(level);
                 Ok(if found == tail { Took::Nothing } else { Took::Again })

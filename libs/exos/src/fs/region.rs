@@ -3,12 +3,13 @@
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::published::{RegionRecord, Table};
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, RegionWait, WordAt};
 use unix::Errno;
 use xok::{call, published};
 
 use crate::capabilities::SHARED_SLOT;
 use crate::errno::from_kernel;
+use crate::wait::Interrupts;
 
 /// A region that this domain is attached to in `role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,15 @@ pub enum Done {
     Changed,
 }
 
+/// What an operation that could wait came to instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// A compare failed: the word found.
+    Found(u64),
+    /// The wait ended, as a signal or an event has come.
+    Told,
+}
+
 fn finish(operation: &RegionOperation) -> Result<Done, Errno> {
     Ok(if finish_or_found(operation)?.is_ok() { Done::Yes } else { Done::Changed })
 }
@@ -36,9 +46,12 @@ fn finish_or_found(operation: &RegionOperation) -> Result<Result<(), u64>, Errno
     match call::region_operate(operation) {
         Ok(_) => Ok(Ok(())),
         Err((Error::Changed, found)) => Ok(Err(found)),
-        Err((Error::NoSuchRegion, _)) => Err(Errno::EIO),
-        Err((error, _)) => Err(from_kernel(error)),
+        Err((error, _)) => Err(refused(error)),
     }
+}
+
+fn refused(error: Error) -> Errno {
+    if error == Error::NoSuchRegion { Errno::EIO } else { from_kernel(error) }
 }
 
 /// Role of all who have a file that is nothing but a region of 64 bytes.
@@ -116,6 +129,28 @@ impl Region {
         finish_or_found(&operation)
     }
 
+    /// As `copy_memory_if`; if a compare fails, sleeps while `unchanged` holds and somebody is
+    /// attached in role `peer`, then tries again.
+    pub fn copy_memory_or_wait(
+        &self,
+        part: (u8, u64, u64, u64),
+        compare: &[WordAt],
+        write: &[WordAt],
+        (unchanged, peer): (WordAt, u16),
+        ended_by: Interrupts,
+    ) -> Result<Result<(), Missed>, Errno> {
+        let (direction, offset, address, len) = part;
+        let operation =
+            RegionOperation { direction, address, offset, len, ..self.operation(compare, write) };
+        let wait = RegionWait { operation, unchanged, peer: peer.into() };
+        match call::region_await(&wait, 0, ended_by.posted, ended_by.events) {
+            Ok(_) => Ok(Ok(())),
+            Err((Error::Changed, found)) => Ok(Err(Missed::Found(found))),
+            Err((Error::WouldBlock, _)) => Ok(Err(Missed::Told)),
+            Err((error, _)) => Err(refused(error)),
+        }
+    }
+
     /// If the compares hold, copies in, then writes the words.
     pub fn copy_in(
         &self,
@@ -181,6 +216,11 @@ fn make_by(capability: u8, frames: usize) -> Result<RegionId, Errno> {
 /// The region's published record.
 pub fn record(id: RegionId) -> Option<RegionRecord> {
     published::record::<RegionRecord>(Table::Regions, id.index()).filter(|record| record.id == id.0)
+}
+
+/// Operations ever done on it.
+pub fn operations(id: RegionId) -> u64 {
+    record(id).map_or(0, |record| record.operations)
 }
 
 /// Domains attached in `role`.
