@@ -64,6 +64,7 @@ const READS_MEMORY: u64 = 1 << number::EnvSet
     | 1 << number::TableUpdate
     | 1 << number::RegionAlloc
     | 1 << number::RegionOperate
+    | 1 << number::RegionAwait
     | 1 << number::PredicateSet
     | 1 << number::RingAlloc
     | 1 << number::RingModify

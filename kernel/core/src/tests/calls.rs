@@ -330,3 +330,18 @@ fn the_trace_is_set_by_who_may_write_it() {
     let refused = Event { argument: Error::NoSuchEnv as u64, ..Event::new(Kind::Refused, 0, env) };
     assert_eq!(world.machine.traced, [refused, Event::new(Kind::Upcall, 6, env)]);
 }
+
+/// The machine layer asks what a call reads only if its bit says that it may read.
+#[test]
+fn whatever_reads_memory_has_its_bit() {
+    for number in 0..abi::call::TABLE.len() as u16 {
+        let words = [SCRATCH, SCRATCH, SCRATCH, SCRATCH, SCRATCH, SCRATCH];
+        let counts = [SCRATCH, 1, 1, 1, 1, 1];
+        let small = [0, SCRATCH, 1, 0, 0, 0];
+        let third = [0, 0, SCRATCH, 1, 0, 0];
+        for words in [words, counts, small, third] {
+            let reads = dispatch::buffer(number, words).is_some();
+            assert!(!reads || dispatch::reads_memory(number), "call {number}");
+        }
+    }
+}
