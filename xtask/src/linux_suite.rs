@@ -108,10 +108,10 @@ fn known_failing() -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// The program that torments threads, compiled.
-pub fn thread_torture() -> Result<PathBuf> {
+/// One of the small programs, compiled.
+pub fn program(name: &str) -> Result<PathBuf> {
     programs::compile()?;
-    Ok(programs::directory().join("thread_torture"))
+    Ok(programs::directory().join(name))
 }
 
 /// Runs the cases whose full name `wants` accepts.

@@ -71,7 +71,7 @@ fn model(seed: u64) -> Result<()> {
 /// The torture of sixty-four threads, for a minute on two processors: it says what it says here.
 fn threads() -> Result<()> {
     report::step("sixty-four threads in the guest");
-    let program = crate::linux_suite::thread_torture()?;
+    let program = crate::linux_suite::program("thread_torture")?;
     let here = Command::new(&program).output().context(program.display())?;
     let ourselves = std::env::current_exe().context("our own program")?;
     let (seconds, limit) = (GUEST_SECONDS.to_string(), GUEST_SECONDS + GUEST_MARGIN.as_secs());

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::compile;
 use crate::failure::{Context, Result};
+use crate::linux_suite;
 use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
@@ -17,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 16] = [
+const TESTS: [Test; 17] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -29,6 +31,7 @@ const TESTS: [Test; 16] = [
     ("command/call_sites_are_rewritten_unless_forbidden", call_sites),
     ("command/trace_shows_a_programs_calls_in_order", traces::in_order),
     ("command/trace_tells_what_it_lost", traces::loss),
+    ("command/call_sites_of_glibc_musl_and_go_are_rewritten", call_site_shares),
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
@@ -128,6 +131,35 @@ fn call_sites() -> Result<Verdict> {
         allowed.is_some_and(|count| count > 0),
         true,
     )))
+}
+
+/// The same programs with two C libraries, and one of Go's: their calls answer rightly, and most
+/// sites on the pages that are called from often become jumps. The remark is each one's share.
+fn call_site_shares() -> Result<Verdict> {
+    let glibc = ["-static", "-pthread"];
+    let programs = [
+        ("glibc", compile::directory("tests/linux/musl", "life-glibc", &glibc)?),
+        ("musl", linux_suite::program("life")?),
+        ("Go", linux_suite::program("servers")?),
+    ];
+    let mut shares = Vec::new();
+    for (language, program) in programs {
+        let output = xtask(&["run", "--", &program.to_string_lossy(), "sites"], b"")?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let count = |name: &str| -> Option<u32> {
+            output.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        };
+        let (Some(0), Some(rewritten), Some(kept)) =
+            (count("wrong answers"), count("rewritten"), count("kept"))
+        else {
+            return Ok(Err(format!("{language}: {output}")));
+        };
+        if rewritten <= kept {
+            return Ok(Err(format!("{language}: {rewritten} rewritten, {kept} kept")));
+        }
+        shares.push(format!("{language} {rewritten} of {}", rewritten + kept));
+    }
+    Ok(Ok(format!("({})", shares.join(", "))))
 }
 
 /// Runs ourselves with these words and this standard input, as somebody who types would.
