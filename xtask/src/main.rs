@@ -60,8 +60,8 @@ cargo xtask COMMAND
                                  target/xok/trace.json, which Perfetto opens
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, load, wire, exos, linux, command, bench, wrong;
-                                 on one of the machines of guest, net, load, exos, such as
+                                 guest, net, load, wire, exos, linux, command, debug,
+                                 bench, wrong; on one of the machines of guest, net, load, exos, such as
                                  `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]

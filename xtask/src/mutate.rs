@@ -248,7 +248,8 @@ fn colour(trial: &Trial, id: &str) -> Result<Colour> {
 
 /// The command that runs a trial's test as ever.
 fn command_for(trial: &Trial, id: &str) -> Result<Command> {
-    let suites = ["guest", "net", "exos", "linux", "boot", "static", "machines"];
+    let suites =
+        ["guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug"];
     if !suites.contains(&trial.suite()) {
         // A package's own test.
         let name = trial.test.split_once('/').map_or("", |(_, name)| name);

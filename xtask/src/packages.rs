@@ -15,6 +15,8 @@ pub const BARE_TARGET: &str = "x86_64-unknown-none";
 pub const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 /// Makes a Debian tree.
 pub const DEBOOTSTRAP: (&str, &str) = ("debootstrap", "debootstrap");
+/// Traces calls on Linux.
+pub const STRACE: (&str, &str) = ("strace", "strace");
 /// Lists symbols.
 pub const NM: (&str, &str) = ("nm", "binutils");
 /// Disassembles.

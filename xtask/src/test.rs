@@ -10,6 +10,7 @@ use crate::tally::Tally;
 mod bench_suite;
 mod boot_suite;
 mod command_suite;
+mod debug_suite;
 mod exos_suite;
 mod guest_suite;
 mod host_suite;
@@ -39,6 +40,7 @@ const SUITES: &[Suite] = &[
     ("machines", "machines of every kind, size and model", machines_suite::run),
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
+    ("debug", "strace beside Linux's, and gdb", debug_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("bench", "what the bench counts, and that it counts the same twice", bench_suite::run),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),

@@ -161,22 +161,6 @@ fn tell(mark: char, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::vec::Vec;
-
-    #[test]
-    fn every_call_that_is_done_has_a_row() {
-        let tables =
-            [include_str!("table.rs"), include_str!("fs/table.rs"), include_str!("net/calls.rs")];
-        let words = tables.iter().flat_map(|text| {
-            text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        });
-        let calls: Vec<&str> = words.filter_map(|word| word.strip_prefix("__NR_")).collect();
-        assert!(calls.len() > 200, "only {} calls found", calls.len());
-        let known = |name: &str| strace::table::TABLE.iter().any(|row| row.name == name);
-        let missing: Vec<_> = calls.into_iter().filter(|name| !known(name)).collect();
-        assert_eq!(missing, Vec::<&str>::new());
-    }
-
     #[test]
     fn a_negative_register_is_an_error() {
         assert_eq!(super::outcome_of(-4_i64 as u64), strace::Outcome::Failed(4));

@@ -161,6 +161,8 @@ names! {
         AT_STATX_DONT_SYNC]
 }
 
+/// signalfd4(2)
+pub const SIGNALFD: Names = &[(0o4000, "SFD_NONBLOCK"), (0o2_000_000, "SFD_CLOEXEC")];
 /// close_range(2)
 pub const CLOSE_RANGE: Names = &[(2, "CLOSE_RANGE_UNSHARE"), (4, "CLOSE_RANGE_CLOEXEC")];
 /// flock(2)

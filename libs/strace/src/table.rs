@@ -107,6 +107,8 @@ calls! {
         In(waiting::mask_and_size)) -> Answer::By(waiting::select_answer);
     __NR_eventfd(Int);
     __NR_eventfd2(Int, Flags(names::EVENTFD));
+    __NR_signalfd(Int, SET, Size);
+    __NR_signalfd4(Int, SET, Size, Flags(names::SIGNALFD));
     __NR_timerfd_create(CLOCK, Flags(names::TIMERFD));
     __NR_timerfd_settime(Int, Flags(names::TIMERFD_SET), In(times::timer_spec),
         Out(times::timer_spec));

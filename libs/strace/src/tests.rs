@@ -139,3 +139,19 @@ fn no_call_has_two_rows() {
     numbers.dedup();
     assert_eq!(numbers.len(), count);
 }
+
+#[test]
+fn every_call_of_exos_has_a_row() {
+    let tables = [
+        include_str!("../../exos/src/table.rs"),
+        include_str!("../../exos/src/fs/table.rs"),
+        include_str!("../../exos/src/net/calls.rs"),
+    ];
+    let word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = tables.iter().flat_map(|text| text.split(|letter| !word(letter)));
+    let calls: Vec<&str> = words.filter_map(|word| word.strip_prefix("__NR_")).collect();
+    assert!(calls.len() > 200, "only {} calls found", calls.len());
+    let known = |name: &str| table::TABLE.iter().any(|row| row.name == name);
+    let missing: Vec<_> = calls.into_iter().filter(|name| !known(name)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}

@@ -163,7 +163,7 @@ fn call_site_shares() -> Result<Verdict> {
 }
 
 /// Runs ourselves with these words and this standard input, as somebody who types would.
-fn xtask(words: &[&str], input: &[u8]) -> Result<Output> {
+pub fn xtask(words: &[&str], input: &[u8]) -> Result<Output> {
     let ourselves = std::env::current_exe().context("our own program")?;
     let mut command = Command::new(ourselves);
     command.arg(words[0]).args(["--timeout", &LIMIT.as_secs().to_string()]).args(&words[1..]);
