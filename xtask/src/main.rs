@@ -12,6 +12,7 @@ mod command_line;
 mod compile;
 mod conformance;
 mod failure;
+mod gdb;
 mod guest;
 mod json;
 mod linux_suite;
@@ -52,6 +53,7 @@ cargo xtask COMMAND
                                  a tap device of the host instead of QEMU's user network
       --file HOST[:GUEST]        put a file or directory into the image
       --env NAME=VALUE           a variable for the program
+      --gdb                      wait, stopped, for a gdb of yours; see docs/debugging.md
       --strace                   trace it and its children into target/xok/strace.txt
       --timeout SECONDS          end the guest after so long           (never)
   trace [--output FILE] [--text FILE] [--records N] [OPTIONS of run] -- PROGRAM ...
@@ -61,8 +63,8 @@ cargo xtask COMMAND
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
                                  guest, net, load, wire, exos, linux, command, debug,
-                                 bench, wrong; on one of the machines of guest, net, load, exos, such as
-                                 `q35 x1`;
+                                 bench, wrong; on one of the machines of guest, net,
+                                 load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
         [--time] [--rounds N] [--plot FILE] [--boot] [--http]

@@ -17,6 +17,8 @@ pub const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 pub const DEBOOTSTRAP: (&str, &str) = ("debootstrap", "debootstrap");
 /// Traces calls on Linux.
 pub const STRACE: (&str, &str) = ("strace", "strace");
+/// Looks into running programs.
+pub const GDB: (&str, &str) = ("gdb", "gdb");
 /// Lists symbols.
 pub const NM: (&str, &str) = ("nm", "binutils");
 /// Disassembles.

@@ -2,14 +2,17 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use image::elf::{ElfError, Plan};
 
+use crate::accelerator::Accelerator;
 use crate::boot_image::{self, Extra};
 use crate::build;
 use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
+use crate::gdb;
 use crate::guest::{self, Connections, Console, End, LineSink};
 use crate::machine::{Machine, Network};
 use crate::mutate;
@@ -41,6 +44,8 @@ pub struct Job {
     pub program: Option<(String, Vec<String>)>,
     /// Further words of the kernel's command line.
     pub settings: Vec<(String, String)>,
+    /// Does the machine wait, stopped, for gdb?
+    pub waits_for_gdb: bool,
     /// How long the guest may run.
     pub limit: Option<Duration>,
 }
@@ -83,6 +88,7 @@ fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
     while let Some(word) = options.next() {
         match word.as_str() {
             "--file" => job.extras.push(Extra::parse(&options.value("--file")?)?),
+            "--gdb" => job.waits_for_gdb = true,
             "--strace" => job.environment.push(STRACE.into()),
             "--env" => job.environment.push(options.value("--env")?),
             "--timeout" => {
@@ -134,6 +140,23 @@ impl Job {
         let path = in_image.ok_or(refusal)?;
         self.program = Some((path, words));
         Ok(())
+    }
+
+    /// QEMU with the whole machine; it has a server for gdb as long as that is kept.
+    fn qemu(&self, image: &Path, line: &CommandLine) -> Result<(Command, Option<gdb::Server>)> {
+        let mut machine = self.machine.clone();
+        let server = if self.waits_for_gdb {
+            // A breakpoint of the translator's changes no memory: programs share theirs.
+            machine.accelerator = Some(Accelerator::Tcg);
+            Some(gdb::Server::prepare(self)?)
+        } else {
+            None
+        };
+        let mut qemu = machine.qemu(image, line)?;
+        if let Some(server) = &server {
+            server.add_to(&mut qemu);
+        }
+        Ok((qemu, server))
     }
 
     fn command_line(&self) -> CommandLine {
@@ -202,7 +225,7 @@ fn run_on_terminal(job: &Job) -> Result<u8> {
     if job.program.is_some() {
         line.set("stdin", "terminal");
     }
-    let qemu = job.machine.qemu(&image.path, &line)?;
+    let (qemu, _gdb) = job.qemu(&image.path, &line)?;
     if let Network::User(forwards) = &job.machine.network {
         for (host, guest) in forwards {
             report::step(&format!("http://localhost:{host} is the guest's port {guest}"));
@@ -233,7 +256,7 @@ fn run_streams(job: &Job, log: LineSink) -> Result<u8> {
     let has_input = !is_null_input();
     let mut line = job.command_line();
     line.set("stdin", if has_input { "framed" } else { "none" });
-    let qemu = job.machine.qemu(&image.path, &line)?;
+    let (qemu, _gdb) = job.qemu(&image.path, &line)?;
     report::step("booting");
     let input: Option<Box<dyn Read + Send>> =
         if has_input { Some(Box::new(std::io::stdin())) } else { None };

@@ -1,5 +1,6 @@
 //! Looking into a running system: what `--strace` writes, and what gdb finds by `--gdb`.
 
+mod gdb;
 mod strace;
 
 use std::path::PathBuf;
@@ -11,7 +12,10 @@ use crate::workspace;
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 1] = [("debug/strace_of_ls_is_linuxs", strace::of_ls)];
+const TESTS: [Test; 2] = [
+    ("debug/strace_of_ls_is_linuxs", strace::of_ls),
+    ("debug/gdb_stops_by_name_in_one_environment", gdb::session),
+];
 
 /// Runs those that are wanted.
 pub fn run(tally: &mut Tally) -> Result<()> {

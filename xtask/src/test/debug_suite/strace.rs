@@ -1,5 +1,7 @@
-//! The same `ls -l` of the same files under Debian's strace and under ours: the same calls in the
-//! same order, with the same arguments and results, but for the exceptions in `tests/strace`.
+//! The same `ls -l` of the same files, traced by Debian's strace and by ours.
+//!
+//! The same calls in the same order, with the same arguments and results, but for the exceptions in
+//! `tests/strace`.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
