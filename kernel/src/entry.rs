@@ -19,7 +19,11 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use abi::limits::UPCALL_DEPTH;
+use abi::published::{CpuRecord, EnvRecord};
+use abi::upcall::{Slot, offset};
 use kernel_core::context::Context;
+use kernel_core::upcall::HANDLER_FLAGS;
 
 use crate::cpu::{CODE, Cpu, area};
 
@@ -172,6 +176,91 @@ entry_first:
     call rax
     jmp entry_leave
 
+    # A fault that the program takes itself: from the processor's frame into a slot of the save
+    # area and up, as `kernel_core::upcall` decides it, which takes all else: no handler, no slot
+    # left, rip in the return sequence, an event to be traced. Nobody is asked and no lock is taken:
+    # what is written is the program's, or counted by this processor alone; each word of the save
+    # area is read once. rsp: at the context's vector.
+    .macro deliver is_page_fault
+    test byte ptr [rsp + 24], 3
+    jz entry_common
+    mov [rsp + {r11} - {vector}], r11
+    mov [rsp + {rcx} - {vector}], rcx
+    mov [rsp + {rsi} - {vector}], rsi
+    .if \is_page_fault
+    # Whether the kernel has a page somewhere is nobody's business.
+    mov rsi, cr2
+    test rsi, rsi
+    js 9f
+    .endif
+    mov r11, [rip + entry_start + 0x2000 + 72]
+    test r11, r11
+    jz 9f
+    cmp qword ptr [{traced}], 0
+    jne 9f
+    mov rcx, [r11 + {depth}]
+    cmp rcx, {depths}
+    jae 9f
+    mov rsi, [rsp + {rip} - {vector}]
+    cmp rsi, [r11 + {return_first}]
+    jb 8f
+    cmp rsi, [r11 + {return_last}]
+    jb 9f
+8:  inc ecx
+    mov [r11 + {depth}], rcx
+    # Slots have as many bytes as there are before the first one.
+    shl ecx, 8
+    mov [r11 + rcx + {slot_rip}], rsi
+    mov rsi, [r11 + {mask}]
+    mov [r11 + rcx + {slot_mask}], rsi
+    mov qword ptr [r11 + {mask}], 1
+    mov qword ptr [r11 + {returning}], 0
+    mov [r11 + rcx + {slot_rdi}], rdi
+    mov [r11 + rcx + {slot_rdx}], rdx
+    mov rdi, [rsp + {rsi} - {vector}]
+    mov [r11 + rcx + {slot_rsi}], rdi
+    mov rdi, [rsp + {rcx} - {vector}]
+    mov [r11 + rcx + {slot_rcx}], rdi
+    mov rdi, [rsp + {r11} - {vector}]
+    mov [r11 + rcx + {slot_r11}], rdi
+    mov rdi, [rsp + {rsp} - {vector}]
+    mov [r11 + rcx + {slot_rsp}], rdi
+    mov rdi, [rsp + {rflags} - {vector}]
+    mov [r11 + rcx + {slot_rflags}], rdi
+    mov rsi, [rsp]
+    mov [r11 + rcx + {slot_cause}], rsi
+    mov rdi, [rsp + {error} - {vector}]
+    .if \is_page_fault
+    and edi, {page_fault_bits}
+    mov rdx, cr2
+    .else
+    xor edx, edx
+    .endif
+    mov [r11 + rcx + {slot_error}], rdi
+    mov [r11 + rcx + {slot_address}], rdx
+    mov rdi, [rip + entry_start + 0x2000 + 88]
+    add rdi, rcx
+    mov r11, [rip + entry_start + 0x2000 + 96]
+    inc qword ptr [r11 + {env_entries}]
+    inc qword ptr [r11 + {env_upcalls}]
+    mov r11, [rip + entry_start + 0x2000 + 104]
+    inc qword ptr [r11 + {cpu_faults}]
+    mov rcx, [rip + entry_start + 0x2000 + 80]
+    mov r11, [rsp + {rflags} - {vector}]
+    and r11d, {handler_flags}
+    mov rsp, [rsp + {rsp} - {vector}]
+    sysretq
+9:  mov r11, [rsp + {r11} - {vector}]
+    mov rcx, [rsp + {rcx} - {vector}]
+    mov rsi, [rsp + {rsi} - {vector}]
+    jmp entry_common
+    .endm
+
+entry_fault:
+    deliver 0
+entry_page_fault:
+    deliver 1
+
 entry_common:
     test byte ptr [rsp + 24], 3
     jz 6f
@@ -232,6 +321,10 @@ entry_stubs:
     push vector
     .if vector == 1 || vector == 2 || vector == 8 || vector == 18
     jmp entry_exception_stack
+    .elseif vector == 14
+    jmp entry_page_fault
+    .elseif vector < 32 && (({delivered} >> vector) & 1) != 0
+    jmp entry_fault
     .else
     jmp entry_common
     .endif
@@ -254,12 +347,44 @@ entry_stubs:
     rip = const offset_of!(Context, rip),
     rflags = const offset_of!(Context, rflags),
     rsp = const offset_of!(Context, rsp),
+    vector = const offset_of!(Context, vector),
+    error = const offset_of!(Context, error),
+    rsi = const offset_of!(Context, rsi),
+    rcx = const offset_of!(Context, rcx),
+    r11 = const offset_of!(Context, r11),
+    traced = sym crate::trace::KINDS,
+    depths = const UPCALL_DEPTH,
+    depth = const offset::DEPTH,
+    mask = const offset::MASK,
+    returning = const offset::RETURNING,
+    return_first = const offset::RETURN_FIRST,
+    return_last = const offset::RETURN_LAST,
+    slot_rip = const offset_of!(Slot, rip),
+    slot_rflags = const offset_of!(Slot, rflags),
+    slot_rsp = const offset_of!(Slot, rsp),
+    slot_rdi = const offset_of!(Slot, rdi),
+    slot_rsi = const offset_of!(Slot, rsi),
+    slot_rdx = const offset_of!(Slot, rdx),
+    slot_rcx = const offset_of!(Slot, rcx),
+    slot_r11 = const offset_of!(Slot, r11),
+    slot_cause = const offset_of!(Slot, cause),
+    slot_error = const offset_of!(Slot, error),
+    slot_address = const offset_of!(Slot, address),
+    slot_mask = const offset_of!(Slot, mask),
+    env_entries = const offset_of!(EnvRecord, entries),
+    env_upcalls = const offset_of!(EnvRecord, upcalls),
+    cpu_faults = const offset_of!(CpuRecord, faults),
+    handler_flags = const HANDLER_FLAGS,
+    page_fault_bits = const crate::traps::PAGE_FAULT_BITS,
+    delivered = const crate::traps::DELIVERED,
     foreign_call = sym crate::syscall::foreign_call,
     system_call = sym crate::syscall::system_call,
     trap = sym crate::traps::trap,
     kernel_trap = sym crate::traps::kernel_trap,
     first = sym crate::run::first,
 );
+
+const _: () = assert!(offset::SLOTS == size_of::<Slot>() && size_of::<Slot>() == 1 << 8);
 
 /// Stubs there are, and the vector of each.
 pub fn stubs() -> impl Iterator<Item = (usize, u8)> {

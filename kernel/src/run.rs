@@ -449,13 +449,23 @@ pub fn load_entry_data(cpu: &'static Cpu, state: &State, index: usize) {
     let (window, bytes) = domain::window(state, own);
     cpu.window.set(window);
     cpu.window_bytes.set(bytes);
-    match env::save_area(state, index) {
-        Some((_, physical)) => {
-            cpu.save_area.set(physical::virtual_address(physical));
-            cpu.foreign_entry.set(env::foreign_entry(state, index));
-        }
-        None => cpu.foreign_entry.set(0),
-    }
+    let entries = &state.envs.slots[index].entries;
+    let Some((address, physical)) = env::save_area(state, index) else {
+        cpu.foreign_entry.set(0);
+        cpu.fault_area.set(0);
+        return;
+    };
+    cpu.save_area.set(physical::virtual_address(physical));
+    cpu.save_address.set(address);
+    cpu.foreign_entry.set(entries.foreign);
+    cpu.fault_entry.set(entries.fault);
+    // What `sysret` would fault at goes the long way.
+    let enters = entries.fault != 0 && is_canonical(entries.fault);
+    cpu.fault_area.set(if enters { cpu.save_area.get() } else { 0 });
+    // Only `entry` uses them, and only their counts.
+    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
+    let own = &raw const state.published.cpus[cpu.index.get()];
+    cpu.cpu_record.set(own.expose_provenance() as u64);
 }
 
 /// Stores what is loaded where another processor can find it.

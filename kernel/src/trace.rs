@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 use crate::registers::rdtsc;
 
 /// The kinds that are recorded.
-static KINDS: AtomicU64 = AtomicU64::new(0);
+pub static KINDS: AtomicU64 = AtomicU64::new(0);
 /// Physical addresses of the heads, the records and the calls' counters.
 static HEADS: AtomicU64 = AtomicU64::new(0);
 static SLOTS: AtomicU64 = AtomicU64::new(0);

@@ -26,7 +26,9 @@ const PROTECTION: u64 = 13;
 const PAGE_FAULT: u64 = 14;
 const MACHINE_CHECK: u64 = 18;
 /// Bits of a page fault's error code that programs see: present, write, fetch.
-const PAGE_FAULT_BITS: u64 = 1 | 2 | 16;
+pub const PAGE_FAULT_BITS: u64 = 1 | 2 | 16;
+/// Exceptions that reach the program as they are, one bit for each vector, but for the page fault.
+pub const DELIVERED: u32 = 1 | 0b11111 << 3 | 0b111 << 11 | 1 << 16 | 1 << 17 | 1 << 19;
 
 /// From a program: its frame is in its context. Answers how to leave (`entry_leave`).
 pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
@@ -63,7 +65,7 @@ fn exception(cpu: &'static Cpu, vector: u64, error: u64) -> u64 {
         // Whether the kernel has a page somewhere is nobody's business.
         PAGE_FAULT if is_secret(address) => (vector, error & PAGE_FAULT_BITS & !1),
         PAGE_FAULT => (vector, error & PAGE_FAULT_BITS),
-        0 | 3..=7 | 11..=13 | 16 | 17 | 19 => (vector, error),
+        _ if DELIVERED >> vector & 1 != 0 => (vector, error),
         _ => (PROTECTION, 0),
     };
     run::fault(Hold::take(cpu), cause as u8, error, address)

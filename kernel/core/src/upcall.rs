@@ -15,6 +15,8 @@ use abi::upcall::{Cause, Slot, offset};
 
 /// Flags that a handler never starts with: TF, DF, NT, AC.
 const CLEARED: u64 = 1 << 8 | 1 << 10 | 1 << 14 | 1 << 18;
+/// Flags of the program's that its handler starts with, and those that are always set.
+pub const HANDLER_FLAGS: u32 = (USER_FLAGS & !CLEARED | FIXED_FLAGS) as u32;
 const SLOT_BYTES: u64 = core::mem::size_of::<Slot>() as u64;
 
 /// What is delivered.

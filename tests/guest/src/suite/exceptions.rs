@@ -3,11 +3,13 @@
 use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
-use abi::published::{CpuRecord, Table};
-use abi::upcall::Cause;
+use abi::published::{CpuRecord, EnvRecord, Table};
+use abi::trace::Kind;
+use abi::upcall::{Cause, offset};
 use alloc::format;
 use alloc::string::String;
-use xok::published;
+use xok::call::{self, OWN};
+use xok::{published, upcall};
 
 /// Sum over the processors of a counter.
 fn total(counter: fn(&CpuRecord) -> u64) -> u64 {
@@ -58,5 +60,45 @@ pub fn no_kernel_faults(ground: &Ground) -> Result<String, Failure> {
     super::transfer::storm(ground)?;
     let after = total(|cpu| cpu.kernel_faults);
     expect!(after == before, "{} faults in kernel mode", after - before);
+    Ok(String::new())
+}
+
+/// Slot 0 as the last fault at depth 1 left it, and the header of the save area.
+fn delivered() -> [u64; 15] {
+    let header = [offset::MASK, offset::DEPTH, offset::RETURNING];
+    core::array::from_fn(|at| match at.checked_sub(header.len()) {
+        None => upcall::word(header[at]),
+        Some(word) => upcall::word(offset::SLOTS + 8 * word),
+    })
+}
+
+/// The kernel's entry code delivers faults by itself what it can; the rest of the kernel does when
+/// upcalls are traced. A program can't tell which it was.
+pub fn by_either_way(_: &Ground) -> Result<String, Failure> {
+    let probes: [(&str, fn()); 6] = [
+        ("divide", || _ = faults::divide()),
+        ("illegal", || _ = faults::illegal()),
+        ("protection", || _ = faults::privileged()),
+        ("load", || _ = faults::load(SCRATCH + 5)),
+        ("store", || _ = faults::store(SCRATCH + 9, 1)),
+        ("kernel", || _ = faults::load(xok::abi::layout::DIRECT_MAP)),
+    ];
+    let ways = [0, Kind::Upcall.bit()];
+    for (name, probe) in probes {
+        let mut seen = [[0; 15]; 2];
+        let mut counted = [(0, 0); 2];
+        for (at, kinds) in ways.into_iter().enumerate() {
+            call::trace_set(OWN, kinds).map_err(|why| format!("TraceSet: {why:?}"))?;
+            let upcalls = || published::record::<EnvRecord>(Table::Envs, 1).map(|own| own.upcalls);
+            let before = (total(|cpu| cpu.faults), upcalls().unwrap_or(0));
+            probe();
+            seen[at] = delivered();
+            let after = (total(|cpu| cpu.faults), upcalls().unwrap_or(0));
+            counted[at] = (after.0 - before.0, after.1 - before.1);
+        }
+        let _ = call::trace_set(OWN, 0);
+        expect!(seen[0] == seen[1], "{name}: {:x?}", seen);
+        expect!(counted == [(1, 1); 2], "{name}: counted {counted:?}");
+    }
     Ok(String::new())
 }

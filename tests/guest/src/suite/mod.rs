@@ -19,6 +19,7 @@ use crate::judge::Test;
 /// Every test in order: its name says the crime or the promise.
 pub const TESTS: &[(&str, Test)] = &[
     ("exceptions_reach_the_program", exceptions::reach_the_program),
+    ("exceptions_by_either_way", exceptions::by_either_way),
     ("exceptions_return_without_the_kernel", exceptions::return_without_the_kernel),
     ("frame_by_number", memory::frame_by_number),
     ("frame_foreign", memory::frame_foreign),
