@@ -14,7 +14,7 @@ use crate::memory::frames;
 use crate::memory::tables::Batch;
 use abi::id::DomainId;
 use abi::layout::{LIBRARY, PAGE_SIZE};
-use abi::memory::{NO_EXECUTE, PRESENT, WRITABLE};
+use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::setup::{EnvSetup, FLAG_BORROW, field};
 use alloc::vec::Vec;
 use xok::call::Refused;
@@ -167,11 +167,11 @@ pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
         let next = (at & !(TABLE_SPAN - 1)) + TABLE_SPAN;
         match xok::own::walk(at) {
             Ok(_) => {
-                while at < next.min(end) {
-                    if xok::own::leaf_below(at) & PRESENT != 0 {
-                        pages.push(at);
-                    }
-                    at += PAGE_SIZE;
+                let last = next.min(end);
+                at = xok::own::next_present(at, last);
+                while at < last {
+                    pages.push(at);
+                    at = xok::own::next_present(at + PAGE_SIZE, last);
                 }
             }
             Err(missing) => {

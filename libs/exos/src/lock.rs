@@ -44,6 +44,8 @@ const LOOK_NS: u64 = 20_000_000;
 const WORDS: usize = THREADS_MAX / 64;
 
 static SHARED: AtomicBool = AtomicBool::new(false);
+/// The pages of what follows are there.
+static TOUCHED: AtomicBool = AtomicBool::new(false);
 static OWNER: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 static NAMES: [AtomicU32; THREADS_MAX] = [const { AtomicU32::new(0) }; THREADS_MAX];
@@ -105,8 +107,10 @@ pub fn released<T>(process: &mut Process, run: impl FnOnce() -> T) -> T {
 pub fn share() {
     if !SHARED.load(Ordering::Relaxed) {
         // The pages of these come on touch, which is nobody else's business yet.
-        for name in &NAMES {
-            name.store(0, Ordering::Relaxed);
+        if !TOUCHED.swap(true, Ordering::Relaxed) {
+            for name in &NAMES {
+                name.store(0, Ordering::Relaxed);
+            }
         }
         for word in &SLEEPERS {
             word.store(0, Ordering::Relaxed);

@@ -304,6 +304,9 @@ extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: 
     }
     let from_program = slot.mask == 0;
     let taken = lock::enter();
+    if taken && thread::process().threads.count() == 1 {
+        threads::perhaps_alone();
+    }
     if cause == Cause::Foreign as u64 {
         if address == SAMPLED {
             rewrite::consider(slot);

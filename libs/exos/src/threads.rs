@@ -347,7 +347,8 @@ pub fn begin_alone(process: &mut Process) {
     }
 }
 
-/// A second process has left the space: if one environment is left there, it needs no lock.
+/// The other threads have ended, or a second process has left the space: if one environment is left
+/// there, it needs no lock.
 pub fn perhaps_alone() {
     let own = xok::published::env(thread::own().id).unwrap_or_default();
     let index = DomainId(own.domain).index();

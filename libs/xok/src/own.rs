@@ -5,8 +5,11 @@
 //! page is there only if the entries above it are present, which is checked on the way down.
 #![allow(unsafe_code)]
 
-use abi::layout::own_entry_address;
+use abi::layout::{PAGE_SIZE, own_entry_address};
 use abi::memory::{ADDRESS, LARGE, PRESENT};
+
+/// Bytes of eight pages.
+const EIGHT: u64 = 8 * PAGE_SIZE;
 
 #[inline(always)]
 fn load(address: u64, level: u8) -> u64 {
@@ -57,6 +60,28 @@ pub fn walk(address: u64) -> Result<(u64, u64), u8> {
 #[inline]
 pub fn leaf_below(address: u64) -> u64 {
     load(address, 1)
+}
+
+/// The first page of `[address, end)` that is present; `end` if none is. The whole range lies below
+/// one level-1 table, which the caller knows to be there.
+#[inline]
+pub fn next_present(address: u64, end: u64) -> u64 {
+    let mut at = address;
+    while at < end {
+        // Eight entries lie in one line, and most of what is looked through is empty.
+        if at.is_multiple_of(EIGHT) && end - at >= EIGHT {
+            let any = (0..8).fold(0, |any, page| any | load(at + page * PAGE_SIZE, 1));
+            if any & PRESENT == 0 {
+                at += EIGHT;
+                continue;
+            }
+        }
+        if load(at, 1) & PRESENT != 0 {
+            return at;
+        }
+        at += PAGE_SIZE;
+    }
+    end
 }
 
 /// The frame mapped at `address`.

@@ -19,7 +19,7 @@ use crate::workspace;
 /// Names functions and lines.
 const ADDR2LINE: (&str, &str) = ("addr2line", "binutils");
 /// Most lines of each list.
-const SHOWN: usize = 30;
+const SHOWN: usize = 40;
 /// Addresses that one addr2line is asked for.
 const CHUNK: usize = 2000;
 
@@ -57,13 +57,18 @@ pub fn print(measured: &[Measured]) -> Result<()> {
     let operations = (samples.operations * samples.counts.len() as u64) as f64;
     let binaries = binaries()?;
     let mut functions = BTreeMap::new();
+    let mut calls = BTreeMap::new();
     let mut lines = BTreeMap::new();
     let mut wanted: Vec<Vec<(u64, u64)>> = vec![Vec::new(); binaries.len()];
     for executed in &executed {
         match find(&binaries, executed) {
             Some((at, address)) => {
                 let binary = &binaries[at];
-                let function = format!("{:8} {}", binary.name, symbol(&binary.symbols, address));
+                let (begin, name) = symbol(&binary.symbols, address);
+                let function = format!("{:8} {name}", binary.name);
+                if begin == address {
+                    *calls.entry(function.clone()).or_insert(0) += executed.runs;
+                }
                 *functions.entry(function).or_insert(0) += executed.runs;
                 wanted[at].push((address, executed.runs));
             }
@@ -77,6 +82,7 @@ pub fn print(measured: &[Measured]) -> Result<()> {
         add_lines(binary, wanted, &mut lines)?;
     }
     show(&format!("{name}: instructions per operation, by function"), &functions, operations);
+    show(&format!("{name}: calls per operation, by function"), &calls, operations);
     show(&format!("{name}: by line of source"), &lines, operations);
     Ok(())
 }
@@ -135,10 +141,10 @@ fn find(binaries: &[Binary], executed: &Executed) -> Option<(usize, u64)> {
     binaries.iter().enumerate().find_map(|(at, binary)| Some((at, in_kernel(binary)?)))
 }
 
-/// The symbol that begins at or before the address.
-fn symbol(symbols: &[(u64, String)], address: u64) -> &str {
+/// The symbol that begins at or before the address, and where.
+fn symbol(symbols: &[(u64, String)], address: u64) -> (u64, &str) {
     let behind = symbols.partition_point(|(begin, _)| *begin <= address);
-    behind.checked_sub(1).map_or("?", |at| symbols[at].1.as_str())
+    behind.checked_sub(1).map_or((0, "?"), |at| (symbols[at].0, symbols[at].1.as_str()))
 }
 
 /// Everything that may run: the kernel, ExOS, native programs, the benchmark program.
@@ -258,7 +264,7 @@ mod tests {
     fn symbols_hold_until_the_next() {
         let symbols = symbols("0010 T a\n0010 T alias\n0020 d data\n0030 t b::c<d e>\n");
         assert_eq!(symbols.len(), 2);
-        assert_eq!((symbol(&symbols, 0x10), symbol(&symbols, 0x2f)), ("a", "a"));
-        assert_eq!((symbol(&symbols, 0x31), symbol(&symbols, 0xf)), ("b::c<d e>", "?"));
+        assert_eq!((symbol(&symbols, 0x10).1, symbol(&symbols, 0x2f)), ("a", (0x10, "a")));
+        assert_eq!((symbol(&symbols, 0x31).1, symbol(&symbols, 0xf).1), ("b::c<d e>", "?"));
     }
 }

@@ -166,16 +166,14 @@ fn drop_pages(start: u64, end: u64) -> Result<(), Errno> {
             at = next;
             continue;
         }
-        let mut any = false;
-        while at < end.min(next) {
-            if xok::own::leaf(at).is_some() {
-                if !any && is_frozen(at) {
-                    make_private(at)?;
-                }
-                any = true;
-                batch.unmap(1, at).map_err(no_memory)?;
-            }
-            at += PAGE_SIZE;
+        let last = end.min(next);
+        at = xok::own::next_present(at, last);
+        if at < last && is_frozen(at) {
+            make_private(at)?;
+        }
+        while at < last {
+            batch.unmap(1, at).map_err(no_memory)?;
+            at = xok::own::next_present(at + PAGE_SIZE, last);
         }
     }
     batch.send().map_err(no_memory)
@@ -231,17 +229,14 @@ fn protect_pages(area: &Area, protection: u8) -> Result<(), Errno> {
             at = next;
             continue;
         }
-        let mut looked = false;
+        at = xok::own::next_present(at, next);
+        if at < next && is_frozen(at) {
+            make_private(at)?;
+        }
         while at < next {
-            if let Some(leaf) = xok::own::leaf(at) {
-                if !looked && is_frozen(at) {
-                    make_private(at)?;
-                }
-                looked = true;
-                let writable = leaf & WRITABLE != 0;
-                batch.protect(at, choice(protection, writable)).map_err(no_memory)?;
-            }
-            at += PAGE_SIZE;
+            let writable = xok::own::leaf_below(at) & WRITABLE != 0;
+            batch.protect(at, choice(protection, writable)).map_err(no_memory)?;
+            at = xok::own::next_present(at + PAGE_SIZE, next);
         }
     }
     batch.send().map_err(no_memory)
