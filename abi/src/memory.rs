@@ -43,8 +43,9 @@ pub struct Item {
     pub operation: u8,
     /// Level of the entry, 1..=4.
     pub level: u8,
-    /// Zero.
-    pub zero: u16,
+    /// Pages behind the first one (level 1 only, all in its table) that the same is done to, one
+    /// after the other; a frame that `frame` numbers and [`SOURCE`] go on with them.
+    pub more: u16,
     /// A frame number, or [`ANY_FRAME`]; for `Table` the frame that becomes the table.
     pub frame: u32,
     /// The page.
@@ -64,6 +65,9 @@ pub const ANY_FRAME: u32 = u32::MAX;
 /// own space, of the entry whose rights are copied (page 0 cannot be named: all zero is none).
 pub const SOURCE: u64 = 0x0000_ffff_ffff_f000;
 
+/// Bit of [`Item::value`] for `Allocate`: the frame is zeroed, whoever had it last.
+pub const CLEARED: u64 = 1 << 12;
+
 /// The value of an item that copies the rights of the caller's own page at `address`.
 pub const fn from_source(address: u64, choice: u64) -> u64 {
     address & SOURCE | choice
@@ -74,7 +78,8 @@ pub const fn from_source(address: u64, choice: u64) -> u64 {
 #[repr(u8)]
 pub enum Operation {
     /// Allocates `frame` (this one or any), guarded by the capability named in the call, and
-    /// enters it at level 1. The frame is zeroed if its last holder was another account.
+    /// enters it at level 1. The frame is zeroed if its last holder was another account, or if
+    /// [`CLEARED`] asks for it.
     Allocate = 1,
     /// Enters an existing `frame` at level 1: the capability named dominates its guard for the
     /// rights asked, or an entry effective in the caller's own space, at [`SOURCE`], gives them.

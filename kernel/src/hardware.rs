@@ -5,6 +5,7 @@
 //! the one `Hardware` of a hold of the lock is the only way to them.
 #![allow(unsafe_code)]
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use abi::id::Frame;
@@ -19,6 +20,9 @@ use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg};
 use crate::{console, entropy, physical, shootdown, trace, user, vector, virtio};
+
+/// Pages of one's own space that are forgotten one by one; of more, everything is.
+const PAGES_ONE_BY_ONE: u64 = 32;
 
 /// Contexts: physical address and number.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
@@ -77,9 +81,10 @@ impl Machine for Hardware {
     }
 
     #[inline]
-    fn next_entry(&self, table: Frame, from: usize, bits: u64) -> usize {
+    fn next_entry(&self, table: Frame, range: Range<usize>, bits: u64) -> usize {
         let entries = physical::table(table.address());
-        let mut at = from;
+        let entries = entries.get(..range.end).unwrap_or(entries);
+        let mut at = range.start;
         while let Some(entry) = entries.get(at) {
             if entry.load(Ordering::Relaxed) & bits != 0 {
                 return at;
@@ -105,7 +110,7 @@ impl Machine for Hardware {
     }
 
     fn kernel_entry_from(&self, slot: &mut usize) -> Option<u64> {
-        *slot = self.next_entry(Frame::containing(master()), *slot, !0);
+        *slot = self.next_entry(Frame::containing(master()), *slot..512, !0);
         (*slot < 512).then(|| self.kernel_entry(*slot))
     }
 
@@ -196,6 +201,16 @@ impl Machine for Hardware {
             Flush::Page(root, address) => {
                 if root.address() == loaded {
                     invlpg(address);
+                }
+                shootdown::processors(own, |other| other == root.address())
+            }
+            Flush::Pages(root, first, count) => {
+                if root.address() == loaded {
+                    if count > PAGES_ONE_BY_ONE {
+                        flush_all();
+                    } else {
+                        (0..count).for_each(|page| invlpg(first + page * PAGE_SIZE));
+                    }
                 }
                 shootdown::processors(own, |other| other == root.address())
             }

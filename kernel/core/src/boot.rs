@@ -214,7 +214,7 @@ impl<'a, M: Machine> Builder<'a, M> {
 
     fn item(&mut self, capability: Capability, item: &Item) -> Result<u64, Refusal> {
         let (state, machine) = (&mut *self.state, &mut *self.machine);
-        table::update_item(state, machine, self.index, self.index, &capability, item)
+        table::update_item(state, machine, self.index, self.index, &capability, item, 0).1
     }
 
     fn page(&mut self, capability: Capability, item: &Item) -> Result<(), Refusal> {
@@ -235,7 +235,7 @@ impl<'a, M: Machine> Builder<'a, M> {
         let item = Item {
             operation: Operation::Allocate as u8,
             level: 1,
-            zero: 0,
+            more: 0,
             frame: ANY_FRAME,
             address,
             value: choice,
@@ -259,7 +259,7 @@ impl<'a, M: Machine> Builder<'a, M> {
                 let item = Item {
                     operation: Operation::Map as u8,
                     level: 1,
-                    zero: 0,
+                    more: 0,
                     frame: Frame::containing(from).0,
                     address: page,
                     value: choice,

@@ -2,7 +2,8 @@
 //!
 //! Each level-1 table comes with a frame of links, one 64-bit word for each entry: the next and
 //! the previous entry that maps the same frame. The frame's record holds the head. An entry is
-//! named by its table's frame number and its index; 0 ends the chain.
+//! named by its table's frame number and its index; 0 ends the chain. Frames of the boot image are
+//! nobody's to revoke and never in limbo, so who maps them is not kept.
 //!
 //! ```text
 //!  frame record        links of table A        links of table B
@@ -12,6 +13,7 @@
 use crate::machine::Machine;
 use crate::state::State;
 use abi::id::Frame;
+use abi::published::FrameType;
 
 /// An entry's name in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub fn next<M: Machine>(state: &State, machine: &M, place: Place) -> Option<Plac
 /// Puts `place`, which now maps `frame`, at the head of its chain.
 pub(crate) fn insert<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
     let record = &mut state.frames.records[place.table.0 as usize];
-    record.count_entry();
+    record.count_entry(place.index);
     let links = record.links;
     link(state, machine, place, links, frame);
 }
@@ -71,6 +73,9 @@ pub(crate) fn link<M: Machine>(
     frame: Frame,
 ) {
     let record = &mut state.published.frames[frame.0 as usize];
+    if record.kind == FrameType::Image as u8 {
+        return;
+    }
     let head = core::mem::replace(&mut record.chain, place.number());
     let own = Frame(links).address() + 8 * place.index as u64;
     machine.word_set(own, pack(head, 0));
@@ -98,6 +103,9 @@ pub(crate) fn unlink<M: Machine>(
     links: u32,
     frame: Frame,
 ) {
+    if state.published.frames[frame.0 as usize].kind == FrameType::Image as u8 {
+        return;
+    }
     let word = machine.word(Frame(links).address() + 8 * place.index as u64);
     let (next, previous) = (word as u32, (word >> 32) as u32);
     match Place::from_number(previous) {

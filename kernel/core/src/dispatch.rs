@@ -378,9 +378,10 @@ fn may_destroy_account(state: &State, who: Caller<'_>, id: AccountId) -> Result<
     Ok(target)
 }
 
-/// Item by item: each is checked and applied before the next is read. After `BATCH` items, or
-/// when this hold of the lock has no room for the next one, the
-/// registers are advanced and the call runs again; r10 counts the items done in earlier rounds.
+/// Item by item, page by page: each is checked and applied before the next is read. After `BATCH`
+/// items, or when this hold of the lock has no room for the next page, the registers are advanced
+/// and the call runs again; r10 counts what is done: items of earlier rounds in its low half, pages
+/// of the first item left in its high half.
 #[inline(never)]
 fn update_tables<M: Machine>(
     state: &mut State,
@@ -406,32 +407,39 @@ fn update_tables<M: Machine>(
         return refuse(Refusal::new(Error::TooLarge, BATCH_ITEMS));
     }
     let before = machine.context(who.index).r10;
-    let mut round = count.min(BATCH as u64);
-    let mut old = 0;
-    for done in 0..round {
-        let item = read_item(&who.bytes[(done * ITEM_BYTES) as usize..]);
-        if done > 0 && !work::room(state, table::cost(&item)) {
-            round = done;
+    let earlier = |round: u64| u64::from((before as u32).wrapping_add(round as u32));
+    let mut pages = (before >> 32) as u32;
+    let (mut round, mut old) = (0, 0);
+    while round < count.min(BATCH as u64) {
+        let item = read_item(&who.bytes[(round * ITEM_BYTES) as usize..]);
+        if round > 0 && !work::room(state, table::cost(&item)) {
             break;
         }
         work::spend(state, cost::ENTRY);
-        match table::update_item(state, machine, own, target, &named, &item) {
+        let (done, updated) = table::update_item(state, machine, own, target, &named, &item, pages);
+        match updated {
             Ok(entry) => old = entry,
             Err(refusal) => {
-                let done = before.wrapping_add(done) & u64::from(u32::MAX);
-                return refuse(Refusal::new(refusal.error, done | refusal.value << 32));
+                let items = earlier(round);
+                return refuse(Refusal::new(refusal.error, items | refusal.value << 32));
             }
         }
+        pages = done;
+        if done <= u32::from(item.more) {
+            break;
+        }
+        pages = 0;
+        round += 1;
     }
     if count > round {
         let context = machine.context(who.index);
         context.rsi = items.0 + round * ITEM_BYTES;
         context.rdx = count - round;
-        context.r10 = before.wrapping_add(round);
+        context.r10 = earlier(round) | u64::from(pages) << 32;
         return Outcome::Again;
     }
     let single = before == 0 && count == 1;
-    Outcome::Answer(0, if single { old } else { before.wrapping_add(round) })
+    Outcome::Answer(0, if single { old } else { earlier(round) })
 }
 
 fn read_item(bytes: &[u8]) -> Item {
@@ -439,7 +447,7 @@ fn read_item(bytes: &[u8]) -> Item {
     Item {
         operation: first[0],
         level: first[1],
-        zero: u16::from_le_bytes([first[2], first[3]]),
+        more: u16::from_le_bytes([first[2], first[3]]),
         frame: u32_at(bytes, 4),
         address: u64_at(bytes, 8),
         value: u64_at(bytes, 16),

@@ -10,7 +10,7 @@ use crate::chain::{self, Place};
 use crate::frame;
 use crate::machine::Machine;
 use crate::state::State;
-use crate::table::target;
+use crate::table::{Entries, target};
 use crate::work::{self, cost};
 use abi::id::Frame;
 use abi::layout::{LIBRARY_SLOT, PROGRAM_SLOTS};
@@ -54,7 +54,7 @@ fn take_table<M: Machine>(
     from: usize,
     kind: FrameType,
 ) {
-    let mut index = machine.next_entry(table, from, PRESENT);
+    let mut index = Entries::of(state, table, from, PRESENT).next(machine).unwrap_or(512);
     work::spend(state, (index - from) as u32 * cost::SKIP);
     // The kernel's half is not the domain's but for the library.
     if kind == FrameType::Table4 && (PROGRAM_SLOTS..LIBRARY_SLOT).contains(&index) {
@@ -74,12 +74,12 @@ fn take_leaves<M: Machine>(state: &mut State, machine: &mut M, table: Frame, fro
     let links = state.frames.records[table.0 as usize].links;
     let most = 1 + work::PIECE.saturating_sub(state.spent) / cost::LEAF;
     let (mut taken, mut next) = (0, from);
+    let mut entries = Entries::of(state, table, from, PRESENT);
     while taken < most {
-        let index = machine.next_entry(table, next, PRESENT);
-        if index == 512 {
+        let Some(index) = entries.next(machine) else {
             next = 512;
             break;
-        }
+        };
         next = index + 1;
         let frame = target(machine.entry(table, index));
         // Nobody walks it any more.

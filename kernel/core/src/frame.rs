@@ -34,7 +34,8 @@ use core::ops::Range;
 pub struct Record {
     /// What guards it.
     pub guard: Name,
-    /// The account that held it last; 0: it must be zeroed whoever gets it.
+    /// The account that held it last; 0: it must be zeroed whoever gets it. Of a table in use, the
+    /// groups of [`GROUP`] entries that may have others than 0, a bit for each.
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked.
     next: u32,
@@ -50,6 +51,9 @@ pub struct Record {
 }
 
 const _: () = assert!(core::mem::size_of::<Record>() == 32);
+
+/// Entries of a table that one bit of [`Record::groups`] speaks for.
+pub(crate) const GROUP: usize = 512 / 16;
 
 impl Record {
     /// Entries present in a table that is in use (a root's: of the program's slots).
@@ -72,12 +76,26 @@ impl Record {
         self.previous
     }
 
-    pub(crate) fn count_entry(&mut self) {
+    /// Counts an entry at `index` that has become present.
+    pub(crate) fn count_entry(&mut self, index: usize) {
         self.previous += 1;
+        self.mark(index);
     }
 
-    pub(crate) fn count_entries(&mut self, count: u32) {
+    /// Counts entries in these groups.
+    pub(crate) fn count_entries(&mut self, count: u32, groups: u16) {
         self.previous += count;
+        self.last |= groups;
+    }
+
+    /// Notes that the entry at `index` is not 0 any more.
+    pub(crate) fn mark(&mut self, index: usize) {
+        self.last |= 1 << (index / GROUP % 16);
+    }
+
+    /// Groups of a table in use that may have entries that are not 0.
+    pub(crate) fn groups(&self) -> u16 {
+        self.last
     }
 
     pub(crate) fn discount_entry(&mut self) {
@@ -229,7 +247,7 @@ pub fn allocate<M: Machine>(
 ) -> Result<Frame, Refusal> {
     let number = check_free(state, which)?;
     account::check(state, account, Resource::Frames, 1)?;
-    Ok(take(state, machine, number, account, guard, kind))
+    Ok(take(state, machine, number, account, guard, kind, false))
 }
 
 /// The two free frames that a level-1 table and its links ask for, both payable, or neither.
@@ -258,7 +276,8 @@ pub(crate) fn check_pair(
     Ok((first, second))
 }
 
-/// Takes a free frame that `account` can pay for: both have been checked.
+/// Takes a free frame that `account` can pay for: both have been checked. It is zeroed where it
+/// must be, and if `clear` asks for it.
 pub(crate) fn take<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -266,6 +285,7 @@ pub(crate) fn take<M: Machine>(
     account: usize,
     guard: Name,
     kind: FrameType,
+    clear: bool,
 ) -> Frame {
     let frame = Frame(number);
     account::count(state, account, Resource::Frames, 1);
@@ -279,7 +299,8 @@ pub(crate) fn take<M: Machine>(
     }
     state.frames.free_count -= 1;
     state.published.directory.frames_free -= 1;
-    if kind != FrameType::Links && (kind != FrameType::Data || usize::from(last) != account) {
+    let foreign = kind != FrameType::Data || usize::from(last) != account;
+    if kind != FrameType::Links && (foreign || clear) {
         work::spend(state, cost::ZERO);
         machine.zero(frame);
     }

@@ -6,6 +6,7 @@
 use crate::context::Context;
 use abi::id::Frame;
 use abi::trace::Event;
+use core::ops::Range;
 
 /// A copy from or to program memory met a page that is not there; nothing after it was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct UserFault {
 pub enum Flush {
     /// One page in the space with this root.
     Page(Frame, u64),
+    /// So many pages from this address on, at least one.
+    Pages(Frame, u64, u64),
     /// All of the space with this root.
     Space(Frame),
     /// Everything, everywhere: a table that several spaces share has changed.
@@ -31,11 +34,12 @@ pub enum Flush {
 pub trait Machine {
     /// Loads an entry of a page table.
     fn entry(&self, table: Frame, index: usize) -> u64;
-    /// The index of the first entry from `from` on that has one of these bits, 512: none has. Most
+    /// The index of the first entry of `range` that has one of these bits; its end: none has. Most
     /// entries of most tables are empty, and looking for the others is most of what is done to
-    /// whole tables.
-    fn next_entry(&self, table: Frame, from: usize, bits: u64) -> usize {
-        (from..512).find(|&index| self.entry(table, index) & bits != 0).unwrap_or(512)
+    /// whole tables ([`crate::table::Entries`]).
+    fn next_entry(&self, table: Frame, range: Range<usize>, bits: u64) -> usize {
+        let end = range.end;
+        range.into_iter().find(|&index| self.entry(table, index) & bits != 0).unwrap_or(end)
     }
     /// Exchanges an entry of a page table; the old one has the processor's last A and D bits.
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;

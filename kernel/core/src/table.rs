@@ -7,6 +7,7 @@
 
 use crate::answer::Refusal;
 use crate::chain::Place;
+use crate::frame::GROUP;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, frame};
@@ -15,6 +16,7 @@ use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{is_user, table_index};
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, USER, WRITABLE};
+use core::ops::Range;
 
 pub use crate::dying::work;
 pub use crate::update::{cost, update_item};
@@ -46,28 +48,92 @@ pub fn walk<M: Machine>(
 
 /// As [`walk`], whatever the rights.
 pub fn look_up<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<Leaf> {
+    leaf_table(machine, root, address)?.leaf(machine, address)
+}
+
+/// A level-1 table, and what the entries on the way to it leave of the rights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafTable {
+    table: Frame,
+    rights: u64,
+    forbidden: u64,
+}
+
+/// The level-1 table for an address that a program may name.
+pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<LeafTable> {
     if !is_user(address) {
         return None;
     }
-    let mut rights = PRESENT | USER | WRITABLE;
-    let mut forbidden = 0;
-    let mut table = root;
-    for level in (1..=4).rev() {
-        let entry = machine.entry(table, table_index(address, level));
-        rights &= entry;
-        forbidden |= entry & NO_EXECUTE;
-        if rights & (PRESENT | USER) != PRESENT | USER {
-            return None;
-        }
-        table = target(entry);
+    let mut way = LeafTable { table: root, rights: PRESENT | USER | WRITABLE, forbidden: 0 };
+    for level in (2..=4).rev() {
+        way = way.below(machine.entry(way.table, table_index(address, level)))?;
     }
-    let writable = rights & WRITABLE != 0;
-    Some(Leaf { frame: table, writable, executable: forbidden == 0 })
+    Some(way)
+}
+
+impl LeafTable {
+    /// Where this entry leads on to.
+    fn below(self, entry: u64) -> Option<Self> {
+        let rights = self.rights & entry;
+        let forbidden = self.forbidden | entry & NO_EXECUTE;
+        let leads_on = rights & (PRESENT | USER) == PRESENT | USER;
+        leads_on.then_some(Self { table: target(entry), rights, forbidden })
+    }
+
+    /// What an address leads to that this is the table for.
+    pub(crate) fn leaf<M: Machine>(self, machine: &M, address: u64) -> Option<Leaf> {
+        let end = self.below(machine.entry(self.table, table_index(address, 1)))?;
+        let writable = end.rights & WRITABLE != 0;
+        Some(Leaf { frame: end.table, writable, executable: end.forbidden == 0 })
+    }
 }
 
 /// The frame that a present entry leads to.
 pub(crate) fn target(entry: u64) -> Frame {
     Frame::containing(entry & ADDRESS)
+}
+
+/// The entries of a table that have one of some bits, in order. Groups that nothing was ever
+/// entered in are passed over.
+pub(crate) struct Entries {
+    table: Frame,
+    bits: u64,
+    /// Groups behind the present one.
+    groups: u16,
+    /// What is left of the present one.
+    left: Range<usize>,
+}
+
+impl Entries {
+    /// Those of `table` from `from` on.
+    pub(crate) fn of(state: &State, table: Frame, from: usize, bits: u64) -> Self {
+        let groups = state.frames.records[table.0 as usize].groups();
+        let first = from / GROUP;
+        let here = first < 16 && groups >> first & 1 != 0;
+        let left = if here { from..(first + 1) * GROUP } else { 0..0 };
+        let behind = if first < 15 { groups & !0 << (first + 1) } else { 0 };
+        Self { table, bits, groups: behind, left }
+    }
+
+    /// The index of the next one.
+    #[inline(always)]
+    pub(crate) fn next<M: Machine>(&mut self, machine: &M) -> Option<usize> {
+        loop {
+            if self.left.start < self.left.end {
+                let found = machine.next_entry(self.table, self.left.clone(), self.bits);
+                self.left.start = found + 1;
+                if found < self.left.end {
+                    return Some(found);
+                }
+            }
+            if self.groups == 0 {
+                return None;
+            }
+            let first = self.groups.trailing_zeros() as usize * GROUP;
+            self.groups &= self.groups - 1;
+            self.left = first..first + GROUP;
+        }
+    }
 }
 
 /// Whether a frozen table may be on the way to an entry.

@@ -5,7 +5,12 @@
 //! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
 //! that the target's account pays for may become writable in place; the frame then takes the
 //! name of the capability used as its guard, so that whoever held it before has no way back.
+//!
+//! An item for several pages is as many items: each page is checked and applied before the next.
+//! What is done once for all of them is finding the tables, and forgetting translations.
 
+use self::pages::{Lost, Pages};
+use self::whole::{enter_table, make_table, share, split, thaw};
 use crate::account;
 use crate::answer::{Answer, Refusal};
 use crate::chain::{self, Place};
@@ -13,22 +18,24 @@ use crate::domain;
 use crate::frame;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Way, look_up, place, target};
-use crate::work::{self, cost};
+use crate::table::{self, Entries, Leaf, Way, place, target};
+use crate::work::cost;
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
-use abi::layout::{PAGE_SIZE, is_user};
+use abi::layout::{PAGE_SIZE, is_user, table_index};
 use abi::limits::Resource;
 use abi::memory::{
-    ACCESSED, ANY_FRAME, DIRTY, ENTRY_CHOICE, Item, NO_EXECUTE, Operation, PRESENT, SOURCE, USER,
-    WRITABLE,
+    ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, NO_EXECUTE, Operation, PRESENT,
+    SOURCE, USER, WRITABLE,
 };
 use abi::published::FrameType;
 use abi::word::{Which, Word};
 
+mod pages;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 /// Position of the items among the call's arguments: an item of a wrong form is the call's.
 const ITEMS: u64 = 1;
@@ -39,7 +46,7 @@ const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 #[derive(Clone, Copy, Debug)]
 enum Plan {
     /// Enter this free frame.
-    Allocate { place: Place, number: u32, choice: u64 },
+    Allocate { place: Place, number: u32, choice: u64, clear: bool },
     /// Enter this frame.
     Map { place: Place, frame: Frame, choice: u64 },
     /// Leave a payload.
@@ -63,12 +70,17 @@ struct Request<'a> {
     target: usize,
     root: Frame,
     capability: &'a Capability,
-    item: &'a Item,
+    /// The item for one page.
+    item: Item,
+    /// What the item's source leads to.
+    found: Option<Leaf>,
 }
 
-/// Does one item of `TableUpdate` to the domain at index `target`; `capability` is the one the call
+/// Does one item of `TableUpdate` to the domain at index `target`, for the pages behind the first
+/// `done` ones, as far as this hold of the lock has room; `capability` is the one the call
 /// names, `caller` the index of the caller's domain, which may change the target
-/// ([`table::changeable`]). The answer is the old entry.
+/// ([`table::changeable`]). Answers how many pages are done now (all: `more` + 1), and the old
+/// entry of the last of them.
 pub fn update_item<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -76,11 +88,45 @@ pub fn update_item<M: Machine>(
     target: usize,
     capability: &Capability,
     item: &Item,
-) -> Answer {
+    done: u32,
+) -> (u32, Answer) {
     let root = domain::root(state, target);
-    let request = Request { caller, target, root, capability, item };
-    let plan = check(state, machine, &request)?;
-    Ok(apply(state, machine, &request, plan))
+    let mut lost = Lost::default();
+    let mut request = Request { caller, target, root, capability, item: *item, found: None };
+    let updated = update_pages(state, machine, &mut request, &mut lost, done);
+    lost.forget(machine, root);
+    updated
+}
+
+fn update_pages<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &mut Request,
+    lost: &mut Lost,
+    done: u32,
+) -> (u32, Answer) {
+    let begun = check_form(&request.item, done).and_then(|operation| {
+        let Item { address, level, more, .. } = request.item;
+        let last = address + u64::from(more) * PAGE_SIZE;
+        if !is_user(address) || !is_user(last) {
+            return Err(Error::BadAddress.into());
+        }
+        let address = address + u64::from(done) * PAGE_SIZE;
+        Ok((operation, place(machine, request.root, address, level, Way::Thawed)?))
+    });
+    let (operation, place) = match begun {
+        Ok(begun) => begun,
+        Err(refusal) => return (done, Err(refusal)),
+    };
+    // One loop for each, in which the operation is known.
+    let pages = Pages { next: place, done };
+    match operation {
+        Operation::Allocate => pages.update(state, machine, request, lost, Operation::Allocate),
+        Operation::Map => pages.update(state, machine, request, lost, Operation::Map),
+        Operation::Protect => pages.update(state, machine, request, lost, Operation::Protect),
+        Operation::Unmap => pages.update(state, machine, request, lost, Operation::Unmap),
+        above => pages.update(state, machine, request, lost, above),
+    }
 }
 
 /// What an item costs at most ([`crate::work`]).
@@ -98,8 +144,9 @@ fn malformed() -> Refusal {
     Refusal::new(Error::BadArgument, ITEMS)
 }
 
-fn check<M: Machine>(state: &State, machine: &M, request: &Request) -> Result<Plan, Refusal> {
-    let Item { operation, level, zero, address, .. } = *request.item;
+/// What an item asks for, if that can be, also of pages behind the first `done` ones.
+fn check_form(item: &Item, done: u32) -> Result<Operation, Refusal> {
+    let Item { operation, level, more, address, .. } = *item;
     let operation = Operation::from_number(operation).ok_or(malformed())?;
     let levels = match operation {
         Operation::Allocate | Operation::Map | Operation::Protect => 1..=1,
@@ -107,16 +154,25 @@ fn check<M: Machine>(state: &State, machine: &M, request: &Request) -> Result<Pl
         Operation::Table => 2..=4,
         Operation::Share | Operation::Split | Operation::Thaw => 2..=2,
     };
-    if zero != 0 || !levels.contains(&level) || !address.is_multiple_of(PAGE_SIZE) {
+    let last = table_index(address, 1) + usize::from(more);
+    let too_many = more != 0 && (level != 1 || last >= 512) || done > u32::from(more);
+    if too_many || !levels.contains(&level) || !address.is_multiple_of(PAGE_SIZE) {
         return Err(malformed());
     }
-    if !is_user(address) {
-        return Err(Error::BadAddress.into());
-    }
-    let place = place(machine, request.root, address, level, Way::Thawed)?;
+    Ok(operation)
+}
+
+#[inline(always)]
+fn check<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    operation: Operation,
+    place: Place,
+) -> Result<Plan, Refusal> {
     match operation {
         Operation::Allocate => check_allocate(state, request, place),
-        Operation::Map => check_map(state, machine, request, place),
+        Operation::Map => check_map(state, request, place),
         Operation::Unmap => check_unmap(request, place),
         Operation::Protect => check_protect(state, machine, request, place),
         Operation::Table => check_table(state, machine, request, place),
@@ -134,14 +190,16 @@ fn payer(state: &State, request: &Request) -> usize {
     domain::account(state, request.target)
 }
 
+#[inline(always)]
 fn check_allocate(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
-    let Item { frame, value, .. } = *request.item;
-    if value & !ENTRY_CHOICE != 0 {
+    let Item { frame, value, .. } = request.item;
+    if value & !(ENTRY_CHOICE | CLEARED) != 0 {
         return Err(malformed());
     }
     let number = frame::check_free(state, which(frame))?;
     account::check(state, payer(state, request), Resource::Frames, 1)?;
-    Ok(Plan::Allocate { place, number, choice: value })
+    let (choice, clear) = (value & ENTRY_CHOICE, value & CLEARED != 0);
+    Ok(Plan::Allocate { place, number, choice, clear })
 }
 
 /// The address in an item's value, as the processor wants it: bit 47 repeated upwards.
@@ -151,20 +209,14 @@ fn source(value: u64) -> Option<u64> {
     (address != 0).then_some(address | sign)
 }
 
-fn check_map<M: Machine>(
-    state: &State,
-    machine: &M,
-    request: &Request,
-    place: Place,
-) -> Result<Plan, Refusal> {
-    let Item { frame: number, value, .. } = *request.item;
+#[inline(always)]
+fn check_map(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
+    let Item { frame: number, value, .. } = request.item;
     if value & !(ENTRY_CHOICE | SOURCE) != 0 {
         return Err(malformed());
     }
-    let from = source(value);
-    let root = domain::root(state, request.caller);
-    let found = from.and_then(|from| look_up(machine, root, from));
-    let frame = match (number, from) {
+    let found = request.found;
+    let frame = match (number, source(value)) {
         (ANY_FRAME, None) => return Err(malformed()),
         (ANY_FRAME, Some(_)) => found.ok_or(Error::BadAddress)?.frame,
         (number, _) => Frame(number),
@@ -195,14 +247,16 @@ fn check_mappable(state: &State, frame: Frame, write: bool) -> Result<(), Refusa
     Ok(())
 }
 
+#[inline(always)]
 fn check_unmap(request: &Request, place: Place) -> Result<Plan, Refusal> {
-    let Item { level, value, .. } = *request.item;
+    let Item { level, value, .. } = request.item;
     if value & PRESENT != 0 {
         return Err(malformed());
     }
     Ok(Plan::Unmap { place, level, payload: value })
 }
 
+#[inline(always)]
 fn check_protect<M: Machine>(
     state: &State,
     machine: &M,
@@ -222,10 +276,7 @@ fn check_protect<M: Machine>(
     if choice & !old & WRITABLE != 0 {
         let frame = target(old);
         check_mappable(state, frame, true)?;
-        let from = source(value);
-        let root = domain::root(state, request.caller);
-        let found = from.and_then(|from| look_up(machine, root, from));
-        let copied = found.is_some_and(|leaf| leaf.frame == frame && leaf.writable);
+        let copied = request.found.is_some_and(|leaf| leaf.frame == frame && leaf.writable);
         let capability = request.capability;
         if !copied && !capability.dominates(frame::guard(state, frame), READ | WRITE) {
             let record = &state.published.frames[frame.0 as usize];
@@ -250,7 +301,7 @@ fn check_table<M: Machine>(
     if machine.entry(place.table, place.index) & PRESENT != 0 {
         return Err(Error::NotEmpty.into());
     }
-    let Item { level, frame, value, .. } = *request.item;
+    let Item { level, frame, value, .. } = request.item;
     let account = payer(state, request);
     let (number, links) = if level == 2 {
         let links = Which::from_word(value).ok_or(malformed())?;
@@ -292,13 +343,12 @@ fn check_share<M: Machine>(
 
 /// The first entry of a level-1 table that maps a pinned frame.
 fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
-    let mut index = machine.next_entry(table, 0, PRESENT);
-    while index < 512 {
+    let mut entries = Entries::of(state, table, 0, PRESENT);
+    while let Some(index) = entries.next(machine) {
         let frame = target(machine.entry(table, index));
         if state.published.frames[frame.0 as usize].pins != 0 {
             return Some(index);
         }
-        index = machine.next_entry(table, index + 1, PRESENT);
     }
     None
 }
@@ -322,7 +372,7 @@ fn check_split<M: Machine>(
     place: Place,
 ) -> Result<Plan, Refusal> {
     frozen(machine, place)?;
-    let Item { frame, value, .. } = *request.item;
+    let Item { frame, value, .. } = request.item;
     let links = Which::from_word(value).ok_or(malformed())?;
     let account = payer(state, request);
     let (number, links) = frame::check_pair(state, which(frame), links, account)?;
@@ -337,28 +387,36 @@ fn check_thaw<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Pl
     Ok(Plan::Thaw { place })
 }
 
-fn apply<M: Machine>(state: &mut State, machine: &mut M, request: &Request, plan: Plan) -> u64 {
+#[inline(always)]
+fn apply<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    lost: &mut Lost,
+    plan: Plan,
+) -> u64 {
     match plan {
-        Plan::Allocate { place, number, choice } => {
+        Plan::Allocate { place, number, choice, clear } => {
             let account = payer(state, request);
             let name = request.capability.name;
             // The reference that allocating gives is the entry's.
-            let frame = frame::take(state, machine, number, account, name, FrameType::Data);
-            enter(state, machine, request, place, frame, choice)
+            let kind = FrameType::Data;
+            let frame = frame::take(state, machine, number, account, name, kind, clear);
+            enter(state, machine, request, lost, place, frame, choice)
         }
         Plan::Map { place, frame, choice } => {
             frame::reference(state, frame);
-            enter(state, machine, request, place, frame, choice)
+            enter(state, machine, request, lost, place, frame, choice)
         }
         Plan::Unmap { place, level, payload } => {
-            unmap(state, machine, request, place, level, payload)
+            unmap(state, machine, request, lost, place, level, payload)
         }
         Plan::Protect { place, old, choice, adopt } => {
             if adopt {
                 let record = &mut state.frames.records[target(old).0 as usize];
                 record.guard = request.capability.name;
             }
-            protect(machine, request, place, old, choice)
+            protect(machine, request, lost, place, old, choice)
         }
         Plan::Table { place, level, number, links } => {
             let table = make_table(state, machine, request, level, number, links);
@@ -373,10 +431,12 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, request: &Request, plan
 }
 
 /// Enters a frame whose reference is already counted, in place of whatever was there.
+#[inline(always)]
 fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
     request: &Request,
+    lost: &mut Lost,
     place: Place,
     frame: Frame,
     choice: u64,
@@ -384,7 +444,7 @@ fn enter<M: Machine>(
     let entry = frame.address() | PRESENT | USER | choice;
     let old = machine.entry_swap(place.table, place.index, entry);
     if old & PRESENT != 0 {
-        forget(state, machine, request, place, old);
+        forget(state, machine, request, lost, place, old);
     }
     chain::insert(state, machine, place, frame);
     let record = &mut state.published.domains[request.target];
@@ -393,35 +453,42 @@ fn enter<M: Machine>(
 }
 
 /// After a leaf has left its entry: its chain, the translations to it, its reference.
+#[inline(always)]
 fn forget<M: Machine>(
     state: &mut State,
     machine: &mut M,
     request: &Request,
+    lost: &mut Lost,
     place: Place,
     old: u64,
 ) {
-    machine.flush(Flush::Page(request.root, request.item.address));
+    lost.add(request.item.address);
     chain::remove(state, machine, place, target(old));
     frame::release(state, target(old));
     let record = &mut state.published.domains[request.target];
     record.entries = record.entries.wrapping_sub(1);
 }
 
+#[inline(always)]
 fn unmap<M: Machine>(
     state: &mut State,
     machine: &mut M,
     request: &Request,
+    lost: &mut Lost,
     place: Place,
     level: u8,
     payload: u64,
 ) -> u64 {
     let forced = if payload == 0 { 0 } else { state.published.directory.payload_forced };
     let old = machine.entry_swap(place.table, place.index, payload | forced);
+    if payload != 0 {
+        state.frames.records[place.table.0 as usize].mark(place.index);
+    }
     if old & PRESENT == 0 {
         return old;
     }
     if level == 1 {
-        forget(state, machine, request, place, old);
+        forget(state, machine, request, lost, place, old);
     } else {
         machine.flush(Flush::Space(request.root));
         state.frames.records[place.table.0 as usize].discount_entry();
@@ -437,147 +504,20 @@ fn frames_of(level: u8) -> u32 {
     if level == 2 { 2 } else { 1 }
 }
 
+#[inline(always)]
 fn protect<M: Machine>(
     machine: &mut M,
     request: &Request,
+    lost: &mut Lost,
     place: Place,
     old: u64,
     choice: u64,
 ) -> u64 {
     let entry = old & !ENTRY_CHOICE | choice;
     let old = machine.entry_swap(place.table, place.index, entry);
-    let lost = old & !entry & (WRITABLE | ACCESSED | DIRTY) | entry & !old & NO_EXECUTE;
-    if lost != 0 {
-        machine.flush(Flush::Page(request.root, request.item.address));
+    let taken = old & !entry & (WRITABLE | ACCESSED | DIRTY) | entry & !old & NO_EXECUTE;
+    if taken != 0 {
+        lost.add(request.item.address);
     }
     old
-}
-
-fn make_table<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    request: &Request,
-    level: u8,
-    number: u32,
-    links: u32,
-) -> Frame {
-    let account = payer(state, request);
-    let name = request.capability.name;
-    let kind = match level {
-        2 => FrameType::Table1,
-        3 => FrameType::Table2,
-        _ => FrameType::Table3,
-    };
-    let table = frame::take(state, machine, number, account, name, kind);
-    if level == 2 {
-        frame::take(state, machine, links, account, name, FrameType::Links);
-        state.frames.records[number as usize].links = links;
-    }
-    let record = &mut state.published.domains[request.target];
-    record.tables += frames_of(level);
-    table
-}
-
-/// Stores an entry that leads to a table into an empty slot.
-fn enter_table<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    _request: &Request,
-    place: Place,
-    entry: u64,
-) -> u64 {
-    state.frames.records[place.table.0 as usize].count_entry();
-    machine.entry_swap(place.table, place.index, entry)
-}
-
-fn share<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    request: &Request,
-    place: Place,
-    source: Place,
-) -> u64 {
-    let entry = machine.entry(source.table, source.index);
-    let frozen = entry & !WRITABLE;
-    if entry != frozen {
-        // It has been looked through for pins.
-        work::spend(state, cost::SCAN);
-        machine.entry_swap(source.table, source.index, frozen);
-        machine.flush(Flush::Space(domain::root(state, request.caller)));
-    }
-    frame::reference(state, target(entry));
-    state.published.domains[request.target].tables += frames_of(2);
-    let entry = target(entry).address() | TABLE_ENTRY & !WRITABLE;
-    enter_table(state, machine, request, place, entry)
-}
-
-fn split<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    request: &Request,
-    place: Place,
-    number: u32,
-    links: u32,
-) -> u64 {
-    let shared = target(machine.entry(place.table, place.index));
-    let copy = make_table(state, machine, request, 2, number, links);
-    copy_entries(state, machine, shared, copy);
-    let entry = copy.address() | TABLE_ENTRY;
-    let old = machine.entry_swap(place.table, place.index, entry);
-    // The translations stay right, but processors may remember the way through the old table.
-    machine.flush(Flush::Page(request.root, request.item.address));
-    // Its owner reads the table at an address of its own, which led to the old frame.
-    let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
-    machine.flush(Flush::Page(request.root, view));
-    frame::release(state, shared);
-    let record = &mut state.published.domains[request.target];
-    record.tables = record.tables.saturating_sub(frames_of(2));
-    old
-}
-
-/// Fills an empty table with what another has, read-only. The longest loop of the kernel.
-fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to: Frame) {
-    work::spend(state, cost::COPY);
-    let links = state.frames.records[to.0 as usize].links;
-    let dying = state.accounts.dying != 0;
-    let mut present = 0;
-    let mut next = 0;
-    loop {
-        let index = machine.next_entry(from, next, !0);
-        if index == 512 {
-            break;
-        }
-        next = index + 1;
-        let mut entry = machine.entry(from, index);
-        if entry & PRESENT != 0 {
-            let frame = target(entry);
-            let leaving = state.frames.records[frame.0 as usize].revoking;
-            if leaving || dying && frame::is_leaving(state, frame) {
-                continue;
-            }
-            entry &= !WRITABLE;
-            frame::reference(state, frame);
-            chain::link(state, machine, Place { table: to, index }, links, frame);
-            present += 1;
-        }
-        // Nobody walks the copy yet.
-        machine.word_set(to.address() + 8 * index as u64, entry);
-    }
-    state.frames.records[to.0 as usize].count_entries(present);
-}
-
-/// No flush: nothing below was writable before, nothing is now.
-fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> u64 {
-    work::spend(state, cost::SCAN);
-    let old = machine.entry(place.table, place.index);
-    let table = target(old);
-    let mut index = machine.next_entry(table, 0, PRESENT);
-    while index < 512 {
-        let entry = machine.entry(table, index);
-        if entry & WRITABLE != 0 {
-            machine.entry_swap(table, index, entry & !WRITABLE);
-        }
-        index = machine.next_entry(table, index + 1, PRESENT);
-    }
-    machine.entry_swap(place.table, place.index, old | WRITABLE)
 }

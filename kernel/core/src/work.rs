@@ -28,6 +28,8 @@ pub mod cost {
     pub const RECORD: u32 = 56;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 400;
+    /// The same of a further page of an item, whose tables have been found.
+    pub const PAGE: u32 = 250;
     /// A leaf taken from a dying table, and its frame put in limbo.
     pub const LEAF: u32 = 280;
     /// A frame cleared.

@@ -19,26 +19,26 @@ use std::{env, fs};
 const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "sharing leaves the source writable",
-        "update.rs",
+        "update/whole.rs",
         "let frozen = entry & !WRITABLE;",
         "let frozen = entry;",
     ),
     (
         "sharing enters the table writable",
-        "update.rs",
+        "update/whole.rs",
         "target(entry).address() | TABLE_ENTRY & !WRITABLE",
         "target(entry).address() | TABLE_ENTRY",
     ),
     (
         "sharing forgets to flush",
-        "update.rs",
+        "update/whole.rs",
         "machine.flush(Flush::Space(domain::root(state, request.caller)));",
         "",
     ),
-    ("splitting keeps leaves writable", "update.rs", "entry &= !WRITABLE;", ""),
+    ("splitting keeps leaves writable", "update/whole.rs", "entry &= !WRITABLE;", ""),
     (
         "splitting forgets the way through the old table",
-        "update.rs",
+        "update/whole.rs",
         "    machine.flush(Flush::Page(request.root, request.item.address));\n    // Its owner",
         "    // Its owner",
     ),
@@ -63,18 +63,30 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a batch goes on without room",
         "dispatch.rs",
-        "if done > 0 && !work::room(state, table::cost(&item)) {",
-        "if done > u64::MAX - 1 {",
+        "if round > 0 && !work::room(state, table::cost(&item)) {",
+        "if round > u64::MAX - 1 {",
+    ),
+    (
+        "an item goes on without room",
+        "update/pages.rs",
+        "if done == pages || !work::room(state, cost) {",
+        "if done == pages {",
+    ),
+    (
+        "an item's pages go on from its frame",
+        "update/pages.rs",
+        "if operation == Operation::Map && item.frame != ANY_FRAME {",
+        "if pages == u32::MAX && item.frame != ANY_FRAME {",
     ),
     (
         "splitting forgets to count a reference",
-        "update.rs",
+        "update/whole.rs",
         "            frame::reference(state, frame);\n            chain::link",
         "            chain::link",
     ),
     (
         "thawing keeps leaves writable",
-        "update.rs",
+        "update/whole.rs",
         "machine.entry_swap(table, index, entry & !WRITABLE);",
         "machine.entry_swap(table, index, entry);",
     ),
@@ -88,8 +100,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "leaving a page forgets to flush",
         "update.rs",
-        "    machine.flush(Flush::Page(request.root, request.item.address));\n    chain::remove",
-        "    chain::remove",
+        "    lost.add(request.item.address);\n    chain::remove",
+        "    let _ = &lost;\n    chain::remove",
     ),
     (
         "leaving a table forgets to flush",
@@ -97,7 +109,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "machine.flush(Flush::Space(request.root));",
         "",
     ),
-    ("protecting forgets to flush", "update.rs", "if lost != 0 {", "if lost == 1 {"),
+    ("protecting forgets to flush", "update.rs", "if taken != 0 {", "if taken == 1 {"),
     (
         "protecting takes no right away",
         "update.rs",

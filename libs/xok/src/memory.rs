@@ -166,7 +166,7 @@ impl Space {
 
 /// An item of a table update.
 pub fn item(operation: Operation, level: u8, address: u64, frame: u32, value: u64) -> Item {
-    Item { operation: operation as u8, level, zero: 0, frame, address, value }
+    Item { operation: operation as u8, level, more: 0, frame, address, value }
 }
 
 /// Where a library keeps pages of others for a moment.

@@ -84,6 +84,19 @@ pub fn next_present(address: u64, end: u64) -> u64 {
     end
 }
 
+/// The end of the run of pages from `address` on that are present and whose leaves agree with its
+/// own in these bits. Below one level-1 table, as for [`next_present`]; the first page is present.
+#[inline]
+pub fn run_end(address: u64, end: u64, bits: u64) -> u64 {
+    let bits = bits | PRESENT;
+    let same = load(address, 1) & bits;
+    let mut at = address + PAGE_SIZE;
+    while at < end && load(at, 1) & bits == same {
+        at += PAGE_SIZE;
+    }
+    at
+}
+
 /// The frame mapped at `address`.
 pub fn frame(address: u64) -> Option<abi::id::Frame> {
     leaf(address).map(|entry| abi::id::Frame::containing(entry & ADDRESS))

@@ -8,7 +8,7 @@ use crate::{domain, dying, frame, revoke, table};
 use abi::capability::{Capability, DERIVE, READ, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
-use abi::layout::LIBRARY;
+use abi::layout::{LIBRARY, PAGE_SIZE, table_index};
 use abi::memory::{
     ACCESSED, ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, SOFTWARE, SOURCE, WRITABLE,
 };
@@ -143,7 +143,7 @@ impl Model {
             frame = self.random.below(super::FRAMES) as u32;
         }
         let address = self.some_page();
-        self.item(Item { operation: operation as u8, level: 1, zero: 0, frame, address, value });
+        self.item(Item { operation: operation as u8, level: 1, more: 0, frame, address, value });
     }
 
     fn table_item(&mut self) {
@@ -160,7 +160,7 @@ impl Model {
         };
         let frame = self.some_frame();
         let address = self.some_page();
-        self.item(Item { operation: operation as u8, level, zero: 0, frame, address, value });
+        self.item(Item { operation: operation as u8, level, more: 0, frame, address, value });
     }
 
     /// Anything at all.
@@ -169,10 +169,11 @@ impl Model {
         if self.random.one_in(2) {
             address ^= 1 << self.random.below(64);
         }
+        let level = self.random.below(6) as u8;
         let item = Item {
             operation: self.random.below(10) as u8,
-            level: self.random.below(6) as u8,
-            zero: u16::from(self.random.one_in(8)),
+            level,
+            more: if level == 1 { 0 } else { u16::from(self.random.one_in(8)) },
             frame: self.some_frame(),
             address,
             value: self.random.next() >> self.random.below(64),
@@ -198,9 +199,12 @@ impl Model {
         if may.is_err() {
             return;
         }
+        // Now and then it is the last page of an item for several.
+        let (whole, done) = if self.random.one_in(4) { self.within_more(item) } else { (item, 0) };
         let expected = self.expect(caller, target, &named, &item);
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let answer = table::update_item(state, machine, caller_index, target_index, &named, &item);
+        let (_, answer) =
+            table::update_item(state, machine, caller_index, target_index, &named, &whole, done);
         self.note(&answer);
         match answer {
             Err(Refusal { error: Error::NotPermitted, .. }) => {
@@ -223,16 +227,46 @@ impl Model {
         }
     }
 
+    /// An item for several pages whose last one is `item`, with all the others done.
+    fn within_more(&mut self, item: Item) -> (Item, u32) {
+        let before = self.random.below(1 + table_index(item.address, 1).min(3)) as u16;
+        let bytes = u64::from(before) * PAGE_SIZE;
+        let Some(Operation::Allocate | Operation::Map | Operation::Unmap | Operation::Protect) =
+            Operation::from_number(item.operation)
+        else {
+            return (item, 0);
+        };
+        let mut first = Item { more: before, address: item.address.wrapping_sub(bytes), ..item };
+        let source = item.value & SOURCE;
+        let has_source = source != 0 && item.operation != Operation::Unmap as u8;
+        let allocates = item.operation == Operation::Allocate as u8;
+        let no_frame = item.frame < u32::from(before);
+        if item.level != 1
+            || item.more != 0
+            || no_frame
+            || has_source && (allocates || source <= bytes)
+        {
+            return (item, 0);
+        }
+        if has_source {
+            first.value = item.value & !SOURCE | (source - bytes);
+        }
+        if item.frame != ANY_FRAME {
+            first.frame = item.frame.wrapping_sub(u32::from(before));
+        }
+        (first, u32::from(before))
+    }
+
     /// Mostly, a missing table is entered, as a program would.
     fn grow(&mut self, domain: usize, level: u8, address: u64) {
         if self.random.one_in(4) {
             return;
         }
         let (value, operation) = (u64::from(ANY_FRAME), Operation::Table as u8);
-        let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
+        let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
         let (index, name) = (self.domains[domain].index, self.domains[domain].capabilities[0]);
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let answer = table::update_item(state, machine, index, index, &name, &item);
+        let (_, answer) = table::update_item(state, machine, index, index, &name, &item, 0);
         self.note(&answer);
     }
 

@@ -66,10 +66,10 @@ impl Model {
             (Operation::Allocate, 1, WRITABLE),
         ] {
             let operation = operation as u8;
-            let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
+            let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
             let (state, machine) = (&mut self.state, &mut self.machine);
             // Tables that are there already are refused.
-            let _ = table::update_item(state, machine, index, index, &name, &item);
+            let _ = table::update_item(state, machine, index, index, &name, &item, 0);
         }
         table::look_up(&self.machine, root, address).unwrap().frame
     }

@@ -167,6 +167,8 @@ impl Model {
                 assert!(entry == 0 || entry & forced == forced, "payload {entry:#x} names memory");
                 continue;
             }
+            let group = 1 << (index / frame::GROUP);
+            assert!(self.state.frames.record(table).groups() & group != 0, "group of {index}");
             present += 1;
             let target = Frame::containing(entry & ADDRESS);
             let kind = self.kind(target);
@@ -234,6 +236,7 @@ impl Model {
             at = chain::next(&self.state, &self.machine, Place { table, index });
         }
         let none = HashSet::new();
+        let leaves = leaves.filter(|_| self.kind(frame) != FrameType::Image);
         assert_eq!(&found, leaves.unwrap_or(&none), "the chain of {frame:?}");
     }
 

@@ -5,7 +5,7 @@ use crate::frame;
 use crate::machine::Flush;
 use crate::machine::Machine;
 use abi::id::Frame;
-use abi::layout::table_index;
+use abi::layout::{PAGE_SIZE, table_index};
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::FrameType;
 
@@ -50,6 +50,9 @@ pub(super) struct Processors {
 fn covers(flush: Flush, root: Frame, page: u64) -> bool {
     match flush {
         Flush::Page(of, at) => of == root && at == page,
+        Flush::Pages(of, first, count) => {
+            of == root && (first..first + count * PAGE_SIZE).contains(&page)
+        }
         Flush::Space(of) => of == root,
         Flush::Everything => true,
     }
@@ -60,7 +63,7 @@ impl Cpu {
         self.translations.retain(|known| !covers(flush, known.root, known.page));
         // INVLPG forgets every way of its space (SDM 3A 4.10.4.1).
         self.ways.retain(|known| match flush {
-            Flush::Page(of, _) | Flush::Space(of) => of != known.root,
+            Flush::Page(of, _) | Flush::Pages(of, ..) | Flush::Space(of) => of != known.root,
             Flush::Everything => false,
         });
     }

@@ -5,6 +5,7 @@ use crate::trace;
 use crate::upcall;
 use crate::work::{self, cost};
 use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE, READ, WRITE};
+use abi::memory::CLEARED;
 use abi::trace::{ALL_KINDS, Event, Kind};
 
 const NEVER: EnvId = EnvId(99);
@@ -290,9 +291,13 @@ fn a_batch_of_table_items_goes_in_rounds() {
     world.put(1, &words);
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
     assert_eq!(outcome, error(Error::NoTable, 2 | 4 << 32), "two done; no level-4 table");
-    world.machine.context(1).r10 = u64::MAX;
+    world.machine.context(1).r10 = u64::from(u32::MAX);
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
     assert_eq!(outcome, error(Error::NoTable, 1 | 4 << 32), "whatever r10 says");
+    world.machine.context(1).r10 = 1 << 32;
+    let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 100));
+    assert_eq!(outcome, error(Error::BadArgument, 1 << 32), "a page that the item does not have");
+    world.machine.context(1).r10 = 0;
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1));
     assert!(matches!(outcome, Outcome::Answer(0, old) if old != 0), "the old entry");
     let outcome = world.with(1, 0, update(UserAddress(SCRATCH), 1 << 20));
@@ -344,4 +349,34 @@ fn whatever_reads_memory_has_its_bit() {
             assert!(!reads || dispatch::reads_memory(number), "call {number}");
         }
     }
+}
+
+#[test]
+fn an_item_for_many_pages_goes_in_rounds() {
+    let mut world = World::new();
+    let domain = env::domain(&world.state, 1).index();
+    world.map(domain, 0x60_0000);
+    world.map(domain, 0x40_1000);
+    let head = |operation| operation as u64 | 1 << 8 | 99 << 16 | u64::from(ANY_FRAME) << 32;
+    let update = |items, count| {
+        let items = UserAddress(items);
+        Call::TableUpdate { domain: DomainId::NONE, items, count }
+    };
+    *world.machine.context(1) = crate::context::Context::starting(RIP, 0, 0);
+    world.put(1, &[head(Operation::Allocate), 0x60_1000, WRITABLE | CLEARED]);
+    assert_eq!(world.with(1, 0, update(SCRATCH, 1)), Outcome::Again);
+    let context = *world.machine.context(1);
+    let pages = context.r10 >> 32;
+    assert_eq!((context.rsi, context.rdx, context.r10 as u32), (SCRATCH, 1, 0));
+    assert!((16..99).contains(&pages), "{pages} pages");
+    let mut outcome = Outcome::Again;
+    while outcome == Outcome::Again {
+        let context = *world.machine.context(1);
+        outcome = world.with(1, 0, update(context.rsi, context.rdx));
+    }
+    assert_eq!(outcome, Outcome::Answer(0, 1));
+    world.machine.context(1).r10 = 0;
+    world.put(1, &[head(Operation::Protect), 0x60_1000, 0]);
+    let outcome = world.with(1, 0, update(SCRATCH, 1));
+    assert!(matches!(outcome, Outcome::Answer(0, old) if old & WRITABLE != 0), "all at once");
 }

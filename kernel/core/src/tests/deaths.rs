@@ -344,14 +344,14 @@ fn destroying_an_account_ends_what_it_pays_for() {
     let item = Item {
         operation: Operation::Map as u8,
         level: 1,
-        zero: 0,
+        more: 0,
         frame: shared.0,
         address: 0x60_0000,
         value: 0,
     };
     let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
     let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, own, own, &root, &item).unwrap();
+    table::update_item(state, machine, own, own, &root, &item, 0).1.unwrap();
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     assert_eq!(world.state_of(index), EnvState::Dead);
     let id = world.id(index);

@@ -114,8 +114,8 @@ impl World {
         ] {
             let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
             let operation = operation as u8;
-            let item = Item { operation, level, zero: 0, frame: ANY_FRAME, address, value };
-            match table::update_item(state, machine, domain, domain, &capability, &item) {
+            let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
+            match table::update_item(state, machine, domain, domain, &capability, &item, 0).1 {
                 Ok(_) => {}
                 Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
             }

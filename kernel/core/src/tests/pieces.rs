@@ -16,7 +16,7 @@ fn an_account(world: &mut World) -> AccountId {
 }
 
 fn item(operation: Operation, level: u8, frame: Frame, address: u64, value: u64) -> Item {
-    Item { operation: operation as u8, level, zero: 0, frame: frame.0, address, value }
+    Item { operation: operation as u8, level, more: 0, frame: frame.0, address, value }
 }
 
 /// An item for the first domain, by the domain at index `by`, with the root name.
@@ -24,7 +24,7 @@ fn update(world: &mut World, by: usize, item: &Item) {
     let own = env::domain(&world.state, 1).index();
     let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
     let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, by, own, &root, item).unwrap();
+    table::update_item(state, machine, by, own, &root, item, 0).1.unwrap();
 }
 
 #[test]

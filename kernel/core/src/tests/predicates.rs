@@ -169,14 +169,14 @@ fn a_page_that_is_unmapped_stays_until_the_next_predicate() {
     let item = Item {
         operation: Operation::Unmap as u8,
         level: 1,
-        zero: 0,
+        more: 0,
         frame: 0,
         address: 0x60_0000,
         value: 0,
     };
     let capability = world.state.domains.records[domain].capabilities[0];
     let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, domain, domain, &capability, &item).unwrap();
+    table::update_item(state, machine, domain, domain, &capability, &item, 0).1.unwrap();
     world.settle();
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Data));
     world.machine.word_set(frame.address(), 3);

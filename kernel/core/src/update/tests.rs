@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fake::{self, FakeMachine};
+use crate::table::look_up;
 use crate::{domain, dying, revoke};
 use abi::capability::{ALL, Name};
 use abi::id::AccountId;
@@ -43,7 +44,7 @@ impl World {
     /// `caller` changes `target` with its own name.
     fn item(&mut self, caller: usize, target: usize, item: Item) -> Answer {
         let capability = self.capability(caller);
-        update_item(&mut self.state, &mut self.machine, caller, target, &capability, &item)
+        update_item(&mut self.state, &mut self.machine, caller, target, &capability, &item, 0).1
     }
 
     fn own(&mut self, domain: usize, operation: Operation, value: u64) -> Answer {
@@ -77,7 +78,8 @@ impl World {
         let item = at_level(Operation::Share, 2, PAGE, PAGE);
         let (parent, child) = (self.parent, self.child);
         let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        update_item(&mut self.state, &mut self.machine, parent, child, &capability, &item).unwrap();
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
     }
 
     fn split(&mut self, domain: usize) -> Answer {
@@ -99,11 +101,11 @@ impl World {
 }
 
 fn leaf(operation: Operation, frame: u32, address: u64, value: u64) -> Item {
-    Item { operation: operation as u8, level: 1, zero: 0, frame, address, value }
+    Item { operation: operation as u8, level: 1, more: 0, frame, address, value }
 }
 
 fn at_level(operation: Operation, level: u8, address: u64, value: u64) -> Item {
-    Item { operation: operation as u8, level, zero: 0, frame: ANY_FRAME, address, value }
+    Item { operation: operation as u8, level, more: 0, frame: ANY_FRAME, address, value }
 }
 
 fn refused(error: Error, value: u64) -> Answer {
@@ -132,7 +134,7 @@ fn what_a_program_may_choose_and_no_more() {
     let frame = world.leaf(parent, PAGE).unwrap().frame;
     let old = world.own(parent, Operation::Protect, SOFTWARE).unwrap();
     assert_eq!(old, frame.address() | PRESENT | USER | all);
-    for bit in [0, 2, 3, 4, 7, 8, 12, 47, 51] {
+    for bit in [0, 2, 3, 4, 7, 8, 13, 47, 51] {
         let answer = world.own(parent, Operation::Allocate, 1 << bit);
         assert_eq!(answer, refused(Error::BadArgument, ITEMS), "bit {bit}");
     }
@@ -164,10 +166,11 @@ fn rights_come_from_the_name_or_from_an_own_entry() {
     let capability = world.capability(child);
     let item = map(from_source(PAGE, WRITABLE));
     let answer =
-        update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item);
+        update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item, 0).1;
     assert_eq!(answer, refused(Error::NotPermitted, 0));
     let item = map(from_source(PAGE, 0));
-    update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item).unwrap();
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
     assert!(!world.leaf(child, PAGE).unwrap().writable);
     assert_eq!(world.own(child, Operation::Protect, WRITABLE), refused(Error::NotPermitted, 0));
     assert_eq!(world.record(frame).references, 2);
@@ -260,7 +263,7 @@ fn frames_that_are_not_memory_of_programs_are_not_mapped() {
     let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let mut map = |frame: Frame, value| {
         let item = leaf(Operation::Map, frame.0, PAGE, value);
-        update_item(&mut world.state, &mut world.machine, parent, parent, &root, &item)
+        update_item(&mut world.state, &mut world.machine, parent, parent, &root, &item, 0).1
     };
     assert_eq!(map(root_table, 0), refused(Error::WrongType, 0), "a table");
     assert_eq!(map(Frame(0), 0), refused(Error::NoSuchFrame, 0), "the kernel's");
@@ -353,4 +356,127 @@ fn a_dying_account_pays_for_nothing_new() {
     crate::work::begin(&mut world.state);
     assert!(!revoke::sweep(&mut world.state, &mut world.machine));
     assert_eq!(world.leaf(parent, PAGE), None);
+}
+
+/// What `item` does to its first `pages` pages, in as many holds of the lock as it takes.
+fn run(world: &mut World, domain: usize, pages: u32, item: Item) -> Answer {
+    let capability = world.capability(domain);
+    let item = Item { more: pages as u16 - 1, ..item };
+    let mut done = 0;
+    loop {
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        crate::work::begin(state);
+        let (now, answer) = update_item(state, machine, domain, domain, &capability, &item, done);
+        if now == pages || answer.is_err() {
+            return answer;
+        }
+        assert!(now > done, "a hold of the lock that does nothing");
+        done = now;
+    }
+}
+
+#[test]
+fn an_item_for_several_pages_is_as_many_items() {
+    const COPY: u64 = PAGE + 100 * PAGE_SIZE;
+    let (mut at_once, mut one_by_one) = (World::new(), World::new());
+    let (domain, image) = (at_once.parent, fake::KERNEL_FRAMES);
+    let steps = [
+        (100, leaf(Operation::Allocate, ANY_FRAME, PAGE, WRITABLE)),
+        (100, leaf(Operation::Map, ANY_FRAME, COPY, from_source(PAGE, WRITABLE))),
+        (16, leaf(Operation::Map, image, PAGE + 0x1_0000, 0)),
+        (100, leaf(Operation::Protect, ANY_FRAME, PAGE, NO_EXECUTE)),
+        (70, leaf(Operation::Protect, ANY_FRAME, COPY, DIRTY)),
+        (50, leaf(Operation::Unmap, ANY_FRAME, PAGE, 0x10)),
+        (10, leaf(Operation::Map, ANY_FRAME, PAGE + 0x2000, from_source(COPY, 0))),
+    ];
+    for world in [&mut at_once, &mut one_by_one] {
+        world.tables(domain, PAGE, 2);
+        // Image frames are anybody's to read who dominates their guard.
+        let name = Name::ROOT;
+        world.state.domains.records[domain].capabilities[0] =
+            Capability { rights: ALL, zero: 0, name };
+    }
+    for (pages, item) in steps {
+        at_once.machine.flushes.clear();
+        run(&mut at_once, domain, pages, item).unwrap();
+        one_by_one.machine.flushes.clear();
+        for page in 0..u64::from(pages) {
+            let mut single = Item { address: item.address + page * PAGE_SIZE, ..item };
+            if item.frame != ANY_FRAME {
+                single.frame += page as u32;
+            }
+            if item.operation == Operation::Map as u8 && item.value & SOURCE != 0 {
+                single.value += page * PAGE_SIZE;
+            }
+            one_by_one.item(domain, domain, single).unwrap();
+        }
+        for index in 0..512 {
+            let entry = |world: &World| {
+                let root = domain::root(&world.state, domain);
+                let place = place(&world.machine, root, PAGE, 1, Way::Any).unwrap();
+                world.machine.entry(place.table, index)
+            };
+            assert_eq!(entry(&at_once), entry(&one_by_one), "{item:x?}, page {index}");
+        }
+        let forgotten = |world: &World| {
+            let mut pages = std::collections::BTreeSet::new();
+            for flush in &world.machine.flushes {
+                match *flush {
+                    Flush::Page(_, page) => pages.extend([page]),
+                    Flush::Pages(_, first, count) => {
+                        pages.extend((0..count).map(|page| first + page * PAGE_SIZE));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            pages
+        };
+        assert_eq!(forgotten(&at_once), forgotten(&one_by_one), "{item:x?}");
+    }
+    let frames = |world: &World| world.state.published.frames.to_vec();
+    assert_eq!(format!("{:?}", frames(&at_once)), format!("{:?}", frames(&one_by_one)));
+}
+
+#[test]
+fn an_item_for_several_pages_stops_at_the_one_refused() {
+    let mut world = World::new();
+    let parent = world.parent;
+    world.tables(parent, PAGE, 2);
+    let last = Item { more: 1, ..leaf(Operation::Allocate, ANY_FRAME, PAGE + 511 * PAGE_SIZE, 0) };
+    assert_eq!(world.item(parent, parent, last), refused(Error::BadArgument, ITEMS));
+    let table = Item { more: 1, ..at_level(Operation::Unmap, 2, PAGE, 0) };
+    assert_eq!(world.item(parent, parent, table), refused(Error::BadArgument, ITEMS));
+    let edge = abi::layout::PROGRAM_END - 2 * PAGE_SIZE;
+    let edge = leaf(Operation::Allocate, ANY_FRAME, edge, 0);
+    assert_eq!(run(&mut world, parent, 2, edge), refused(Error::BadAddress, 0));
+    let capability = world.capability(parent);
+    let item = Item { more: 3, ..leaf(Operation::Allocate, ANY_FRAME, PAGE, 0) };
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    let past = update_item(state, machine, parent, parent, &capability, &item, 4);
+    assert_eq!(past, (4, refused(Error::BadArgument, ITEMS)));
+    // Three pages are there, the fourth is not.
+    run(&mut world, parent, 3, leaf(Operation::Allocate, ANY_FRAME, PAGE, 0)).unwrap();
+    let all = leaf(Operation::Protect, ANY_FRAME, PAGE, NO_EXECUTE);
+    assert_eq!(run(&mut world, parent, 4, all), refused(Error::BadAddress, 0));
+    let executable =
+        |page: u64| world.leaf(parent, PAGE + page * PAGE_SIZE).map(|leaf| leaf.executable);
+    assert_eq!([0, 2, 3].map(executable), [Some(false), Some(false), None]);
+}
+
+#[test]
+fn a_frame_is_cleared_if_that_is_asked_for() {
+    let mut world = World::new();
+    let parent = world.parent;
+    let frame = world.page(parent);
+    world.machine.word_set(frame.address(), 7);
+    world.own(parent, Operation::Unmap, 0).unwrap();
+    world.settle();
+    let again = |world: &mut World, value| {
+        world.item(parent, parent, leaf(Operation::Allocate, frame.0, PAGE, value)).unwrap();
+        world.machine.word(frame.address())
+    };
+    assert_eq!(again(&mut world, 0), 7, "within an account it need not be");
+    world.own(parent, Operation::Unmap, 0).unwrap();
+    world.settle();
+    assert_eq!(again(&mut world, CLEARED), 0);
 }

@@ -172,8 +172,9 @@ fn drop_pages(start: u64, end: u64) -> Result<(), Errno> {
             make_private(at)?;
         }
         while at < last {
-            batch.unmap(1, at).map_err(no_memory)?;
-            at = xok::own::next_present(at + PAGE_SIZE, last);
+            let end = xok::own::run_end(at, last, 0);
+            batch.unmap_pages(at, (end - at) / PAGE_SIZE).map_err(no_memory)?;
+            at = xok::own::next_present(end, last);
         }
     }
     batch.send().map_err(no_memory)
@@ -234,9 +235,11 @@ fn protect_pages(area: &Area, protection: u8) -> Result<(), Errno> {
             make_private(at)?;
         }
         while at < next {
+            let end = xok::own::run_end(at, next, WRITABLE);
             let writable = xok::own::leaf_below(at) & WRITABLE != 0;
-            batch.protect(at, choice(protection, writable)).map_err(no_memory)?;
-            at = xok::own::next_present(at + PAGE_SIZE, next);
+            let choice = choice(protection, writable);
+            batch.protect_pages(at, (end - at) / PAGE_SIZE, choice).map_err(no_memory)?;
+            at = xok::own::next_present(end, next);
         }
     }
     batch.send().map_err(no_memory)

@@ -10,7 +10,7 @@ use crate::lock;
 use crate::memory::areas::{Area, EXECUTE, Kind, READ, WRITE, page_down};
 use crate::memory::frames;
 use crate::memory::space::space;
-use crate::memory::tables::{Few, Items};
+use crate::memory::tables::Few;
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
@@ -149,7 +149,7 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
 
 /// Makes `page` writable, and its neighbours that are also ours alone.
 fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
-    let mut batch = Items::<{ THAWED_AROUND as usize }>::own();
+    let mut batch = Few::own();
     let writable = choice(area.protection, true);
     batch.protect(page, writable)?;
     let first = area.start.max(page & !(THAWED_AROUND * PAGE_SIZE - 1));
@@ -183,16 +183,10 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
     }
     let writable = choice(area.protection, true);
     match area.kind {
-        Kind::Anonymous | Kind::Shared if lock::is_shared() => {
-            batch.send()?;
-            return enter_whole(page, writable, frames::zero);
-        }
-        Kind::Anonymous if missing == 1 && write => return enter_run(area, page),
+        Kind::Anonymous if missing == 1 && write => return Ok(enter_run(area, page)?),
         Kind::Anonymous | Kind::Shared => {
-            // Filled through the program's own address, so writable for a moment at least.
-            batch.allocate(page, writable | WRITABLE)?;
-            batch.send()?;
-            frames::zero(page);
+            batch.allocate_cleared(page, writable)?;
+            return Ok(batch.send()?);
         }
         Kind::Image { offset, bytes } => {
             let inside = page - area.start;
@@ -206,6 +200,7 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
                 let fill = |seen| frames::fill_from_image(seen, offset + inside, here);
                 return enter_whole(page, writable, fill);
             }
+            // Filled through the program's own address, so writable for a moment at least.
             batch.allocate(page, writable | WRITABLE)?;
             batch.send()?;
             frames::fill_from_image(page, offset + inside, here);
@@ -222,9 +217,11 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
 /// Fills a fresh page where nobody sees it, and enters it at `page`: other threads meet what was
 /// there before, or all of it.
 fn enter_whole(page: u64, choice: u64, fill: impl FnOnce(u64)) -> Result<(), Fault> {
-    fresh_page(SCRATCH)?;
-    fill(SCRATCH);
     let mut batch = Few::own();
+    batch.own_tables_to(SCRATCH)?;
+    batch.allocate(SCRATCH, WRITABLE | NO_EXECUTE)?;
+    batch.send()?;
+    fill(SCRATCH);
     batch.map(page, SCRATCH, choice)?;
     batch.unmap(1, SCRATCH)?;
     Ok(batch.send()?)
@@ -232,7 +229,7 @@ fn enter_whole(page: u64, choice: u64, fill: impl FnOnce(u64)) -> Result<(), Fau
 
 /// Makes absent anonymous pages present from `page` on: one, or several where the pages before are
 /// there, as then a program fills memory from its beginning on.
-fn enter_run(area: &Area, page: u64) -> Result<(), Fault> {
+fn enter_run(area: &Area, page: u64) -> Result<(), Refused> {
     let absent = |at: u64| xok::own::leaf_below(at) & PRESENT == 0;
     // All in one table.
     let table = page & !(TABLE_SPAN - 1);
@@ -240,27 +237,23 @@ fn enter_run(area: &Area, page: u64) -> Result<(), Fault> {
     let filled =
         (1..=RUN).all(|back| page >= first + back * PAGE_SIZE && !absent(page - back * PAGE_SIZE));
     let most = if filled { RUN } else { 1 };
-    let last = area.end.min(table + TABLE_SPAN);
-    let ahead = |count: &u64| page + count * PAGE_SIZE < last && absent(page + count * PAGE_SIZE);
-    let run = 1 + (1..most).take_while(ahead).count() as u64;
+    let last = area.end.min(table + TABLE_SPAN).min(page + most * PAGE_SIZE);
+    let run = (page..last).step_by(PAGE_SIZE as usize).take_while(|&at| at == page || absent(at));
     let writable = choice(area.protection, true);
-    let mut batch = Items::<{ RUN as usize }>::own();
-    for count in 0..run {
-        batch.allocate(page + count * PAGE_SIZE, writable)?;
+    let mut batch = Few::own();
+    for at in run {
+        batch.allocate_cleared(at, writable)?;
     }
-    let sent = batch.send();
-    // Where memory has run out those before are there, and nobody has cleared them.
-    for at in (0..run).map(|count| page + count * PAGE_SIZE) {
-        if sent.is_ok() || !absent(at) {
-            frames::zero(at);
-        }
+    match batch.send() {
+        // Memory has run out, but behind the page that it is about.
+        Err(_) if !absent(page) => Ok(()),
+        sent => sent,
     }
-    if absent(page) { Ok(sent?) } else { Ok(()) }
 }
 
 /// Enters the image's frame at `page`, and those around it that are absent.
 fn enter_file_pages(area: &Area, page: u64) -> Result<(), Refused> {
-    let mut batch = Items::<{ AROUND as usize }>::own();
+    let mut batch = Few::own();
     let Kind::Image { offset, bytes } = area.kind else { return Ok(()) };
     let readable = choice(area.protection, false);
     let first = area.start.max(page & !(AROUND * PAGE_SIZE - 1));
@@ -295,17 +288,11 @@ pub fn library(address: u64) -> Result<(), Fault> {
     own_page(page_down(address))
 }
 
+/// A page of zeros of ExOS's own.
 fn own_page(page: u64) -> Result<(), Fault> {
-    fresh_page(page)?;
-    frames::zero(page);
-    Ok(())
-}
-
-/// A page of ExOS's own with arbitrary contents.
-fn fresh_page(page: u64) -> Result<(), Fault> {
     let mut batch = Few::own();
     batch.own_tables_to(page)?;
-    batch.allocate(page, WRITABLE | NO_EXECUTE)?;
+    batch.allocate_cleared(page, WRITABLE | NO_EXECUTE)?;
     Ok(batch.send()?)
 }
 

@@ -1,14 +1,19 @@
 //! Batches of table items on a fixed array: nothing here allocates from the heap.
 
+use crate::library::TABLE_SPAN;
 use abi::id::DomainId;
+use abi::layout::PAGE_SIZE;
 use abi::limits::BATCH;
-use abi::memory::{ANY_FRAME, Item, Operation, PRESENT, WRITABLE, from_source};
+use abi::memory::{ANY_FRAME, CLEARED, Item, Operation, PRESENT, WRITABLE, from_source};
 use xok::call::{self, Refused};
 
-/// Items for one domain, sent when full or asked.
+/// Items for one domain, sent when full or asked. A page that goes on where the item before ends
+/// becomes a part of it.
 pub struct Items<const ROOM: usize> {
     domain: DomainId,
     count: usize,
+    /// What an item for the next page would say; a level that there is not: no item can go on.
+    next: Item,
     items: [Item; ROOM],
 }
 
@@ -16,6 +21,17 @@ pub struct Items<const ROOM: usize> {
 pub type Few = Items<6>;
 /// A batch as large as the kernel handles without looking for interrupts.
 pub type Batch = Items<BATCH>;
+
+/// What the page behind says if it goes on with `item`: nothing, if that is in another table.
+fn behind(item: &Item) -> Item {
+    let address = item.address + PAGE_SIZE;
+    if item.level != 1 || address.is_multiple_of(TABLE_SPAN) || item.frame != ANY_FRAME {
+        return Item::default();
+    }
+    let copies = item.operation == Operation::Map as u8;
+    let value = if copies { item.value + PAGE_SIZE } else { item.value };
+    Item { address, value, ..*item }
+}
 
 impl<const ROOM: usize> Items<ROOM> {
     /// For one's own domain.
@@ -25,7 +41,7 @@ impl<const ROOM: usize> Items<ROOM> {
 
     /// For a domain guarded by one's own name.
     pub fn of(domain: DomainId) -> Self {
-        Self { domain, count: 0, items: [Item::default(); ROOM] }
+        Self { domain, count: 0, next: Item::default(), items: [Item::default(); ROOM] }
     }
 
     /// Adds an item.
@@ -37,13 +53,37 @@ impl<const ROOM: usize> Items<ROOM> {
         frame: u32,
         value: u64,
     ) -> Result<(), Refused> {
+        let item = Item { operation: operation as u8, level, more: 0, frame, address, value };
+        if item == self.next
+            && let Some(last) = self.count.checked_sub(1).and_then(|at| self.items.get_mut(at))
+        {
+            last.more += 1;
+            self.next = behind(&item);
+            return Ok(());
+        }
         if self.count == ROOM {
             self.send()?;
         }
-        let item = Item { operation: operation as u8, level, zero: 0, frame, address, value };
         if let Some(place) = self.items.get_mut(self.count) {
             *place = item;
+            self.next = behind(&item);
             self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds the same for `pages` pages of one table from `address` on.
+    fn push_pages(
+        &mut self,
+        operation: Operation,
+        address: u64,
+        pages: u64,
+        value: u64,
+    ) -> Result<(), Refused> {
+        self.push(operation, 1, address, ANY_FRAME, value)?;
+        if let Some(last) = self.count.checked_sub(1).and_then(|at| self.items.get_mut(at)) {
+            last.more += pages as u16 - 1;
+            self.next = Item::default();
         }
         Ok(())
     }
@@ -58,6 +98,11 @@ impl<const ROOM: usize> Items<ROOM> {
         self.push(Operation::Allocate, 1, address, ANY_FRAME, choice)
     }
 
+    /// Allocates any frame at `address`, of zeros.
+    pub fn allocate_cleared(&mut self, address: u64, choice: u64) -> Result<(), Refused> {
+        self.allocate(address, choice | CLEARED)
+    }
+
     /// Enters at `address` the frame of one's own page `source`.
     pub fn map(&mut self, address: u64, source: u64, choice: u64) -> Result<(), Refused> {
         self.push(Operation::Map, 1, address, ANY_FRAME, from_source(source, choice))
@@ -65,12 +110,22 @@ impl<const ROOM: usize> Items<ROOM> {
 
     /// Removes the entry of `level` for `address`.
     pub fn unmap(&mut self, level: u8, address: u64) -> Result<(), Refused> {
-        self.push(Operation::Unmap, level, address, 0, 0)
+        self.push(Operation::Unmap, level, address, ANY_FRAME, 0)
+    }
+
+    /// Removes the leaves of `pages` pages of one table.
+    pub fn unmap_pages(&mut self, address: u64, pages: u64) -> Result<(), Refused> {
+        self.push_pages(Operation::Unmap, address, pages, 0)
+    }
+
+    /// Changes the rights of `pages` present pages of one table.
+    pub fn protect_pages(&mut self, address: u64, pages: u64, choice: u64) -> Result<(), Refused> {
+        self.push_pages(Operation::Protect, address, pages, choice)
     }
 
     /// Changes the rights of a present page.
     pub fn protect(&mut self, address: u64, choice: u64) -> Result<(), Refused> {
-        self.push(Operation::Protect, 1, address, 0, choice)
+        self.push(Operation::Protect, 1, address, ANY_FRAME, choice)
     }
 
     /// Shares one's own level-1 table for `address` at the same place.
@@ -85,7 +140,7 @@ impl<const ROOM: usize> Items<ROOM> {
         }
         let items = self.items.get(..self.count).unwrap_or(&[]);
         let answer = call::table_update(call::OWN, self.domain, items);
-        self.count = 0;
+        (self.count, self.next) = (0, Item::default());
         answer.map(|_| ())
     }
 

@@ -1,0 +1,126 @@
+//! The pages of an item, one after the other.
+//!
+//! What is done once for all of them: finding the tables, and having translations forgotten.
+
+use super::{Request, apply, check, source};
+use crate::answer::Answer;
+use crate::chain::Place;
+use crate::domain;
+use crate::machine::{Flush, Machine};
+use crate::state::State;
+use crate::table::{self, Leaf};
+use crate::work::{self, cost};
+use abi::id::Frame;
+use abi::layout::PAGE_SIZE;
+use abi::memory::{ANY_FRAME, Item, Operation, SOURCE};
+
+/// The table that an item's sources lie in, found once for all pages that it has entries for.
+#[derive(Clone, Copy, Default)]
+struct Sources {
+    /// Number of its 2 MiB of the address space.
+    region: Option<u64>,
+    way: Option<table::LeafTable>,
+}
+
+impl Sources {
+    fn look_up<M: Machine>(&mut self, machine: &M, root: Frame, address: u64) -> Option<Leaf> {
+        let region = Some(address >> 21);
+        if self.region != region {
+            *self = Self { region, way: table::leaf_table(machine, root, address) };
+        }
+        self.way?.leaf(machine, address)
+    }
+}
+
+/// Translations to be forgotten: pages from the first that lost something to the last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lost {
+    first: u64,
+    pages: u64,
+}
+
+impl Lost {
+    pub(super) fn add(&mut self, page: u64) {
+        if self.pages == 0 {
+            self.first = page;
+        }
+        self.pages = (page - self.first) / PAGE_SIZE + 1;
+    }
+
+    pub(super) fn forget<M: Machine>(&self, machine: &mut M, root: Frame) {
+        match self.pages {
+            0 => {}
+            1 => machine.flush(Flush::Page(root, self.first)),
+            pages => machine.flush(Flush::Pages(root, self.first, pages)),
+        }
+    }
+}
+
+/// The pages of an item that are still to be done.
+pub(super) struct Pages {
+    /// The entry of the next one.
+    pub(super) next: Place,
+    /// How many are done.
+    pub(super) done: u32,
+}
+
+impl Pages {
+    #[inline(always)]
+    pub(super) fn update<M: Machine>(
+        self,
+        state: &mut State,
+        machine: &mut M,
+        request: &mut Request,
+        lost: &mut Lost,
+        operation: Operation,
+    ) -> (u32, Answer) {
+        let Self { next: mut place, mut done } = self;
+        let pages = 1 + u32::from(request.item.more);
+        advance(&mut request.item, operation, done);
+        let cost = page_cost(operation);
+        let own = domain::root(state, request.caller);
+        let mut sources = Sources::default();
+        loop {
+            if matches!(operation, Operation::Map | Operation::Protect) {
+                let from = source(request.item.value);
+                request.found = from.and_then(|from| sources.look_up(machine, own, from));
+            }
+            let old = match check(state, machine, request, operation, place) {
+                Ok(plan) => apply(state, machine, request, lost, plan),
+                Err(refusal) => return (done, Err(refusal)),
+            };
+            done += 1;
+            if done == pages || !work::room(state, cost) {
+                return (done, Ok(old));
+            }
+            work::spend(state, cost::PAGE);
+            advance(&mut request.item, operation, 1);
+            place.index += 1;
+        }
+    }
+}
+
+/// The item for the page so many pages on.
+#[inline(always)]
+fn advance(item: &mut Item, operation: Operation, pages: u32) {
+    let bytes = u64::from(pages) * PAGE_SIZE;
+    item.address = item.address.wrapping_add(bytes);
+    if !matches!(operation, Operation::Map | Operation::Protect) {
+        if operation == Operation::Allocate && item.frame != ANY_FRAME {
+            item.frame = item.frame.wrapping_add(pages);
+        }
+        return;
+    }
+    if operation == Operation::Map && item.frame != ANY_FRAME {
+        item.frame = item.frame.wrapping_add(pages);
+    }
+    if item.value & SOURCE != 0 {
+        let from = (item.value & SOURCE).wrapping_add(bytes) & SOURCE;
+        item.value = item.value & !SOURCE | from;
+    }
+}
+
+/// What a further page of an item costs at most.
+fn page_cost(operation: Operation) -> u32 {
+    if operation == Operation::Allocate { cost::PAGE + cost::ZERO } else { cost::PAGE }
+}

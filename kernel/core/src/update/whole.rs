@@ -1,0 +1,138 @@
+//! What items do to whole tables: make, share, copy, thaw.
+
+use super::{Request, TABLE_ENTRY, frames_of, payer};
+use crate::chain::{self, Place};
+use crate::machine::{Flush, Machine};
+use crate::state::State;
+use crate::table::{Entries, target};
+use crate::work::{self, cost};
+use crate::{domain, frame};
+use abi::id::Frame;
+use abi::layout::PAGE_SIZE;
+use abi::memory::{PRESENT, WRITABLE};
+use abi::published::FrameType;
+
+pub(super) fn make_table<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    level: u8,
+    number: u32,
+    links: u32,
+) -> Frame {
+    let account = payer(state, request);
+    let name = request.capability.name;
+    let kind = match level {
+        2 => FrameType::Table1,
+        3 => FrameType::Table2,
+        _ => FrameType::Table3,
+    };
+    let table = frame::take(state, machine, number, account, name, kind, true);
+    if level == 2 {
+        frame::take(state, machine, links, account, name, FrameType::Links, false);
+        state.frames.records[number as usize].links = links;
+    }
+    let record = &mut state.published.domains[request.target];
+    record.tables += frames_of(level);
+    table
+}
+
+/// Stores an entry that leads to a table into an empty slot.
+pub(super) fn enter_table<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    _request: &Request,
+    place: Place,
+    entry: u64,
+) -> u64 {
+    state.frames.records[place.table.0 as usize].count_entry(place.index);
+    machine.entry_swap(place.table, place.index, entry)
+}
+
+pub(super) fn share<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    source: Place,
+) -> u64 {
+    let entry = machine.entry(source.table, source.index);
+    let frozen = entry & !WRITABLE;
+    if entry != frozen {
+        // It has been looked through for pins.
+        work::spend(state, cost::SCAN);
+        machine.entry_swap(source.table, source.index, frozen);
+        machine.flush(Flush::Space(domain::root(state, request.caller)));
+    }
+    frame::reference(state, target(entry));
+    state.published.domains[request.target].tables += frames_of(2);
+    let entry = target(entry).address() | TABLE_ENTRY & !WRITABLE;
+    enter_table(state, machine, request, place, entry)
+}
+
+pub(super) fn split<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    number: u32,
+    links: u32,
+) -> u64 {
+    let shared = target(machine.entry(place.table, place.index));
+    let copy = make_table(state, machine, request, 2, number, links);
+    copy_entries(state, machine, shared, copy);
+    let entry = copy.address() | TABLE_ENTRY;
+    let old = machine.entry_swap(place.table, place.index, entry);
+    // The translations stay right, but processors may remember the way through the old table.
+    machine.flush(Flush::Page(request.root, request.item.address));
+    // Its owner reads the table at an address of its own, which led to the old frame.
+    let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
+    machine.flush(Flush::Page(request.root, view));
+    frame::release(state, shared);
+    let record = &mut state.published.domains[request.target];
+    record.tables = record.tables.saturating_sub(frames_of(2));
+    old
+}
+
+/// Fills an empty table with what another has, read-only. The longest loop of the kernel.
+fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to: Frame) {
+    work::spend(state, cost::COPY);
+    let links = state.frames.records[to.0 as usize].links;
+    let dying = state.accounts.dying != 0;
+    let mut present = 0;
+    let groups = state.frames.records[from.0 as usize].groups();
+    let mut entries = Entries::of(state, from, 0, !0);
+    while let Some(index) = entries.next(machine) {
+        let mut entry = machine.entry(from, index);
+        if entry & PRESENT != 0 {
+            let frame = target(entry);
+            let leaving = state.frames.records[frame.0 as usize].revoking;
+            if leaving || dying && frame::is_leaving(state, frame) {
+                continue;
+            }
+            entry &= !WRITABLE;
+            frame::reference(state, frame);
+            chain::link(state, machine, Place { table: to, index }, links, frame);
+            present += 1;
+        }
+        // Nobody walks the copy yet.
+        machine.word_set(to.address() + 8 * index as u64, entry);
+    }
+    state.frames.records[to.0 as usize].count_entries(present, groups);
+}
+
+/// No flush: nothing below was writable before, nothing is now.
+pub(super) fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> u64 {
+    work::spend(state, cost::SCAN);
+    let old = machine.entry(place.table, place.index);
+    let table = target(old);
+    let mut entries = Entries::of(state, table, 0, WRITABLE);
+    while let Some(index) = entries.next(machine) {
+        let entry = machine.entry(table, index);
+        // Of a payload the bit is its owner's.
+        if entry & PRESENT != 0 {
+            machine.entry_swap(table, index, entry & !WRITABLE);
+        }
+    }
+    machine.entry_swap(place.table, place.index, old | WRITABLE)
+}
