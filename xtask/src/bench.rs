@@ -7,6 +7,7 @@ mod counts;
 mod figures;
 mod http;
 mod initramfs;
+pub mod keys;
 mod linux;
 mod native;
 mod ours;
@@ -54,6 +55,8 @@ struct Request {
     boot: bool,
     /// Web servers instead of rows.
     http: bool,
+    /// Keystrokes instead of rows.
+    keys: bool,
     /// Where a picture of the counts goes.
     plot: Option<PathBuf>,
 }
@@ -69,6 +72,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
         rounds: None,
         boot: false,
         http: false,
+        keys: false,
         plot: None,
     };
     while let Some(word) = options.next() {
@@ -83,6 +87,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--rounds" => request.rounds = Some(options.number("--rounds")?),
             "--boot" => request.boot = true,
             "--http" => request.http = true,
+            "--keys" => request.keys = true,
             "--plot" => request.plot = Some(options.value("--plot")?.into()),
             "--ours" => request.alone = true,
             "--list" => return list(),
@@ -116,6 +121,9 @@ impl Request {
         }
         if self.http {
             return http::print(self.rounds.unwrap_or(ROUNDS));
+        }
+        if self.keys {
+            return keys::print();
         }
         let (programs, natives) = self.parts()?;
         let known = known()?;

@@ -30,7 +30,7 @@ use crate::workspace;
 use case_file::{Case, Group};
 use driver::Places;
 use outcome::Outcome;
-use session::{Line, Session};
+pub use session::{Line, More, Session};
 
 /// How long a step on the host may take before it counts as hung.
 const HOST_LIMIT: Duration = Duration::from_secs(10);

@@ -67,11 +67,12 @@ cargo xtask COMMAND
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-        [--time] [--rounds N] [--plot FILE] [--boot] [--http]
+        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
                                  instead, in five rounds; --boot: boots and memory instead;
-                                 --http: web servers instead
+                                 --http: web servers instead; --keys: how soon a keystroke
+                                 is answered while all processors compute
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

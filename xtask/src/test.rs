@@ -35,7 +35,7 @@ const SUITES: &[Suite] = &[
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
-    ("load", "web servers under load beside busy programs", load_suite::run),
+    ("load", "a terminal and web servers beside busy programs", load_suite::run),
     ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
     ("machines", "machines of every kind, size and model", machines_suite::run),
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),

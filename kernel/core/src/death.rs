@@ -87,10 +87,10 @@ pub fn release<M: Machine>(
         }
         (EnvState::Held, Pending::Sleep | Pending::Accept) => {
             env::set_state(state, index, EnvState::Sleeping);
-            if state.envs.slots[index].atoms > 0 {
+            if sched::keeps_its_turn(state, index) {
                 sched::enqueue(state, index);
-                sleep::try_predicate(state, machine, index, true);
             }
+            sleep::try_predicate(state, machine, index, true);
         }
         _ => return Err(Error::WrongState.into()),
     }

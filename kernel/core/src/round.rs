@@ -8,7 +8,7 @@ use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
-use crate::{sleep, slice};
+use crate::{sched, sleep, slice};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -98,12 +98,16 @@ fn turn<M: Machine>(
     let mut found = None;
     for _ in 0..state.envs.slots.len() {
         let index = usize::from(state.sched.cpus[cpu].rings[position]);
-        if *budget == 0 && state.envs.slots[index].state == EnvState::Sleeping {
-            passed_over = passed_over.or(Some(index as u16));
-        }
         let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
         state.sched.cpus[cpu].rings[position] = next;
+        let looks = *budget > 0;
         found = candidate(state, machine, index, budget, owing).map(|runs| (index, runs));
+        if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
+            let stays = sleep_through(state, index);
+            if stays && !looks {
+                passed_over = passed_over.or(Some(index as u16));
+            }
+        }
         if found.is_some() || index == last {
             break;
         }
@@ -113,6 +117,17 @@ fn turn<M: Machine>(
         state.sched.cpus[cpu].rings[position] = next;
     }
     found
+}
+
+/// The turn of a sleeper has come: a slice that it does not use pays what it owes, and without a
+/// predicate it has nothing more to do in the ring. Does it stay there?
+fn sleep_through(state: &mut State, index: usize) -> bool {
+    state.envs.slots[index].debt_ns = 0;
+    let stays = sched::keeps_its_turn(state, index);
+    if !stays {
+        sched::dequeue(state, index);
+    }
+    stays
 }
 
 /// Whom the time of the environment at `index` serves: itself, or whom it waits for.

@@ -10,7 +10,9 @@
 //! In a ring are those that may want the processor: ready, running, donating ones (their slices run
 //! whom they wait for), and sleepers with a predicate, which is evaluated when their turn comes.
 //! An environment woken by an event goes to the front queue of its processor: if the one that runs
-//! lets others borrow (`FLAG_BORROW`) it starts at once, on time of its own next slice.
+//! lets others borrow (`FLAG_BORROW`) it starts at once, on time of its own next slice. What it
+//! owes is taken from that slice, or paid by it as a whole if it sleeps when its turn comes: in
+//! each round an environment may run for a slice, at whatever times it is woken.
 
 use crate::env;
 use crate::list::{self, Heap, Kind};
@@ -221,6 +223,12 @@ pub fn enqueue(state: &mut State, index: usize) {
         list::push(state.envs.slots, &mut cpu.rings[position], Kind::Ring, index);
         cpu.occupied |= 1 << position;
     }
+}
+
+/// Does a sleeper stay in its ring? As a watcher, to be looked at when its turn comes; in debt,
+/// to pay by the turn that it does not use.
+pub fn keeps_its_turn(state: &State, index: usize) -> bool {
+    list::contains(state.envs.slots, Kind::Watch, index) || state.envs.slots[index].debt_ns > 0
 }
 
 /// Takes an environment out of its ring and the front queue.

@@ -108,6 +108,8 @@ pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize,
         list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
         state.sched.watched |= state.envs.slots[index].watched;
+    }
+    if sched::keeps_its_turn(state, index) {
         sched::enqueue(state, index);
     } else {
         sched::dequeue(state, index);

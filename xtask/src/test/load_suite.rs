@@ -1,4 +1,6 @@
-//! Web servers under load while a program beside them computes without end.
+//! A terminal, and web servers under load, while programs beside them compute without end.
+//!
+//! Keystrokes are answered in time: `bench/keys.rs` says how they are timed.
 //!
 //! wrk's sixty-four connections, kept or one a request, ask Baseline (an unmodified Linux program)
 //! and Cheetah for documents of four sizes; as many processes as the guest has processors run a
@@ -10,7 +12,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::bench::Load;
+use crate::bench::{Load, keys};
 use crate::boot_image::Extra;
 use crate::compile;
 use crate::failure::{Failure, Result};
@@ -53,8 +55,18 @@ const PATIENCE: &str = "--timeout=20s";
 /// does nothing proves nothing.
 const LEAST_TICKS: u64 = 100;
 
-/// A second for each cell.
+/// Nine of ten keystrokes are answered within this, of the guest's time.
+const KEY_LIMIT: Duration = Duration::from_millis(5);
+
+/// Keystrokes, then a second for each cell.
 pub fn run(tally: &mut Tally) -> Result<()> {
+    if tally.wants("load/keystrokes") && tally.wants_place("q35 x1") {
+        report::step("load: keystrokes");
+        tally.record("load/keystrokes", "q35 x1", keystrokes());
+    }
+    if tally.only().is_some_and(|only| "load/keystrokes".contains(only)) {
+        return Ok(());
+    }
     for machine in MACHINES {
         let place = place(machine);
         if tally.wants_place(&place) {
@@ -63,6 +75,14 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A terminal's program answers although eight others compute.
+fn keystrokes() -> Verdict {
+    let taken = keys::here(keys::LOOPS).map_err(|why| why.to_string())?;
+    let [median, most] = [50, 90].map(|at| keys::quantile(&taken, at));
+    let shown = format!("(half within {median:.2?}, nine of ten within {most:.2?})");
+    if most <= KEY_LIMIT { Ok(shown) } else { Err(shown) }
 }
 
 /// So many seconds for each cell, for `soak`.

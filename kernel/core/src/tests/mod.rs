@@ -348,7 +348,7 @@ pub fn check(state: &State) {
         watchers += u16::from(watching);
         let wants = match env.state {
             EnvState::Ready | EnvState::Running | EnvState::Donating => true,
-            EnvState::Sleeping => watching,
+            EnvState::Sleeping => watching || env.debt_ns > 0,
             _ => false,
         };
         assert_eq!(queued, wants, "{index} is {:?}", env.state);

@@ -226,6 +226,44 @@ fn a_woken_one_borrows_and_pays_back() {
     }
 }
 
+/// Who sleeps when its turn comes has not used that slice: it owes nothing more, however often it
+/// was woken since, and can borrow again.
+#[test]
+fn a_turn_slept_through_pays_a_debt() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let (sleeper, one, other) = (world.spawn(domain), world.spawn(domain), world.spawn(domain));
+    mask(&mut world, sleeper);
+    let setup = EnvSetup { flags: FLAG_BORROW, ..EnvSetup::default() };
+    for runner in [one, other] {
+        assert_eq!(world.set_by(runner, EnvId::NONE, field::FLAGS, &setup), OK);
+    }
+    assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
+    world.on(1, 1);
+    world.on(0, one);
+    let id = world.id(sleeper);
+    let rounds = 40;
+    let mut owed = 0;
+    for _ in 0..rounds {
+        world.machine.now += SLICE_NS / 2;
+        world.pick(0);
+        assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
+        assert_eq!(world.pick(0), sleeper, "it starts at once, always");
+        world.machine.now += SLICE_NS / 8;
+        world.save(sleeper, offset::PENDING, 0);
+        assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
+        assert_ne!(world.pick(0), sleeper);
+        owed = owed.max(world.state.envs.slots[sleeper].debt_ns);
+    }
+    assert!(u64::from(owed) <= SLICE_NS, "{owed}");
+    // The two others shared what was left.
+    let ran = |index: usize| world.state.published.envs[index].run_ns;
+    assert!(ran(one).abs_diff(ran(other)) <= 2 * SLICE_NS, "{} {}", ran(one), ran(other));
+    round(&mut world, 3);
+    assert_eq!(world.state.envs.slots[sleeper].debt_ns, 0);
+    check(&world.state);
+}
+
 #[test]
 fn yielding_is_directed_or_to_the_next() {
     let mut world = World::new();
