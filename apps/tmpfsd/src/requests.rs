@@ -55,8 +55,11 @@ pub fn answer(
             deliver(region, DATA, &bytes)?;
             Ok([bytes.len() as u64, 0, 0, 0])
         }
-        // The server's own: locks are no part of the tree.
-        Operation::Lock => Err(Errno::ENOSYS),
+        // The server's own: locks and sockets are no part of the tree.
+        Operation::Lock
+        | Operation::SocketBind
+        | Operation::SocketConnect
+        | Operation::SocketAccept => Err(Errno::ENOSYS),
         Operation::MakeDirectory => {
             let name = name(region, NAME_FIRST, b)?;
             Ok([tree.make_directory(a, &name, c as u32, who)?, 0, 0, 0])

@@ -13,6 +13,7 @@ use crate::clients::Clients;
 use crate::file_locks::FileLocks;
 use crate::requests;
 use crate::seed;
+use crate::sockets::Sockets;
 use crate::versions;
 
 /// Inodes for each page that files may fill, and at least this many.
@@ -23,6 +24,7 @@ pub struct Server {
     tree: Tree,
     clients: Clients,
     locks: FileLocks,
+    sockets: Sockets,
 }
 
 fn now() -> u64 {
@@ -37,15 +39,27 @@ impl Server {
         let mut tree = Tree::new(limits, now());
         seed::fill(&mut tree);
         versions::open();
-        Self { tree, clients: Clients::default(), locks: FileLocks::default() }
+        let (clients, locks, sockets) = Default::default();
+        Self { tree, clients, locks, sockets }
     }
 
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
         let request = Request::from_words(message)?;
         self.tree.set_now(now());
         let region = self.clients.transport(caller, request.region)?;
-        if request.operation == Operation::Lock {
-            return self.locks.request(caller, request.arguments);
+        let [first, second, third, _] = request.arguments;
+        let arguments = [first, second, third];
+        match request.operation {
+            Operation::Lock => return self.locks.request(caller, request.arguments),
+            Operation::SocketBind => {
+                return self.sockets.bind(&self.tree, (caller, region), arguments);
+            }
+            Operation::SocketConnect => {
+                let ends = (caller, region);
+                return self.sockets.connect(&self.tree, ends, &request.who, arguments);
+            }
+            Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
+            _ => {}
         }
         let answer = requests::answer(&mut self.tree, &mut self.clients, caller, region, &request);
         self.tree.take_changed(versions::advance);
@@ -61,9 +75,11 @@ impl Serve for Server {
     }
 
     fn events(&mut self) -> u64 {
-        // Nothing is expected; what came is taken so that the next sleep sleeps.
+        // No event is expected; what came is taken so that the next sleep sleeps.
         xok::upcall::take_events();
         xok::upcall::take_pending();
+        self.sockets.sweep();
+        self.sockets.watch();
         0
     }
 }

@@ -46,5 +46,6 @@ pub mod threads;
 pub mod time;
 pub mod trace;
 pub mod trivial;
+pub mod unix_sockets;
 pub mod user;
 pub mod wait;

@@ -16,6 +16,7 @@ extern crate std;
 pub mod attributes;
 pub mod dirents;
 mod errno;
+pub mod local;
 pub mod locks;
 pub mod mounts;
 pub mod path;

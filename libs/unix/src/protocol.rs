@@ -103,7 +103,23 @@ operations! {
     /// exclusive << 1 | owner << 32, first byte, last byte, and with `LOCK_WAIT` the region whose
     /// first word changes, attached for the caller | that word << 32.
     19 Lock,
+    /// Node of a local socket (or [`NO_NODE`]: the name is abstract), region of its port or inbox |
+    /// type << 32, bytes of the name (in data). See `unix::local`.
+    20 SocketBind,
+    /// Node or [`NO_NODE`], type | bytes of its name << 8 (in data) | of the caller's own << 16 (at
+    /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid. Results: the inbox,
+    /// or a connection whose end 0 is the caller's; or 0, the port at which nobody can wait now,
+    /// attached for the caller, and its tail.
+    21 SocketConnect,
+    /// Port, number of the offer that the caller has claimed. Result: the connection, whose end 1
+    /// is the caller's.
+    22 SocketAccept,
 }
+
+/// Instead of a node: the name of a local socket is not in the file system.
+pub const NO_NODE: u64 = u64::MAX;
+/// Where in the data area the caller's own name is.
+pub const SOCKET_OWN_NAME: u64 = 256;
 
 /// `Lock`: excludes every other.
 pub const LOCK_EXCLUSIVE: u64 = 1;

@@ -114,6 +114,10 @@ pub fn ioctl(process: &mut Process, fd: i32, request: u32, argument: u64) -> Ans
                 user::write_value(argument, &socket.waiting()?)?;
                 Ok(0)
             }
+            OpenFile::UnixSocket(socket) if request == ioctl::FIONREAD => {
+                user::write_value(argument, &socket.waiting()?)?;
+                Ok(0)
+            }
             OpenFile::Stream(0) if request == ioctl::FIONREAD => {
                 user::write_value(argument, &(super::terminal::readable()? as u32))?;
                 Ok(0)

@@ -89,6 +89,9 @@ impl Description {
             OpenFile::Socket(socket) => {
                 Cow::Owned(format!("socket:[{}]", socket.number).into_bytes())
             }
+            OpenFile::UnixSocket(socket) => {
+                Cow::Owned(format!("socket:[{}]", socket.number).into_bytes())
+            }
             OpenFile::EventCounter(_) => Cow::Borrowed(b"anon_inode:[eventfd]"),
             OpenFile::Timer(_) => Cow::Borrowed(b"anon_inode:[timerfd]"),
             OpenFile::Signals(_) => Cow::Borrowed(b"anon_inode:[signalfd]"),

@@ -5,8 +5,8 @@ use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
-    CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
-    TRANSPORT_FRAMES, WALK_BYTES, answer, outcome,
+    CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, SOCKET_OWN_NAME, TARGET,
+    TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, WATCHER, answer, outcome,
 };
 use unix::tree::Id;
 use unix::versions::Seen;
@@ -58,6 +58,17 @@ pub struct Client {
     region: Region,
     room: u64,
     who: Credentials,
+}
+
+/// Whom the server has introduced us to.
+#[derive(Clone, Copy, Debug)]
+pub enum Introduced {
+    /// An inbox, or a connection; the own domain is attached.
+    To(RegionId),
+    /// Nobody: that was only looked at.
+    Possible,
+    /// Nobody yet: no more may wait at this port, whose tail was so.
+    Full(Region, u64),
 }
 
 /// Attributes to change, as the protocol's `CHANGE_…` bits and words.
@@ -408,6 +419,46 @@ impl Client {
         (first, last): (u64, u64),
     ) -> Result<[u64; 4], Errno> {
         self.ask(Operation::Lock, [file, what | u64::from(description) << 32, first, last])
+    }
+
+    /// Puts a local socket of this type behind a name.
+    pub fn socket_bind(
+        &self,
+        node: u64,
+        (port, kind): (RegionId, u32),
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        self.send(DATA, name)?;
+        let which = u64::from(port.0) | u64::from(kind) << 32;
+        let arguments = [node, which, name.len() as u64, 0];
+        self.ask(Operation::SocketBind, arguments).map(|_| ())
+    }
+
+    /// Goes to whom a name leads; see `Operation::SocketConnect`.
+    pub fn socket_connect(
+        &self,
+        node: u64,
+        (kind, pid, looks): (u32, u32, bool),
+        name: &[u8],
+        own_name: &[u8],
+    ) -> Result<Introduced, Errno> {
+        self.send(DATA, name)?;
+        self.send(DATA + SOCKET_OWN_NAME, own_name)?;
+        let looks = u64::from(looks) << 24;
+        let lengths = looks | (name.len() as u64) << 8 | (own_name.len() as u64) << 16;
+        let arguments = [node, u64::from(kind) | lengths, u64::from(pid), 0];
+        let [region, port, tail, _] = self.ask(Operation::SocketConnect, arguments)?;
+        Ok(match region {
+            0 if port == 0 => Introduced::Possible,
+            0 => Introduced::Full(Region { id: RegionId(port as u32), role: WATCHER }, tail),
+            region => Introduced::To(RegionId(region as u32)),
+        })
+    }
+
+    /// Takes the connection of the offer with this number, which we have claimed.
+    pub fn socket_accept(&self, port: RegionId, number: u64) -> Result<RegionId, Errno> {
+        let arguments = [u64::from(port.0), number, 0, 0];
+        Ok(RegionId(self.ask(Operation::SocketAccept, arguments)?[0] as u32))
     }
 
     /// May the caller do what `mask` says?

@@ -19,6 +19,7 @@ use super::transfer::Memory;
 use super::{Files, image_files, terminal};
 use crate::net::socket::Socket;
 use crate::process::Process;
+use crate::unix_sockets::UnixSocket;
 
 /// Bytes moved through a buffer at a time.
 pub const CHUNK: usize = 4096;
@@ -44,6 +45,8 @@ pub enum OpenFile {
     Terminal,
     /// A socket.
     Socket(Socket),
+    /// A local socket.
+    UnixSocket(UnixSocket),
     /// A standard stream of a machine that runs one program: 0 in, 1 out, 2 error.
     Stream(u8),
 }
@@ -84,6 +87,13 @@ impl OpenFile {
                 links: 1,
                 ..stamped()
             }),
+            OpenFile::UnixSocket(socket) => Ok(Attributes {
+                device: 0x8,
+                inode: u64::from(socket.number),
+                mode: raw::S_IFSOCK | 0o777,
+                links: 1,
+                ..stamped()
+            }),
             OpenFile::EventCounter(_)
             | OpenFile::Timer(_)
             | OpenFile::Signals(_)
@@ -116,6 +126,7 @@ impl OpenFile {
         match self {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
             OpenFile::Socket(socket) => socket.attach(domain),
+            OpenFile::UnixSocket(socket) => socket.attach(domain),
             _ => self.held().map_or(Ok(()), |words| words.attach(domain)),
         }
     }
@@ -125,6 +136,7 @@ impl OpenFile {
         match self {
             OpenFile::Pipe(pipe) => pipe.detach(),
             OpenFile::Socket(socket) => socket.close(),
+            OpenFile::UnixSocket(socket) => socket.close(),
             _ => {
                 if let Some(words) = self.held() {
                     words.detach();
@@ -148,6 +160,13 @@ pub fn read(
         OpenFile::Socket(socket) => {
             let nonblocking = description.nonblocking();
             return socket.receive(process, memory, 0, nonblocking).map(|got| got.count);
+        }
+        OpenFile::UnixSocket(socket) => {
+            if memory.left() == 0 {
+                return Ok(0);
+            }
+            let waits = !description.nonblocking();
+            return socket.receive(process, memory, 0, waits).map(|got| got.count);
         }
         OpenFile::EventCounter(counter) => return counter.read(process, description, memory),
         OpenFile::Timer(timer) => return timer.read(process, description, memory),
@@ -277,6 +296,10 @@ pub fn write(
         OpenFile::Pipe(pipe) => return pipe.write(process, description, memory),
         OpenFile::Socket(socket) => {
             return socket.send(process, memory, None, 0, description.nonblocking());
+        }
+        OpenFile::UnixSocket(socket) => {
+            let waits = !description.nonblocking();
+            return socket.send(process, memory, (None, None), 0, waits);
         }
         OpenFile::EventCounter(counter) => return counter.write(process, description, memory),
         OpenFile::Epoll(_) | OpenFile::Timer(_) | OpenFile::Signals(_) => {

@@ -35,6 +35,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
     match &description.file {
         OpenFile::Pipe(pipe) => pipe_ready(pipe, events, wait),
         OpenFile::Socket(socket) => Ok(socket_ready(socket, asked, wait)),
+        OpenFile::UnixSocket(socket) => socket.ready(asked, wait),
         OpenFile::EventCounter(counter) => {
             let (reads, writes) = counter.ready()?;
             let found = if reads { IN_LIKE } else { 0 } | if writes { OUT_LIKE } else { 0 };

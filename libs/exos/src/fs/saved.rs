@@ -17,6 +17,7 @@ use super::signal_file::SignalFile;
 use super::timer_file::TimerFile;
 use super::{Descriptor, Files};
 use crate::net::socket::Socket;
+use crate::unix_sockets::UnixSocket;
 
 struct Writer<'a>(&'a mut Vec<u8>);
 
@@ -68,6 +69,10 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             OpenFile::Terminal => out.word(3),
             OpenFile::Socket(socket) => {
                 out.word(5);
+                socket.saved().into_iter().for_each(|word| out.word(word));
+            }
+            OpenFile::UnixSocket(socket) => {
+                out.word(10);
                 socket.saved().into_iter().for_each(|word| out.word(word));
             }
             OpenFile::EventCounter(counter) => {
@@ -174,6 +179,7 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
                 OpenFile::Signals(SignalFile { words: Region::held(RegionId((kind >> 32) as u32)) })
             }
             5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
+            10 => OpenFile::UnixSocket(UnixSocket::loaded(reader.words()?)?),
             _ => return Err(Errno::EINVAL),
         };
         descriptions.push(Description::inherited(file, place.path, access, region));

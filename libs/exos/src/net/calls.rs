@@ -31,7 +31,6 @@ pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
     let fd = a as i32;
     Some(match number {
         __NR_socket => open(process, a as u32, b as u32, c as u32),
-        __NR_socketpair => Err(Errno::EAFNOSUPPORT),
         __NR_bind => bind(process, fd, b, c),
         __NR_listen => listen(process, fd, b as i32),
         __NR_accept => accept(process, fd, b, c, 0),

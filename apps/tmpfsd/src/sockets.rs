@@ -1,0 +1,312 @@
+//! Names of local sockets (unix(7)), and the introduction of those who meet by them.
+//!
+//! Who binds a socket shows the region of its port or inbox, which it has just made. Who connects
+//! to it is attached to the inbox; or gets one end of a new connection, whose other end is kept
+//! here and offered at the port. The port's owners write into it who of them takes the offer, which
+//! nobody else can, and that one is attached in the server's place. Nothing that is sent passes
+//! here. The layouts are in `unix::local`.
+
+use abi::error::Error;
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::{RegionRecord, Table};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use alloc::vec;
+use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
+use linux_raw_sys::net::SOCK_DGRAM;
+use unix::Errno;
+use unix::attributes::Credentials;
+use unix::local::{
+    CLAIMED, CONNECTION_FRAMES, HEAD_BYTES, LIMIT, NAME, NAME_MAX, OFFER_COUNT, OWNER, RESET,
+    head_of, offer,
+};
+use unix::protocol::{DATA, NO_NODE, SOCKET_OWN_NAME, WATCHER};
+use unix::ring::{HEAD, TAIL};
+use unix::tree::{Id, Tree};
+use xok::{call, published};
+
+use crate::clients::{PROCESSES, alive, domain_of, fetch, refused};
+
+/// Role in which we write to ports, and clients to inboxes.
+const WRITER: u16 = 0;
+/// Role of a port's or inbox's owners.
+const OWNERS: u16 = 1;
+/// The end of a connection that is offered; who connected has the other one.
+const OFFERED: u16 = 1;
+/// Ports watched at a time: atoms of one predicate.
+const WATCHED: usize = 24;
+
+/// A name, and who is behind it.
+#[derive(Debug)]
+struct Named {
+    node: Id,
+    /// As it was bound; of an abstract one it is what is looked for.
+    name: Vec<u8>,
+    kind: u32,
+    port: RegionId,
+}
+
+/// A connection that nobody has accepted yet.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    port: RegionId,
+    number: u64,
+    connection: RegionId,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    named: Vec<Named>,
+    offers: Vec<Offer>,
+    watches: bool,
+}
+
+fn operate(
+    (region, role): (RegionId, u16),
+    (direction, offset, address, len): (u8, u64, u64, usize),
+    compare: &[WordAt],
+    write: &[WordAt],
+) -> Result<(), (Error, u64)> {
+    let mut operation = RegionOperation {
+        region: region.0,
+        role: role as u8,
+        direction: if len == 0 { COPY_NONE } else { direction },
+        address,
+        offset,
+        len: len as u64,
+        compares: compare.len() as u8,
+        writes: write.len() as u8,
+        ..RegionOperation::default()
+    };
+    operation.compare[..compare.len()].copy_from_slice(compare);
+    operation.write[..write.len()].copy_from_slice(write);
+    call::region_operate(&operation).map(|_| ())
+}
+
+fn read(region: RegionId, role: u16, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    let part = (COPY_OUT, offset, into.as_mut_ptr() as u64, into.len());
+    operate((region, role), part, &[], &[]).map_err(refused)
+}
+
+fn write(
+    region: RegionId,
+    role: u16,
+    offset: u64,
+    bytes: &[u8],
+    words: &[WordAt],
+) -> Result<(), Errno> {
+    let part = (COPY_IN, offset, bytes.as_ptr() as u64, bytes.len());
+    operate((region, role), part, &[], words).map_err(refused)
+}
+
+fn word(bytes: &[u8], at: u64) -> u64 {
+    let part = bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
+    part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Writes who an end's user is, and its name.
+fn write_identity(
+    connection: RegionId,
+    end: u16,
+    [first, group]: [u64; 2],
+    name: &[u8],
+) -> Result<(), Errno> {
+    let at = head_of(end);
+    let second = group & 0xffff_ffff | (name.len() as u64) << 32;
+    let words = [
+        WordAt { offset: at + OWNER, value: first },
+        WordAt { offset: at + OWNER + 8, value: second },
+    ];
+    write(connection, OFFERED, at + NAME, name, &words)
+}
+
+fn attach(region: RegionId, role: u16, domain: DomainId) -> Result<(), Errno> {
+    call::region_attach(PROCESSES, region, role, domain).map(|_| ()).map_err(refused)
+}
+
+/// The region may be gone already.
+fn detach(region: RegionId, role: u16) {
+    let _ = call::region_detach(region, role);
+}
+
+fn fetch_name(transport: RegionId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    if len > NAME_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut name = vec![0; len];
+    fetch(transport, offset, &mut name)?;
+    Ok(name)
+}
+
+impl Sockets {
+    fn find(&self, node: Id, name: &[u8]) -> Option<&Named> {
+        let is_it = |one: &&Named| one.node == node && (node != NO_NODE || one.name == name);
+        self.named.iter().find(is_it).filter(|one| alive(one.port, OWNERS))
+    }
+
+    /// Serves `SocketBind`: node, region | kind << 32, bytes of the name.
+    pub fn bind(
+        &mut self,
+        tree: &Tree,
+        (caller, transport): (EnvId, RegionId),
+        [node, port, len]: [u64; 3],
+    ) -> Result<[u64; 4], Errno> {
+        self.sweep();
+        let name = fetch_name(transport, DATA, len as usize)?;
+        let (port, kind) = (RegionId(port as u32), (port >> 32) as u32);
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let record: Option<RegionRecord> = published::record(Table::Regions, port.index());
+        let record = record.filter(|record| record.id == port.0).ok_or(Errno::EBADF)?;
+        let frames = u64::from(record.bytes) / 4096;
+        if record.domain != domain.0 || !alive(port, OWNERS) || frames == 0 {
+            return Err(Errno::EPERM);
+        }
+        if node != NO_NODE && tree.attributes(node)?.kind() != raw::S_IFSOCK {
+            return Err(Errno::EINVAL);
+        }
+        if self.find(node, &name).is_some() {
+            return Err(Errno::EADDRINUSE);
+        }
+        attach(port, WRITER, DomainId::NONE)?;
+        self.named.push(Named { node, name, kind, port });
+        Ok([0; 4])
+    }
+
+    /// Serves `SocketConnect`: node, kind | bytes of the name << 8 | of the own one << 16 | 1 << 24
+    /// to look only, pid.
+    pub fn connect(
+        &mut self,
+        tree: &Tree,
+        (caller, transport): (EnvId, RegionId),
+        who: &Credentials,
+        [node, which, pid]: [u64; 3],
+    ) -> Result<[u64; 4], Errno> {
+        self.sweep();
+        let [kind, name_len, own_len, looks, ..] = which.to_le_bytes();
+        let name = fetch_name(transport, DATA, usize::from(name_len))?;
+        let own_name = fetch_name(transport, DATA + SOCKET_OWN_NAME, usize::from(own_len))?;
+        if node != NO_NODE {
+            tree.check(node, who, 2)?;
+        }
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let named = self.find(node, &name).ok_or(Errno::ECONNREFUSED)?;
+        if named.kind != u32::from(kind) {
+            return Err(Errno::EPROTOTYPE);
+        }
+        let port = named.port;
+        if named.kind == SOCK_DGRAM {
+            attach(port, WRITER, domain)?;
+            return Ok([u64::from(port.0), 0, 0, 0]);
+        }
+        let mut head = [0; HEAD_BYTES];
+        read(port, WRITER, 0, &mut head)?;
+        let limit = word(&head, LIMIT).min(OFFER_COUNT);
+        if limit == 0 {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let waiting = self.offers.iter().filter(|offer| offer.port == port).count() as u64;
+        if waiting >= limit {
+            attach(port, WATCHER, domain)?;
+            return Ok([0, u64::from(port.0), word(&head, TAIL), 0]);
+        }
+        if looks != 0 {
+            return Ok([0; 4]);
+        }
+        let owner = [word(&head, OWNER), word(&head, OWNER + 8)];
+        let server = named.name.clone();
+        let client = [pid & 0xffff_ffff | u64::from(who.uid) << 32, u64::from(who.gid)];
+        let connection = self.make(domain, (owner, &server), (client, &own_name))?;
+        let number = word(&head, HEAD);
+        let words = [
+            WordAt { offset: offer(number), value: u64::from(connection.0) },
+            WordAt { offset: HEAD, value: number + 1 },
+        ];
+        write(port, WRITER, 0, &[], &words).inspect_err(|_| detach(connection, OFFERED))?;
+        self.offers.push(Offer { port, number, connection });
+        self.watch();
+        Ok([u64::from(connection.0), 0, 0, 0])
+    }
+
+    /// A connection: `domain` has one end, we keep the other.
+    fn make(
+        &self,
+        domain: DomainId,
+        (owner, server): ([u64; 2], &[u8]),
+        (user, client): ([u64; 2], &[u8]),
+    ) -> Result<RegionId, Errno> {
+        let frames = [u32::MAX; CONNECTION_FRAMES];
+        let connection = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
+        attach(connection, OFFERED, DomainId::NONE)?;
+        let made = write_identity(connection, OFFERED, owner, server)
+            .and_then(|()| write_identity(connection, 1 - OFFERED, user, client))
+            .and_then(|()| attach(connection, 1 - OFFERED, domain));
+        made.inspect_err(|_| detach(connection, OFFERED))?;
+        Ok(connection)
+    }
+
+    /// Serves `SocketAccept`: port, number of the offer that its owner has claimed.
+    pub fn accept(&mut self, caller: EnvId, [port, number]: [u64; 2]) -> Result<[u64; 4], Errno> {
+        let port = RegionId(port as u32);
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let is_it = |offer: &Offer| offer.port == port && offer.number == number;
+        let at = self.offers.iter().position(is_it).ok_or(Errno::ECONNABORTED)?;
+        let mut claim = [0; 8];
+        read(port, WRITER, offer(number), &mut claim)?;
+        if u64::from_le_bytes(claim) != CLAIMED | u64::from(domain.0) {
+            return Err(Errno::EPERM);
+        }
+        let connection = self.offers[at].connection;
+        attach(connection, OFFERED, domain)?;
+        detach(connection, OFFERED);
+        self.offers.swap_remove(at);
+        self.watch();
+        Ok([u64::from(connection.0), 0, 0, 0])
+    }
+
+    /// Lets go of ports whose owners have gone, and of what was offered there.
+    pub fn sweep(&mut self) {
+        self.offers.retain(|offer| {
+            let keep = alive(offer.port, OWNERS);
+            if !keep {
+                let reset = [WordAt { offset: head_of(1 - OFFERED) + RESET, value: 1 }];
+                // Who connected may have gone, too: then nobody is left to be told.
+                let _ = write(offer.connection, OFFERED, 0, &[], &reset);
+                detach(offer.connection, OFFERED);
+            }
+            keep
+        });
+        self.named.retain(|named| {
+            let keep = alive(named.port, OWNERS);
+            if !keep {
+                detach(named.port, WRITER);
+            }
+            keep
+        });
+    }
+
+    /// Asks to be woken when the last owner of a port has gone at which something is offered.
+    pub fn watch(&mut self) {
+        if self.offers.is_empty() && !self.watches {
+            return;
+        }
+        let mut ports: Vec<RegionId> = self.offers.iter().map(|offer| offer.port).collect();
+        ports.sort_unstable_by_key(|port| port.0);
+        ports.dedup();
+        let attached = core::mem::offset_of!(RegionRecord, attached) as u64;
+        let gone = |port: &RegionId| Atom {
+            operator: Operator::Equal as u8,
+            left: Source::Memory as u8,
+            last: 1,
+            left_value: published::record_address(Table::Regions, port.index())
+                + attached
+                + 8 * u64::from(OWNERS),
+            ..Atom::default()
+        };
+        let atoms: Vec<Atom> = ports.iter().take(WATCHED).map(gone).collect();
+        self.watches = !atoms.is_empty();
+        // Refused only for want of pins: then they are noticed at the next request.
+        let _ = call::predicate_set(&atoms);
+    }
+}

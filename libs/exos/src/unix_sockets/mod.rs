@@ -1,0 +1,216 @@
+//! Local sockets (unix(7)): connections and inboxes in regions, names by way of the file server.
+//!
+//! ```text
+//!  calls ──► UnixSocket ──► link: one end of a connection   two rings, an end is a role
+//!               │           port: its own name              connections offered; or an inbox
+//!               │           peer: where datagrams go        another one's inbox
+//!  fs::Description
+//! ```
+//! Data goes from end to end through a region that only the two ends, and who inherits one, are
+//! attached to (layouts: `unix::local`). The file server introduces them to each other: it attaches
+//! who names a socket to its inbox, or makes a connection, offers one end at the port, and attaches
+//! whoever of the port's owners takes it. What is written never passes it. Nobody holds a lock, and
+//! who dies is no longer counted.
+
+pub mod calls;
+mod connection;
+mod messages;
+mod names;
+pub mod options;
+mod ready;
+mod records;
+mod streams;
+
+use abi::id::{DomainId, RegionId};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use linux_raw_sys::net as raw;
+use unix::Errno;
+use unix::local::{INBOX, LIMIT};
+
+use crate::fs::pipe::{READER, WRITER};
+use crate::fs::region::Region;
+use crate::process::Process;
+use connection::{End, Half};
+use records::Channel;
+
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+/// The first number: those below are IPv4 sockets.
+const FIRST_NUMBER: u32 = 1 << 16;
+
+/// What is kept apart: bytes, packets of a connection, datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `SOCK_STREAM`
+    Stream = 1,
+    /// `SOCK_DGRAM`
+    Datagrams = 2,
+    /// `SOCK_SEQPACKET`
+    Packets = 5,
+}
+
+impl Kind {
+    fn from_number(number: u32) -> Option<Self> {
+        match number {
+            raw::SOCK_STREAM => Some(Kind::Stream),
+            raw::SOCK_DGRAM => Some(Kind::Datagrams),
+            raw::SOCK_SEQPACKET => Some(Kind::Packets),
+            _ => None,
+        }
+    }
+}
+
+/// A local socket.
+#[derive(Debug)]
+pub struct UnixSocket {
+    /// What it transports.
+    pub kind: Kind,
+    /// What /proc shows.
+    pub number: u32,
+    /// Its end of a connection.
+    link: Cell<Option<End>>,
+    /// Its name's region: a port, or an inbox of datagrams.
+    port: Cell<Option<RegionId>>,
+    /// Does it accept connections?
+    listens: Cell<bool>,
+    /// The inbox that its datagrams go to.
+    peer: Cell<Option<RegionId>>,
+    /// Of datagrams: was writing shut down?
+    ended: Cell<bool>,
+    /// A reset was told already.
+    told: Cell<bool>,
+    /// Options set, a bit each by their number.
+    options: Cell<u64>,
+}
+
+impl UnixSocket {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            number: FIRST_NUMBER + NUMBERS.fetch_add(1, Ordering::Relaxed),
+            link: Cell::default(),
+            port: Cell::default(),
+            listens: Cell::default(),
+            peer: Cell::default(),
+            ended: Cell::default(),
+            told: Cell::default(),
+            options: Cell::default(),
+        }
+    }
+
+    fn linked(kind: Kind, end: End) -> Self {
+        let socket = Self::new(kind);
+        socket.link.set(Some(end));
+        socket
+    }
+
+    /// The regions it is attached to.
+    fn regions(&self) -> impl Iterator<Item = Region> {
+        let link = self.link.get().map(|end| end.own());
+        let port = self.port.get().map(|id| Region { id, role: READER });
+        let peer = self.peer.get().map(|id| Region { id, role: WRITER });
+        [link, port, peer].into_iter().flatten()
+    }
+
+    /// Attaches another domain to what it has.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        self.regions().try_for_each(|region| region.attach(domain))
+    }
+
+    /// The last descriptor is closed.
+    pub fn close(&self) {
+        self.regions().for_each(|region| region.detach());
+    }
+
+    /// The words that bring it through `exec`.
+    pub fn saved(&self) -> [u64; 4] {
+        let id = |region: Option<RegionId>| region.map_or(0, |id| u64::from(id.0));
+        let link =
+            self.link.get().map_or(0, |end| u64::from(end.region.0) | u64::from(end.end) << 32);
+        let flags = [self.listens.get(), self.ended.get(), self.told.get()];
+        let flags = flags.iter().enumerate().map(|(at, &on)| u64::from(on) << (8 + at));
+        let first = self.kind as u64 | flags.sum::<u64>();
+        [first, link, id(self.port.get()) | id(self.peer.get()) << 32, self.options.get()]
+    }
+
+    /// Reads them.
+    pub fn loaded([first, link, regions, options]: [u64; 4]) -> Result<Self, Errno> {
+        let id = |word: u64| Some(RegionId(word as u32)).filter(|id| !id.is_none());
+        let socket = Self::new(Kind::from_number(first as u8 as u32).ok_or(Errno::EINVAL)?);
+        socket.listens.set(first >> 8 & 1 != 0);
+        socket.ended.set(first >> 9 & 1 != 0);
+        socket.told.set(first >> 10 & 1 != 0);
+        socket.link.set(id(link).map(|region| End { region, end: (link >> 32) as u16 & 1 }));
+        socket.port.set(id(regions));
+        socket.peer.set(id(regions >> 32));
+        socket.options.set(options);
+        Ok(socket)
+    }
+
+    fn is_connection(&self) -> bool {
+        self.kind != Kind::Datagrams
+    }
+
+    /// Its end of a connection, or `error`.
+    fn end(&self, error: Errno) -> Result<End, Errno> {
+        self.link.get().ok_or(error)
+    }
+
+    /// The inbox that it reads, if it has one.
+    fn inbox(&self) -> Option<Channel> {
+        let id = self.port.get().filter(|_| !self.is_connection())?;
+        Some(Channel { region: Region { id, role: READER }, at: 0, ring: INBOX })
+    }
+
+    /// An inbox that it writes to.
+    fn outbox(id: RegionId) -> Channel {
+        Channel { region: Region { id, role: WRITER }, at: 0, ring: INBOX }
+    }
+
+    /// The head of the port or inbox of its own.
+    fn port_head(&self) -> Result<Option<Half>, Errno> {
+        let half = |id| Half::read(Region { id, role: READER }, 0);
+        self.port.get().map(half).transpose()
+    }
+
+    /// `listen`
+    fn listen(&self, process: &Process, backlog: i32) -> Result<(), Errno> {
+        if !self.is_connection() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let Some(id) = self.port.get().filter(|_| self.link.get().is_none()) else {
+            return Err(Errno::EINVAL);
+        };
+        // One more may wait than is said.
+        let most = unix::local::OFFER_COUNT - 1;
+        let limit = u64::try_from(backlog).map_or(most, |backlog| backlog.min(most)) + 1;
+        let region = Region { id, role: READER };
+        connection::own_up(process, region, 0)?;
+        connection::set(region, LIMIT, limit)?;
+        self.listens.set(true);
+        Ok(())
+    }
+
+    /// `shutdown`
+    fn shutdown(&self, reads: bool, writes: bool) -> Result<(), Errno> {
+        if let Some(end) = self.link.get() {
+            return end.shut_down(reads, writes);
+        }
+        if self.is_connection() {
+            return Ok(());
+        }
+        self.ended.set(self.ended.get() | writes);
+        match self.inbox() {
+            Some(inbox) if reads => connection::set(inbox.region, unix::local::ENDED, 1),
+            _ => Ok(()),
+        }
+    }
+
+    /// Is that a failure to be told, by `SO_ERROR` or a read?
+    fn is_reset(&self) -> Result<bool, Errno> {
+        match self.link.get() {
+            Some(end) if !self.told.get() => end.is_reset(),
+            _ => Ok(false),
+        }
+    }
+}
