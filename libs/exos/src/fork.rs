@@ -17,6 +17,7 @@ use crate::memory::frames;
 use crate::memory::space::space;
 use crate::memory::tables::{Batch, has_leaf_table};
 use crate::page::ProcessPage;
+use crate::posix_timers::Timers;
 use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
 use crate::start::Lent;
@@ -462,6 +463,7 @@ fn lend_to(
     child.borrows_space = true;
     child.lender = process.id.0;
     child.timer = (0, 0);
+    child.timers = Timers::default();
     child.signals.pending.clear();
     child.events = 0;
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;

@@ -34,6 +34,7 @@ pub mod memory;
 pub mod net;
 pub mod orphans;
 pub mod page;
+pub mod posix_timers;
 pub mod process;
 pub mod rewrite;
 pub mod signal;

@@ -18,6 +18,7 @@ use linux_raw_sys::general as linux;
 use crate::fs::Files;
 use crate::lock;
 use crate::net::Net;
+use crate::posix_timers::{self, Timers};
 use crate::signal::{Effect, Info, Signals, bit};
 use crate::thread::{self, Threads};
 use crate::trace;
@@ -63,6 +64,10 @@ pub struct Process {
     /// The timer of `alarm` and `ITIMER_REAL`: next ring in nanoseconds since boot (0: none), and
     /// the interval.
     pub timer: (u64, u64),
+    /// Is the kernel's timer set?
+    pub timer_is_set: bool,
+    /// Its other timers.
+    pub timers: Timers,
     /// Nanoseconds that threads which have ended have run.
     pub ended_ns: u64,
     /// Nanoseconds that children waited for have run.
@@ -225,7 +230,9 @@ impl Process {
 
     /// Takes `signal`, one's own first; what its handler is told.
     pub fn take_signal(&mut self, signal: u32) -> Info {
-        thread::own().directed.take(signal).unwrap_or_else(|| self.signals.take(signal))
+        let own = thread::own().directed.take(signal);
+        let info = own.unwrap_or_else(|| self.signals.take(signal));
+        posix_timers::taken(self, info)
     }
 
     /// A signal that the running instruction caused.

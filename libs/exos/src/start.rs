@@ -15,6 +15,7 @@ use crate::layout::{
 };
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
+use crate::posix_timers::Timers;
 use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
@@ -171,9 +172,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     thread::set_own(process.threads.add(first).as_ptr());
     process.files = Files::load(files)?.0;
     drop(block);
-    if process.timer.0 != 0 {
-        crate::time::rearm(process);
-    }
+    crate::time::set_timer(process);
     let begin = loader::load(process, &command)?;
     trace::begin_life(process, &command.environment, begin.rsp);
     environment::show(&command.environment);
@@ -238,6 +237,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.children.clear();
         process.files.locked.clear();
         process.timer = (0, 0);
+        process.timers = Timers::default();
         process.events = 0;
         process.orders = Orders::default();
         process.signals.pending.clear();

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::errno::Errno;
+use crate::posix_timers::Timers;
 use crate::process::{Child, LIMITS, Process};
 use crate::signal::Info;
 use abi::id::EnvId;
@@ -97,6 +98,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     out.word(process.signals.set_of(false));
     out.word(process.timer.0);
     out.word(process.timer.1);
+    process.timers.saved().into_iter().for_each(|word| out.word(word));
     out.word(process.children_ns);
     out.word(u64::from(process.traced));
     for (soft, hard) in process.limits.0 {
@@ -141,6 +143,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     let ignored = from.word()?;
     process.signals.ignore(ignored);
     process.timer = (from.word()?, from.word()?);
+    process.timers = Timers::loaded([from.word()?, from.word()?, from.word()?, from.word()?]);
     process.children_ns = from.word()?;
     process.traced = from.word()? != 0;
     for at in 0..LIMITS {

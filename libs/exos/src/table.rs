@@ -8,7 +8,8 @@ use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
-    children, exec, exit, fork, fs, futex, groups, machine, page, thread, threads, time, user,
+    children, exec, exit, fork, fs, futex, groups, machine, page, posix_timers, thread, threads,
+    time, user,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -95,6 +96,11 @@ fn of_memory_and_time(process: &mut Process, number: u32, words: Words) -> Optio
         __NR_alarm => time::alarm(process, first),
         __NR_setitimer => time::setitimer(process, first, second, third),
         __NR_getitimer => time::getitimer(process, first, second),
+        __NR_timer_create => posix_timers::create(process, first, second, third),
+        __NR_timer_settime => posix_timers::set(process, first, second as u32, third, words[3]),
+        __NR_timer_gettime => posix_timers::get(process, first, second),
+        __NR_timer_getoverrun => posix_timers::overrun(process, first),
+        __NR_timer_delete => posix_timers::delete(process, first),
         __NR_getrusage => time::getrusage(process, first, second),
         __NR_futex => futex::futex(process, words),
         __NR_uname => machine::uname(first),

@@ -326,7 +326,7 @@ pub fn obey(process: &mut Process) {
         crate::exit::by_signal(process, linux::SIGKILL);
     }
     if core::mem::take(&mut process.orders.timer) {
-        crate::time::rearm(process);
+        crate::time::set_timer(process);
     }
     let signal = core::mem::take(&mut process.orders.stop);
     if signal != 0 {

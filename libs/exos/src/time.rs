@@ -5,7 +5,7 @@ use crate::process::Process;
 use crate::signal::{CODE_KERNEL, Info};
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
-use crate::{thread, threads};
+use crate::{posix_timers, thread, threads};
 use abi::id::EnvId;
 use linux_raw_sys::general as linux;
 use xok::{call, clock, published};
@@ -40,6 +40,7 @@ fn read_clock(process: &mut Process, id: u64) -> Result<u64, Errno> {
         | linux::CLOCK_BOOTTIME => clock::now_ns(),
         linux::CLOCK_PROCESS_CPUTIME_ID => run_ns(process),
         linux::CLOCK_THREAD_CPUTIME_ID => thread_ns(thread::own().id),
+        id if (id as i32) < 0 => posix_timers::read_named_clock(process, id)?,
         _ => return Err(Errno::EINVAL),
     })
 }
@@ -143,35 +144,38 @@ fn sleep(process: &mut Process, deadline: u64, rest: u64) -> Answer {
 
 fn arm(process: &mut Process, next: u64, interval: u64) {
     process.timer = (next, interval);
-    if thread::own().is_first() {
-        // Refused only by a kernel without the call; the timer never rings then.
-        let _ = call::timer_set(next);
-    } else {
+    set_timer(process);
+}
+
+/// Sets the kernel's timer for whatever is due first.
+pub fn set_timer(process: &mut Process) {
+    if !thread::own().is_first() {
         process.orders.timer = true;
         threads::order(process);
+        return;
+    }
+    let due = match (process.timer.0, posix_timers::first_due(process)) {
+        (0, due) | (due, 0) => due,
+        (one, other) => one.min(other),
+    };
+    if due != 0 || core::mem::replace(&mut process.timer_is_set, false) {
+        process.timer_is_set = due != 0;
+        // Refused only by a kernel without the call; the timer never rings then.
+        let _ = call::timer_set(due);
     }
 }
 
-/// Sets the kernel's timer again, in the next life.
-pub fn rearm(process: &mut Process) {
-    let (next, interval) = process.timer;
-    arm(process, next, interval);
-}
-
-/// The kernel's timer passed: SIGALRM, and the next round.
+/// The kernel's timer passed: SIGALRM and its next round, and whatever else is due.
 pub fn timer_rang(process: &mut Process) {
     let (next, interval) = process.timer;
-    if next == 0 {
-        return;
-    }
     let now = clock::now_ns();
-    if now < next {
-        arm(process, next, interval);
-        return;
+    if next != 0 && now >= next {
+        process.arrive(linux::SIGALRM, Info { code: CODE_KERNEL, ..Info::default() });
+        let next = if interval == 0 { 0 } else { next.saturating_add(interval).max(now + 1) };
+        process.timer = (next, interval);
     }
-    process.arrive(linux::SIGALRM, Info { code: CODE_KERNEL, ..Info::default() });
-    let next = if interval == 0 { 0 } else { next.saturating_add(interval).max(now + 1) };
-    arm(process, next, interval);
+    posix_timers::rang(process);
+    set_timer(process);
 }
 
 fn timer_left(process: &Process) -> u64 {
@@ -192,11 +196,8 @@ pub fn alarm(process: &mut Process, seconds: u64) -> Answer {
 
 /// `setitimer(which, new, old)`
 pub fn setitimer(process: &mut Process, which: u64, new: u64, old: u64) -> Answer {
-    if which as u32 != linux::ITIMER_REAL {
-        return Err(Errno::EINVAL);
-    }
     let wanted: [u64; 4] = if new == 0 { [0; 4] } else { user::read_value(new)? };
-    if wanted[1] >= 1_000_000 || wanted[3] >= 1_000_000 {
+    if wanted[0].max(wanted[2]) > i64::MAX as u64 || wanted[1].max(wanted[3]) >= 1_000_000 {
         return Err(Errno::EINVAL);
     }
     if old != 0 {
@@ -204,15 +205,19 @@ pub fn setitimer(process: &mut Process, which: u64, new: u64, old: u64) -> Answe
     }
     let ns = |seconds: u64, micro: u64| seconds.saturating_mul(SECOND).saturating_add(micro * 1000);
     let (interval, first) = (ns(wanted[0], wanted[1]), ns(wanted[2], wanted[3]));
+    if which as u32 != linux::ITIMER_REAL {
+        return posix_timers::set_interval(process, which, interval, first).map(|()| 0);
+    }
     let next = if first == 0 { 0 } else { clock::now_ns().saturating_add(first) };
     arm(process, next, interval);
     Ok(0)
 }
 
 /// `getitimer(which, into)`
-pub fn getitimer(process: &Process, which: u64, into: u64) -> Answer {
+pub fn getitimer(process: &mut Process, which: u64, into: u64) -> Answer {
     if which as u32 != linux::ITIMER_REAL {
-        return Err(Errno::EINVAL);
+        let words = posix_timers::get_interval(process, which)?;
+        return user::write_value(into, &words).map(|()| 0);
     }
     let [seconds, micro] = to_timeval(process.timer.1);
     let [left_seconds, left_micro] = to_timeval(timer_left(process));

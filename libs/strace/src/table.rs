@@ -312,6 +312,11 @@ calls! {
     __NR_alarm(Int);
     __NR_setitimer(Choice(names::ITIMER), In(times::timer_value), Out(times::timer_value));
     __NR_getitimer(Choice(names::ITIMER), Out(times::timer_value));
+    __NR_timer_create(CLOCK, Pointer, ID_FILLED);
+    __NR_timer_settime(Int, Flags(names::SLEEP), In(times::timer_spec), Out(times::timer_spec));
+    __NR_timer_gettime(Int, Out(times::timer_spec));
+    __NR_timer_getoverrun(Int);
+    __NR_timer_delete(Int);
 
     // The system.
     __NR_uname(Out(state::names));
