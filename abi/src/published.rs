@@ -275,7 +275,8 @@ pub struct FrameRecord {
     pub references: u32,
     /// Pins for writing or by devices.
     pub pins: u32,
-    /// The first entry of the reverse chain: table frame's number << 9 | index, 0: none.
+    /// The first entry of the reverse chain: table frame's number << 9 | index, 0: none. Of a table
+    /// of level 1 to 3, which is in no chain: the id of the domain that it was made for.
     pub chain: u32,
 }
 

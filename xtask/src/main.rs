@@ -62,8 +62,8 @@ cargo xtask COMMAND
                                  target/xok/trace.json, which Perfetto opens
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, load, wire, exos, linux, command, debug,
-                                 bench, wrong; on one of the machines of guest, net,
+                                 guest, net, status, load, wire, exos, linux, command,
+                                 debug, bench, wrong; on one of the machines of guest, net,
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
@@ -113,6 +113,8 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         // Not for people: the net suite runs it inside of its namespace.
         "net-inside" => return test::net_inside(words),
         "load-inside" => return test::load_inside(words),
+        // Not for people: the status suite runs it inside of its namespace.
+        "status-inside" => return test::status_inside(words),
         "bench" => bench::command(words)?,
         // Not for people: the bench runs it inside of its namespace.
         "bench-inside" => bench::http_inside(words)?,

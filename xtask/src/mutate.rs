@@ -248,8 +248,9 @@ fn colour(trial: &Trial, id: &str) -> Result<Colour> {
 
 /// The command that runs a trial's test as ever.
 fn command_for(trial: &Trial, id: &str) -> Result<Command> {
-    let suites =
-        ["guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug"];
+    let suites = [
+        "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug", "status",
+    ];
     if !suites.contains(&trial.suite()) {
         // A package's own test.
         let name = trial.test.split_once('/').map_or("", |(_, name)| name);

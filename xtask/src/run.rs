@@ -289,6 +289,21 @@ pub fn capture(
     job: &Job,
     image: &Path,
     input: Option<Vec<u8>>,
+    log_line: impl FnMut(&str) + Send + 'static,
+) -> Result<Captured> {
+    let (output_sink, output) = guest::collector();
+    let input = input.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read + Send>);
+    let captured = converse(job, image, input, output_sink, log_line)?;
+    Ok(Captured { output: output.iter().flatten().collect(), ..captured })
+}
+
+/// As [`capture`], with a standard input that may answer what the program says: its output goes to
+/// `output_sink` as it comes, and is not in what is answered.
+pub fn converse(
+    job: &Job,
+    image: &Path,
+    input: Option<Box<dyn Read + Send>>,
+    output_sink: guest::ByteSink,
     mut log_line: impl FnMut(&str) + Send + 'static,
 ) -> Result<Captured> {
     let mut line = job.command_line();
@@ -296,12 +311,10 @@ pub fn capture(
         line.set("stdin", if input.is_some() { "framed" } else { "none" });
     }
     let qemu = job.machine.qemu(image, &line)?;
-    let (output_sink, output) = guest::collector();
     let (error_sink, error) = guest::collector();
     let (log_sender, log) = std::sync::mpsc::channel();
-    let boxed = input.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as Box<dyn Read + Send>);
     let connections = Connections {
-        console: Console::Program(boxed, output_sink),
+        console: Console::Program(input, output_sink),
         error: error_sink,
         log: Box::new(move |text| {
             log_line(text);
@@ -316,7 +329,7 @@ pub fn capture(
     };
     Ok(Captured {
         status,
-        output: output.iter().flatten().collect(),
+        output: Vec::new(),
         error: error.iter().flatten().collect(),
         log: log.iter().collect(),
     })

@@ -18,12 +18,14 @@ mod load_suite;
 mod machines_suite;
 mod net_suite;
 mod static_suite;
+mod status_suite;
 mod wire_suite;
 mod wrong_suite;
 
 pub use guest_suite::PROGRAM as GUEST_TESTS;
 pub use load_suite::{command as load_inside, long as load_for_long};
 pub use net_suite::inside_command as net_inside;
+pub use status_suite::command as status_inside;
 
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
@@ -35,6 +37,7 @@ const SUITES: &[Suite] = &[
     ("boot", "what the kernel says when it cannot go on", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
+    ("status", "the status page in a browser", status_suite::run),
     ("load", "a terminal and web servers beside busy programs", load_suite::run),
     ("linux", "the same command lines on Linux and in the guest", linux_suite::run),
     ("machines", "machines of every kind, size and model", machines_suite::run),

@@ -11,8 +11,6 @@ use crate::{IMAGE, LOG, status};
 
 /// The directory served unless the command line names another.
 const ROOT: &str = "/www";
-/// The name of the status page.
-const STATUS: &str = "status";
 
 /// What the server has done since it began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +37,10 @@ pub struct Site {
 pub enum File {
     /// Of the image: its bytes, where they lie.
     Image(&'static [u8]),
-    /// Made for this request.
-    Made(Vec<u8>),
+    /// Made for this request, and what it is.
+    Made(Vec<u8>, &'static str),
+    /// Always there, and what it is.
+    Fixed(&'static [u8], &'static str),
 }
 
 impl Site {
@@ -69,8 +69,8 @@ impl Files for Site {
     type File = File;
 
     fn open(&mut self, name: &str) -> Lookup<File> {
-        if name == STATUS {
-            return Lookup::File(File::Made(status::page(&self.counters).into_bytes()));
+        if let Some(file) = status::open(name, &self.counters) {
+            return Lookup::File(file);
         }
         let path = alloc::format!("{}/{}", self.root, name);
         match self.archive.lookup(&path) {
@@ -93,13 +93,17 @@ impl Files for Site {
     }
 
     fn content_type(&self, file: &File) -> Option<&'static str> {
-        matches!(file, File::Made(_)).then_some("text/html; charset=utf-8")
+        match file {
+            File::Image(_) => None,
+            File::Made(_, kind) | File::Fixed(_, kind) => Some(kind),
+        }
     }
 }
 
 fn bytes(file: &File) -> &[u8] {
     match file {
         File::Image(bytes) => bytes,
-        File::Made(bytes) => bytes,
+        File::Made(bytes, _) => bytes,
+        File::Fixed(bytes, _) => bytes,
     }
 }

@@ -45,9 +45,12 @@ fn pack(next: u32, previous: u32) -> u64 {
     u64::from(next) | u64::from(previous) << 32
 }
 
-/// The first entry that maps `frame`.
+/// The first entry that maps `frame`; no leaf entry maps a table, whose record has another use of
+/// the field.
 pub fn first(state: &State, frame: Frame) -> Option<Place> {
-    Place::from_number(state.published.frames[frame.0 as usize].chain)
+    let record = &state.published.frames[frame.0 as usize];
+    let is_table = (FrameType::Table1 as u8..=FrameType::Table4 as u8).contains(&record.kind);
+    Place::from_number(if is_table { 0 } else { record.chain })
 }
 
 /// The entry after `place` in its chain.

@@ -386,6 +386,8 @@ pub(crate) fn bury(state: &mut State, frame: Frame) {
     let kind = kind_of(published.kind);
     published.kind = FrameType::Limbo as u8;
     published.pins = 0;
+    // Of a table: its domain. Everything else has left its chain.
+    published.chain = 0;
     if is_donated(kind) {
         let line = &mut state.published.census[Category::Donated as usize];
         line.objects -= 1;

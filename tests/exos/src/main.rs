@@ -27,3 +27,5 @@ mod start;
 mod suite;
 #[cfg(target_os = "none")]
 mod threads;
+#[cfg(target_os = "none")]
+mod witness;

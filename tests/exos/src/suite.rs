@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{leaks, linux, memory, pipes, sites, threads};
+use crate::{leaks, linux, memory, pipes, sites, threads, witness};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -36,6 +36,9 @@ type Test = (&'static str, fn() -> Seen);
 pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"report") {
         report();
+    }
+    if argument == Some(b"witness") {
+        witness::run();
     }
     let tests: [Test; 13] = [
         ("fork_is_a_library", fork_is_a_library),

@@ -225,6 +225,12 @@ impl Model {
             let dying = seen.tables.contains(&frame);
             assert!(walked > 0 || idle || dying, "{frame:?} is lost: {record:?}");
             self.check_chain(frame, seen.leaves.get(&frame));
+            let has_domain = matches!(
+                self.kind(frame),
+                FrameType::Table1 | FrameType::Table2 | FrameType::Table3
+            );
+            let in_chain = seen.leaves.contains_key(&frame);
+            assert_eq!(record.chain != 0, has_domain || in_chain, "{frame:?}: {record:?}");
         }
     }
 
@@ -316,7 +322,8 @@ impl Model {
             assert!(record.used.iter().zip(before).all(|(now, then)| *now <= then));
             for number in (0..FRAMES as u32).filter(|_| swept) {
                 let frame = &self.state.published.frames[number as usize];
-                let mapped = usize::from(frame.account) == index && frame.chain != 0;
+                let mapped = usize::from(frame.account) == index
+                    && chain::first(&self.state, Frame(number)).is_some();
                 assert!(!mapped, "{number} outlives account {index}");
             }
         }

@@ -380,3 +380,19 @@ fn an_item_for_many_pages_goes_in_rounds() {
     let outcome = world.with(1, 0, update(SCRATCH, 1));
     assert!(matches!(outcome, Outcome::Answer(0, old) if old & WRITABLE != 0), "all at once");
 }
+
+#[test]
+fn a_table_names_the_domain_it_was_made_for() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let page = world.map(domain.index(), SCRATCH + 0x1000);
+    let chain = |world: &World, frame: Frame| world.state.published.frames[frame.0 as usize].chain;
+    let table = Frame(chain(&world, page) >> 9);
+    assert_eq!(chain(&world, table), domain.0);
+    assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
+    world.pick(0);
+    for record in world.state.published.frames.iter() {
+        let is_table = (2..=5).contains(&record.kind);
+        assert!(is_table || record.chain != domain.0, "{record:?}");
+    }
+}

@@ -34,6 +34,7 @@ pub(super) fn make_table<M: Machine>(
     }
     let record = &mut state.published.domains[request.target];
     record.tables += frames_of(level);
+    state.published.frames[number as usize].chain = record.id;
     table
 }
 

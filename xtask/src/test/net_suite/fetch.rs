@@ -166,7 +166,7 @@ fn slow_request() -> Verdict {
 fn status_page() -> Verdict {
     let mut answers = [0_u64; 2];
     for count in &mut answers {
-        let page = ask(b"GET /status HTTP/1.0\r\n\r\n")?;
+        let page = ask(b"GET /status/tables HTTP/1.0\r\n\r\n")?;
         let page = String::from_utf8_lossy(body(&page)?).to_string();
         for part in [
             "Environments",
