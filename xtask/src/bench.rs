@@ -27,6 +27,7 @@ use crate::options::{self, Options};
 use crate::packages;
 use crate::process;
 use crate::workspace;
+pub use boot::instructions as boot_here;
 pub use figures::Figures;
 pub use http::client::Load;
 pub use http::inside as http_inside;
@@ -59,6 +60,13 @@ struct Request {
     keys: bool,
     /// Where a picture of the counts goes.
     plot: Option<PathBuf>,
+}
+
+/// A file of the bench's, whose directory is there.
+fn file(name: &str) -> Result<PathBuf> {
+    let directory = workspace::output().join("bench");
+    std::fs::create_dir_all(&directory).context(directory.display())?;
+    Ok(directory.join(name))
 }
 
 /// `cargo xtask bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]`
@@ -115,6 +123,9 @@ impl Request {
     fn run(&self) -> Result<()> {
         if !self.alone && !self.profile {
             println!("{}", self.about()?);
+        }
+        if self.boot && self.alone {
+            return boot::profile();
         }
         if self.boot {
             return boot::print(self.rounds.unwrap_or(ROUNDS));

@@ -129,14 +129,25 @@ pub fn start(target: u32, page: u64) {
     }
 }
 
-/// Finds the timer's rate beside the clock's.
+/// Finds the timer's rate beside the clock's: in a millisecond, or in up to five if a host stopped
+/// us where the one is read beside the other.
 pub fn calibrate_timer() {
     write(TIMER, MASKED | u32::from(TIMER_VECTOR));
+    let before = clock::now_ns();
     write(INITIAL_COUNT, u32::MAX);
     let begin = clock::now_ns();
-    clock::wait_us(5_000);
-    let ticks = u64::from(u32::MAX - read(CURRENT_COUNT));
-    let ns = clock::now_ns() - begin;
+    let (mut ticks, mut ns) = (0, 0);
+    for _ in 0..5 {
+        clock::wait_us(1_000);
+        let asked = clock::now_ns();
+        ticks = u64::from(u32::MAX - read(CURRENT_COUNT));
+        let told = clock::now_ns();
+        ns = told - begin;
+        // One thousandth is less than what a timer that fires a little late costs.
+        if (begin - before + told - asked) * 1_000 <= ns {
+            break;
+        }
+    }
     write(INITIAL_COUNT, 0);
     write(TIMER, u32::from(TIMER_VECTOR));
     let hz = (u128::from(ticks) * 1_000_000_000 / u128::from(ns)) as u64;

@@ -95,7 +95,10 @@ impl Space {
     pub fn allocate(&mut self, address: u64, pages: u64, choice: u64) -> Result<(), Refused> {
         for page in 0..pages {
             let address = address + page * PAGE_SIZE;
-            self.tables_to(address, 1)?;
+            // Those that led to the page before lead to its neighbours, too.
+            if page == 0 || address.is_multiple_of(TABLE_SPAN) {
+                self.tables_to(address, 1)?;
+            }
             self.push(item(Operation::Allocate, 1, address, ANY_FRAME, choice))?;
         }
         self.flush()
@@ -137,7 +140,10 @@ impl Space {
     ) -> Result<(), Refused> {
         for page in 0..pages {
             let address = address + page * PAGE_SIZE;
-            self.tables_to(address, 1)?;
+            // Those that led to the page before lead to its neighbours, too.
+            if page == 0 || address.is_multiple_of(TABLE_SPAN) {
+                self.tables_to(address, 1)?;
+            }
             self.push(item(Operation::Map, 1, address, first.0 + page as u32, choice))?;
         }
         self.flush()
@@ -168,6 +174,9 @@ impl Space {
 pub fn item(operation: Operation, level: u8, address: u64, frame: u32, value: u64) -> Item {
     Item { operation: operation as u8, level, more: 0, frame, address, value }
 }
+
+/// What the entries of one level-1 table map.
+const TABLE_SPAN: u64 = 512 * PAGE_SIZE;
 
 /// Where a library keeps pages of others for a moment.
 pub const WINDOW: u64 = abi::layout::LIBRARY + 0x0800_0000;

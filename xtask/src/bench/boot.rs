@@ -1,7 +1,7 @@
 //! From power-on to a user instruction, to a shell's command, to its prompt; the smallest memory.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::counts::{self, Counts};
 use super::figures::{median, show, spread};
 use super::initramfs::Initramfs;
 use super::linux::{self, Profile};
-use super::{ours, plugin, program, table};
+use super::{ours, plugin, profile, program, table};
 use crate::boot_image::{self, Extra};
 use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
@@ -17,7 +17,6 @@ use crate::machine::{Kind, LOG_PORT, Machine};
 use crate::process;
 use crate::report;
 use crate::run::{self, Job};
-use crate::workspace;
 
 /// Milestones of the plugin: the first user instruction, and the benchmark program's main.
 const FIRST_USER: u32 = 0;
@@ -66,11 +65,7 @@ pub fn print(rounds: u32) -> Result<()> {
     for (what, number) in
         [("first user instruction", FIRST_USER), ("a shell's first command", PROGRAM)]
     {
-        let total = |from: &[(u32, Counts)]| {
-            let found = from.iter().find(|(milestone, _)| *milestone == number);
-            found.map(|(_, counts)| (counts.total() + counts.repeated) as f64)
-        };
-        let (own, theirs) = (total(&own), total(&theirs));
+        let (own, theirs) = (total(&own, number), total(&theirs, number));
         lines.push(line(&format!("boot to {what}, instructions"), own, theirs, ""));
     }
     for kind in [Kind::Q35, Kind::Microvm] {
@@ -92,6 +87,29 @@ pub fn print(rounds: u32) -> Result<()> {
     Ok(())
 }
 
+/// Instructions of a boot of ours up to a shell's first command, for tests.
+pub fn instructions() -> Result<f64> {
+    let recorded = super::file("boot-Ours.counts")?;
+    let machine = ours::machine(Some(plugin::counting(&recorded, None)?));
+    let reached = record(own_qemu(&machine, First::Command, &image()?)?, &recorded)?;
+    total(&reached, PROGRAM).ok_or_else(|| Failure::new("the boot never came to its program"))
+}
+
+/// All instructions up to a milestone; each step of a repeated string instruction is one.
+fn total(reached: &[(u32, Counts)], milestone: u32) -> Option<f64> {
+    let found = reached.iter().find(|(number, _)| *number == milestone);
+    found.map(|(_, counts)| (counts.total() + counts.repeated) as f64)
+}
+
+/// Prints where the instructions of a boot of ours go, up to a shell's first command.
+pub fn profile() -> Result<()> {
+    let recorded = super::file("boot-profile.counts")?;
+    let counting = plugin::profiling_until(PROGRAM, &recorded, &ours::profile_path()?)?;
+    let machine = ours::machine(Some(counting));
+    record(own_qemu(&machine, First::Command, &image()?)?, &recorded)?;
+    profile::print_file("boot to a shell's first command", 1.0)
+}
+
 fn line(what: &str, own: Option<f64>, theirs: Option<f64>, spreads: &str) -> Vec<String> {
     let cell = |value: Option<f64>| value.map_or("-".into(), show);
     let ratio = own.zip(theirs).map(|(own, theirs)| format!("{:.4}", own / theirs));
@@ -99,35 +117,43 @@ fn line(what: &str, own: Option<f64>, theirs: Option<f64>, spreads: &str) -> Vec
     vec![what.into(), cell(own), cell(theirs), ratio, spreads.into()]
 }
 
-fn files() -> Result<Files> {
+/// Our boot image, with the benchmark program.
+fn image() -> Result<run::TemporaryImage> {
     let extras = vec![Extra { host: program::path()?, guest: program::GUEST_PATH.into() }];
-    let image = run::make_image(&Job { extras, ..Job::default() })?;
+    run::make_image(&Job { extras, ..Job::default() })
+}
+
+fn files() -> Result<Files> {
+    let image = image()?;
     let mut files = Initramfs::default();
     files.file(program::GUEST_PATH, &program::path()?)?;
     files.file("/bin/busybox", &boot_image::busybox()?)?;
     files.link("/bin/sh", "busybox");
     files.directory("/proc");
-    let initial = workspace::output().join("bench/initramfs.boot");
+    let initial = super::file("initramfs.boot")?;
     files.write(&initial)?;
     Ok(Files { image, kernel: linux::kernel()?, initial })
+}
+
+/// QEMU with ours on it.
+fn own_qemu(machine: &Machine, first: First, image: &run::TemporaryImage) -> Result<Command> {
+    let mut line = CommandLine::default();
+    line.set("log", "debugcon");
+    machine.describe(&mut line);
+    if first == First::Command {
+        line.set("run", "/bin/sh").set("arg", "sh").set("arg", "-c");
+        line.set("arg", "/bench --exit").set("stdin", "none");
+    }
+    let mut qemu = machine.qemu(&image.path, &line)?;
+    let device = format!("isa-debugcon,iobase={LOG_PORT:#x},readback={LOG_PORT:#x}");
+    qemu.args(["-chardev", "null,id=log", "-device", &format!("{device},chardev=log")]);
+    Ok(qemu)
 }
 
 /// QEMU with the system on it.
 fn qemu(system: System, machine: &Machine, first: First, files: &Files) -> Result<Command> {
     match (system, first) {
-        (System::Ours, _) => {
-            let mut line = CommandLine::default();
-            line.set("log", "debugcon");
-            machine.describe(&mut line);
-            if first == First::Command {
-                line.set("run", "/bin/sh").set("arg", "sh").set("arg", "-c");
-                line.set("arg", "/bench --exit").set("stdin", "none");
-            }
-            let mut qemu = machine.qemu(&files.image.path, &line)?;
-            let device = format!("isa-debugcon,iobase={LOG_PORT:#x},readback={LOG_PORT:#x}");
-            qemu.args(["-chardev", "null,id=log", "-device", &format!("{device},chardev=log")]);
-            Ok(qemu)
-        }
+        (System::Ours, _) => own_qemu(machine, first, &files.image),
         (System::Linux, First::Shell) => {
             let mut line = format!("{} rdinit=/bin/sh", Profile::Tuned.settings());
             if machine.kind == Kind::Microvm {
@@ -152,11 +178,16 @@ fn qemu(system: System, machine: &Machine, first: First, files: &Files) -> Resul
 /// Counters at each milestone of a boot.
 fn milestones(system: System, files: &Files) -> Result<Vec<(u32, Counts)>> {
     report::step(&format!("counting a boot of {system:?}"));
-    let recorded = workspace::output().join(format!("bench/boot-{system:?}.counts"));
+    let recorded = super::file(&format!("boot-{system:?}.counts"))?;
     let machine = ours::machine(Some(plugin::counting(&recorded, None)?));
+    record(qemu(system, &machine, First::Command, files)?, &recorded)
+}
+
+/// Runs a machine until it ends; answers the milestones that its plugin has written down.
+fn record(qemu: Command, recorded: &Path) -> Result<Vec<(u32, Counts)>> {
     // Linux's first process ends by that, the kernel panics, and the machine does not restart.
-    linux::run(qemu(system, &machine, First::Command, files)?)?;
-    let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
+    linux::run(qemu)?;
+    let text = std::fs::read_to_string(recorded).context(recorded.display())?;
     Ok(counts::parse(&text)?.milestones)
 }
 

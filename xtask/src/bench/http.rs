@@ -16,7 +16,6 @@ use crate::failure::{Context, Failure, Result};
 use crate::packages;
 use crate::process;
 use crate::report;
-use crate::workspace;
 use client::Load;
 use servers::{Files, Running, SERVERS, Server};
 
@@ -83,8 +82,8 @@ fn load(server: Server, (at, keep): (usize, bool)) -> Load {
 
 /// Instructions of a request, for each row.
 fn counted(server: Server, files: &Files) -> Result<Vec<Cost>> {
-    let output = workspace::output().join("bench/http.counts");
-    let counters = workspace::output().join("bench/http.counters");
+    let output = super::file("http.counts")?;
+    let counters = super::file("http.counters")?;
     let running = Running::start(server, files, Some(plugin::watching(&output, &counters)?))?;
     let read = || standing(&output, &counters);
     let mut costs = Vec::new();

@@ -14,7 +14,6 @@ use crate::machine::Counting;
 use crate::packages;
 use crate::process;
 use crate::report;
-use crate::workspace;
 
 /// The package that depends on the newest kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
@@ -75,7 +74,7 @@ pub fn count(profile: Profile, rows: &[String], samples: u32) -> Result<Vec<Meas
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let recorded = workspace::output().join(format!("bench/{}.counts", profile.name()));
+    let recorded = super::file(&format!("{}.counts", profile.name()))?;
     let counting = plugin::counting(&recorded, None)?;
     measure(profile, rows, Repetition { samples, scale: 1 }, Some(counting), || {
         let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
@@ -99,7 +98,7 @@ fn measure(
     let machine = ours::machine(counting);
     let mut files = Initramfs::default();
     files.file(program::GUEST_PATH, &program::path()?)?;
-    let initial = workspace::output().join("bench/initramfs");
+    let initial = super::file("initramfs")?;
     files.write(&initial)?;
     collect::rows(rows, |rows| {
         report::step(&format!("Linux, {}: {}", profile.name(), rows.join(" ")));

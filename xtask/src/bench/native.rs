@@ -10,7 +10,6 @@ use super::{counts, ours, plugin};
 use crate::failure::{Context, Result};
 use crate::report;
 use crate::run::{self, Job};
-use crate::workspace;
 
 /// The program, in the image.
 const PROGRAM: &str = "/xok/native-bench";
@@ -50,8 +49,8 @@ pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measure
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let recorded = workspace::output().join("bench/native.counts");
-    let profile = profile.then(ours::profile_path);
+    let recorded = super::file("native.counts")?;
+    let profile = profile.then(ours::profile_path).transpose()?;
     let counting = plugin::counting(&recorded, profile.as_deref())?;
     let mut job =
         Job { machine: ours::machine(Some(counting)), limit: Some(LIMIT), ..Job::default() };

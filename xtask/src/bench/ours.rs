@@ -11,7 +11,6 @@ use crate::failure::{Context, Result};
 use crate::machine::{Counting, Machine};
 use crate::report;
 use crate::run::{self, Job};
-use crate::workspace;
 
 /// Memory of both systems' guests: the largest process, and Linux's own needs.
 pub const MEMORY: &str = "512M";
@@ -20,8 +19,8 @@ pub const MEMORY: &str = "512M";
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Where the profile is written.
-pub fn profile_path() -> PathBuf {
-    workspace::output().join("bench/profile.txt")
+pub fn profile_path() -> Result<PathBuf> {
+    super::file("profile.txt")
 }
 
 /// Counts the instructions of these rows.
@@ -29,8 +28,8 @@ pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measure
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let recorded = workspace::output().join("bench/ours.counts");
-    let profile = profile.then(profile_path);
+    let recorded = super::file("ours.counts")?;
+    let profile = profile.then(profile_path).transpose()?;
     let counting = plugin::counting(&recorded, profile.as_deref())?;
     measure(rows, Repetition { samples, scale: 1 }, Some(counting), || {
         let text = std::fs::read_to_string(&recorded).context(recorded.display())?;

@@ -16,6 +16,13 @@ pub fn counting(output: &Path, profile: Option<&Path>) -> Result<Counting> {
     Ok(Counting { plugin: Some(path()?), settings, seed: Some(SEED) })
 }
 
+/// A machine whose boot is profiled up to a milestone.
+pub fn profiling_until(mark: u32, output: &Path, profile: &Path) -> Result<Counting> {
+    let mut counting = counting(output, Some(profile))?;
+    counting.settings.push(format!("until={mark}"));
+    Ok(counting)
+}
+
 /// A machine whose counters can be read from `counters` while it runs beside others.
 pub fn watching(output: &Path, counters: &Path) -> Result<Counting> {
     let settings =

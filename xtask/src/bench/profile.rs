@@ -52,9 +52,14 @@ pub fn print(measured: &[Measured]) -> Result<()> {
     let Some((name, Ok(samples))) = measured.first() else {
         return Err(Failure::new("nothing was measured, so there is no profile"));
     };
-    let path = ours::profile_path();
-    let executed = parse(&std::fs::read_to_string(&path).context(path.display())?)?;
     let operations = (samples.operations * samples.counts.len() as u64) as f64;
+    print_file(&format!("{name}, per operation"), operations)
+}
+
+/// Prints what the plugin has written, divided by the operations that it is of.
+pub fn print_file(what: &str, operations: f64) -> Result<()> {
+    let path = ours::profile_path()?;
+    let executed = parse(&std::fs::read_to_string(&path).context(path.display())?)?;
     let binaries = binaries()?;
     let mut functions = BTreeMap::new();
     let mut calls = BTreeMap::new();
@@ -81,9 +86,9 @@ pub fn print(measured: &[Measured]) -> Result<()> {
     for (binary, wanted) in binaries.iter().zip(&wanted) {
         add_lines(binary, wanted, &mut lines)?;
     }
-    show(&format!("{name}: instructions per operation, by function"), &functions, operations);
-    show(&format!("{name}: calls per operation, by function"), &calls, operations);
-    show(&format!("{name}: by line of source"), &lines, operations);
+    show(&format!("{what}: instructions, by function"), &functions, operations);
+    show(&format!("{what}: calls, by function"), &calls, operations);
+    show(&format!("{what}: instructions, by line of source"), &lines, operations);
     Ok(())
 }
 

@@ -17,7 +17,6 @@ use crate::machine::{Counting, LOG_PORT, Machine, Network};
 use crate::packages;
 use crate::process;
 use crate::run::{self, Job};
-use crate::workspace;
 
 /// The tap device, our address on it, and the guest's.
 const DEVICE: &str = "tap0";
@@ -131,7 +130,7 @@ pub struct Files {
 /// Makes the images.
 pub fn prepare() -> Result<Files> {
     let baseline = compile::directory("tests/bench-http", "baseline", &["-static"])?;
-    let documents = workspace::output().join("bench/documents");
+    let documents = crate::bench::file("documents")?;
     std::fs::create_dir_all(&documents).context(documents.display())?;
     let mut initial = Initramfs::default();
     for (name, size) in SIZES {
@@ -154,7 +153,7 @@ pub fn prepare() -> Result<Files> {
     initial.bytes("/etc/group", b"root:x:0:\n".to_vec());
     initial.bytes("/etc/nginx.conf", NGINX_SETTINGS.into());
     initial.directory("/var/log/nginx");
-    let archive = workspace::output().join("bench/initramfs.http");
+    let archive = crate::bench::file("initramfs.http")?;
     initial.write(&archive)?;
     let extras = vec![
         Extra { host: baseline, guest: "/baseline".into() },
@@ -202,7 +201,7 @@ impl Running {
                 on_linux(&machine, files, &guest, &words.map(str::to_string))?
             }
         };
-        let console = workspace::output().join("bench/http-console.log");
+        let console = crate::bench::file("http-console.log")?;
         qemu.args(["-serial", &format!("file:{}", console.display())]);
         let shown = process::show(&qemu);
         let running = Self { qemu: qemu.stdin(Stdio::null()).spawn().context(shown)? };

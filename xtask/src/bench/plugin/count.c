@@ -9,6 +9,7 @@
  *                    order of the columns: for what is measured from outside
  *   profile=FILE     gets, at the end, how often each instruction ran inside of samples but the
  *                    first, which warms up
+ *   until=MARK       the profile is of everything from power-on to this milestone instead
  *
  *   columns NAME...
  *   sample NUMBER...            what happened between begin and end
@@ -72,6 +73,7 @@ struct place {
 #define BUCKETS (1u << 16)
 static struct place *buckets[BUCKETS];
 static const char *profile_path;
+static unsigned profile_until; /* 0: samples are profiled */
 
 static struct place *find_place(uint64_t address, const uint8_t *bytes, size_t size)
 {
@@ -148,18 +150,22 @@ static void reach_marker(unsigned processor, void *argument)
     switch (mark) {
     case BEGIN:
         begun = *now;
-        if (profile_path)
+        if (profile_path && !profile_until)
             start_profile();
         break;
     case END:
         fputs("sample", output);
         write_counters(&begun);
-        if (profile_path && samples)
+        if (profile_path && !profile_until && samples)
             add_profile();
         samples++;
         break;
     default:
         write_milestone(mark);
+        if (profile_path && mark == profile_until) {
+            add_profile();
+            start_profile();
+        }
     }
 }
 
@@ -262,6 +268,8 @@ EXPORT int qemu_plugin_install(plugin_id id, const struct qemu_info *info, int c
             now = map_counters(words[at] + 9);
         else if (!strncmp(words[at], "profile=", 8))
             profile_path = strdup(words[at] + 8);
+        else if (!strncmp(words[at], "until=", 6))
+            profile_until = (unsigned)atoi(words[at] + 6);
     }
     if (!output || !now)
         return 1;
