@@ -164,7 +164,7 @@ mod tests {
         let skipping = room(&RING, 928, 512, 128).unwrap();
         let skip = Some(4096 + 928);
         assert_eq!(skipping, Room { offset: 4096, head: 1024 + 128, skip, tail: None });
-        assert_eq!(room(&RING, 928, 128, 128), None);
+        assert_eq!(room(&RING, 928, 96, 128), None);
         assert_eq!(room(&RING, 1024, 0, 32), None);
     }
 
