@@ -4,6 +4,7 @@ use crate::errno::{Answer, Errno};
 use crate::exit::{CONTINUED, GROUP_SHIFT, STATUS, stopped};
 use crate::page;
 use crate::process::{Child, Process};
+use crate::signal::Info;
 use crate::thread;
 use crate::time;
 use crate::user;
@@ -109,6 +110,37 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
     None
 }
 
+/// What SIGCHLD tells (sigaction(2)): of a child that is dead, those before all others of which
+/// nothing was told yet.
+pub fn told(process: &mut Process) -> Info {
+    let mut found: Option<(&mut Child, u64)> = None;
+    for child in &mut process.children {
+        let record = xok::published::env(child.id);
+        let Some(record) = record.filter(|it| it.state == EnvState::Dead as u32) else { continue };
+        if found.is_none() || !child.told {
+            let new = !child.told;
+            found = Some((child, record.word & STATUS));
+            if new {
+                break;
+            }
+        }
+    }
+    let Some((child, status)) = found else {
+        return Info { code: linux::CLD_EXITED as i32, ..Info::default() };
+    };
+    child.told = true;
+    let (code, status) = end_of(status);
+    Info { code, first: u64::from(child.id.0), second: status.into(), ..Info::default() }
+}
+
+/// How a child ended: `si_code` and `si_status` of its wait status.
+fn end_of(status: u64) -> (i32, u32) {
+    match status as u32 & 0x7f {
+        0 => (linux::CLD_EXITED as i32, status as u32 >> 8 & 0xff),
+        signal => (linux::CLD_KILLED as i32, signal),
+    }
+}
+
 /// Looks at the children once: news, none yet, or no such child.
 fn look(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
     let mut any = false;
@@ -132,7 +164,7 @@ fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Optio
         if posted != 0 {
             process.tell(EVENT_CHILD);
             thread::own().events &= !EVENT_CHILD;
-            let info = crate::signal::Info::default();
+            let info = told(process);
             process.arrive(linux::SIGCHLD, info);
         }
         tend(process, false);
@@ -208,13 +240,14 @@ pub fn waitid(process: &mut Process, words: [u64; 6]) -> Answer {
     let mut words = [0_u32; 32];
     if let Some(news) = found {
         let (code, status) = match news.status {
-            status if !news.ended && status == CONTINUED => (linux::CLD_CONTINUED, linux::SIGCONT),
-            status if !news.ended => (linux::CLD_STOPPED, (status >> 8) as u32),
-            status if status & 0x7f == 0 => (linux::CLD_EXITED, (status >> 8) as u32 & 0xff),
-            status => (linux::CLD_KILLED, status as u32 & 0x7f),
+            status if !news.ended && status == CONTINUED => {
+                (linux::CLD_CONTINUED as i32, linux::SIGCONT)
+            }
+            status if !news.ended => (linux::CLD_STOPPED as i32, (status >> 8) as u32),
+            status => end_of(status),
         };
         words[0] = linux::SIGCHLD;
-        words[2] = code;
+        words[2] = code as u32;
         words[4] = news.id.0;
         words[6] = status;
     }

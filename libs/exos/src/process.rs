@@ -134,6 +134,8 @@ pub struct Child {
     pub continuations: u32,
     /// Did it die while its end was wanted? Then it waits to be waited for whatever comes.
     pub kept: bool,
+    /// Has SIGCHLD told of its death?
+    pub told: bool,
 }
 
 impl Process {

@@ -158,6 +158,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
             stops: second as u32,
             continuations: (second >> 32) as u32,
             kept: kept != 0,
+            told: false,
         });
     }
     let in_image = from.word()? != 0;
@@ -193,6 +194,7 @@ mod tests {
             stops: 7,
             continuations: 8,
             kept: true,
+            told: false,
         });
         let command = Command {
             image: Some((4096, 10)),

@@ -9,6 +9,47 @@ static void count_child(int number)
     children_told++;
 }
 
+static volatile siginfo_t child_information;
+
+static void look_at_child(int number, siginfo_t *information, void *context)
+{
+    (void)number;
+    (void)context;
+    child_information = *information;
+}
+
+/* What SIGCHLD tells of the child that died, and of the next one while the first is a zombie. */
+static void told_of_children(void)
+{
+    struct sigaction action = {.sa_sigaction = look_at_child, .sa_flags = SA_SIGINFO};
+    sigset_t child_signal, before;
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_signal, &before);
+    sigaction(SIGCHLD, &action, NULL);
+    pid_t exits = fork_clean();
+    if (exits == 0)
+        _exit(9);
+    sigsuspend(&before);
+    SHOW(child_information.si_pid == exits);
+    SHOW(child_information.si_code == CLD_EXITED);
+    SHOW(child_information.si_status);
+    SHOW(child_information.si_uid == getuid());
+    pid_t dies = fork_clean();
+    if (dies == 0) {
+        raise(SIGUSR1);
+        _exit(1);
+    }
+    sigsuspend(&before);
+    SHOW(child_information.si_pid == dies);
+    SHOW(child_information.si_code == CLD_KILLED);
+    SHOW(child_information.si_status == SIGUSR1);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    SHOW(waitpid(exits, NULL, 0) == exits);
+    SHOW(waitpid(dies, NULL, 0) == dies);
+}
+
 static pid_t child_that(int exit_status)
 {
     pid_t child = fork_clean();
@@ -146,5 +187,6 @@ int main(void)
     show_status("identity", status);
     TRY(setpgid(0x3fffffff, 0));
     TRY(getpgid(0x3fffffff));
+    told_of_children();
     return 0;
 }

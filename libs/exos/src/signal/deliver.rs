@@ -43,7 +43,7 @@ pub fn collect(process: &mut Process) {
         process.events |= events & net::EVENTS;
         process.tell(events);
         if events & EVENT_CHILD != 0 {
-            let info = Info { code: linux::CLD_EXITED as i32, ..Info::default() };
+            let info = children::told(process);
             process.arrive(linux::SIGCHLD, info);
         }
         if events & EVENT_TIMER != 0 {
