@@ -3,7 +3,7 @@
 //! ```text
 //! /bin/busybox         Debian's, unmodified; /bin/sh and the other applets are links to it
 //! /sbin /usr/bin ...   links to /bin
-//! /etc                 xtask/root/etc as it lies in the tree
+//! /bin/strace, /etc    xtask/root as it lies in the tree
 //! /www                 apps/cheetah/www as it lies in the tree
 //! /xok                 our own programs, without their debugging information
 //! /tmp /proc /dev /root /home

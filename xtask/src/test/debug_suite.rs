@@ -12,8 +12,9 @@ use crate::workspace;
 /// A test's name, and what runs it.
 type Test = (&'static str, fn() -> Result<Verdict>);
 
-const TESTS: [Test; 2] = [
+const TESTS: [Test; 3] = [
     ("debug/strace_of_ls_is_linuxs", strace::of_ls),
+    ("debug/strace_follows_children", strace::of_a_shell),
     ("debug/gdb_stops_by_name_in_one_environment", gdb::session),
 ];
 

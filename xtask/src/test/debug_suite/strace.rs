@@ -13,6 +13,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::packages;
 use crate::process;
 use crate::tally::Verdict;
+use crate::test::command_suite::xtask;
 use crate::workspace;
 
 /// Where the exceptions stand.
@@ -53,6 +54,34 @@ pub fn of_ls() -> Result<Verdict> {
     let text = std::fs::read_to_string(&path).context(path.display())?;
     let exceptions = exceptions(&text)?;
     Ok(compare(&linux, &ours, &exceptions))
+}
+
+/// A trace of a shell, asked for by a program in the guest: children, signals, ends.
+pub fn of_a_shell() -> Result<Verdict> {
+    let script = "cat /etc/hosts | wc -l; (exit 3); kill -TERM $$";
+    let outer = format!("strace sh -c '{script}'; echo $?");
+    let output = xtask(&["run", "--", "busybox", "sh", "-c", &outer], b"")?;
+    let path = workspace::output().join("strace.txt");
+    let trace = std::fs::read_to_string(&path).context(path.display())?;
+    let expected = [
+        "execve(\"/proc/self/exe\", [\"sh\", \"-c\", ",
+        "<... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 0}]",
+        "] +++ exited with 0 +++",
+        "] +++ exited with 3 +++",
+        "SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=",
+        "si_status=3, ",
+        ", SIGTERM) ",
+        "--- SIGTERM {si_signo=SIGTERM, si_code=SI_USER, si_pid=",
+    ];
+    let missing = expected.iter().find(|text| !trace.contains(**text));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(match missing {
+        Some(missing) => Err(format!("no `{missing}` in {trace}")),
+        None if !trace.ends_with("+++ killed by SIGTERM +++\n") => Err(format!("ends: {trace}")),
+        // The program's output is its own.
+        None if said.lines().last() != Some("143") => Err(format!("its output: {said}")),
+        None => Ok(format!("{} lines", trace.lines().count())),
+    })
 }
 
 /// A root directory with busybox and what it reads, and some files to be listed.
@@ -113,7 +142,7 @@ fn in_the_guest(root: &Path) -> Result<Vec<String>> {
     let shown = format!("{}:/shown", root.join("shown").display());
     let mut words = vec!["run", "--strace", "--file", &shown, "--"];
     words.extend(COMMAND);
-    let output = crate::test::command_suite::xtask(&words, b"")?;
+    let output = xtask(&words, b"")?;
     let path = workspace::output().join("strace.txt");
     let text = std::fs::read_to_string(&path).map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr);
