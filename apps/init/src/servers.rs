@@ -69,7 +69,7 @@ fn publish_env(service: Service, env: Option<EnvId>) {
 
 /// Starts what the machine has a use for.
 pub fn start_all(image: &Image, settings: &Settings, terminal: &Terminal) {
-    let gifts = [gift(1, CONSOLE, READ | WRITE), gift(2, PROCESSES, CONTROL)];
+    let gifts = [gift(1, CONSOLE, READ | WRITE), gift(2, PROCESSES, READ | WRITE | CONTROL)];
     let ttyd = start(image, "ttyd", &gifts, |domain| terminal.attach_server(domain));
     publish_env(Service::Terminal, ttyd);
 
@@ -78,7 +78,10 @@ pub fn start_all(image: &Image, settings: &Settings, terminal: &Terminal) {
         gift(2, PROCESSES, READ | WRITE | CONTROL | DERIVE),
         gift(3, CONSOLE, WRITE),
     ];
-    publish_env(Service::Files, start(image, "tmpfsd", &gifts, |_| Ok(())));
+    publish_env(
+        Service::Files,
+        start(image, "tmpfsd", &gifts, |domain| terminal.attach_table(domain)),
+    );
 
     let interface: Option<InterfaceRecord> = xok::published::record(Table::Interfaces, 0);
     let present = interface.is_some_and(|interface| interface.present != 0);

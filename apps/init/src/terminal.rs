@@ -4,7 +4,7 @@ use abi::id::{DomainId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_FRAMES, INPUT_PROGRAM, INPUT_SERVER, OUTPUT_FRAMES,
-    OUTPUT_PROGRAM, OUTPUT_SERVER, WindowSize,
+    OUTPUT_PROGRAM, OUTPUT_SERVER, TABLE_SERVER, WindowSize,
 };
 use xok::call::{self, OWN, Refused};
 use xok::services::Service;
@@ -23,6 +23,8 @@ pub struct Terminal {
     output: RegionId,
     error: Option<RegionId>,
     control: RegionId,
+    /// The table of pseudo-terminals.
+    table: RegionId,
 }
 
 fn region(frames: usize) -> Result<RegionId, Refused> {
@@ -38,9 +40,12 @@ impl Terminal {
             output: region(OUTPUT_FRAMES)?,
             error: if streams { Some(region(OUTPUT_FRAMES)?) } else { None },
             control: region(0)?,
+            table: region(1)?,
         };
         // Init stays attached, so that the regions live as long as the machine.
         terminal.attach(DomainId::NONE, INPUT_SERVER, OUTPUT_SERVER)?;
+        terminal.attach_table(DomainId::NONE)?;
+        publish::set(Service::Terminals, u64::from(terminal.table.0));
         publish::set(Service::TerminalInput, u64::from(terminal.input.0));
         publish::set(Service::TerminalOutput, u64::from(terminal.output.0));
         publish::set(Service::TerminalState, u64::from(terminal.control.0));
@@ -61,7 +66,13 @@ impl Terminal {
 
     /// Attaches ttyd.
     pub fn attach_server(&self, domain: DomainId) -> Result<(), Refused> {
+        self.attach_table(domain)?;
         self.attach(domain, INPUT_SERVER, OUTPUT_SERVER)
+    }
+
+    /// Attaches a server to the table of pseudo-terminals.
+    pub fn attach_table(&self, domain: DomainId) -> Result<(), Refused> {
+        call::region_attach(OWN, self.table, TABLE_SERVER, domain).map(|_| ())
     }
 
     /// Attaches a program.

@@ -23,6 +23,8 @@ mod server;
 #[cfg(target_os = "none")]
 mod sockets;
 #[cfg(target_os = "none")]
+mod terminals;
+#[cfg(target_os = "none")]
 mod versions;
 
 #[cfg(target_os = "none")]

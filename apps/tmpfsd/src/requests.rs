@@ -55,11 +55,14 @@ pub fn answer(
             deliver(region, DATA, &bytes)?;
             Ok([bytes.len() as u64, 0, 0, 0])
         }
-        // The server's own: locks and sockets are no part of the tree.
+        // The server's own: locks, sockets and terminals are no part of the tree.
         Operation::Lock
         | Operation::SocketBind
         | Operation::SocketConnect
-        | Operation::SocketAccept => Err(Errno::ENOSYS),
+        | Operation::SocketAccept
+        | Operation::TerminalMake
+        | Operation::TerminalOpen
+        | Operation::TerminalList => Err(Errno::ENOSYS),
         Operation::MakeDirectory => {
             let name = name(region, NAME_FIRST, b)?;
             Ok([tree.make_directory(a, &name, c as u32, who)?, 0, 0, 0])

@@ -14,6 +14,7 @@ use crate::file_locks::FileLocks;
 use crate::requests;
 use crate::seed;
 use crate::sockets::Sockets;
+use crate::terminals;
 use crate::versions;
 
 /// Inodes for each page that files may fill, and at least this many.
@@ -59,6 +60,9 @@ impl Server {
                 return self.sockets.connect(&self.tree, ends, &request.who, arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
+            Operation::TerminalMake => return terminals::open_master(caller),
+            Operation::TerminalOpen => return terminals::open_slave(caller, first),
+            Operation::TerminalList => return terminals::list(),
             _ => {}
         }
         let answer = requests::answer(&mut self.tree, &mut self.clients, caller, region, &request);

@@ -6,7 +6,17 @@ use unix::process_page::{MAGIC, ProcessPage};
 use xok::{call, published};
 
 /// Index of the capability over the account's processes, given by init.
-const PROCESSES: u8 = 2;
+pub const PROCESSES: u8 = 2;
+
+/// Posts `signal` to the leader of a session, if it lives.
+pub fn signal_leader(session: u32, signal: u8) {
+    let id = EnvId(session);
+    let page = published::record::<ProcessPage>(Table::ApplicationPages, id.index());
+    if page.is_some_and(|page| page.magic == MAGIC && page.session == session) {
+        // It may have died meanwhile, too.
+        let _ = call::post(PROCESSES, id, 1 << (signal - 1));
+    }
+}
 
 /// Posts `signal` to each process that says it is in `group`. The claim is the process's own; the
 /// kernel checks that this server may post to it at all.

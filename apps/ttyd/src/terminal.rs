@@ -1,28 +1,31 @@
-//! The server's loop: console to line discipline to input ring; output ring to console.
+//! A terminal: typed bytes to line discipline to input ring; output ring to screen.
 
 use abi::id::RegionId;
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::COMMAND_LINE;
 use abi::region::WordAt;
-use abi::upcall::EVENT_CONSOLE;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use unix::ring::{HEAD, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_CELLS, INPUT_DATA, INPUT_SERVER, OUTPUT,
+    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_CELLS, INPUT_DATA, INPUT_SERVER, OUTPUT,
     OUTPUT_SERVER, SEQUENCE,
 };
-use xok::call::{self, Refused};
+use xok::call::Refused;
 use xok::published;
 use xok::services::{self, Service};
 
 use crate::console;
 use crate::foreground;
+use crate::master::{self, Master};
 use crate::region::Region;
 
 /// Bytes handled between two looks at the other directions.
 const CHUNK: usize = 1024;
+/// Signals of a hang-up: `SIGHUP`, and `SIGCONT` for those who are stopped.
+const HANG_UP: [u8; 2] = [1, 18];
 /// Stands before `END_OF_INPUT`, and before itself to be itself, in a framed standard input.
 const ESCAPE: u8 = 0x10;
 /// Behind `ESCAPE`: the input has ended.
@@ -36,8 +39,14 @@ enum Input {
     Ended,
 }
 
-/// The terminal.
+/// A terminal.
 pub struct Terminal {
+    /// Whose it is: the console's, if not a program's.
+    master: Option<Master>,
+    /// What the master has typed and the line discipline has not seen yet.
+    typed: VecDeque<u8>,
+    /// What the master has not had room for.
+    screen: Vec<u8>,
     input: Region,
     output: Region,
     error: Option<Region>,
@@ -53,7 +62,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// Opens the console and finds the regions that init made.
-    pub fn open() -> Result<Self, Refused> {
+    pub fn console() -> Result<Self, Refused> {
         xok::upcall::set_mask(true);
         console::open()?;
         let region = |service, role| Region { id: RegionId(services::get(service) as u32), role };
@@ -63,6 +72,9 @@ impl Terminal {
         control.read(0, &mut bytes)?;
         let state = Control::from_bytes(&bytes);
         let mut terminal = Self {
+            master: None,
+            typed: VecDeque::new(),
+            screen: Vec::new(),
             input: region(Service::TerminalInput, INPUT_SERVER),
             output: region(Service::TerminalOutput, OUTPUT_SERVER),
             error: (!error.id.is_none()).then_some(error),
@@ -87,31 +99,92 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Serves for ever.
-    pub fn serve(&mut self) -> ! {
+    /// The terminal of a master, whose regions the table names.
+    pub fn of_master(number: usize, entry: &Entry) -> Result<Self, Refused> {
+        let master = Master::open(number, entry.master)?;
+        let roles = [(entry.input, INPUT_SERVER), (entry.output, OUTPUT_SERVER)];
+        let mut regions = Vec::new();
+        for (id, role) in roles.into_iter().chain([(entry.control, CONTROL_ROLE)]) {
+            match master::attach(id, role) {
+                Ok(region) => regions.push(region),
+                Err(refused) => {
+                    regions.into_iter().for_each(master::detach);
+                    master.close();
+                    return Err(refused);
+                }
+            }
+        }
+        let mut bytes = [0; CONTROL_BYTES];
+        regions[2].read(0, &mut bytes)?;
+        let state = Control::from_bytes(&bytes);
+        Ok(Self {
+            master: Some(master),
+            typed: VecDeque::new(),
+            screen: Vec::new(),
+            input: regions[0],
+            output: regions[1],
+            error: None,
+            control: regions[2],
+            state,
+            line: Line::new(state.termios),
+            from: Input::Terminal,
+            waiting: Vec::new(),
+            seen_tail: 0,
+        })
+    }
+
+    /// Its number, if it is a program's.
+    pub fn number(&self) -> Option<usize> {
+        self.master.as_ref().map(|master| master.number)
+    }
+
+    /// Has its master gone?
+    pub fn is_over(&self) -> bool {
+        self.master.as_ref().is_some_and(Master::is_gone)
+    }
+
+    /// Hangs up: programs read its end, and the leader of its session hears of it.
+    pub fn end(&mut self, table: Region) {
+        // What cannot be changed any more nobody uses.
+        let _ = self.take_settings();
+        let _ = self.say_hung_up();
+        for signal in HANG_UP {
+            foreground::signal_leader(self.state.session, signal);
+        }
+        [self.input, self.output, self.control].into_iter().for_each(master::detach);
+        if let Some(master) = &self.master {
+            Self::clear(table, master.number);
+            master.close();
+        }
+    }
+
+    /// Empties an entry of the table.
+    pub fn clear(table: Region, number: usize) {
+        // The table is init's, and always there.
+        let _ = table.write(0, &[], &[], &[WordAt { offset: Entry::offset(number), value: 0 }]);
+    }
+
+    fn say_hung_up(&self) -> Result<(), Refused> {
         loop {
-            xok::upcall::take_events();
-            let mut busy = self.step();
-            while let Ok(true) = busy {
-                busy = self.step();
+            let mut bytes = [0; CONTROL_BYTES];
+            self.control.read(0, &mut bytes)?;
+            let old = Control::from_bytes(&bytes);
+            let new = Control { hung_up: true, sequence: old.sequence + 1, ..old };
+            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+            match self.control.write(0, &new.to_bytes(), &compare, &[]) {
+                Err((abi::error::Error::Changed, _)) => {}
+                other => return other,
             }
-            if let Err((error, number)) = busy {
-                xok::log!(console::CONSOLE, "ttyd: {} ({number})", error.name());
-                call::exit(1 << 8);
-            }
-            // Whatever ends the sleep, the loop looks at everything again.
-            let _ = self.watch();
-            let _ = call::sleep(0, u64::MAX, EVENT_CONSOLE, 0);
         }
     }
 
     /// Does a piece of everything; was there anything to do?
-    fn step(&mut self) -> Result<bool, Refused> {
+    pub fn step(&mut self) -> Result<bool, Refused> {
         let changed = self.take_settings()?;
         let typed = self.take_input()?;
         let handed_over = self.hand_over()?;
-        let mut shown = false;
-        if !self.line.stopped() {
+        let mut shown = self.show_rest()?;
+        if !self.line.stopped() && self.screen.is_empty() {
             shown = self.show(self.output, console::OUTPUT)?;
             if let Some(error) = self.error {
                 shown |= self.show(error, console::ERROR)?;
@@ -149,10 +222,11 @@ impl Terminal {
         let mut effects = Effects::default();
         let mut any = false;
         for _ in 0..CHUNK {
-            if !self.waiting.is_empty() || effects.cells.len() > LINE_MAX {
+            let full = effects.cells.len() > LINE_MAX || self.screen.len() > LINE_MAX;
+            if !self.waiting.is_empty() || full {
                 break;
             }
-            let Some(byte) = console::next() else { break };
+            let Some(byte) = self.next_byte()? else { break };
             any = true;
             match self.from {
                 Input::Terminal => self.line.receive(byte, &mut effects),
@@ -178,6 +252,33 @@ impl Terminal {
         Ok(any)
     }
 
+    /// The next byte that was typed.
+    fn next_byte(&mut self) -> Result<Option<u8>, Refused> {
+        let Some(master) = &self.master else { return Ok(console::next()) };
+        if self.typed.is_empty() {
+            self.typed.extend(master.typed()?);
+        }
+        Ok(self.typed.pop_front())
+    }
+
+    /// Puts bytes on the screen, or where they wait for the master.
+    fn put(&mut self, stream: u16, bytes: &[u8]) {
+        match self.master {
+            Some(_) => self.screen.extend_from_slice(bytes),
+            None => console::write(stream, bytes),
+        }
+    }
+
+    /// Gives the master what waits for it; did it take any?
+    fn show_rest(&mut self) -> Result<bool, Refused> {
+        let Some(master) = self.master.as_ref().filter(|_| !self.screen.is_empty()) else {
+            return Ok(false);
+        };
+        let taken = master.show(&self.screen)?;
+        self.screen.drain(..taken);
+        Ok(taken > 0)
+    }
+
     fn apply(&mut self, effects: Effects) -> Result<(), Refused> {
         if effects.flush_input {
             self.flush_input()?;
@@ -186,7 +287,7 @@ impl Terminal {
             self.flush_output()?;
         }
         self.waiting.extend(effects.cells);
-        console::write(console::OUTPUT, &effects.screen);
+        self.put(console::OUTPUT, &effects.screen);
         for signal in effects.signals {
             foreground::signal(self.state.foreground, signal);
         }
@@ -225,11 +326,11 @@ impl Terminal {
         let bytes = &mut buffer[..span.len as usize];
         region.read(span.offset, bytes)?;
         if self.state.streams {
-            console::write(stream, bytes);
+            self.put(stream, bytes);
         } else {
             let mut screen = Vec::with_capacity(2 * CHUNK);
             self.line.output(bytes, &mut screen);
-            console::write(stream, &screen);
+            self.put(stream, &screen);
         }
         region.write(0, &[], &[], &[WordAt { offset: TAIL, value: tail + span.len }])?;
         Ok(true)
@@ -258,8 +359,8 @@ impl Terminal {
         }
     }
 
-    /// Downloads the predicate: anything to show, settings changed, room for waiting input.
-    fn watch(&mut self) -> Result<(), Refused> {
+    /// Adds what ends a sleep: anything to show, settings changed, room for waiting input.
+    pub fn watch(&self, atoms: &mut Vec<Atom>) {
         let unequal = |region: Region, left, right: Result<u64, u64>| Atom {
             operator: Operator::NotEqual as u8,
             left: Source::Region as u8,
@@ -270,15 +371,17 @@ impl Terminal {
             right_value: right.unwrap_or_else(|offset| offset),
             mask: 0,
         };
-        let mut atoms = Vec::with_capacity(4);
         atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.sequence)));
-        if !self.line.stopped() {
+        if !self.line.stopped() && self.screen.is_empty() {
             atoms.push(unequal(self.output, HEAD, Err(TAIL)));
             atoms.extend(self.error.map(|error| unequal(error, HEAD, Err(TAIL))));
         }
         if !self.waiting.is_empty() {
             atoms.push(unequal(self.input, TAIL, Ok(self.seen_tail)));
         }
-        call::predicate_set(&atoms).map(|_| ())
+        if let Some(master) = &self.master {
+            let types = self.waiting.is_empty() && self.screen.len() <= LINE_MAX;
+            master.watch(types, !self.screen.is_empty(), atoms);
+        }
     }
 }

@@ -72,6 +72,7 @@ pub fn end(process: &mut Process, word: u64) -> ! {
     threads::stop_others(process);
     threads::give_up(process);
     crate::net::finish(process);
+    crate::fs::pty::leave_session(process);
     crate::orphans::hang_up(process);
     if process.borrows_space {
         // The domain lives on in the vfork parent, so what this process attached must be given

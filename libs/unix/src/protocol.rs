@@ -114,6 +114,14 @@ operations! {
     /// Port, number of the offer that the caller has claimed. Result: the connection, whose end 1
     /// is the caller's.
     22 SocketAccept,
+    /// Makes a pseudo-terminal. Results: its number, and its regions (`unix::tty::shared::Entry`);
+    /// the caller is attached as the master.
+    23 TerminalMake,
+    /// Number of a pseudo-terminal. Results: 0, and its regions; the caller is attached as one of
+    /// its programs.
+    24 TerminalOpen,
+    /// Result: a bit for each pseudo-terminal there is.
+    25 TerminalList,
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

@@ -39,6 +39,8 @@ pub enum Service {
     RawConsole = 11,
     /// Region of the error stream in raw mode.
     ErrorOutput = 12,
+    /// Region of the table of pseudo-terminals.
+    Terminals = 15,
     /// Environment of cheetah.
     Web = 13,
     /// Environment of traced.

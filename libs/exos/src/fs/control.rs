@@ -4,6 +4,7 @@ use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 
 use super::open_file::OpenFile;
+use super::terminal::Tty;
 use super::terminal_control;
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
@@ -104,7 +105,10 @@ pub fn ioctl(process: &mut Process, fd: i32, request: u32, argument: u64) -> Ans
             description.set_flags(flags).map(|()| 0)
         }
         _ => match &description.file {
-            OpenFile::Terminal => terminal_control::control_call(process, request, argument),
+            OpenFile::Terminal(tty) => {
+                terminal_control::control_call(process, tty, request, argument)
+            }
+            OpenFile::Master(master) => master.control(process, request, argument),
             OpenFile::Pipe(pipe) if request == ioctl::FIONREAD => {
                 user::write_value(argument, &(pipe.waiting()? as u32))?;
                 Ok(0)
@@ -119,7 +123,7 @@ pub fn ioctl(process: &mut Process, fd: i32, request: u32, argument: u64) -> Ans
                 Ok(0)
             }
             OpenFile::Stream(0) if request == ioctl::FIONREAD => {
-                user::write_value(argument, &(super::terminal::readable()? as u32))?;
+                user::write_value(argument, &(Tty::console()?.readable()? as u32))?;
                 Ok(0)
             }
             OpenFile::Node(_) | OpenFile::Text(..) if request == ioctl::FIONREAD => {

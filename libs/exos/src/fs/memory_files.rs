@@ -9,6 +9,7 @@ use unix::protocol::{
     TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, WATCHER, answer, outcome,
 };
 use unix::tree::Id;
+use unix::tty::shared::Entry;
 use unix::versions::Seen;
 use unix::{Errno, protocol};
 use xok::call;
@@ -453,6 +454,29 @@ impl Client {
             0 => Introduced::Full(Region { id: RegionId(port as u32), role: WATCHER }, tail),
             region => Introduced::To(RegionId(region as u32)),
         })
+    }
+
+    /// Makes a pseudo-terminal; its number and regions.
+    pub fn terminal_make(&self) -> Result<(u32, Entry), Errno> {
+        let [number, first, second, _] = self.ask(Operation::TerminalMake, [0; 4])?;
+        Ok((number as u32, Entry::from_words([first, second])))
+    }
+
+    /// Attaches the own domain to a pseudo-terminal.
+    pub fn terminal_open(&self, number: u32) -> Result<Entry, Errno> {
+        let arguments = [u64::from(number), 0, 0, 0];
+        let [_, first, second, _] = self.ask(Operation::TerminalOpen, arguments)?;
+        Ok(Entry::from_words([first, second]))
+    }
+
+    /// Which pseudo-terminals there are, a bit each.
+    pub fn terminals(&self) -> Result<u64, Errno> {
+        Ok(self.ask(Operation::TerminalList, [0; 4])?[0])
+    }
+
+    /// Is there one with this number?
+    pub fn has_terminal(&self, number: u32) -> Result<bool, Errno> {
+        Ok(number < u64::BITS && self.terminals()? >> number & 1 != 0)
     }
 
     /// Takes the connection of the offer with this number, which we have claimed.

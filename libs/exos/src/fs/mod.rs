@@ -30,6 +30,7 @@ pub mod pipe;
 pub mod poll;
 pub mod proc_files;
 pub mod processor;
+pub mod pty;
 pub mod region;
 pub mod saved;
 pub mod signal_file;
@@ -147,7 +148,8 @@ impl Files {
                 (true, 0) => raw::O_RDONLY,
                 (true, _) => raw::O_WRONLY,
             };
-            let file = if streams { OpenFile::Stream(number) } else { OpenFile::Terminal };
+            let tty = terminal::Tty::console().ok().filter(|_| !streams);
+            let file = tty.map_or(OpenFile::Stream(number), OpenFile::Terminal);
             let path = Canonical::from_canonical(b"/dev/console");
             let description = Description::new(file, path, access, None);
             files.table.push(Some(Descriptor { description, close_on_exec: false }));

@@ -8,7 +8,7 @@ use unix::path::Canonical;
 use unix::tree::Id;
 
 use super::proc_files::Item;
-use super::{Files, image_files, proc_files};
+use super::{Files, image_files, proc_files, pty};
 use alloc::vec::Vec;
 
 /// A file, wherever it lies.
@@ -22,6 +22,10 @@ pub enum Node {
     Devices,
     /// A device.
     Device(Device),
+    /// /dev/pts
+    Terminals,
+    /// A terminal in it.
+    Slave(u32),
     /// A symbolic link in /dev, by its place in [`DEVICE_LINKS`].
     DeviceLink(usize),
     /// Something in /proc.
@@ -47,6 +51,8 @@ pub enum Device {
     Terminal,
     /// The terminal.
     Console,
+    /// What makes terminals.
+    Master,
 }
 
 /// Names in /dev: name, device, major and minor number, permissions.
@@ -54,6 +60,7 @@ pub const DEVICES: &[(&str, Device, u64, u64, u32)] = &[
     ("console", Device::Console, 5, 1, 0o600),
     ("full", Device::Full, 1, 7, 0o666),
     ("null", Device::Null, 1, 3, 0o666),
+    ("ptmx", Device::Master, 5, 2, 0o666),
     ("random", Device::Random, 1, 8, 0o666),
     ("tty", Device::Terminal, 5, 0, 0o666),
     ("urandom", Device::Urandom, 1, 9, 0o666),
@@ -90,6 +97,9 @@ impl Default for Place {
 /// The device of a name in /dev.
 pub fn device_named(name: &[u8]) -> Option<Node> {
     let device = DEVICES.iter().find(|entry| entry.0.as_bytes() == name);
+    if name == b"pts" {
+        return Some(Node::Terminals);
+    }
     let link = || DEVICE_LINKS.iter().position(|entry| entry.0.as_bytes() == name);
     device.map(|entry| Node::Device(entry.1)).or_else(|| link().map(Node::DeviceLink))
 }
@@ -103,7 +113,11 @@ pub fn device_attributes(device: Device) -> Attributes {
         inode: 2 + at as u64,
         mode: raw::S_IFCHR | mode,
         links: 1,
-        gid: if matches!(device, Device::Terminal | Device::Console) { 5 } else { 0 },
+        gid: if matches!(device, Device::Terminal | Device::Console | Device::Master) {
+            5
+        } else {
+            0
+        },
         rdevice: device_number(major, minor),
         ..stamped()
     }
@@ -132,6 +146,14 @@ impl Node {
                 ..stamped()
             }),
             Node::Device(device) => Ok(device_attributes(device)),
+            Node::Terminals => Ok(Attributes {
+                device: 0x18,
+                inode: 1,
+                mode: raw::S_IFDIR | 0o755,
+                links: 2,
+                ..stamped()
+            }),
+            Node::Slave(number) => Ok(pty::attributes(number)),
             Node::DeviceLink(at) => Ok(Attributes {
                 device: DEVICES_DEVICE,
                 inode: 100 + at as u64,
@@ -151,8 +173,8 @@ impl Node {
             Node::Image(index) => {
                 image_files::entry(index).is_some_and(|entry| entry.kind == Kind::Directory)
             }
-            Node::Devices => true,
-            Node::Device(_) | Node::DeviceLink(_) | Node::Descriptor(_) => false,
+            Node::Devices | Node::Terminals => true,
+            Node::Device(_) | Node::DeviceLink(_) | Node::Descriptor(_) | Node::Slave(_) => false,
             _ => self.attributes(files).is_ok_and(|attributes| attributes.is_directory()),
         }
     }

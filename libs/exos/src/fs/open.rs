@@ -11,8 +11,9 @@ use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::{self, Pipe, READER, WRITER};
 use super::region::{self, Region};
+use super::terminal::Tty;
 use super::walk::{Found, Last, Which};
-use super::{proc_files, terminal};
+use super::{proc_files, pty, terminal};
 use crate::errno::{Answer, Errno};
 use crate::page;
 use crate::process::Process;
@@ -153,8 +154,10 @@ fn open_existing(
             Ok(Description::new(OpenFile::Node(node), path, flags, None))
         }
         Node::Device(device @ (Device::Terminal | Device::Console)) => {
-            open_terminal(device, path, flags)
+            open_terminal(process, device, path, flags)
         }
+        Node::Device(Device::Master) => pty::open_master(process, path, flags),
+        Node::Slave(number) => pty::open_slave(process, number, flags),
         Node::Device(_) => {
             node.permits(&process.files, &process.files.who(), mask_of(flags))?;
             Ok(Description::new(OpenFile::Node(node), path, flags, None))
@@ -189,13 +192,22 @@ fn open_memory(
     Ok(Description::new(OpenFile::Node(Node::Memory(id)), path, flags, Some(region.id)))
 }
 
-fn open_terminal(device: Device, path: Canonical, flags: u32) -> Result<Rc<Description>, Errno> {
+fn open_terminal(
+    process: &mut Process,
+    device: Device,
+    path: Canonical,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
+    if device == Device::Terminal && page::own().terminal > 1 {
+        return pty::open_own(process, flags);
+    }
     if terminal::exists() {
-        let control = terminal::control()?;
+        let tty = Tty::console()?;
+        let control = tty.control()?;
         if device == Device::Terminal && control.session != page::own().session {
             return Err(Errno::ENXIO);
         }
-        return Ok(Description::new(OpenFile::Terminal, path, flags, None));
+        return Ok(Description::new(OpenFile::Terminal(tty), path, flags, None));
     }
     // Without a terminal the console is the machine's standard output.
     if device == Device::Console && flags & raw::O_ACCMODE == raw::O_WRONLY {

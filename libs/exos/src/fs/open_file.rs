@@ -12,11 +12,13 @@ use super::epoll::Epoll;
 use super::event_counter::EventCounter;
 use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
+use super::pty::Master;
 use super::region::{Done, Region};
 use super::signal_file::SignalFile;
+use super::terminal::Tty;
 use super::timer_file::TimerFile;
 use super::transfer::Memory;
-use super::{Files, image_files, terminal};
+use super::{Files, image_files, pty};
 use crate::net::socket::Socket;
 use crate::process::Process;
 use crate::unix_sockets::UnixSocket;
@@ -41,8 +43,10 @@ pub enum OpenFile {
     Signals(SignalFile),
     /// Descriptors watched.
     Epoll(Epoll),
-    /// The terminal.
-    Terminal,
+    /// A terminal.
+    Terminal(Tty),
+    /// What makes a terminal of programs' own.
+    Master(Master),
     /// A socket.
     Socket(Socket),
     /// A local socket.
@@ -63,7 +67,9 @@ impl OpenFile {
     /// Can it be read at any offset?
     pub fn seekable(&self) -> bool {
         match self {
-            OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => false,
+            OpenFile::Node(Node::Device(Device::Terminal | Device::Console | Device::Master)) => {
+                false
+            }
             OpenFile::Node(_) | OpenFile::Text(..) => true,
             _ => false,
         }
@@ -100,7 +106,9 @@ impl OpenFile {
             | OpenFile::Epoll(_) => {
                 Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
             }
-            OpenFile::Terminal => Ok(device_attributes(Device::Console)),
+            OpenFile::Terminal(Tty { number: Some(number), .. }) => Ok(pty::attributes(*number)),
+            OpenFile::Terminal(_) => Ok(device_attributes(Device::Console)),
+            OpenFile::Master(_) => Ok(device_attributes(Device::Master)),
             OpenFile::Stream(number) => Ok(Attributes {
                 device: 0xc,
                 inode: 1 + u64::from(*number),
@@ -127,6 +135,8 @@ impl OpenFile {
             OpenFile::Pipe(pipe) => pipe.attach(domain),
             OpenFile::Socket(socket) => socket.attach(domain),
             OpenFile::UnixSocket(socket) => socket.attach(domain),
+            OpenFile::Terminal(tty) => tty.attach(domain),
+            OpenFile::Master(master) => master.attach(domain),
             _ => self.held().map_or(Ok(()), |words| words.attach(domain)),
         }
     }
@@ -137,6 +147,8 @@ impl OpenFile {
             OpenFile::Pipe(pipe) => pipe.detach(),
             OpenFile::Socket(socket) => socket.close(),
             OpenFile::UnixSocket(socket) => socket.close(),
+            OpenFile::Terminal(tty) => tty.detach(),
+            OpenFile::Master(master) => master.detach(),
             _ => {
                 if let Some(words) = self.held() {
                     words.detach();
@@ -172,8 +184,9 @@ pub fn read(
         OpenFile::Timer(timer) => return timer.read(process, description, memory),
         OpenFile::Signals(file) => return file.read(process, description, memory),
         OpenFile::Epoll(_) => return Err(Errno::EINVAL),
-        OpenFile::Terminal => return terminal::read(process, description, memory),
-        OpenFile::Stream(0) => return terminal::read(process, description, memory),
+        OpenFile::Terminal(tty) => return tty.read(process, description, memory),
+        OpenFile::Master(master) => return master.read(process, description, memory),
+        OpenFile::Stream(0) => return Tty::console()?.read(process, description, memory),
         OpenFile::Stream(_) => return Err(Errno::EBADF),
         _ => {}
     }
@@ -279,7 +292,7 @@ fn read_device(device: Device, memory: &mut Memory<'_>) -> Result<u64, Errno> {
             }
             Ok(done)
         }
-        Device::Terminal | Device::Console => Err(Errno::ENXIO),
+        Device::Terminal | Device::Console | Device::Master => Err(Errno::ENXIO),
     }
 }
 
@@ -305,9 +318,10 @@ pub fn write(
         OpenFile::Epoll(_) | OpenFile::Timer(_) | OpenFile::Signals(_) => {
             return Err(Errno::EINVAL);
         }
-        OpenFile::Terminal => return terminal::write(process, description, memory, false),
+        OpenFile::Terminal(tty) => return tty.write(process, description, memory),
+        OpenFile::Master(master) => return master.write(process, description, memory),
         OpenFile::Stream(number) if *number > 0 => {
-            return terminal::write(process, description, memory, *number == 2);
+            return Tty::console_stream(*number == 2)?.write(process, description, memory);
         }
         OpenFile::Stream(_) => return Err(Errno::EBADF),
         _ => {}
@@ -375,7 +389,7 @@ pub fn write_at(
         }
         OpenFile::Node(Node::Device(device)) => match device {
             Device::Full => Err(Errno::ENOSPC),
-            Device::Terminal | Device::Console => Err(Errno::ENXIO),
+            Device::Terminal | Device::Console | Device::Master => Err(Errno::ENXIO),
             _ => {
                 let count = memory.left();
                 memory.advance(count);

@@ -10,7 +10,7 @@ use super::description::Description;
 use super::node::{Device, Node};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
-use super::terminal;
+use super::terminal::Tty;
 use crate::errno::{Answer, RESTART, RESTART_UNLESS_HANDLED};
 use crate::net::{self, socket::Socket};
 use crate::process::Process;
@@ -50,35 +50,49 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
             wait.events(EVENT_LOOK);
             Ok(if epoll.ready(wait)? { IN_LIKE & asked } else { 0 })
         }
-        OpenFile::Terminal | OpenFile::Stream(0) => {
-            let (input, tail) = terminal::has_input()?;
-            let mut found = if input { IN_LIKE } else { 0 };
-            let (room, shown) = terminal::has_room(false)?;
-            if room && matches!(description.file, OpenFile::Terminal) {
-                found |= OUT_LIKE;
-            }
-            if found & asked == 0 {
-                if events & IN_LIKE != 0 {
-                    terminal::readable_terms(wait, tail);
-                }
-                if events & OUT_LIKE != 0 && matches!(description.file, OpenFile::Terminal) {
-                    terminal::writable_terms(wait, false, shown);
-                }
-            }
-            Ok(found & asked)
-        }
+        OpenFile::Terminal(tty) => terminal_ready(tty, (events, true), wait),
+        OpenFile::Stream(0) => terminal_ready(&Tty::console()?, (events, false), wait),
+        OpenFile::Master(master) => master.ready(asked, wait),
         OpenFile::Stream(number) => {
             let error = *number == 2;
-            let (room, shown) = terminal::has_room(error)?;
+            let tty = Tty::console_stream(error)?;
+            let (room, shown) = tty.has_room()?;
             let found = if room { OUT_LIKE } else { 0 };
             if found & asked == 0 && events & OUT_LIKE != 0 {
-                terminal::writable_terms(wait, error, shown);
+                tty.writable_terms(wait, shown);
             }
             Ok(found & asked)
         }
         OpenFile::Node(Node::Device(Device::Terminal | Device::Console)) => Ok(0),
         _ => Ok((IN_LIKE | OUT_LIKE) & asked),
     }
+}
+
+/// The same of a terminal; of what is only read, `writes` is false.
+fn terminal_ready(tty: &Tty, (events, writes): (u16, bool), wait: &mut Wait) -> Result<u16, Errno> {
+    let asked = events | ALWAYS;
+    let (input, tail) = tty.has_input()?;
+    let (room, shown) = tty.has_room()?;
+    let mut found = if input { IN_LIKE } else { 0 };
+    if room && writes {
+        found |= OUT_LIKE;
+    }
+    if tty.number.is_some() {
+        let control = tty.control()?;
+        if control.hung_up {
+            found |= IN_LIKE | OUT_LIKE | HANG_UP | ERROR;
+        }
+        tty.changed_terms(wait, control.sequence);
+    }
+    if found & asked == 0 {
+        if events & IN_LIKE != 0 {
+            tty.readable_terms(wait, tail);
+        }
+        if events & OUT_LIKE != 0 && writes {
+            tty.writable_terms(wait, shown);
+        }
+    }
+    Ok(found & asked)
 }
 
 /// The same of a pipe.

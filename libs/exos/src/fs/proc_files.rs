@@ -468,8 +468,9 @@ fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     let domain =
         published::record::<DomainRecord>(Table::Domains, abi::id::DomainId(record.domain).index());
     let resident = domain.map_or(0, |domain| domain.entries);
-    let foreground = terminal::control().map_or(0, |control| control.foreground);
-    let on_terminal = page.terminal != 0;
+    let console = terminal::Tty::console().and_then(|tty| tty.control());
+    let foreground = console.map_or(0, |control| control.foreground);
+    let on_terminal = page.terminal == 1;
     Ok(ProcessRecord {
         pid,
         name: page.name().to_vec(),

@@ -5,6 +5,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use unix::Errno;
 use unix::path::Canonical;
+use unix::tty::shared::Entry;
 
 use super::description::Description;
 use super::epoll::Epoll;
@@ -12,8 +13,10 @@ use super::event_counter::EventCounter;
 use super::node::{Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
+use super::pty::Master;
 use super::region::Region;
 use super::signal_file::SignalFile;
+use super::terminal::Tty;
 use super::timer_file::TimerFile;
 use super::{Descriptor, Files};
 use crate::net::socket::Socket;
@@ -66,7 +69,16 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 let ends = u64::from(pipe.reads) | u64::from(pipe.writes) << 1;
                 out.word(2 | ends << 8 | u64::from(pipe.region.0) << 32);
             }
-            OpenFile::Terminal => out.word(3),
+            OpenFile::Terminal(tty) => {
+                out.word(3 | u64::from(tty.mark()) << 8);
+                let [input, output, control] = [tty.input, tty.output, tty.settings];
+                out.word(u64::from(input.id.0) | u64::from(output.id.0) << 32);
+                out.word(u64::from(control.id.0));
+            }
+            OpenFile::Master(master) => {
+                out.word(11);
+                master.saved().into_iter().for_each(|word| out.word(word));
+            }
             OpenFile::Socket(socket) => {
                 out.word(5);
                 socket.saved().into_iter().for_each(|word| out.word(word));
@@ -164,7 +176,15 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
                 reads: kind >> 8 & 1 != 0,
                 writes: kind >> 9 & 1 != 0,
             }),
-            3 => OpenFile::Terminal,
+            3 => {
+                let entry = Entry::from_words(reader.words()?);
+                let number = ((kind >> 8) as u32).checked_sub(2);
+                OpenFile::Terminal(match number {
+                    Some(number) => Tty::pseudo(number, &entry),
+                    None => Tty::console()?,
+                })
+            }
+            11 => OpenFile::Master(Master::loaded(reader.words()?)),
             4 => OpenFile::Stream((kind >> 8) as u8),
             6 => OpenFile::EventCounter(EventCounter {
                 words: Region::held(RegionId((kind >> 32) as u32)),

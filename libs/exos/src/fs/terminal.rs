@@ -9,7 +9,7 @@ use unix::Errno;
 use unix::ring::{HEAD, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM, OUTPUT,
+    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM, OUTPUT,
     OUTPUT_PROGRAM, SEQUENCE,
 };
 use xok::services::{self, Service};
@@ -32,17 +32,95 @@ fn region(service: Service, role: u16) -> Option<Region> {
     (!id.is_none()).then_some(Region { id, role })
 }
 
-fn input() -> Result<Region, Errno> {
-    region(Service::TerminalInput, INPUT_PROGRAM).ok_or(Errno::EIO)
+/// A terminal as a program has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tty {
+    /// Its number, if it is a pseudo-terminal; `None`: the console's.
+    pub number: Option<u32>,
+    /// Cooked cells.
+    pub input: Region,
+    /// What is to be shown.
+    pub output: Region,
+    /// Settings.
+    pub settings: Region,
 }
 
-fn output(error: bool) -> Result<Region, Errno> {
-    let error = if error { region(Service::ErrorOutput, OUTPUT_PROGRAM) } else { None };
-    error.or_else(|| region(Service::TerminalOutput, OUTPUT_PROGRAM)).ok_or(Errno::EIO)
-}
+impl Tty {
+    /// The console's.
+    pub fn console() -> Result<Self, Errno> {
+        Self::console_stream(false)
+    }
 
-fn settings() -> Result<Region, Errno> {
-    region(Service::TerminalState, CONTROL_ROLE).ok_or(Errno::ENXIO)
+    /// The console's, or its stream for errors.
+    pub fn console_stream(error: bool) -> Result<Self, Errno> {
+        let error = if error { region(Service::ErrorOutput, OUTPUT_PROGRAM) } else { None };
+        let output = error.or_else(|| region(Service::TerminalOutput, OUTPUT_PROGRAM));
+        Ok(Self {
+            number: None,
+            input: region(Service::TerminalInput, INPUT_PROGRAM).ok_or(Errno::EIO)?,
+            output: output.ok_or(Errno::EIO)?,
+            settings: region(Service::TerminalState, CONTROL_ROLE).ok_or(Errno::ENXIO)?,
+        })
+    }
+
+    /// A pseudo-terminal, whose regions we are attached to.
+    pub fn pseudo(number: u32, entry: &Entry) -> Self {
+        Self {
+            number: Some(number),
+            input: Region { id: RegionId(entry.input), role: INPUT_PROGRAM },
+            output: Region { id: RegionId(entry.output), role: OUTPUT_PROGRAM },
+            settings: Region { id: RegionId(entry.control), role: CONTROL_ROLE },
+        }
+    }
+
+    /// What the page of a process says whose terminal it is.
+    pub fn mark(&self) -> u32 {
+        self.number.map_or(1, |number| number + 2)
+    }
+
+    fn regions(&self) -> [Region; 3] {
+        [self.input, self.output, self.settings]
+    }
+
+    /// Attaches another domain; every process has the console's already.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        match self.number {
+            Some(_) => self.regions().iter().try_for_each(|region| region.attach(domain)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of it.
+    pub fn detach(&self) {
+        if self.number.is_some() {
+            self.regions().iter().for_each(Region::detach);
+        }
+    }
+
+    /// The settings as they are.
+    pub fn control(&self) -> Result<Control, Errno> {
+        let mut bytes = [0; CONTROL_BYTES];
+        self.settings.copy_out(0, &mut bytes, &[], &[])?;
+        Ok(Control::from_bytes(&bytes))
+    }
+
+    /// Changes the settings, whoever else does at the same time; answers what they are now.
+    pub fn change(
+        &self,
+        mut edit: impl FnMut(&mut Control) -> Result<(), Errno>,
+    ) -> Result<Control, Errno> {
+        loop {
+            let old = self.control()?;
+            let mut new = old;
+            edit(&mut new)?;
+            new.sequence = old.sequence + 1;
+            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+            let bytes = new.to_bytes();
+            if self.settings.copy_in(0, &bytes, &compare, &[])? == Done::Yes {
+                return Ok(new);
+            }
+        }
+    }
 }
 
 /// Is the console a terminal (not the streams of one program)?
@@ -60,28 +138,6 @@ pub fn attach(domain: DomainId) -> Result<(), Errno> {
         region(Service::TerminalState, CONTROL_ROLE),
     ];
     regions.into_iter().flatten().try_for_each(|region| region.attach(domain))
-}
-
-/// The settings as they are.
-pub fn control() -> Result<Control, Errno> {
-    let mut bytes = [0; CONTROL_BYTES];
-    settings()?.copy_out(0, &mut bytes, &[], &[])?;
-    Ok(Control::from_bytes(&bytes))
-}
-
-/// Changes the settings, whoever else does at the same time; answers what they are now.
-pub fn change(mut edit: impl FnMut(&mut Control) -> Result<(), Errno>) -> Result<Control, Errno> {
-    loop {
-        let old = control()?;
-        let mut new = old;
-        edit(&mut new)?;
-        new.sequence = old.sequence + 1;
-        let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
-        let bytes = new.to_bytes();
-        if settings()?.copy_in(0, &bytes, &compare, &[])? == Done::Yes {
-            return Ok(new);
-        }
-    }
 }
 
 /// Is the process in the background of its own terminal?
@@ -108,120 +164,6 @@ pub fn check_foreground(process: &mut Process, control: &Control) -> Result<(), 
     if in_background(control) { stop_background(process, raw::SIGTTOU) } else { Ok(()) }
 }
 
-/// Cells that wait, in order, and the tail that they begin at.
-fn waiting(limit: usize) -> Result<(Vec<u16>, u64), Errno> {
-    let ring = input()?;
-    let (head, tail) = ring.pair()?;
-    let used = head.wrapping_sub(tail).min(INPUT_CELLS).min(limit as u64 + 1);
-    let mut bytes = alloc::vec![0; 2 * used as usize];
-    let mut done = 0;
-    while done < used {
-        let at = (tail + done) % INPUT_CELLS;
-        let count = (used - done).min(INPUT_CELLS - at).min(CHUNK as u64 / 2);
-        let part = &mut bytes[2 * done as usize..2 * (done + count) as usize];
-        ring.copy_out(INPUT_DATA + 2 * at, part, &[], &[])?;
-        done += count;
-    }
-    Ok((cells::decode(&bytes), tail))
-}
-
-/// Bytes that a read may take now.
-pub fn readable() -> Result<u64, Errno> {
-    Ok(cells::readable(&waiting(INPUT_CELLS as usize)?.0) as u64)
-}
-
-/// Would a read return at once? Otherwise the tail to wait for.
-pub fn has_input() -> Result<(bool, u64), Errno> {
-    let (head, tail) = input()?.pair()?;
-    Ok((head != tail, tail))
-}
-
-/// Adds "there is input".
-pub fn readable_terms(wait: &mut Wait, tail: u64) {
-    if let Ok(ring) = input() {
-        wait.region(ring.id, HEAD, Operator::NotEqual, tail).end_term();
-    }
-}
-
-/// Is there room for output?
-pub fn has_room(error: bool) -> Result<(bool, u64), Errno> {
-    let (head, tail) = output(error)?.pair()?;
-    Ok((OUTPUT.free(head, tail) > 0, tail))
-}
-
-/// Adds "output was taken".
-pub fn writable_terms(wait: &mut Wait, error: bool, tail: u64) {
-    if let Ok(ring) = output(error) {
-        wait.region(ring.id, TAIL, Operator::NotEqual, tail).end_term();
-    }
-}
-
-/// Reads a line, or what there is in raw mode (termios(3), VMIN and VTIME).
-pub fn read(
-    process: &mut Process,
-    description: &Description,
-    memory: &mut Memory<'_>,
-) -> Result<u64, Errno> {
-    if memory.left() == 0 {
-        return Ok(0);
-    }
-    let mut got: Vec<u8> = Vec::new();
-    let mut deadline = 0;
-    loop {
-        let control = control()?;
-        if !control.streams && in_background(&control) {
-            stop_background(process, raw::SIGTTIN)?;
-        }
-        let canonical = control.termios.canonical() && !control.streams;
-        let least = control.termios.characters[raw::VMIN as usize];
-        let time = u64::from(control.termios.characters[raw::VTIME as usize]);
-        let limit = memory.left().min(INPUT_CELLS) as usize;
-        let (cells, tail) = waiting(limit)?;
-        let before = got.len();
-        let used = if control.streams {
-            take_stream(&cells, limit, &mut got)
-        } else {
-            cells::take(&cells, canonical, limit - before, &mut got)
-        };
-        if used > 0 {
-            let compare = [WordAt { offset: TAIL, value: tail }];
-            let write = [WordAt { offset: TAIL, value: tail + used as u64 }];
-            if input()?.copy_in(0, &[], &compare, &write)? == Done::Changed {
-                got.truncate(before);
-                continue;
-            }
-        }
-        let ended = control.streams && cells.first().is_some_and(|cell| cell & EOF != 0);
-        let enough = usize::from(least).min(limit);
-        let satisfied = if canonical { used > 0 } else { got.len() >= enough.max(1) };
-        if satisfied || ended || got.len() == limit || (control.streams && !got.is_empty()) {
-            return Ok(memory.put(&got)? as u64);
-        }
-        if description.nonblocking() {
-            return if got.is_empty() { Err(Errno::EAGAIN) } else { Ok(memory.put(&got)? as u64) };
-        }
-        if !canonical && !control.streams && least == 0 && time == 0 {
-            return Ok(memory.put(&got)? as u64);
-        }
-        // VTIME runs from the call if VMIN is 0, else from each byte.
-        if !canonical && time > 0 && (least == 0 || !got.is_empty()) && (used > 0 || deadline == 0)
-        {
-            deadline = xok::clock::now_ns() + time * TENTH;
-        }
-        let mut wait = Wait::new();
-        readable_terms(&mut wait, tail + used as u64);
-        if let Ok(settings) = settings() {
-            wait.region(settings.id, SEQUENCE, Operator::NotEqual, control.sequence).end_term();
-        }
-        match sleep_until(process, &wait, deadline) {
-            Ok(Woken::TimedOut) => return Ok(memory.put(&got)? as u64),
-            Ok(Woken::Ready) => {}
-            Err(_) if !got.is_empty() => return Ok(memory.put(&got)? as u64),
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
 /// As `cells::take`, but the end of a stream stays where it is: every later read meets it again.
 fn take_stream(cells: &[u16], limit: usize, into: &mut Vec<u8>) -> usize {
     let bytes = cells.iter().take_while(|&&cell| cell & EOF == 0).take(limit);
@@ -230,63 +172,191 @@ fn take_stream(cells: &[u16], limit: usize, into: &mut Vec<u8>) -> usize {
     into.len() - before
 }
 
-/// Writes all, waiting for room.
-pub fn write(
-    process: &mut Process,
-    description: &Description,
-    memory: &mut Memory<'_>,
-    error: bool,
-) -> Result<u64, Errno> {
-    let now = control()?;
-    if !now.streams && now.termios.local(raw::TOSTOP) {
-        check_foreground(process, &now)?;
+impl Tty {
+    /// Adds "the settings were changed, or it was hung up".
+    pub fn changed_terms(&self, wait: &mut Wait, sequence: u64) {
+        wait.region(self.settings.id, SEQUENCE, Operator::NotEqual, sequence).end_term();
     }
-    let ring = output(error)?;
-    let total = memory.left();
-    let mut buffer = [0; CHUNK];
-    let mut done = 0;
-    while done < total {
-        let (head, tail) = ring.pair()?;
-        let free = OUTPUT.free(head, tail);
-        if free > 0 {
-            let span = OUTPUT.span(head, free.min(total - done).min(CHUNK as u64));
-            let part = match memory.peek(&mut buffer[..span.len as usize]) {
-                Ok(0) => return Ok(done),
-                Ok(count) => &buffer[..count],
-                Err(_) if done > 0 => return Ok(done),
-                Err(errno) => return Err(errno),
-            };
-            let compare = [WordAt { offset: HEAD, value: head }];
-            let write = [WordAt { offset: HEAD, value: head + part.len() as u64 }];
-            if ring.copy_in(span.offset, part, &compare, &write)? == Done::Yes {
-                memory.advance(part.len() as u64);
-                done += part.len() as u64;
-            }
-            continue;
-        }
-        if description.nonblocking() {
-            return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
-        }
-        let mut wait = Wait::new();
-        writable_terms(&mut wait, error, tail);
-        match sleep_until(process, &wait, 0) {
-            Err(_) if done > 0 => return Ok(done),
-            other => drop(other?),
-        }
-    }
-    Ok(done)
-}
 
-/// Waits until everything written has been shown (`tcdrain`).
-pub fn drain(process: &mut Process) -> Result<(), Errno> {
-    let ring = output(false)?;
-    loop {
+    /// Cells that wait, in order, and the tail that they begin at.
+    fn waiting(&self, limit: usize) -> Result<(Vec<u16>, u64), Errno> {
+        let ring = self.input;
         let (head, tail) = ring.pair()?;
-        if head == tail {
-            return Ok(());
+        let used = head.wrapping_sub(tail).min(INPUT_CELLS).min(limit as u64 + 1);
+        let mut bytes = alloc::vec![0; 2 * used as usize];
+        let mut done = 0;
+        while done < used {
+            let at = (tail + done) % INPUT_CELLS;
+            let count = (used - done).min(INPUT_CELLS - at).min(CHUNK as u64 / 2);
+            let part = &mut bytes[2 * done as usize..2 * (done + count) as usize];
+            ring.copy_out(INPUT_DATA + 2 * at, part, &[], &[])?;
+            done += count;
         }
-        let mut wait = Wait::new();
-        wait.region(ring.id, TAIL, Operator::AtLeast, head).end_term();
-        sleep_until(process, &wait, 0)?;
+        Ok((cells::decode(&bytes), tail))
+    }
+
+    /// Bytes that a read may take now.
+    pub fn readable(&self) -> Result<u64, Errno> {
+        Ok(cells::readable(&self.waiting(INPUT_CELLS as usize)?.0) as u64)
+    }
+
+    /// Would a read return at once? Otherwise the tail to wait for.
+    pub fn has_input(&self) -> Result<(bool, u64), Errno> {
+        let (head, tail) = self.input.pair()?;
+        Ok((head != tail, tail))
+    }
+
+    /// Adds "there is input".
+    pub fn readable_terms(&self, wait: &mut Wait, tail: u64) {
+        wait.region(self.input.id, HEAD, Operator::NotEqual, tail).end_term();
+    }
+
+    /// Is there room for output?
+    pub fn has_room(&self) -> Result<(bool, u64), Errno> {
+        let (head, tail) = self.output.pair()?;
+        Ok((OUTPUT.free(head, tail) > 0, tail))
+    }
+
+    /// Adds "output was taken".
+    pub fn writable_terms(&self, wait: &mut Wait, tail: u64) {
+        wait.region(self.output.id, TAIL, Operator::NotEqual, tail).end_term();
+    }
+
+    /// Reads a line, or what there is in raw mode (termios(3), VMIN and VTIME).
+    pub fn read(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Result<u64, Errno> {
+        if memory.left() == 0 {
+            return Ok(0);
+        }
+        let mut got: Vec<u8> = Vec::new();
+        let mut deadline = 0;
+        loop {
+            let control = self.control()?;
+            if !control.streams && in_background(&control) {
+                stop_background(process, raw::SIGTTIN)?;
+            }
+            if control.hung_up && got.is_empty() {
+                return Ok(0);
+            }
+            let canonical = control.termios.canonical() && !control.streams;
+            let least = control.termios.characters[raw::VMIN as usize];
+            let time = u64::from(control.termios.characters[raw::VTIME as usize]);
+            let limit = memory.left().min(INPUT_CELLS) as usize;
+            let (cells, tail) = self.waiting(limit)?;
+            let before = got.len();
+            let used = if control.streams {
+                take_stream(&cells, limit, &mut got)
+            } else {
+                cells::take(&cells, canonical, limit - before, &mut got)
+            };
+            if used > 0 {
+                let compare = [WordAt { offset: TAIL, value: tail }];
+                let write = [WordAt { offset: TAIL, value: tail + used as u64 }];
+                if self.input.copy_in(0, &[], &compare, &write)? == Done::Changed {
+                    got.truncate(before);
+                    continue;
+                }
+            }
+            let ended = control.streams && cells.first().is_some_and(|cell| cell & EOF != 0);
+            let enough = usize::from(least).min(limit);
+            let satisfied = if canonical { used > 0 } else { got.len() >= enough.max(1) };
+            if satisfied || ended || got.len() == limit || (control.streams && !got.is_empty()) {
+                return Ok(memory.put(&got)? as u64);
+            }
+            let nonblocking = description.nonblocking();
+            if nonblocking && got.is_empty() {
+                return Err(Errno::EAGAIN);
+            }
+            if nonblocking || !canonical && !control.streams && least == 0 && time == 0 {
+                return Ok(memory.put(&got)? as u64);
+            }
+            // VTIME runs from the call if VMIN is 0, else from each byte.
+            if !canonical
+                && time > 0
+                && (least == 0 || !got.is_empty())
+                && (used > 0 || deadline == 0)
+            {
+                deadline = xok::clock::now_ns() + time * TENTH;
+            }
+            let mut wait = Wait::new();
+            self.readable_terms(&mut wait, tail + used as u64);
+            self.changed_terms(&mut wait, control.sequence);
+            match sleep_until(process, &wait, deadline) {
+                Ok(Woken::TimedOut) => return Ok(memory.put(&got)? as u64),
+                Ok(Woken::Ready) => {}
+                Err(_) if !got.is_empty() => return Ok(memory.put(&got)? as u64),
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Writes all, waiting for room.
+    pub fn write(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Result<u64, Errno> {
+        let mut now = self.control()?;
+        if !now.streams && now.termios.local(raw::TOSTOP) {
+            check_foreground(process, &now)?;
+        }
+        let ring = self.output;
+        let total = memory.left();
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while done < total {
+            if now.hung_up {
+                return if done > 0 { Ok(done) } else { Err(Errno::EIO) };
+            }
+            let (head, tail) = ring.pair()?;
+            let free = OUTPUT.free(head, tail);
+            if free > 0 {
+                let span = OUTPUT.span(head, free.min(total - done).min(CHUNK as u64));
+                let part = match memory.peek(&mut buffer[..span.len as usize]) {
+                    Ok(0) => return Ok(done),
+                    Ok(count) => &buffer[..count],
+                    Err(_) if done > 0 => return Ok(done),
+                    Err(errno) => return Err(errno),
+                };
+                let compare = [WordAt { offset: HEAD, value: head }];
+                let write = [WordAt { offset: HEAD, value: head + part.len() as u64 }];
+                if ring.copy_in(span.offset, part, &compare, &write)? == Done::Yes {
+                    memory.advance(part.len() as u64);
+                    done += part.len() as u64;
+                }
+                continue;
+            }
+            if description.nonblocking() {
+                return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
+            }
+            let mut wait = Wait::new();
+            self.writable_terms(&mut wait, tail);
+            self.changed_terms(&mut wait, now.sequence);
+            match sleep_until(process, &wait, 0) {
+                Err(_) if done > 0 => return Ok(done),
+                other => drop(other?),
+            }
+            now = self.control()?;
+        }
+        Ok(done)
+    }
+
+    /// Waits until everything written has been shown (`tcdrain`).
+    pub fn drain(&self, process: &mut Process) -> Result<(), Errno> {
+        let ring = self.output;
+        loop {
+            let (head, tail) = ring.pair()?;
+            if head == tail {
+                return Ok(());
+            }
+            let mut wait = Wait::new();
+            wait.region(ring.id, TAIL, Operator::AtLeast, head).end_term();
+            sleep_until(process, &wait, 0)?;
+        }
     }
 }

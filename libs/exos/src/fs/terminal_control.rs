@@ -6,34 +6,34 @@ use unix::Errno;
 use unix::tty::shared::WindowSize;
 use unix::tty::termios::{TERMIOS_BYTES, Termios};
 
-use super::terminal::{change, check_foreground, control, drain, readable};
+use super::terminal::{Tty, check_foreground};
 use crate::errno::Answer;
 use crate::page;
 use crate::process::Process;
 use crate::user;
 
 /// Does `request` with `argument`.
-pub fn control_call(process: &mut Process, request: u32, argument: u64) -> Answer {
+pub fn control_call(process: &mut Process, tty: &Tty, request: u32, argument: u64) -> Answer {
     match request {
-        ioctl::TCGETS => user::write_bytes(argument, &control()?.termios.to_bytes())?,
-        ioctl::TCSETS => set(process, argument, false, false)?,
-        ioctl::TCSETSW => set(process, argument, true, false)?,
-        ioctl::TCSETSF => set(process, argument, true, true)?,
-        ioctl::TIOCGWINSZ => user::write_bytes(argument, &control()?.size.to_bytes())?,
+        ioctl::TCGETS => user::write_bytes(argument, &tty.control()?.termios.to_bytes())?,
+        ioctl::TCSETS => set(process, tty, argument, false, false)?,
+        ioctl::TCSETSW => set(process, tty, argument, true, false)?,
+        ioctl::TCSETSF => set(process, tty, argument, true, true)?,
+        ioctl::TIOCGWINSZ => user::write_bytes(argument, &tty.control()?.size.to_bytes())?,
         ioctl::TIOCSWINSZ => {
             let mut bytes = [0; 8];
             user::read_bytes(argument, &mut bytes)?;
-            set_size(process, WindowSize::from_bytes(&bytes))?;
+            set_size(process, tty, WindowSize::from_bytes(&bytes))?;
         }
-        ioctl::TIOCGPGRP => user::write_value(argument, &own_terminal()?.foreground)?,
-        ioctl::TIOCSPGRP => set_foreground(process, argument)?,
-        ioctl::TIOCGSID => user::write_value(argument, &own_terminal()?.session)?,
-        ioctl::TIOCSCTTY => take_terminal(process, argument != 0)?,
-        ioctl::TIOCNOTTY => leave_terminal()?,
-        ioctl::FIONREAD => user::write_value(argument, &(readable()? as u32))?,
+        ioctl::TIOCGPGRP => user::write_value(argument, &own_terminal(tty)?.foreground)?,
+        ioctl::TIOCSPGRP => set_foreground(process, tty, argument)?,
+        ioctl::TIOCGSID => user::write_value(argument, &own_terminal(tty)?.session)?,
+        ioctl::TIOCSCTTY => take_terminal(process, tty, argument != 0)?,
+        ioctl::TIOCNOTTY => leave_terminal(tty)?,
+        ioctl::FIONREAD => user::write_value(argument, &(tty.readable()? as u32))?,
         ioctl::TIOCOUTQ => user::write_value(argument, &0u32)?,
-        ioctl::TCFLSH => flush(argument)?,
-        ioctl::TCSBRK | ioctl::TCSBRKP => drain(process)?,
+        ioctl::TCFLSH => flush(tty, argument)?,
+        ioctl::TCSBRK | ioctl::TCSBRKP => tty.drain(process)?,
         ioctl::TCXONC | ioctl::TIOCEXCL | ioctl::TIOCNXCL => {}
         _ => return Err(Errno::ENOTTY),
     }
@@ -41,16 +41,16 @@ pub fn control_call(process: &mut Process, request: u32, argument: u64) -> Answe
 }
 
 /// The settings, if the terminal is the session's.
-fn own_terminal() -> Result<unix::tty::shared::Control, Errno> {
-    let control = control()?;
+fn own_terminal(tty: &Tty) -> Result<unix::tty::shared::Control, Errno> {
+    let control = tty.control()?;
     if control.session == page::own().session { Ok(control) } else { Err(Errno::ENOTTY) }
 }
 
 /// Sets the size and tells the foreground group, within the call as Linux does: later it may be
 /// another group.
-fn set_size(process: &mut Process, size: WindowSize) -> Result<(), Errno> {
-    let before = control()?;
-    change(|control| {
+fn set_size(process: &mut Process, tty: &Tty, size: WindowSize) -> Result<(), Errno> {
+    let before = tty.control()?;
+    tty.change(|control| {
         control.size = size;
         Ok(())
     })?;
@@ -62,14 +62,20 @@ fn set_size(process: &mut Process, size: WindowSize) -> Result<(), Errno> {
     Ok(())
 }
 
-fn set(process: &mut Process, argument: u64, drains: bool, flushes: bool) -> Result<(), Errno> {
+fn set(
+    process: &mut Process,
+    tty: &Tty,
+    argument: u64,
+    drains: bool,
+    flushes: bool,
+) -> Result<(), Errno> {
     let mut bytes = [0; TERMIOS_BYTES];
     user::read_bytes(argument, &mut bytes)?;
-    check_foreground(process, &control()?)?;
+    check_foreground(process, &tty.control()?)?;
     if drains {
-        drain(process)?;
+        tty.drain(process)?;
     }
-    change(|control| {
+    tty.change(|control| {
         control.termios = Termios::from_bytes(&bytes);
         if flushes {
             control.flush_input = control.flush_input.wrapping_add(1);
@@ -79,10 +85,10 @@ fn set(process: &mut Process, argument: u64, drains: bool, flushes: bool) -> Res
     Ok(())
 }
 
-fn set_foreground(process: &mut Process, argument: u64) -> Result<(), Errno> {
+fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(), Errno> {
     let group: i32 = user::read_value(argument)?;
     let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
-    check_foreground(process, &own_terminal()?)?;
+    check_foreground(process, &own_terminal(tty)?)?;
     let own = page::own();
     let mut same_session = group == own.group;
     for member in page::all() {
@@ -98,19 +104,20 @@ fn set_foreground(process: &mut Process, argument: u64) -> Result<(), Errno> {
     if !same_session {
         return Err(Errno::ESRCH);
     }
-    change(|control| {
+    tty.change(|control| {
         control.foreground = group;
         Ok(())
     })?;
     Ok(())
 }
 
-fn take_terminal(process: &mut Process, steals: bool) -> Result<(), Errno> {
+/// Makes the terminal that of the session whose leader we are, if it is nobody's.
+pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(), Errno> {
     let own = page::own();
     if own.session != process.id.0 {
         return Err(Errno::EPERM);
     }
-    change(|control| {
+    tty.change(|control| {
         if control.session == own.session {
             return Ok(());
         }
@@ -122,16 +129,16 @@ fn take_terminal(process: &mut Process, steals: bool) -> Result<(), Errno> {
         control.foreground = own.group;
         Ok(())
     })?;
-    own.terminal = 1;
+    own.terminal = tty.mark();
     Ok(())
 }
 
-fn leave_terminal() -> Result<(), Errno> {
+fn leave_terminal(tty: &Tty) -> Result<(), Errno> {
     let own = page::own();
-    own_terminal()?;
+    own_terminal(tty)?;
     own.terminal = 0;
     if own.session == xok_pid() {
-        change(|control| {
+        tty.change(|control| {
             control.session = 0;
             control.foreground = 0;
             Ok(())
@@ -144,12 +151,12 @@ fn xok_pid() -> u32 {
     crate::thread::process().id.0
 }
 
-fn flush(which: u64) -> Result<(), Errno> {
+fn flush(tty: &Tty, which: u64) -> Result<(), Errno> {
     let which = u32::try_from(which).map_err(|_| Errno::EINVAL)?;
     if which > raw::TCIOFLUSH {
         return Err(Errno::EINVAL);
     }
-    change(|control| {
+    tty.change(|control| {
         if which != raw::TCOFLUSH {
             control.flush_input = control.flush_input.wrapping_add(1);
         }

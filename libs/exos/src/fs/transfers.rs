@@ -1,5 +1,6 @@
 //! Reading and writing (read(2), readv(2), pread(2), lseek(2), sendfile(2), getdents(2)).
 
+use alloc::format;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::dirents::{Packer, parse};
@@ -203,9 +204,18 @@ fn records(
         Node::Devices => {
             let devices = DEVICES.iter().map(|entry| (entry.0, raw::S_IFCHR));
             let links = DEVICE_LINKS.iter().map(|entry| (entry.0, raw::S_IFLNK));
-            let shared = core::iter::once(("shm", raw::S_IFDIR));
+            let shared = [("shm", raw::S_IFDIR), ("pts", raw::S_IFDIR)];
             let all = devices.chain(links).chain(shared).enumerate();
             let all = all.map(|(at, (name, mode))| (name.as_bytes(), 2 + at as u64, mode));
+            pack(&mut packer, position, (1, 1), all)
+        }
+        Node::Terminals => {
+            let set = files.client()?.terminals()?;
+            let there = (0..u64::BITS).filter(|number| set >> number & 1 != 0);
+            let names: Vec<_> = there.map(|number| (number, format!("{number}"))).collect();
+            let all = names
+                .iter()
+                .map(|(number, name)| (name.as_bytes(), 3 + u64::from(*number), raw::S_IFCHR));
             pack(&mut packer, position, (1, 1), all)
         }
         _ => return Err(Errno::ENOTDIR),

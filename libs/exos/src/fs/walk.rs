@@ -11,7 +11,7 @@ use unix::versions::Seen;
 use unix::{Errno, mounts};
 
 use super::node::{Node, Place, device_named};
-use super::{Files, image_files, proc_files};
+use super::{Files, image_files, proc_files, pty};
 use image::archive::Kind;
 
 /// What a walk found.
@@ -65,6 +65,10 @@ enum Step {
     To(Place),
     Link(Place, Vec<u8>),
     Missing,
+}
+
+fn step_to(node: Option<Node>, path: Canonical) -> Step {
+    node.map_or(Step::Missing, |node| Step::To(Place { node, path }))
 }
 
 /// How far one look went: a name, or a run of names that the memory file server walks at once.
@@ -390,6 +394,7 @@ impl Files {
                 }
                 None => return Ok(Step::Missing),
             },
+            Node::Terminals => return pty::named(self, name).map(|node| step_to(node, path)),
             _ => return Err(Errno::ENOTDIR),
         };
         Ok(Step::To(Place { node, path }))

@@ -13,13 +13,13 @@
 //! who dies is no longer counted.
 
 pub mod calls;
-mod connection;
+pub mod connection;
 mod messages;
 mod names;
 pub mod options;
 mod ready;
-mod records;
-mod streams;
+pub mod records;
+pub mod streams;
 
 use abi::id::{DomainId, RegionId};
 use core::cell::Cell;

@@ -121,7 +121,7 @@ impl UnixSocket {
 }
 
 /// Puts in what fits in one piece; 0: nothing does. `None`: somebody else wrote meanwhile.
-fn put_piece(end: &End, memory: &mut Memory<'_>) -> Result<Option<u64>, Errno> {
+pub fn put_piece(end: &End, memory: &mut Memory<'_>) -> Result<Option<u64>, Errno> {
     let channel = end.written();
     let half = channel.half()?;
     if half.ended || end.is_alone() {
@@ -154,7 +154,7 @@ fn put_piece(end: &End, memory: &mut Memory<'_>) -> Result<Option<u64>, Errno> {
 
 /// Takes what lies in one piece, or only looks `peeked` bytes behind the first. 0: nothing is
 /// there; `None`: somebody else took it.
-fn take_piece(
+pub fn take_piece(
     end: &End,
     memory: &mut Memory<'_>,
     peeked: Option<u64>,

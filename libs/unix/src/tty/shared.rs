@@ -6,12 +6,22 @@
 //!  control 0 sequence u64 (grows by each change)
 //!          8 foreground group u32  12 session u32
 //!         16 rows u16  18 columns u16  20 width u16  22 height u16 (pixels)
-//!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 zero
+//!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 state u8
 //! ```
 //! The server writes the input ring's head and, when it flushes, its tail; readers write the tail
 //! under compare. Writers write the output ring's head under compare, the server its tail, after
 //! the bytes were taken by the console. All change the control region under compare of the
 //! sequence.
+//!
+//! Which pseudo-terminals there are is in a table, one region of init's:
+//!
+//! ```text
+//!  0 sequence u64 (grows by each one made)   64 entries, 32 bytes each:
+//!    0 1: there is one   8 input u32 output u32  16 control u32 master u32   (regions)
+//! ```
+//! The file server makes them and fills entries, the terminal server empties them. A master is end
+//! 0 of a connection (`crate::local`), the server end 1: typed bytes go one way, shown ones the
+//! other.
 
 use super::termios::{TERMIOS_BYTES, Termios};
 use crate::ring::Ring;
@@ -42,6 +52,59 @@ pub const CONTROL_BYTES: usize = 64;
 pub const SEQUENCE: u64 = 0;
 
 const _: () = assert!(INPUT_DATA + 2 * INPUT_CELLS <= INPUT_FRAMES as u64 * 4096);
+
+/// Pseudo-terminals at a time.
+pub const TERMINALS: usize = 64;
+/// Role in which the servers write to the table.
+pub const TABLE_SERVER: u16 = 0;
+
+/// The regions of a pseudo-terminal, as the table has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Cooked cells, for programs to read.
+    pub input: u32,
+    /// What programs write.
+    pub output: u32,
+    /// Settings.
+    pub control: u32,
+    /// Between master and server.
+    pub master: u32,
+}
+
+impl Entry {
+    /// Bytes of it.
+    pub const BYTES: usize = 32;
+
+    /// Where entry `number` is.
+    pub const fn offset(number: usize) -> u64 {
+        (64 + number % TERMINALS * Self::BYTES) as u64
+    }
+
+    /// Reads its bytes; `None`: there is no such terminal.
+    pub fn from_bytes(bytes: &[u8; Entry::BYTES]) -> Option<Self> {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let entry = Self { input: word(8), output: word(12), control: word(16), master: word(20) };
+        (word(0) != 0).then_some(entry)
+    }
+
+    /// Its words behind the first one.
+    pub fn to_words(&self) -> [u64; 2] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [pair(self.input, self.output), pair(self.control, self.master)]
+    }
+
+    /// Reads them.
+    pub fn from_words([first, second]: [u64; 2]) -> Self {
+        Self {
+            input: first as u32,
+            output: (first >> 32) as u32,
+            control: second as u32,
+            master: (second >> 32) as u32,
+        }
+    }
+}
 
 /// `struct winsize`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +155,12 @@ pub struct Control {
     pub flush_output: u8,
     /// Non-zero: not a terminal but raw byte streams (the machine runs one program).
     pub streams: bool,
+    /// A pseudo-terminal that may not be opened yet (`TIOCSPTLCK`).
+    pub locked: bool,
+    /// A pseudo-terminal whose master has gone.
+    pub hung_up: bool,
+    /// A pseudo-terminal that was opened once.
+    pub opened: bool,
 }
 
 impl Control {
@@ -113,6 +182,9 @@ impl Control {
             flush_input: bytes[60],
             flush_output: bytes[61],
             streams: bytes[62] != 0,
+            locked: bytes[63] & 1 != 0,
+            hung_up: bytes[63] & 2 != 0,
+            opened: bytes[63] & 4 != 0,
         }
     }
 
@@ -127,6 +199,8 @@ impl Control {
         bytes[60] = self.flush_input;
         bytes[61] = self.flush_output;
         bytes[62] = u8::from(self.streams);
+        let states = [self.locked, self.hung_up, self.opened];
+        bytes[63] = states.iter().rev().fold(0, |all, &state| all << 1 | u8::from(state));
         bytes
     }
 }

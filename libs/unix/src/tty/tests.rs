@@ -215,6 +215,9 @@ fn settings_travel_unchanged() {
         flush_input: 3,
         flush_output: 4,
         streams: true,
+        locked: true,
+        hung_up: false,
+        opened: true,
     };
     let bytes: [u8; CONTROL_BYTES] = control.to_bytes();
     assert_eq!(Control::from_bytes(&bytes), control);

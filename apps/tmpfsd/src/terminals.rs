@@ -1,0 +1,141 @@
+//! Names of pseudo-terminals (pts(4)): who has their regions.
+//!
+//! The regions are made here, as those of named pipes are, and the terminal server finds them in
+//! the table (`unix::tty::shared`), whose sequence it sleeps for. It serves them until the last
+//! user of the master has gone, and then empties the entry.
+
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use unix::Errno;
+use unix::local::CONNECTION_FRAMES;
+use unix::protocol::WATCHER;
+use unix::tty::shared::{
+    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_FRAMES, INPUT_PROGRAM, OUTPUT_FRAMES,
+    OUTPUT_PROGRAM, TABLE_SERVER, TERMINALS,
+};
+use xok::call;
+use xok::services::{self, Service};
+
+use crate::clients::{PROCESSES, domain_of, refused};
+
+/// Role of the master's users.
+const MASTER: u16 = 0;
+
+fn table() -> Result<RegionId, Errno> {
+    let id = RegionId(services::get(Service::Terminals) as u32);
+    if id.is_none() { Err(Errno::ENODEV) } else { Ok(id) }
+}
+
+fn read(region: RegionId, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    let operation = RegionOperation {
+        region: region.0,
+        role: TABLE_SERVER as u8,
+        direction: COPY_OUT,
+        address: into.as_mut_ptr() as u64,
+        offset,
+        len: into.len() as u64,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+fn entry(number: usize) -> Result<Option<Entry>, Errno> {
+    let mut bytes = [0; Entry::BYTES];
+    read(table()?, Entry::offset(number), &mut bytes)?;
+    Ok(Entry::from_bytes(&bytes))
+}
+
+fn attach(region: RegionId, role: u16, domain: DomainId) -> Result<(), Errno> {
+    call::region_attach(PROCESSES, region, role, domain).map(|_| ()).map_err(refused)
+}
+
+fn make(frames: usize) -> Result<RegionId, Errno> {
+    let any = [u32::MAX; CONNECTION_FRAMES];
+    call::region_alloc(PROCESSES, &any[..frames.min(any.len())]).map_err(refused)
+}
+
+/// Serves `TerminalMake`.
+pub fn open_master(caller: EnvId) -> Result<[u64; 4], Errno> {
+    let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+    let free = |number: &usize| entry(*number).is_ok_and(|entry| entry.is_none());
+    let number = (0..TERMINALS).find(free).ok_or(Errno::ENOSPC)?;
+    let regions = [INPUT_FRAMES, OUTPUT_FRAMES, 0, CONNECTION_FRAMES];
+    let mut made = [RegionId::NONE; 4];
+    let mut prepare = || {
+        for (place, frames) in made.iter_mut().zip(regions) {
+            *place = make(frames)?;
+            attach(*place, CONTROL_ROLE, DomainId::NONE)?;
+        }
+        let [input, output, control, master] = made.map(|region| region.0);
+        lock(made[2])?;
+        for looked_at in [input, output] {
+            attach(RegionId(looked_at), WATCHER, domain)?;
+        }
+        attach(RegionId(control), CONTROL_ROLE, domain)?;
+        attach(RegionId(master), MASTER, domain)?;
+        let entry = Entry { input, output, control, master };
+        enter(number, &entry).map(|()| entry)
+    };
+    let prepared = prepare();
+    // From here on they are the master's and the terminal server's; what nobody has is gone.
+    for region in made.into_iter().filter(|region| !region.is_none()) {
+        let _ = call::region_detach(region, CONTROL_ROLE);
+    }
+    let [first, second] = prepared?.to_words();
+    Ok([number as u64, first, second, 0])
+}
+
+/// The first settings: nobody may open it yet.
+fn lock(control: RegionId) -> Result<(), Errno> {
+    let bytes = Control { locked: true, ..Control::default() }.to_bytes();
+    let operation = RegionOperation {
+        region: control.0,
+        role: CONTROL_ROLE as u8,
+        direction: COPY_IN,
+        address: bytes.as_ptr() as u64,
+        len: CONTROL_BYTES as u64,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+/// Writes an entry, and wakes the terminal server.
+fn enter(number: usize, entry: &Entry) -> Result<(), Errno> {
+    let table = table()?;
+    let mut sequence = [0; 8];
+    read(table, 0, &mut sequence)?;
+    let at = Entry::offset(number);
+    let [first, second] = entry.to_words();
+    let next = u64::from_le_bytes(sequence) + 1;
+    let words = [(at + 8, first), (at + 16, second), (at, 1), (0, next)];
+    let operation = RegionOperation {
+        region: table.0,
+        role: TABLE_SERVER as u8,
+        direction: COPY_NONE,
+        writes: words.len() as u8,
+        write: words.map(|(offset, value)| WordAt { offset, value }),
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+/// Serves `TerminalOpen`.
+pub fn open_slave(caller: EnvId, number: u64) -> Result<[u64; 4], Errno> {
+    let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+    let known = usize::try_from(number).ok().filter(|&number| number < TERMINALS);
+    let entry = entry(known.ok_or(Errno::ENOENT)?)?.ok_or(Errno::EIO)?;
+    attach(RegionId(entry.control), CONTROL_ROLE, domain)?;
+    attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
+    attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
+    let [first, second] = entry.to_words();
+    Ok([0, first, second, 0])
+}
+
+/// Serves `TerminalList`.
+pub fn list() -> Result<[u64; 4], Errno> {
+    let mut set = 0;
+    for number in 0..TERMINALS {
+        set |= u64::from(entry(number)?.is_some()) << number;
+    }
+    Ok([set, 0, 0, 0])
+}

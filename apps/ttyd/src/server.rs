@@ -1,0 +1,116 @@
+//! All terminals: the console's, and those that programs made (pty(7)).
+
+use abi::id::RegionId;
+use abi::limits::PREDICATE_ATOMS;
+use abi::predicate::{Atom, Operator, Source};
+use abi::upcall::EVENT_CONSOLE;
+use alloc::vec::Vec;
+use unix::tty::shared::{Entry, TABLE_SERVER, TERMINALS};
+use xok::call::{self, Refused};
+use xok::clock;
+use xok::services::{self, Service};
+
+use crate::console;
+use crate::region::Region;
+use crate::terminal::Terminal;
+
+/// Nanoseconds between looks where one predicate cannot hold all that is waited for.
+const LOOK_NS: u64 = 5_000_000;
+
+/// The terminals.
+pub struct Server {
+    console: Terminal,
+    others: Vec<Terminal>,
+    table: Region,
+    sequence: u64,
+}
+
+impl Server {
+    /// Opens the console.
+    pub fn open() -> Result<Self, Refused> {
+        let console = Terminal::console()?;
+        let id = RegionId(services::get(Service::Terminals) as u32);
+        let table = Region { id, role: TABLE_SERVER };
+        Ok(Self { console, others: Vec::new(), table, sequence: 0 })
+    }
+
+    /// Serves for ever.
+    pub fn serve(&mut self) -> ! {
+        loop {
+            xok::upcall::take_events();
+            let mut busy = self.step();
+            while let Ok(true) = busy {
+                busy = self.step();
+            }
+            if let Err((error, number)) = busy {
+                xok::log!(console::CONSOLE, "ttyd: {} ({number})", error.name());
+                call::exit(1 << 8);
+            }
+            // Whatever ends the sleep, the loop looks at everything again.
+            let deadline = self.watch();
+            let _ = call::sleep(deadline, u64::MAX, EVENT_CONSOLE, 0);
+        }
+    }
+
+    /// Does a piece of everything; was there anything to do?
+    fn step(&mut self) -> Result<bool, Refused> {
+        let mut busy = self.take_new()? | self.console.step()?;
+        let table = self.table;
+        self.others.retain_mut(|terminal| {
+            // What it shares with its programs may have gone with them: then it has ended, too.
+            let lives = match terminal.is_over() {
+                true => false,
+                false => terminal.step().map(|more| busy |= more).is_ok(),
+            };
+            if !lives {
+                terminal.end(table);
+            }
+            lives
+        });
+        Ok(busy)
+    }
+
+    /// Finds the terminals that were made since the last look.
+    fn take_new(&mut self) -> Result<bool, Refused> {
+        let mut sequence = [0; 8];
+        self.table.read(0, &mut sequence)?;
+        let sequence = u64::from_le_bytes(sequence);
+        if sequence == self.sequence {
+            return Ok(false);
+        }
+        self.sequence = sequence;
+        for number in 0..TERMINALS {
+            let mut bytes = [0; Entry::BYTES];
+            self.table.read(Entry::offset(number), &mut bytes)?;
+            let Some(entry) = Entry::from_bytes(&bytes) else { continue };
+            if self.others.iter().any(|terminal| terminal.number() == Some(number)) {
+                continue;
+            }
+            match Terminal::of_master(number, &entry) {
+                Ok(terminal) => self.others.push(terminal),
+                // Its maker has gone again.
+                Err(_) => Terminal::clear(self.table, number),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Downloads the predicate: anything to do anywhere. The deadline of a sleep that it does not
+    /// cover.
+    fn watch(&mut self) -> u64 {
+        let mut atoms = Vec::with_capacity(PREDICATE_ATOMS);
+        atoms.push(Atom {
+            operator: Operator::NotEqual as u8,
+            left: Source::Region as u8,
+            last: 1,
+            region: self.table.id.0,
+            right_value: self.sequence,
+            ..Atom::default()
+        });
+        self.console.watch(&mut atoms);
+        self.others.iter().for_each(|terminal| terminal.watch(&mut atoms));
+        let most = atoms.len().min(PREDICATE_ATOMS);
+        let set = call::predicate_set(&atoms[..most]).is_ok();
+        if set && most == atoms.len() { 0 } else { clock::now_ns() + LOOK_NS }
+    }
+}

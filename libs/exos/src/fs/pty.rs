@@ -1,0 +1,352 @@
+//! Pseudo-terminals (pty(7), pts(4)): /dev/ptmx is one end of a connection to the terminal server.
+//!
+//! What is written to the master is typed at the terminal, what programs show there is read from
+//! the master; between them the terminal server edits lines and sends signals, as it does for the
+//! console. The file server gives out numbers and regions (`unix::tty::shared`).
+
+use abi::id::{DomainId, RegionId};
+use abi::predicate::Operator;
+use alloc::format;
+use alloc::rc::Rc;
+use linux_raw_sys::general as raw;
+use linux_raw_sys::ioctl;
+use unix::Errno;
+use unix::attributes::{Attributes, device_number};
+use unix::path::Canonical;
+use unix::protocol::WATCHER;
+use unix::tty::shared::{CONTROL_ROLE, Entry, INPUT_PROGRAM};
+
+use super::Files;
+use super::description::Description;
+use super::node::{Node, stamped};
+use super::open_file::OpenFile;
+use super::poll::{IN_LIKE, OUT_LIKE};
+use super::region::{self, Region};
+use super::terminal::Tty;
+use super::terminal_control;
+use super::transfer::Memory;
+use crate::errno::Answer;
+use crate::page;
+use crate::process::Process;
+use crate::unix_sockets::connection::End;
+use crate::unix_sockets::streams;
+use crate::user;
+use crate::wait::{Wait, sleep_until};
+
+/// Major number of terminals' devices.
+const MAJOR: u64 = 136;
+
+/// A master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// The terminal's number.
+    pub number: u32,
+    /// Our end of the way to the terminal server.
+    link: End,
+    entry: Entry,
+}
+
+/// Attributes of /dev/pts/`number`.
+pub fn attributes(number: u32) -> Attributes {
+    Attributes {
+        device: 0x18,
+        inode: 3 + u64::from(number),
+        mode: raw::S_IFCHR | 0o620,
+        links: 1,
+        gid: 5,
+        rdevice: device_number(MAJOR, number.into()),
+        ..stamped()
+    }
+}
+
+/// The number that a name in /dev/pts is.
+pub fn number_of(name: &[u8]) -> Option<u32> {
+    let number: u32 = core::str::from_utf8(name).ok()?.parse().ok()?;
+    (number.checked_ilog10().unwrap_or(0) as usize + 1 == name.len()).then_some(number)
+}
+
+/// The terminal that a name in /dev/pts leads to, if there is one.
+pub fn named(files: &Files, name: &[u8]) -> Result<Option<Node>, Errno> {
+    match number_of(name) {
+        Some(number) if files.client()?.has_terminal(number)? => Ok(Some(Node::Slave(number))),
+        _ => Ok(None),
+    }
+}
+
+/// Opens /dev/ptmx: makes a terminal.
+pub fn open_master(
+    process: &mut Process,
+    path: Canonical,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
+    let (number, entry) = process.files.client()?.terminal_make()?;
+    let link = End { region: RegionId(entry.master), end: 0 };
+    let master = Master { number, link, entry };
+    Ok(Description::new(OpenFile::Master(master), path, flags, None))
+}
+
+/// Opens a terminal. The leader of a session that has none gets it as its own, unless `flags` says
+/// not (`O_NOCTTY`).
+pub fn open_slave(
+    process: &mut Process,
+    number: u32,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
+    let entry = process.files.client()?.terminal_open(number)?;
+    let tty = Tty::pseudo(number, &entry);
+    let path = Canonical::from_canonical(format!("/dev/pts/{number}").as_bytes());
+    // Dropping it gives the attachments back.
+    let description = Description::new(OpenFile::Terminal(tty), path, flags, None);
+    let control = tty.control()?;
+    if control.locked || control.hung_up {
+        return Err(Errno::EIO);
+    }
+    tty.change(|control| {
+        control.opened = true;
+        Ok(())
+    })?;
+    let own = page::own();
+    let leads = own.session == process.id.0 && own.terminal == 0 && control.session == 0;
+    if leads && flags & raw::O_NOCTTY == 0 {
+        terminal_control::take_terminal(process, &tty, false)?;
+    }
+    Ok(description)
+}
+
+/// Opens the terminal of the process's session.
+pub fn open_own(process: &mut Process, flags: u32) -> Result<Rc<Description>, Errno> {
+    match page::own().terminal {
+        0 | 1 => Err(Errno::ENXIO),
+        mark => open_slave(process, mark - 2, flags | raw::O_NOCTTY),
+    }
+}
+
+/// The leader of a session ends: its terminal is nobody's, and who is in the foreground there
+/// hears of it.
+pub fn leave_session(process: &mut Process) {
+    let own = page::own();
+    if own.session != process.id.0 || own.terminal < 2 {
+        return;
+    }
+    let number = own.terminal - 2;
+    let client = process.files.client();
+    let Ok(entry) = client.and_then(|client| client.terminal_open(number)) else { return };
+    let tty = Tty::pseudo(number, &entry);
+    let mut foreground = 0;
+    // Whatever has gone already needs no telling.
+    let _ = tty.change(|control| {
+        foreground = 0;
+        if control.session == own.session {
+            foreground = control.foreground;
+            (control.session, control.foreground) = (0, 0);
+        }
+        Ok(())
+    });
+    if foreground != 0 {
+        for signal in [raw::SIGHUP, raw::SIGCONT] {
+            let group = u64::from(foreground).wrapping_neg();
+            let _ = crate::signal::send::kill(process, group, signal.into());
+        }
+    }
+    tty.detach();
+}
+
+impl Master {
+    /// The terminal's settings, and what is in its rings.
+    fn tty(&self) -> Tty {
+        let tty = Tty::pseudo(self.number, &self.entry);
+        Tty {
+            input: Region { role: WATCHER, ..tty.input },
+            output: Region { role: WATCHER, ..tty.output },
+            ..tty
+        }
+    }
+
+    fn regions(&self) -> [Region; 4] {
+        let region = |id, role| Region { id: RegionId(id), role };
+        [
+            self.link.own(),
+            region(self.entry.input, WATCHER),
+            region(self.entry.output, WATCHER),
+            region(self.entry.control, CONTROL_ROLE),
+        ]
+    }
+
+    /// Attaches another domain.
+    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+        self.regions().iter().try_for_each(|region| region.attach(domain))
+    }
+
+    /// The last descriptor is closed.
+    pub fn detach(&self) {
+        self.regions().iter().for_each(Region::detach);
+    }
+
+    /// The words that bring it through `exec`.
+    pub fn saved(&self) -> [u64; 3] {
+        let [first, second] = self.entry.to_words();
+        [u64::from(self.number), first, second]
+    }
+
+    /// Reads them.
+    pub fn loaded([number, first, second]: [u64; 3]) -> Self {
+        let entry = Entry::from_words([first, second]);
+        let link = End { region: RegionId(entry.master), end: 0 };
+        Self { number: number as u32, link, entry }
+    }
+
+    /// Was the terminal open once, has its last user gone, and is all read that was shown?
+    fn is_left(&self) -> Result<bool, Errno> {
+        if region::attached(RegionId(self.entry.input), INPUT_PROGRAM) != 0 {
+            return Ok(false);
+        }
+        let (head, tail) = self.tty().output.pair()?;
+        Ok(head == tail && self.tty().control()?.opened)
+    }
+
+    /// Reads what is shown.
+    pub fn read(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Answer {
+        if memory.left() == 0 {
+            return Ok(0);
+        }
+        loop {
+            // Looked at first: what was shown last must still be seen.
+            let left = self.is_left()?;
+            match streams::take_piece(&self.link, memory, None)? {
+                Some(0) => {}
+                Some(taken) => return Ok(taken),
+                None => continue,
+            }
+            if left {
+                return Err(Errno::EIO);
+            }
+            if description.nonblocking() {
+                return Err(Errno::EAGAIN);
+            }
+            let mut wait = Wait::new();
+            self.readable_terms(&mut wait)?;
+            sleep_until(process, &wait, 0)?;
+        }
+    }
+
+    /// Adds "something is shown, or the terminal's last user has gone".
+    fn readable_terms(&self, wait: &mut Wait) -> Result<(), Errno> {
+        self.link.read().filled_terms(wait);
+        let input = RegionId(self.entry.input);
+        if region::attached(input, INPUT_PROGRAM) != 0 {
+            let users = region::attached_address(input, INPUT_PROGRAM);
+            wait.memory(users, Operator::Equal, 0).end_term();
+        } else {
+            // What its last user wrote is on its way.
+            let (_, tail) = self.tty().output.pair()?;
+            self.tty().writable_terms(wait, tail);
+        }
+        Ok(())
+    }
+
+    /// Types.
+    pub fn write(
+        &self,
+        process: &mut Process,
+        description: &Description,
+        memory: &mut Memory<'_>,
+    ) -> Answer {
+        let total = memory.left();
+        loop {
+            let put = streams::put_piece(&self.link, memory);
+            let done = total - memory.left();
+            match put {
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+                Ok(_) if memory.left() == 0 => return Ok(done),
+                Ok(Some(0)) => {}
+                Ok(_) => continue,
+            }
+            if description.nonblocking() {
+                return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
+            }
+            let written = self.link.written();
+            let half = written.half()?;
+            let mut wait = Wait::new();
+            written.read_terms(&half, &mut wait);
+            match sleep_until(process, &wait, 0) {
+                Err(_) if done > 0 => return Ok(done),
+                other => drop(other?),
+            }
+        }
+    }
+
+    /// What of `asked` holds; if nothing, `wait` gets what to wait for.
+    pub fn ready(&self, asked: u16, wait: &mut Wait) -> Result<u16, Errno> {
+        let (read, written) = (self.link.read(), self.link.written());
+        let (shown, typed) = (read.half()?, written.half()?);
+        let mut found = 0;
+        if shown.head != shown.tail {
+            found |= IN_LIKE;
+        } else if self.is_left()? {
+            found |= raw::POLLHUP as u16;
+        }
+        if written.is_roomy(&typed) {
+            found |= OUT_LIKE;
+        }
+        if found & asked == 0 {
+            self.readable_terms(wait)?;
+            if asked & OUT_LIKE != 0 {
+                written.roomy_terms(&typed, wait);
+            }
+        }
+        Ok(found & asked)
+    }
+
+    /// `ioctl` (ioctl_tty(2)): the master's own requests; others are the terminal's.
+    pub fn control(&self, process: &mut Process, request: u32, argument: u64) -> Answer {
+        let tty = self.tty();
+        match request {
+            ioctl::TIOCGPTN => user::write_value(argument, &self.number)?,
+            ioctl::TIOCSPTLCK => {
+                let locked = user::read_value::<u32>(argument)? != 0;
+                tty.change(|control| {
+                    control.locked = locked;
+                    Ok(())
+                })?;
+            }
+            ioctl::TIOCGPTLCK => {
+                user::write_value(argument, &u32::from(tty.control()?.locked))?;
+            }
+            ioctl::TIOCGPTPEER => {
+                let description = open_slave(process, self.number, argument as u32)?;
+                let close = argument as u32 & raw::O_CLOEXEC != 0;
+                let limit = process.limit(raw::RLIMIT_NOFILE);
+                return process.files.enter(description, close, 0, limit);
+            }
+            ioctl::FIONREAD => {
+                let read = self.link.read();
+                user::write_value(argument, &(read.used(&read.half()?) as u32))?;
+            }
+            ioctl::TIOCGPGRP => user::write_value(argument, &tty.control()?.foreground)?,
+            ioctl::TIOCGSID => user::write_value(argument, &tty.control()?.session)?,
+            ioctl::TIOCSPGRP | ioctl::TIOCSCTTY | ioctl::TIOCNOTTY => return Err(Errno::ENOTTY),
+            _ => return terminal_control::control_call(process, &tty, request, argument),
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_numbers_as_they_are_written() {
+        assert_eq!(number_of(b"0"), Some(0));
+        assert_eq!(number_of(b"12"), Some(12));
+        for name in [&b""[..], b"01", b"+1", b"x", b"99999999999"] {
+            assert_eq!(number_of(name), None, "{name:?}");
+        }
+    }
+}
