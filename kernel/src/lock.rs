@@ -32,7 +32,8 @@ impl<T> Lock<T> {
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let free =
             self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then_some(Guard(self))
+        // Not `then_some`: a guard that is made is dropped, and gives back what another one holds.
+        free.then(|| Guard(self))
     }
 
     /// Waits until it is free and takes it.
