@@ -48,11 +48,13 @@ pub const OWN_TABLES_SLOT: usize = 386;
 
 /// May a program name this address in a call: the lower half without its last page (so that
 /// `rip` after a `syscall` there is canonical), or the library slot.
+#[inline]
 pub const fn is_user(address: u64) -> bool {
     address < PROGRAM_END - PAGE_SIZE || (address >= LIBRARY && address < LIBRARY_END)
 }
 
 /// May a program name all of these bytes?
+#[inline]
 pub const fn is_user_range(address: u64, len: u64) -> bool {
     if len == 0 {
         return is_user(address);

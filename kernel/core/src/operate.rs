@@ -6,7 +6,6 @@
 //! all sleepers is looked through as for predicates. Whatever wakes it, its call begins anew.
 
 use crate::answer::{Answer, Refusal};
-use crate::bytes::u64_at;
 use crate::env::{self, Pending};
 use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
@@ -14,7 +13,7 @@ use crate::sleep::{self, Sleep};
 use crate::state::State;
 use crate::{predicate, sched};
 use abi::error::Error;
-use abi::id::{Frame, RegionId};
+use abi::id::RegionId;
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES, REGION_WORDS};
 use abi::published::Table;
@@ -60,15 +59,22 @@ pub fn end_wait(state: &mut State, index: usize) {
 }
 
 /// Words of a region have changed: wakes the one that waits; of several, those whose wait is over
-/// are found on the way out.
-fn wake<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    let Region { waiters, waiter, .. } = state.regions.slots[index];
+/// are found on the way out, as those are whose predicates name the region.
+#[inline]
+fn changed<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let Region { waiters, waiter, watched, .. } = state.regions.slots[index];
+    if waiters == 0 && !watched {
+        return;
+    }
     let last = usize::from(waiter);
     let env = &state.envs.slots[last];
     let still = env.pending == Pending::Region && env.wait.region.index() == index;
     if waiters == 1 && still {
         sleep::try_predicate(state, machine, last, true);
     } else if waiters > 0 {
+        touched(state, index);
+    }
+    if watched {
         touched(state, index);
     }
 }
@@ -80,10 +86,14 @@ pub fn operate<M: Machine>(
     caller: usize,
     bytes: &[u8],
 ) -> Result<Answer, UserFault> {
-    match check(state, caller, bytes) {
-        Ok(index) => attempt(state, machine, index, bytes),
-        Err(refusal) => Ok(Err(refusal)),
-    }
+    let plan = match check(state, caller, bytes) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    Ok(match attempt(state, machine, &plan)? {
+        None => Ok(0),
+        Some(found) => Err(Refusal::new(Error::Changed, found)),
+    })
 }
 
 /// `RegionAwait`: the answer, `None` if the caller sleeps and has left.
@@ -94,108 +104,95 @@ pub fn operate_or_wait<M: Machine>(
     asked: Sleep,
     bytes: &[u8],
 ) -> Result<Option<Answer>, UserFault> {
-    let checked = check(state, caller, bytes)
-        .and_then(|index| Ok((index, check_wait(state, index, &bytes[OPERATION..])?)));
-    let (index, wait) = match checked {
+    let checked =
+        check(state, caller, bytes).and_then(|plan| Ok((check_wait(state, &plan, bytes)?, plan)));
+    let (wait, plan) = match checked {
         Ok(checked) => checked,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
-    let answer = attempt(state, machine, index, bytes)?;
-    let changed = answer.is_err_and(|refusal| refusal.error == Error::Changed);
-    if !changed || is_over(state, machine, index, &wait) {
-        return Ok(Some(answer));
+    let Some(found) = attempt(state, machine, &plan)? else { return Ok(Some(Ok(0))) };
+    if is_over(state, machine, plan.index, &wait) {
+        return Ok(Some(Err(Refusal::new(Error::Changed, found))));
     }
     if let Err(refusal) = sleep::may_wait(state, machine, caller, &asked) {
         return Ok(Some(Err(refusal)));
     }
     sched::leave(state, machine, cpu);
     state.envs.slots[caller].wait = wait;
-    let slot = &mut state.regions.slots[index];
+    let slot = &mut state.regions.slots[plan.index];
     slot.waiters += 1;
     slot.waiter = caller as u16;
     sleep::await_region(state, machine, caller, asked.deadline);
     Ok(None)
 }
 
-/// Compares, copies, writes.
+/// A checked operation: what it names lies in the region and in the caller's half.
+struct Plan<'a> {
+    index: usize,
+    direction: u8,
+    address: u64,
+    offset: u64,
+    len: u64,
+    compares: &'a [Pair],
+    writes: &'a [Pair],
+}
+
+/// An offset and a value, as the caller wrote them.
+type Pair = [u8; size_of::<WordAt>()];
+
+const OPERATION: usize = size_of::<RegionOperation>();
+/// Where the pairs begin, counted in pairs.
+const COMPARE: usize = offset_of!(RegionOperation, compare) / size_of::<WordAt>();
+const WRITE_AT: usize = offset_of!(RegionOperation, write) / size_of::<WordAt>();
+
+#[inline(always)]
+fn offset_and_value(pair: &Pair) -> (u64, u64) {
+    let pair = u128::from_le_bytes(*pair);
+    (pair as u64, (pair >> 64) as u64)
+}
+
+/// Compares, copies, writes; the word found if it is not the one expected.
+#[inline(always)]
 fn attempt<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
-    bytes: &[u8],
-) -> Result<Answer, UserFault> {
-    let head = Head::of(bytes);
-    for at in 0..head.compares {
-        let compare = word_at(bytes, COMPARE + WORD * at);
-        let found = machine.word(physical(state, index, compare.offset));
-        if found != compare.value {
-            return Ok(Err(Refusal::new(Error::Changed, found)));
+    plan: &Plan<'_>,
+) -> Result<Option<u64>, UserFault> {
+    for pair in plan.compares {
+        let (offset, expected) = offset_and_value(pair);
+        let found = machine.word(physical(state, plan.index, offset));
+        if found != expected {
+            return Ok(Some(found));
         }
     }
-    if head.direction != COPY_NONE {
-        copy(state, machine, index, &head, bytes)?;
+    if plan.direction != COPY_NONE {
+        copy(state, machine, plan)?;
     }
-    for at in 0..head.writes {
-        let write = word_at(bytes, WRITE_AT + WORD * at);
-        let at = physical(state, index, write.offset);
-        machine.word_set(at, write.value);
-        sched::written(state, Frame::containing(at));
+    for pair in plan.writes {
+        let (offset, value) = offset_and_value(pair);
+        machine.word_set(physical(state, plan.index, offset), value);
     }
-    state.published.regions[index].operations += 1;
-    if head.writes > 0 || head.direction == COPY_IN {
-        wake(state, machine, index);
+    let operations = &mut state.published.regions[plan.index].operations;
+    *operations = operations.wrapping_add(1);
+    if !plan.writes.is_empty() || plan.direction == COPY_IN {
+        changed(state, machine, plan.index);
     }
-    Ok(Ok(0))
+    Ok(None)
 }
 
-/// The first word of a `RegionOperation`. Its words are read where they are needed, from the
-/// kernel's copy.
-struct Head {
-    region: RegionId,
-    compares: usize,
-    writes: usize,
-    direction: u8,
-    role: u8,
-}
-
-const ADDRESS: usize = offset_of!(RegionOperation, address);
-const OFFSET: usize = offset_of!(RegionOperation, offset);
-const LEN: usize = offset_of!(RegionOperation, len);
-const COMPARE: usize = offset_of!(RegionOperation, compare);
-const WRITE_AT: usize = offset_of!(RegionOperation, write);
-const WORD: usize = size_of::<WordAt>();
-const OPERATION: usize = size_of::<RegionOperation>();
-
-impl Head {
-    #[inline]
-    fn of(bytes: &[u8]) -> Self {
-        let first = u64_at(bytes, 0);
-        let [_, _, _, _, compares, writes, direction, role] = first.to_le_bytes();
-        Self {
-            region: RegionId(first as u32),
-            compares: usize::from(compares),
-            writes: usize::from(writes),
-            direction,
-            role,
-        }
-    }
-}
-
-#[inline]
-fn word_at(bytes: &[u8], at: usize) -> WordAt {
-    WordAt { offset: u64_at(bytes, at), value: u64_at(bytes, at + 8) }
-}
-
-/// May the caller do this? The region's index.
-fn check(state: &mut State, caller: usize, bytes: &[u8]) -> Result<usize, Refusal> {
-    let head = Head::of(bytes);
-    let index = find(state, head.region)?;
-    let bad = Refusal::new(Error::BadArgument, 0);
-    let Head { compares, writes, direction, .. } = head;
+/// May the caller do this?
+#[inline(always)]
+fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'a>, Refusal> {
+    let bytes = bytes.first_chunk::<OPERATION>().ok_or(Error::BadAddress)?;
+    let (words, (pairs, _)) = (bytes.as_chunks::<8>().0, bytes.as_chunks());
+    let [_, _, _, _, compares, writes, direction, role] = words[0];
+    let [address, offset, len] = [1, 2, 3].map(|at: usize| u64::from_le_bytes(words[at]));
+    let index = find(state, RegionId(u64::from_le_bytes(words[0]) as u32))?;
+    let (compares, writes) = (usize::from(compares), usize::from(writes));
     if compares > REGION_WORDS || writes > REGION_WORDS || direction > COPY_IN {
-        return Err(bad);
+        return Err(Refusal::new(Error::BadArgument, 0));
     }
-    let role = check_role(u16::from(head.role))?;
+    let role = check_role(u16::from(role))?;
     if !attached_again(state, env::domain(state, caller).index(), index, role) {
         return Err(Error::NotPermitted.into());
     }
@@ -203,13 +200,12 @@ fn check(state: &mut State, caller: usize, bytes: &[u8]) -> Result<usize, Refusa
     if changes && !role_writes(role) {
         return Err(Error::NotPermitted.into());
     }
-    for (first, count) in [(COMPARE, compares), (WRITE_AT, writes)] {
-        for at in 0..count {
-            check_word(state, index, u64_at(bytes, first + WORD * at))?;
-        }
+    let compares = &pairs[COMPARE..COMPARE + compares];
+    let writes = &pairs[WRITE_AT..WRITE_AT + writes];
+    for pair in compares.iter().chain(writes) {
+        check_word(state, index, offset_and_value(pair).0)?;
     }
     if direction != COPY_NONE {
-        let [address, offset, len] = [ADDRESS, OFFSET, LEN].map(|at| u64_at(bytes, at));
         if len > REGION_COPY_BYTES as u64 {
             return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
         }
@@ -217,9 +213,10 @@ fn check(state: &mut State, caller: usize, bytes: &[u8]) -> Result<usize, Refusa
             return Err(Error::BadAddress.into());
         }
     }
-    Ok(index)
+    Ok(Plan { index, direction, address, offset, len, compares, writes })
 }
 
+#[inline(always)]
 fn check_word(state: &State, index: usize, offset: u64) -> Result<(), Error> {
     if offset.is_multiple_of(8) && within(state, index, offset, 8) {
         return Ok(());
@@ -227,10 +224,14 @@ fn check_word(state: &State, index: usize, offset: u64) -> Result<(), Error> {
     Err(Error::BadAddress)
 }
 
-fn check_wait(state: &State, index: usize, bytes: &[u8]) -> Result<Wait, Refusal> {
-    let WordAt { offset, value } = word_at(bytes, 0);
+#[inline(always)]
+fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<Wait, Refusal> {
+    let index = plan.index;
+    let rest = bytes[OPERATION..].first_chunk::<24>().ok_or(Error::BadAddress)?;
+    let [offset, value, peer] =
+        [0, 1, 2].map(|at: usize| u64::from_le_bytes(rest.as_chunks().0[at]));
     check_word(state, index, offset)?;
-    let peer = match u64_at(bytes, WORD) {
+    let peer = match peer {
         NO_ROLE => u8::MAX,
         role if role < REGION_ROLES as u64 => role as u8,
         _ => return Err(Refusal::new(Error::BadArgument, 0)),
@@ -240,25 +241,18 @@ fn check_wait(state: &State, index: usize, bytes: &[u8]) -> Result<Wait, Refusal
 }
 
 /// Copies between the region and program memory, a frame at a time.
-fn copy<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    index: usize,
-    head: &Head,
-    bytes: &[u8],
-) -> Result<(), UserFault> {
-    let [address, offset, len] = [ADDRESS, OFFSET, LEN].map(|at| u64_at(bytes, at));
+#[inline(always)]
+fn copy<M: Machine>(state: &State, machine: &mut M, plan: &Plan<'_>) -> Result<(), UserFault> {
     let mut done = 0;
-    while done < len {
-        let at = offset + done;
-        let piece = (len - done).min(PAGE_SIZE - at % PAGE_SIZE);
-        let place = physical(state, index, at);
-        let user = address + done;
-        if head.direction == COPY_OUT {
+    while done < plan.len {
+        let at = plan.offset + done;
+        let piece = (plan.len - done).min(PAGE_SIZE - at % PAGE_SIZE);
+        let place = physical(state, plan.index, at);
+        let user = plan.address + done;
+        if plan.direction == COPY_OUT {
             machine.copy_out(user, place, piece as usize)?;
         } else {
             machine.copy_in(place, user, piece as usize)?;
-            sched::written(state, Frame::containing(place));
         }
         done += piece;
     }

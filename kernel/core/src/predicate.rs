@@ -66,6 +66,9 @@ pub fn set<M: Machine>(
     let account = AccountId(state.published.envs[caller].account).index();
     account::charge(state, account, Resource::Pins, pins)?;
     for atom in &atoms[..count] {
+        if let Ok(region) = region::find(state, RegionId(atom.region)) {
+            state.regions.slots[region].watched = true;
+        }
         for frame in frames_of(state, atom).into_iter().flatten() {
             frame::reference(state, frame);
         }
@@ -258,7 +261,8 @@ fn operand<M: Machine>(
                 return Err(Error::BadAddress.into());
             }
             let physical = region::physical(state, index, value);
-            Ok(at(physical, frame_bit(Frame::containing(physical))))
+            let class = frame_bit(Frame::containing(physical));
+            Ok(at(physical, class | published_bit(Table::Regions, index)))
         }
     }
 }

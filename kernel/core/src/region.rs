@@ -36,6 +36,8 @@ pub struct Region {
     /// Environments that wait for it, and the one that began last.
     pub(crate) waiters: u16,
     pub(crate) waiter: u16,
+    /// A predicate has named a word of it.
+    pub(crate) watched: bool,
     /// Where the attachment in each role was found last.
     found: [u16; REGION_ROLES],
     /// Its frames.
@@ -91,6 +93,7 @@ impl Regions {
 }
 
 /// The index of a living region.
+#[inline]
 pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
     let index = id.index();
     match state.published.regions.get(index) {
@@ -100,12 +103,14 @@ pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
 }
 
 /// Do `len` bytes at `offset` lie in the region?
+#[inline]
 pub fn within(state: &State, index: usize, offset: u64, len: u64) -> bool {
     let bytes = u64::from(state.published.regions[index].bytes);
     offset.checked_add(len).is_some_and(|end| end <= bytes)
 }
 
 /// The physical address of a byte of the region.
+#[inline]
 pub fn physical(state: &State, index: usize, offset: u64) -> u64 {
     let slot = &state.regions.slots[index];
     if slot.count == 0 {
@@ -138,6 +143,7 @@ fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(u
 }
 
 /// As [`attached`], by way of where the last one was found.
+#[inline]
 pub(crate) fn attached_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
     let Region { generation, found, .. } = &state.regions.slots[index];
     let known = &state.regions.attachments[usize::from(found[usize::from(role)])];
@@ -259,6 +265,7 @@ pub fn attach(
     Ok(0)
 }
 
+#[inline]
 pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
     match u8::try_from(role) {
         Ok(role) if usize::from(role) < REGION_ROLES => Ok(role),

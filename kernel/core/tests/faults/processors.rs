@@ -156,24 +156,24 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a region's words are not watched",
         "operate.rs",
-        "        sched::written(state, Frame::containing(at));\n",
-        "",
+        "    if watched {\n",
+        "    if false && watched {\n",
     ),
     (
         "a word is written before the copy faults",
         "operate.rs",
-        "        copy(state, machine, index, &head, bytes)?;\n",
-        "        let late = copy(state, machine, index, &head, bytes);\n\
-         \x20       if late.is_err() && head.writes > 0 {\n\
-         \x20           let word = word_at(bytes, WRITE_AT);\n\
-         \x20           machine.word_set(physical(state, index, word.offset), word.value);\n\
+        "        copy(state, machine, plan)?;\n",
+        "        let late = copy(state, machine, plan);\n\
+         \x20       if let (Err(_), Some(pair)) = (late, plan.writes.first()) {\n\
+         \x20           let (offset, value) = offset_and_value(pair);\n\
+         \x20           machine.word_set(physical(state, plan.index, offset), value);\n\
          \x20       }\n        late?;\n",
     ),
     (
         "a compare that fails writes all the same",
         "operate.rs",
-        "        if found != compare.value {",
-        "        if found != compare.value && head.writes == 0 {",
+        "        if found != expected {",
+        "        if found != expected && plan.writes.is_empty() {",
     ),
     (
         "a reader writes",
