@@ -56,15 +56,14 @@ pub const fn is_user(address: u64) -> bool {
 /// May a program name all of these bytes?
 #[inline]
 pub const fn is_user_range(address: u64, len: u64) -> bool {
-    if len == 0 {
-        return is_user(address);
-    }
-    match address.checked_add(len - 1) {
-        Some(last) => {
-            is_user(address) && is_user(last) && (address < PROGRAM_END) == (last < PROGRAM_END)
-        }
-        None => false,
-    }
+    let end = if address < PROGRAM_END - PAGE_SIZE {
+        PROGRAM_END - PAGE_SIZE
+    } else if address >= LIBRARY && address < LIBRARY_END {
+        LIBRARY_END
+    } else {
+        return false;
+    };
+    len <= end - address
 }
 
 /// Index into a table of `level` (4 is the root, 1 holds leaves) for `address`.

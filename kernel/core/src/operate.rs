@@ -151,6 +151,13 @@ fn offset_and_value(pair: &Pair) -> (u64, u64) {
     (pair as u64, (pair >> 64) as u64)
 }
 
+/// As [`physical`], for words, which mostly lie in the beginning.
+#[inline(always)]
+fn word(state: &State, index: usize, offset: u64) -> u64 {
+    let first = state.regions.slots[index].first;
+    if offset < PAGE_SIZE { first | offset } else { physical(state, index, offset) }
+}
+
 /// Compares, copies, writes; the word found if it is not the one expected.
 #[inline(always)]
 fn attempt<M: Machine>(
@@ -160,7 +167,7 @@ fn attempt<M: Machine>(
 ) -> Result<Option<u64>, UserFault> {
     for pair in plan.compares {
         let (offset, expected) = offset_and_value(pair);
-        let found = machine.word(physical(state, plan.index, offset));
+        let found = machine.word(word(state, plan.index, offset));
         if found != expected {
             return Ok(Some(found));
         }
@@ -170,7 +177,7 @@ fn attempt<M: Machine>(
     }
     for pair in plan.writes {
         let (offset, value) = offset_and_value(pair);
-        machine.word_set(physical(state, plan.index, offset), value);
+        machine.word_set(word(state, plan.index, offset), value);
     }
     let operations = &mut state.published.regions[plan.index].operations;
     *operations = operations.wrapping_add(1);
@@ -202,8 +209,15 @@ fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'
     }
     let compares = &pairs[COMPARE..COMPARE + compares];
     let writes = &pairs[WRITE_AT..WRITE_AT + writes];
-    for pair in compares.iter().chain(writes) {
-        check_word(state, index, offset_and_value(pair).0)?;
+    let (mut all, mut last) = (0, 0);
+    for pairs in [compares, writes] {
+        for pair in pairs {
+            let (offset, _) = offset_and_value(pair);
+            (all, last) = (all | offset, last.max(offset));
+        }
+    }
+    if all % 8 != 0 || !within(state, index, last, 8) {
+        return Err(Error::BadAddress.into());
     }
     if direction != COPY_NONE {
         if len > REGION_COPY_BYTES as u64 {
@@ -218,10 +232,8 @@ fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'
 
 #[inline(always)]
 fn check_word(state: &State, index: usize, offset: u64) -> Result<(), Error> {
-    if offset.is_multiple_of(8) && within(state, index, offset, 8) {
-        return Ok(());
-    }
-    Err(Error::BadAddress)
+    let lies_well = offset.is_multiple_of(8) && within(state, index, offset, 8);
+    if lies_well { Ok(()) } else { Err(Error::BadAddress) }
 }
 
 #[inline(always)]

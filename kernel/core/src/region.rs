@@ -40,6 +40,8 @@ pub struct Region {
     pub(crate) watched: bool,
     /// Where the attachment in each role was found last.
     found: [u16; REGION_ROLES],
+    /// Physical address of its first byte, a multiple of `REGION_INLINE_BYTES`.
+    pub(crate) first: u64,
     /// Its frames.
     pub frames: [Frame; REGION_FRAMES],
 }
@@ -143,7 +145,7 @@ fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(u
 }
 
 /// As [`attached`], by way of where the last one was found.
-#[inline]
+#[inline(always)]
 pub(crate) fn attached_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
     let Region { generation, found, .. } = &state.regions.slots[index];
     let known = &state.regions.attachments[usize::from(found[usize::from(role)])];
@@ -209,6 +211,7 @@ pub fn allocate<M: Machine>(
     let generation = state.regions.slots[index].generation;
     state.regions.slots[index] =
         Region { generation, guard, count: count as u8, frames, ..Region::default() };
+    state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index as u16, generation);
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
     state.published.regions[index] = RegionRecord {
