@@ -364,10 +364,11 @@ fn own_fault(slot: &mut Slot, cause: u64, address: u64) {
     if resolved.is_ok() {
         return;
     }
-    let copy = user::fix_up();
-    if address < PROGRAM_END && (copy.first..copy.last).contains(&slot.rip) {
-        slot.rip = copy.landing;
-        return;
+    for copy in user::fix_ups() {
+        if address < PROGRAM_END && (copy.first..copy.last).contains(&slot.rip) {
+            slot.rip = copy.landing;
+            return;
+        }
     }
     failed(slot, cause, address)
 }

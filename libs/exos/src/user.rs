@@ -9,9 +9,12 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
+use abi::call::Call;
+use abi::error::Error;
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use xok::call::Refused;
 
 /// A type whose bytes may come from a program: no padding that matters, every pattern valid.
 ///
@@ -200,17 +203,49 @@ pub struct FixUp {
     pub landing: u64,
 }
 
-/// The one fix-up there is.
-pub fn fix_up() -> FixUp {
+/// The fix-ups there are: of copies, and of native calls that copy.
+pub fn fix_ups() -> [FixUp; 2] {
     unsafe extern "C" {
+        static exos_native_first: u8;
+        static exos_native_last: u8;
+        static exos_native_landing: u8;
         static exos_copy_first: u8;
         static exos_copy_last: u8;
         static exos_copy_landing: u8;
     }
-    FixUp {
-        first: (&raw const exos_copy_first) as u64,
-        last: (&raw const exos_copy_last) as u64,
-        landing: (&raw const exos_copy_landing) as u64,
+    [
+        FixUp {
+            first: (&raw const exos_copy_first) as u64,
+            last: (&raw const exos_copy_last) as u64,
+            landing: (&raw const exos_copy_landing) as u64,
+        },
+        FixUp {
+            first: (&raw const exos_native_first) as u64,
+            last: (&raw const exos_native_last) as u64,
+            landing: (&raw const exos_native_landing) as u64,
+        },
+    ]
+}
+
+/// Makes a native call of up to four arguments that copies from or to the program's memory. What
+/// is not present there is brought; what cannot be is the call's `BadAddress`.
+#[inline]
+pub fn native(call: Call) -> Result<u64, Refused> {
+    #[repr(C)]
+    struct Answered {
+        error: u64,
+        value: u64,
+    }
+    unsafe extern "sysv64" {
+        fn exos_native(rax: u64, a: u64, b: u64, c: u64, d: u64) -> Answered;
+    }
+    let (number, [a, b, c, d, ..]) = call.encode();
+    // SAFETY: a call changes memory only as its documentation says, and registers that the calling
+    // convention lets it change.
+    let answered = unsafe { exos_native(number.into(), a, b, c, d) };
+    match Error::from_number(answered.error) {
+        None => Ok(answered.value),
+        Some(error) => Err((error, answered.value)),
     }
 }
 
@@ -243,6 +278,23 @@ core::arch::global_asm!(
     "exos_copy_landing:",
     "mov eax, 1",
     "ret",
+    // (rax, rdi, rsi, rdx, r10) of a native call; a fault of its copy is at the instruction.
+    ".global exos_native, exos_native_first, exos_native_last, exos_native_landing",
+    "exos_native:",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "exos_native_first:",
+    "syscall",
+    "exos_native_last:",
+    "ret",
+    "exos_native_landing:",
+    "mov eax, {bad_address}",
+    "xor edx, edx",
+    "ret",
+    bad_address = const Error::BadAddress as u32,
 );
 
 /// # Safety

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use abi::call::CALLS_MAX;
+use abi::id::RegionId;
 use abi::layout::PUBLISHED;
 use abi::published::*;
 use core::arch::asm;
@@ -94,6 +95,18 @@ pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
         return None;
     }
     Some(load(info.address + index as u64 * u64::from(info.stride)))
+}
+
+/// The word at `offset` of a region's record; 0 if there is no such region.
+#[inline]
+pub fn region_word(id: RegionId, offset: usize) -> u64 {
+    let info = table(Table::Regions);
+    let index = id.index();
+    if index >= info.count as usize || offset + 8 > info.stride as usize {
+        return 0;
+    }
+    let record = info.address + index as u64 * u64::from(info.stride);
+    if load::<u32>(record) == id.0 { load(record + offset as u64) } else { 0 }
 }
 
 /// A word of the published pages, by its address.

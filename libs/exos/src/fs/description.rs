@@ -166,6 +166,13 @@ impl Description {
 
     /// Must calls on it not wait?
     pub fn nonblocking(&self) -> bool {
+        if let Some(id) = self.region.get().filter(|_| self.shared.get()) {
+            let (done, flags) = self.seen.get();
+            // Nothing was done to them since the last look.
+            if done > 0 && done == region::operations(id) {
+                return flags & raw::O_NONBLOCK != 0;
+            }
+        }
         self.flags().is_ok_and(|flags| flags & raw::O_NONBLOCK != 0)
     }
 

@@ -23,7 +23,7 @@ use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
 
 use super::description::Description;
-use super::region::{self, Done, Missed, Region};
+use super::region::{self, Done, Missed, Region, Transfer};
 use super::transfer::Memory;
 use crate::process::Process;
 use crate::wait::{Interrupts, Wait, direct, look, sleep_until};
@@ -263,10 +263,12 @@ impl Pipe {
         }
         let mut done = 0;
         loop {
+            let level = description.level.get();
+            let empty = done == 0 && RING.used(level.head, level.tail) == 0;
+            let waits = empty && !description.nonblocking();
+            let patience = if waits { direct(process) } else { None };
             // Looked at first: what the last writer wrote before it left must still be seen.
-            let ended = self.no_writer();
-            let may_wait = done == 0 && !ended && !description.nonblocking();
-            let patience = if may_wait { direct(process) } else { None };
+            let ended = patience.is_none() && self.no_writer();
             match self.take(description, memory, patience) {
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => return Ok(done),
@@ -278,10 +280,9 @@ impl Pipe {
                     }
                 }
                 Ok(Took::Again) => {}
-                Ok(Took::Nothing) if done > 0 || ended => return Ok(done),
-                Ok(Took::Nothing) if !may_wait => return Err(Errno::EAGAIN),
-                // The last writer has gone: look again.
-                Ok(Took::Nothing) if patience.is_some() => {}
+                // Who waited has seen in one step that the ring is empty and nobody writes.
+                Ok(Took::Nothing) if done > 0 || ended || patience.is_some() => return Ok(done),
+                Ok(Took::Nothing) if description.nonblocking() => return Err(Errno::EAGAIN),
                 Ok(Took::Told) => look(process)?,
                 Ok(Took::Nothing) => {
                     // The same for every wait, so that it is downloaded once.
@@ -297,67 +298,104 @@ impl Pipe {
 
     /// Takes by one operation what is asked for, if it is known to be there; else it bets that no
     /// more has come than is known of, or exactly what is asked for if nothing is: then this has
-    /// taken it, else the refusal tells where the head is.
-    /// Who has `patience` waits in that operation while the ring is empty.
+    /// taken it, else the refusal tells where the head is. Who has `patience` waits in that
+    /// operation while the ring is empty.
     fn take(
         &self,
         description: &Description,
         memory: &mut Memory<'_>,
         patience: Option<Interrupts>,
     ) -> Result<Took, Errno> {
+        let level = description.level.get();
+        let known = RING.used(level.head, level.tail);
+        let most = if known > 0 { known } else { RING.capacity };
+        let left = memory.left();
+        let span = RING.span(level.tail, most.min(left).min(REGION_COPY_BYTES as u64));
+        if let Some((address, there)) = memory.next_piece()
+            && there >= span.len
+            && let Some(took) = self.take_to(description, (address, span.len), left, patience)?
+        {
+            if let Took::Bytes { put, .. } = took {
+                memory.advance(put);
+            }
+            return Ok(took);
+        }
+        self.take_by_buffer(description, memory, span.len, patience)
+    }
+
+    /// The same into memory that is not in one piece, or not all there.
+    #[inline(never)]
+    fn take_by_buffer(
+        &self,
+        description: &Description,
+        memory: &mut Memory<'_>,
+        len: u64,
+        patience: Option<Interrupts>,
+    ) -> Result<Took, Errno> {
+        let mut buffer = Piece::default();
+        let part = (buffer.address(), len.min(CHUNK as u64));
+        match self.take_to(description, part, memory.left(), patience)? {
+            Some(Took::Bytes { put, .. }) => {
+                let put_there = memory.put(buffer.bytes(put))? as u64;
+                Ok(Took::Bytes { put: put_there, all: put_there == put })
+            }
+            Some(took) => Ok(took),
+            None => Err(Errno::EFAULT),
+        }
+    }
+
+    /// The same into one piece; `None`: that is not all there. `left` bytes are asked for in all.
+    #[inline]
+    fn take_to(
+        &self,
+        description: &Description,
+        (address, len): (u64, u64),
+        left: u64,
+        patience: Option<Interrupts>,
+    ) -> Result<Option<Took>, Errno> {
         let mut level = description.level.get();
         let tail = level.tail;
         let known = RING.used(level.head, tail);
-        let most = if known > 0 { known } else { RING.capacity };
-        let span = RING.span(tail, most.min(memory.left()).min(REGION_COPY_BYTES as u64));
-        let mut buffer = Piece::default();
-        let direct = memory.in_one_piece(span.len, true);
-        let (address, len) = match direct {
-            Some(address) => (address, span.len),
-            None => (buffer.address(), span.len.min(CHUNK as u64)),
-        };
         // A short read must not leave behind what was written since the last look.
         let head = if known > 0 { level.head } else { tail + len };
-        let bet = [(HEAD, head), (TAIL, tail)].map(|(offset, value)| WordAt { offset, value });
-        let compare = if known >= memory.left() { &bet[1..] } else { &bet[..] };
-        let write = [WordAt { offset: TAIL, value: tail + len }];
+        let transfer = Transfer {
+            direction: COPY_OUT,
+            offset: RING.span(tail, len).offset,
+            address,
+            len,
+            compare: [WordAt { offset: TAIL, value: tail }, WordAt { offset: HEAD, value: head }],
+            compares: if known >= left { 1 } else { 2 },
+            write: WordAt { offset: TAIL, value: tail + len },
+        };
         let reader = self.reader();
+        let empty = WordAt { offset: HEAD, value: tail };
         let tried = match patience {
-            Some(ended_by) if known == 0 => {
-                let part = (COPY_OUT, span.offset, address, len);
-                let empty = WordAt { offset: HEAD, value: tail };
-                reader.copy_memory_or_wait(part, compare, &write, (empty, WRITER), ended_by)?
-            }
-            _ => reader
-                .copy_memory_if(COPY_OUT, span.offset, (address, len), compare, &write)?
-                .map_err(Missed::Found),
+            Some(ended_by) => reader.transfer_or_wait(&transfer, (empty, WRITER), ended_by),
+            None => reader.transfer(&transfer),
         };
         match tried {
             Ok(()) => {
                 level.head = head;
                 level.tail = tail + len;
                 description.level.set(level);
-                if direct.is_some() {
-                    memory.advance(len);
-                    return Ok(Took::Bytes { put: len, all: true });
-                }
-                let put = memory.put(buffer.bytes(len))? as u64;
-                Ok(Took::Bytes { put, all: put == len })
+                Ok(Some(Took::Bytes { put: len, all: true }))
             }
+            Err(Missed::Told) => Ok(Some(Took::Told)),
+            Err(Missed::Absent) => Ok(None),
+            Err(Missed::Refused(errno)) => Err(errno),
             // The head, or the tail that somebody else moved: then the next look is refused.
-            Err(Missed::Told) => Ok(Took::Told),
             Err(Missed::Found(found))
                 if known == 0 && found.wrapping_sub(tail) <= RING.capacity =>
             {
                 level.head = found;
                 description.level.set(level);
-                Ok(if found == tail { Took::Nothing } else { Took::Again })
+                Ok(Some(if found == tail { Took::Nothing } else { Took::Again }))
             }
-            Err(_) => {
+            Err(Missed::Found(_)) => {
                 (level.head, level.tail) = reader.pair()?;
                 description.level.set(level);
                 let empty = RING.used(level.head, level.tail) == 0;
-                Ok(if empty { Took::Nothing } else { Took::Again })
+                Ok(Some(if empty { Took::Nothing } else { Took::Again }))
             }
         }
     }
@@ -462,22 +500,45 @@ impl Pipe {
         let limit = WordAt { offset: LIMIT, value: level.limit };
         let span = RING.span(level.head, want.min(REGION_COPY_BYTES as u64));
         if (pieces || span.len == want)
-            && let Some(address) = memory.in_one_piece(span.len, false)
+            && let Some((address, there)) = memory.next_piece()
+            && there >= span.len
         {
-            let compare = [WordAt { offset: HEAD, value: level.head }, limit];
-            let write = [WordAt { offset: HEAD, value: level.head + span.len }];
-            let part = (address, span.len);
-            let writer = self.writer();
-            let done = writer.copy_memory_if(COPY_IN, span.offset, part, &compare, &write)?;
-            return Ok(if done.is_ok() { span.len } else { 0 });
+            let transfer = Transfer {
+                direction: COPY_IN,
+                offset: span.offset,
+                address,
+                len: span.len,
+                compare: [WordAt { offset: HEAD, value: level.head }, limit],
+                compares: 2,
+                write: WordAt { offset: HEAD, value: level.head + span.len },
+            };
+            match self.writer().transfer(&transfer) {
+                Ok(()) => return Ok(span.len),
+                Err(Missed::Refused(errno)) => return Err(errno),
+                Err(Missed::Absent) => {}
+                Err(Missed::Found(_) | Missed::Told) => return Ok(0),
+            }
         }
+        self.put_by_buffer(level.head, want, pieces, memory, limit)
+    }
+
+    /// The same from memory that is not in one piece, or not all there.
+    #[inline(never)]
+    fn put_by_buffer(
+        &self,
+        head: u64,
+        want: u64,
+        pieces: bool,
+        memory: &mut Memory<'_>,
+        limit: WordAt,
+    ) -> Result<u64, Errno> {
         let mut buffer = [0; CHUNK];
         let want = want.min(CHUNK as u64) as usize;
         let count = memory.peek(&mut buffer[..want])?;
         if count < want && !pieces {
             return Err(Errno::EFAULT);
         }
-        let put = self.append_if(level.head, &buffer[..count], limit)?;
+        let put = self.append_if(head, &buffer[..count], limit)?;
         Ok(if put == Done::Yes { count as u64 } else { 0 })
     }
 

@@ -1,14 +1,18 @@
 //! Region operations in the shapes that files need.
 
+use abi::call::Call;
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, RegionWait, WordAt};
+use abi::word::UserAddress;
+use core::mem::offset_of;
 use unix::Errno;
 use xok::{call, published};
 
 use crate::capabilities::SHARED_SLOT;
 use crate::errno::from_kernel;
+use crate::user;
 use crate::wait::Interrupts;
 
 /// A region that this domain is attached to in `role`.
@@ -29,13 +33,70 @@ pub enum Done {
     Changed,
 }
 
-/// What an operation that could wait came to instead.
+/// A copy between a region and memory under up to two conditions, which then sets a word.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// `COPY_IN` or `COPY_OUT`.
+    pub direction: u8,
+    /// Where in the region.
+    pub offset: u64,
+    /// Where in memory.
+    pub address: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Conditions.
+    pub compare: [WordAt; 2],
+    /// How many of them count.
+    pub compares: u8,
+    /// What is written.
+    pub write: WordAt,
+}
+
+/// Why nothing was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// A compare failed: the word found.
     Found(u64),
     /// The wait ended, as a signal or an event has come.
     Told,
+    /// Not all of the memory is there.
+    Absent,
+    /// Refused.
+    Refused(Errno),
+}
+
+impl Transfer {
+    #[inline]
+    fn operation(&self, region: &Region) -> RegionOperation {
+        const NONE: WordAt = WordAt { offset: 0, value: 0 };
+        RegionOperation {
+            region: region.id.0,
+            compares: self.compares,
+            writes: 1,
+            direction: self.direction,
+            role: region.role as u8,
+            address: self.address,
+            offset: self.offset,
+            len: self.len,
+            compare: [self.compare[0], self.compare[1], NONE, NONE],
+            write: [self.write, NONE, NONE, NONE],
+        }
+    }
+}
+
+fn place_of<T>(place: &T) -> UserAddress {
+    UserAddress(core::ptr::from_ref(place) as u64)
+}
+
+#[inline]
+fn missed(answer: Result<u64, (Error, u64)>) -> Result<(), Missed> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err((Error::Changed, found)) => Err(Missed::Found(found)),
+        Err((Error::WouldBlock, _)) => Err(Missed::Told),
+        Err((Error::BadAddress, _)) => Err(Missed::Absent),
+        Err((error, _)) => Err(Missed::Refused(refused(error))),
+    }
 }
 
 fn finish(operation: &RegionOperation) -> Result<Done, Errno> {
@@ -129,26 +190,24 @@ impl Region {
         finish_or_found(&operation)
     }
 
-    /// As `copy_memory_if`; if a compare fails, sleeps while `unchanged` holds and somebody is
-    /// attached in role `peer`, then tries again.
-    pub fn copy_memory_or_wait(
+    /// As `copy_memory_if`, of program memory that may not be there.
+    pub fn transfer(&self, transfer: &Transfer) -> Result<(), Missed> {
+        let operation = transfer.operation(self);
+        missed(user::native(Call::RegionOperate { operation: place_of(&operation) }))
+    }
+
+    /// The same; if a compare fails, sleeps while `unchanged` holds and somebody is attached in
+    /// role `peer`, then tries again.
+    pub fn transfer_or_wait(
         &self,
-        part: (u8, u64, u64, u64),
-        compare: &[WordAt],
-        write: &[WordAt],
+        transfer: &Transfer,
         (unchanged, peer): (WordAt, u16),
-        ended_by: Interrupts,
-    ) -> Result<Result<(), Missed>, Errno> {
-        let (direction, offset, address, len) = part;
-        let operation =
-            RegionOperation { direction, address, offset, len, ..self.operation(compare, write) };
+        Interrupts { posted, events }: Interrupts,
+    ) -> Result<(), Missed> {
+        let operation = transfer.operation(self);
         let wait = RegionWait { operation, unchanged, peer: peer.into() };
-        match call::region_await(&wait, 0, ended_by.posted, ended_by.events) {
-            Ok(_) => Ok(Ok(())),
-            Err((Error::Changed, found)) => Ok(Err(Missed::Found(found))),
-            Err((Error::WouldBlock, _)) => Ok(Err(Missed::Told)),
-            Err((error, _)) => Err(refused(error)),
-        }
+        let wait = place_of(&wait);
+        missed(user::native(Call::RegionAwait { wait, deadline: 0, posted, events }))
     }
 
     /// If the compares hold, copies in, then writes the words.
@@ -220,12 +279,13 @@ pub fn record(id: RegionId) -> Option<RegionRecord> {
 
 /// Operations ever done on it.
 pub fn operations(id: RegionId) -> u64 {
-    record(id).map_or(0, |record| record.operations)
+    published::region_word(id, offset_of!(RegionRecord, operations))
 }
 
 /// Domains attached in `role`.
+#[inline]
 pub fn attached(id: RegionId, role: u16) -> u64 {
-    record(id).map_or(0, |record| record.attached[usize::from(role)])
+    published::region_word(id, offset_of!(RegionRecord, attached) + 8 * usize::from(role))
 }
 
 /// Where that count is published, for predicates.

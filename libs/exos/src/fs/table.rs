@@ -11,6 +11,24 @@ use super::{
 };
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
+use xok::upcall::Slot;
+
+/// `read` and `write` of a process that does not watch descriptors by edges.
+pub fn read_or_write(process: &mut Process, slot: &Slot, number: u32) -> Option<Answer> {
+    if process.files.watches {
+        return None;
+    }
+    let fd = slot.rdi as i32;
+    let mut memory = match Memory::program(slot.rsi, slot.rdx) {
+        Ok(memory) => memory,
+        Err(errno) => return Some(Err(errno)),
+    };
+    match number {
+        __NR_read => Some(transfers::read(process, fd, &mut memory)),
+        __NR_write => Some(transfers::write(process, fd, &mut memory)),
+        _ => None,
+    }
+}
 
 /// Does the call `number`; `ENOSYS` for one that is not here.
 pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
@@ -55,10 +73,10 @@ fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
     let piece = || Memory::program(b, c);
     let pieces = || Memory::vector(b, c);
     Some(match number {
-        __NR_read => piece().and_then(|memory| transfers::read(process, fd, memory)),
-        __NR_write => piece().and_then(|memory| transfers::write(process, fd, memory)),
-        __NR_readv => pieces().and_then(|memory| transfers::read(process, fd, memory)),
-        __NR_writev => pieces().and_then(|memory| transfers::write(process, fd, memory)),
+        __NR_read => piece().and_then(|mut memory| transfers::read(process, fd, &mut memory)),
+        __NR_write => piece().and_then(|mut memory| transfers::write(process, fd, &mut memory)),
+        __NR_readv => pieces().and_then(|mut memory| transfers::read(process, fd, &mut memory)),
+        __NR_writev => pieces().and_then(|mut memory| transfers::write(process, fd, &mut memory)),
         __NR_pread64 => piece().and_then(|memory| transfers::read_at(process, fd, memory, d)),
         __NR_pwrite64 => piece().and_then(|memory| transfers::write_at(process, fd, memory, d)),
         __NR_preadv => pieces().and_then(|memory| transfers::read_at(process, fd, memory, d)),

@@ -173,6 +173,18 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Where the next bytes are, and how many lie there in one piece: for native calls that answer
+    /// `BadAddress` if there is no memory.
+    pub fn next_piece(&mut self) -> Option<(u64, u64)> {
+        match self {
+            Memory::Buffer { bytes, done } => {
+                let rest = &mut bytes[*done..];
+                Some((rest.as_mut_ptr() as u64, rest.len() as u64))
+            }
+            Memory::Program { pieces } => pieces.current(),
+        }
+    }
+
     /// Copies the next bytes into `into` without taking them; answers how many there were.
     pub fn peek(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {

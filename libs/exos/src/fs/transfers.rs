@@ -17,15 +17,15 @@ use crate::process::Process;
 use crate::user;
 
 /// `read(fd, …)` into `memory`.
-pub fn read(process: &mut Process, fd: i32, mut memory: Memory<'_>) -> Answer {
+pub fn read(process: &mut Process, fd: i32, memory: &mut Memory<'_>) -> Answer {
     let description = process.files.get(fd)?;
-    open_file::read(process, &description, &mut memory)
+    open_file::read(process, &description, memory)
 }
 
 /// `write(fd, …)` from `memory`.
-pub fn write(process: &mut Process, fd: i32, mut memory: Memory<'_>) -> Answer {
+pub fn write(process: &mut Process, fd: i32, memory: &mut Memory<'_>) -> Answer {
     let description = process.files.get(fd)?;
-    open_file::write(process, &description, &mut memory)
+    open_file::write(process, &description, memory)
 }
 
 /// `pread64`, `preadv`
