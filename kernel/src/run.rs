@@ -33,7 +33,8 @@ static STATE: Lock<Option<State>> = Lock::new(None);
 
 /// While destruction waits to be worked off, a running program is interrupted this often.
 const WORK_NS: u64 = 200_000;
-/// What a processor counts by itself is published at each switch, and this often.
+/// What a processor counts by itself is published when it becomes idle or ceases to be, and this
+/// often.
 const NOTE_NS: u64 = 1_000_000;
 /// How `entry_leave` leaves: by `iretq` or by `sysret` with every register from the context, or by
 /// `sysret` with the answer from there and what no call changes as it is.
@@ -246,9 +247,14 @@ pub fn leave(mut hold: Hold) -> u64 {
         }
         let more = condemned | (work::waiting(state) && work::step(state, hardware));
         let now = clock::now_ns();
-        if before != next || now - cpu.noted_ns.get() > NOTE_NS {
+        let switched = before != next;
+        if now - cpu.noted_ns.get() > NOTE_NS
+            || switched && (before.is_none() || next.is_none() || cpu.stretched.get())
+        {
             cpu.noted_ns.set(now);
             note_counters(cpu, state, now);
+        } else if switched {
+            note_switch(cpu, state);
         }
         let mut deadline = sched::next_deadline(state, cpu.index.get());
         if more {
@@ -488,12 +494,19 @@ fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     descriptors::set_rsp0(cpu, cpu.context_end.get());
 }
 
-/// Publishes what this processor counted by itself.
-fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
+/// Publishes what programs change, who may see it as soon as they run again.
+#[inline(always)]
+fn note_switch(cpu: &'static Cpu, state: &mut State) {
     let record = &mut state.published.cpus[cpu.index.get()];
-    record.foreign += cpu.foreign_calls.take();
-    record.interrupts = cpu.interrupts.get();
+    record.foreign = record.foreign.wrapping_add(cpu.foreign_calls.take());
     record.cr3_loads = cpu.cr3_loads.get();
+}
+
+/// Publishes all that this processor counted by itself.
+fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
+    note_switch(cpu, state);
+    let record = &mut state.published.cpus[cpu.index.get()];
+    record.interrupts = cpu.interrupts.get();
     record.shootdowns = cpu.shootdowns.get();
     record.kernel_faults = cpu.kernel_faults.get();
     record.idle_ns = clock::ticks_to_ns(cpu.idle.get());

@@ -210,12 +210,12 @@ fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'
     let compares = &pairs[COMPARE..COMPARE + compares];
     let writes = &pairs[WRITE_AT..WRITE_AT + writes];
     let (mut all, mut last) = (0, 0);
-    for pairs in [compares, writes] {
-        for pair in pairs {
-            let (offset, _) = offset_and_value(pair);
-            (all, last) = (all | offset, last.max(offset));
-        }
-    }
+    let mut note = |pair: &Pair| {
+        let (offset, _) = offset_and_value(pair);
+        (all, last) = (all | offset, last.max(offset));
+    };
+    compares.iter().for_each(&mut note);
+    writes.iter().for_each(&mut note);
     if all % 8 != 0 || !within(state, index, last, 8) {
         return Err(Error::BadAddress.into());
     }

@@ -141,9 +141,9 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
         round::choose(state, machine, cpu, now);
     }
     borrow(state, machine, cpu, now);
-    let kicks = core::mem::take(&mut state.sched.kicks);
+    let kicks = core::mem::take(&mut state.sched.kicks) & !(1 << cpu);
     if kicks != 0 {
-        for other in (0..CPUS).filter(|&other| other != cpu && kicks >> other & 1 != 0) {
+        for other in (0..CPUS).filter(|&other| kicks >> other & 1 != 0) {
             machine.interrupt(other);
         }
     }

@@ -25,8 +25,13 @@ pub enum Setting {
 impl OneShot {
     /// An interrupt is wanted at `deadline`, nanoseconds since boot.
     pub fn want(&mut self, deadline: Option<u64>, now: u64) -> Setting {
-        // One that is due and has not fired is set again: it costs little.
-        if self.armed == deadline && deadline.is_none_or(|at| at > now) {
+        // An interrupt before the deadline is followed by another: rather that than setting the
+        // timer at every switch. One that is due and has not fired is set again: it costs little.
+        let in_time = match (self.armed, deadline) {
+            (Some(armed), Some(deadline)) => armed <= deadline && armed > now,
+            (armed, deadline) => armed == deadline,
+        };
+        if in_time {
             return Setting::Unchanged;
         }
         self.armed = deadline;
@@ -95,6 +100,7 @@ mod tests {
         assert_eq!(timer.want(None, 5), Setting::Unchanged);
         assert_eq!(timer.want(Some(9), 5), Setting::After(4));
         assert_eq!(timer.want(Some(9), 6), Setting::Unchanged);
+        assert_eq!(timer.want(Some(12), 6), Setting::Unchanged, "it comes before");
         assert_eq!(timer.want(Some(7), 6), Setting::After(1));
         assert_eq!(timer.want(Some(7), 8), Setting::After(0), "overdue");
         assert_eq!(timer.want(None, 8), Setting::Off);
