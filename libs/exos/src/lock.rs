@@ -23,7 +23,7 @@ use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::woken;
 use core::hint::{black_box, spin_loop};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use linux_raw_sys::general::SIGKILL;
 use xok::call;
 use xok::upcall;
@@ -38,6 +38,8 @@ const AWAITED: u64 = 1 << 32;
 const NAME: u64 = AWAITED - 1;
 /// Looks at a taken lock before sleeping: as long as most calls take.
 const SPINS: usize = 500;
+/// Threads that are rung at when the lock is given back.
+const LATER_MAX: usize = 4;
 /// Nanoseconds after which a sleeper looks whether the owner lives.
 const LOOK_NS: u64 = 20_000_000;
 
@@ -49,6 +51,10 @@ static TOUCHED: AtomicBool = AtomicBool::new(false);
 static OWNER: AtomicU64 = AtomicU64::new(0);
 static SLEEPERS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 static NAMES: [AtomicU32; THREADS_MAX] = [const { AtomicU32::new(0) }; THREADS_MAX];
+
+/// Whom the owner rings at when it gives the lock back; more are rung at at once.
+static LATER: [AtomicU32; LATER_MAX] = [const { AtomicU32::new(0) }; LATER_MAX];
+static LATER_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn own_name() -> u64 {
     u64::from(thread::own().id.0)
@@ -74,8 +80,19 @@ fn acquire(own: u64) {
 }
 
 fn leave() {
+    let later = LATER_COUNT.load(Ordering::Relaxed);
+    let mut rung = [EnvId::NONE; LATER_MAX];
+    if later > 0 {
+        LATER_COUNT.store(0, Ordering::Relaxed);
+        for (thread, name) in rung.iter_mut().zip(&LATER) {
+            *thread = EnvId(name.load(Ordering::Relaxed));
+        }
+    }
     if OWNER.swap(0, Ordering::Release) & AWAITED != 0 {
         wake_one();
+    }
+    for thread in rung.into_iter().take(later) {
+        ring_now(thread);
     }
 }
 
@@ -123,6 +140,7 @@ pub fn share() {
 /// The running thread is the only one of the space, and has the lock: it needs none any more.
 pub fn alone() {
     OWNER.store(0, Ordering::Relaxed);
+    LATER_COUNT.store(0, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
 }
 
@@ -131,8 +149,21 @@ pub fn is_shared() -> bool {
     SHARED.load(Ordering::Relaxed)
 }
 
-/// Rings at another thread of the space.
+/// Rings at another thread of the space, as soon as the lock is free: it runs at once, and wants
+/// the lock first of all.
 pub fn ring(thread: EnvId) {
+    let ours = SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) & NAME == own_name();
+    let count = LATER_COUNT.load(Ordering::Relaxed);
+    match LATER.get(count) {
+        Some(place) if ours => {
+            place.store(thread.0, Ordering::Relaxed);
+            LATER_COUNT.store(count + 1, Ordering::Relaxed);
+        }
+        _ => ring_now(thread),
+    }
+}
+
+fn ring_now(thread: EnvId) {
     // One that has died needs nothing any more.
     let _ = call::post(CONTROL_SLOT, thread, DOORBELL);
 }
@@ -213,7 +244,7 @@ fn wake_one() {
         let place = bits.trailing_zeros();
         word.fetch_and(!(1 << place), Ordering::SeqCst);
         if let Some(name) = NAMES.get(at * 64 + place as usize) {
-            ring(EnvId(name.load(Ordering::Relaxed)));
+            ring_now(EnvId(name.load(Ordering::Relaxed)));
         }
         return;
     }
