@@ -11,6 +11,7 @@ use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
 use crate::sleep::{self, Sleep};
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{predicate, sched};
 use abi::error::Error;
 use abi::id::RegionId;
@@ -173,6 +174,9 @@ fn attempt<M: Machine>(
         }
     }
     if plan.direction != COPY_NONE {
+        if plan.len > PAGE_SIZE {
+            work::spend(state, cost::TRANSFER * plan.len.div_ceil(PAGE_SIZE) as u32);
+        }
         copy(state, machine, plan)?;
     }
     for pair in plan.writes {

@@ -34,6 +34,8 @@ pub mod cost {
     pub const LEAF: u32 = 280;
     /// A frame cleared.
     pub const ZERO: u32 = 600;
+    /// A frame's bytes copied between a region and a program.
+    pub const TRANSFER: u32 = 700;
     /// A predicate or a ring looked through for a frame.
     pub const HOLDER: u32 = 4_000;
     /// The end of an environment, but for looks through others' records.
