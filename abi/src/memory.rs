@@ -62,11 +62,12 @@ const _: () = assert!(core::mem::size_of::<Item>() == 24);
 pub const ANY_FRAME: u32 = u32::MAX;
 
 /// Bits of [`Item::value`] for `Map` and `Protect`: bits 12..=47 of the address, in the caller's
-/// own space, of the entry whose rights are copied (page 0 cannot be named: all zero is none).
+/// own space, of the entry whose rights are copied (page 0 cannot be named: all zero is none); for
+/// `Allocate` of the page whose contents are.
 pub const SOURCE: u64 = 0x0000_ffff_ffff_f000;
 
 /// Bit of [`Item::value`] for `Allocate`: the frame is zeroed, whoever had it last.
-pub const CLEARED: u64 = 1 << 12;
+pub const CLEARED: u64 = 1 << 8;
 
 /// The value of an item that copies the rights of the caller's own page at `address`.
 pub const fn from_source(address: u64, choice: u64) -> u64 {
@@ -79,7 +80,8 @@ pub const fn from_source(address: u64, choice: u64) -> u64 {
 pub enum Operation {
     /// Allocates `frame` (this one or any), guarded by the capability named in the call, and
     /// enters it at level 1. The frame is zeroed if its last holder was another account, or if
-    /// [`CLEARED`] asks for it.
+    /// [`CLEARED`] asks for it; it gets a copy of the caller's own page at [`SOURCE`], if one is
+    /// named there.
     Allocate = 1,
     /// Enters an existing `frame` at level 1: the capability named dominates its guard for the
     /// rights asked, or an entry effective in the caller's own space, at [`SOURCE`], gives them.

@@ -5,7 +5,7 @@
  *   bench [--samples N] [--scale N] [ROW,ROW...]
  *   bench --list                                their names and what they are
  *   bench --ticks                               the time-stamp counter's rate
- *   bench --exit                                ends at once: what `fork_exec` runs
+ *   bench --exit                                ends at once: what `fork_exec_libc` runs
  *
  *   start NAME
  *   row NAME operations N ticks T...    the ticks of each sample, the first one warming up

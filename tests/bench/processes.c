@@ -53,9 +53,8 @@ static void fork_wait(unsigned operations)
     }
 }
 
-static void fork_exec(unsigned operations)
+static void execute(unsigned operations, char *const words[])
 {
-    static char *const words[] = {"/bench", "--exit", NULL};
     static char *const environment[] = {NULL};
     for (unsigned round = 0; round < operations; round++) {
         pid_t child = fork();
@@ -66,6 +65,19 @@ static void fork_exec(unsigned operations)
         }
         expect_success(child);
     }
+}
+
+/* tests/bench-end: a page of text and no library. */
+static void fork_exec(unsigned operations)
+{
+    static char *const words[] = {"/bench-end", NULL};
+    execute(operations, words);
+}
+
+static void fork_exec_libc(unsigned operations)
+{
+    static char *const words[] = {"/bench", "--exit", NULL};
+    execute(operations, words);
 }
 
 static void *return_at_once(void *argument)
@@ -99,8 +111,10 @@ const struct row PROCESS_ROWS[] = {
      NULL, unload},
     {"fork100m", ROUND_TRIP, "the same with 100 MiB of written memory", 2, load100, NULL, fork_wait,
      NULL, unload},
-    {"fork_exec", ROUND_TRIP, "fork, execve of a static program, its end, waitpid", 5, NULL, NULL,
-     fork_exec, NULL, NULL},
+    {"fork_exec", ROUND_TRIP, "fork, execve of a small static program, its end, waitpid", 5, NULL,
+     NULL, fork_exec, NULL, NULL},
+    {"fork_exec_libc", ROUND_TRIP, "the same of a static program with glibc, this one", 5, NULL,
+     NULL, fork_exec_libc, NULL, NULL},
     {"thread", ROUND_TRIP, "pthread_create, return, pthread_join", 10, try_thread, NULL,
      thread_join, NULL, NULL},
     {0},

@@ -263,7 +263,7 @@ pub fn allocate<M: Machine>(
 ) -> Result<Frame, Refusal> {
     let number = check_free(state, which)?;
     account::check(state, account, Resource::Frames, 1)?;
-    Ok(take(state, machine, number, account, guard, kind, false))
+    Ok(take(state, machine, number, account, guard, kind, Contents::Any))
 }
 
 /// The two free frames that a level-1 table and its links ask for, both payable, or neither.
@@ -292,8 +292,18 @@ pub(crate) fn check_pair(
     Ok((first, second))
 }
 
-/// Takes a free frame that `account` can pay for: both have been checked. It is zeroed where it
-/// must be, and if `clear` asks for it.
+/// What is to be in a frame that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// Whatever its last account left there: zeros, if that was another one.
+    Any,
+    /// Zeros.
+    Zeros,
+    /// What the caller stores there, all of it, before anybody sees it.
+    Given,
+}
+
+/// Takes a free frame that `account` can pay for: both have been checked.
 pub(crate) fn take<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -301,7 +311,7 @@ pub(crate) fn take<M: Machine>(
     account: usize,
     guard: Name,
     kind: FrameType,
-    clear: bool,
+    contents: Contents,
 ) -> Frame {
     let frame = Frame(number);
     account::count(state, account, Resource::Frames, 1);
@@ -316,7 +326,12 @@ pub(crate) fn take<M: Machine>(
     state.frames.free_count -= 1;
     state.published.directory.frames_free -= 1;
     let foreign = kind != FrameType::Data || usize::from(last) != account;
-    if kind != FrameType::Links && (foreign || clear) {
+    let zeros = match contents {
+        Contents::Any => foreign,
+        Contents::Zeros => true,
+        Contents::Given => false,
+    };
+    if zeros {
         work::spend(state, cost::ZERO);
         machine.zero(frame);
     }

@@ -16,10 +16,11 @@ use crate::answer::{Answer, Refusal};
 use crate::chain::{self, Place};
 use crate::domain;
 use crate::frame;
+use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Entries, Leaf, Way, place, target};
-use crate::work::cost;
+use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
@@ -45,8 +46,8 @@ const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 /// A checked item.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
-    /// Enter this free frame.
-    Allocate { place: Place, number: u32, choice: u64, clear: bool },
+    /// Enter this free frame, with a copy of what is in `copied`.
+    Allocate { place: Place, number: u32, choice: u64, contents: Contents, copied: Option<Frame> },
     /// Enter this frame.
     Map { place: Place, frame: Frame, choice: u64 },
     /// Leave a payload.
@@ -193,13 +194,24 @@ fn payer(state: &State, request: &Request) -> usize {
 #[inline(always)]
 fn check_allocate(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
     let Item { frame, value, .. } = request.item;
-    if value & !(ENTRY_CHOICE | CLEARED) != 0 {
+    if value & !(ENTRY_CHOICE | CLEARED | SOURCE) != 0 {
         return Err(malformed());
+    }
+    let copied = match source(value) {
+        Some(_) => Some(request.found.ok_or(Error::BadAddress)?.frame),
+        None => None,
+    };
+    if copied.is_some_and(|frame| frame::is_leaving(state, frame)) {
+        return Err(Error::NotPermitted.into());
     }
     let number = frame::check_free(state, which(frame))?;
     account::check(state, payer(state, request), Resource::Frames, 1)?;
-    let (choice, clear) = (value & ENTRY_CHOICE, value & CLEARED != 0);
-    Ok(Plan::Allocate { place, number, choice, clear })
+    let contents = match copied {
+        Some(_) => Contents::Given,
+        None if value & CLEARED != 0 => Contents::Zeros,
+        None => Contents::Any,
+    };
+    Ok(Plan::Allocate { place, number, choice: value & ENTRY_CHOICE, contents, copied })
 }
 
 /// The address in an item's value, as the processor wants it: bit 47 repeated upwards.
@@ -396,12 +408,16 @@ fn apply<M: Machine>(
     plan: Plan,
 ) -> u64 {
     match plan {
-        Plan::Allocate { place, number, choice, clear } => {
+        Plan::Allocate { place, number, choice, contents, copied } => {
             let account = payer(state, request);
             let name = request.capability.name;
             // The reference that allocating gives is the entry's.
             let kind = FrameType::Data;
-            let frame = frame::take(state, machine, number, account, name, kind, clear);
+            let frame = frame::take(state, machine, number, account, name, kind, contents);
+            if let Some(from) = copied {
+                work::spend(state, cost::ZERO);
+                machine.copy(frame.address(), from.address(), PAGE_SIZE as usize);
+            }
             enter(state, machine, request, lost, place, frame, choice)
         }
         Plan::Map { place, frame, choice } => {

@@ -27,7 +27,7 @@ pub mod cost {
     /// Looking whether a record's object is condemned.
     pub const RECORD: u32 = 56;
     /// A leaf entry changed: its chain, its frame's references.
-    pub const ENTRY: u32 = 400;
+    pub const ENTRY: u32 = 450;
     /// The same of a further page of an item, whose tables have been found.
     pub const PAGE: u32 = 250;
     /// A leaf taken from a dying table, and its frame put in limbo.

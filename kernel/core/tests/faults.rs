@@ -69,13 +69,13 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an item goes on without room",
         "update/pages.rs",
-        "if done == pages || !work::room(state, cost) {",
+        "if done == pages || !work::room(state, cost + stored) {",
         "if done == pages {",
     ),
     (
         "an item's pages go on from its frame",
         "update/pages.rs",
-        "if operation == Operation::Map && item.frame != ANY_FRAME {",
+        "if operation != Operation::Protect && item.frame != ANY_FRAME {",
         "if pages == u32::MAX && item.frame != ANY_FRAME {",
     ),
     (

@@ -7,8 +7,8 @@
 use crate::capabilities::{INHERITED, Rights};
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS, TEXT,
-    WINDOW_COUNT, stack_tops, thread_area,
+    APPLICATION_PAGE, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS, TEXT, stack_tops,
+    thread_area,
 };
 use crate::library::{self, DATA, TABLE_SPAN, Windows, window};
 use crate::memory::areas::{Area, Kind, WRITE};
@@ -23,9 +23,10 @@ use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
 use crate::{lock, page, start, thread, threads, user};
-use abi::id::{AccountId, DomainId, EnvId};
+use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::PAGE_SIZE;
-use abi::memory::WRITABLE;
+use abi::memory::{ADDRESS, WRITABLE};
+use abi::published::FrameType;
 use abi::setup::{EnvSetup, FLAG_BORROW};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -33,6 +34,8 @@ use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
 
+/// Pages that a table may have for a child to get copies of them.
+const FEW_PAGES: usize = 8;
 /// Words of `struct clone_args`.
 const ARGUMENTS: usize = 11;
 
@@ -326,31 +329,19 @@ fn copy_library(page: &ProcessPage, domain: DomainId, context: &Slot) -> Result<
     pages.extend(library::present_pages(HEAP, HEAP_END));
     let mut batch = Batch::of(domain);
     library::shared_parts(&mut batch)?;
+    let windows = Windows::open(2)?;
+    fill_own_pages(page, thread::own(), FIRST_THREAD, context);
+    library::thread_area(&mut batch, FIRST_THREAD)?;
     let mut table = PRIVATE & !(TABLE_SPAN - 1);
-    let mut first = true;
-    let mut rest: &[u64] = &pages;
-    while first || !rest.is_empty() {
-        let kept = if first { 2 } else { 0 };
-        let (now, later) = rest.split_at(rest.len().min((WINDOW_COUNT - kept) as usize));
-        let windows = Windows::open(kept + now.len() as u64)?;
-        if first {
-            fill_own_pages(page, thread::own(), FIRST_THREAD, context);
-            library::thread_area(&mut batch, FIRST_THREAD)?;
+    for page in pages {
+        if page & !(TABLE_SPAN - 1) != table {
+            table = page & !(TABLE_SPAN - 1);
+            batch.table(2, table)?;
         }
-        for (number, &page) in now.iter().enumerate() {
-            let seen = window(kept + number as u64);
-            frames::copy(seen, page);
-            if page & !(TABLE_SPAN - 1) != table {
-                table = page & !(TABLE_SPAN - 1);
-                batch.table(2, table)?;
-            }
-            batch.map(page, seen, DATA)?;
-        }
-        batch.send()?;
-        windows.close()?;
-        rest = later;
-        first = false;
+        batch.copy(page, page, DATA)?;
     }
+    batch.send()?;
+    windows.close()?;
     Ok(batch)
 }
 
@@ -366,8 +357,14 @@ fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
             let next = at + TABLE_SPAN;
             if has_leaf_table(at) {
                 upper_tables(batch, at, &mut made)?;
-                if has_shared_page(&areas, at, next) {
+                let shared = has_shared_page(&areas, at, next);
+                // Another thread's stores must not come between two copies.
+                let one_by_one = !shared && !lock::is_shared();
+                let pages = if one_by_one { few_pages(at) } else { Vec::new() };
+                if shared {
                     copy_table(batch, &areas, at)?;
+                } else if !pages.is_empty() {
+                    copy_few(batch, &areas, at, &pages)?;
                 } else {
                     batch.share(at)?;
                 }
@@ -391,6 +388,41 @@ fn upper_tables(batch: &mut Batch, at: u64, made: &mut [Option<u64>; 2]) -> Resu
         if *place != Some(prefix) {
             batch.table(level, at)?;
             *place = Some(prefix);
+        }
+    }
+    Ok(())
+}
+
+/// The present pages of a table, if they are few: to copy those costs less than to share the table
+/// and take it apart at the first store, which both make at once where it holds the stack.
+fn few_pages(table: u64) -> Vec<u64> {
+    let end = table + TABLE_SPAN;
+    let mut pages = Vec::new();
+    let mut at = xok::own::next_present(table, end);
+    while at < end {
+        let room = (FEW_PAGES - pages.len()) as u64;
+        let run = xok::own::run_end(at, end.min(at + (room + 1) * PAGE_SIZE), 0);
+        if (run - at) / PAGE_SIZE > room {
+            return Vec::new();
+        }
+        pages.extend((at..run).step_by(PAGE_SIZE as usize));
+        at = xok::own::next_present(run, end);
+    }
+    pages
+}
+
+/// A table of the child's own, with copies of these pages.
+fn copy_few(batch: &mut Batch, areas: &[Area], table: u64, pages: &[u64]) -> Result<(), Refused> {
+    batch.table(2, table)?;
+    for &page in pages {
+        let found = areas.iter().find(|area| area.start <= page && page < area.end);
+        let Some(area) = found else { continue };
+        let frame = Frame::containing(xok::own::leaf_below(page) & ADDRESS);
+        let kind = xok::published::frame(frame).map_or(0, |record| record.kind);
+        if kind == FrameType::Image as u8 {
+            batch.map(page, page, choice(area.protection, false))?;
+        } else {
+            batch.copy(page, page, choice(area.protection, true))?;
         }
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! ExOS's heap: one free list over a range whose pages come on first touch.
 //!
+//! Small blocks that are freed wait in lists by size for the next of that size: most live as long
+//! as one call. A list is short, so that little lies idle; what it has no room for goes back whole.
+//!
 //! A fork child gets an eager copy of every page present, so the heap is kept small and dense. The
 //! fault handler makes pages without allocating (`memory::own_fault`), so a fault inside the
 //! allocator is harmless.
@@ -18,10 +21,24 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU8, Ordering};
 use linked_list_allocator::Heap;
 
+/// Bytes by which the sizes of the lists' blocks differ; each is aligned to as many.
+const STEP: usize = 16;
+/// Lists: of blocks of up to 16, 32, … bytes.
+const LISTS: usize = 32;
+/// Blocks that a list holds at most.
+const LENGTH: usize = 4;
+
+/// Freed blocks of one size.
+struct List {
+    count: usize,
+    blocks: [*mut u8; LENGTH],
+}
+
 /// The allocator; the program half declares it `#[global_allocator]`.
 pub struct OnTouch {
     state: AtomicU8,
     heap: UnsafeCell<MaybeUninit<Heap>>,
+    lists: UnsafeCell<[List; LISTS]>,
 }
 
 const UNUSED: u8 = 0;
@@ -40,7 +57,24 @@ impl Default for OnTouch {
 impl OnTouch {
     /// All zeros, as the variables of ExOS must be.
     pub const fn new() -> Self {
-        Self { state: AtomicU8::new(UNUSED), heap: UnsafeCell::new(MaybeUninit::zeroed()) }
+        Self {
+            state: AtomicU8::new(UNUSED),
+            heap: UnsafeCell::new(MaybeUninit::zeroed()),
+            lists: UnsafeCell::new(
+                [const { List { count: 0, blocks: [null_mut(); LENGTH] } }; LISTS],
+            ),
+        }
+    }
+
+    /// The list for blocks of this layout, if they are small, and the layout that they all have.
+    fn list(&self, layout: Layout) -> Option<(NonNull<List>, Layout)> {
+        let at = layout.size().wrapping_sub(1) / STEP;
+        if at >= LISTS || layout.align() > STEP {
+            return None;
+        }
+        let whole = Layout::from_size_align((at + 1) * STEP, STEP).ok()?;
+        // Only a place: what is there is looked at while `state` is busy.
+        Some((NonNull::new(self.lists.get().cast::<List>().wrapping_add(at))?, whole))
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut Heap) -> T) -> T {
@@ -64,12 +98,40 @@ impl OnTouch {
 // SAFETY: hands out disjoint parts of a range that stays usable.
 unsafe impl GlobalAlloc for OnTouch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.with(|heap| heap.allocate_first_fit(layout)).map_or(null_mut(), NonNull::as_ptr)
+        let Some((mut list, whole)) = self.list(layout) else {
+            let place = self.with(|heap| heap.allocate_first_fit(layout));
+            return place.map_or(null_mut(), NonNull::as_ptr);
+        };
+        self.with(|heap| {
+            // SAFETY: one at a time is here.
+            let list = unsafe { list.as_mut() };
+            if let Some(block) = list.count.checked_sub(1).and_then(|at| list.blocks.get(at)) {
+                list.count -= 1;
+                return *block;
+            }
+            heap.allocate_first_fit(whole).map_or(null_mut(), NonNull::as_ptr)
+        })
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         let Some(place) = NonNull::new(place) else { return };
-        // SAFETY: the caller gives back what `alloc` gave out with this layout.
-        self.with(|heap| unsafe { heap.deallocate(place, layout) });
+        let listed = self.list(layout);
+        self.with(|heap| {
+            let layout = match listed {
+                None => layout,
+                Some((mut list, whole)) => {
+                    // SAFETY: one at a time is here.
+                    let list = unsafe { list.as_mut() };
+                    if let Some(free) = list.blocks.get_mut(list.count) {
+                        *free = place.as_ptr();
+                        list.count += 1;
+                        return;
+                    }
+                    whole
+                }
+            };
+            // SAFETY: the caller gives back what `alloc` gave out with this layout.
+            unsafe { heap.deallocate(place, layout) }
+        });
     }
 }

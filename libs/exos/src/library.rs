@@ -7,7 +7,7 @@
 //! Both makers have the text and the image mapped at their places: each ExOS process, and init.
 
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, IMAGE, LARGE_BLOCK, PRIVATE, STACKS, START_BLOCK,
+    APPLICATION_PAGE, FIRST_THREAD, HEAP, IMAGE, LARGE_BLOCK, PRIVATE, STACKS, START_BLOCK,
     START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS,
 };
 use crate::memory::frames;
@@ -25,6 +25,10 @@ pub const TABLE_SPAN: u64 = 512 * PAGE_SIZE;
 pub const DATA: u64 = WRITABLE | NO_EXECUTE;
 /// Pages of each handler stack that are there from the start.
 const STACK_PAGES: [u64; 4] = [2, 1, 1, 0];
+
+/// Pages of variables, and of the heap's beginning, that a fresh life is given: it touches them all
+/// before its program runs.
+const FIRST_PAGES: [(u64, u64); 2] = [(PRIVATE, 2), (HEAP, 3)];
 
 /// The window with this number.
 pub fn window(number: u64) -> u64 {
@@ -100,6 +104,9 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
     let mut batch = Batch::of(domain);
     shared_parts(&mut batch)?;
     thread_area(&mut batch, FIRST_THREAD)?;
+    for (first, pages) in FIRST_PAGES {
+        batch.allocate_pages(first, pages, DATA)?;
+    }
     for number in 0..block_pages {
         batch.map(START_BLOCK + number * PAGE_SIZE, window(2 + number), DATA)?;
     }

@@ -98,6 +98,7 @@ fn measure(
     let machine = ours::machine(counting);
     let mut files = Initramfs::default();
     files.file(program::GUEST_PATH, &program::path()?)?;
+    files.file(program::GUEST_END, &program::end()?)?;
     let initial = super::file("initramfs")?;
     files.write(&initial)?;
     collect::rows(rows, |rows| {

@@ -50,7 +50,10 @@ fn measure(
 ) -> Result<Vec<Measured>> {
     let mut job = Job {
         machine: machine(counting),
-        extras: vec![Extra { host: program::path()?, guest: program::GUEST_PATH.into() }],
+        extras: vec![
+            Extra { host: program::path()?, guest: program::GUEST_PATH.into() },
+            Extra { host: program::end()?, guest: program::GUEST_END.into() },
+        ],
         limit: Some(LIMIT),
         ..Job::default()
     };

@@ -11,6 +11,9 @@ use crate::process;
 /// Where it lies in each guest: it executes itself by this name.
 pub const GUEST_PATH: &str = "/bench";
 
+/// Where the program lies that `fork_exec` executes.
+pub const GUEST_END: &str = "/bench-end";
+
 /// What it is linked with: a library of this file is enough to know that all are there.
 const LIBRARY: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
 
@@ -30,6 +33,12 @@ pub fn path() -> Result<PathBuf> {
     packages::require_file(LIBRARY)?;
     // Away from where native programs lie, so that an address tells whose it is.
     compile::directory("tests/bench", "bench", &["-static", "-Wl,-Ttext-segment=0x10000000"])
+}
+
+/// Compiles the program that ends at once; answers where it lies.
+pub fn end() -> Result<PathBuf> {
+    let options = ["-static", "-nostdlib", "-Wl,-Ttext-segment=0x20000000"];
+    compile::directory("tests/bench-end", "bench-end", &options)
 }
 
 /// All rows, in the program's order.

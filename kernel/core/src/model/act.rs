@@ -14,6 +14,7 @@ use abi::memory::{
 };
 use abi::published::FrameType;
 use abi::word::Which;
+use std::vec::Vec;
 
 /// First pages of the regions used: two in one level-2 table, one in the next, one in another
 /// slot of the root, one of the library.
@@ -135,7 +136,12 @@ impl Model {
             Operation::Unmap => self.random.next() & !1 & self.random.next(),
             _ => self.some_choice(),
         };
-        if matches!(operation, Operation::Map | Operation::Protect) && !self.random.one_in(4) {
+        let sourced = match operation {
+            Operation::Map | Operation::Protect => !self.random.one_in(4),
+            Operation::Allocate => self.random.one_in(4),
+            _ => false,
+        };
+        if sourced {
             value |= self.some_page() & SOURCE;
         }
         let mut frame = self.some_frame();
@@ -202,6 +208,7 @@ impl Model {
         // Now and then it is the last page of an item for several.
         let (whole, done) = if self.random.one_in(4) { self.within_more(item) } else { (item, 0) };
         let expected = self.expect(caller, target, &named, &item);
+        let copied = self.to_copy(caller, &item);
         let (state, machine) = (&mut self.state, &mut self.machine);
         let (_, answer) =
             table::update_item(state, machine, caller_index, target_index, &named, &whole, done);
@@ -223,7 +230,7 @@ impl Model {
                 let guard = frame::guard(&self.state, held.unwrap().0);
                 assert_eq!(*guard, named.name, "what it writes is another's: {item:x?}");
             }
-            self.remember(caller, target, &item);
+            self.remember(caller, target, &item, copied);
         }
     }
 
@@ -239,13 +246,8 @@ impl Model {
         let mut first = Item { more: before, address: item.address.wrapping_sub(bytes), ..item };
         let source = item.value & SOURCE;
         let has_source = source != 0 && item.operation != Operation::Unmap as u8;
-        let allocates = item.operation == Operation::Allocate as u8;
         let no_frame = item.frame < u32::from(before);
-        if item.level != 1
-            || item.more != 0
-            || no_frame
-            || has_source && (allocates || source <= bytes)
-        {
+        if item.level != 1 || item.more != 0 || no_frame || has_source && source <= bytes {
             return (item, 0);
         }
         if has_source {
@@ -304,6 +306,12 @@ impl Model {
                 None => return Right::Missing,
             },
             Some(Operation::Share) => return self.expect_share(caller, item),
+            Some(Operation::Allocate) if item.value & SOURCE != 0 => {
+                return match source {
+                    Some((frame, _)) if !frame::is_leaving(&self.state, frame) => Right::Held,
+                    _ => Right::Missing,
+                };
+            }
             _ => return Right::Held,
         };
         if frame.0 as usize >= super::FRAMES || frame::is_leaving(&self.state, frame) {
@@ -336,7 +344,7 @@ impl Model {
     }
 
     /// What an accepted item changes of what the model knows.
-    fn remember(&mut self, caller: usize, target: usize, item: &Item) {
+    fn remember(&mut self, caller: usize, target: usize, item: &Item, copied: Option<Vec<u64>>) {
         let root = domain::root(&self.state, self.domains[target].index);
         let write = item.value & WRITABLE != 0;
         let now = super::check::effective(&self.machine, root, item.address);
@@ -344,7 +352,7 @@ impl Model {
             operation @ (Operation::Allocate | Operation::Map | Operation::Protect) => {
                 let (frame, _) = now.expect("what was entered is there");
                 if operation == Operation::Allocate {
-                    self.check_fresh(target, frame);
+                    self.check_fresh(target, frame, copied);
                 }
                 let writable = &mut self.domains[target].writable;
                 if write {
@@ -367,10 +375,12 @@ impl Model {
         }
     }
 
-    /// Memory of another account arrives zeroed.
-    fn check_fresh(&mut self, target: usize, frame: Frame) {
+    /// Memory of another account arrives zeroed, or as the copy that was asked for.
+    fn check_fresh(&mut self, target: usize, frame: Frame, copied: Option<Vec<u64>>) {
         let payer = domain::account(&self.state, self.domains[target].index);
-        if self.last[frame.0 as usize] != payer {
+        if let Some(words) = copied {
+            assert_eq!(self.words(frame), words, "{frame:?} is not a copy");
+        } else if self.last[frame.0 as usize] != payer {
             let word = |at: u64| self.machine.word(frame.address() + 8 * at);
             assert!((0..512).all(|at| word(at) == 0), "{frame:?} is not zeroed");
         }
@@ -378,6 +388,21 @@ impl Model {
         // Whoever may write it does.
         let at = 8 * self.random.below(512) as u64;
         self.machine.word_set(frame.address() + at, 0x5ec2_e700 + payer as u64);
+    }
+
+    fn words(&self, frame: Frame) -> Vec<u64> {
+        (0..512).map(|at| self.machine.word(frame.address() + 8 * at)).collect()
+    }
+
+    /// What is in the page that an item wants a copy of.
+    fn to_copy(&self, caller: usize, item: &Item) -> Option<Vec<u64>> {
+        if item.operation != Operation::Allocate as u8 || item.value & SOURCE == 0 {
+            return None;
+        }
+        let root = domain::root(&self.state, self.domains[caller].index);
+        let sign = if item.value >> 47 & 1 != 0 { !0 << 48 } else { 0 };
+        let found = super::check::effective(&self.machine, root, item.value & SOURCE | sign);
+        found.map(|(frame, _)| self.words(frame))
     }
 
     /// A program touches a page.

@@ -78,10 +78,11 @@ impl Pages {
         let pages = 1 + u32::from(request.item.more);
         advance(&mut request.item, operation, done);
         let cost = page_cost(operation);
+        let stored = if operation == Operation::Allocate { cost::ZERO } else { 0 };
         let own = domain::root(state, request.caller);
         let mut sources = Sources::default();
         loop {
-            if matches!(operation, Operation::Map | Operation::Protect) {
+            if takes_source(operation) {
                 let from = source(request.item.value);
                 request.found = from.and_then(|from| sources.look_up(machine, own, from));
             }
@@ -90,14 +91,18 @@ impl Pages {
                 Err(refusal) => return (done, Err(refusal)),
             };
             done += 1;
-            if done == pages || !work::room(state, cost) {
+            if done == pages || !work::room(state, cost + stored) {
                 return (done, Ok(old));
             }
-            work::spend(state, cost::PAGE);
+            work::spend(state, cost);
             advance(&mut request.item, operation, 1);
             place.index += 1;
         }
     }
+}
+
+fn takes_source(operation: Operation) -> bool {
+    matches!(operation, Operation::Allocate | Operation::Map | Operation::Protect)
 }
 
 /// The item for the page so many pages on.
@@ -105,13 +110,10 @@ impl Pages {
 fn advance(item: &mut Item, operation: Operation, pages: u32) {
     let bytes = u64::from(pages) * PAGE_SIZE;
     item.address = item.address.wrapping_add(bytes);
-    if !matches!(operation, Operation::Map | Operation::Protect) {
-        if operation == Operation::Allocate && item.frame != ANY_FRAME {
-            item.frame = item.frame.wrapping_add(pages);
-        }
+    if !takes_source(operation) {
         return;
     }
-    if operation == Operation::Map && item.frame != ANY_FRAME {
+    if operation != Operation::Protect && item.frame != ANY_FRAME {
         item.frame = item.frame.wrapping_add(pages);
     }
     if item.value & SOURCE != 0 {
@@ -120,7 +122,7 @@ fn advance(item: &mut Item, operation: Operation, pages: u32) {
     }
 }
 
-/// What a further page of an item costs at most.
+/// What a further page of an item costs at most, but for what is stored in its frame.
 fn page_cost(operation: Operation) -> u32 {
-    if operation == Operation::Allocate { cost::PAGE + cost::ZERO } else { cost::PAGE }
+    if operation == Operation::Allocate { cost::ENTRY } else { cost::PAGE }
 }

@@ -134,7 +134,7 @@ fn what_a_program_may_choose_and_no_more() {
     let frame = world.leaf(parent, PAGE).unwrap().frame;
     let old = world.own(parent, Operation::Protect, SOFTWARE).unwrap();
     assert_eq!(old, frame.address() | PRESENT | USER | all);
-    for bit in [0, 2, 3, 4, 7, 8, 13, 47, 51] {
+    for bit in [0, 2, 3, 4, 7, 51] {
         let answer = world.own(parent, Operation::Allocate, 1 << bit);
         assert_eq!(answer, refused(Error::BadArgument, ITEMS), "bit {bit}");
     }
@@ -479,4 +479,28 @@ fn a_frame_is_cleared_if_that_is_asked_for() {
     world.own(parent, Operation::Unmap, 0).unwrap();
     world.settle();
     assert_eq!(again(&mut world, CLEARED), 0);
+}
+
+#[test]
+fn a_frame_is_a_copy_of_ones_own_page_if_that_is_asked_for() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let old = world.page(parent);
+    world.machine.word_set(old.address() + 8, 7);
+    world.tables(child, PAGE, 2);
+    let copy = leaf(Operation::Allocate, ANY_FRAME, PAGE, from_source(PAGE, WRITABLE));
+    // In another's space, of the caller's page; the child has none there.
+    assert_eq!(world.item(child, child, copy), refused(Error::BadAddress, 0));
+    let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    update_item(state, machine, parent, child, &capability, &copy, 0).1.unwrap();
+    let new = world.leaf(child, PAGE).unwrap();
+    assert!(new.writable && new.frame != old);
+    assert_eq!(world.machine.word(new.frame.address() + 8), 7);
+    // In place of the page itself: what copy-on-write does.
+    world.item(parent, parent, copy).unwrap();
+    let own = world.leaf(parent, PAGE).unwrap().frame;
+    assert_eq!((own != old, world.machine.word(own.address() + 8)), (true, 7));
+    world.settle();
+    assert_eq!(world.record(old).kind, FrameType::Free as u8);
 }

@@ -2,6 +2,7 @@
 
 use super::{Request, TABLE_ENTRY, frames_of, payer};
 use crate::chain::{self, Place};
+use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{Entries, target};
@@ -27,9 +28,9 @@ pub(super) fn make_table<M: Machine>(
         3 => FrameType::Table2,
         _ => FrameType::Table3,
     };
-    let table = frame::take(state, machine, number, account, name, kind, true);
+    let table = frame::take(state, machine, number, account, name, kind, Contents::Zeros);
     if level == 2 {
-        frame::take(state, machine, links, account, name, FrameType::Links, false);
+        frame::take(state, machine, links, account, name, FrameType::Links, Contents::Given);
         state.frames.records[number as usize].links = links;
     }
     let record = &mut state.published.domains[request.target];

@@ -134,17 +134,9 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     if sole && take_back(area, page).is_ok() {
         return Ok(());
     }
-    if lock::is_shared() {
-        // Nobody may see or change the copy before it is whole.
-        return enter_whole(page, choice(area.protection, true), |seen| frames::copy(seen, page));
-    }
-    scratch_page()?;
-    frames::keep(page);
     let mut batch = Few::own();
-    batch.allocate(page, choice(area.protection, true))?;
-    batch.send()?;
-    frames::fill_from_kept(page);
-    Ok(())
+    batch.copy(page, page, choice(area.protection, true))?;
+    Ok(batch.send()?)
 }
 
 /// Makes `page` writable, and its neighbours that are also ours alone.
@@ -261,20 +253,16 @@ fn enter_file_pages(area: &Area, page: u64) -> Result<(), Refused> {
     let last = area.end.min(whole).min((page & !(AROUND * PAGE_SIZE - 1)) + AROUND * PAGE_SIZE);
     let mut at = first;
     while at < last {
-        if at == page || xok::own::leaf_below(at) & PRESENT == 0 {
-            batch.map(at, IMAGE + offset + (at - area.start), readable)?;
+        if xok::own::leaf_below(at) & PRESENT != 0 {
+            at += PAGE_SIZE;
+            continue;
         }
-        at += PAGE_SIZE;
+        let end = xok::own::absent_end(at, last);
+        let from = IMAGE + offset + (at - area.start);
+        batch.map_pages(at, from, (end - at) / PAGE_SIZE, readable)?;
+        at = end;
     }
     batch.send()
-}
-
-/// Makes the scratch page present.
-fn scratch_page() -> Result<(), Fault> {
-    if xok::own::leaf(SCRATCH).is_none() {
-        own_page(SCRATCH)?;
-    }
-    Ok(())
 }
 
 /// Resolves a fault of ExOS itself: variables, heap and handler stacks come on touch.

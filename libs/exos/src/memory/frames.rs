@@ -5,7 +5,7 @@
 //! reads pages that it knows to be present; nobody refers to either.
 #![allow(unsafe_code)]
 
-use crate::layout::{IMAGE, SCRATCH};
+use crate::layout::IMAGE;
 use abi::layout::PAGE_SIZE;
 use core::arch::asm;
 
@@ -27,16 +27,6 @@ pub fn copy(to: u64, from: u64) {
         asm!("rep movsq", inout("rcx") WORDS => _, inout("rdi") to => _, inout("rsi") from => _,
             options(nostack, preserves_flags));
     }
-}
-
-/// Keeps the page at `page` in the scratch page, which must be present.
-pub fn keep(page: u64) {
-    copy(SCRATCH, page);
-}
-
-/// Fills the page at `page` from the scratch page.
-pub fn fill_from_kept(page: u64) {
-    copy(page, SCRATCH);
 }
 
 /// Fills the page with the image's bytes from `offset` on, `bytes` of them, and zeros behind.

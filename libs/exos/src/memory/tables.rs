@@ -4,7 +4,7 @@ use crate::library::TABLE_SPAN;
 use abi::id::DomainId;
 use abi::layout::PAGE_SIZE;
 use abi::limits::BATCH;
-use abi::memory::{ANY_FRAME, CLEARED, Item, Operation, PRESENT, WRITABLE, from_source};
+use abi::memory::{ANY_FRAME, CLEARED, Item, Operation, PRESENT, SOURCE, WRITABLE, from_source};
 use xok::call::{self, Refused};
 
 /// Items for one domain, sent when full or asked. A page that goes on where the item before ends
@@ -28,8 +28,11 @@ fn behind(item: &Item) -> Item {
     if item.level != 1 || address.is_multiple_of(TABLE_SPAN) || item.frame != ANY_FRAME {
         return Item::default();
     }
-    let copies = item.operation == Operation::Map as u8;
-    let value = if copies { item.value + PAGE_SIZE } else { item.value };
+    let value = if item.value & SOURCE != 0 && item.operation != Operation::Unmap as u8 {
+        item.value + PAGE_SIZE
+    } else {
+        item.value
+    };
     Item { address, value, ..*item }
 }
 
@@ -103,9 +106,31 @@ impl<const ROOM: usize> Items<ROOM> {
         self.allocate(address, choice | CLEARED)
     }
 
+    /// Allocates a frame at `address` with a copy of one's own page `source`.
+    pub fn copy(&mut self, address: u64, source: u64, choice: u64) -> Result<(), Refused> {
+        self.allocate(address, from_source(source, choice))
+    }
+
     /// Enters at `address` the frame of one's own page `source`.
     pub fn map(&mut self, address: u64, source: u64, choice: u64) -> Result<(), Refused> {
         self.push(Operation::Map, 1, address, ANY_FRAME, from_source(source, choice))
+    }
+
+    /// Enters from `address` on the frames of `pages` of one's own pages from `source` on, below
+    /// one table.
+    pub fn map_pages(
+        &mut self,
+        address: u64,
+        source: u64,
+        pages: u64,
+        choice: u64,
+    ) -> Result<(), Refused> {
+        self.push_pages(Operation::Map, address, pages, from_source(source, choice))
+    }
+
+    /// Allocates frames of zeros at `pages` pages of one table.
+    pub fn allocate_pages(&mut self, address: u64, pages: u64, choice: u64) -> Result<(), Refused> {
+        self.push_pages(Operation::Allocate, address, pages, choice | CLEARED)
     }
 
     /// Removes the entry of `level` for `address`.
