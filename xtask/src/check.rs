@@ -68,7 +68,7 @@ fn clippy(on_host: bool) -> Result<()> {
 fn host_tests() -> Result<()> {
     let mut cargo = build::cargo();
     cargo.args(["test", "--quiet"]);
-    select(&mut cargo, workspace::host_packages()?);
+    select(&mut cargo, workspace::tested_packages()?);
     process::run(&mut cargo)
 }
 

@@ -43,6 +43,23 @@ pub fn host_packages() -> Result<Vec<String>> {
     Ok(names(packages()?, |package| package.on_host))
 }
 
+/// Names of the packages whose unit tests run on the host: those, and whatever else has any.
+pub fn tested_packages() -> Result<Vec<String>> {
+    let tested = |package: &Package| {
+        package.on_host || has_tests(&root().join(&package.directory).join("src"))
+    };
+    Ok(names(packages()?, tested))
+}
+
+/// Does a file of the directory, or of one below it, have unit tests?
+fn has_tests(directory: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(directory) else { return false };
+    entries.flatten().map(|entry| entry.path()).any(|path| {
+        let text = || std::fs::read_to_string(&path).unwrap_or_default();
+        if path.is_dir() { has_tests(&path) } else { text().contains("\n#[cfg(test)]\n") }
+    })
+}
+
 /// Names of the packages that are built for the bare machine.
 pub fn bare_packages() -> Result<Vec<String>> {
     Ok(names(packages()?, |package| !package.on_host))
@@ -118,6 +135,9 @@ mod tests {
     #[test]
     fn every_package_is_for_one_side() {
         assert!(host_packages().unwrap().contains(&"abi".to_string()));
+        // Built for the bare machine, with decisions that are tested here.
+        assert!(tested_packages().unwrap().contains(&"exos".to_string()));
+        assert!(!tested_packages().unwrap().contains(&"kernel".to_string()));
         assert!(bare_packages().unwrap().contains(&"kernel".to_string()));
         assert!(native_programs().unwrap().contains(&"init".to_string()));
         assert!(!native_programs().unwrap().contains(&"kernel".to_string()));

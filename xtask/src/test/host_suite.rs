@@ -10,7 +10,7 @@ use crate::workspace;
 
 /// Runs them package by package, so that names can begin with their package's.
 pub fn run(tally: &mut Tally) -> Result<()> {
-    for package in workspace::host_packages()? {
+    for package in workspace::tested_packages()? {
         report::step(&format!("host: {package}"));
         let mut cargo = build::cargo();
         cargo.args(["test", "--quiet", "--no-fail-fast", "--package", &package]);
