@@ -184,6 +184,19 @@ impl Stack {
         tx: &mut impl Transmit,
         neighbours: &impl Neighbours,
     ) {
+        self.take_in(now_us, rx, tx, neighbours);
+        self.work(tx, neighbours);
+    }
+
+    /// Takes in frames that have arrived; what is due for them is sent by `flush`, which must
+    /// follow before anything else is asked of the stack but to queue bytes.
+    pub fn take_in(
+        &mut self,
+        now_us: u64,
+        rx: &mut impl Receive,
+        tx: &mut impl Transmit,
+        neighbours: &impl Neighbours,
+    ) {
         self.now_us = self.now_us.max(now_us);
         self.more = false;
         self.path.flush(self.now_us, tx, neighbours, &mut self.counters);
@@ -197,7 +210,13 @@ impl Stack {
             self.take(frame, tx, neighbours);
             rx.release();
         }
-        self.work(tx, neighbours);
+    }
+
+    /// Has a time passed at which `poll` has something to do? Later calls count it as now.
+    pub fn is_due(&mut self, now_us: u64) -> bool {
+        self.now_us = self.now_us.max(now_us);
+        let due = [self.path.next_deadline(), self.tcp.due_us()].into_iter().flatten().min();
+        self.more || self.path.is_full() || due.is_some_and(|due| due <= self.now_us)
     }
 
     /// Sends what was queued since the last poll, without taking anything in: after it, and unless

@@ -42,6 +42,47 @@ fn streams_to_both_addresses() {
     }
 }
 
+/// Bytes are written where they wait to be sent, until there is no room; when one was taken in and
+/// flushed, others may be written.
+#[test]
+fn bytes_are_written_in_place_while_there_is_room() {
+    let (mut stack, mut port, mut now_us) = (Stack::new(config(0)), Port::new(), 1_000_000);
+    let listener = stack.tcp_listen(80, 4).unwrap();
+    let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80);
+    let client = stack.tcp_connect(to, 40_000).unwrap();
+    settle(&mut stack, &mut port, &mut now_us);
+    let server = stack.tcp_accept(listener).unwrap();
+    let room = stack.tcp_room(client);
+    let (mut sent, mut got) = (0, 0);
+    let byte = |at: usize| (at % 251) as u8;
+    for _ in 0..3 {
+        loop {
+            let written = stack.tcp_send_with(client, |room| {
+                room.iter_mut().enumerate().for_each(|(at, place)| *place = byte(sent + at));
+                (room.len(), room.len())
+            });
+            match written {
+                Ok(count) => sent += count,
+                Err(error) => break assert_eq!(error, Error::WouldBlock),
+            }
+        }
+        assert_eq!(sent - got, room, "the queue is full, to its last byte");
+        while got < sent {
+            settle(&mut stack, &mut port, &mut now_us);
+            assert!(!stack.is_due(now_us) || stack.tcp_arrived(server) > 0);
+            let taken = stack.tcp_receive_with(server, |arrived| {
+                assert!(arrived.iter().enumerate().all(|(at, have)| *have == byte(got + at)));
+                (arrived.len(), arrived.len())
+            });
+            got += taken.unwrap_or(0);
+        }
+        settle(&mut stack, &mut port, &mut now_us);
+    }
+    stack.tcp_abort(client).unwrap();
+    let written = stack.tcp_send_with(client, |room| (room.len(), ()));
+    assert_eq!(written, Err(Error::NoSuchSocket));
+}
+
 #[test]
 fn datagrams_to_both_addresses() {
     for address in [ADDRESSES[0], Ipv4Addr::LOCALHOST] {

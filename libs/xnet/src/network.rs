@@ -106,6 +106,22 @@ impl Network {
         now_us
     }
 
+    /// Has anything arrived since the last poll, or become due? If not, `poll` would only send,
+    /// which `flush` does. A link address that was asked for is looked up by `poll` and `flush`
+    /// alike.
+    pub fn has_news(&mut self) -> bool {
+        self.port.ring.peek().is_some()
+            || self.port.transmitter.has_unclaimed()
+            || self.stack.is_due(clock::now_ns() / 1000)
+    }
+
+    /// Takes in what has arrived; `flush` follows.
+    pub fn take_news(&mut self) {
+        let now_us = clock::now_ns() / 1000;
+        let Port { ring, transmitter, .. } = &mut self.port;
+        self.stack.take_in(now_us, ring, transmitter, &self.addresses);
+    }
+
     /// Takes frames in that reached the program on another way than its ring.
     pub fn take_in(&mut self, frames: &mut impl Receive) {
         let now_us = clock::now_ns() / 1000;

@@ -183,6 +183,11 @@ impl Transmitter {
         self.lost
     }
 
+    /// Is there one that nobody's filter wanted?
+    pub fn has_unclaimed(&self) -> bool {
+        !self.unclaimed.is_empty()
+    }
+
     /// The next packet to this machine that nobody's filter wanted.
     pub fn take_unclaimed(&mut self) -> Option<Vec<u8>> {
         self.unclaimed.pop_front()

@@ -135,8 +135,29 @@ impl Net {
         open
     }
 
+    /// Takes in what has arrived, if anything has or something is due.
+    fn tend(&self) {
+        let news = match self.inner.try_borrow_mut().as_deref_mut() {
+            Ok(Some(inner)) => inner.network.has_news(),
+            _ => false,
+        };
+        if news {
+            self.poll();
+        }
+    }
+
+    /// As [`tend`](Net::tend), but what is due is left to `flush`, which follows.
+    fn take_news(&self) {
+        if let Ok(Some(inner)) = self.inner.try_borrow_mut().as_deref_mut()
+            && inner.network.has_news()
+        {
+            inner.network.take_news();
+        }
+    }
+
     fn poll(&self) {
-        if let Some(Inner { network, ports }) = &mut *self.inner.borrow_mut() {
+        let Ok(mut inner) = self.inner.try_borrow_mut() else { return };
+        if let Some(Inner { network, ports }) = &mut *inner {
             network.poll();
             if network.stack.tcp_counts().0 == 0 {
                 ports.drop_unused();
@@ -145,7 +166,7 @@ impl Net {
     }
 
     fn flush(&self) {
-        if let Some(inner) = &mut *self.inner.borrow_mut() {
+        if let Ok(Some(inner)) = self.inner.try_borrow_mut().as_deref_mut() {
             inner.network.flush();
         }
     }
@@ -175,7 +196,7 @@ fn join_family() -> Result<(), Errno> {
 pub fn tend(process: &mut Process) {
     if let Some(net) = &process.net {
         process.events &= !EVENTS;
-        net.poll();
+        net.tend();
     }
 }
 
@@ -187,7 +208,8 @@ pub fn before_sleep(process: &mut Process) -> (u64, u64) {
     }
     let Some(net) = &process.net else { return (0, 0) };
     net.flush();
-    let mut inner = net.inner.borrow_mut();
+    // In use: the program's memory is being copied, and what that needs is slept for.
+    let Ok(mut inner) = net.inner.try_borrow_mut() else { return (0, 0) };
     let Some(Inner { network, .. }) = inner.as_mut() else { return (0, EVENTS) };
     let (due, events) = network.deadline();
     (due.map_or(0, |at| at.saturating_mul(1000).max(1)), events)

@@ -153,6 +153,13 @@ impl Socket {
         }
     }
 
+    /// Takes in what has arrived; `flush` follows.
+    pub(super) fn take_news(&self) {
+        if let Some(net) = self.net.borrow().as_ref() {
+            net.take_news();
+        }
+    }
+
     /// Adds what ends a wait for reading or writing.
     pub fn wait_terms(&self, reads: bool, writes: bool, wait: &mut Wait) {
         match self.kept() {
@@ -245,8 +252,8 @@ impl Socket {
         if !self.stream {
             return Err(Errno::EOPNOTSUPP);
         }
+        let mut tended = false;
         loop {
-            tend(process);
             if let Some(kept) = self.kept() {
                 if kept.kind != Kind::Listener {
                     return Err(Errno::EINVAL);
@@ -276,6 +283,11 @@ impl Socket {
             if let Some((state, peer)) = accepted {
                 return Ok((Self::with(self.net(), true, state), peer));
             }
+            if !core::mem::replace(&mut tended, true) {
+                tend(process);
+                continue;
+            }
+            tended = false;
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }

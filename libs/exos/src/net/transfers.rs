@@ -7,7 +7,7 @@ use linux_raw_sys::net as raw;
 use unix::Errno;
 use xio::stack::{Error, TcpId, TcpState};
 
-use super::kept::Kind;
+use super::kept::{Kept, Kind};
 use super::socket::{Socket, State};
 use super::{errno, tend};
 use crate::fs::transfer::Memory;
@@ -27,6 +27,18 @@ pub struct Received {
     pub length: u64,
     /// Who sent a datagram.
     pub from: Option<SocketAddrV4>,
+}
+
+/// What one look at a stream gave.
+#[derive(Clone, Copy)]
+struct Taken {
+    count: u64,
+    /// Shall the peer be told of the room that this has made?
+    opens_window: bool,
+}
+
+impl Taken {
+    const END: Self = Self { count: 0, opens_window: false };
 }
 
 fn stream_of(state: &State) -> Result<TcpId, Errno> {
@@ -62,31 +74,36 @@ impl Socket {
     ) -> Result<u64, Errno> {
         let peeks = flags & raw::MSG_PEEK != 0;
         let all = flags & raw::MSG_WAITALL != 0 && !peeks;
-        let mut buffer = [0; CHUNK];
-        let mut done = 0;
+        let (mut done, mut tended) = (0, false);
         loop {
-            tend(process);
+            let mut tells = false;
             while memory.left() > 0 {
-                let want = memory.left().min(CHUNK as u64) as usize;
-                let count = match self.take(&mut buffer[..want], peeks) {
-                    Ok(Some(count)) => count,
+                let taken = match self.take(memory, peeks) {
+                    Ok(Some(taken)) => taken,
                     Ok(None) => break,
-                    Err(_) if done > 0 => return Ok(done),
+                    Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),
                 };
-                if count == 0 {
+                if taken.count == 0 {
                     self.flush();
                     return Ok(done);
                 }
-                done += memory.put(&buffer[..count])? as u64;
+                done += taken.count;
+                tells |= taken.opens_window;
                 if peeks {
                     return Ok(done);
                 }
             }
-            // The window has opened: the peer is told.
-            self.flush();
+            if tells {
+                self.flush();
+            }
             if memory.left() == 0 || done > 0 && (!all || nonblocking) {
                 return Ok(done);
+            }
+            // There may be more by now.
+            if !core::mem::replace(&mut tended, true) {
+                tend(process);
+                continue;
             }
             if nonblocking {
                 return Err(Errno::EAGAIN);
@@ -95,47 +112,81 @@ impl Socket {
                 Err(_) if done > 0 => return Ok(done),
                 other => other?,
             }
+            tended = false;
         }
     }
 
-    /// Takes bytes of a stream; 0: its end; `None`: nothing yet.
-    fn take(&self, into: &mut [u8], peeks: bool) -> Result<Option<usize>, Errno> {
+    /// Takes bytes of a stream, 0 at its end; `None`: nothing yet.
+    fn take(&self, into: &mut Memory<'_>, peeks: bool) -> Result<Option<Taken>, Errno> {
         if self.shut.get().0 {
-            return Ok(Some(0));
+            return Ok(Some(Taken::END));
         }
         let told = self.told.get();
-        if let Some(kept) = self.kept() {
-            if kept.kind != Kind::Stream {
-                return Err(Errno::ENOTCONN);
+        let result = match self.kept() {
+            Some(kept) if kept.kind != Kind::Stream => return Err(Errno::ENOTCONN),
+            None if !peeks => self.take_in_place(into),
+            kept => self.take_by_buffer(kept, into, peeks),
+        };
+        match result {
+            // Told once, a failure is the end; that the memory is not there is none.
+            Err(errno) if errno != Errno::EFAULT => {
+                self.told.set(true);
+                if told { Ok(Some(Taken::END)) } else { Err(errno) }
             }
-            return match kept.take(into, peeks) {
-                Err(_) if self.told.replace(true) => Ok(Some(0)),
-                other => other,
-            };
+            other => other,
         }
-        let result = self.operate(|inner, state| {
+    }
+
+    /// From the stack's own memory to the program's.
+    fn take_in_place(&self, into: &mut Memory<'_>) -> Result<Option<Taken>, Errno> {
+        self.operate(|inner, state| {
             let id = stream_of(state)?;
             let stack = &mut inner.network.stack;
-            if peeks && let Ok(count @ 1..) = stack.tcp_peek(id, into) {
-                return Ok(Some(count));
-            }
-            let result = if peeks {
-                // Nothing can be taken: why?
-                stack.tcp_receive(id, &mut [])
-            } else {
-                stack.tcp_receive(id, into)
-            };
-            match result {
-                Ok(count) => Ok(Some(count)),
+            // The peer is told at once of a window that was half closed; else by what is sent next.
+            let opens_window = stack.tcp_arrived(id) >= super::BUFFER_BYTES / 2;
+            let moved = stack.tcp_receive_with(id, |arrived| {
+                let most = into.left().min(arrived.len() as u64) as usize;
+                let put = into.put(&arrived[..most]);
+                (put.unwrap_or(0), put)
+            });
+            match moved {
+                Ok(put) => Ok(Some(Taken { count: put? as u64, opens_window })),
+                Err(Error::NotConnected) => Ok(Some(Taken::END)),
                 Err(Error::WouldBlock) => Ok(None),
-                Err(_) if told => Ok(Some(0)),
                 Err(error) => Err(errno(error)),
             }
-        });
-        if result.is_err() {
-            self.told.set(true);
-        }
-        result
+        })
+    }
+
+    /// By way of a buffer: what is shared, or only looked at.
+    fn take_by_buffer(
+        &self,
+        kept: Option<Kept>,
+        into: &mut Memory<'_>,
+        peeks: bool,
+    ) -> Result<Option<Taken>, Errno> {
+        let mut buffer = [0; CHUNK];
+        let want = into.left().min(CHUNK as u64) as usize;
+        let buffer = &mut buffer[..want];
+        let count = match kept {
+            Some(kept) => kept.take(buffer, peeks)?,
+            None => self.operate(|inner, state| {
+                let id = stream_of(state)?;
+                let stack = &mut inner.network.stack;
+                if let Ok(count @ 1..) = stack.tcp_peek(id, buffer) {
+                    return Ok(Some(count));
+                }
+                // Nothing can be taken: why?
+                match stack.tcp_receive(id, &mut []) {
+                    Ok(count) => Ok(Some(count)),
+                    Err(Error::WouldBlock) => Ok(None),
+                    Err(error) => Err(errno(error)),
+                }
+            })?,
+        };
+        let Some(count) = count else { return Ok(None) };
+        let count = if count > 0 { into.put(&buffer[..count])? as u64 } else { 0 };
+        Ok(Some(Taken { count, opens_window: true }))
     }
 
     fn receive_datagram(
@@ -225,71 +276,87 @@ impl Socket {
         memory: &mut Memory<'_>,
         nonblocking: bool,
     ) -> Result<u64, Errno> {
-        let mut buffer = [0; CHUNK];
-        let mut done = 0;
+        let (mut done, mut tended) = (0, false);
+        // The peer may have ended the connection.
+        self.take_news();
         loop {
-            tend(process);
             while memory.left() > 0 {
-                let count = match memory.peek(&mut buffer) {
-                    Ok(count) => count,
-                    Err(_) if done > 0 => break,
-                    Err(errno) => return Err(errno),
-                };
-                match self.queue(&buffer[..count]) {
+                match self.queue(memory) {
                     Ok(0) => break,
-                    Ok(taken) => {
-                        memory.advance(taken as u64);
-                        done += taken as u64;
-                    }
+                    Ok(taken) => done += taken,
                     Err(_) if done > 0 => {
                         self.flush();
                         return Ok(done);
                     }
-                    Err(errno) => return Err(errno),
+                    Err(errno) => {
+                        self.flush();
+                        return Err(errno);
+                    }
                 }
             }
             self.flush();
-            if memory.left() == 0 || done > 0 && nonblocking {
+            if memory.left() == 0 {
                 return Ok(done);
             }
+            // There may be room by now.
+            if !core::mem::replace(&mut tended, true) {
+                tend(process);
+                continue;
+            }
             if nonblocking {
-                return Err(Errno::EAGAIN);
+                return if done > 0 { Ok(done) } else { Err(Errno::EAGAIN) };
             }
             match self.sleep(process, true) {
                 Err(_) if done > 0 => return Ok(done),
                 other => other?,
             }
+            tended = false;
         }
     }
 
     /// Queues bytes of a stream; 0: there is no room now.
-    fn queue(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    fn queue(&self, from: &mut Memory<'_>) -> Result<u64, Errno> {
         if self.shut.get().1 {
             return Err(Errno::EPIPE);
         }
         let told = self.told.get();
         if let Some(kept) = self.kept() {
-            return match kept.queue(bytes) {
+            let mut buffer = [0; CHUNK];
+            let count = from.peek(&mut buffer)?;
+            let taken = match kept.queue(&buffer[..count]) {
                 _ if kept.kind != Kind::Stream => Err(Errno::EPIPE),
                 Err(Errno::EPIPE) => Err(Errno::EPIPE),
                 Err(_) if self.told.replace(true) => Err(Errno::EPIPE),
                 other => other,
-            };
+            }?;
+            from.advance(taken as u64);
+            return Ok(taken as u64);
         }
+        // From the program's memory to the stack's own.
         let result = self.operate(|inner, state| {
             let State::Stream(_, id, _) = *state else { return Err(Errno::EPIPE) };
-            match inner.network.stack.tcp_send(id, bytes) {
-                Ok(taken) => Ok(taken),
+            let moved = inner.network.stack.tcp_send_with(id, |room| {
+                let got = from.peek(room);
+                (got.unwrap_or(0), got)
+            });
+            match moved {
+                Ok(got) => got,
                 Err(Error::WouldBlock) => Ok(0),
                 Err(Error::NotConnected | Error::NoSuchSocket) => Err(Errno::EPIPE),
                 Err(_) if told => Err(Errno::EPIPE),
                 Err(error) => Err(errno(error)),
             }
         });
-        if result.is_err() {
-            self.told.set(true);
+        match result {
+            Ok(taken) => {
+                from.advance(taken as u64);
+                Ok(taken as u64)
+            }
+            Err(errno) => {
+                self.told.set(self.told.get() || errno != Errno::EFAULT);
+                Err(errno)
+            }
         }
-        result
     }
 
     fn send_datagram(

@@ -127,6 +127,11 @@ impl Tables {
         self.connections.get_mut(name).map(|connection| &mut connection.alone.set)
     }
 
+    /// When a connection that isn't busy has something to do by the clock.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due_us
+    }
+
     /// Is there a connection that the engine should look at?
     pub fn any_busy(&self) -> bool {
         !self.busy.is_empty()
@@ -232,6 +237,28 @@ impl Stack {
         match connection.alone.socket_mut().send_slice(bytes) {
             Ok(0) if !bytes.is_empty() => Err(Error::WouldBlock),
             Ok(taken) => Ok(taken),
+            Err(SendError::InvalidState) => Err(match connection.state {
+                TcpState::SynSent | TcpState::SynReceived => Error::WouldBlock,
+                _ => connection.failure.unwrap_or(Error::NotConnected),
+            }),
+        }
+    }
+
+    /// Lets `fill` write bytes to send into the queue's own memory; it says how many it wrote.
+    ///
+    /// There may be room for more beyond what it is shown: then there is at the next call.
+    pub fn tcp_send_with<R>(
+        &mut self,
+        id: TcpId,
+        fill: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> Result<R, Error> {
+        let connection = self.touch(id)?;
+        let socket = connection.alone.socket_mut();
+        if socket.may_send() && !socket.can_send() {
+            return Err(Error::WouldBlock);
+        }
+        match socket.send(fill) {
+            Ok(result) => Ok(result),
             Err(SendError::InvalidState) => Err(match connection.state {
                 TcpState::SynSent | TcpState::SynReceived => Error::WouldBlock,
                 _ => connection.failure.unwrap_or(Error::NotConnected),
@@ -354,6 +381,11 @@ impl Stack {
         let Some(connection) = self.mine(id) else { return 0 };
         let socket = connection.alone.socket();
         if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
+    /// Bytes that have arrived and can be read.
+    pub fn tcp_arrived(&self, id: TcpId) -> usize {
+        self.mine(id).map_or(0, |connection| connection.alone.socket().recv_queue())
     }
 
     /// Bytes queued and not yet acknowledged.
