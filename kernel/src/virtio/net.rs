@@ -8,7 +8,7 @@
 
 use abi::limits::TRANSMIT_HEADER;
 use abi::published::Category;
-use kernel_core::net::transmit::{SEGMENTS, Segment, TOKENS};
+use kernel_core::net::transmit::{Segment, TOKENS};
 use kernel_core::state::State;
 
 use super::queue::{Piece, Queue, SIZE};
@@ -144,7 +144,7 @@ pub fn poll(state: &mut State, hardware: &mut Hardware) {
                 net.receive.publish();
             }
             // Both are asked; either having something means another round.
-            net.receive.ask() | net.send.ask()
+            net.receive.ask() | net.send.ask_late()
         });
         if again != Some(true) {
             return;
@@ -181,17 +181,13 @@ pub fn header(token: usize) -> u64 {
 /// Sends: the first `header` bytes from the token's place, then `rest`.
 pub fn transmit(token: usize, header: usize, rest: &[Segment]) {
     with(|net| {
-        let mut pieces = [Piece::default(); SEGMENTS + 1];
-        pieces[0] = Piece {
-            address: net.headers + token as u64 * SEND_HEADER,
-            len: (HEADER as usize + header) as u32,
-            device_writes: false,
-        };
-        for (piece, segment) in pieces[1..].iter_mut().zip(rest) {
-            *piece = Piece { address: segment.address, len: segment.len, device_writes: false };
-        }
+        let address = net.headers + token as u64 * SEND_HEADER;
+        let first = Segment { address, len: (HEADER as usize + header) as u32 };
         let count = rest.len() + 1;
-        let head = net.send.add(pieces[..count].iter().copied());
+        let head = net.send.add((0..count).map(|at| {
+            let Segment { address, len } = if at == 0 { first } else { rest[at - 1] };
+            Piece { address, len, device_writes: false }
+        }));
         net.chains[usize::from(head)] = (token as u8, count as u16);
         net.send.publish();
     });

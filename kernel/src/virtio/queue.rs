@@ -202,14 +202,27 @@ impl Queue {
 
     /// Asks for an interrupt at the next chain; true: there is one already, look again.
     pub fn ask(&mut self) -> bool {
+        self.ask_behind(0)
+    }
+
+    /// Asks for an interrupt when the device is done with three quarters of what it has: the rest
+    /// is asked for then. True: it is already, look again.
+    pub fn ask_late(&mut self) -> bool {
+        let waiting = self.next_available.wrapping_sub(self.next_used);
+        self.ask_behind((waiting - waiting / 4).saturating_sub(1))
+    }
+
+    /// Asks for an interrupt at the chain that follows so many others.
+    fn ask_behind(&mut self, others: u16) -> bool {
+        let others = if self.event_index { others } else { 0 };
         if self.event_index {
             let offset = PAGE_SIZE + 4 + 2 * u64::from(self.size);
-            self.store16(offset, self.next_used);
+            self.store16(offset, self.next_used.wrapping_add(others));
         } else {
             self.store16(PAGE_SIZE, 0);
         }
         store_before_load();
-        self.load16(2 * PAGE_SIZE + 2) != self.next_used
+        self.load16(2 * PAGE_SIZE + 2).wrapping_sub(self.next_used) > others
     }
 }
 
