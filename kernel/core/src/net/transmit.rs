@@ -73,13 +73,16 @@ impl Flight {
     }
 }
 
-/// A transmission that has been allowed: all of the packet, by physical address.
+/// A transmission that has been allowed; its pieces stand beside it.
+#[derive(Clone, Copy)]
 struct Plan {
     token: usize,
-    flight: Flight,
-    /// Every piece, headers included.
-    all: [Segment; SEGMENTS],
+    /// Physical address of the word to decrement.
+    pending: u64,
+    /// How many physical pieces.
     pieces: usize,
+    account: usize,
+    env: EnvId,
 }
 
 /// Serves `NetTransmit` for the environment at `who` of the domain at `caller`.
@@ -92,18 +95,22 @@ pub fn transmit<M: Machine>(
     pieces: &[Piece],
     pending: u64,
 ) -> Answer {
-    let checked = check(state, machine, (caller, who), named, interface, pieces, pending);
+    // Of the whole packet, headers included. Not part of the plan, which is moved about.
+    let mut place = [Segment::default(); SEGMENTS];
+    let names = (named, interface);
+    let checked = check(state, machine, (caller, who), names, pieces, pending, &mut place);
     if let Err(Refusal { error: Error::WouldBlock, .. }) = checked {
         state.published.interfaces[usize::from(interface)].full += 1;
     }
     let plan = checked?;
-    machine.trace(packet_out(usize::from(interface), &plan));
-    if is_to_itself(state, machine, usize::from(interface), &plan) {
-        return Ok(turn(state, machine, usize::from(interface), &plan));
+    let interface = usize::from(interface);
+    let all = &mut place[..plan.pieces];
+    machine.trace(packet_out(interface, plan.env, all));
+    if is_to_itself(state, machine, interface, all) {
+        return Ok(turn(state, machine, interface, plan, all));
     }
-    let account = usize::from(plan.flight.account);
-    account::charge(state, account, Resource::Pins, u32::from(plan.flight.count) + 1)?;
-    apply(state, machine, usize::from(interface), plan);
+    account::charge(state, plan.account, Resource::Pins, plan.pieces as u32 + 1)?;
+    apply(state, machine, interface, plan, all);
     Ok(0)
 }
 
@@ -111,10 +118,10 @@ fn check<M: Machine>(
     state: &State,
     machine: &M,
     (caller, who): (usize, usize),
-    named: u8,
-    interface: u16,
+    (named, interface): (u8, u16),
     pieces: &[Piece],
     pending: u64,
+    all: &mut [Segment; SEGMENTS],
 ) -> Result<Plan, Refusal> {
     if usize::from(interface) >= INTERFACES || !exists(state, interface) {
         return Err(Error::NoSuchDevice.into());
@@ -125,7 +132,6 @@ fn check<M: Machine>(
         return Err(Refusal::new(Error::TooLarge, TRANSMIT_PIECES as u64));
     }
     let root = domain::root(state, caller);
-    let mut all = [Segment::default(); SEGMENTS];
     let (mut count, mut total) = (0, 0_u64);
     for piece in pieces {
         total = total.saturating_add(piece.len);
@@ -163,78 +169,89 @@ fn check<M: Machine>(
     if machine.transmit_room(usize::from(interface)) < count + 1 {
         return Err(Error::WouldBlock.into());
     }
-    let flight = Flight {
-        used: true,
-        pending: word.frame.address() + pending % PAGE_SIZE,
-        segments: [Segment::default(); SEGMENTS],
-        count: count as u8,
-        account: account as u16,
-        env: env::id(state, who),
-    };
-    Ok(Plan { token, flight, all, pieces: count })
+    let pending = word.frame.address() + pending % PAGE_SIZE;
+    Ok(Plan { token, pending, pieces: count, account, env: env::id(state, who) })
 }
 
-fn apply<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan: Plan) {
-    let Plan { token, mut flight, all, pieces } = plan;
+fn apply<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    interface: usize,
+    plan: Plan,
+    all: &mut [Segment],
+) {
+    let Plan { token, pending, pieces, account, env } = plan;
+    let flight = &mut state.net.flights[interface * TOKENS + token];
+    (flight.used, flight.pending, flight.count) = (true, pending, pieces as u8);
+    (flight.account, flight.env) = (account as u16, env);
+    flight.segments[..pieces].copy_from_slice(all);
     let header = machine.transmit_header(interface, token);
     let (mut copied, mut rest) = (0_usize, 0);
-    let mut gathered = [Segment::default(); SEGMENTS];
-    for (at, segment) in all[..pieces].iter().enumerate() {
+    for at in 0..pieces {
+        let segment = all[at];
         frame::pin(state, Frame::containing(segment.address));
-        flight.segments[at] = *segment;
         let head = (TRANSMIT_HEADER - copied).min(segment.len as usize);
         if head != 0 {
             machine.copy(header + copied as u64, segment.address, head);
             copied += head;
         }
         if head < segment.len as usize {
-            gathered[rest] =
+            // What is not copied, moved up to the front.
+            all[rest] =
                 Segment { address: segment.address + head as u64, len: segment.len - head as u32 };
             rest += 1;
         }
     }
-    frame::pin(state, Frame::containing(flight.pending));
-    state.net.flights[interface * TOKENS + token] = flight;
+    frame::pin(state, Frame::containing(pending));
     let record = &mut state.published.interfaces[interface];
     record.sent += 1;
     record.queued += 1;
-    machine.transmit(interface, token, copied, &gathered[..rest]);
+    machine.transmit(interface, token, copied, &all[..rest]);
 }
 
-fn packet_out(interface: usize, plan: &Plan) -> Event {
-    let len: u32 = plan.all[..plan.pieces].iter().map(|segment| segment.len).sum();
-    let event = Event::new(Kind::PacketOut, len as u16, plan.flight.env.0);
+fn packet_out(interface: usize, env: EnvId, all: &[Segment]) -> Event {
+    let len: u32 = all.iter().map(|segment| segment.len).sum();
+    let event = Event::new(Kind::PacketOut, len as u16, env.0);
     Event { argument: (interface as u64) << 32, ..event }
 }
 
 /// Copies the packet's first bytes; how many.
-fn gather<M: Machine>(machine: &M, plan: &Plan, into: &mut [u8]) -> usize {
+fn gather<M: Machine>(machine: &M, all: &[Segment], into: &mut [u8]) -> usize {
     let mut done = 0;
-    for segment in &plan.all[..plan.pieces] {
+    for segment in all {
         let len = (segment.len as usize).min(into.len() - done);
         machine.read(segment.address, &mut into[done..done + len]);
         done += len;
+        if done == into.len() {
+            break;
+        }
     }
     done
 }
 
-fn is_to_itself<M: Machine>(state: &State, machine: &M, interface: usize, plan: &Plan) -> bool {
+fn is_to_itself<M: Machine>(state: &State, machine: &M, interface: usize, all: &[Segment]) -> bool {
     let mut destination = [0; 6];
-    gather(machine, plan, &mut destination);
+    gather(machine, all, &mut destination);
     super::address(&destination) == state.published.interfaces[interface].mac
 }
 
 /// Distributes a packet to the interface itself: 1 if no filter wanted it. It is copied before it
 /// is looked at, so what matched is what is delivered.
-fn turn<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan: &Plan) -> u64 {
+fn turn<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    interface: usize,
+    plan: Plan,
+    all: &[Segment],
+) -> u64 {
     let mut packet = [0; PACKET_BYTES];
-    let len = gather(machine, plan, &mut packet);
+    let len = gather(machine, all, &mut packet);
     state.published.interfaces[interface].sent += 1;
     // A sender who changes the address meanwhile sends to whoever it says, on this machine.
     let claimed = super::distribute(state, machine, interface, &packet[..len]);
-    machine.word_add(plan.flight.pending, u64::MAX);
-    sched::written(state, Frame::containing(plan.flight.pending));
-    if let Ok(who) = env::living(state, plan.flight.env) {
+    machine.word_add(plan.pending, u64::MAX);
+    sched::written(state, Frame::containing(plan.pending));
+    if let Ok(who) = env::living(state, plan.env) {
         sched::event(state, machine, who, EVENT_SENT);
     }
     u64::from(!claimed)
@@ -242,22 +259,23 @@ fn turn<M: Machine>(state: &mut State, machine: &mut M, interface: usize, plan: 
 
 /// The device has sent the packet with this token.
 pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, token: usize) {
-    let flight = state.net.flights[interface * TOKENS + token];
-    if !flight.used {
+    let number = interface * TOKENS + token;
+    let flight = &mut state.net.flights[number];
+    if !core::mem::take(&mut flight.used) {
         return;
     }
-    state.net.flights[interface * TOKENS + token].used = false;
+    let Flight { pending, count, account, env, .. } = *flight;
     state.published.interfaces[interface].queued -= 1;
-    machine.word_add(flight.pending, u64::MAX);
-    let word = Frame::containing(flight.pending);
+    machine.word_add(pending, u64::MAX);
+    let word = Frame::containing(pending);
     sched::written(state, word);
-    for segment in &flight.segments[..usize::from(flight.count)] {
+    for at in 0..usize::from(count) {
+        let segment = state.net.flights[number].segments[at];
         frame::unpin(state, Frame::containing(segment.address));
     }
     frame::unpin(state, word);
-    let account = usize::from(flight.account);
-    account::uncharge(state, account, Resource::Pins, u32::from(flight.count) + 1);
-    if let Ok(who) = env::living(state, flight.env) {
+    account::uncharge(state, usize::from(account), Resource::Pins, u32::from(count) + 1);
+    if let Ok(who) = env::living(state, env) {
         sched::event(state, machine, who, EVENT_SENT);
     }
 }
