@@ -131,7 +131,7 @@ impl Request {
             return boot::print(self.rounds.unwrap_or(ROUNDS));
         }
         if self.http {
-            return http::print(self.rounds.unwrap_or(ROUNDS));
+            return http::print(if self.alone { 0 } else { self.rounds.unwrap_or(ROUNDS) });
         }
         if self.keys {
             return keys::print();

@@ -70,15 +70,10 @@ cargo xtask COMMAND
         [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
-<<<<<<< Updated upstream
-                                 instead, in five rounds; --boot: boots and memory instead;
-                                 --http: web servers instead; --keys: how soon a keystroke
-                                 is answered while all processors compute
-=======
                                  instead, in five rounds; --boot: boots and memory instead,
                                  with --ours where the instructions of a boot of ours go;
-                                 --http: web servers instead
->>>>>>> Stashed changes
+                                 --http: web servers instead, with --ours ours alone;
+                                 --keys: how soon a keystroke is answered
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone
