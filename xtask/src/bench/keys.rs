@@ -21,7 +21,6 @@ use crate::machine::Machine;
 use crate::mutate;
 use crate::report;
 use crate::run::{self, Job};
-use crate::workspace;
 
 /// Keystrokes of one measurement.
 const KEYS: u32 = 100;
@@ -45,7 +44,7 @@ fn script(loops: u32) -> String {
 
 /// The answers' times in our guest, shortest first.
 pub fn here(loops: u32) -> Result<Vec<Duration>> {
-    let counter = Counter::new();
+    let counter = Counter::new()?;
     let machine = counter.machine()?;
     let image = run::make_image(&Job::default())?;
     let mut line = CommandLine::default();
@@ -72,10 +71,10 @@ fn on_linux(loops: u32) -> Result<Vec<Duration>> {
         script(loops)
     );
     files.bytes("/first", first.into_bytes());
-    let initial = workspace::output().join("bench/initramfs.keys");
+    let initial = super::file("initramfs.keys")?;
     files.write(&initial)?;
     let line = linux::command_line(Profile::Tuned, "/first", &[]);
-    let counter = Counter::new();
+    let counter = Counter::new()?;
     measure(&counter, counter.machine()?.boot(&linux::kernel()?, &initial, &line)?)
 }
 
@@ -86,14 +85,14 @@ struct Counter {
 }
 
 impl Counter {
-    fn new() -> Self {
-        let file = |name: &str| {
-            let path = workspace::output().join("bench").join(name);
+    fn new() -> Result<Self> {
+        let file = |name: &str| -> Result<PathBuf> {
+            let path = super::file(name)?;
             // A guest that is still ending goes on counting in the old one.
             let _ = std::fs::remove_file(&path);
-            path
+            Ok(path)
         };
-        Self { head: file("keys.counts"), counters: file("keys.counters") }
+        Ok(Self { head: file("keys.counts")?, counters: file("keys.counters")? })
     }
 
     fn machine(&self) -> Result<Machine> {
