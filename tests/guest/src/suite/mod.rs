@@ -53,6 +53,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("predicate_refused", predicate::refused),
     ("predicate_false_sleepers", predicate::false_sleepers),
     ("predicate_no_lost_wakeup", predicate::no_lost_wakeup),
+    ("region_no_lost_wakeup", predicate::region_no_lost_wakeup),
     ("hold_release_destroy", life::hold_release_destroy),
     ("registers_across_calls", life::registers_across_calls),
     ("registers_across_user_fault", life::registers_across_user_fault),

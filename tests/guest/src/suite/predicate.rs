@@ -201,3 +201,29 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
     expect!(lost == 0 && left == rounds, "lost a wake-up; the other did {left} rounds");
     Ok(format!("({rounds} rounds)"))
 }
+
+/// appnet 20, xok97 XK-6: a write to a region that races a wait for it is never lost. Two count in
+/// turn, each waiting in its own operation for the other.
+pub fn region_no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
+    let rounds = setting("rounds=", 3_000);
+    let region = call::region_alloc(OWN, &[]).map_err(|why| format!("{why:?}"))?;
+    let echo = assistant::spawn(
+        ground.image,
+        roles::COUNT_IN_REGION,
+        [region.0.into(), rounds, 0, 0, 0, 0],
+        &[],
+    )?;
+    call::region_attach(OWN, region, 0, abi::id::DomainId::NONE)
+        .and_then(|_| call::region_attach(OWN, region, 0, echo.domain))
+        .map_err(|why| format!("{why:?}"))?;
+    if published::directory().cpus > 1 {
+        call::slice_alloc(OWN, 1, abi::word::Which::Any, echo.env)
+            .map_err(|why| format!("{why:?}"))?;
+    }
+    assistant::start(echo)?;
+    let counted = roles::count_in_turn(region, 0, rounds);
+    let left = assistant::wait(echo.env)?;
+    call::region_detach(region, 0).map_err(|why| format!("{why:?}"))?;
+    expect!(counted == rounds && left == rounds, "{counted} rounds, the other {left}");
+    Ok(format!("({rounds} rounds)"))
+}

@@ -6,8 +6,9 @@ mod serve;
 use crate::assistant::Role;
 use crate::faults;
 use abi::error::Error;
-use abi::id::{DomainId, EnvId};
+use abi::id::{DomainId, EnvId, RegionId};
 use abi::memory::{ANY_FRAME, NO_EXECUTE, Operation, WRITABLE};
+use abi::region::{NO_ROLE, RegionOperation, RegionWait, WordAt};
 use abi::setup::{EnvSetup, field};
 use xok::call::{self, OWN};
 use xok::clock::now_ns;
@@ -61,6 +62,9 @@ pub const BREAK_COPY_ON_WRITE: u64 = 18;
 /// Its report when all was refused.
 pub const BREAK_REFUSED: u64 = 0x600d;
 
+/// Counts in the region in its first word, its second word times, in turn with who made it.
+pub const COUNT_IN_REGION: u64 = 19;
+
 /// Plays the role; the word to leave.
 pub fn play(role: &Role) -> u64 {
     let words = role.words;
@@ -96,8 +100,33 @@ pub fn play(role: &Role) -> u64 {
         HOLD_REGIONS => hold_regions(),
         FUZZ => fuzz(words[0], words[1]),
         BREAK_COPY_ON_WRITE => break_copy_on_write(words[0], words[1] as u32),
+        COUNT_IN_REGION => count_in_turn(RegionId(words[0] as u32), 1, words[1]),
         _ => 0xbad,
     }
+}
+
+/// Makes word 0 of a region one more whenever it is even (`first` 0) or odd (1), so many times;
+/// waits for that inside the operation. How often it did so before two seconds passed in vain.
+pub fn count_in_turn(region: RegionId, first: u64, rounds: u64) -> u64 {
+    for round in 0..rounds {
+        let value = 2 * round + first;
+        let mut wait = RegionWait {
+            operation: RegionOperation {
+                region: region.0,
+                compares: 1,
+                writes: 1,
+                ..RegionOperation::default()
+            },
+            unchanged: WordAt { offset: 0, value: value.wrapping_sub(1) },
+            peer: NO_ROLE,
+        };
+        wait.operation.compare[0] = WordAt { offset: 0, value };
+        wait.operation.write[0] = WordAt { offset: 0, value: value + 1 };
+        if call::region_await(&wait, now_ns() + 2_000_000_000, 0, 0).is_err() {
+            return round;
+        }
+    }
+    rounds
 }
 
 fn put(offset: u64, value: u64) {
