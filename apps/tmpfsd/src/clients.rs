@@ -2,10 +2,12 @@
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
-use abi::published::{EnvRecord, RegionRecord, Table};
+use abi::published::{EnvRecord, EnvState, RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use unix::Errno;
+use unix::process_page::{HELD, HELD_ANY, MAGIC, ProcessPage};
 use unix::protocol::{CLIENT, SERVER, TRANSPORT_FRAMES, WATCHER};
 use unix::tree::{Id, Tree};
 use xok::{call, published};
@@ -30,9 +32,12 @@ struct Fifo {
 /// What the server is attached to.
 #[derive(Debug, Default)]
 pub struct Clients {
-    transports: Vec<RegionId>,
+    /// Regions of transports, which stay as long as we are attached, and whose they are.
+    transports: Vec<(RegionId, DomainId)>,
     open: Vec<Open>,
     fifos: Vec<Fifo>,
+    /// Processes that say in their pages what they have open.
+    holders: Vec<EnvId>,
     /// Regions watched after the last sweep.
     kept: usize,
     /// Where data lie between a file and a transport region; grows to what is moved at once.
@@ -69,18 +74,19 @@ impl Clients {
     pub fn transport(&mut self, caller: EnvId, region: u32) -> Result<RegionId, Errno> {
         let region = RegionId(region);
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        if self.transports.contains(&(region, domain)) {
+            return Ok(region);
+        }
         let record = record(region).ok_or(Errno::EBADF)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
         if record.domain != domain.0 || !sized {
             return Err(Errno::EPERM);
         }
-        if !self.transports.contains(&region) {
-            // Their frames come back by then, whoever died, and however: at most the last client's
-            // stay behind.
-            self.sweep_transports();
-            attach(region, SERVER)?;
-            self.transports.push(region);
-        }
+        // Their frames come back by then, whoever died, and however: at most the last client's stay
+        // behind.
+        self.sweep_transports();
+        attach(region, SERVER)?;
+        self.transports.push((region, domain));
         Ok(region)
     }
 
@@ -95,6 +101,25 @@ impl Clients {
         attach(region, WATCHER)?;
         self.open.push(Open { region, node });
         Ok(())
+    }
+
+    /// From now on a process of the caller's domain says in its page what it has open.
+    pub fn add_holder(&mut self, caller: EnvId, process: u64) -> Result<(), Errno> {
+        let process = u32::try_from(process).map(EnvId).map_err(|_| Errno::ESRCH)?;
+        let domain = domain_of(process).ok_or(Errno::ESRCH)?;
+        if domain_of(caller) != Some(domain) {
+            return Err(Errno::EPERM);
+        }
+        self.holders.retain(|&holder| lives(holder));
+        if !self.holders.contains(&process) {
+            self.holders.push(process);
+        }
+        Ok(())
+    }
+
+    /// Does a process say that it has this file open?
+    pub fn has_holder(&self, node: Id) -> bool {
+        self.holders.iter().any(|&holder| lives(holder) && says_it_holds(holder, node))
     }
 
     /// The pipe of a fifo, attached for the caller's domain in `role`.
@@ -143,7 +168,7 @@ impl Clients {
 
     /// Lets go of the transport regions of clients that have ended.
     fn sweep_transports(&mut self) {
-        self.transports.retain(|&region| {
+        self.transports.retain(|&(region, _)| {
             let keep = alive(region, CLIENT);
             if !keep {
                 detach(region, SERVER);
@@ -164,6 +189,16 @@ impl Clients {
     pub fn has_fifo(&self, node: Id) -> bool {
         self.fifos.iter().any(|fifo| fifo.node == node)
     }
+}
+
+fn lives(process: EnvId) -> bool {
+    published::env(process).is_some_and(|record| record.state != EnvState::Dead as u32)
+}
+
+fn says_it_holds(process: EnvId, node: Id) -> bool {
+    let Some(page) = published::application(process.index()) else { return false };
+    let mut words = (0..HELD).map(|at| page.word(offset_of!(ProcessPage, held) + 8 * at));
+    page.word(0) == MAGIC && words.any(|word| word == node + 1 || word == HELD_ANY)
 }
 
 fn attach(region: RegionId, role: u16) -> Result<(), Errno> {

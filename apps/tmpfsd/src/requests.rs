@@ -70,6 +70,7 @@ pub fn answer(
         Operation::Remove => {
             let mut short = [0; INLINE_BYTES];
             let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
+            tree.check(a, who, 1)?;
             if b >> 32 != 0 {
                 tree.remove_directory(a, &name, who)?;
             } else {
@@ -114,6 +115,15 @@ pub fn answer(
                 tree.hold(a)?;
             }
             Ok([u64::from(pipe.0), 0, 0, 0])
+        }
+        Operation::Holder => {
+            clients.add_holder(caller, a)?;
+            done()
+        }
+        Operation::Make => {
+            let mut short = [0; INLINE_BYTES];
+            let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
+            make(tree, who, a, &name, (b >> 32) as u32)
         }
         Operation::Access => {
             tree.check(a, who, b as u32 & 7)?;
@@ -273,6 +283,14 @@ fn create(
     let node = tree.create(directory, &name, kind, mode, who)?;
     hold(tree, clients, caller, description, node)?;
     Ok([node, 0, 0, 0])
+}
+
+fn make(tree: &mut Tree, who: &Credentials, directory: Id, name: &[u8], mode: u32) -> Answer {
+    tree.check(directory, who, 1)?;
+    match tree.child(directory, name) {
+        Some(node) => Ok([node, 1, 0, 0]),
+        None => Ok([tree.create(directory, name, Kind::File, mode, who)?, 0, 0, 0]),
+    }
 }
 
 fn read(

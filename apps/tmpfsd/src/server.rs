@@ -67,6 +67,8 @@ impl Server {
         }
         let answer = requests::answer(&mut self.tree, &mut self.clients, caller, region, &request);
         self.tree.take_changed(versions::advance);
+        // After the words: whoever says now that it holds a file looks at them once more.
+        versions::finish();
         answer
     }
 }
@@ -76,6 +78,7 @@ impl Serve for Server {
         let result = self.answer(caller, message);
         *message = protocol::reply(result);
         self.clients.sweep(&mut self.tree);
+        self.tree.settle(|node| self.clients.has_holder(node));
     }
 
     fn events(&mut self) -> u64 {

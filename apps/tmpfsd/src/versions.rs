@@ -4,7 +4,7 @@
 //! The page is mapped writable for the server alone, at the place all native programs have it.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 use unix::tree::Id;
 use unix::versions::{MAGIC, number, pack};
 use xok::start::APPLICATION_PAGE;
@@ -30,4 +30,9 @@ pub fn advance(node: Id) {
 pub fn seen(node: Id) -> u64 {
     let number = number(node);
     pack(number, word(number).load(Ordering::Relaxed))
+}
+
+/// Whatever is read from now on was written after everybody could see the words.
+pub fn finish() {
+    fence(Ordering::SeqCst);
 }

@@ -188,6 +188,8 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         return Err(Errno::E2BIG);
     }
     let mut page = *page::own();
+    // What goes along has a region by now; the rest is closed.
+    page.held = [0; page::HELD];
     fill_page(&mut page, command);
     let built = library::build_fresh(domain, page::bytes_of(&page), &block)
         .and_then(|()| library::hand_over(domain, PROGRAM, &command.bytes));

@@ -16,7 +16,7 @@ use crate::memory::fault::{self, choice};
 use crate::memory::frames;
 use crate::memory::space::space;
 use crate::memory::tables::{Batch, has_leaf_table};
-use crate::page::ProcessPage;
+use crate::page::{HELD, ProcessPage};
 use crate::posix_timers::Timers;
 use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
@@ -174,6 +174,8 @@ fn child_page(process: &Process) -> ProcessPage {
     page.stop_count = 0;
     page.continue_count = 0;
     page.executed = 0;
+    // The child of a vfork uses its parent's open files as long as that has them.
+    page.held = [0; HELD];
     page
 }
 

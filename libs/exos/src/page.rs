@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use xok::published;
 
 pub use unix::process_page::{
-    CALLS, COMMAND_BYTES, FILES_BYTES, MAGIC, PATH_BYTES, ProcessPage, THREAD_MAGIC,
+    CALLS, COMMAND_BYTES, FILES_BYTES, HELD, HELD_ANY, MAGIC, PATH_BYTES, ProcessPage, THREAD_MAGIC,
 };
 
 /// The running process's own page. A vfork child has one of its own, too.
@@ -129,6 +129,41 @@ pub fn sleepers_for(key: u64) -> impl Iterator<Item = EnvId> {
         let sleeps = is_thread && published::application_word(index, FUTEX) == Some(key);
         (sleeps && record.id != 0).then_some(EnvId(record.id))
     })
+}
+
+/// Offset of the words that say which files of the memory file server are open here.
+const HELD_AT: usize = core::mem::offset_of!(ProcessPage, held);
+
+/// One of the process's words that say which files it has open; given back when dropped.
+#[derive(Debug)]
+pub struct Hold(&'static AtomicU64);
+
+impl Hold {
+    /// Takes a word, if one is free, and says what is held.
+    pub fn take(held: u64) -> Option<Self> {
+        let first = (thread::process().area + APPLICATION_PAGE) as usize + HELD_AT;
+        (0..HELD)
+            // SAFETY: words of the process's own page, which others only read; aligned, as the page
+            // is. They outlive whoever holds one: a vfork child ends, and drops its files, before
+            // its pages go.
+            .map(|at| unsafe { AtomicU64::from_ptr((first + 8 * at) as *mut u64) })
+            .find(|word| word.load(Ordering::Relaxed) == 0)
+            .map(|word| {
+                word.store(held, Ordering::SeqCst);
+                Self(word)
+            })
+    }
+
+    /// Says that something else is held from now on.
+    pub fn set(&self, held: u64) {
+        self.0.store(held, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
 }
 
 /// Notes that the process stops by `signal`.

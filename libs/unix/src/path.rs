@@ -1,5 +1,6 @@
 //! Paths as Linux takes them apart (path_resolution(7)).
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 /// Bytes of a path at most, its NUL included (limits.h).
@@ -17,39 +18,50 @@ pub fn next(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&rest[..len], &rest[len..]))
 }
 
+/// The directory's part of a path and its last name, if that is an ordinary one and no slash
+/// follows; a name alone has no directory's part.
+pub fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let (directory, name) = path.split_at(at);
+    let ordinary = !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_MAX;
+    (ordinary && path.len() < PATH_MAX).then_some((directory, name))
+}
+
 /// Does nothing but slashes follow?
 pub fn is_last(rest: &[u8]) -> bool {
     rest.iter().all(|&byte| byte == b'/')
 }
 
-/// A canonical absolute path that grows and shrinks with the walk.
+/// A canonical absolute path that grows and shrinks with the walk; a copy costs nothing until one
+/// of them changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Canonical(Vec<u8>);
+pub struct Canonical(Rc<Vec<u8>>);
 
 impl Default for Canonical {
     fn default() -> Self {
-        Self(Vec::from(*b"/"))
+        Self(Rc::new(Vec::from(*b"/")))
     }
 }
 
 impl Canonical {
     /// One that is known to be canonical: absolute, without `.`, `..`, double or last slashes.
     pub fn from_canonical(path: &[u8]) -> Self {
-        if path.is_empty() { Self::default() } else { Self(path.to_vec()) }
+        if path.is_empty() { Self::default() } else { Self(Rc::new(path.to_vec())) }
     }
 
     /// Goes into `name`.
     pub fn push(&mut self, name: &[u8]) {
-        if self.0.len() > 1 {
-            self.0.push(b'/');
+        let path = Rc::make_mut(&mut self.0);
+        if path.len() > 1 {
+            path.push(b'/');
         }
-        self.0.extend(name);
+        path.extend(name);
     }
 
     /// Goes up; stays at the root.
     pub fn pop(&mut self) {
         let at = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        self.0.truncate(at.max(1));
+        Rc::make_mut(&mut self.0).truncate(at.max(1));
     }
 
     /// The path.
@@ -86,6 +98,15 @@ mod tests {
         let (name, rest) = next(rest).unwrap();
         assert_eq!((name, is_last(rest)), (&b"bin"[..], true));
         assert_eq!(next(rest), None);
+    }
+
+    #[test]
+    fn last_names_are_split_off_if_they_are_ordinary() {
+        assert_eq!(split_last(b"/tmp/a"), Some((&b"/tmp/"[..], &b"a"[..])));
+        assert_eq!(split_last(b"a"), Some((&b""[..], &b"a"[..])));
+        for odd in [&b""[..], b"/", b"a/", b"a/.", b"..", &[b'x'; 256]] {
+            assert_eq!(split_last(odd), None);
+        }
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub const PATH_BYTES: usize = 256;
 pub const FILES_BYTES: usize = 1536;
 /// Number of the working directory in that list.
 pub const DIRECTORY: u16 = 0xffff;
+/// Files that a process says it has open itself.
+pub const HELD: usize = 16;
+/// In place of a file: whatever the memory file server has made.
+pub const HELD_ANY: u64 = u64::MAX;
 /// Linux calls counted.
 pub const CALLS: usize = 480;
 
@@ -92,6 +96,9 @@ pub struct ProcessPage {
     pub files: [u8; FILES_BYTES],
     /// The shared futex that the thread sleeps for: the word's physical address, 0: none.
     pub futex: u64,
+    /// Files of the memory file server that are open without its having been told: their numbers
+    /// plus 1, 0: none. It looks here before it ends a file that has lost its last name.
+    pub held: [u64; HELD],
 }
 
 const _: () = assert!(size_of::<ProcessPage>() <= 4096);
@@ -137,6 +144,7 @@ impl ProcessPage {
         zero: 0,
         files: [0; FILES_BYTES],
         futex: 0,
+        held: [0; HELD],
     };
 
     /// The name up to its first NUL.
@@ -165,6 +173,65 @@ impl ProcessPage {
         place[2] = name.len() as u8;
         place[3..].copy_from_slice(name);
         self.files_len = end as u32;
+    }
+
+    /// Enters an open file where its number belongs, if the list is whole so far; else `false`.
+    pub fn enter_file(&mut self, number: u16, name: &[u8]) -> bool {
+        let mut at = None;
+        let mut count = 0;
+        for (place, entry) in self.places() {
+            count += 1;
+            if entry != DIRECTORY && entry > number && at.is_none() {
+                at = Some(place);
+            }
+        }
+        if count != self.descriptors + 1 {
+            return false;
+        }
+        let (len, before) = (self.files_len as usize, self.files_len);
+        self.add_file(number, name);
+        if self.files_len == before {
+            return false;
+        }
+        if let Some(at) = at {
+            let end = self.files_len as usize;
+            self.files[at..end].rotate_right(end - len);
+        }
+        self.descriptors += 1;
+        true
+    }
+
+    /// Takes an open file out of the list, if the list is whole; else `false`.
+    pub fn leave_file(&mut self, number: u16) -> bool {
+        let end = (self.files_len as usize).min(FILES_BYTES);
+        let mut range = None;
+        let mut count = 0;
+        for (place, entry) in self.places() {
+            count += 1;
+            if entry == number && number != DIRECTORY {
+                let name = self.files.get(place + 2).copied().unwrap_or(0);
+                range = Some((place, (place + 3 + usize::from(name)).min(end)));
+            }
+        }
+        let Some((from, to)) = range.filter(|_| count == self.descriptors + 1) else {
+            return false;
+        };
+        self.files.copy_within(to..end, from);
+        self.files_len = (end - (to - from)) as u32;
+        self.descriptors -= 1;
+        true
+    }
+
+    /// Where each entry of the list of open files begins, and its number.
+    fn places(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
+        let list = prefix(&self.files, self.files_len);
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let head = list.get(at..at + 3)?;
+            let place = at;
+            at += 3 + usize::from(head[2]);
+            Some((place, u16::from_le_bytes([head[0], head[1]])))
+        })
     }
 
     /// The open files.
@@ -241,6 +308,25 @@ mod tests {
         words[at + 1] = 0;
         words[at] = u64::from_le_bytes(*b"sh\0xxxxx");
         assert_eq!(name(words), Some(Name::of(b"sh")));
+    }
+
+    #[test]
+    fn open_files_come_and_go_one_by_one() {
+        let mut page = ProcessPage::EMPTY;
+        page.add_file(DIRECTORY, b"/tmp");
+        for (number, name) in [(2, &b"two"[..]), (0, b"zero"), (1, b""), (7, b"seven")] {
+            assert!(page.enter_file(number, name));
+        }
+        let numbers = |page: &ProcessPage| page.files().map(|file| file.0).collect::<Vec<_>>();
+        assert_eq!(numbers(&page), [DIRECTORY, 0, 1, 2, 7]);
+        assert!(page.leave_file(1) && page.leave_file(7) && !page.leave_file(7));
+        let list: Vec<_> = page.files().collect();
+        assert_eq!(list, [(DIRECTORY, &b"/tmp"[..]), (0, b"zero"), (2, b"two")]);
+        assert_eq!(page.descriptors, 2);
+        while page.enter_file(9, &[b'x'; 200]) {}
+        assert_eq!(page.descriptors, 2 + 7, "what does not fit is not counted here");
+        page.descriptors += 1;
+        assert!(!page.leave_file(0), "the list is not whole");
     }
 
     #[test]

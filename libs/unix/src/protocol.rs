@@ -122,6 +122,13 @@ operations! {
     24 TerminalOpen,
     /// Result: a bit for each pseudo-terminal there is.
     25 TerminalList,
+    /// Environment of the caller's domain. From now on the server looks into its application page
+    /// (`process_page::held`) before it ends a file.
+    26 Holder,
+    /// Directory, name bytes | mode << 32, name ([`inline`], or first name). Makes a file that the
+    /// caller's page says it holds; one that is there already is left as it is. Results: node,
+    /// 1 if it was there.
+    27 Make,
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

@@ -1,8 +1,9 @@
 //! A file system in memory: inodes, directories, POSIX's rules; no I/O, no clock of its own.
 //!
-//! Files are in pages of 4 KiB, absent ones are holes. An inode ends when it has no name and nobody
-//! holds it open; `hold` and `release` count the holders. Directory positions are numbers that grow
-//! with each entry made, so a listing goes on rightly while others remove and add names.
+//! Files are in pages of 4 KiB, absent ones are holes. An inode ends in `settle` when it has no
+//! name and nobody holds it open; `hold` and `release` count the holders. Directory positions are
+//! numbers that grow with each entry made, so a listing goes on rightly while others remove and add
+//! names.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -12,8 +13,10 @@ use linux_raw_sys::general as raw;
 use crate::attributes::{Attributes, Credentials, Space};
 use crate::errno::Errno;
 use crate::path;
+use name::Name;
 
 mod content;
+mod name;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -51,8 +54,8 @@ pub struct Limits {
 #[derive(Debug)]
 struct Directory {
     parent: Id,
-    by_name: BTreeMap<Box<[u8]>, u64>,
-    by_position: BTreeMap<u64, (Box<[u8]>, Id)>,
+    by_name: BTreeMap<Name, (u64, Id)>,
+    by_position: BTreeMap<u64, (Name, Id)>,
     next: u64,
 }
 
@@ -92,6 +95,8 @@ pub struct Tree {
     now: u64,
     /// Inodes that changed since somebody asked.
     changed: Vec<Id>,
+    /// Inodes that have neither names nor holders that the tree knows.
+    nameless: Vec<Id>,
 }
 
 /// What kind of file to make.
@@ -134,6 +139,7 @@ impl Tree {
             orphans: 0,
             now,
             changed: Vec::new(),
+            nameless: Vec::new(),
         };
         let root = Directory {
             parent: ROOT,
@@ -323,7 +329,7 @@ impl Tree {
         Ok(id)
     }
 
-    /// Ends an inode that has neither names nor holders.
+    /// Looks whether an inode has lost its last name or its last holder.
     fn collect(&mut self, id: Id) {
         let Ok(inode) = self.inode_unseen(id) else { return };
         if inode.attributes.links > 0 {
@@ -331,12 +337,37 @@ impl Tree {
         }
         let (held, was_orphan) = (inode.holders > 0, inode.orphan);
         inode.orphan = held;
-        let pages = inode.attributes.blocks / BLOCKS;
         self.orphans = self.orphans + u64::from(held) - u64::from(was_orphan);
-        if held {
+        if !held {
+            self.nameless.push(id);
+        }
+    }
+
+    /// Ends the inodes that have neither names nor holders, but for those that `in_use` knows of:
+    /// they are asked about again the next time.
+    pub fn settle(&mut self, in_use: impl Fn(Id) -> bool) {
+        if self.nameless.is_empty() {
             return;
         }
-        self.pages -= pages;
+        let mut list = core::mem::take(&mut self.nameless);
+        list.retain(|&id| match self.inode(id) {
+            Ok(inode) if inode.holders == 0 => {
+                let used = in_use(id);
+                if !used {
+                    self.end(id);
+                }
+                used
+            }
+            // It has a holder now, whose release is noticed, or has ended.
+            _ => false,
+        });
+        self.nameless = list;
+    }
+
+    /// Ends an inode.
+    fn end(&mut self, id: Id) {
+        let Ok(inode) = self.inode(id) else { return };
+        self.pages -= inode.attributes.blocks / BLOCKS;
         self.inodes -= 1;
         let index = id as u32;
         let slot = &mut self.slots[index as usize];

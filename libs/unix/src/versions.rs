@@ -59,13 +59,18 @@ impl Seen {
         &self.words[..self.count.min(SEEN_MAX)]
     }
 
-    /// Do all of them still hold? `now` reads the word of a number.
-    pub fn holds(&self, now: impl Fn(u32) -> u64) -> bool {
-        self.words().iter().all(|&packed| {
-            let (number, value) = unpack(packed);
-            value == now(number) << NUMBER_BITS >> NUMBER_BITS
-        })
+    /// Without the last one: what was seen on the way there.
+    pub fn way(&self) -> &[u64] {
+        self.words().split_last().map_or(&[], |(_, way)| way)
     }
+}
+
+/// Do all of these still hold? `now` reads the word of a number.
+pub fn hold(words: &[u64], now: impl Fn(u32) -> u64) -> bool {
+    words.iter().all(|&packed| {
+        let (number, value) = unpack(packed);
+        value == now(number) << NUMBER_BITS >> NUMBER_BITS
+    })
 }
 
 const _: () = assert!(WORDS < 1 << NUMBER_BITS && 8 * (WORDS + 1) == 4096);
@@ -77,15 +82,17 @@ mod tests {
     #[test]
     fn what_was_seen_holds_until_one_word_moves() {
         let mut words = [0u64; WORDS as usize + 1];
-        words[3] = 5;
-        words[511] = u64::MAX;
+        words[3] = u64::MAX;
+        words[511] = 5;
         let mut seen = Seen::default();
         for number in [3, 511] {
             assert!(seen.add(pack(number, words[number as usize])));
         }
-        assert!(seen.holds(|number| words[number as usize]));
-        words[3] = 6;
-        assert!(!seen.holds(|number| words[number as usize]));
+        let now = |words: [u64; WORDS as usize + 1]| move |number| words[number as usize];
+        assert!(hold(seen.words(), now(words)));
+        words[511] = 6;
+        assert!(!hold(seen.words(), now(words)));
+        assert!(hold(seen.way(), now(words)), "the way there is the same");
         for _ in 2..SEEN_MAX {
             assert!(seen.add(0));
         }

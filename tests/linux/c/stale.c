@@ -244,6 +244,57 @@ static void open_files(void)
     close(after);
 }
 
+/* A child goes on with what its parent opened and has closed, though it has no name any more. */
+static void inherited_files(void)
+{
+    int go[2];
+    char byte;
+    int file = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (pipe(go) || write(file, "inherited", 9) != 9)
+        puts("not made");
+    close(file);
+    file = open("f", O_RDONLY);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        char bytes[16] = "";
+        (void)!read(go[0], &byte, 1);
+        printf("child: %ld %s\n", (long)pread(file, bytes, 9, 0), bytes);
+        fflush(stdout);
+        _exit(0);
+    }
+    close(file);
+    unlink("f");
+    many_others();
+    without_others();
+    (void)!write(go[1], "g", 1);
+    waitpid(child, NULL, 0);
+    close(go[0]);
+    close(go[1]);
+}
+
+/* More open files than a page lists. */
+static void many_open_files(void)
+{
+    int files[40];
+    char name[8], bytes[8];
+    for (int at = 0; at < 40; at++) {
+        snprintf(name, sizeof name, "m%d", at);
+        files[at] = open(name, O_RDWR | O_CREAT, 0644);
+        if (write(files[at], name, 4) != 4)
+            puts("not written");
+        unlink(name);
+    }
+    many_others();
+    without_others();
+    int right = 0;
+    for (int at = 0; at < 40; at++) {
+        snprintf(name, sizeof name, "m%d", at);
+        right += pread(files[at], bytes, 4, 0) == 4 && !memcmp(bytes, name, 3);
+        close(files[at]);
+    }
+    SHOW(right);
+}
+
 static void more_of_it(void)
 {
     usleep(20000);
@@ -298,6 +349,8 @@ int main(void)
     permissions();
     other(remove_it);
     open_files();
+    inherited_files();
+    many_open_files();
     times();
     /* By its whole path, as before. */
     static char path[80];

@@ -9,7 +9,7 @@ use abi::region::WordAt;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::rc::Rc;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::path::Canonical;
@@ -18,6 +18,7 @@ use unix::protocol::CLIENT;
 use super::open_file::OpenFile;
 use super::pipe::Level;
 use super::region::{self, Done, Region};
+use crate::page::Hold;
 
 /// Offset of the flags word.
 const FLAGS: u64 = 8;
@@ -34,6 +35,8 @@ pub struct Description {
     /// How often a read, and a write, found nothing more to do: what an edge begins after.
     pub drained: Cell<(u32, u32)>,
     region: Cell<Option<RegionId>>,
+    /// Says in the process's page that the file is open, while no region says so to its server.
+    hold: RefCell<Option<Hold>>,
     shared: Cell<bool>,
     offset: Cell<u64>,
     flags: Cell<u32>,
@@ -55,6 +58,7 @@ impl Description {
             access: flags & !CHANGEABLE,
             drained: Cell::new((0, 0)),
             region: Cell::new(region),
+            hold: RefCell::new(None),
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(flags & CHANGEABLE),
@@ -71,12 +75,31 @@ impl Description {
             access,
             drained: Cell::new((0, 0)),
             region: Cell::new(Some(region)),
+            hold: RefCell::new(None),
             shared: Cell::new(true),
             offset: Cell::new(0),
             flags: Cell::new(0),
             seen: Cell::default(),
             level: Cell::default(),
         })
+    }
+
+    /// One of a file that the process's page says is open.
+    pub fn held(file: OpenFile, path: Canonical, flags: u32, hold: Hold) -> Rc<Self> {
+        let description = Self::new(file, path, flags, None);
+        description.hold.replace(Some(hold));
+        description
+    }
+
+    /// Is it only this process's page that says that the file is open?
+    pub fn is_held(&self) -> bool {
+        self.hold.borrow().is_some()
+    }
+
+    /// From now on its server watches `region` instead.
+    pub fn set_watched(&self, region: RegionId) {
+        self.region.set(Some(region));
+        self.hold.replace(None);
     }
 
     /// What /proc shows for it.

@@ -47,6 +47,7 @@ pub fn flock(process: &mut Process, fd: i32, operation: u32) -> Answer {
     };
     let file = file_of(&description)?;
     // Files of the image have no region that outlives this process's share; nothing writes them.
+    process.files.entrust(&description)?;
     let owner = description.region().ok_or(Errno::ENOLCK)?.0;
     let waits = operation & raw::LOCK_NB == 0;
     take(process, file, what, owner, (0, LAST), waits)

@@ -11,15 +11,16 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::sync::atomic::{Ordering, fence};
 use unix::Errno;
 use unix::attributes::{Attributes, Credentials};
-use unix::versions::{MAGIC, Seen};
+use unix::versions::{self, MAGIC, Seen};
 use xok::published::{self, ApplicationPage};
 use xok::services::{self, Service};
 
 use super::Files;
 use super::node::{Node, Place};
-use super::walk::{Last, Which};
+use super::walk::{Last, Which, joined};
 
 /// Paths kept at most; each has one place where it may be.
 const KEPT_MAX: usize = 32;
@@ -35,7 +36,8 @@ pub struct Known {
     path: Box<[u8]>,
     last: Last,
     who: Credentials,
-    seen: Seen,
+    /// What all this depends on; `None`: on more than can be told, it is not kept.
+    seen: Option<Seen>,
 }
 
 /// The paths kept.
@@ -43,6 +45,15 @@ pub struct Known {
 pub struct Lookups {
     words: Cell<Option<ApplicationPage>>,
     kept: RefCell<Vec<Option<Rc<Known>>>>,
+}
+
+/// What of a path's file must be as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Which one it is.
+    Place,
+    /// Also its attributes.
+    Attributes,
 }
 
 /// Where in the table a path belongs (FNV-1a, 32 bits).
@@ -66,20 +77,36 @@ impl Lookups {
     }
 
     /// Does what was seen still hold?
-    fn holds(&self, seen: &Seen) -> bool {
+    fn hold(&self, seen: &[u64]) -> bool {
         // What depends on no word holds for ever.
-        seen.words().is_empty()
-            || self.words().is_some_and(|page| seen.holds(|number| page.word(8 * number as usize)))
+        let now = |page: ApplicationPage| move |number: u32| page.word(8 * number as usize);
+        seen.is_empty() || self.words().is_some_and(|page| versions::hold(seen, now(page)))
     }
 
-    fn find(&self, which: &Which<'_>, base: &Place, who: Credentials) -> Option<Rc<Known>> {
+    /// Is all that is known of it still so?
+    pub fn is_so(&self, known: &Known) -> bool {
+        known.seen.is_some_and(|seen| self.hold(seen.words()))
+    }
+
+    fn find(
+        &self,
+        which: &Which<'_>,
+        base: &Place,
+        who: Credentials,
+        what: Wanted,
+    ) -> Option<Rc<Known>> {
         let kept = self.kept.borrow();
         let known = kept.get(place_of(which.path))?.as_ref()?;
         let same = *known.path == *which.path
             && known.last == which.last
             && known.who == who
             && known.base == *base;
-        (same && self.holds(&known.seen)).then(|| known.clone())
+        let seen = known.seen.as_ref()?;
+        let words = match what {
+            Wanted::Attributes => seen.words(),
+            Wanted::Place => seen.way(),
+        };
+        (same && self.hold(words)).then(|| known.clone())
     }
 
     fn keep(&self, known: &Rc<Known>) {
@@ -94,39 +121,61 @@ impl Lookups {
 }
 
 impl Files {
+    /// What is known of a path without asking anybody.
+    pub fn remembered(&self, which: &Which<'_>, what: Wanted) -> Option<Rc<Known>> {
+        self.lookups.find(which, self.base(which)?, self.who(), what)
+    }
+
     /// What a path names, which must exist, and its attributes.
     pub fn known(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
-        let who = self.who();
-        if let Some(base) = self.base(which)
-            && let Some(known) = self.lookups.find(which, base, who)
-        {
-            return Ok(known);
+        match self.remembered(which, Wanted::Attributes) {
+            Some(known) => Ok(known),
+            None => self.learn(which),
         }
+    }
+
+    /// What a path names, which must exist; its attributes are older.
+    pub fn known_place(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
+        match self.remembered(which, Wanted::Place) {
+            Some(known) => Ok(known),
+            None => self.learn(which),
+        }
+    }
+
+    /// Walks and keeps what is found, if it says how long it holds.
+    fn learn(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
         let found = self.walk_to(which, true)?;
-        let (seen, base) = (found.seen, self.base(which));
+        let (mut seen, base) = (found.seen, self.base(which));
         let (place, shown) = self.find_walked(found)?;
-        let keeps = match place.node {
-            Node::Image(_) => true,
-            // Only what came together with its words.
-            Node::Memory(_) => shown.is_some(),
-            _ => false,
+        let attributes = match (shown, place.node) {
+            (Some(attributes), _) => attributes,
+            (None, Node::Memory(id)) => {
+                // A mount point: nobody has looked into it.
+                let walked = self.client()?.walk(id, b"", true)?;
+                seen = joined(seen, walked.seen);
+                walked.attributes.ok_or(Errno::EIO)?
+            }
+            (None, node) => node.attributes(self)?,
         };
-        let attributes = match shown {
-            Some(attributes) => attributes,
-            None => place.node.attributes(self)?,
-        };
+        let keeps = matches!(place.node, Node::Image(_) | Node::Memory(_));
         let known = Rc::new(Known {
             place,
             attributes,
             base: base.cloned().unwrap_or_default(),
             path: which.path.into(),
             last: which.last,
-            who,
-            seen: seen.unwrap_or_default(),
+            who: self.who(),
+            seen,
         });
         if keeps && seen.is_some() && base.is_some() {
             self.lookups.keep(&known);
         }
         Ok(known)
+    }
+
+    /// Is all that is known of a path still so, and would it be if that were asked only now?
+    pub fn is_so(&self, known: &Known) -> bool {
+        fence(Ordering::SeqCst);
+        self.lookups.is_so(known)
     }
 }

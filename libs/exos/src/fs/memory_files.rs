@@ -87,6 +87,11 @@ pub fn own_domain() -> DomainId {
     xok::published::env(own).map_or(DomainId::NONE, |record| DomainId(record.domain))
 }
 
+/// A directory that was there a moment ago has no names.
+fn if_gone(errno: Errno) -> Errno {
+    if errno == Errno::ESTALE { Errno::ENOENT } else { errno }
+}
+
 /// Is there a server?
 pub fn is_there() -> bool {
     services::get(Service::Files) != 0
@@ -108,7 +113,7 @@ impl Client {
         let mut known = transport.get();
         let exists = known.domain == domain && !known.region.is_none();
         if !exists || known.room < bytes.min(TRANSFER_BYTES) {
-            match Self::make(domain, bytes) {
+            match Self::make_transport(domain, bytes) {
                 Ok(made) => {
                     if exists {
                         Region { id: known.region, role: CLIENT }.detach();
@@ -125,7 +130,7 @@ impl Client {
     }
 
     /// Makes a transport region, a narrow one if there are no frames for a wide one.
-    fn make(domain: DomainId, bytes: u64) -> Result<Transport, Errno> {
+    fn make_transport(domain: DomainId, bytes: u64) -> Result<Transport, Errno> {
         let [narrow, wide] = TRANSPORT_FRAMES;
         let made = match bytes > DATA_BYTES {
             true => region::make(wide).map(|id| (id, TRANSFER_BYTES)).ok(),
@@ -241,6 +246,20 @@ impl Client {
         Ok(self.ask(Operation::Create, arguments)?[0])
     }
 
+    /// Makes a file that the process's page says it holds; `None` if there is something already.
+    pub fn make(&self, directory: Id, name: &[u8], mode: u32) -> Result<Option<Id>, Errno> {
+        let [first, second] = self.send_short(NAME_FIRST, name)?;
+        let which = name.len() as u64 | u64::from(mode) << 32;
+        let made = self.ask(Operation::Make, [directory, which, first, second]);
+        let [node, was_there, ..] = made.map_err(if_gone)?;
+        Ok((was_there == 0).then_some(node))
+    }
+
+    /// From now on the page of this process says what it has open.
+    pub fn holder(&self, process: EnvId) -> Result<(), Errno> {
+        self.ask(Operation::Holder, [u64::from(process.0), 0, 0, 0]).map(|_| ())
+    }
+
     /// Reads up to `into`, or the data area, at `offset`.
     pub fn read(&self, node: Id, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
         let count = self.load(node, offset, into.len() as u64)? as usize;
@@ -354,7 +373,7 @@ impl Client {
         let [first, second] = self.send_short(NAME_FIRST, name)?;
         let which = name.len() as u64 | u64::from(is_directory) << 32;
         let arguments = [directory, which, first, second];
-        self.ask(Operation::Remove, arguments).map(|_| ())
+        self.ask(Operation::Remove, arguments).map(|_| ()).map_err(if_gone)
     }
 
     /// Renames.

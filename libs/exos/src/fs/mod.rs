@@ -43,7 +43,7 @@ pub mod transfer;
 pub mod transfers;
 pub mod walk;
 
-use abi::id::DomainId;
+use abi::id::{DomainId, EnvId};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -83,7 +83,9 @@ pub struct Files {
     /// File mode mask.
     pub umask: u32,
     /// Keeps the working directory, should somebody remove it.
-    holder: Option<Rc<Description>>,
+    keeper: Option<Rc<Description>>,
+    /// The process whose page the memory file server knows to look into.
+    holder: Cell<EnvId>,
     /// Has the process watched descriptors by epoll?
     pub watches: bool,
     transport: Cell<Transport>,
@@ -100,7 +102,8 @@ impl Default for Files {
             directory: Place::default(),
             root: Place::default(),
             umask: 0o22,
-            holder: None,
+            keeper: None,
+            holder: Cell::default(),
             watches: false,
             transport: Cell::new(Transport::default()),
             locked: Vec::new(),
@@ -210,11 +213,15 @@ impl Files {
         if self.table.len() <= at {
             self.table.resize(at + 1, None);
         }
-        let before = self.table[at].replace(Descriptor { description, close_on_exec });
+        let slot = Descriptor { description: description.clone(), close_on_exec };
+        let before = self.table[at].replace(slot);
+        let fresh = before.is_none();
         if let Some(before) = before {
             locks::closed(self, &before.description);
         }
-        self.publish();
+        if !(fresh && crate::page::own().enter_file(at as u16, &description.name())) {
+            self.publish();
+        }
     }
 
     /// Closes a descriptor.
@@ -222,7 +229,9 @@ impl Files {
         let description = self.get(fd)?;
         self.table[fd as usize] = None;
         locks::closed(self, &description);
-        self.publish();
+        if !crate::page::own().leave_file(fd as u16) {
+            self.publish();
+        }
         Ok(())
     }
 
@@ -242,7 +251,7 @@ impl Files {
 
     /// Goes to a directory; one that can be removed is held.
     pub fn enter_directory(&mut self, place: Place) -> Result<(), Errno> {
-        self.holder = match place.node {
+        self.keeper = match place.node {
             Node::Memory(id) => Some(open::hold(self, id, place.path.clone())?),
             _ => None,
         };
@@ -269,7 +278,7 @@ impl Files {
     fn descriptions(&self) -> Vec<Rc<Description>> {
         let mut list: Vec<Rc<Description>> = Vec::new();
         let open = self.table.iter().flatten().map(|slot| &slot.description);
-        for description in open.chain(&self.holder) {
+        for description in open.chain(&self.keeper) {
             if !list.iter().any(|known| Rc::ptr_eq(known, description)) {
                 list.push(description.clone());
             }
@@ -296,13 +305,16 @@ impl Files {
             return Ok(());
         }
         terminal::attach(domain)?;
-        self.descriptions().iter().try_for_each(|description| description.share(domain))
+        self.descriptions().iter().try_for_each(|description| {
+            self.entrust(description)?;
+            description.share(domain)
+        })
     }
 
     /// Lets go of everything: the end of a process whose domain stays.
     pub fn detach(&mut self) {
         self.table.clear();
-        self.holder = None;
+        self.keeper = None;
     }
 
     /// Closes what `exec` closes; called on a clone in the caller's process.

@@ -32,8 +32,13 @@ pub fn unlinkat(process: &mut Process, directory: i32, path: u64, flags: u32) ->
         return Err(Errno::EINVAL);
     }
     let path = user::read_path(path)?;
-    let found = process.files.walk(directory, &path, Last::Keep)?;
     let is_directory = flags & raw::AT_REMOVEDIR != 0;
+    // Nothing is mounted below a directory of the memory file system.
+    if let Some((_, name, parent)) = process.files.in_memory(directory, &path)? {
+        process.files.client()?.remove(parent, name, is_directory)?;
+        return Ok(0);
+    }
+    let found = process.files.walk(directory, &path, Last::Keep)?;
     let name = last_name(&found, is_directory)?;
     let place = found.place.as_ref().ok_or(Errno::ENOENT)?;
     if found.slash && !place.node.is_directory(&process.files) {

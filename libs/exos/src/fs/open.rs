@@ -3,19 +3,21 @@
 use abi::id::DomainId;
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
-use unix::path::Canonical;
+use unix::path::{Canonical, split_last};
 use unix::protocol::CLIENT;
+use unix::tree::Id;
 
 use super::description::Description;
+use super::lookups::{Known, Wanted};
 use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::{self, Pipe, READER, WRITER};
 use super::region::{self, Region};
 use super::terminal::Tty;
 use super::walk::{Found, Last, Which};
-use super::{proc_files, pty, terminal};
+use super::{Files, proc_files, pty, terminal};
 use crate::errno::{Answer, Errno};
-use crate::page;
+use crate::page::{self, HELD_ANY, Hold};
 use crate::process::Process;
 use crate::user;
 
@@ -40,9 +42,15 @@ pub fn open(
     let last = if keep { Last::Keep } else { Last::Follow };
     if flags & raw::O_CREAT == 0 {
         let known = process.files.known(&Which { directory, path, last })?;
+        if let Some(description) = open_known(&process.files, &known, flags)? {
+            return Ok(description);
+        }
         let kind = known.attributes.mode & raw::S_IFMT;
         // A slash behind the name was answered for already.
         return open_existing(process, known.place.clone(), flags, (kind, false));
+    }
+    if let Some(description) = make(process, &Which { directory, path, last }, flags, mode)? {
+        return Ok(description);
     }
     loop {
         let found = process.files.walk(directory, path, last)?;
@@ -62,6 +70,112 @@ pub fn open(
                 other => return other,
             },
         }
+    }
+}
+
+/// Opens a file of the memory file server without a word to it, if nothing is to be changed: the
+/// page of the process says that the file is open, then its name is looked at once more. Whoever
+/// takes the last name away moves a word first and looks into the page then.
+fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Description>>, Errno> {
+    let Node::Memory(id) = known.place.node else { return Ok(None) };
+    let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
+    let simple = flags & (raw::O_PATH | raw::O_TRUNC) == 0
+        && match known.attributes.kind() {
+            raw::S_IFREG => flags & raw::O_DIRECTORY == 0,
+            raw::S_IFDIR => !writes,
+            _ => false,
+        };
+    if !simple {
+        return Ok(None);
+    }
+    if !known.attributes.permits(&files.who(), mask_of(flags)) {
+        return Err(Errno::EACCES);
+    }
+    let Some(hold) = files.hold(id + 1)? else { return Ok(None) };
+    if !files.is_so(known) {
+        return Ok(None);
+    }
+    let file = OpenFile::Node(known.place.node);
+    Ok(Some(Description::held(file, known.place.path.clone(), flags, hold)))
+}
+
+/// Makes a file by one question, where the last name is to be looked up in the memory file system;
+/// `None` if there is something already, or it is not so simple.
+fn make(
+    process: &Process,
+    which: &Which<'_>,
+    flags: u32,
+    mode: u32,
+) -> Result<Option<Rc<Description>>, Errno> {
+    let files = &process.files;
+    let found = files.in_memory(which.directory, which.path)?;
+    let Some((parent, name, id)) = found else { return Ok(None) };
+    if flags & (raw::O_DIRECTORY | raw::O_PATH) != 0 {
+        return Ok(None);
+    }
+    if flags & raw::O_EXCL == 0
+        && let Some(known) = files.remembered(which, Wanted::Attributes)
+    {
+        return open_known(files, &known, flags);
+    }
+    // Whatever is made is ours until we know which one.
+    let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
+    let mode = raw::S_IFREG | mode & 0o7777 & !files.umask;
+    let Some(node) = files.client()?.make(id, name, mode)? else {
+        return if flags & raw::O_EXCL == 0 { Ok(None) } else { Err(Errno::EEXIST) };
+    };
+    hold.set(node + 1);
+    let mut path = parent.path.clone();
+    path.push(name);
+    Ok(Some(Description::held(OpenFile::Node(Node::Memory(node)), path, flags, hold)))
+}
+
+/// A directory of the memory file system, a name to be looked up in it, and its number.
+pub type LastName<'a> = (Place, &'a [u8], Id);
+
+impl Files {
+    /// The directory of the memory file system in which a path's last name is to be looked up, if
+    /// it is one and that is an ordinary name: its place, the name, its number.
+    pub fn in_memory<'a>(
+        &self,
+        directory: i32,
+        path: &'a [u8],
+    ) -> Result<Option<LastName<'a>>, Errno> {
+        let Some((parent, name)) = split_last(path) else { return Ok(None) };
+        let place = if parent.is_empty() {
+            self.start(directory)?
+        } else {
+            let which = Which { directory, path: parent, last: Last::Follow };
+            self.known_place(&which)?.place.clone()
+        };
+        match place.node {
+            Node::Memory(id) => Ok(Some((place, name, id))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Says in the process's page that a file is open (`process_page::held`), if there is room.
+    fn hold(&self, held: u64) -> Result<Option<Hold>, Errno> {
+        let process = crate::thread::process().id;
+        if self.holder.get() != process {
+            self.client()?.holder(process)?;
+            self.holder.set(process);
+        }
+        Ok(Hold::take(held))
+    }
+
+    /// Has the server of a file that only the process's page says is open watch a region: from now
+    /// on others may have the file, too, and the description has a name.
+    pub fn entrust(&self, description: &Description) -> Result<(), Errno> {
+        let OpenFile::Node(Node::Memory(id)) = description.file else { return Ok(()) };
+        if !description.is_held() {
+            return Ok(());
+        }
+        let region = watched_region()?;
+        let held = self.client()?.open_node(id, raw::O_PATH, region.id);
+        held.inspect_err(|_| region.detach())?;
+        description.set_watched(region.id);
+        Ok(())
     }
 }
 
@@ -85,7 +199,7 @@ fn create(
 }
 
 /// The server's name of a directory in which names can be made.
-pub fn memory_directory(place: &Place) -> Result<unix::tree::Id, Errno> {
+pub fn memory_directory(place: &Place) -> Result<Id, Errno> {
     match place.node {
         Node::Memory(id) => Ok(id),
         Node::Image(_) => Err(Errno::EROFS),
@@ -101,11 +215,7 @@ fn watched_region() -> Result<Region, Errno> {
 }
 
 /// Holds a directory of the memory file system without opening it for anything.
-pub fn hold(
-    files: &super::Files,
-    id: unix::tree::Id,
-    path: Canonical,
-) -> Result<Rc<Description>, Errno> {
+pub fn hold(files: &Files, id: Id, path: Canonical) -> Result<Rc<Description>, Errno> {
     let region = watched_region()?;
     let held = files.client()?.open_node(id, raw::O_PATH, region.id);
     held.inspect_err(|_| region.detach())?;
@@ -176,7 +286,7 @@ fn open_existing(
 
 fn open_memory(
     process: &mut Process,
-    id: unix::tree::Id,
+    id: Id,
     path: Canonical,
     flags: u32,
     kind: u32,
@@ -219,7 +329,7 @@ fn open_terminal(
 /// Opens a named pipe: waits for the other side unless told not to (fifo(7)).
 fn open_fifo(
     process: &mut Process,
-    id: unix::tree::Id,
+    id: Id,
     path: Canonical,
     flags: u32,
 ) -> Result<Rc<Description>, Errno> {

@@ -100,7 +100,7 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }
-    let holder = files.holder.as_ref();
+    let holder = files.keeper.as_ref();
     let holder = holder.and_then(|one| descriptions.iter().position(|it| Rc::ptr_eq(it, one)));
     out.word(holder.map_or(u64::MAX, |at| at as u64));
     let slots = files.table.iter().enumerate();
@@ -205,7 +205,7 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
         descriptions.push(Description::inherited(file, place.path, access, region));
     }
     let holder = reader.word()?;
-    files.holder = descriptions.get(holder as usize).cloned();
+    files.keeper = descriptions.get(holder as usize).cloned();
     for _ in 0..reader.word()? {
         let which = reader.word()?;
         let close_on_exec = reader.word()? != 0;

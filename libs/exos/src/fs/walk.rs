@@ -97,7 +97,7 @@ impl Ahead {
 }
 
 /// Both, if there is room.
-fn joined(one: Option<Seen>, other: Option<Seen>) -> Option<Seen> {
+pub fn joined(one: Option<Seen>, other: Option<Seen>) -> Option<Seen> {
     let (mut all, other) = (one?, other?);
     other.words().iter().all(|&word| all.add(word)).then_some(all)
 }

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use linux_raw_sys::general as raw;
 
+use super::name::{self, Asked, Name};
 use super::{Body, Directory, Id, Kind, LINKS_MAX, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::dirents::Packer;
@@ -201,7 +202,7 @@ impl Tree {
         // An entry's position is where a listing goes on behind it.
         for (&at, (name, child)) in directory.by_position.range(position.max(2) + 1..) {
             let child = self.inode(*child)?.attributes;
-            if !packer.push(child.inode, at, child.mode, name) {
+            if !packer.push(child.inode, at, child.mode, name.bytes()) {
                 break;
             }
         }
@@ -264,15 +265,16 @@ impl Tree {
         let entries = self.directory_mut(directory)?;
         let position = entries.next;
         entries.next += 1;
-        entries.by_name.insert(name.into(), position);
-        entries.by_position.insert(position, (name.into(), id));
+        let name = Name::new(name);
+        entries.by_name.insert(name.clone(), (position, id));
+        entries.by_position.insert(position, (name, id));
         self.touch(directory);
         Ok(())
     }
 
     fn leave(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
         let entries = self.directory_mut(directory)?;
-        if let Some(position) = entries.by_name.remove(name) {
+        if let Some((position, _)) = entries.by_name.remove(name::looked_for(&Asked::new(name))) {
             entries.by_position.remove(&position);
         }
         self.touch(directory);
@@ -296,8 +298,11 @@ impl Tree {
     ) -> Result<(), Errno> {
         for ((directory, name), inode) in [(old, other), (new, id)] {
             let entries = self.directory_mut(directory)?;
-            if let Some(position) = entries.by_name.get(name) {
-                entries.by_position.insert(*position, (name.into(), inode));
+            if let Some((position, id)) =
+                entries.by_name.get_mut(name::looked_for(&Asked::new(name)))
+            {
+                *id = inode;
+                entries.by_position.insert(*position, (Name::new(name), inode));
             }
             self.touch(directory);
         }

@@ -1,5 +1,6 @@
 //! Walking a path inside the tree.
 
+use super::name::{self, Asked};
 use super::{Body, Id, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::errno::Errno;
@@ -110,7 +111,6 @@ impl Tree {
     /// The inode of a name in a directory.
     pub fn child(&self, directory: Id, name: &[u8]) -> Option<Id> {
         let directory = self.directory(directory).ok()?;
-        let position = directory.by_name.get(name)?;
-        directory.by_position.get(position).map(|(_, id)| *id)
+        directory.by_name.get(name::looked_for(&Asked::new(name))).map(|(_, id)| *id)
     }
 }
