@@ -21,6 +21,8 @@ mod seed;
 #[cfg(target_os = "none")]
 mod server;
 #[cfg(target_os = "none")]
+mod shown;
+#[cfg(target_os = "none")]
 mod sockets;
 #[cfg(target_os = "none")]
 mod terminals;

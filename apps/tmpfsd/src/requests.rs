@@ -17,7 +17,7 @@ use unix::protocol::{
 use unix::tree::{Change, Id, Kind, Outcome, Tree, Walk};
 
 use crate::clients::{Clients, deliver, fetch};
-use crate::versions;
+use crate::{shown, versions};
 
 type Answer = Result<[u64; 4], Errno>;
 
@@ -41,6 +41,8 @@ pub fn answer(
             if c == 0 {
                 tree.check(a, who, 2)?;
             }
+            // Who reads what is shown meanwhile must see that it changes.
+            versions::advance(a);
             tree.truncate(a, b)?;
             done()
         }
@@ -120,6 +122,7 @@ pub fn answer(
             clients.add_holder(caller, a)?;
             done()
         }
+        Operation::Show => shown::request(tree, caller, who, [a, b, c]),
         Operation::Make => {
             let mut short = [0; INLINE_BYTES];
             let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
@@ -243,6 +246,7 @@ fn open(
     }
     tree.check(node, who, mask)?;
     if flags & raw::O_TRUNC != 0 && writes && attributes.kind() == raw::S_IFREG {
+        versions::advance(node);
         tree.truncate(node, 0)?;
     }
     hold(tree, clients, caller, description, node)?;
@@ -317,6 +321,8 @@ fn write(
     let buffer = clients.buffer(bytes as usize);
     fetch(region, DATA, buffer)?;
     let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
+    // Who reads what is shown meanwhile must see that it changes.
+    versions::advance(node);
     let count = tree.write(node, offset, buffer)? as u64;
     Ok([count, offset + count, 0, 0])
 }

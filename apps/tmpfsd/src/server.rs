@@ -14,8 +14,7 @@ use crate::file_locks::FileLocks;
 use crate::requests;
 use crate::seed;
 use crate::sockets::Sockets;
-use crate::terminals;
-use crate::versions;
+use crate::{shown, terminals, versions};
 
 /// Inodes for each page that files may fill, and at least this many.
 const INODES_MIN: u64 = 1024;
@@ -79,6 +78,7 @@ impl Serve for Server {
         *message = protocol::reply(result);
         self.clients.sweep(&mut self.tree);
         self.tree.settle(|node| self.clients.has_holder(node));
+        self.tree.take_retired(shown::retire);
     }
 
     fn events(&mut self) -> u64 {

@@ -9,6 +9,7 @@
 //!          + 0x0810_0000  heap, grows                                │
 //!          + 0x0a00_0000  a program that is not in the image, while it is loaded  ┘
 //!          + 0x1000_0000  boot image, read-only: level-1 tables shared by all processes
+//!          + 0x4000_0000  pages of files that others keep, read-only; never inherited
 //!          + 0x8000_0000  areas of other threads; never inherited
 //! ```
 //! A thread area is: save area page (GS base), application page, guard, then four handler stacks
@@ -22,6 +23,12 @@ pub const TEXT: u64 = LIBRARY;
 pub const IMAGE: u64 = LIBRARY + 0x1000_0000;
 /// First address behind what the image may fill.
 pub const IMAGE_END: u64 = LIBRARY + 0x4000_0000;
+/// Pages that the memory file server shows.
+pub const SHOWN: u64 = IMAGE_END;
+/// Pieces of 64 KiB there.
+pub const SHOWN_PIECES: u64 = 32;
+/// First address behind them.
+pub const SHOWN_END: u64 = SHOWN + SHOWN_PIECES * 0x1_0000;
 /// Variables.
 pub const PRIVATE: u64 = LIBRARY + 0x0800_0000;
 /// First address behind them.
@@ -88,5 +95,5 @@ pub fn in_handler_stack(address: u64) -> bool {
 }
 
 const _: () = assert!(SCRATCH < FIRST_THREAD && FIRST_THREAD + 0x2_2000 <= START_BLOCK);
-const _: () = assert!(IMAGE_END <= THREADS && STACKS[3].0 <= THREAD_BYTES);
+const _: () = assert!(SHOWN_END <= THREADS && STACKS[3].0 <= THREAD_BYTES);
 const _: () = assert!(START_BLOCK + START_BLOCK_BYTES <= HEAP);

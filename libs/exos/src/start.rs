@@ -10,8 +10,8 @@ use crate::capabilities::LOG_SLOT;
 use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{
-    FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PRIVATE_END, PROGRAM, START_BLOCK,
-    START_BLOCK_BYTES, in_handler_stack, stack_tops,
+    FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PRIVATE_END, PROGRAM, SHOWN, SHOWN_END,
+    START_BLOCK, START_BLOCK_BYTES, in_handler_stack, stack_tops,
 };
 use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
@@ -364,8 +364,9 @@ fn own_fault(slot: &mut Slot, cause: u64, address: u64) {
     if resolved.is_ok() {
         return;
     }
+    let copied = address < PROGRAM_END || (SHOWN..SHOWN_END).contains(&address);
     for copy in user::fix_ups() {
-        if address < PROGRAM_END && (copy.first..copy.last).contains(&slot.rip) {
+        if copied && (copy.first..copy.last).contains(&slot.rip) {
             slot.rip = copy.landing;
             return;
         }

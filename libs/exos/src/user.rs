@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
+use crate::layout::{SHOWN, SHOWN_END};
 use abi::call::Call;
 use abi::error::Error;
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
@@ -68,6 +69,30 @@ pub fn write_bytes(address: u64, from: &[u8]) -> Result<(), Errno> {
     }
     // SAFETY: the destination is in the program's half, the source is ours.
     copy(unsafe { copy_with_fix_up(address as *mut u8, from.as_ptr(), from.len()) })
+}
+
+fn is_shown(address: u64, len: u64) -> bool {
+    let end = address.checked_add(len);
+    address >= SHOWN && end.is_some_and(|end| end <= SHOWN_END)
+}
+
+/// Copies from pages that a server shows, and may take back meanwhile, to the program.
+pub fn copy_shown(from: u64, to: u64, len: u64) -> Result<(), Errno> {
+    if !in_program(to, len) || !is_shown(from, len) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the destination is in the program's half; the source is nobody's variable, and a
+    // fault in it goes to the fix-up.
+    copy(unsafe { copy_with_fix_up(to as *mut u8, from as *const u8, len as usize) })
+}
+
+/// Copies from pages that a server shows to a buffer of ours.
+pub fn read_shown(from: u64, into: &mut [u8]) -> Result<(), Errno> {
+    if !is_shown(from, into.len() as u64) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the destination is ours; the source as above.
+    copy(unsafe { copy_with_fix_up(into.as_mut_ptr(), from as *const u8, into.len()) })
 }
 
 /// Reads one value from the program.

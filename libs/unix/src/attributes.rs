@@ -79,11 +79,12 @@ impl Attributes {
         self.kind() == raw::S_IFDIR
     }
 
-    /// Need a read at `now` not be stamped? Not if there was one since the last change, within a
-    /// day (mount(8), relatime).
-    pub fn read_is_noted(&self, now: u64) -> bool {
+    /// For how many nanoseconds from `now` on reads need not be stamped: while the last one was
+    /// since the last change, and within a day (mount(8), relatime).
+    pub fn read_stays_noted(&self, now: u64) -> u64 {
         let read = self.read_ns;
-        read > self.written_ns && read > self.changed_ns && now.saturating_sub(read) < DAY
+        let is_last = read > self.written_ns && read > self.changed_ns;
+        if is_last { DAY.saturating_sub(now.saturating_sub(read)) } else { 0 }
     }
 
     /// As it travels between server and client.

@@ -28,6 +28,8 @@ pub const NAME_FIRST: u64 = 0;
 pub const NAME_SECOND: u64 = 0x100;
 /// Offset of the data area.
 pub const DATA: u64 = 0x1000;
+/// Pages that are shown at a time.
+pub const SHOWN_PAGES: usize = 16;
 /// Role in which the client attaches to its transport region and its open files.
 pub const CLIENT: u16 = 0;
 /// Role in which the server attaches to a transport region.
@@ -129,6 +131,11 @@ operations! {
     /// caller's page says it holds; one that is there already is left as it is. Results: node,
     /// 1 if it was there.
     27 Make,
+    /// Node, first page, where in the caller's space. Maps up to [`SHOWN_PAGES`] pages from the
+    /// first one on, as far as there are no holes, read-only, if the caller may read the file, and
+    /// notes that it is read. Results: pages, size, the word on which this
+    /// depends, nanoseconds for which the read stays noted.
+    28 Show,
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

@@ -59,9 +59,21 @@ struct Directory {
     next: u64,
 }
 
+/// The bytes of a page of a file. They lie where a page of memory begins, so that it can be shown.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct PageBytes([u8; PAGE]);
+
+#[derive(Debug)]
+struct Page {
+    bytes: Box<PageBytes>,
+    /// Others may see it: it must be taken from them before it becomes anything else.
+    shown: bool,
+}
+
 #[derive(Debug)]
 enum Body {
-    File(Vec<Option<Box<[u8; PAGE]>>>),
+    File(Vec<Option<Page>>),
     Directory(Directory),
     Link(Box<[u8]>),
     /// A fifo or socket: only the name is here.
@@ -97,6 +109,8 @@ pub struct Tree {
     changed: Vec<Id>,
     /// Inodes that have neither names nor holders that the tree knows.
     nameless: Vec<Id>,
+    /// Pages that were shown and have left their file.
+    retired: Vec<Box<PageBytes>>,
 }
 
 /// What kind of file to make.
@@ -140,6 +154,7 @@ impl Tree {
             now,
             changed: Vec::new(),
             nameless: Vec::new(),
+            retired: Vec::new(),
         };
         let root = Directory {
             parent: ROOT,
@@ -371,7 +386,10 @@ impl Tree {
         self.inodes -= 1;
         let index = id as u32;
         let slot = &mut self.slots[index as usize];
-        slot.inode = None;
+        if let Some(Inode { body: Body::File(pages), .. }) = slot.inode.take() {
+            self.retire(pages);
+        }
+        let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         self.free.push(index);
     }
@@ -380,7 +398,7 @@ impl Tree {
     /// relatime): what is read again and again does not change by it.
     fn touch_read(&mut self, id: Id) -> Result<(), Errno> {
         let now = self.now;
-        if self.inode(id)?.attributes.read_is_noted(now) {
+        if self.inode(id)?.attributes.read_stays_noted(now) > 0 {
             return Ok(());
         }
         self.inode_mut(id)?.attributes.read_ns = now;

@@ -20,6 +20,8 @@ mod memory;
 #[cfg(target_os = "none")]
 mod pipes;
 #[cfg(target_os = "none")]
+mod shown;
+#[cfg(target_os = "none")]
 mod sites;
 #[cfg(target_os = "none")]
 mod start;

@@ -1,6 +1,6 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
-use crate::{leaks, linux, memory, pipes, sites, threads, witness};
+use crate::{leaks, linux, memory, pipes, shown, sites, threads, witness};
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -40,7 +40,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
     if argument == Some(b"witness") {
         witness::run();
     }
-    let tests: [Test; 13] = [
+    let tests: [Test; 14] = [
         ("fork_is_a_library", fork_is_a_library),
         ("fork_copies_on_demand", fork_copies_on_demand),
         ("library_text_is_one_copy", library_text_is_one_copy),
@@ -51,6 +51,7 @@ pub fn run(argument: Option<&[u8]>) -> ! {
         ("killed_writer_is_an_end", pipes::killed_writer_is_an_end),
         ("killed_reader_breaks_the_pipe", pipes::killed_reader_breaks_the_pipe),
         ("hot_calls_leave_the_kernel_alone", sites::hot_calls_leave_the_kernel_alone),
+        ("shown_pages_go_with_their_file", shown::shown_pages_go_with_their_file),
         ("ended_clients_leave_no_region", leaks::ended_clients_leave_no_region),
         ("killed_process_takes_its_threads", threads::killed_process_takes_its_threads),
         ("threads_leave_nothing", threads::threads_leave_nothing),

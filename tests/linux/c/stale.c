@@ -244,6 +244,58 @@ static void open_files(void)
     close(after);
 }
 
+static int warm;
+
+/* Reads often enough that whoever keeps pages of the file keeps them by now. */
+static void read_often(void)
+{
+    for (int at = 0; at < 8; at++)
+        (void)!pread(warm, block, sizeof block, 0);
+}
+
+static void overwrite_far(void)
+{
+    int file = open("f", O_WRONLY);
+    (void)!pwrite(file, "FAR", 3, 5000);
+    close(file);
+}
+static void cut_far(void) { truncate("f", 5001); }
+static void grow_far(void) { truncate("f", 8192); }
+static void cut_near(void) { truncate("f", 100); }
+static void fill_hole(void)
+{
+    int file = open("f", O_WRONLY);
+    (void)!pwrite(file, "hole", 4, 8000);
+    close(file);
+}
+
+/* What is read again and again changes as others change it. */
+static void read_often_and_changed(void)
+{
+    void (*steps[])(void) = {overwrite_far, cut_far, grow_far, cut_near, many_others,
+                             grow_far, fill_hole, without_others, empty, many_others, remove_it};
+    memset(block, 'a', sizeof block);
+    warm = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    (void)!write(warm, block, sizeof block);
+    for (unsigned at = 0; at < sizeof steps / sizeof *steps; at++) {
+        read_often();
+        other(steps[at]);
+        memset(block, 0x55, sizeof block);
+        long count = pread(warm, block, sizeof block, 0);
+        unsigned sum = 0;
+        for (long byte = 0; byte < count; byte++)
+            sum = sum * 31 + (unsigned char)block[byte];
+        printf("after step %u: %ld bytes, sum %u, behind %d\n", at, count, sum,
+               count < (long)sizeof block ? block[count] : 0);
+        (void)!lseek(warm, 4998, SEEK_SET);
+        char bytes[8] = "";
+        count = read(warm, bytes, 5);
+        printf("          %ld: %s, then at %ld\n", count, bytes, (long)lseek(warm, 0, SEEK_CUR));
+    }
+    close(warm);
+    other(without_others);
+}
+
 /* A child goes on with what its parent opened and has closed, though it has no name any more. */
 static void inherited_files(void)
 {
@@ -349,6 +401,7 @@ int main(void)
     permissions();
     other(remove_it);
     open_files();
+    read_often_and_changed();
     inherited_files();
     many_open_files();
     times();

@@ -42,6 +42,8 @@ pub struct Description {
     flags: Cell<u32>,
     /// Operations on the region up to the last look at its flags, and those.
     seen: Cell<(u64, u32)>,
+    /// How often a file was read by it: one that is read often is worth showing.
+    pub reads: Cell<u32>,
     /// Of a pipe: how full it was when this process last looked.
     pub level: Cell<Level>,
 }
@@ -62,6 +64,7 @@ impl Description {
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(flags & CHANGEABLE),
+            reads: Cell::new(0),
             seen: Cell::default(),
             level: Cell::default(),
         })
@@ -79,6 +82,7 @@ impl Description {
             shared: Cell::new(true),
             offset: Cell::new(0),
             flags: Cell::new(0),
+            reads: Cell::new(0),
             seen: Cell::default(),
             level: Cell::default(),
         })

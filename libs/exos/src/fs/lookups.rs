@@ -77,7 +77,7 @@ impl Lookups {
     }
 
     /// Does what was seen still hold?
-    fn hold(&self, seen: &[u64]) -> bool {
+    pub fn hold(&self, seen: &[u64]) -> bool {
         // What depends on no word holds for ever.
         let now = |page: ApplicationPage| move |number: u32| page.word(8 * number as usize);
         seen.is_empty() || self.words().is_some_and(|page| versions::hold(seen, now(page)))

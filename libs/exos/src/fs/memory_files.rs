@@ -255,6 +255,12 @@ impl Client {
         Ok((was_there == 0).then_some(node))
     }
 
+    /// Has the server map pages of a file at `address`; how many there are, the file's size,
+    /// the word on which this depends, and for how long the read is noted.
+    pub fn show(&self, node: Id, first: u64, address: u64) -> Result<[u64; 4], Errno> {
+        self.ask(Operation::Show, [node, first, address, 0])
+    }
+
     /// From now on the page of this process says what it has open.
     pub fn holder(&self, process: EnvId) -> Result<(), Errno> {
         self.ask(Operation::Holder, [u64::from(process.0), 0, 0, 0]).map(|_| ())

@@ -33,6 +33,7 @@ pub mod processor;
 pub mod pty;
 pub mod region;
 pub mod saved;
+pub mod shown;
 pub mod signal_file;
 pub mod status;
 pub mod table;
@@ -63,6 +64,7 @@ use lookups::Lookups;
 use memory_files::{Client, Transport};
 use node::{Device, Node, Place};
 use open_file::OpenFile;
+use shown::Shown;
 use transfer::Memory;
 use walk::Last;
 
@@ -93,6 +95,7 @@ pub struct Files {
     pub locked: Vec<u64>,
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
     lookups: Rc<Lookups>,
+    shown: Rc<Shown>,
 }
 
 impl Default for Files {
@@ -109,6 +112,7 @@ impl Default for Files {
             locked: Vec::new(),
             mounts: RefCell::new(Vec::new()),
             lookups: Rc::default(),
+            shown: Rc::default(),
         }
     }
 }

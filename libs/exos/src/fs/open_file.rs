@@ -6,6 +6,7 @@ use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::attributes::Attributes;
 use unix::protocol::AT_END;
+use unix::tree::Id;
 
 use super::description::Description;
 use super::epoll::Epoll;
@@ -14,6 +15,7 @@ use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
 use super::pty::Master;
 use super::region::{Done, Region};
+use super::shown::READS_BEFORE;
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
 use super::timer_file::TimerFile;
@@ -247,8 +249,11 @@ fn read_most(
             Ok(memory.put(&rest[..cut(rest)])? as u64)
         }
         OpenFile::Node(Node::Memory(id)) => {
-            let client = files.client_to_move(memory.left().min(most))?;
-            let mut done = 0;
+            let (whole, mut done) = read_shown(files, description, *id, offset, most, memory);
+            if whole {
+                return Ok(done);
+            }
+            let client = files.client_to_move(memory.left().min(most - done))?;
             while memory.left().min(most - done) > 0 {
                 let room = memory.left().min(most - done).min(client.room());
                 let (count, put) = match client.read_into(*id, offset + done, room, memory) {
@@ -271,6 +276,31 @@ fn read_most(
         OpenFile::Node(_) => Err(Errno::EISDIR),
         _ => Err(Errno::ESPIPE),
     }
+}
+
+/// Reads from what the server shows, of a file that is read often: is that all, and how many bytes?
+fn read_shown(
+    files: &Files,
+    description: &Description,
+    id: Id,
+    offset: u64,
+    most: u64,
+    memory: &mut Memory<'_>,
+) -> (bool, u64) {
+    let reads = description.reads.get();
+    if reads < READS_BEFORE {
+        description.reads.set(reads + 1);
+        return (false, 0);
+    }
+    let mut done = 0;
+    while memory.left().min(most - done) > 0 {
+        match files.read_shown(id, offset + done, most - done, memory) {
+            None => return (false, done),
+            Some(0) => break,
+            Some(count) => done += count,
+        }
+    }
+    (true, done)
 }
 
 fn read_device(device: Device, memory: &mut Memory<'_>) -> Result<u64, Errno> {

@@ -185,6 +185,20 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Copies `len` bytes of what a server shows at `from` to where the next bytes go, without
+    /// taking them; `false` if they lie in pieces, or not all of it is there.
+    pub fn copy_shown(&mut self, from: u64, len: u64) -> bool {
+        match self {
+            Memory::Buffer { bytes, done } => bytes
+                .get_mut(*done..*done + len as usize)
+                .is_some_and(|part| user::read_shown(from, part).is_ok()),
+            Memory::Program { pieces } => {
+                let Some((address, there)) = pieces.current() else { return false };
+                there >= len && user::copy_shown(from, address, len).is_ok()
+            }
+        }
+    }
+
     /// Copies the next bytes into `into` without taking them; answers how many there were.
     pub fn peek(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {

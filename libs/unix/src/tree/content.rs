@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{BLOCKS, Body, Id, PAGE, SIZE_MAX, Tree};
+use super::{BLOCKS, Body, Id, PAGE, Page, PageBytes, SIZE_MAX, Tree};
 use crate::errno::Errno;
 
 impl Tree {
@@ -24,7 +24,7 @@ impl Tree {
             let count = (PAGE - within).min(len - done);
             let target = &mut into[done..done + count];
             match pages.get((at / PAGE as u64) as usize) {
-                Some(Some(page)) => target.copy_from_slice(&page[within..within + count]),
+                Some(Some(page)) => target.copy_from_slice(&page.bytes.0[within..within + count]),
                 _ => target.fill(0),
             }
             done += count;
@@ -61,10 +61,11 @@ impl Tree {
                 }
                 used += 1;
                 inode.attributes.blocks += BLOCKS;
-                pages[index] = Some(Box::new([0; PAGE]));
+                let bytes = Box::new(PageBytes([0; PAGE]));
+                pages[index] = Some(Page { bytes, shown: false });
             }
             if let Some(page) = &mut pages[index] {
-                page[within..within + count].copy_from_slice(&from[done..done + count]);
+                page.bytes.0[within..within + count].copy_from_slice(&from[done..done + count]);
             }
             done += count;
         }
@@ -95,14 +96,43 @@ impl Tree {
         if within > 0
             && let Some(Some(page)) = pages.get_mut(keep - 1)
         {
-            page[within..].fill(0);
+            page.bytes.0[within..].fill(0);
         }
         inode.attributes.size = size;
         let gone = cut.iter().flatten().count() as u64;
         inode.attributes.blocks -= gone * BLOCKS;
         self.pages -= gone;
+        self.retire(cut);
         self.touch(id);
         Ok(())
+    }
+
+    /// A page of a file, to be shown to others; `None` for a hole, and behind the end.
+    pub fn show(&mut self, id: Id, index: u64) -> Result<Option<&PageBytes>, Errno> {
+        // What others see of it does not change by its being shown.
+        let Body::File(pages) = &mut self.inode_unseen(id)?.body else { return Err(Errno::EINVAL) };
+        let page = usize::try_from(index).ok().and_then(|at| pages.get_mut(at)?.as_mut());
+        Ok(page.map(|page| {
+            page.shown = true;
+            &*page.bytes
+        }))
+    }
+
+    /// Notes a read; how many nanoseconds others need not be noted, as long as nothing changes.
+    pub fn note_read(&mut self, id: Id) -> Result<u64, Errno> {
+        self.touch_read(id)?;
+        Ok(self.inode(id)?.attributes.read_stays_noted(self.now))
+    }
+
+    /// Sets aside those pages of a file's that others see.
+    pub(super) fn retire(&mut self, pages: Vec<Option<Page>>) {
+        let shown = pages.into_iter().flatten().filter(|page| page.shown);
+        self.retired.extend(shown.map(|page| page.bytes));
+    }
+
+    /// Gives `take` each page that was shown and has left its file: it is to be nobody's by then.
+    pub fn take_retired(&mut self, take: impl FnMut(Box<PageBytes>)) {
+        self.retired.drain(..).for_each(take);
     }
 
     /// Where a symbolic link leads.
