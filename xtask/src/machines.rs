@@ -50,7 +50,7 @@ impl Drop for Files {
     }
 }
 
-/// Boots the cells of the covering table that are wanted.
+/// The suite: boots the cells of the covering table that are wanted.
 pub fn test(tally: &mut Tally) -> Result<()> {
     visit_all(&cover::pairs(), tally)?;
     Ok(())

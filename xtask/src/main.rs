@@ -62,8 +62,8 @@ cargo xtask COMMAND
                                  target/xok/trace.json, which Perfetto opens
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, status, load, wire, exos, linux, command,
-                                 debug, bench, wrong; on one of the machines of guest, net,
+                                 guest, net, status, load, machines, wire, exos, linux,
+                                 command, debug, bench, wrong; on one of the machines of guest, net,
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]

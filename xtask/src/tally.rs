@@ -21,6 +21,9 @@ pub struct Outcome {
 /// What a test came to: a remark, which may be empty, or the reason of its failure.
 pub type Verdict = std::result::Result<String, String>;
 
+/// A test's name, and what runs it.
+pub type Test = (&'static str, fn() -> Result<Verdict>);
+
 /// The outcomes so far.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -52,6 +55,23 @@ impl Tally {
     /// Whether tests are to be run in this place.
     pub fn wants_place(&self, place: &str) -> bool {
         self.place.as_deref().is_none_or(|wanted| wanted == place)
+    }
+
+    /// The place that was asked for, if nothing ran there: a name that no suite has.
+    pub fn missed_place(&self) -> Option<&str> {
+        let place = self.place.as_deref()?;
+        let missed = self.outcomes.iter().all(|outcome| outcome.place != place);
+        missed.then_some(place)
+    }
+
+    /// Runs those of `tests` that are wanted; what could not run has failed.
+    pub fn run(&mut self, tests: &[Test]) {
+        for &(name, test) in tests {
+            if self.wants(name) {
+                let verdict = test().unwrap_or_else(|failure| Err(failure.to_string()));
+                self.record(name, "", verdict);
+            }
+        }
     }
 
     /// Records a test's verdict.

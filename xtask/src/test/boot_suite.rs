@@ -8,14 +8,11 @@ use image::archive::{Attributes, Builder};
 use crate::boot_image;
 use crate::failure::{Context, Result};
 use crate::run::{self, Captured, Job};
-use crate::tally::{Tally, Verdict};
+use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
 
 /// How long a boot that is to fail may take.
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 10] = [
     ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
@@ -32,12 +29,7 @@ const TESTS: [Test; 10] = [
 
 /// Runs those that are wanted.
 pub fn run(tally: &mut Tally) -> Result<()> {
-    for (name, test) in TESTS {
-        if tally.wants(name) {
-            let verdict = test().unwrap_or_else(|failure| Err(failure.to_string()));
-            tally.record(name, "", verdict);
-        }
-    }
+    tally.run(&TESTS);
     Ok(())
 }
 

@@ -10,14 +10,11 @@ use std::time::Duration;
 use crate::compile;
 use crate::failure::{Context, Result};
 use crate::linux_suite;
-use crate::tally::{Tally, Verdict};
+use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
 
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
-
-/// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 17] = [
     ("command/exit_status_is_the_programs", exit_status),
@@ -41,12 +38,7 @@ const TESTS: [Test; 17] = [
 
 /// Runs those that are wanted.
 pub fn run(tally: &mut Tally) -> Result<()> {
-    for (name, test) in TESTS {
-        if tally.wants(name) {
-            let outcome = test().unwrap_or_else(|failure| Err(failure.to_string()));
-            tally.record(name, "", outcome);
-        }
-    }
+    tally.run(&TESTS);
     Ok(())
 }
 

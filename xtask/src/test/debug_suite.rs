@@ -5,12 +5,9 @@ mod strace;
 
 use std::path::PathBuf;
 
-use crate::failure::Result;
-use crate::tally::{Tally, Verdict};
+use crate::failure::{Context, Result};
+use crate::tally::{Tally, Test};
 use crate::workspace;
-
-/// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 3] = [
     ("debug/strace_of_ls_is_linuxs", strace::of_ls),
@@ -20,18 +17,12 @@ const TESTS: [Test; 3] = [
 
 /// Runs those that are wanted.
 pub fn run(tally: &mut Tally) -> Result<()> {
-    for (name, test) in TESTS {
-        if tally.wants(name) {
-            let outcome = test().unwrap_or_else(|failure| Err(failure.to_string()));
-            tally.record(name, "", outcome);
-        }
-    }
+    tally.run(&TESTS);
     Ok(())
 }
 
 /// A fresh directory of this run.
 fn directory(name: &str) -> Result<PathBuf> {
-    use crate::failure::Context;
     let directory = workspace::output().join(name);
     if directory.exists() {
         std::fs::remove_dir_all(&directory).context(directory.display())?;

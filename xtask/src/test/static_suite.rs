@@ -6,11 +6,8 @@ use std::process::Command;
 use crate::failure::{Context, Failure, Result};
 use crate::packages;
 use crate::process;
-use crate::tally::{Tally, Verdict};
+use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
-
-/// A test's name, and what runs it.
-type Test = (&'static str, fn() -> Result<Verdict>);
 
 const TESTS: [Test; 7] = [
     ("static/calls_fit_in_64_rows", calls_fit),
@@ -56,12 +53,7 @@ const OWN_CALLS: [&str; 17] = [
 
 /// Runs those that are wanted.
 pub fn run(tally: &mut Tally) -> Result<()> {
-    for (name, test) in TESTS {
-        if tally.wants(name) {
-            let outcome = test().unwrap_or_else(|failure| Err(failure.to_string()));
-            tally.record(name, "", outcome);
-        }
-    }
+    tally.run(&TESTS);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::machine::{Kind, Machine, Network};
 use crate::packages;
 use crate::report;
 use crate::run::{self, Job};
-use crate::tally::Tally;
+use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
 use super::net_suite::{self, inside};
@@ -37,8 +37,6 @@ const SOON_NS: f64 = 1e9;
 const BESIDE: f64 = 600.0;
 /// Times that figures may change while they are compared.
 const TURNS: usize = 20;
-
-type Verdict = std::result::Result<String, String>;
 
 /// Boots the guest once, with all tests.
 pub fn run(tally: &mut Tally) -> Result<()> {
