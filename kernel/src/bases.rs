@@ -1,7 +1,8 @@
 //! FS and GS base, which programs may change without asking (FSGSBASE).
 //!
 //! # Safety
-//! The kernel uses neither segment; what is loaded is canonical.
+//! The kernel uses neither segment; what is loaded is canonical: the processor had it before, or
+//! `kernel_core::create` has looked at it.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
@@ -17,6 +18,7 @@ pub fn use_instructions() {
 }
 
 /// FS and GS base as they are.
+#[inline]
 pub fn read() -> (u64, u64) {
     if !INSTRUCTIONS.load(Ordering::Relaxed) {
         return (rdmsr(msr::FS_BASE), rdmsr(msr::GS_BASE));
@@ -29,14 +31,9 @@ pub fn read() -> (u64, u64) {
     (fs, gs)
 }
 
-/// An address that the processor takes as a base.
-const fn canonical(address: u64) -> u64 {
-    if (address as i64) << 16 >> 16 == address as i64 { address } else { 0 }
-}
-
-/// Sets both; what isn't canonical becomes 0.
+/// Sets both, to what `read` has answered or a check let through.
+#[inline]
 pub fn write(fs: u64, gs: u64) {
-    let (fs, gs) = (canonical(fs), canonical(gs));
     // SAFETY: see the file's head.
     unsafe {
         if INSTRUCTIONS.load(Ordering::Relaxed) {

@@ -16,7 +16,6 @@ use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::published::*;
 use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
-use kernel_core::context::Context;
 use kernel_core::state::Published;
 use kernel_core::trace::Asked;
 
@@ -209,7 +208,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
     let at = published.directory.tables[Table::ApplicationPages as usize].address;
     let (first, zeroes) = application_pages(memory, tables, at, sizes.envs);
     let contexts =
-        memory.take(Category::Envs, (size_of::<Context>() * sizes.envs) as u64, PAGE_SIZE);
+        memory.take(Category::Envs, (size_of::<hardware::Slot>() * sizes.envs) as u64, PAGE_SIZE);
     hardware::place(contexts, sizes.envs, first, zeroes);
     let words =
         memory.take(Category::Regions, (REGION_INLINE_BYTES * sizes.regions) as u64, PAGE_SIZE);

@@ -48,6 +48,7 @@ pub fn poll(state: &mut State, hardware: &mut Hardware) {
 }
 
 /// Goes on with the serial line where it was left because nobody had room.
+#[inline]
 pub fn resume(state: &mut State, hardware: &mut Hardware) {
     if STALLED.load(Ordering::Relaxed) {
         take_serial(state, hardware);

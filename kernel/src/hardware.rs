@@ -1,7 +1,7 @@
 //! What the decisions ask of the machine, done: `kernel_core`'s `Machine`.
 //!
 //! # Safety
-//! Contexts lie in frames carved for them at boot, `index` is checked against their number, and
+//! Contexts lie in slots carved for them at boot, `index` is checked against their number, and
 //! the one `Hardware` of a hold of the lock is the only way to them.
 #![allow(unsafe_code)]
 
@@ -13,6 +13,7 @@ use abi::layout::PAGE_SIZE;
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::trace::Event;
 use kernel_core::context::Context;
+use kernel_core::env::CONTEXT_BYTES;
 use kernel_core::machine::{Flush, Machine, UserFault};
 use kernel_core::net::transmit::Segment;
 
@@ -34,6 +35,32 @@ static APPLICATION_TABLES: AtomicU64 = AtomicU64::new(0);
 /// What an index without an application page shows.
 static ZEROES: AtomicU64 = AtomicU64::new(0);
 
+/// What the kernel keeps of an environment that does not run: its registers, and what `entry` needs
+/// of it, ready to be copied to the processor's own data.
+#[repr(C)]
+pub struct Slot {
+    /// Its registers.
+    pub context: Context,
+    /// As it should be if the environment is `prepared`.
+    pub entry: EntryData,
+}
+
+/// What `entry` looks at, and the space: the words of the same names in [`Cpu`].
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct EntryData {
+    pub root: u64,
+    pub window: u64,
+    pub window_bytes: u64,
+    pub foreign_entry: u64,
+    pub save_area: u64,
+    pub save_address: u64,
+    pub fault_area: u64,
+    pub fault_entry: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
+
 /// Where things are, once at boot.
 pub fn place(contexts: u64, count: usize, application_tables: u64, zeroes: u64) {
     CONTEXT_COUNT.store(count, Ordering::Relaxed);
@@ -53,9 +80,10 @@ pub fn master() -> u64 {
 }
 
 /// The address of a context.
+#[inline]
 pub fn context_address(index: usize) -> u64 {
     assert!(index < CONTEXT_COUNT.load(Ordering::Relaxed));
-    let at = CONTEXTS.load(Ordering::Relaxed) + (index * size_of::<Context>()) as u64;
+    let at = CONTEXTS.load(Ordering::Relaxed) + (index * size_of::<Slot>()) as u64;
     physical::virtual_address(at)
 }
 
@@ -72,6 +100,14 @@ impl Hardware {
     /// For this processor.
     pub fn new(cpu: &'static Cpu) -> Self {
         Self { cpu, targets: 0, ending: None }
+    }
+
+    /// What is kept ready of the environment at `index`.
+    #[inline]
+    pub fn entry_data(&mut self, index: usize) -> &mut EntryData {
+        let slot = context_address(index) as *mut Slot;
+        // SAFETY: see the file's head; only this goes to that part of the slot.
+        unsafe { &mut (*slot).entry }
     }
 }
 

@@ -21,7 +21,7 @@ use abi::published::Category;
 use abi::setup::FLAG_OWN_VECTOR;
 
 use crate::cpu::{Cpu, NO_CALL};
-use crate::hardware::{self, Hardware};
+use crate::hardware::{self, EntryData, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
 use crate::registers::{
@@ -170,6 +170,9 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
     cpu.entered_tsc.set(rdtsc());
     let mut hold = Hold::take(cpu);
     sched::start_cpu(&mut hold.state, cpu.index.get());
+    // Only `entry` uses it, and only its counts.
+    let own = &raw const hold.state.published.cpus[cpu.index.get()];
+    cpu.cpu_record.set(own.expose_provenance() as u64);
     leave(hold)
 }
 
@@ -237,15 +240,19 @@ pub fn leave(mut hold: Hold) -> u64 {
     let cpu = hold.cpu;
     loop {
         let Hold { state, hardware, .. } = &mut hold;
-        devices::resume(state, hardware);
-        let condemned = sweep::work(state, hardware, cpu.index.get());
+        if state.sched.cpus[cpu.index.get()].current == 0 {
+            // Who has left may have made room.
+            devices::resume(state, hardware);
+        }
+        let waiting = work::waiting(state);
+        let condemned = waiting && sweep::work(state, hardware, cpu.index.get());
         let next = sched::pick(state, hardware, cpu.index.get());
         let before = cpu.loaded.get();
         match next {
             Some(index) => activate(cpu, state, hardware, index),
             None => park(cpu, state, hardware),
         }
-        let more = condemned | (work::waiting(state) && work::step(state, hardware));
+        let more = condemned | ((waiting || work::waiting(state)) && work::step(state, hardware));
         let now = clock::now_ns();
         let switched = before != next;
         if now - cpu.noted_ns.get() > NOTE_NS
@@ -283,6 +290,7 @@ pub fn look(hold: &mut Hold) {
     let Hold { state, hardware, cpu } = hold;
     if cpu.ticked.replace(false) | cpu.look.replace(false) {
         devices::poll(state, hardware);
+        devices::resume(state, hardware);
         sched::tick(state, hardware, cpu.index.get());
     }
 }
@@ -419,9 +427,7 @@ fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index
             }
             vector::load(area.address());
         }
-        load_bases(cpu, hardware, index);
-        load_entry_data(cpu, state, index);
-        trace::switch(cpu, state, Some(index));
+        load(cpu, state, hardware, index);
     }
 }
 
@@ -433,45 +439,72 @@ pub fn enter(hold: &mut Hold, index: usize) {
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
     }
-    load_bases(cpu, hardware, index);
-    load_entry_data(cpu, state, index);
-    trace::switch(cpu, state, Some(index));
+    load(cpu, state, hardware, index);
 }
 
-fn load_bases(cpu: &'static Cpu, hardware: &mut Hardware, index: usize) {
+/// All of an environment but its vector registers.
+#[inline]
+fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
     let context = hardware.context(index);
     bases::write(context.fs_base, context.gs_base);
-    let address = hardware::context_address(index);
+    let address = core::ptr::from_mut(context) as u64;
     cpu.context.set(address);
     cpu.context_end.set(address + FRAME_END as u64);
     descriptors::set_rsp0(cpu, address + FRAME_END as u64);
     cpu.loaded.set(Some(index));
+    load_entry_data(cpu, state, hardware, index);
+    trace::switch(cpu, state, Some(index));
 }
 
 /// What `entry` looks at, and the space: they change by calls, too.
-pub fn load_entry_data(cpu: &'static Cpu, state: &State, index: usize) {
+pub fn load_entry_data(
+    cpu: &'static Cpu,
+    state: &mut State,
+    hardware: &mut Hardware,
+    index: usize,
+) {
+    if !state.envs.slots[index].prepared {
+        *hardware.entry_data(index) = prepare(state, index);
+        state.envs.slots[index].prepared = true;
+    }
+    let data = hardware.entry_data(index);
+    load_root(cpu, data.root);
+    cpu.window.set(data.window);
+    cpu.window_bytes.set(data.window_bytes);
+    cpu.foreign_entry.set(data.foreign_entry);
+    cpu.save_area.set(data.save_area);
+    cpu.save_address.set(data.save_address);
+    cpu.fault_area.set(data.fault_area);
+    cpu.fault_entry.set(data.fault_entry);
+    // Only `entry` uses it, and only its counts.
+    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
+}
+
+/// What entry code needs of an environment.
+#[cold]
+fn prepare(state: &State, index: usize) -> EntryData {
     let own = DomainId(state.published.envs[index].domain).index();
-    load_root(cpu, domain::root(state, own).address());
-    let (window, bytes) = domain::window(state, own);
-    cpu.window.set(window);
-    cpu.window_bytes.set(bytes);
+    let (window, window_bytes) = domain::window(state, own);
+    let root = domain::root(state, own).address();
     let entries = &state.envs.slots[index].entries;
-    let Some((address, physical)) = env::save_area(state, index) else {
-        cpu.foreign_entry.set(0);
-        cpu.fault_area.set(0);
-        return;
+    let (save_address, save_area, foreign_entry) = match env::save_area(state, index) {
+        Some((address, physical)) => {
+            (address, physical::virtual_address(physical), entries.foreign)
+        }
+        None => (0, 0, 0),
     };
-    cpu.save_area.set(physical::virtual_address(physical));
-    cpu.save_address.set(address);
-    cpu.foreign_entry.set(entries.foreign);
-    cpu.fault_entry.set(entries.fault);
     // What `sysret` would fault at goes the long way.
     let enters = entries.fault != 0 && is_canonical(entries.fault);
-    cpu.fault_area.set(if enters { cpu.save_area.get() } else { 0 });
-    // Only `entry` uses them, and only their counts.
-    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
-    let own = &raw const state.published.cpus[cpu.index.get()];
-    cpu.cpu_record.set(own.expose_provenance() as u64);
+    EntryData {
+        root,
+        window,
+        window_bytes,
+        foreign_entry,
+        save_area,
+        save_address,
+        fault_area: if enters { save_area } else { 0 },
+        fault_entry: entries.fault,
+    }
 }
 
 /// Stores what is loaded where another processor can find it.

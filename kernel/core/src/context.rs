@@ -98,4 +98,4 @@ impl Context {
 }
 
 const _: () = assert!(core::mem::offset_of!(Context, fs_base) == FRAME_END);
-const _: () = assert!(core::mem::size_of::<Context>() <= 256);
+const _: () = assert!(core::mem::size_of::<Context>() <= 192);

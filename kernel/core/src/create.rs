@@ -247,6 +247,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
     put(field::ARGUMENT, &mut context.rdi, setup.argument);
     put(field::FS_BASE, &mut context.fs_base, setup.fs_base);
     put(field::GS_BASE, &mut context.gs_base, setup.gs_base);
+    state.envs.slots[index].prepared = false;
     let entries = &mut state.envs.slots[index].entries;
     put(field::FAULT_ENTRY, &mut entries.fault, setup.fault_entry);
     put(field::EVENT_ENTRY, &mut entries.event, setup.event_entry);

@@ -97,6 +97,9 @@ pub struct Env {
     pub wait: crate::operate::Wait,
     /// Atoms of its predicate.
     pub atoms: u8,
+    /// What the machine layer keeps ready for switching to it is as it should be: entries, save
+    /// area and domain have not changed since.
+    pub prepared: bool,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
     /// Position there.
@@ -139,8 +142,9 @@ pub struct Entries {
 }
 
 const _: () = assert!(core::mem::size_of::<Env>() <= 256);
-const _: () =
-    assert!(core::mem::size_of::<Env>() + core::mem::size_of::<crate::context::Context>() <= 512);
+/// Bytes of kernel memory for the context and what the machine layer keeps beside it.
+pub const CONTEXT_BYTES: usize = 256;
+const _: () = assert!(core::mem::size_of::<Env>() + CONTEXT_BYTES <= 512);
 
 /// The private half of the table.
 pub struct Envs {
@@ -225,18 +229,28 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
 /// Changes the state of an environment, private and published. Who watches the record is looked at
 /// at once, but for the comings and goings of every slice: those at the watcher's turn.
 pub fn set_state(state: &mut State, index: usize, to: EnvState) {
-    let from = core::mem::replace(&mut state.envs.slots[index].state, to);
-    state.published.envs[index].state = to as u32;
-    let passing = |state| {
-        use EnvState::{Donating, Ready, Running, Sleeping};
-        matches!(state, Ready | Running | Sleeping | Donating)
-    };
-    if passing(from) && passing(to) {
-        let record = &mut state.published.envs[index];
-        record.sequence = record.sequence.wrapping_add(1);
-    } else {
-        changed(state, index);
+    let from = state.envs.slots[index].state;
+    come_or_go(state, index, to);
+    if !(passing(from) && passing(to)) {
+        sched::touched(state, predicate::published_bit(Table::Envs, index));
     }
+}
+
+/// Does an environment come to and leave this state with its slices?
+fn passing(state: EnvState) -> bool {
+    use EnvState::{Donating, Ready, Running, Sleeping};
+    const PASSING: u32 =
+        1 << Ready as u32 | 1 << Running as u32 | 1 << Sleeping as u32 | 1 << Donating as u32;
+    PASSING >> state as u32 & 1 != 0
+}
+
+/// As [`set_state`], between two states that every slice brings.
+#[inline]
+pub fn come_or_go(state: &mut State, index: usize, to: EnvState) {
+    state.envs.slots[index].state = to;
+    let record = &mut state.published.envs[index];
+    record.state = to as u32;
+    record.sequence = record.sequence.wrapping_add(1);
 }
 
 /// The published record has changed: sleepers may watch it.

@@ -77,9 +77,16 @@ pub fn remove(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
 }
 
 /// A binary heap of environments by `Env::alarm`, the earliest first; slots begin at 1.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Heap {
     len: u16,
+    soonest: u64,
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self { len: 0, soonest: u64::MAX }
+    }
 }
 
 impl Heap {
@@ -88,8 +95,19 @@ impl Heap {
         (self.len > 0).then(|| usize::from(envs[1].heap_entry))
     }
 
+    /// The earliest alarm, `u64::MAX`: none.
+    #[inline]
+    pub fn soonest(&self) -> u64 {
+        self.soonest
+    }
+
     /// Gives an environment another alarm; `u64::MAX` is none.
     pub fn set(&mut self, envs: &mut [Env], index: usize, alarm: u64) {
+        self.place(envs, index, alarm);
+        self.soonest = self.first(envs).map_or(u64::MAX, |first| envs[first].alarm);
+    }
+
+    fn place(&mut self, envs: &mut [Env], index: usize, alarm: u64) {
         envs[index].alarm = alarm;
         let slot = usize::from(envs[index].heap_slot);
         match (slot, alarm) {
@@ -180,6 +198,7 @@ mod tests {
             let least =
                 envs[1..].iter().filter(|env| env.heap_slot != 0).map(|env| env.alarm).min();
             assert_eq!(heap.first(&envs).map(|first| envs[first].alarm), least);
+            assert_eq!(heap.soonest(), least.unwrap_or(u64::MAX));
         }
     }
 

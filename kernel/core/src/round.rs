@@ -185,7 +185,7 @@ fn start_slice<M: Machine>(
     state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
     let position = cpu * SLICES + usize::from(state.sched.cpus[cpu].position);
     state.published.slices[position].used += 1;
-    run(state, machine, cpu, index);
+    run(state, cpu, index, now);
     if state.envs.slots[index].entries.flags & FLAG_SLICE_START != 0 {
         event(state, machine, index, EVENT_SLICE_START);
     }

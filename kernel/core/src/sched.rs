@@ -81,6 +81,12 @@ impl Cpu {
         front: 0,
         rings: [0; SLICES],
     };
+
+    /// When whoever runs must stop.
+    #[inline]
+    fn end_ns(&self) -> u64 {
+        if self.lender != 0 { self.borrow_end_ns } else { self.slice_end_ns }
+    }
 }
 
 /// The private half of the table.
@@ -129,18 +135,25 @@ pub fn start_cpu(state: &mut State, cpu: usize) {
 pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Option<usize> {
     let now = machine.now_ns();
     serve_request(state, machine, cpu);
-    sleep::expire(state, machine, now);
-    settle(state, machine);
-    if state.sched.cpus[cpu].current != 0 {
+    if state.sched.alarms.soonest() <= now {
+        sleep::expire(state, machine, now);
+    }
+    if state.sched.dirty != 0 || state.sched.settling.1 != 0 {
+        settle(state, machine);
+    }
+    let this = &state.sched.cpus[cpu];
+    if this.current != 0 && this.end_ns() <= now {
         end_of_slice(state, machine, cpu, now);
     }
     if state.sched.cpus[cpu].current == 0 {
-        give_back(state, machine, cpu, now);
+        give_back(state, cpu, now);
     }
     if state.sched.cpus[cpu].current == 0 {
         round::choose(state, machine, cpu, now);
     }
-    borrow(state, machine, cpu, now);
+    if state.sched.cpus[cpu].front != 0 {
+        borrow(state, cpu, now);
+    }
     let kicks = core::mem::take(&mut state.sched.kicks) & !(1 << cpu);
     if kicks != 0 {
         for other in (0..CPUS).filter(|&other| kicks >> other & 1 != 0) {
@@ -152,7 +165,9 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
     if current == 0 {
         return None;
     }
-    upcall::deliver_events(state, machine, current);
+    if upcall::event_waits(state, machine, current) {
+        upcall::deliver_events(state, machine, current);
+    }
     Some(current)
 }
 
@@ -177,24 +192,20 @@ pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: usize) {
 #[inline]
 pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
     let this = &state.sched.cpus[cpu];
-    let alarm = state.sched.alarms.first(state.envs.slots).map(|env| state.envs.slots[env].alarm);
-    let own = if this.current == 0 {
-        if this.more {
-            Some(0)
-        } else {
-            // Programs on other processors may store to words that sleepers here watch.
-            let others = state.sched.cpus.iter().any(|other| other.current != 0);
-            (others && state.sched.watch != 0).then_some(this.since_ns + SLICE_NS)
-        }
-    } else if this.lender != 0 {
-        Some(this.borrow_end_ns)
-    } else {
-        Some(this.slice_end_ns)
-    };
-    match (alarm, own) {
-        (Some(alarm), Some(own)) => Some(alarm.min(own)),
-        (alarm, own) => alarm.or(own),
+    let own = if this.current != 0 { this.end_ns() } else { next_look(state, cpu) };
+    let soonest = own.min(state.sched.alarms.soonest());
+    (soonest != u64::MAX).then_some(soonest)
+}
+
+/// When `cpu`, which is idle, looks at sleepers again; `u64::MAX`: not by itself.
+fn next_look(state: &State, cpu: usize) -> u64 {
+    let this = &state.sched.cpus[cpu];
+    if this.more {
+        return 0;
     }
+    // Programs on other processors may store to words that sleepers here watch.
+    let others = state.sched.cpus.iter().any(|other| other.current != 0);
+    if others && state.sched.watch != 0 { this.since_ns + SLICE_NS } else { u64::MAX }
 }
 
 /// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`.
@@ -215,10 +226,11 @@ pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits:
 }
 
 /// Puts an environment into its ring, if it is not there.
+#[inline]
 pub fn enqueue(state: &mut State, index: usize) {
-    let env = state.envs.slots[index];
-    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
     if !list::contains(state.envs.slots, Kind::Ring, index) {
+        let env = &state.envs.slots[index];
+        let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
         let cpu = &mut state.sched.cpus[cpu];
         list::push(state.envs.slots, &mut cpu.rings[position], Kind::Ring, index);
         cpu.occupied |= 1 << position;
@@ -233,7 +245,7 @@ pub fn keeps_its_turn(state: &State, index: usize) -> bool {
 
 /// Takes an environment out of its ring and the front queue.
 pub fn dequeue(state: &mut State, index: usize) {
-    let env = state.envs.slots[index];
+    let env = &state.envs.slots[index];
     let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
     let owner = slice::extra_owner(state, cpu, position);
     let this = &mut state.sched.cpus[cpu];
@@ -259,12 +271,14 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
 }
 
 /// An environment that has left its processor goes on wanting one: its home's, wherever it ran.
+#[inline]
 pub fn stay_ready(state: &mut State, index: usize) {
-    env::set_state(state, index, EnvState::Ready);
+    env::come_or_go(state, index, EnvState::Ready);
     kick(state, index);
 }
 
 /// The home of an environment that has become ready there must not stay idle: `pick` sees to it.
+#[inline]
 pub fn kick(state: &mut State, index: usize) {
     let home = usize::from(state.envs.slots[index].cpu);
     if state.sched.cpus[home].current == 0 {
@@ -274,14 +288,17 @@ pub fn kick(state: &mut State, index: usize) {
 
 /// Takes the environment that runs on `cpu` off it; its new state is the caller's to set.
 pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
-    let now = machine.now_ns();
+    leave_at(state, cpu, machine.now_ns());
+}
+
+/// The same at a time that is known.
+#[inline]
+pub fn leave_at(state: &mut State, cpu: usize, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     let index = usize::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     state.published.envs[index].run_ns += ran;
-    state.published.envs[index].cpu = cpu as u32;
     state.envs.slots[index].ending = false;
-    let this = &mut state.sched.cpus[cpu];
     if this.lender != 0 {
         // The lender's slice is as much longer; the borrower's next one as much shorter.
         this.slice_end_ns += ran;
@@ -291,17 +308,21 @@ pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
 }
 
 /// Gives the processor to a ready (or accepting) environment.
-pub fn run<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) {
-    let home = usize::from(state.envs.slots[index].cpu);
-    list::remove(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+#[inline]
+pub fn run(state: &mut State, cpu: usize, index: usize, now: u64) {
+    if list::contains(state.envs.slots, Kind::Front, index) {
+        let home = usize::from(state.envs.slots[index].cpu);
+        list::remove(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+    }
     enqueue(state, index);
-    env::set_state(state, index, EnvState::Running);
-    state.published.envs[index].cpu = cpu as u32;
-    state.published.envs[index].switches += 1;
+    env::come_or_go(state, index, EnvState::Running);
+    let record = &mut state.published.envs[index];
+    record.cpu = cpu as u32;
+    record.switches += 1;
     state.published.cpus[cpu].switches += 1;
     let this = &mut state.sched.cpus[cpu];
     this.current = index as u16;
-    this.since_ns = machine.now_ns();
+    this.since_ns = now;
     this.more = false;
     this.looked = 0;
 }
@@ -322,22 +343,22 @@ pub fn yield_to<M: Machine>(
         return Err(abi::error::Error::WrongState);
     }
     machine.context(caller).answer(0, 0);
-    leave(state, machine, cpu);
+    let now = machine.now_ns();
+    leave_at(state, cpu, now);
     stay_ready(state, caller);
     if target != 0 {
         let lender = &mut state.sched.cpus[cpu].lender;
         if usize::from(*lender) == target {
             *lender = 0;
         }
-        lengthen(state, machine, cpu, target);
-        run(state, machine, cpu, target);
+        lengthen(state, cpu, target, now);
+        run(state, cpu, target, now);
     }
     Ok(())
 }
 
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
-fn lengthen<M: Machine>(state: &mut State, machine: &M, cpu: usize, target: usize) {
-    let now = machine.now_ns();
+fn lengthen(state: &mut State, cpu: usize, target: usize, now: u64) {
     let least = now + SHORTEST_NS;
     let end = &mut state.sched.cpus[cpu].slice_end_ns;
     let debt = &mut state.envs.slots[target].debt_ns;
@@ -363,6 +384,9 @@ fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool
 /// What others asked of the environment that runs here while they could not touch it.
 fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
     let index = usize::from(state.sched.cpus[cpu].current);
+    if matches!(state.envs.slots[index].request, env::Request::Nothing) {
+        return;
+    }
     match core::mem::take(&mut state.envs.slots[index].request) {
         env::Request::Nothing => {}
         env::Request::Hold => {
@@ -409,18 +433,13 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
     state.sched.settling = (classes, left);
 }
 
-/// Has the slice in turn ended for whom it runs?
+/// The time of whoever runs has ended.
 fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
-    let this = state.sched.cpus[cpu];
+    let this = &state.sched.cpus[cpu];
     let index = usize::from(this.current);
     if this.lender != 0 {
-        if now >= this.borrow_end_ns {
-            leave(state, machine, cpu);
-            stay_ready(state, index);
-        }
-        return;
-    }
-    if now < this.slice_end_ns {
+        leave_at(state, cpu, now);
+        stay_ready(state, index);
         return;
     }
     if state.envs.slots[index].entries.flags & FLAG_SLICE_END != 0 {
@@ -434,7 +453,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         *debt = debt.saturating_add(CRITICAL_NS as u32);
         return;
     }
-    leave(state, machine, cpu);
+    leave_at(state, cpu, now);
     stay_ready(state, index);
 }
 
@@ -455,19 +474,19 @@ fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index
 }
 
 /// A borrower has left: the lender goes on with its slice.
-fn give_back<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+fn give_back(state: &mut State, cpu: usize, now: u64) {
     let lender = usize::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
     let time_left = now < state.sched.cpus[cpu].slice_end_ns;
     if lender != 0 && time_left && state.envs.slots[lender].state == EnvState::Ready {
-        run(state, machine, cpu, lender);
+        run(state, cpu, lender, now);
     }
 }
 
 /// Whoever an event has woken starts at once, if the one that runs lends its slice.
-fn borrow<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
-    let this = state.sched.cpus[cpu];
+fn borrow(state: &mut State, cpu: usize, now: u64) {
+    let this = &state.sched.cpus[cpu];
     let current = usize::from(this.current);
-    if current == 0 || this.lender != 0 || this.front == 0 || !lends(state, current) {
+    if current == 0 || this.lender != 0 || !lends(state, current) {
         return;
     }
     for _ in 0..WORK_PIECES {
@@ -480,9 +499,9 @@ fn borrow<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) 
         let env = &state.envs.slots[index];
         let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
         if env.state == EnvState::Ready && left >= SHORTEST_NS {
-            leave(state, machine, cpu);
+            leave_at(state, cpu, now);
             stay_ready(state, current);
-            run(state, machine, cpu, index);
+            run(state, cpu, index, now);
             let this = &mut state.sched.cpus[cpu];
             this.lender = current as u16;
             this.borrow_end_ns = now + left;

@@ -36,13 +36,14 @@ pub fn synchronous<M: Machine>(
     let entry = state.envs.slots[target].entries.sync;
     check_accepting(state, machine, target, entry)?;
     let message = *machine.context(caller);
-    sched::leave(state, machine, cpu);
+    let now = machine.now_ns();
+    sched::leave_at(state, cpu, now);
     state.envs.slots[caller].pending = Pending::Reply;
     state.envs.slots[target].donors += 1;
     state.published.envs[caller].donated_to = env::id(state, target).0;
-    env::set_state(state, caller, EnvState::Donating);
+    env::come_or_go(state, caller, EnvState::Donating);
     sched::enqueue(state, caller);
-    Ok(enter(state, machine, cpu, caller, target, &message, entry))
+    Ok(enter(state, machine, (cpu, now), caller, target, &message, entry))
 }
 
 /// `TransferAsync`: the caller stays ready; its vector registers are stored for it first.
@@ -59,9 +60,10 @@ pub fn asynchronous<M: Machine>(
     let message = *machine.context(caller);
     machine.context(caller).answer(0, 0);
     machine.vector_store(state.envs.slots[caller].vector);
-    sched::leave(state, machine, cpu);
+    let now = machine.now_ns();
+    sched::leave_at(state, cpu, now);
     sched::stay_ready(state, caller);
-    Ok(enter(state, machine, cpu, caller, target, &message, entry))
+    Ok(enter(state, machine, (cpu, now), caller, target, &message, entry))
 }
 
 /// The environment does not wait for a reply any more: it got one, or one side died.
@@ -105,7 +107,7 @@ fn check_accepting<M: Machine>(
 fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    (cpu, now): (usize, u64),
     caller: usize,
     target: usize,
     message: &Context,
@@ -129,7 +131,7 @@ fn enter<M: Machine>(
         gs_base: context.gs_base,
         ..*message
     };
-    sched::run(state, machine, cpu, target);
+    sched::run(state, cpu, target, now);
     Outcome::Enter(target)
 }
 
@@ -163,7 +165,8 @@ fn reply<M: Machine>(
         machine.vector_store(state.envs.slots[target].vector);
     }
     machine.context(caller).answer(0, 0);
-    sched::leave(state, machine, cpu);
+    let now = machine.now_ns();
+    sched::leave_at(state, cpu, now);
     if accept {
         wait_for_next(state, machine, caller);
     } else {
@@ -173,7 +176,7 @@ fn reply<M: Machine>(
         env::changed(state, target);
         return Outcome::Left;
     }
-    sched::run(state, machine, cpu, target);
+    sched::run(state, cpu, target, now);
     Outcome::Enter(target)
 }
 

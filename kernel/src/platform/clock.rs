@@ -8,6 +8,8 @@ use crate::registers::{cpuid, inb, inl, outb, pause, rdtsc};
 static BASE_TSC: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU32 = AtomicU32::new(0);
 static SHIFT: AtomicU32 = AtomicU32::new(0);
+/// The multiplier for a shift by 32: the same nanoseconds, without a shift by a variable.
+static SCALE: AtomicU64 = AtomicU64::new(0);
 static HZ: AtomicU64 = AtomicU64::new(0);
 
 /// The timer chip's rate.
@@ -24,7 +26,9 @@ pub fn calibrate(features: &Features, timer_port: u16) -> &'static str {
         shift -= 1;
     }
     HZ.store(hz, Ordering::Relaxed);
-    MULTIPLIER.store(((1_000_000_000u128 << shift) / u128::from(hz)) as u32, Ordering::Relaxed);
+    let multiplier = ((1_000_000_000u128 << shift) / u128::from(hz)) as u32;
+    MULTIPLIER.store(multiplier, Ordering::Relaxed);
+    SCALE.store(u64::from(multiplier) << (32 - shift), Ordering::Relaxed);
     SHIFT.store(shift, Ordering::Relaxed);
     BASE_TSC.store(rdtsc(), Ordering::Relaxed);
     how
@@ -158,12 +162,13 @@ pub fn parameters() -> (u64, u32, u32) {
 }
 
 /// Ticks in nanoseconds.
+#[inline]
 pub fn ticks_to_ns(ticks: u64) -> u64 {
-    let (_, multiplier, shift) = parameters();
-    ((u128::from(ticks) * u128::from(multiplier)) >> shift) as u64
+    ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
 /// Nanoseconds since the rate was found.
+#[inline]
 pub fn now_ns() -> u64 {
     ticks_to_ns(rdtsc().saturating_sub(BASE_TSC.load(Ordering::Relaxed)))
 }

@@ -262,7 +262,7 @@ impl World {
             }
         }
         assert_eq!(self.state_of(index), EnvState::Ready);
-        sched::run(&mut self.state, &mut self.machine, cpu, index);
+        sched::run(&mut self.state, cpu, index, self.machine.now);
         let slice_end = self.machine.now + abi::limits::SLICE_NS;
         self.state.sched.cpus[cpu].slice_end_ns = slice_end;
         self.state.sched.cpus[cpu].lender = 0;

@@ -126,7 +126,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "anybody's slice is borrowed",
         "sched.rs",
-        "this.front == 0 || !lends(state, current) {",
+        "this.lender != 0 || !lends(state, current) {",
         "this.front == 0 {",
     ),
     (
