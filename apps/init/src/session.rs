@@ -117,7 +117,8 @@ fn command(image: &Image, settings: &Settings) -> Result<Command, Failure> {
         Ok(Program { path: file.path, image, bytes: Vec::new() })
     };
     let environment = environment(settings);
-    exec::resolve(find, asked, arguments, environment).map_err(|errno| match errno {
+    let found = exec::resolve(find, asked, arguments, environment);
+    found.map(|(command, _)| command).map_err(|errno| match errno {
         Errno::ENOENT => failure(NOT_FOUND, alloc::format!("{shown}: not found")),
         errno => failure(NOT_EXECUTABLE, alloc::format!("{shown}: cannot be run ({errno:?})")),
     })

@@ -37,6 +37,16 @@ pub fn show(environment: &[Vec<u8>]) {
     }
 }
 
+/// Takes back what [`show`] showed.
+pub fn hide() {
+    let page = page::own();
+    let id = RegionId(core::mem::take(&mut page.environment));
+    page.environment_len = 0;
+    if !id.is_none() {
+        Region { id, role: OWNER }.detach();
+    }
+}
+
 fn put(text: &[u8]) -> Result<RegionId, Errno> {
     let region = Region { id: region::make_shared(text.len())?, role: OWNER };
     attach(&region)?;

@@ -1,7 +1,10 @@
-//! `execve`: a new domain with a fresh library slot, and the environment moves there.
+//! `execve`: the next program in the space of this one, or in a domain of its own.
 //!
-//! Whatever can fail is looked at before the move; the program is loaded by the next life itself
-//! (`start`), in its own space.
+//! A process that is alone in its space keeps it, and the library in it: only the program goes
+//! (`replace`, docs/decisions/0020-exec-in-place.md). Where threads or a vfork parent are in there,
+//! too, or the library has grown, a new domain gets a fresh library slot, and the environment moves
+//! there; the program is loaded by the next life itself (`start`), in its own space. Whatever can
+//! fail is looked at before either.
 
 use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
@@ -11,12 +14,13 @@ use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{lock, page, start, thread, threads, user};
+use crate::{lock, page, replace, start, thread, threads, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
+use xok::upcall::Slot;
 
 /// Bytes of arguments and environment, pointers included: a quarter of what the stack may have,
 /// but so many at least and at most (execve(2)).
@@ -31,12 +35,13 @@ const SCRIPTS_MAX: usize = 4;
 const LINE_MAX: usize = 255;
 
 /// `execve(path, arguments, environment)`
-pub fn execve(process: &mut Process, path: u64, arguments: u64, environment: u64) -> Answer {
-    execveat(process, [linux::AT_FDCWD as u64, path, arguments, environment, 0, 0])
+pub fn execve(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answer {
+    let [path, arguments, environment, ..] = words;
+    execveat(process, slot, [linux::AT_FDCWD as u64, path, arguments, environment, 0, 0])
 }
 
 /// `execveat(directory, path, arguments, environment, flags)`
-pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
+pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answer {
     let [directory, path, arguments, environment, flags, _] = words;
     let named = user::read_path(path)?;
     let mut room = (process.limit(linux::RLIMIT_STACK) / 4).clamp(LISTS_MIN, LISTS_MAX);
@@ -49,7 +54,12 @@ pub fn execveat(process: &mut Process, words: [u64; 6]) -> Answer {
         None => process.files.program(linux::AT_FDCWD, path, 0),
     };
     match resolve(find, named.to_vec(), arguments, environment) {
-        Ok(command) => go(process, &command),
+        Ok((command, plan)) => {
+            if replace::is_possible(process, &command) {
+                return Ok(replace::begin(process, slot, &command, &plan));
+            }
+            go(process, &command)
+        }
         Err(errno) => {
             if errno == Errno::ENOENT {
                 let program = process.files.program(directory as i32, &named, words[4] as u32);
@@ -101,19 +111,19 @@ pub fn bytes_of(program: &Program) -> &[u8] {
 }
 
 /// Finds what is asked for, follows `#!` lines, and makes sure that what comes out can be loaded.
-/// `find` answers what a path names, if it may be executed.
+/// `find` answers what a path names, if it may be executed. How to load it comes along.
 pub fn resolve(
     mut find: impl FnMut(&[u8]) -> Result<Program, Errno>,
     asked: Vec<u8>,
     mut arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
-) -> Result<Command, Errno> {
+) -> Result<(Command, Plan), Errno> {
     let mut name = asked.clone();
     for _ in 0..SCRIPTS_MAX {
         let program = find(&name)?;
         let Some((interpreter, argument)) = script_line(bytes_of(&program)) else {
-            check(bytes_of(&program))?;
-            return Ok(Command {
+            let plan = check(bytes_of(&program))?;
+            let command = Command {
                 image: program.image,
                 bytes: program.bytes,
                 handed_over: 0,
@@ -121,7 +131,8 @@ pub fn resolve(
                 asked,
                 arguments,
                 environment,
-            });
+            };
+            return Ok((command, plan));
         };
         let mut list = alloc::vec![interpreter.clone()];
         list.extend(argument);
@@ -148,9 +159,9 @@ fn script_line(bytes: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     Some((interpreter.to_vec(), (!argument.is_empty()).then(|| argument.to_vec())))
 }
 
-fn check(bytes: &[u8]) -> Result<(), Errno> {
+fn check(bytes: &[u8]) -> Result<Plan, Errno> {
     match Plan::parse(bytes) {
-        Ok(_) => Ok(()),
+        Ok(plan) => Ok(plan),
         // A dynamic program without its loader is "not found" on Linux, too.
         Err(ElfError::NeedsInterpreter { .. }) => Err(Errno::ENOENT),
         Err(_) => Err(Errno::ENOEXEC),

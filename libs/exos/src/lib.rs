@@ -36,6 +36,7 @@ pub mod orphans;
 pub mod page;
 pub mod posix_timers;
 pub mod process;
+pub mod replace;
 pub mod rewrite;
 pub mod signal;
 pub mod stack;

@@ -22,6 +22,9 @@ const VDSO: &str = "/xok/vdso";
 /// Bytes that the stack may grow to at most, whatever the limit says.
 const STACK_MAX: u64 = 64 << 20;
 
+/// Rights of a stack that the program does not want to be executed.
+pub const STACK: u8 = READ | WRITE;
+
 /// Where a program begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
@@ -31,17 +34,26 @@ pub struct Begin {
     pub rsp: u64,
 }
 
-/// Loads what `command` names.
-pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
-    let bytes = match command.image {
+/// The bytes of what `command` names, where a fresh life finds them.
+pub fn bytes(command: &Command) -> &'static [u8] {
+    match command.image {
         Some((offset, size)) => start::image_bytes(IMAGE + offset, size),
         None => start::image_bytes(PROGRAM, command.handed_over),
-    };
-    let plan = Plan::parse(bytes).map_err(|_| Errno::ENOEXEC)?;
-    let base = match plan.kind {
+    }
+}
+
+/// What is added to the addresses of a program.
+pub fn base(plan: &Plan) -> u64 {
+    match plan.kind {
         elf::Kind::Fixed => 0,
         elf::Kind::Relocatable => BASE.next_multiple_of(plan.align),
-    };
+    }
+}
+
+/// Loads what `command` names into a space without areas.
+pub fn load(process: &Process, command: &Command, plan: &Plan) -> Result<Begin, Errno> {
+    let bytes = bytes(command);
+    let base = base(plan);
     rewrite::begin(command.image, base, &command.environment);
     for segment in plan.segments() {
         load_segment(segment, base, bytes, command.image.map(|(offset, _)| offset))?;
@@ -54,12 +66,12 @@ pub fn load(process: &Process, command: &Command) -> Result<Begin, Errno> {
     space().areas.insert(Area {
         start: STACK_TOP - size,
         end: STACK_TOP,
-        protection: READ | WRITE | execute,
+        protection: STACK | execute,
         kind: Kind::Anonymous,
         name: Name::Stack,
     });
     let vdso = map_vdso();
-    let rsp = fill_stack(process, command, &plan, base, vdso)?;
+    let rsp = fill_stack(process, command, plan, base, vdso)?;
     Ok(Begin { rip: base + plan.entry, rsp })
 }
 

@@ -192,7 +192,8 @@ pub fn arch_prctl(code: u64, address: u64) -> Answer {
     }
 }
 
-fn set_fs_base(base: u64) -> Result<(), Errno> {
+/// Sets the FS base of the running thread.
+pub fn set_fs_base(base: u64) -> Result<(), Errno> {
     crate::thread::own().fs_base = base;
     if crate::thread::has_fsgsbase() {
         crate::thread::set_fs_base(base);

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::capabilities::LOG_SLOT;
-use crate::errno::{RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
+use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{
     FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PRIVATE_END, PROGRAM, SHOWN, SHOWN_END,
@@ -32,6 +32,7 @@ use alloc::vec::Vec;
 use core::arch::global_asm;
 use core::fmt::Write;
 use core::ptr::NonNull;
+use image::elf::Plan;
 use linux_raw_sys::general as linux;
 use xok::call;
 use xok::upcall::{Beginning, Handler, SAMPLED, Slot, Trivial, block, set_word};
@@ -162,7 +163,7 @@ extern "C" fn begin(block_len: u64) -> ! {
 /// Reads the start block, gives it back, loads the program. Not part of `begin`, whose frame must
 /// fit the stack pages that are there before faults can be taken.
 #[inline(never)]
-fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
+fn next_life(block_len: u64) -> Result<loader::Begin, Errno> {
     let block = take_block(block_len)?;
     let (process, blocked, command, files) = start_block::read(&block)?;
     let process = Box::leak(Box::new(process));
@@ -173,7 +174,8 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
     process.files = Files::load(files)?.0;
     drop(block);
     crate::time::set_timer(process);
-    let begin = loader::load(process, &command)?;
+    let plan = Plan::parse(loader::bytes(&command)).map_err(|_| Errno::ENOEXEC)?;
+    let begin = loader::load(process, &command, &plan)?;
     trace::begin_life(process, &command.environment, begin.rsp);
     environment::show(&command.environment);
     if command.handed_over != 0 {
@@ -183,7 +185,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, crate::errno::Errno> {
 }
 
 /// Copies the start block to the heap and gives its pages back.
-fn take_block(len: u64) -> Result<Vec<u8>, crate::errno::Errno> {
+fn take_block(len: u64) -> Result<Vec<u8>, Errno> {
     if len > START_BLOCK_BYTES {
         let len = len.min(LARGE_BLOCK_BYTES);
         let block = image_bytes(LARGE_BLOCK, len).to_vec();
@@ -193,21 +195,21 @@ fn take_block(len: u64) -> Result<Vec<u8>, crate::errno::Errno> {
     let block = image_bytes(START_BLOCK, len).to_vec();
     let mut batch = Batch::own();
     for page in library::present_pages(START_BLOCK, START_BLOCK + START_BLOCK_BYTES) {
-        batch.unmap(1, page).map_err(|_| crate::errno::Errno::ENOMEM)?;
+        batch.unmap(1, page).map_err(|_| Errno::ENOMEM)?;
     }
-    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)?;
+    batch.send().map_err(|_| Errno::ENOMEM)?;
     Ok(block)
 }
 
 /// Gives the level-1 tables of `[start, end)` back, and all that is in them.
-fn drop_tables(start: u64, end: u64) -> Result<(), crate::errno::Errno> {
+fn drop_tables(start: u64, end: u64) -> Result<(), Errno> {
     let mut batch = Batch::own();
     let mut at = start;
     while at < end {
-        batch.unmap(2, at).map_err(|_| crate::errno::Errno::ENOMEM)?;
+        batch.unmap(2, at).map_err(|_| Errno::ENOMEM)?;
         at += library::TABLE_SPAN;
     }
-    batch.send().map_err(|_| crate::errno::Errno::ENOMEM)
+    batch.send().map_err(|_| Errno::ENOMEM)
 }
 
 /// Enters the program.
@@ -335,7 +337,10 @@ fn foreign<const TRACED: bool>(slot: &mut Slot) {
     let number = slot.rax;
     let told = TRACED.then(|| trace::begin(slot));
     let answer = table::call(process, slot, number);
-    if let Some(call) = told {
+    // Of an `execve` that was one, the new life has told.
+    if let Some(call) = told
+        && !(trace::is_execution(number) && answer.is_ok())
+    {
         trace::end(&call, answer);
     }
     match answer {

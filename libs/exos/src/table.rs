@@ -60,8 +60,8 @@ fn with_context(
             let flags = u64::from(CLONE_VM | CLONE_VFORK | SIGCHLD);
             fork::clone(process, slot, [flags, 0, 0, 0, 0, 0])
         }
-        __NR_execve => exec::execve(process, first, second, third),
-        __NR_execveat => exec::execveat(process, words),
+        __NR_execve => exec::execve(process, slot, words),
+        __NR_execveat => exec::execveat(process, slot, words),
         __NR_exit => threads::exit(process, first),
         __NR_exit_group => exit::exit_group(process, first),
         __NR_rt_sigaction => signals::action(process, first, second, third, words[3]),

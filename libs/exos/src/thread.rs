@@ -106,6 +106,16 @@ impl Thread {
         child
     }
 
+    /// Forgets what was the program's that ends here; what was sent to the thread stays.
+    pub fn for_exec(&mut self) {
+        let fresh = Self::first(self.process, self.id, self.blocked);
+        let before = core::mem::replace(self, fresh);
+        self.number = before.number;
+        // What the kernel knows of it goes on.
+        (self.has_predicate, self.predicate) = (before.has_predicate, before.predicate);
+        (self.directed, self.events, self.rung) = (before.directed, before.events, before.rung);
+    }
+
     /// Is it the one that gave its process the pid?
     pub fn is_first(&self) -> bool {
         self.id == self.process().id

@@ -97,14 +97,20 @@ pub fn begin_life(process: &mut Process, environment: &[Vec<u8>], rsp: u64) {
         process.traced = *wanted;
     }
     start::set_traced(process.traced);
+    if !process.traced && !before {
+        return;
+    }
     let words = arguments(rsp).unwrap_or_default();
     let begun = Begun { number: linux::__NR_execve.into(), words };
-    if process.traced && !before {
+    if !before {
         tell('>', &strace::begin(&begun.call(None)));
     }
-    if process.traced || before {
-        tell('<', &strace::end(&begun.call(Some(Outcome::Value(0)))));
-    }
+    tell('<', &strace::end(&begun.call(Some(Outcome::Value(0)))));
+}
+
+/// Does this call, if it answers nothing wrong, begin another program?
+pub fn is_execution(number: u64) -> bool {
+    [linux::__NR_execve, linux::__NR_execveat].map(u64::from).contains(&number)
 }
 
 /// The arguments of `execve` as they stand on the new program's stack (`crate::stack`).

@@ -11,8 +11,8 @@
 //! The seam to `crate::process`:
 //! fork: the heap is copied eagerly, so a child has the same `Files`; `attach` gives the child's
 //! domain its attachments first. vfork: `clone`, which shares the descriptions. exec:
-//! `without_close_on_exec`, `attach` to the new domain, `save`; there `load`. exit: the kernel
-//! drops the domain's attachments; a vfork child's `detach`.
+//! `close_on_exec`, or, to a new domain, `without_close_on_exec`, `attach`, `save`; there `load`.
+//! exit: the kernel drops the domain's attachments; a vfork child's `detach`.
 
 pub mod control;
 pub mod description;
@@ -326,6 +326,16 @@ impl Files {
         for slot in &mut self.table {
             if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
                 *slot = None;
+            }
+        }
+    }
+
+    /// Closes what `exec` closes.
+    pub fn close_on_exec(&mut self) {
+        for fd in 0..self.table.len() as i32 {
+            if self.closes_on_exec(fd) == Ok(true) {
+                // It is open, and so it closes.
+                let _ = self.close(fd);
             }
         }
     }
