@@ -56,6 +56,15 @@ impl<'a> Trial<'a> {
         self.suite() == "static"
     }
 
+    /// Whether its test is one that cargo runs on the host.
+    fn is_packages_own(&self) -> bool {
+        let suites = [
+            "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug",
+            "status", "load",
+        ];
+        !suites.contains(&self.suite())
+    }
+
     /// The machine it is tried on.
     fn place(&self) -> &'a str {
         let usual = PLACES.iter().find(|(suite, _)| *suite == self.suite());
@@ -121,6 +130,10 @@ fn prepare(all: &[Fault], chosen: &[Trial]) -> Result<()> {
         }
     }
     report::step("building the copy");
+    if chosen.iter().all(Trial::is_packages_own) {
+        // Cargo builds what it tests.
+        return Ok(());
+    }
     let mut cargo = cargo();
     cargo.args(["build", "--quiet", "--release", "--target", packages::BARE_TARGET]);
     for package in workspace::bare_packages()? {
@@ -248,14 +261,13 @@ fn colour(trial: &Trial, id: &str) -> Result<Colour> {
 
 /// The command that runs a trial's test as ever.
 fn command_for(trial: &Trial, id: &str) -> Result<Command> {
-    let suites = [
-        "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug", "status",
-    ];
-    if !suites.contains(&trial.suite()) {
-        // A package's own test.
+    if trial.is_packages_own() {
         let name = trial.test.split_once('/').map_or("", |(_, name)| name);
         let mut cargo = cargo();
-        cargo.args(["test", "--quiet", "--package", trial.suite(), "--lib", "--"]);
+        cargo.args(["test", "--quiet", "--package", trial.suite()]);
+        // Its unit tests, or what it has of tests beside them.
+        let beside = workspace::root().join(trial.suite()).join("tests/suite/main.rs");
+        cargo.args(if beside.is_file() { &["--test", "suite"][..] } else { &["--lib"] }).arg("--");
         cargo.args(["--format", "pretty", "--exact", name]).env(CHOSEN, id);
         return Ok(cargo);
     }
@@ -283,7 +295,8 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let name = test.strip_prefix("kernel-core/").unwrap_or(test);
+        let own = ["kernel-core/", "code/"];
+        let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }
 

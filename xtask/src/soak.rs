@@ -12,6 +12,8 @@ use crate::run::{self, Job};
 
 /// How long the guest makes random calls in one boot, in seconds.
 const GUEST_SECONDS: u64 = 60;
+/// How many random programs are run interpreted and compiled.
+const CODE_PROGRAMS: u64 = 1_000_000;
 /// How long each cell of the web servers' load takes, in seconds.
 const LOAD_SECONDS: u64 = 4;
 /// What a boot with such calls may take longer than they do.
@@ -37,6 +39,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         report::step(&format!("seed {seed}"));
         let again = format!("cargo xtask soak --minutes 0 --seed {seed}");
         model(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
+        code(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         guest(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         threads().map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
         load(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
@@ -66,6 +69,22 @@ fn model(seed: u64) -> Result<()> {
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("model test, seed {seed}:\n{text}{error}")))
+}
+
+/// The differential test of downloaded code, with this seed: ten times as many programs as `test`.
+fn code(seed: u64) -> Result<()> {
+    report::step("downloaded code on the host");
+    let mut cargo = build::cargo();
+    cargo.args(["test", "--quiet", "--release", "--package", "code", "--test", "suite"]);
+    cargo.args(["interpreter_and_compiled_code_agree", "--", "--nocapture"]);
+    cargo.env("XOK_SEED", seed.to_string()).env("XOK_PROGRAMS", CODE_PROGRAMS.to_string());
+    let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() && text.contains("1 passed") {
+        return Ok(());
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("downloaded code, seed {seed}:\n{text}{error}")))
 }
 
 /// The torture of sixty-four threads, for a minute on two processors: it says what it says here.

@@ -18,10 +18,11 @@ const OUTSIDE: [&str; 3] = ["target", ".git", ".cache"];
 /// The module that says which fault is chosen.
 const MODULE: &str = include_str!("planted.rs");
 /// What hooks the module up: a file, a text in it, what the text becomes.
-const HOOKS: [(&str, &str, &str); 4] = [
+const HOOKS: [(&str, &str, &str); 5] = [
     ("abi/src/lib.rs", "#![forbid(unsafe_code)]", "extern crate self as abi;\npub mod planted;"),
-    // The one package with faults that has no use for the module's otherwise.
+    // Packages with faults that have no use for the module's otherwise.
     ("libs/unix/Cargo.toml", "[dependencies]", "[dependencies]\nabi.workspace = true"),
+    ("code/Cargo.toml", "[dependencies]", "[dependencies]\nabi.workspace = true"),
     (
         "kernel/src/boot/sequence.rs",
         "let command_line = info.command_line();",

@@ -1,0 +1,412 @@
+//! Whether a program may run at all: control flow, registers, memory, time, determinism.
+//!
+//! One pass looks at the form: each slot decodes, each jump leads to an instruction. A second one
+//! follows every path with what is known of each register: not written, written, or this very
+//! value. Addresses are ordinary numbers ([`crate::signature`]), so that what a register points to
+//! is just a known value, and arithmetic on it is arithmetic. Where paths meet only what all agree
+//! on stays; a register can lose its value and then its being written, so each slot is looked at
+//! [`VISITS_MAX`] times at most.
+//!
+//! **Memory.** A load or store whose address is known is proved here, or refused. Every other one
+//! is masked where it happens ([`crate::compiler`]) and ends the function if it is outside.
+//!
+//! **Time.** A jump back from slot `p` to `t <= p` takes `p - t + 1` from the budget, a call what
+//! the signature says; who can't pay ends. Between two jumps back slots only go up, so what runs
+//! between arriving at `t'` and jumping back at `p` is at most `p - t' + 1` slots. The sum
+//! telescopes: no run has more steps than `slots + budget`. A function without jumps back and
+//! costly calls pays nothing.
+
+use crate::arithmetic;
+use crate::error::{Error, Why};
+use crate::instruction::{self, Instruction, Operand, Operation, Register, SLOT_BYTES};
+use crate::signature::{
+    Dialect, Kind, PARAMETERS_MAX, STACK, STACK_BYTES, STACK_TOP, Signature, address,
+};
+
+/// Most slots of a program.
+pub const SLOTS_MAX: usize = 4096;
+/// How often a slot is looked at, at most: once, and again when a register has lost something.
+pub const VISITS_MAX: usize = 1 + 2 * Register::COUNT;
+
+/// What is known of a register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// Nothing: a path to here has not written it.
+    #[default]
+    Unwritten,
+    /// It is written.
+    Any,
+    /// It is written, and holds this.
+    Known(u64),
+}
+
+type Values = [Value; Register::COUNT];
+
+/// What verifier and compiler keep of one slot. Whoever verifies gives one for each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Point {
+    /// What is known before the instruction.
+    values: Values,
+    /// Some path leads here.
+    reached: bool,
+    /// It waits to be looked at; so does `next`.
+    queued: bool,
+    next: u16,
+    /// It is the second half of a constant.
+    is_second: bool,
+    /// Where its compiled form begins.
+    pub(crate) native: u32,
+}
+
+const _: () = assert!(size_of::<Point>() == 192);
+
+/// A program that may run, for this signature.
+#[derive(Debug)]
+pub struct Verified<'a> {
+    pub(crate) program: &'a [u8],
+    pub(crate) signature: &'a Signature<'a>,
+    pub(crate) points: &'a mut [Point],
+    stack_bytes: u32,
+    masked: usize,
+    visits: usize,
+}
+
+/// How a load or store finds its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// At this offset of this area, as was proved.
+    Proved {
+        /// The area's number.
+        area: usize,
+        /// The offset in it.
+        offset: u32,
+    },
+    /// At an address that only the run knows.
+    Masked,
+}
+
+/// Verifies a program; `points` has at least as many as the program has slots.
+///
+/// # Errors
+/// The first thing that is wrong, in the order of the rules above.
+pub fn verify<'a>(
+    program: &'a [u8],
+    signature: &'a Signature<'a>,
+    points: &'a mut [Point],
+) -> Result<Verified<'a>, Error> {
+    let whole = |why| Error { at: 0, why };
+    signature.check().map_err(whole)?;
+    let slots = instruction::slots(program);
+    if slots * SLOT_BYTES != program.len() {
+        return Err(Error { at: slots, why: Why::Truncated });
+    }
+    if slots == 0 {
+        return Err(whole(Why::Empty));
+    }
+    if slots > SLOTS_MAX || slots > points.len() {
+        return Err(Error { at: points.len().min(SLOTS_MAX), why: Why::TooLong });
+    }
+    let points = &mut points[..slots];
+    points.fill(Point::default());
+    check_form(program, points)?;
+    let mut flow = Flow { program, signature, points, head: None, visits: 0 };
+    flow.follow()?;
+    let visits = flow.visits;
+    let unreached = |point: &Point| !point.reached && !point.is_second;
+    if let Some(at) = points.iter().position(unreached) {
+        return Err(Error { at, why: Why::Unreachable });
+    }
+    let mut verified = Verified { program, signature, points, stack_bytes: 0, masked: 0, visits };
+    verified.sum_up();
+    Ok(verified)
+}
+
+/// The first pass: each slot decodes, each jump leads to an instruction of the program.
+fn check_form(program: &[u8], points: &mut [Point]) -> Result<(), Error> {
+    let mut at = 0;
+    while at < points.len() {
+        let slots = instruction::decode(program, at)?.slots();
+        if slots == 2 {
+            points[at + 1].is_second = true;
+        }
+        at += slots;
+    }
+    for at in (0..points.len()).filter(|&at| !points[at].is_second) {
+        let Some(target) = target(&instruction::decode(program, at)?, at) else { continue };
+        let target = usize::try_from(target).ok().filter(|&target| target < points.len());
+        let target = target.ok_or(Error { at, why: Why::JumpOutside })?;
+        if points[target].is_second {
+            return Err(Error { at, why: Why::JumpIntoConstant });
+        }
+    }
+    Ok(())
+}
+
+/// Where an instruction at `at` may jump.
+fn target(instruction: &Instruction, at: usize) -> Option<i64> {
+    match *instruction {
+        Instruction::Jump { offset } => Some(at as i64 + 1 + i64::from(offset)),
+        Instruction::Branch { offset, .. } => Some(at as i64 + 1 + i64::from(offset)),
+        _ => None,
+    }
+}
+
+/// The second pass: what is known where.
+struct Flow<'a, 'p> {
+    program: &'a [u8],
+    signature: &'a Signature<'a>,
+    points: &'p mut [Point],
+    /// The first slot that waits to be looked at.
+    head: Option<u16>,
+    visits: usize,
+}
+
+impl Flow<'_, '_> {
+    fn follow(&mut self) -> Result<(), Error> {
+        self.arrive(0, entry_values(self.signature));
+        // Each visit of a slot but its first follows a register's loss: VISITS_MAX is the most.
+        while let Some(at) = self.head.map(usize::from) {
+            let point = &mut self.points[at];
+            self.head = (point.next != 0).then(|| point.next - 1);
+            point.queued = false;
+            let values = point.values;
+            self.visits += 1;
+            self.step(at, values)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what is known behind the instruction to whatever may run next.
+    fn step(&mut self, at: usize, before: Values) -> Result<(), Error> {
+        let refuse = |why| Error { at, why };
+        let instruction = instruction::decode(self.program, at)?;
+        let after = transfer(self.signature, &instruction, before).map_err(refuse)?;
+        if let Some(target) = target(&instruction, at) {
+            self.arrive(target as usize, after);
+        }
+        if matches!(instruction, Instruction::Exit | Instruction::Jump { .. }) {
+            return Ok(());
+        }
+        let next = at + instruction.slots();
+        if next >= self.points.len() {
+            return Err(refuse(Why::FallsOff));
+        }
+        self.arrive(next, after);
+        Ok(())
+    }
+
+    /// A path arrives: keeps what it and those before it agree on, and queues the slot if that is
+    /// less.
+    fn arrive(&mut self, at: usize, values: Values) {
+        let point = &mut self.points[at];
+        let mut joined = values;
+        if point.reached {
+            for (known, before) in joined.iter_mut().zip(point.values) {
+                *known = join(*known, before);
+            }
+            if joined == point.values {
+                return;
+            }
+        }
+        point.reached = true;
+        point.values = joined;
+        if !point.queued {
+            point.queued = true;
+            point.next = self.head.map_or(0, |head| head + 1);
+            self.head = Some(at as u16);
+        }
+    }
+}
+
+fn join(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Unwritten, _) | (_, Value::Unwritten) => Value::Unwritten,
+        _ if one == other => one,
+        _ => Value::Any,
+    }
+}
+
+fn entry_values(signature: &Signature) -> Values {
+    let mut values = Values::default();
+    for position in 0..PARAMETERS_MAX {
+        values[position + 1] = match signature.parameter(position).map(|given| given.kind) {
+            None => Value::Unwritten,
+            Some(Kind::Word) => Value::Any,
+            Some(Kind::Area { .. }) => Value::Known(address(position + 1)),
+        };
+    }
+    values[Register::R10.index()] = Value::Known(STACK_TOP);
+    values
+}
+
+/// What is known behind an instruction; refuses what it may not do.
+fn transfer(
+    signature: &Signature,
+    instruction: &Instruction,
+    mut values: Values,
+) -> Result<Values, Why> {
+    match *instruction {
+        Instruction::Compute { width, operation, destination, source } => {
+            let source = read_operand(&values, source)?;
+            let old = match operation {
+                _ if is_move(operation) => Value::Any,
+                _ => read(&values, destination)?,
+            };
+            let result = |a, b| arithmetic::compute(width, operation, a, b);
+            let value = match (old, source) {
+                (Value::Known(old), Value::Known(source)) => Value::Known(result(old, source)),
+                (_, Value::Known(source)) if is_move(operation) => Value::Known(result(0, source)),
+                _ => Value::Any,
+            };
+            write(&mut values, destination, value)?;
+        }
+        Instruction::Swap { order, bits, destination } => {
+            let value = match read(&values, destination)? {
+                Value::Known(value) => Value::Known(arithmetic::swap(order, bits, value)),
+                other => other,
+            };
+            write(&mut values, destination, value)?;
+        }
+        Instruction::Constant { destination, value } => {
+            write(&mut values, destination, Value::Known(value))?;
+        }
+        Instruction::Load { size, destination, base, offset, .. } => {
+            locate(signature, read(&values, base)?, offset, size.bytes(), false)?;
+            write(&mut values, destination, Value::Any)?;
+        }
+        Instruction::Store { size, base, offset, source } => {
+            read_operand(&values, source)?;
+            locate(signature, read(&values, base)?, offset, size.bytes(), true)?;
+        }
+        Instruction::Branch { left, right, .. } => {
+            read(&values, left)?;
+            read_operand(&values, right)?;
+        }
+        Instruction::Call { number } => call(signature, number, &mut values)?,
+        Instruction::Jump { .. } => {}
+        Instruction::Exit => drop(read(&values, Register::R0)?),
+    }
+    Ok(values)
+}
+
+fn is_move(operation: Operation) -> bool {
+    use Operation::{Move, MoveSigned8, MoveSigned16, MoveSigned32};
+    matches!(operation, Move | MoveSigned8 | MoveSigned16 | MoveSigned32)
+}
+
+fn read(values: &Values, register: Register) -> Result<Value, Why> {
+    match values[register.index()] {
+        Value::Unwritten => Err(Why::Unwritten(register.index() as u8)),
+        value => Ok(value),
+    }
+}
+
+fn read_operand(values: &Values, operand: Operand) -> Result<Value, Why> {
+    match operand {
+        Operand::Register(register) => read(values, register),
+        Operand::Immediate(value) => Ok(Value::Known(i64::from(value) as u64)),
+    }
+}
+
+fn write(values: &mut Values, register: Register, value: Value) -> Result<(), Why> {
+    if register == Register::R10 {
+        return Err(Why::WritesStackPointer);
+    }
+    values[register.index()] = value;
+    Ok(())
+}
+
+/// Proves an access whose address is known, or leaves it to the mask.
+fn locate(
+    signature: &Signature,
+    base: Value,
+    offset: i16,
+    bytes: u32,
+    write: bool,
+) -> Result<Access, Why> {
+    let Value::Known(base) = base else { return Ok(Access::Masked) };
+    let at = base.wrapping_add(i64::from(offset) as u64);
+    let (area, offset) = signature.locate(at, bytes, write)?;
+    Ok(Access::Proved { area, offset })
+}
+
+fn call(signature: &Signature, number: u32, values: &mut Values) -> Result<(), Why> {
+    let (_, call) = signature.call(number).ok_or(Why::UnknownCall(number))?;
+    if signature.dialect == Dialect::Deterministic && !call.deterministic {
+        return Err(Why::NotDeterministic(number));
+    }
+    let arguments = 1..=usize::from(call.arguments);
+    for register in arguments.filter_map(|number| Register::new(number as u8)) {
+        read(values, register)?;
+    }
+    values[0] = Value::Any;
+    values[1..=PARAMETERS_MAX].fill(Value::Unwritten);
+    Ok(())
+}
+
+impl Verified<'_> {
+    /// How the load or store at this slot finds its memory; `None` if there is none.
+    pub fn access(&self, at: usize) -> Option<Access> {
+        let (base, offset, size, write) = match instruction::decode(self.program, at).ok()? {
+            Instruction::Load { base, offset, size, .. } => (base, offset, size, false),
+            Instruction::Store { base, offset, size, .. } => (base, offset, size, true),
+            _ => return None,
+        };
+        let base = self.points.get(at)?.values[base.index()];
+        locate(self.signature, base, offset, size.bytes(), write).ok()
+    }
+
+    /// How many slots it has.
+    pub fn slots(&self) -> usize {
+        self.points.len()
+    }
+
+    /// How many bytes of the stack, from its end down, it may touch: these begin as zeros.
+    pub fn stack_bytes(&self) -> u32 {
+        self.stack_bytes
+    }
+
+    /// How often a slot was looked at, all in all.
+    pub fn visits(&self) -> usize {
+        self.visits
+    }
+
+    /// How many loads and stores are masked.
+    pub fn masked(&self) -> usize {
+        self.masked
+    }
+
+    /// The most steps that a run can have.
+    pub fn steps_max(&self) -> u64 {
+        self.slots() as u64 + u64::from(self.signature.budget)
+    }
+
+    /// What the jump from one slot to the other costs: nothing if it goes on, else its length.
+    pub fn cost(from: usize, to: usize) -> u32 {
+        if to > from { 0 } else { (from - to + 1) as u32 }
+    }
+
+    fn sum_up(&mut self) {
+        for at in 0..self.slots() {
+            if self.points[at].is_second {
+                continue;
+            }
+            match self.access(at) {
+                Some(Access::Proved { area: STACK, offset }) => {
+                    // From the word that the access begins in.
+                    self.stack_bytes = self.stack_bytes.max(STACK_BYTES - (offset & !7));
+                }
+                Some(Access::Masked) => {
+                    self.stack_bytes = STACK_BYTES;
+                    self.masked += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The slot that an instruction at `at` of a verified program may jump to.
+pub(crate) fn target_of(instruction: &Instruction, at: usize) -> usize {
+    target(instruction, at).map_or(at + 1, |target| target as usize)
+}
