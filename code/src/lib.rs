@@ -53,6 +53,5 @@ pub mod error;
 pub mod instruction;
 pub mod interpreter;
 pub mod listing;
-pub mod object;
 pub mod signature;
 pub mod verifier;

@@ -10,4 +10,3 @@ mod meaning;
 mod programs;
 mod rejections;
 mod time;
-mod toolchain;

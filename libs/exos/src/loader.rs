@@ -159,7 +159,7 @@ fn fill_stack(
         half.copy_from_slice(&crate::machine::random_word().to_le_bytes());
     }
     let ids = |ids: &[u32; 3], at: usize| u64::from(ids[at]);
-    let frame = FRAME_BYTES + thread::vector_bytes() as u64 + 64 + 64 + 128;
+    let frame = FRAME_BYTES + thread::vector_state().bytes + 64 + 64 + 128;
     let vector = [
         (auxvec::AT_HWCAP, crate::machine::hardware_capabilities()),
         (auxvec::AT_PAGESZ, PAGE_SIZE),

@@ -100,6 +100,13 @@ pub struct NextLife {
     pub fields: u64,
 }
 
+impl Orders {
+    /// Is nothing wanted?
+    pub fn is_empty(&self) -> bool {
+        self.stop == 0 && !self.timer && self.next_life.is_none()
+    }
+}
+
 /// Resource limits there are (`RLIM_NLIMITS`).
 pub const LIMITS: usize = 16;
 

@@ -20,7 +20,7 @@ use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
 use crate::{
-    environment, fs, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
+    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
     trivial, user,
 };
 use abi::id::EnvId;
@@ -304,16 +304,6 @@ extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: 
     {
         return own_fault(slot, cause, address);
     }
-    // What programs do most has the shortest way. It needs no lock, and leaves nothing to deliver.
-    if !TRACED
-        && cause == Cause::Foreign as u64
-        && address != SAMPLED
-        && !lock::is_shared()
-        && let Some(value) = fs::at_once::read_or_write(thread::process(), slot)
-    {
-        slot.rax = value;
-        return;
-    }
     let from_program = slot.mask == 0;
     let taken = lock::enter();
     if taken && thread::process().threads.count() == 1 {
@@ -368,20 +358,22 @@ fn foreign<const TRACED: bool>(slot: &mut Slot) {
 
 /// A fault of ExOS itself, or of a copy from or to the program.
 fn own_fault(slot: &mut Slot, cause: u64, address: u64) {
-    if cause != Cause::PageFault as u64 {
+    let refused = cause == Cause::Protection as u64;
+    if cause != Cause::PageFault as u64 && !refused {
         failed(slot, cause, address);
     }
-    let resolved = if address < PROGRAM_END {
-        fault::program(address, slot.error)
-    } else {
-        fault::library(address)
+    let resolved = match address {
+        _ if refused => false,
+        address if address < PROGRAM_END => fault::program(address, slot.error).is_ok(),
+        address => fault::library(address).is_ok(),
     };
-    if resolved.is_ok() {
+    if resolved {
         return;
     }
-    let copied = address < PROGRAM_END || (SHOWN..SHOWN_END).contains(&address);
+    let copied = refused || address < PROGRAM_END || (SHOWN..SHOWN_END).contains(&address);
     for copy in user::fix_ups() {
-        if copied && (copy.first..copy.last).contains(&slot.rip) {
+        let expected = copied && (copy.refused || !refused);
+        if expected && (copy.first..copy.last).contains(&slot.rip) {
             slot.rip = copy.landing;
             return;
         }
@@ -409,9 +401,7 @@ fn program_fault(slot: &mut Slot, cause: u64, address: u64) {
         exception(slot, cause)
     };
     let info = Info { trap: cause, error: slot.error, address, ..info };
-    let process = thread::process();
-    process.force(signal, info);
-    deliver::leave(process, slot, None);
+    deliver::fault(thread::process(), slot, signal, &info);
 }
 
 /// The signal of an exception (`arch/x86/kernel/traps.c` says which, signal(7) what it means).

@@ -25,6 +25,10 @@ pub fn call(process: &mut Process, slot: &mut Slot, number: u64) -> Answer {
     {
         return answer;
     }
+    // So has the way back from a handler, which has no arguments.
+    if number == u64::from(__NR_rt_sigreturn) {
+        return Ok(deliver::sigreturn(process, slot));
+    }
     let words = [slot.rdi, slot.rsi, slot.rdx, slot.r10, slot.r8, slot.r9];
     let Ok(known) = u32::try_from(number) else { return Err(Errno::ENOSYS) };
     let answer = with_context(process, slot, known, words)
@@ -49,10 +53,6 @@ fn with_context(
 ) -> Option<Answer> {
     let [first, second, third, ..] = words;
     Some(match number {
-        __NR_rt_sigreturn => {
-            deliver::sigreturn(process, slot);
-            Ok(slot.rax)
-        }
         __NR_clone => fork::clone(process, slot, words),
         __NR_clone3 => fork::clone3(process, slot, first, second),
         __NR_fork => fork::clone(process, slot, [u64::from(SIGCHLD), 0, 0, 0, 0, 0]),

@@ -5,19 +5,19 @@
 //! ```text
 //!  GS base + 0x000  the kernel's and xok's parts (abi::upcall, xok::upcall::block)
 //!          + 0x538  address of its `Thread`, which names the `Process`
-//!          + 0x540  vector registers: signal frames are made here, a fork child finds its own
+//!          + 0x540  vector registers: a fork child finds its own here
 //! ```
 //!
 //! # Safety
 //! GS base is the save area of the running thread from its first instruction on; the thread word
-//! is set before the program runs. The vector room is used within one function at a time.
+//! is set before the program runs.
 #![allow(unsafe_code)]
 
 use crate::process::Process;
+use crate::signal::frame::Alternate;
 use crate::signal::pending::Pending;
 use crate::wait::Kept;
 use abi::id::EnvId;
-use abi::published::FEATURE_XSAVE;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -29,6 +29,9 @@ use xok::upcall::{block, set_word, word};
 pub const VECTOR: u64 = 0x540;
 /// Bytes of it: a multiple of 64 that holds everything up to AVX-512 and PKRU.
 pub const VECTOR_BYTES: usize = 0x1000 - VECTOR as usize;
+
+/// No alternate signal stack.
+pub const NO_ALTERNATE: Alternate = (0, 0, linux::SS_DISABLE);
 
 /// What is a thread's own.
 #[derive(Clone, Debug)]
@@ -43,7 +46,7 @@ pub struct Thread {
     /// The mask to go back to when a call with a mask of its own ends (`sigsuspend`, `ppoll`).
     pub saved_mask: Option<u64>,
     /// The alternate signal stack: address, bytes, flags.
-    pub alternate: (u64, u64, u32),
+    pub alternate: Alternate,
     /// Cleared when the thread ends (`CLONE_CHILD_CLEARTID`).
     pub clear_tid: u64,
     /// FS base where the processor cannot read it.
@@ -80,7 +83,7 @@ impl Thread {
             process,
             blocked,
             saved_mask: None,
-            alternate: (0, 0, linux::SS_DISABLE),
+            alternate: NO_ALTERNATE,
             clear_tid: 0,
             fs_base: 0,
             has_predicate: false,
@@ -205,29 +208,47 @@ pub fn set_own(thread: *mut Thread) {
     unsafe { set_word(block::THREAD, thread as u64) }
 }
 
-/// XCR0 as the kernel published it; 0: only FXSAVE.
-pub fn vector_features() -> u64 {
-    let directory = xok::published::directory();
-    if directory.features & FEATURE_XSAVE == 0 { 0 } else { u64::from(directory.vector_features) }
+/// The vector state of this machine's programs.
+#[derive(Clone, Copy, Debug)]
+pub struct VectorState {
+    /// Bytes of it, at least FXSAVE's.
+    pub bytes: u64,
+    /// XCR0's low half; 0: only FXSAVE.
+    pub features: u32,
 }
 
-/// Bytes of the program's vector state as XSAVE writes it.
-pub fn vector_bytes() -> usize {
-    let directory = xok::published::directory();
-    if directory.features & FEATURE_XSAVE == 0 {
-        return 512;
-    }
-    (directory.vector_bytes as usize).clamp(576, VECTOR_BYTES - 4)
+/// How it is, as the kernel published it.
+#[inline]
+pub fn vector_state() -> VectorState {
+    let (bytes, features) = xok::published::vector_state();
+    VectorState { bytes: bytes.into(), features }
 }
+
+/// What a program's vector registers begin with, as XRSTOR and FXRSTOR read it: an empty header
+/// asks for the initial state of everything.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Initial {
+    control: [u16; 12],
+    mxcsr: u32,
+    rest: [u32; 137],
+}
+
+/// x87 control word and MXCSR as the processor has them after FNINIT and reset.
+pub static INITIAL: Initial = {
+    let mut control = [0; 12];
+    control[0] = 0x37f;
+    Initial { control, mxcsr: 0x1f80, rest: [0; 137] }
+};
 
 /// Saves the program's vector registers to the 64-byte aligned room at `place`.
 ///
 /// # Safety
-/// `place` has room for [`vector_bytes`] and nobody refers to it.
+/// `place` has room for what [`vector_state`] says, and nobody refers to it.
 pub unsafe fn save_vector(place: u64) {
     // SAFETY: as the caller promises; the header is cleared first, as XSAVE only adds to it.
     unsafe {
-        if vector_features() != 0 {
+        if vector_state().features != 0 {
             core::ptr::write_bytes((place + 512) as *mut u8, 0, 64);
             asm!("xsave64 [{}]", in(reg) place, in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack));
@@ -240,11 +261,12 @@ pub unsafe fn save_vector(place: u64) {
 /// Loads the program's vector registers from `place`.
 ///
 /// # Safety
-/// `place` holds what XSAVE wrote, or bytes made harmless (`signal::frame::sanitise_vector`).
+/// `place` holds what XSAVE wrote, or [`INITIAL`].
+#[inline]
 pub unsafe fn load_vector(place: u64) {
     // SAFETY: as the caller promises; ExOS itself has nothing in these registers.
     unsafe {
-        if vector_features() != 0 {
+        if vector_state().features != 0 {
             asm!("xrstor64 [{}]", in(reg) place, in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack));
         } else {
@@ -253,39 +275,23 @@ pub unsafe fn load_vector(place: u64) {
     }
 }
 
-/// The running thread's vector room, `len` bytes of it.
-pub fn vector_room(len: usize) -> &'static mut [u8] {
-    // SAFETY: in the thread's own page; used within one function at a time.
-    unsafe { core::slice::from_raw_parts_mut((area() + VECTOR) as *mut u8, len.min(VECTOR_BYTES)) }
-}
-
 /// Saves the program's vector registers in the save area page seen at `window`.
 pub fn save_vector_at(window: u64) {
     // SAFETY: the window shows a fresh page that nobody else refers to.
     unsafe { save_vector(window + VECTOR) }
 }
 
-/// Saves the program's vector registers to the thread's own room.
-pub fn save_own_vector() {
-    // SAFETY: the room is large enough and used here alone.
-    unsafe { save_vector(area() + VECTOR) }
-}
-
-/// Loads them from there; the caller has made the bytes harmless.
+/// Loads them from the thread's own page, where [`save_vector_at`] has put them.
 pub fn load_own_vector() {
-    // SAFETY: as `load_vector`; what a program wrote went through `sanitise_vector`.
+    // SAFETY: as `load_vector`.
     unsafe { load_vector(area() + VECTOR) }
 }
 
 /// Gives the program the vector registers that a new program has.
+#[inline]
 pub fn reset_vector() {
-    let room = vector_room(576);
-    room.fill(0);
-    // x87 control word and MXCSR as the processor has them after FNINIT and reset.
-    room[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
-    room[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
-    // SAFETY: an empty header asks for the initial state of everything.
-    unsafe { load_vector(area() + VECTOR) }
+    // SAFETY: the state is as the two instructions want it.
+    unsafe { load_vector((&raw const INITIAL) as u64) }
 }
 
 /// Does the processor let programs change their FS base themselves?

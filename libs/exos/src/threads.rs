@@ -21,7 +21,7 @@ use crate::memory::space::space;
 use crate::memory::tables::Batch;
 use crate::process::Process;
 use crate::signal::deliver;
-use crate::thread::{self, Thread};
+use crate::thread::{self, NO_ALTERNATE, Thread};
 use crate::user;
 use crate::wait::{Wait, sleep_until};
 use abi::id::{AccountId, DomainId, EnvId};
@@ -184,7 +184,7 @@ fn build(
     map_area(area).map_err(fork::refused)?;
     let id = call::env_alloc(OWN, DomainId::NONE, AccountId::NONE).map_err(fork::refused)?;
     let mut thread = thread::own().forked(process, id, number);
-    thread.alternate = (0, 0, linux::SS_DISABLE);
+    thread.alternate = NO_ALTERNATE;
     if request.has(linux::CLONE_CHILD_CLEARTID) {
         thread.clear_tid = request.child_tid;
     }

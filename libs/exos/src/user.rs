@@ -10,6 +10,7 @@
 
 use crate::errno::Errno;
 use crate::layout::{SHOWN, SHOWN_END};
+use abi::call::Call;
 use abi::error::Error;
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
@@ -42,6 +43,8 @@ plain! {
     linux_raw_sys::general::winsize
     linux_raw_sys::general::rusage
     linux_raw_sys::general::flock
+    crate::signal::frame::Context
+    crate::signal::frame::Frame
 }
 
 // SAFETY: arrays of plain values are plain.
@@ -96,12 +99,14 @@ pub fn read_shown(from: u64, into: &mut [u8]) -> Result<(), Errno> {
 
 /// Reads one value from the program.
 pub fn read_value<T: Plain>(address: u64) -> Result<T, Errno> {
-    let mut value = MaybeUninit::<T>::zeroed();
+    let mut value = MaybeUninit::<T>::uninit();
     let size = size_of::<T>();
-    // SAFETY: the bytes of `value`; zeroed, so initialised.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size) };
-    read_bytes(address, bytes)?;
-    // SAFETY: `T` is plain.
+    if !in_program(address, size as u64) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the source is in the program's half, the destination is `value`.
+    copy(unsafe { copy_with_fix_up(value.as_mut_ptr().cast(), address as *const u8, size) })?;
+    // SAFETY: `T` is plain, and all its bytes were copied.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -225,11 +230,16 @@ pub struct FixUp {
     pub last: u64,
     /// Where to go on with rcx as it stands.
     pub landing: u64,
+    /// Also if the processor refuses what is there (#GP)?
+    pub refused: bool,
 }
 
-/// The fix-ups there are: of copies, and of native calls that copy.
-pub fn fix_ups() -> [FixUp; 2] {
+/// The fix-ups there are: of copies, of native calls that copy, and of vector areas.
+pub fn fix_ups() -> [FixUp; 3] {
     unsafe extern "C" {
+        static exos_vector_first: u8;
+        static exos_vector_last: u8;
+        static exos_vector_landing: u8;
         static exos_native_first: u8;
         static exos_native_last: u8;
         static exos_native_landing: u8;
@@ -242,39 +252,42 @@ pub fn fix_ups() -> [FixUp; 2] {
             first: (&raw const exos_copy_first) as u64,
             last: (&raw const exos_copy_last) as u64,
             landing: (&raw const exos_copy_landing) as u64,
+            refused: false,
         },
         FixUp {
             first: (&raw const exos_native_first) as u64,
             last: (&raw const exos_native_last) as u64,
             landing: (&raw const exos_native_landing) as u64,
+            refused: false,
+        },
+        FixUp {
+            first: (&raw const exos_vector_first) as u64,
+            last: (&raw const exos_vector_last) as u64,
+            landing: (&raw const exos_vector_landing) as u64,
+            refused: true,
         },
     ]
 }
 
-/// Makes a native call that copies from or to the program's memory. What is not present there is
-/// brought; what cannot be is the call's `BadAddress`.
-#[inline(always)]
-pub fn native(number: u16, words: [u64; 6]) -> Result<u64, Refused> {
-    let (error, value): (u64, u64);
-    // SAFETY: a call changes memory only as its documentation says, and the registers listed; the
-    // routine is nothing but the instruction.
-    unsafe {
-        core::arch::asm!(
-            "call exos_native",
-            inlateout("rax") u64::from(number) => error,
-            inlateout("rdi") words[0] => _,
-            inlateout("rsi") words[1] => _,
-            inlateout("rdx") words[2] => value,
-            inlateout("r10") words[3] => _,
-            inlateout("r8") words[4] => _,
-            inlateout("r9") words[5] => _,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
+/// Makes a native call of up to four arguments that copies from or to the program's memory. What
+/// is not present there is brought; what cannot be is the call's `BadAddress`.
+#[inline]
+pub fn native(call: Call) -> Result<u64, Refused> {
+    #[repr(C)]
+    struct Answered {
+        error: u64,
+        value: u64,
     }
-    match Error::from_number(error) {
-        None => Ok(value),
-        Some(error) => Err((error, value)),
+    unsafe extern "sysv64" {
+        fn exos_native(rax: u64, a: u64, b: u64, c: u64, d: u64) -> Answered;
+    }
+    let (number, [a, b, c, d, ..]) = call.encode();
+    // SAFETY: a call changes memory only as its documentation says, and registers that the calling
+    // convention lets it change.
+    let answered = unsafe { exos_native(number.into(), a, b, c, d) };
+    match Error::from_number(answered.error) {
+        None => Ok(answered.value),
+        Some(error) => Err((error, answered.value)),
     }
 }
 
@@ -307,9 +320,14 @@ core::arch::global_asm!(
     "exos_copy_landing:",
     "mov eax, 1",
     "ret",
-    // A native call, its registers as they are; a fault of its copy is at the instruction.
+    // (rax, rdi, rsi, rdx, r10) of a native call; a fault of its copy is at the instruction.
     ".global exos_native, exos_native_first, exos_native_last, exos_native_landing",
     "exos_native:",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
     "exos_native_first:",
     "syscall",
     "exos_native_last:",

@@ -217,7 +217,7 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
         if pending & awaited != 0 {
             return Ok(Woken::Ready);
         }
-        if deliver::settle(process) {
+        if deliver::settle(process).is_some() {
             return Err(RESTART);
         }
         let own = thread::own();
@@ -275,7 +275,7 @@ pub fn direct(process: &Process) -> Option<Interrupts> {
 /// Looks at what has ended such a sleep: `errno::RESTART` when a signal with a handler came.
 pub fn look(process: &mut Process) -> Result<(), Errno> {
     deliver::collect(process);
-    if deliver::settle(process) { Err(RESTART) } else { Ok(()) }
+    if deliver::settle(process).is_some() { Err(RESTART) } else { Ok(()) }
 }
 
 /// Downloads the predicate; false if it cannot be one, so that the caller looks again and again.

@@ -40,6 +40,7 @@ fn load_large<T: Copy>(address: u64) -> T {
     }
 }
 
+#[inline]
 fn directory_word(offset: usize) -> u64 {
     load::<u64>(PUBLISHED + offset as u64)
 }
@@ -78,6 +79,15 @@ const _: () = assert!(offset_of!(Facts, frames_free) == offset_of!(Directory, fr
 #[inline]
 pub fn directory() -> Facts {
     load(PUBLISHED)
+}
+
+/// Bytes of a program's vector state, and XCR0's low half; 0: FXSAVE is used.
+#[inline]
+pub fn vector_state() -> (u32, u32) {
+    const BYTES: usize = offset_of!(Directory, vector_bytes);
+    const { assert!(offset_of!(Directory, vector_features) == BYTES + 4) };
+    let word = directory_word(BYTES);
+    (word as u32, (word >> 32) as u32)
 }
 
 /// Where a table is.

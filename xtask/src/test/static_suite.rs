@@ -31,7 +31,7 @@ const SYMBOL_WORDS: [&str; 12] = [
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
 /// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 19] = [
+const OWN_CALLS: [&str; 17] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -42,8 +42,6 @@ const OWN_CALLS: [&str; 19] = [
     "RegionDetach",
     "RegionOperate",
     "RegionAwait",
-    "RegionStep",
-    "RegionStepOrWait",
     "PredicateSet",
     "TimerSet",
     "RingAlloc",

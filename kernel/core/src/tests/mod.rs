@@ -9,7 +9,6 @@ mod random;
 mod regions;
 mod sleeping;
 mod slices;
-mod steps;
 mod transfers;
 mod upcalls;
 mod waiting;

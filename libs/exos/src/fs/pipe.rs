@@ -15,7 +15,7 @@ use abi::id::{DomainId, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
-use abi::region::WordAt;
+use abi::region::{COPY_IN, COPY_OUT, WordAt};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
@@ -41,7 +41,7 @@ const fn opened(role: u16) -> u64 {
     24 + 8 * role as u64
 }
 /// Offset of the limit (`F_SETPIPE_SZ`), 0: the whole ring.
-pub(super) const LIMIT: u64 = 40;
+const LIMIT: u64 = 40;
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
@@ -96,9 +96,9 @@ pub struct Level {
     /// Bytes ever written.
     pub head: u64,
     /// Bytes ever read.
-    pub(super) tail: u64,
+    tail: u64,
     /// The limit word.
-    pub(super) limit: u64,
+    limit: u64,
     /// Bytes that it holds at most.
     pub capacity: u64,
 }
@@ -359,17 +359,18 @@ impl Pipe {
         // A short read must not leave behind what was written since the last look.
         let head = if known > 0 { level.head } else { tail + len };
         let transfer = Transfer {
-            into: false,
+            direction: COPY_OUT,
             offset: RING.span(tail, len).offset,
             address,
             len,
-            moves: WordAt { offset: TAIL, value: tail },
-            beside: WordAt { offset: HEAD, value: head },
-            beside_counts: known < left,
+            compare: [WordAt { offset: TAIL, value: tail }, WordAt { offset: HEAD, value: head }],
+            compares: if known >= left { 1 } else { 2 },
+            write: WordAt { offset: TAIL, value: tail + len },
         };
         let reader = self.reader();
+        let empty = WordAt { offset: HEAD, value: tail };
         let tried = match patience {
-            Some(ended_by) => reader.transfer_or_wait(&transfer, WRITER, ended_by),
+            Some(ended_by) => reader.transfer_or_wait(&transfer, (empty, WRITER), ended_by),
             None => reader.transfer(&transfer),
         };
         match tried {
@@ -503,13 +504,13 @@ impl Pipe {
             && there >= span.len
         {
             let transfer = Transfer {
-                into: true,
+                direction: COPY_IN,
                 offset: span.offset,
                 address,
                 len: span.len,
-                moves: WordAt { offset: HEAD, value: level.head },
-                beside: limit,
-                beside_counts: true,
+                compare: [WordAt { offset: HEAD, value: level.head }, limit],
+                compares: 2,
+                write: WordAt { offset: HEAD, value: level.head + span.len },
             };
             match self.writer().transfer(&transfer) {
                 Ok(()) => return Ok(span.len),

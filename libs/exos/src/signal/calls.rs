@@ -3,8 +3,9 @@
 use crate::errno::{Answer, Errno, RESTART_UNLESS_HANDLED};
 use crate::process::Process;
 use crate::signal::deliver::on_alternate;
+use crate::signal::frame::Alternate;
 use crate::signal::{Action, UNMASKABLE, bit};
-use crate::thread;
+use crate::thread::{self, NO_ALTERNATE};
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
 use linux_raw_sys::general as linux;
@@ -136,26 +137,28 @@ pub fn timed_wait(process: &mut Process, words: [u64; 6]) -> Answer {
     }
 }
 
+/// Makes this the alternate stack of the running thread.
+pub fn set_alternate((start, size, flags): Alternate, rsp: u64) -> Result<(), Errno> {
+    let own = thread::own();
+    if on_alternate(own.alternate, rsp) {
+        return Err(Errno::EPERM);
+    }
+    own.alternate = match flags & !linux::SS_AUTODISARM {
+        linux::SS_DISABLE => NO_ALTERNATE,
+        0 | linux::SS_ONSTACK if size < u64::from(linux::MINSIGSTKSZ) => return Err(Errno::ENOMEM),
+        0 | linux::SS_ONSTACK => (start, size, flags & linux::SS_AUTODISARM),
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(())
+}
+
 /// `sigaltstack(new, old)`, with the stack pointer at the call.
 pub fn alternate(new: u64, old: u64, rsp: u64) -> Answer {
     let before = thread::own().alternate;
     let on_it = on_alternate(before, rsp);
     if new != 0 {
-        if on_it {
-            return Err(Errno::EPERM);
-        }
         let [start, flags, size] = user::read_value::<[u64; 3]>(new)?;
-        let flags = flags as u32;
-        if flags & !(linux::SS_DISABLE | linux::SS_AUTODISARM | linux::SS_ONSTACK) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if flags & linux::SS_DISABLE != 0 {
-            thread::own().alternate = (0, 0, linux::SS_DISABLE);
-        } else if size < u64::from(linux::MINSIGSTKSZ) {
-            return Err(Errno::ENOMEM);
-        } else {
-            thread::own().alternate = (start, size, flags & linux::SS_AUTODISARM);
-        }
+        set_alternate((start, size, flags as u32), rsp)?;
     }
     if old != 0 {
         let flags = if on_it { linux::SS_ONSTACK } else { before.2 };

@@ -4,8 +4,9 @@ use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::lock::{self, DOORBELL};
 use crate::process::Process;
-use crate::signal::frame::{self, Contents, Registers};
-use crate::signal::{Action, CODE_USER, Effect, Info, bit};
+use crate::signal::frame::{self, Alternate, Contents, Place};
+use crate::signal::{Action, CODE_KERNEL, CODE_USER, Effect, Info, UNMASKABLE, bit, vector};
+use crate::thread::{NO_ALTERNATE, Thread};
 use crate::{children, exit, net, page, thread, threads, trace, user};
 use abi::id::EnvId;
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
@@ -15,10 +16,15 @@ use xok::upcall::Slot;
 
 /// Bytes of a `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
+/// Flags that a handler begins without: TF, DF, RF.
+const FLAGS_CLEARED: u64 = 0x1_0500;
 
 /// Notes what others sent: posts, deaths of children, the timer.
 pub fn collect(process: &mut Process) {
-    let posted = xok::upcall::take_pending();
+    let posted = match xok::upcall::pending() {
+        0 => 0,
+        _ => xok::upcall::take_pending(),
+    };
     thread::own().rung |= posted & DOORBELL != 0;
     let posted = posted & !DOORBELL;
     if posted != 0 {
@@ -38,8 +44,8 @@ pub fn collect(process: &mut Process) {
             }
         }
     }
-    let events = xok::upcall::take_events();
-    if events != 0 {
+    if xok::upcall::events() != 0 {
+        let events = xok::upcall::take_events();
         process.events |= events & net::EVENTS;
         process.tell(events);
         if events & EVENT_CHILD != 0 {
@@ -64,26 +70,28 @@ fn last_sender() -> u32 {
     if at & 1 == 0 { pair as u32 } else { (pair >> 32) as u32 }
 }
 
-/// Does everything that needs no handler: ends, stops, drops. Is there a signal to handle left?
-pub fn settle(process: &mut Process) -> bool {
-    while let Some(signal) = process.next_signal() {
+/// Does everything that needs no handler: ends, stops, drops. The signal to handle, if one is left.
+#[inline]
+pub fn settle(process: &mut Process) -> Option<u32> {
+    loop {
+        let signal = process.next_signal()?;
         match process.signals.effect(signal) {
-            Effect::Handle => return true,
-            Effect::Ignore | Effect::Continue => {
-                take(process, signal);
-            }
-            Effect::Stop => {
-                take(process, signal);
-                process.orders.stop = signal;
-                threads::order(process);
-            }
-            Effect::End => {
-                take(process, signal);
-                exit::by_signal(process, signal)
-            }
+            Effect::Handle => return Some(signal),
+            effect => settle_one(process, signal, effect),
         }
     }
-    false
+}
+
+fn settle_one(process: &mut Process, signal: u32, effect: Effect) {
+    take(process, signal);
+    match effect {
+        Effect::Handle | Effect::Ignore | Effect::Continue => {}
+        Effect::Stop => {
+            process.orders.stop = signal;
+            threads::order(process);
+        }
+        Effect::End => exit::by_signal(process, signal),
+    }
 }
 
 /// Takes `signal` off the list; a traced process says so.
@@ -121,21 +129,44 @@ fn tell_parent(process: &Process) {
 pub fn leave(process: &mut Process, slot: &mut Slot, call: Option<(u64, Errno)>) {
     collect(process);
     let mut call = call;
-    if settle(process) {
-        if let Some(signal) = process.next_signal() {
-            let action = process.signals.action(signal);
-            answer(slot, call.take(), Some(action.flags));
-        }
-        // Later ones nest: each frame is built on the context of the one before.
-        while settle(process) {
-            let Some(signal) = process.next_signal() else { break };
-            handle(process, slot, signal);
+    // Later ones nest: each frame is built on the context of the one before.
+    while let Some(signal) = settle(process) {
+        let action = process.signals.action(signal);
+        answer(slot, call.take(), Some(action.flags));
+        let info = take(process, signal);
+        if handle(process, slot, signal, &action, &info).is_err() {
+            no_frame(process, signal);
         }
     }
     answer(slot, call, None);
     if let Some(mask) = thread::own().saved_mask.take() {
         thread::own().blocked = mask;
     }
+}
+
+/// A signal that the program's own instruction caused: to its handler at once, if nothing else is
+/// to be done.
+pub fn fault(process: &mut Process, slot: &mut Slot, signal: u32, info: &Info) {
+    let action = process.signals.action(signal);
+    let handled = action.handler > 1 && thread::own().blocked & bit(signal) == 0;
+    if handled && is_quiet(process) {
+        if handle(process, slot, signal, &action, info).is_ok() {
+            return;
+        }
+        no_frame(process, signal);
+    } else {
+        process.force(signal, *info);
+    }
+    leave(process, slot, None);
+}
+
+/// Is there nothing that [`leave`] would find?
+#[inline]
+fn is_quiet(process: &Process) -> bool {
+    let own = thread::own();
+    let signals = (process.signals.pending.set() | own.directed.set()) & !own.blocked;
+    let news = xok::upcall::pending() | xok::upcall::events() | own.events & EVENT_CHILD;
+    signals | news == 0 && process.orders.is_empty() && !process.traced
 }
 
 /// Puts what an interrupted call answers, or makes it start again.
@@ -157,142 +188,127 @@ fn answer(slot: &mut Slot, call: Option<(u64, Errno)>, handled: Option<u64>) {
     }
 }
 
-/// The slot's registers in the order of the signal context.
-fn registers(slot: &Slot) -> Registers {
-    Registers {
-        words: [
-            slot.r8,
-            slot.r9,
-            slot.r10,
-            slot.r11,
-            slot.r12,
-            slot.r13,
-            slot.r14,
-            slot.r15,
-            slot.rdi,
-            slot.rsi,
-            slot.rbp,
-            slot.rbx,
-            slot.rdx,
-            slot.rax,
-            slot.rcx,
-            slot.rsp,
-            slot.rip,
-            slot.rflags,
-        ],
-    }
-}
-
-/// The way back of [`registers`].
-fn set_registers(slot: &mut Slot, registers: &Registers) {
-    [
-        slot.r8,
-        slot.r9,
-        slot.r10,
-        slot.r11,
-        slot.r12,
-        slot.r13,
-        slot.r14,
-        slot.r15,
-        slot.rdi,
-        slot.rsi,
-        slot.rbp,
-        slot.rbx,
-        slot.rdx,
-        slot.rax,
-        slot.rcx,
-        slot.rsp,
-        slot.rip,
-        slot.rflags,
-    ] = registers.words;
-}
-
-/// Makes the program run its handler for `signal` next.
-fn handle(process: &mut Process, slot: &mut Slot, signal: u32) {
-    let info = take(process, signal);
-    let action = process.signals.action(signal);
-    if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
-        process.signals.set_action(signal, crate::signal::Action::default());
-    }
-    // The mask that the handler's return restores: the one before a call with its own mask.
-    let before = thread::own().saved_mask.take().unwrap_or(thread::own().blocked);
-    if enter_handler(slot, signal, &action, info, before).is_err() {
-        // No stack to put the frame on: as on Linux, that is a fault nobody can handle.
-        process.signals.set_action(linux::SIGSEGV, crate::signal::Action::default());
-        exit::by_signal(process, linux::SIGSEGV);
-    }
-    thread::own().blocked |= action.mask;
-    if action.flags & u64::from(linux::SA_NODEFER) == 0 {
-        thread::own().blocked |= bit(signal);
-    }
-    thread::own().blocked &= !crate::signal::UNMASKABLE;
-}
-
-/// Is `address` on the alternate stack?
-pub fn on_alternate(alternate: (u64, u64, u32), address: u64) -> bool {
-    let (start, size, flags) = alternate;
-    flags & linux::SS_DISABLE == 0 && address > start && address - start <= size
-}
-
-fn enter_handler(
+/// Makes the program run its handler for `signal` next; an error if there is no stack for it.
+fn handle(
+    process: &mut Process,
     slot: &mut Slot,
     signal: u32,
     action: &Action,
-    info: Info,
-    mask: u64,
+    info: &Info,
 ) -> Result<(), Errno> {
-    let alternate = thread::own().alternate;
-    let wants =
-        action.flags & u64::from(linux::SA_ONSTACK) != 0 && alternate.2 & linux::SS_DISABLE == 0;
-    let switch = wants && !on_alternate(alternate, slot.rsp);
-    let top = if switch { alternate.0 + alternate.1 } else { slot.rsp };
-    let vector_bytes = thread::vector_bytes();
-    let place = frame::place(top, !switch, vector_bytes as u64).ok_or(Errno::EFAULT)?;
-    let state = thread::vector_room(vector_bytes + 4);
-    thread::save_own_vector();
-    let registers = registers(slot);
-    let mut contents = Contents {
-        place,
-        signal,
-        info,
-        restorer: action.restorer,
-        registers: &registers,
-        mask,
-        alternate,
-        features: thread::vector_features(),
-        vector: state,
-    };
-    let bytes = frame::build(&mut contents);
-    user::write_bytes(place.vector, contents.vector)?;
-    user::write_bytes(place.frame, &bytes)?;
-    slot.rip = action.handler;
-    slot.rsp = place.frame;
-    slot.rdi = u64::from(signal);
-    slot.rsi = place.frame + 8 + frame::CONTEXT_BYTES as u64;
-    slot.rdx = place.frame + 8;
-    slot.rax = 0;
-    slot.rflags &= !0x500;
+    if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
+        process.signals.set_action(signal, Action::default());
+    }
+    let own = thread::own();
+    // The mask that the handler's return restores: the one before a call with its own mask.
+    let before = own.saved_mask.unwrap_or(own.blocked);
+    enter_handler(own, slot, signal, action, info, before)?;
+    own.saved_mask = None;
+    let itself = if action.flags & u64::from(linux::SA_NODEFER) == 0 { bit(signal) } else { 0 };
+    own.blocked = (own.blocked | action.mask | itself) & !UNMASKABLE;
     Ok(())
 }
 
-/// `rt_sigreturn`: goes back to what a handler interrupted.
-pub fn sigreturn(process: &mut Process, slot: &mut Slot) {
-    let mut context = [0; frame::CONTEXT_BYTES];
-    if user::read_bytes(slot.rsp, &mut context).is_err() {
-        process.force(linux::SIGSEGV, Info::default());
-        return;
+/// There is no stack to put the frame of `signal` on: that is a fault, which a handler with a stack
+/// of its own may take, unless that was it.
+fn no_frame(process: &mut Process, signal: u32) {
+    if signal == linux::SIGSEGV {
+        process.signals.set_action(signal, Action::default());
+        exit::by_signal(process, signal);
     }
-    let restored = frame::restore(&context);
-    if restored.vector != 0 {
-        let features = thread::vector_features();
-        let room = thread::vector_room(thread::vector_bytes());
-        if user::read_bytes(restored.vector, room).is_err() {
-            process.force(linux::SIGSEGV, Info::default());
-            return;
-        }
-        frame::sanitise_vector(room, features);
-        thread::load_own_vector();
+    process.force(linux::SIGSEGV, BAD_FRAME);
+}
+
+/// What a handler is told of a frame that could not be written or read.
+const BAD_FRAME: Info =
+    Info { code: CODE_KERNEL, first: 0, second: 0, trap: 0, error: 0, address: 0 };
+
+/// Does a program with this stack pointer run on its alternate stack? One that is taken from it
+/// when a handler begins (`SS_AUTODISARM`) is never run on.
+pub fn on_alternate(alternate: Alternate, address: u64) -> bool {
+    alternate.2 & (linux::SS_DISABLE | linux::SS_AUTODISARM) == 0 && within(alternate, address)
+}
+
+fn within((start, size, _): Alternate, address: u64) -> bool {
+    address > start && address - start <= size
+}
+
+/// Where the frame of a handler with these flags goes.
+fn place(alternate: Alternate, rsp: u64, flags: u64, vector_bytes: u64) -> Option<Place> {
+    let below = frame::below_red_zone(rsp);
+    if alternate.2 & linux::SS_DISABLE != 0 {
+        return frame::place(below, vector_bytes);
     }
-    set_registers(slot, &restored.registers);
-    thread::own().blocked = restored.mask & !crate::signal::UNMASKABLE;
+    let switch = flags & u64::from(linux::SA_ONSTACK) != 0 && !on_alternate(alternate, below);
+    let top = if switch { alternate.0.checked_add(alternate.1)? } else { below };
+    let place = frame::place(top, vector_bytes)?;
+    // What the stack has no room for must not go below it.
+    let bound = switch || on_alternate(alternate, rsp);
+    (!bound || within(alternate, place.frame)).then_some(place)
+}
+
+#[inline]
+fn enter_handler(
+    own: &mut Thread,
+    slot: &mut Slot,
+    signal: u32,
+    action: &Action,
+    info: &Info,
+    mask: u64,
+) -> Result<(), Errno> {
+    if action.flags & u64::from(linux::SA_RESTORER) == 0 {
+        return Err(Errno::EFAULT);
+    }
+    let state = thread::vector_state();
+    let alternate = own.alternate;
+    let place = place(alternate, slot.rsp, action.flags, vector::area_bytes(state));
+    let place = place.ok_or(Errno::EFAULT)?;
+    vector::save(place.vector, state)?;
+    let contents = Contents {
+        signal,
+        info,
+        restorer: action.restorer,
+        mask,
+        alternate,
+        vector: place.vector,
+        extended: state.features != 0,
+    };
+    user::write_value(place.frame, &frame::build(slot, &contents))?;
+    thread::reset_vector();
+    if alternate.2 & linux::SS_AUTODISARM != 0 {
+        own.alternate = NO_ALTERNATE;
+    }
+    slot.rip = action.handler;
+    slot.rsp = place.frame;
+    slot.rdi = u64::from(signal);
+    slot.rsi = place.info();
+    slot.rdx = place.context();
+    slot.rax = 0;
+    slot.rflags &= !FLAGS_CLEARED;
+    Ok(())
+}
+
+/// `rt_sigreturn`: goes back to what a handler interrupted. What rax is then.
+#[inline]
+pub fn sigreturn(process: &mut Process, slot: &mut Slot) -> u64 {
+    let Ok(context) = user::read_value::<frame::Context>(slot.rsp) else {
+        process.force(linux::SIGSEGV, BAD_FRAME);
+        return 0;
+    };
+    let own = thread::own();
+    own.blocked = context.mask & !UNMASKABLE;
+    frame::restore(slot, &context);
+    if context.vector == 0 {
+        thread::reset_vector();
+    } else if vector::load(context.vector, thread::vector_state()).is_err() {
+        thread::reset_vector();
+        process.force(linux::SIGSEGV, BAD_FRAME);
+        return 0;
+    }
+    let alternate = frame::alternate(&context);
+    if alternate != own.alternate {
+        // What is no stack leaves the one that there is.
+        let _ = super::calls::set_alternate(alternate, slot.rsp);
+    }
+    slot.rax
 }
