@@ -199,8 +199,8 @@ calls! {
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge];
-    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs WRITE over its
-    /// guard.
+    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs CONTROL over its
+    /// guard: who may only write it does not own it.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else the one
     /// named has DERIVE, and it or that in slot 0 has WRITE over the domain's guard): `extend`
@@ -290,6 +290,18 @@ calls! {
     /// `upcall::woken`), with `TimedOut` when nanoseconds since boot reach `deadline` (0: never).
     43 RegionAwait { wait: UserAddress, deadline: u64, posted: u64, events: u64 } own Restartable
         errors [NoSuchRegion, BadAddress, Changed, TooLarge, WouldBlock, TimedOut];
+    /// Word number `word` (0, 1, or 2, the seal) of the token for the capability named: plain data,
+    /// which anybody may carry. Needs DERIVE in it. `rdx`: the word.
+    44 CapabilityToken { word: u16 } guarded Atomic errors [NotPresent];
+    /// Enters the capability that a token says into `slot` of one's own list. `NotPermitted`: it is
+    /// not what this kernel sealed, or it has been retracted since.
+    45 CapabilityEnter { slot: u16, first: u64, second: u64, seal: u64 } own Atomic
+        errors [NotPermitted, NotPresent];
+    /// Takes back all capabilities at or below the name of the one named, extended by `components`
+    /// (0..=3, as in `CapabilityDerive`), from all lists but one's own, and all tokens of that
+    /// name's account. What is bound by them stays bound. Needs CONTROL in it.
+    46 CapabilityRetract { extend: u16, components: u64 } guarded Restartable
+        errors [TooLarge];
 }
 
 /// What `rax` carries besides the number.

@@ -99,6 +99,38 @@ pub struct Capability {
 }
 
 impl Capability {
+    /// The bytes as two words, as tokens carry them.
+    pub const fn to_words(&self) -> [u64; 2] {
+        let c = &self.name.components;
+        let first = self.rights as u64
+            | (self.zero as u64) << 8
+            | (self.name.length as u64) << 16
+            | (self.name.zero as u64) << 24
+            | (c[0] as u64) << 32
+            | (c[1] as u64) << 48;
+        let second = c[2] as u64 | (c[3] as u64) << 16 | (c[4] as u64) << 32 | (c[5] as u64) << 48;
+        [first, second]
+    }
+
+    /// The capability with these words; `None` if none looks like that.
+    pub fn from_words([first, second]: [u64; 2]) -> Option<Self> {
+        let component = |word: u64, at: u32| (word >> (16 * at)) as u16;
+        let components = [
+            component(first, 2),
+            component(first, 3),
+            component(second, 0),
+            component(second, 1),
+            component(second, 2),
+            component(second, 3),
+        ];
+        let (rights, length) = (first as u8, (first >> 16) as u8);
+        let name = Name { length, zero: 0, components };
+        let made = Self { rights, zero: 0, name };
+        let tail = components.get(usize::from(length)..)?;
+        let whole = rights != 0 && rights & !ALL == 0 && tail.iter().all(|&part| part == 0);
+        (whole && made.to_words() == [first, second]).then_some(made)
+    }
+
     /// Does it give `rights` over what `guard` guards?
     pub fn dominates(&self, guard: &Name, rights: u8) -> bool {
         self.rights != 0 && self.rights & rights == rights && self.name.is_prefix_of(guard)

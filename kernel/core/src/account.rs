@@ -5,6 +5,7 @@
 //! bounded by [`DEPTH`], so a charge is a short loop.
 
 use crate::answer::{Answer, Refusal};
+use crate::retract;
 use crate::state::State;
 use abi::capability::{CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
@@ -29,6 +30,10 @@ pub struct Record {
     pub depth: u8,
     /// How often the index has been used.
     pub generation: u32,
+    /// How often names at or below its own have been taken back ([`crate::retract`]).
+    pub(crate) epoch: u32,
+    /// Have all names below its own been taken back, as it ends?
+    retracted: bool,
     /// Being destroyed: takes no more charges.
     pub dying: bool,
     /// By whom.
@@ -165,11 +170,35 @@ pub(crate) fn finish(state: &mut State, index: usize) {
     if record.id == 0 || used || below != 0 {
         return;
     }
+    // Its index, and so its name, may be given to another one: nobody may hold the old one then.
+    if retract::under_way(state) {
+        return;
+    }
+    if !core::mem::replace(&mut state.accounts.records[index].retracted, true) {
+        let name = state.accounts.records[index].name;
+        return retract::begin(state, name, 0);
+    }
     state.accounts.records[usize::from(parent)].below -= 1;
     let generation = (state.accounts.records[index].generation + 1) % abi::id::GENERATIONS;
     state.accounts.records[index] = Record { generation, ..Record::default() };
     state.published.accounts[index] = AccountRecord::default();
     state.accounts.dying -= 1;
+}
+
+/// Index of the last account on the way of `name`: 0 if its way leads through none.
+pub(crate) fn keeper(state: &State, name: &Name) -> usize {
+    let mut keeper = 0;
+    for (at, &component) in name.components[..usize::from(name.length)].iter().enumerate() {
+        let index = usize::from(component.wrapping_sub(NAME_ACCOUNT));
+        let lives = state.published.accounts.get(index).is_some_and(|record| record.id != 0);
+        if lives && index != 0 {
+            let own = &state.accounts.records[index].name;
+            if usize::from(own.length) == at + 1 && own.is_prefix_of(name) {
+                keeper = index;
+            }
+        }
+    }
+    keeper
 }
 
 /// The first account, which may have all of the machine.

@@ -111,6 +111,8 @@ impl State {
             net: parts.net,
             console: parts.console,
             sweep: crate::sweep::OVER,
+            retraction: None,
+            token_key: None,
             spent: 0,
         };
         for record in state.published.frames.iter_mut() {

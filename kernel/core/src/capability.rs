@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::domain;
+use crate::retract::retracted;
 use crate::state::State;
 use abi::capability::{Capability, DERIVE, Name, WRITE};
 use abi::error::Error;
@@ -11,8 +12,9 @@ use abi::limits::{CAPABILITIES, NAME_COMPONENTS};
 /// The capability at `index` of the list of the domain at index `domain`.
 pub fn get(state: &State, domain: usize, index: u8) -> Result<Capability, Error> {
     let list = &state.domains.records[domain].capabilities;
-    match list.get(usize::from(index)) {
-        Some(capability) if capability.rights != 0 => Ok(*capability),
+    let slot = usize::from(index);
+    match list.get(slot) {
+        Some(held) if held.rights != 0 && !retracted(state, domain, slot, held) => Ok(*held),
         _ => Err(Error::NoSuchCapability),
     }
 }
@@ -49,12 +51,7 @@ pub struct Derivation {
 
 /// What is entered: checked against its source, never wider.
 fn check_derived(source: &Capability, asked: &Derivation) -> Result<Capability, Refusal> {
-    if asked.extend > 3 {
-        return Err(Refusal::new(Error::BadArgument, 2));
-    }
-    if asked.components >> (16 * u32::from(asked.extend)) != 0 {
-        return Err(Refusal::new(Error::BadArgument, 3));
-    }
+    let name = extended(&source.name, (asked.extend, 2), (asked.components, 3))?;
     let rights = match u8::try_from(asked.rights) {
         Ok(rights) if rights != 0 => rights,
         _ => return Err(Refusal::new(Error::BadArgument, 4)),
@@ -62,13 +59,28 @@ fn check_derived(source: &Capability, asked: &Derivation) -> Result<Capability, 
     if rights & !source.rights != 0 {
         return Err(Error::NotPermitted.into());
     }
-    let mut name = source.name;
-    for at in 0..asked.extend {
-        let component = (asked.components >> (16 * u32::from(at))) as u16;
+    Ok(Capability { rights, zero: 0, name })
+}
+
+/// `name` with so many components appended, lowest first; each argument with its position.
+pub(crate) fn extended(
+    name: &Name,
+    (extend, extend_at): (u16, u64),
+    (components, components_at): (u64, u64),
+) -> Result<Name, Refusal> {
+    if extend > 3 {
+        return Err(Refusal::new(Error::BadArgument, extend_at));
+    }
+    if components >> (16 * u32::from(extend)) != 0 {
+        return Err(Refusal::new(Error::BadArgument, components_at));
+    }
+    let mut name = *name;
+    for at in 0..extend {
+        let component = (components >> (16 * u32::from(at))) as u16;
         let too_long = Refusal::new(Error::TooLarge, NAME_COMPONENTS as u64);
         name = name.child(component).ok_or(too_long)?;
     }
-    Ok(Capability { rights, zero: 0, name })
+    Ok(name)
 }
 
 /// `CapabilityDerive`, from the capability at `index` of the caller's list.

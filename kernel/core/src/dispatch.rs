@@ -10,8 +10,8 @@ use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
-    account, capability, console, create, death, domain, env, operate, predicate, region, revoke,
-    sched, sleep, slice, table, trace, transfer,
+    account, capability, console, create, death, domain, env, operate, predicate, region, retract,
+    revoke, sched, sleep, slice, table, token, trace, transfer,
     work::{self, cost},
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
@@ -285,6 +285,9 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: 
                 Err(fault) => Outcome::Fault(fault),
             }
         }
+        Call::CapabilityRetract { extend, components } => {
+            retract_capabilities(state, who, (extend, components))
+        }
         _ => answer(objects(state, machine, who, call)),
     }
 }
@@ -316,6 +319,12 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             capability::derive(state, who.domain(state), capability, &asked)
         }
         Call::CapabilityDrop { slot } => capability::drop(state, who.domain(state), slot),
+        Call::CapabilityToken { word } => {
+            token::word(state, machine, who.domain(state), capability, word)
+        }
+        Call::CapabilityEnter { slot, first, second, seal } => {
+            token::enter(state, machine, who.domain(state), slot, [first, second, seal])
+        }
         Call::AccountAlloc { which, parent } => {
             let named = named(state, who)?;
             account::allocate(state, &named, which, parent)
@@ -451,6 +460,21 @@ fn read_item(bytes: &[u8]) -> Item {
         frame: u32_at(bytes, 4),
         address: u64_at(bytes, 8),
         value: u64_at(bytes, 16),
+    }
+}
+
+/// Done as soon as it has begun. While another one is under way nothing happens: the call runs
+/// again, and each time brings that one forward.
+#[inline(never)]
+fn retract_capabilities(state: &mut State, who: Caller<'_>, below: (u16, u64)) -> Outcome {
+    let own = who.domain(state);
+    match retract::check(state, own, who.capability(), below) {
+        Err(refusal) => refuse(refusal),
+        Ok(_) if retract::under_way(state) => Outcome::Again,
+        Ok(name) => {
+            retract::begin(state, name, own);
+            Outcome::Answer(0, 0)
+        }
     }
 }
 

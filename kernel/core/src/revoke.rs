@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::table::target;
 use crate::work::{self, cost};
 use crate::{chain, frame, predicate};
-use abi::capability::{Capability, WRITE};
+use abi::capability::{CONTROL, Capability};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::published::FrameType;
@@ -26,7 +26,7 @@ pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(),
         ) => return Err(Error::NoSuchFrame.into()),
         Some(_) => return Err(Error::WrongType.into()),
     }
-    if capability.dominates(frame::guard(state, frame), WRITE) {
+    if capability.dominates(frame::guard(state, frame), CONTROL) {
         Ok(())
     } else {
         Err(Error::NotPermitted.into())

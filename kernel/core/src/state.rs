@@ -64,6 +64,10 @@ pub struct State {
     pub console: crate::console::Console,
     /// What has been condemned and not ended: [`crate::sweep`].
     pub(crate) sweep: u32,
+    /// The retraction of capabilities that is under way: [`crate::retract`].
+    pub(crate) retraction: Option<crate::retract::Retraction>,
+    /// What tokens are sealed with, once one has been: [`crate::token`].
+    pub(crate) token_key: Option<[u64; 2]>,
     /// Work done in this hold of the lock ([`crate::work`]).
     pub(crate) spent: u32,
 }

@@ -26,6 +26,8 @@ pub mod cost {
     pub const SKIP: u32 = 3;
     /// Looking whether a record's object is condemned.
     pub const RECORD: u32 = 56;
+    /// Looking for retracted capabilities in a domain's list.
+    pub const LIST: u32 = 400;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 450;
     /// The same of a further page of an item, whose tables have been found.
@@ -73,13 +75,21 @@ pub fn room(state: &State, cost: u32) -> bool {
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
     let listed = state.frames.dying | state.frames.revoking;
-    listed != 0 || state.accounts.dying != 0 || !swept || sweep::waiting(state)
+    listed != 0
+        || state.accounts.dying != 0
+        || !swept
+        || sweep::waiting(state)
+        || crate::retract::under_way(state)
 }
 
 /// Does what this hold of the lock has room for of dying tables, accounts and their frames; what is
 /// condemned comes first, before the processor looks whom it runs ([`sweep::work`]). `true`: there
 /// is more; call again after interrupts and other callers had their turn.
 pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+    crate::retract::work(state);
+    // An account that ends has its name taken back first: that is more work.
     crate::death::finish_accounts(state);
-    crate::table::work(state, machine) | crate::revoke::sweep(state, machine)
+    crate::retract::under_way(state)
+        | crate::table::work(state, machine)
+        | crate::revoke::sweep(state, machine)
 }

@@ -257,8 +257,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "revoking needs no right",
         "revoke.rs",
-        "if capability.dominates(frame::guard(state, frame), WRITE) {",
-        "if capability.rights != 0 || capability.dominates(frame::guard(state, frame), WRITE) {",
+        "if capability.dominates(frame::guard(state, frame), CONTROL) {",
+        "if capability.rights != 0 || capability.dominates(frame::guard(state, frame), CONTROL) {",
     ),
     (
         "a derived capability has more rights",

@@ -156,6 +156,13 @@ pub fn frame_revoke(capability: u8, frame: Frame) -> Result<u64, Refused> {
     make(Call::FrameRevoke { frame }, capability)
 }
 
+/// Components as a call carries them: how many, and three at most in a word, lowest first.
+fn pack(components: &[u16]) -> (u16, u64) {
+    let parts = components.iter().enumerate().take(3);
+    let packed = parts.fold(0, |sum, (at, &part)| sum | u64::from(part) << (16 * at));
+    (components.len() as u16, packed)
+}
+
 /// `CapabilityDerive`
 pub fn capability_derive(
     capability: u8,
@@ -164,13 +171,26 @@ pub fn capability_derive(
     extend: &[u16],
     rights: u8,
 ) -> Result<u64, Refused> {
-    let mut components = 0;
-    for (position, part) in extend.iter().enumerate().take(3) {
-        components |= u64::from(*part) << (16 * position);
-    }
-    let extend = extend.len() as u16;
+    let (extend, components) = pack(extend);
     let rights = u16::from(rights);
     make(Call::CapabilityDerive { domain, slot, extend, components, rights }, capability)
+}
+
+/// `CapabilityToken`: the token for a capability of one's own, to be carried anywhere.
+pub fn capability_token(capability: u8) -> Result<[u64; 3], Refused> {
+    let word = |word| make(Call::CapabilityToken { word }, capability);
+    Ok([word(0)?, word(1)?, word(2)?])
+}
+
+/// `CapabilityEnter`
+pub fn capability_enter(slot: u16, [first, second, seal]: [u64; 3]) -> Result<u64, Refused> {
+    make(Call::CapabilityEnter { slot, first, second, seal }, 0)
+}
+
+/// `CapabilityRetract` of all below the capability's name extended by `components`.
+pub fn capability_retract(capability: u8, components: &[u16]) -> Result<u64, Refused> {
+    let (extend, packed) = pack(components);
+    make(Call::CapabilityRetract { extend, components: packed }, capability)
 }
 
 /// `CapabilityDrop`

@@ -31,7 +31,7 @@ const SYMBOL_WORDS: [&str; 12] = [
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
 /// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 17] = [
+const OWN_CALLS: [&str; 18] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -39,6 +39,7 @@ const OWN_CALLS: [&str; 17] = [
     "EnvForget",
     "EnvEntrust",
     "CapabilityDrop",
+    "CapabilityEnter",
     "RegionDetach",
     "RegionOperate",
     "RegionAwait",

@@ -5,7 +5,7 @@ use crate::answer::{Answer, Refusal};
 use crate::capability::{self, Derivation};
 use crate::machine::Machine;
 use crate::{domain, dying, frame, revoke, table};
-use abi::capability::{Capability, DERIVE, READ, WRITE};
+use abi::capability::{CONTROL, Capability, DERIVE, READ, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{LIBRARY, PAGE_SIZE, table_index};
@@ -520,7 +520,7 @@ impl Model {
             return;
         }
         let guard = frame::guard(&self.state, leaf.frame);
-        assert!(gives(&named, &guard.components[..usize::from(guard.length)], WRITE));
+        assert!(gives(&named, &guard.components[..usize::from(guard.length)], CONTROL));
         revoke::begin(&mut self.state, leaf.frame);
         revoke::work(&mut self.state, &mut self.machine);
         if !revoke::under_way(&self.state, leaf.frame) {

@@ -6,7 +6,7 @@
 use super::Model;
 use crate::dispatch::{self, Outcome};
 use crate::machine::Machine;
-use crate::{create, death, domain, env, frame, net, sched, sweep, table, upcall, work};
+use crate::{create, death, domain, env, frame, net, sched, sweep, table, token, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
 use abi::filter::{COPY, SUBSETTABLE};
@@ -354,9 +354,23 @@ impl Model {
             61 => {
                 Call::ConsoleRing { page: if small == 0 { 0 } else { self.some_own_page(caller) } }
             }
+            63 => Call::CapabilityToken { word: small / 2 },
+            64..=65 => self.some_token(caller),
+            66 => Call::CapabilityRetract { extend: 1, components: u64::from(small) },
             62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
             _ => self.some_network_call(caller, word),
         }
+    }
+
+    /// A token: of a capability that the caller has, sealed well or badly.
+    fn some_token(&mut self, caller: usize) -> Call {
+        let domain = env::domain(&self.state, caller).index();
+        let index = self.some_capability_index(caller) as u8;
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let mut word = |at| token::word(state, machine, domain, index, at).unwrap_or(0);
+        let (first, second, seal) = (word(0), word(1), word(2));
+        let seal = if self.random.one_in(2) { seal } else { seal ^ 1 };
+        Call::CapabilityEnter { slot: 2 + self.random.below(5) as u16, first, second, seal }
     }
 
     fn some_network_call(&mut self, caller: usize, word: u64) -> Call {

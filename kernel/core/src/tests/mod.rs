@@ -1,6 +1,7 @@
 //! The processor half driven as the machine layer drives it, on the host's machine.
 
 mod calls;
+mod capabilities;
 mod deaths;
 mod packets;
 mod pieces;
@@ -312,14 +313,17 @@ impl World {
 
     /// Work and limbo come to their end.
     pub fn settle(&mut self) {
-        crate::work::begin(&mut self.state);
-        while crate::sweep::work(&mut self.state, &mut self.machine, 0)
-            | crate::work::step(&mut self.state, &mut self.machine)
-        {
+        // Twice: an account can end when its last frame has come back from limbo.
+        for _ in 0..2 {
             crate::work::begin(&mut self.state);
+            while crate::sweep::work(&mut self.state, &mut self.machine, 0)
+                | crate::work::step(&mut self.state, &mut self.machine)
+            {
+                crate::work::begin(&mut self.state);
+            }
+            let ticket = frame::ticket(&mut self.state);
+            frame::limbo_release(&mut self.state, &mut self.machine, ticket);
         }
-        let ticket = frame::ticket(&mut self.state);
-        frame::limbo_release(&mut self.state, &mut self.machine, ticket);
         assert!(!crate::work::step(&mut self.state, &mut self.machine));
     }
 

@@ -11,6 +11,7 @@ mod predicate;
 pub mod roles;
 mod sched;
 mod stretch;
+mod token;
 mod trace;
 mod transfer;
 
@@ -38,6 +39,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("calls_are_counted", trace::calls_are_counted),
     ("capability_named", capability::named),
     ("capability_narrowed", capability::narrowed),
+    ("token_passed_as_data", token::passed_as_data),
+    ("capability_retracted", token::retracted),
+    ("owner_rule", token::owner_rule),
     ("copy_on_write_child", capability::copy_on_write_child),
     ("yield_directed", sched::yield_directed),
     ("slice_positions", sched::slice_positions),

@@ -1,5 +1,6 @@
 //! What assistants do: one function a role; the word they leave is their report.
 
+pub mod holder;
 pub mod mirror;
 mod serve;
 
@@ -101,6 +102,9 @@ pub fn play(role: &Role) -> u64 {
         FUZZ => fuzz(words[0], words[1]),
         BREAK_COPY_ON_WRITE => break_copy_on_write(words[0], words[1] as u32),
         COUNT_IN_REGION => count_in_turn(RegionId(words[0] as u32), 1, words[1]),
+        holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
+        holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
+        holder::BEHAVE_AS_OWNER => holder::behave_as_owner(words[0] as u32),
         _ => 0xbad,
     }
 }
@@ -142,7 +146,7 @@ fn count() {
 }
 
 /// The index of one's own environment: the one whose application page shows what is put into it.
-fn own_index() -> usize {
+pub fn own_index() -> usize {
     static INDEX: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
     let known = INDEX.load(core::sync::atomic::Ordering::Relaxed);
     if known != 0 {

@@ -1,0 +1,88 @@
+//! Tokens: capabilities as plain data (aegis95 S9).
+//!
+//! Whoever has been told one enters it into its list, once.
+//!
+//! ```text
+//!   word 0, 1: the capability's 16 bytes     word 2: its seal
+//!   seal = SipHash-2-4 (key of this boot; word 0, word 1, account's id, account's epoch)
+//! ```
+//! The account is the last one on the name's way (`account::keeper`). Its epoch moves with each
+//! retraction below it, its id when it ends: tokens made before are then worth nothing. So the
+//! kernel remembers nothing of a token, and a token that has gone astray can be made worthless.
+
+use core::hash::Hasher;
+#[expect(
+    deprecated,
+    reason = "for hash tables; as a seal it is SipHash-2-4, which is what we want"
+)]
+use core::hash::SipHasher;
+
+use crate::answer::{Answer, Refusal};
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, capability, retract};
+use abi::capability::{Capability, DERIVE};
+use abi::error::Error;
+use abi::limits::CAPABILITIES;
+
+/// `CapabilityToken`: word number `word` of the token for the capability at `index`.
+pub fn word<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    index: u8,
+    word: u16,
+) -> Answer {
+    let held = capability::get(state, caller, index)?;
+    if held.rights & DERIVE == 0 {
+        return Err(Error::NotPermitted.into());
+    }
+    let words = held.to_words();
+    match word {
+        0 | 1 => Ok(words[usize::from(word)]),
+        2 => seal(state, machine, &held),
+        _ => Err(Refusal::new(Error::BadArgument, 0)),
+    }
+}
+
+/// `CapabilityEnter`: the capability that a token says, if its seal is right, into `slot`.
+pub fn enter<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    slot: u16,
+    [first, second, said]: [u64; 3],
+) -> Answer {
+    let slot = usize::from(slot);
+    if slot >= CAPABILITIES {
+        return Err(Refusal::new(Error::BadArgument, 0));
+    }
+    // What no capability looks like has never been sealed.
+    let told = Capability::from_words([first, second]).ok_or(Error::NotPermitted)?;
+    if seal(state, machine, &told)? != said || retract::retracted(state, caller, slot, &told) {
+        return Err(Error::NotPermitted.into());
+    }
+    state.domains.records[caller].capabilities[slot] = told;
+    Ok(0)
+}
+
+fn seal<M: Machine>(state: &mut State, machine: &mut M, capability: &Capability) -> Answer {
+    let [low, high] = key(state, machine).ok_or(Error::NotPresent)?;
+    let keeper = account::keeper(state, &capability.name);
+    #[expect(deprecated, reason = "see above")]
+    let mut hasher = SipHasher::new_with_keys(low, high);
+    for word in capability.to_words() {
+        hasher.write_u64(word);
+    }
+    hasher.write_u32(state.published.accounts[keeper].id);
+    hasher.write_u32(state.accounts.records[keeper].epoch);
+    Ok(hasher.finish())
+}
+
+/// The key of this boot, drawn when it is first needed; `None` while the machine has no entropy.
+fn key<M: Machine>(state: &mut State, machine: &mut M) -> Option<[u64; 2]> {
+    if state.token_key.is_none() {
+        state.token_key = Some([machine.random()?, machine.random()?]);
+    }
+    state.token_key
+}
