@@ -302,6 +302,17 @@ calls! {
     /// name's account. What is bound by them stays bound. Needs CONTROL in it.
     46 CapabilityRetract { extend: u16, components: u64 } guarded Restartable
         errors [TooLarge];
+    /// A `region::Step`: if the word that moves is `from`, and (`STEP_BESIDE`) the one beside it is
+    /// `beside`, copies and moves it on by the bytes copied. `rdx` with `Changed`: the word found.
+    47 RegionStep {
+        which: u64, address: UserAddress, piece: u64, words: u64, from: u64, beside: u64,
+    } own Restartable errors [NoSuchRegion, BadAddress, Changed, TooLarge];
+    /// The same, the word beside it being where the step ends. While that word is `from`, too, and
+    /// the peers are there, sleeps until one of both is otherwise, then begins anew; ends with
+    /// `WouldBlock` as `RegionAwait` does, at a bit of `posted` or of the step's events.
+    48 RegionStepOrWait {
+        which: u64, address: UserAddress, piece: u64, words: u64, from: u64, posted: u64,
+    } own Restartable errors [NoSuchRegion, BadAddress, Changed, TooLarge, WouldBlock];
 }
 
 /// What `rax` carries besides the number.

@@ -56,6 +56,71 @@ pub struct RegionWait {
     pub peer: u64,
 }
 
+/// What `RegionStep` and `RegionStepOrWait` do, apart from address and values: one word of a ring
+/// moves on by as many bytes as are copied. Their arguments hold it in three words:
+///
+/// ```text
+///  which  region's id 32, role 8, peers' role 8, STEP_IN … 16
+///  piece  bytes 32, where in the region they begin 32
+///  words  number of the word that moves 16, of the one beside it 16, event bits 32
+/// ```
+/// Words are counted in units of 8 bytes from the region's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The region's id.
+    pub region: u32,
+    /// Role used; it must be one that writes.
+    pub role: u8,
+    /// Who waits waits while somebody is attached in this role; 255: whoever is.
+    pub peer: u8,
+    /// [`STEP_IN`], [`STEP_BESIDE`].
+    pub flags: u16,
+    /// Bytes copied, at most `limits::REGION_COPY_BYTES`; the word moves by as many.
+    pub len: u32,
+    /// Where in the region they begin.
+    pub offset: u32,
+    /// The word that moves.
+    pub moves: u16,
+    /// The word beside it, which is compared.
+    pub beside: u16,
+    /// Event bits that end the wait.
+    pub events: u32,
+}
+
+/// The bytes go from program memory to the region; without it the other way.
+pub const STEP_IN: u16 = 1;
+/// The word beside must be as said (`RegionStepOrWait` always asks for it).
+pub const STEP_BESIDE: u16 = 2;
+
+impl Step {
+    /// As the arguments `which`, `piece` and `words`.
+    #[inline]
+    pub const fn to_words(self) -> [u64; 3] {
+        let Self { region, role, peer, flags, len, offset, moves, beside, events } = self;
+        let which =
+            region as u64 | (role as u64) << 32 | (peer as u64) << 40 | (flags as u64) << 48;
+        let piece = len as u64 | (offset as u64) << 32;
+        let words = moves as u64 | (beside as u64) << 16 | (events as u64) << 32;
+        [which, piece, words]
+    }
+
+    /// From these arguments.
+    #[inline]
+    pub const fn from_words([which, piece, words]: [u64; 3]) -> Self {
+        Self {
+            region: which as u32,
+            role: (which >> 32) as u8,
+            peer: (which >> 40) as u8,
+            flags: (which >> 48) as u16,
+            len: piece as u32,
+            offset: (piece >> 32) as u32,
+            moves: words as u16,
+            beside: (words >> 16) as u16,
+            events: (words >> 32) as u32,
+        }
+    }
+}
+
 /// No role's attachments end the wait.
 pub const NO_ROLE: u64 = u64::MAX;
 
@@ -71,5 +136,10 @@ pub const fn role_writes(role: u8) -> bool {
     role < 2
 }
 
+const _: () = {
+    let words = [0x0123_4567_89ab_cdef, 0x1234_5678_9abc_def0, 0xfedc_ba98_7654_3210];
+    let again = Step::from_words(words).to_words();
+    assert!(again[0] == words[0] && again[1] == words[1] && again[2] == words[2]);
+};
 const _: () = assert!(core::mem::size_of::<RegionOperation>() == 32 + 128);
 const _: () = assert!(core::mem::size_of::<RegionWait>() == 32 + 128 + 24);

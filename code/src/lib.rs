@@ -53,5 +53,6 @@ pub mod error;
 pub mod instruction;
 pub mod interpreter;
 pub mod listing;
+pub mod object;
 pub mod signature;
 pub mod verifier;

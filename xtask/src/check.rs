@@ -16,6 +16,7 @@ type Step = (&'static str, fn() -> Result<()>);
 /// Runs all checks, also when one fails: a change gets all its complaints at once.
 pub fn command() -> Result<()> {
     packages::require_bare_target()?;
+    packages::require(&[packages::CLANG])?;
     let steps: [Step; 5] = [
         ("format", format),
         ("the tree's own rules", tidy),

@@ -21,6 +21,8 @@ pub const STRACE: (&str, &str) = ("strace", "strace");
 pub const GDB: (&str, &str) = ("gdb", "gdb");
 /// Lists symbols.
 pub const NM: (&str, &str) = ("nm", "binutils");
+/// Compiles C for the bytecode of downloaded functions, in a test.
+pub const CLANG: (&str, &str) = ("clang", "clang");
 /// Disassembles.
 pub const OBJDUMP: (&str, &str) = ("objdump", "binutils");
 

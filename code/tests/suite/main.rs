@@ -10,3 +10,4 @@ mod meaning;
 mod programs;
 mod rejections;
 mod time;
+mod toolchain;

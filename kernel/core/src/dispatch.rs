@@ -11,7 +11,7 @@ use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, operate, predicate, region, retract,
-    revoke, sched, sleep, slice, table, token, trace, transfer,
+    revoke, sched, sleep, slice, step, table, token, trace, transfer,
     work::{self, cost},
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
@@ -74,8 +74,8 @@ const READS_MEMORY: u64 = 1 << number::EnvSet
 
 /// May [`buffer`] name memory for the call with this number?
 #[inline(always)]
-pub fn reads_memory(number: u16) -> bool {
-    READS_MEMORY.wrapping_shr(number.into()) & 1 != 0
+pub const fn reads_memory(number: u16) -> bool {
+    READS_MEMORY.wrapping_shr(number as u32) & 1 != 0
 }
 
 /// Program memory that a call reads: address and bytes, at most `limits::COPY_BYTES`. The machine
@@ -287,6 +287,20 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: 
         }
         Call::CapabilityRetract { extend, components } => {
             retract_capabilities(state, who, (extend, components))
+        }
+        Call::RegionStep { which, address, piece, words, from, beside } => {
+            let asked = step::Asked { words: [which, piece, words], address, from };
+            match step::step(state, machine, index, &asked, beside) {
+                Ok(result) => answer(result),
+                Err(fault) => Outcome::Fault(fault),
+            }
+        }
+        Call::RegionStepOrWait { which, address, piece, words, from, posted } => {
+            let asked = step::Asked { words: [which, piece, words], address, from };
+            match step::step_or_wait(state, machine, (cpu, index), &asked, posted) {
+                Ok(ended) => answer_or_left(ended),
+                Err(fault) => Outcome::Fault(fault),
+            }
         }
         _ => answer(objects(state, machine, who, call)),
     }

@@ -46,6 +46,7 @@ pub mod sched;
 pub mod sleep;
 pub mod slice;
 pub mod state;
+pub mod step;
 pub mod sweep;
 pub mod table;
 pub mod timer;

@@ -18,7 +18,7 @@ use abi::id::RegionId;
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES, REGION_WORDS};
 use abi::published::Table;
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, NO_ROLE, RegionOperation, WordAt, role_writes};
+use abi::region::{COPY_IN, COPY_NONE, NO_ROLE, RegionOperation, WordAt, role_writes};
 use core::mem::{offset_of, size_of};
 
 /// What an environment waits for: that a word of a region has another value, or that nobody is
@@ -28,11 +28,11 @@ pub struct Wait {
     /// The region.
     pub region: RegionId,
     /// The role, `REGION_ROLES` or more: none.
-    peer: u8,
+    pub(crate) peer: u8,
     /// The word's physical address.
-    physical: u64,
+    pub(crate) physical: u64,
     /// Its value then.
-    value: u64,
+    pub(crate) value: u64,
 }
 
 /// The class of what waits for a region.
@@ -61,12 +61,16 @@ pub fn end_wait(state: &mut State, index: usize) {
 
 /// Words of a region have changed: wakes the one that waits; of several, those whose wait is over
 /// are found on the way out, as those are whose predicates name the region.
-#[inline]
-fn changed<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    let Region { waiters, waiter, watched, .. } = state.regions.slots[index];
-    if waiters == 0 && !watched {
-        return;
+#[inline(always)]
+pub(crate) fn changed<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let Region { waiters, watched, .. } = &state.regions.slots[index];
+    if *waiters != 0 || *watched {
+        tell(state, machine, index);
     }
+}
+
+fn tell<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let Region { waiters, waiter, watched, .. } = state.regions.slots[index];
     let last = usize::from(waiter);
     let env = &state.envs.slots[last];
     let still = env.pending == Pending::Region && env.wait.region.index() == index;
@@ -112,19 +116,32 @@ pub fn operate_or_wait<M: Machine>(
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
     let Some(found) = attempt(state, machine, &plan)? else { return Ok(Some(Ok(0))) };
-    if is_over(state, machine, plan.index, &wait) {
-        return Ok(Some(Err(Refusal::new(Error::Changed, found))));
+    Ok(wait_for(state, machine, (cpu, caller), (plan.index, wait), &asked, found))
+}
+
+/// A compare has `found` another word: the caller sleeps, unless its wait is over already. The
+/// answer, `None` if it sleeps and has left.
+pub(crate) fn wait_for<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, caller): (usize, usize),
+    (index, wait): (usize, Wait),
+    asked: &Sleep,
+    found: u64,
+) -> Option<Answer> {
+    if is_over(state, machine, index, &wait) {
+        return Some(Err(Refusal::new(Error::Changed, found)));
     }
-    if let Err(refusal) = sleep::may_wait(state, machine, caller, &asked) {
-        return Ok(Some(Err(refusal)));
+    if let Err(refusal) = sleep::may_wait(state, machine, caller, asked) {
+        return Some(Err(refusal));
     }
     sched::leave(state, machine, cpu);
     state.envs.slots[caller].wait = wait;
-    let slot = &mut state.regions.slots[plan.index];
+    let slot = &mut state.regions.slots[index];
     slot.waiters += 1;
     slot.waiter = caller as u16;
     sleep::await_region(state, machine, caller, asked.deadline);
-    Ok(None)
+    None
 }
 
 /// A checked operation: what it names lies in the region and in the caller's half.
@@ -154,7 +171,7 @@ fn offset_and_value(pair: &Pair) -> (u64, u64) {
 
 /// As [`physical`], for words, which mostly lie in the beginning.
 #[inline(always)]
-fn word(state: &State, index: usize, offset: u64) -> u64 {
+pub(crate) fn word(state: &State, index: usize, offset: u64) -> u64 {
     let first = state.regions.slots[index].first;
     if offset < PAGE_SIZE { first | offset } else { physical(state, index, offset) }
 }
@@ -174,10 +191,8 @@ fn attempt<M: Machine>(
         }
     }
     if plan.direction != COPY_NONE {
-        if plan.len > PAGE_SIZE {
-            work::spend(state, cost::TRANSFER * plan.len.div_ceil(PAGE_SIZE) as u32);
-        }
-        copy(state, machine, plan)?;
+        let (at, user, into) = (plan.offset, plan.address, plan.direction == COPY_IN);
+        copy(state, machine, (plan.index, at, user, plan.len), into)?;
     }
     for pair in plan.writes {
         let (offset, value) = offset_and_value(pair);
@@ -256,20 +271,35 @@ fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<Wait, Refu
     Ok(Wait { region, peer, physical: physical(state, index, offset), value })
 }
 
-/// Copies between the region and program memory, a frame at a time.
+/// Copies between the region at `index` and program memory, a frame at a time: where in the region,
+/// where in memory, how many bytes, and whether they go `into` the region.
 #[inline(always)]
-fn copy<M: Machine>(state: &State, machine: &mut M, plan: &Plan<'_>) -> Result<(), UserFault> {
-    let mut done = 0;
-    while done < plan.len {
-        let at = plan.offset + done;
-        let piece = (plan.len - done).min(PAGE_SIZE - at % PAGE_SIZE);
-        let place = physical(state, plan.index, at);
-        let user = plan.address + done;
-        if plan.direction == COPY_OUT {
-            machine.copy_out(user, place, piece as usize)?;
+pub(crate) fn copy<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (index, offset, user, len): (usize, u64, u64, u64),
+    into: bool,
+) -> Result<(), UserFault> {
+    if len > PAGE_SIZE {
+        work::spend(state, cost::TRANSFER * len.div_ceil(PAGE_SIZE) as u32);
+    }
+    let mut one = |state: &State, (place, user, len): (u64, u64, u64)| {
+        let place = physical(state, index, place);
+        if into {
+            machine.copy_in(place, user, len as usize)
         } else {
-            machine.copy_in(place, user, piece as usize)?;
+            machine.copy_out(user, place, len as usize)
         }
+    };
+    // Mostly it is all in one.
+    if len <= PAGE_SIZE - offset % PAGE_SIZE {
+        return if len == 0 { Ok(()) } else { one(state, (offset, user, len)) };
+    }
+    let mut done = 0;
+    while done < len {
+        let at = offset + done;
+        let piece = (len - done).min(PAGE_SIZE - at % PAGE_SIZE);
+        one(state, (at, user + done, piece))?;
         done += piece;
     }
     Ok(())

@@ -139,6 +139,7 @@ pub struct CallCounters {
     ticks: AtomicU64,
 }
 
+#[inline]
 fn add(word: &AtomicU64, value: u64) {
     word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }

@@ -10,7 +10,6 @@
 
 use crate::errno::Errno;
 use crate::layout::{SHOWN, SHOWN_END};
-use abi::call::Call;
 use abi::error::Error;
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
@@ -269,25 +268,30 @@ pub fn fix_ups() -> [FixUp; 3] {
     ]
 }
 
-/// Makes a native call of up to four arguments that copies from or to the program's memory. What
-/// is not present there is brought; what cannot be is the call's `BadAddress`.
-#[inline]
-pub fn native(call: Call) -> Result<u64, Refused> {
-    #[repr(C)]
-    struct Answered {
-        error: u64,
-        value: u64,
+/// Makes a native call that copies from or to the program's memory. What is not present there is
+/// brought; what cannot be is the call's `BadAddress`.
+#[inline(always)]
+pub fn native(number: u16, words: [u64; 6]) -> Result<u64, Refused> {
+    let (error, value): (u64, u64);
+    // SAFETY: a call changes memory only as its documentation says, and the registers listed; the
+    // routine is nothing but the instruction.
+    unsafe {
+        core::arch::asm!(
+            "call exos_native",
+            inlateout("rax") u64::from(number) => error,
+            inlateout("rdi") words[0] => _,
+            inlateout("rsi") words[1] => _,
+            inlateout("rdx") words[2] => value,
+            inlateout("r10") words[3] => _,
+            inlateout("r8") words[4] => _,
+            inlateout("r9") words[5] => _,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
     }
-    unsafe extern "sysv64" {
-        fn exos_native(rax: u64, a: u64, b: u64, c: u64, d: u64) -> Answered;
-    }
-    let (number, [a, b, c, d, ..]) = call.encode();
-    // SAFETY: a call changes memory only as its documentation says, and registers that the calling
-    // convention lets it change.
-    let answered = unsafe { exos_native(number.into(), a, b, c, d) };
-    match Error::from_number(answered.error) {
-        None => Ok(answered.value),
-        Some(error) => Err((error, answered.value)),
+    match Error::from_number(error) {
+        None => Ok(value),
+        Some(error) => Err((error, value)),
     }
 }
 
@@ -320,14 +324,9 @@ core::arch::global_asm!(
     "exos_copy_landing:",
     "mov eax, 1",
     "ret",
-    // (rax, rdi, rsi, rdx, r10) of a native call; a fault of its copy is at the instruction.
+    // A native call, its registers as they are; a fault of its copy is at the instruction.
     ".global exos_native, exos_native_first, exos_native_last, exos_native_landing",
     "exos_native:",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "mov rsi, rdx",
-    "mov rdx, rcx",
-    "mov r10, r8",
     "exos_native_first:",
     "syscall",
     "exos_native_last:",

@@ -9,7 +9,7 @@ use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT, number}
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::{RegionOperation, RegionWait};
+use abi::region::{RegionOperation, RegionWait, Step};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -244,6 +244,28 @@ pub fn region_await(
     events: u64,
 ) -> Result<u64, Refused> {
     make(Call::RegionAwait { wait: at(wait), deadline, posted, events }, 0)
+}
+
+/// `RegionStep`: copies and moves a word of a ring on if it is `from` and, with `STEP_BESIDE`, the
+/// one beside it `beside`. A program page that is missing faults here, at this call.
+#[inline]
+pub fn region_step(step: &Step, address: u64, from: u64, beside: u64) -> Result<u64, Refused> {
+    let [which, piece, words] = step.to_words();
+    let address = UserAddress(address);
+    make(Call::RegionStep { which, address, piece, words, from, beside }, 0)
+}
+
+/// `RegionStepOrWait`: as [`region_step`], but sleeps while the word beside it is `from`, too.
+#[inline]
+pub fn region_step_or_wait(
+    step: &Step,
+    address: u64,
+    from: u64,
+    posted: u64,
+) -> Result<u64, Refused> {
+    let [which, piece, words] = step.to_words();
+    let address = UserAddress(address);
+    make(Call::RegionStepOrWait { which, address, piece, words, from, posted }, 0)
 }
 
 /// `PredicateSet`

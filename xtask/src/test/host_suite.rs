@@ -4,12 +4,14 @@ use std::process::Stdio;
 
 use crate::build;
 use crate::failure::{Context, Result};
+use crate::packages;
 use crate::report;
 use crate::tally::Tally;
 use crate::workspace;
 
 /// Runs them package by package, so that names can begin with their package's.
 pub fn run(tally: &mut Tally) -> Result<()> {
+    packages::require(&[packages::CLANG])?;
     for package in workspace::tested_packages()? {
         report::step(&format!("host: {package}"));
         let mut cargo = build::cargo();

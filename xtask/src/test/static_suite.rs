@@ -31,7 +31,7 @@ const SYMBOL_WORDS: [&str; 12] = [
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
 /// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 18] = [
+const OWN_CALLS: [&str; 20] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -43,6 +43,8 @@ const OWN_CALLS: [&str; 18] = [
     "RegionDetach",
     "RegionOperate",
     "RegionAwait",
+    "RegionStep",
+    "RegionStepOrWait",
     "PredicateSet",
     "TimerSet",
     "RingAlloc",

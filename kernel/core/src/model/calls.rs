@@ -15,6 +15,7 @@ use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
 use abi::published::{EnvState, FrameType};
+use abi::region::Step;
 use abi::setup::field::WHILE_RUNNING;
 use abi::upcall::{Cause, offset};
 use abi::word::{UserAddress, Which};
@@ -345,6 +346,7 @@ impl Model {
             },
             50 => Call::RegionDetach { region: self.some_region(), role: small / 2 },
             51..=53 => Call::RegionOperate { operation: BUFFER },
+            54 if self.random.one_in(2) => self.some_step(caller),
             54 => {
                 let (deadline, posted) = (self.some_time(), self.random.next());
                 Call::RegionAwait { wait: BUFFER, deadline, posted, events: u64::from(small) }
@@ -371,6 +373,30 @@ impl Model {
         let (first, second, seal) = (word(0), word(1), word(2));
         let seal = if self.random.one_in(2) { seal } else { seal ^ 1 };
         Call::CapabilityEnter { slot: 2 + self.random.below(5) as u16, first, second, seal }
+    }
+
+    /// Along a region whose words are mostly still zero.
+    fn some_step(&mut self, caller: usize) -> Call {
+        let step = Step {
+            region: self.some_region().0,
+            role: self.random.below(3) as u8,
+            peer: if self.random.one_in(3) { u8::MAX } else { self.random.below(5) as u8 },
+            flags: self.random.below(5) as u16,
+            len: 8 * self.random.below(3) as u32,
+            offset: 8 * self.random.below(8) as u32,
+            moves: self.random.below(9) as u16,
+            beside: self.random.below(9) as u16,
+            events: self.random.below(256) as u32,
+        };
+        let [which, piece, words] = step.to_words();
+        let address = UserAddress(self.some_own_page(caller));
+        let from = 8 * self.random.below(2) as u64;
+        let other = self.random.next() & 0x18;
+        if self.random.one_in(2) {
+            Call::RegionStep { which, address, piece, words, from, beside: other }
+        } else {
+            Call::RegionStepOrWait { which, address, piece, words, from, posted: other }
+        }
     }
 
     fn some_network_call(&mut self, caller: usize, word: u64) -> Call {

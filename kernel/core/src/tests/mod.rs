@@ -10,6 +10,7 @@ mod random;
 mod regions;
 mod sleeping;
 mod slices;
+mod steps;
 mod transfers;
 mod upcalls;
 mod waiting;

@@ -2,6 +2,7 @@
 
 use super::*;
 use abi::limits::SLICE_NS;
+use abi::region::Step;
 
 struct Random(u64);
 
@@ -52,7 +53,7 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
     let role = random.below(5) as u16;
     let count = random.below(4);
     let at = UserAddress(SCRATCH + 8 * random.below(8));
-    match random.below(30) {
+    match random.below(32) {
         0..=2 => Call::Yield { to: env },
         3..=6 => Call::Sleep {
             deadline: if random.below(3) == 0 { 0 } else { soon },
@@ -81,6 +82,24 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
             let deadline = if random.below(3) == 0 { 0 } else { soon };
             let (posted, events) = (random.below(4), random.below(256));
             Call::RegionAwait { wait: REGION_WORDS, deadline, posted, events }
+        }
+        29 | 30 => {
+            let step = Step {
+                region: region.0,
+                role: random.below(3) as u8,
+                peer: if random.below(2) == 0 { u8::MAX } else { random.below(4) as u8 },
+                flags: random.below(4) as u16,
+                len: 0,
+                events: random.below(256) as u32,
+                ..Step::default()
+            };
+            let [which, piece, words] = step.to_words();
+            let (from, other) = (random.below(2), random.below(4));
+            if random.below(2) == 0 {
+                Call::RegionStep { which, address: at, piece, words, from, beside: other }
+            } else {
+                Call::RegionStepOrWait { which, address: at, piece, words, from, posted: other }
+            }
         }
         _ => Call::TimerSet { deadline: soon },
     }

@@ -162,12 +162,31 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a word is written before the copy faults",
         "operate.rs",
-        "        copy(state, machine, plan)?;\n",
-        "        let late = copy(state, machine, plan);\n\
+        "        copy(state, machine, (plan.index, at, user, plan.len), into)?;\n",
+        "        let late = copy(state, machine, (plan.index, at, user, plan.len), into);\n\
          \x20       if let (Err(_), Some(pair)) = (late, plan.writes.first()) {\n\
          \x20           let (offset, value) = offset_and_value(pair);\n\
          \x20           machine.word_set(physical(state, plan.index, offset), value);\n\
          \x20       }\n        late?;\n",
+    ),
+    (
+        "a step moves the word before the copy faults",
+        "step.rs",
+        "    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n",
+        "    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n\
+         \x20   machine.word_set(plan.moves, plan.from.wrapping_add(len));\n",
+    ),
+    (
+        "a step needs no attachment",
+        "step.rs",
+        "    if !attached || !role_writes(role) {",
+        "    if !role_writes(role) {",
+    ),
+    (
+        "a step may be of words behind the region",
+        "step.rs",
+        "    if !within(state, index, moves.max(beside), 8)\n",
+        "    if !within(state, index, moves, 8)\n",
     ),
     (
         "a compare that fails writes all the same",

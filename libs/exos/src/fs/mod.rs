@@ -14,6 +14,7 @@
 //! `close_on_exec`, or, to a new domain, `without_close_on_exec`, `attach`, `save`; there `load`.
 //! exit: the kernel drops the domain's attachments; a vfork child's `detach`.
 
+pub mod at_once;
 pub mod control;
 pub mod description;
 pub mod epoll;
@@ -183,6 +184,13 @@ impl Files {
     /// The description of a descriptor.
     pub fn get(&self, fd: i32) -> Result<Rc<Description>, Errno> {
         self.slot(fd).map(|slot| slot.description.clone())
+    }
+
+    /// The same, only looked at.
+    #[inline]
+    pub fn seen(&self, fd: i32) -> Option<&Description> {
+        let slot = self.table.get(usize::try_from(fd).ok()?)?.as_ref()?;
+        Some(&slot.description)
     }
 
     fn slot(&self, fd: i32) -> Result<&Descriptor, Errno> {

@@ -15,7 +15,7 @@ use abi::id::{DomainId, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
-use abi::region::{COPY_IN, COPY_OUT, WordAt};
+use abi::region::WordAt;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
@@ -41,7 +41,7 @@ const fn opened(role: u16) -> u64 {
     24 + 8 * role as u64
 }
 /// Offset of the limit (`F_SETPIPE_SZ`), 0: the whole ring.
-const LIMIT: u64 = 40;
+pub(super) const LIMIT: u64 = 40;
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
@@ -96,9 +96,9 @@ pub struct Level {
     /// Bytes ever written.
     pub head: u64,
     /// Bytes ever read.
-    tail: u64,
+    pub(super) tail: u64,
     /// The limit word.
-    limit: u64,
+    pub(super) limit: u64,
     /// Bytes that it holds at most.
     pub capacity: u64,
 }
@@ -359,18 +359,17 @@ impl Pipe {
         // A short read must not leave behind what was written since the last look.
         let head = if known > 0 { level.head } else { tail + len };
         let transfer = Transfer {
-            direction: COPY_OUT,
+            into: false,
             offset: RING.span(tail, len).offset,
             address,
             len,
-            compare: [WordAt { offset: TAIL, value: tail }, WordAt { offset: HEAD, value: head }],
-            compares: if known >= left { 1 } else { 2 },
-            write: WordAt { offset: TAIL, value: tail + len },
+            moves: WordAt { offset: TAIL, value: tail },
+            beside: WordAt { offset: HEAD, value: head },
+            beside_counts: known < left,
         };
         let reader = self.reader();
-        let empty = WordAt { offset: HEAD, value: tail };
         let tried = match patience {
-            Some(ended_by) => reader.transfer_or_wait(&transfer, (empty, WRITER), ended_by),
+            Some(ended_by) => reader.transfer_or_wait(&transfer, WRITER, ended_by),
             None => reader.transfer(&transfer),
         };
         match tried {
@@ -504,13 +503,13 @@ impl Pipe {
             && there >= span.len
         {
             let transfer = Transfer {
-                direction: COPY_IN,
+                into: true,
                 offset: span.offset,
                 address,
                 len: span.len,
-                compare: [WordAt { offset: HEAD, value: level.head }, limit],
-                compares: 2,
-                write: WordAt { offset: HEAD, value: level.head + span.len },
+                moves: WordAt { offset: HEAD, value: level.head },
+                beside: limit,
+                beside_counts: true,
             };
             match self.writer().transfer(&transfer) {
                 Ok(()) => return Ok(span.len),

@@ -1,11 +1,12 @@
 //! Region operations in the shapes that files need.
 
-use abi::call::Call;
+use abi::call::number;
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::published::{RegionRecord, Table};
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, RegionWait, WordAt};
-use abi::word::UserAddress;
+use abi::region::{
+    COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, STEP_BESIDE, STEP_IN, Step, WordAt,
+};
 use core::mem::offset_of;
 use unix::Errno;
 use xok::{call, published};
@@ -33,23 +34,23 @@ pub enum Done {
     Changed,
 }
 
-/// A copy between a region and memory under up to two conditions, which then sets a word.
+/// A copy between a ring and memory, by which one of the ring's words moves on.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// `COPY_IN` or `COPY_OUT`.
-    pub direction: u8,
+    /// Into the ring, or out of it?
+    pub into: bool,
     /// Where in the region.
     pub offset: u64,
     /// Where in memory.
     pub address: u64,
     /// Bytes.
     pub len: u64,
-    /// Conditions.
-    pub compare: [WordAt; 2],
-    /// How many of them count.
-    pub compares: u8,
-    /// What is written.
-    pub write: WordAt,
+    /// The word that moves on by as many, and what it must be.
+    pub moves: WordAt,
+    /// The word that must be so as well, …
+    pub beside: WordAt,
+    /// … if it counts.
+    pub beside_counts: bool,
 }
 
 /// Why nothing was transferred.
@@ -67,25 +68,19 @@ pub enum Missed {
 
 impl Transfer {
     #[inline]
-    fn operation(&self, region: &Region) -> RegionOperation {
-        const NONE: WordAt = WordAt { offset: 0, value: 0 };
-        RegionOperation {
+    fn step(&self, region: &Region) -> Step {
+        Step {
             region: region.id.0,
-            compares: self.compares,
-            writes: 1,
-            direction: self.direction,
             role: region.role as u8,
-            address: self.address,
-            offset: self.offset,
-            len: self.len,
-            compare: [self.compare[0], self.compare[1], NONE, NONE],
-            write: [self.write, NONE, NONE, NONE],
+            peer: u8::MAX,
+            flags: u16::from(self.into) * STEP_IN + u16::from(self.beside_counts) * STEP_BESIDE,
+            len: self.len as u32,
+            offset: self.offset as u32,
+            moves: (self.moves.offset / 8) as u16,
+            beside: (self.beside.offset / 8) as u16,
+            events: 0,
         }
     }
-}
-
-fn place_of<T>(place: &T) -> UserAddress {
-    UserAddress(core::ptr::from_ref(place) as u64)
 }
 
 #[inline]
@@ -190,24 +185,29 @@ impl Region {
         finish_or_found(&operation)
     }
 
-    /// As `copy_memory_if`, of program memory that may not be there.
+    /// Between the ring and program memory that may not be there.
+    #[inline(always)]
     pub fn transfer(&self, transfer: &Transfer) -> Result<(), Missed> {
-        let operation = transfer.operation(self);
-        missed(user::native(Call::RegionOperate { operation: place_of(&operation) }))
+        let [which, piece, words] = transfer.step(self).to_words();
+        let Transfer { address, moves, beside, .. } = *transfer;
+        let (from, beside) = (moves.value, beside.value);
+        missed(user::native(number::RegionStep, [which, address, piece, words, from, beside]))
     }
 
-    /// The same; if a compare fails, sleeps while `unchanged` holds and somebody is attached in
-    /// role `peer`, then tries again.
+    /// The same, if the word beside is where this one would come to; sleeps while both are the
+    /// same and somebody is attached in role `peer`, then tries again.
+    #[inline(always)]
     pub fn transfer_or_wait(
         &self,
         transfer: &Transfer,
-        (unchanged, peer): (WordAt, u16),
+        peer: u16,
         Interrupts { posted, events }: Interrupts,
     ) -> Result<(), Missed> {
-        let operation = transfer.operation(self);
-        let wait = RegionWait { operation, unchanged, peer: peer.into() };
-        let wait = place_of(&wait);
-        missed(user::native(Call::RegionAwait { wait, deadline: 0, posted, events }))
+        let step = Step { peer: peer as u8, events: events as u32, ..transfer.step(self) };
+        let [which, piece, words] = step.to_words();
+        let Transfer { address, moves: WordAt { value: from, .. }, .. } = *transfer;
+        let words = [which, address, piece, words, from, posted];
+        missed(user::native(number::RegionStepOrWait, words))
     }
 
     /// If the compares hold, copies in, then writes the words.

@@ -1,0 +1,146 @@
+//! A step along a ring: a word of a region moves on by as many bytes as are copied.
+//!
+//! What a ring's producer and consumer do all the time, with every argument in a register. It says
+//! nothing that an operation (`operate`) could not say, and its faults, waits and wake-ups are
+//! those of operations.
+
+use crate::answer::{Answer, Refusal};
+use crate::env;
+use crate::machine::{Machine, UserFault};
+use crate::operate::{Wait, changed, copy, wait_for, word};
+use crate::region::{attached_again, check_role, find, within};
+use crate::sleep::Sleep;
+use crate::state::State;
+use abi::error::Error;
+use abi::id::RegionId;
+use abi::layout::is_user_range;
+use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
+use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
+use abi::word::UserAddress;
+
+/// The arguments of both calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// `which`, `piece`, `words`: a [`Step`].
+    pub words: [u64; 3],
+    /// Where in program memory.
+    pub address: UserAddress,
+    /// The value of the word that moves.
+    pub from: u64,
+}
+
+/// A checked step: what it names lies in the region and in the caller's half.
+struct Plan {
+    step: Step,
+    /// Index of the region.
+    index: usize,
+    address: u64,
+    from: u64,
+    /// Physical addresses of the word that moves and the one beside it.
+    moves: u64,
+    beside: u64,
+}
+
+/// `RegionStep`; the error side holds a fault of the caller's, after which the call runs again.
+#[inline(always)]
+pub fn step<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    asked: &Asked,
+    beside: u64,
+) -> Result<Answer, UserFault> {
+    let plan = match check(state, caller, asked) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let expected = (plan.step.flags & STEP_BESIDE != 0).then_some(beside);
+    Ok(match attempt(state, machine, &plan, expected)? {
+        None => Ok(0),
+        Some(found) => Err(Refusal::new(Error::Changed, found)),
+    })
+}
+
+/// `RegionStepOrWait`: the answer, `None` if the caller sleeps and has left.
+#[inline(always)]
+pub fn step_or_wait<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, caller): (usize, usize),
+    asked: &Asked,
+    posted: u64,
+) -> Result<Option<Answer>, UserFault> {
+    let plan = match check(state, caller, asked).and_then(check_peer) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(Some(Err(refusal))),
+    };
+    let end = plan.from.wrapping_add(plan.step.len.into());
+    let Some(found) = attempt(state, machine, &plan, Some(end))? else { return Ok(Some(Ok(0))) };
+    let Plan { step: Step { region, peer, events, .. }, index, from, beside, .. } = plan;
+    let wait = Wait { region: RegionId(region), peer, physical: beside, value: from };
+    let until = Sleep { deadline: 0, posted, events: events.into(), flags: 0 };
+    Ok(wait_for(state, machine, (cpu, caller), (index, wait), &until, found))
+}
+
+/// May the caller do this?
+#[inline(always)]
+fn check(state: &mut State, caller: usize, asked: &Asked) -> Result<Plan, Refusal> {
+    let step = Step::from_words(asked.words);
+    let index = find(state, RegionId(step.region))?;
+    if step.flags & !(STEP_IN | STEP_BESIDE) != 0 {
+        return Err(Refusal::new(Error::BadArgument, 0));
+    }
+    let role = check_role(u16::from(step.role))?;
+    let attached = attached_again(state, env::domain(state, caller).index(), index, role);
+    if !attached || !role_writes(role) {
+        return Err(Error::NotPermitted.into());
+    }
+    let (len, offset) = (u64::from(step.len), u64::from(step.offset));
+    if len > REGION_COPY_BYTES as u64 {
+        return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
+    }
+    let (moves, beside) = (8 * u64::from(step.moves), 8 * u64::from(step.beside));
+    let address = asked.address.0;
+    if !within(state, index, moves.max(beside), 8)
+        || !within(state, index, offset, len)
+        || !is_user_range(address, len)
+    {
+        return Err(Error::BadAddress.into());
+    }
+    let (moves, beside) = (word(state, index, moves), word(state, index, beside));
+    Ok(Plan { step, index, address, from: asked.from, moves, beside })
+}
+
+#[inline(always)]
+fn check_peer(plan: Plan) -> Result<Plan, Refusal> {
+    let peer = usize::from(plan.step.peer);
+    let known = peer < REGION_ROLES || peer == usize::from(u8::MAX);
+    if known { Ok(plan) } else { Err(Refusal::new(Error::BadArgument, 0)) }
+}
+
+/// Compares, copies, moves the word; the word found if it is not the one expected.
+#[inline(always)]
+fn attempt<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    plan: &Plan,
+    beside: Option<u64>,
+) -> Result<Option<u64>, UserFault> {
+    let found = machine.word(plan.moves);
+    if found != plan.from {
+        return Ok(Some(found));
+    }
+    if let Some(expected) = beside {
+        let found = machine.word(plan.beside);
+        if found != expected {
+            return Ok(Some(found));
+        }
+    }
+    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
+    copy(state, machine, (plan.index, offset, plan.address, len), plan.step.flags & STEP_IN != 0)?;
+    machine.word_set(plan.moves, plan.from.wrapping_add(len));
+    let operations = &mut state.published.regions[plan.index].operations;
+    *operations = operations.wrapping_add(1);
+    changed(state, machine, plan.index);
+    Ok(None)
+}

@@ -1,0 +1,168 @@
+//! Steps along a ring: what they compare, copy and move, what a fault leaves alone, who waits.
+
+use super::*;
+use crate::context::SYSCALL_BYTES;
+use abi::limits::REGION_COPY_BYTES;
+use abi::region::{STEP_BESIDE, STEP_IN, Step};
+use abi::upcall::woken;
+
+/// Program memory that is copied from and to.
+const DATA: u64 = SCRATCH + 0x400;
+/// Where the caller's `syscall` is.
+const CALL: u64 = 0x1230;
+/// Nobody's memory.
+const ABSENT: u64 = 0x60_0000;
+const HEAD: u16 = 0;
+const TAIL: u16 = 1;
+
+/// A region of so many frames, to which the first environment is attached as 0, another as 1.
+fn setting(frames: u64) -> (World, Step, usize) {
+    let mut world = World::new();
+    world.put(1, &[u64::MAX; 4]);
+    let Outcome::Answer(0, id) =
+        world.by(1, Call::RegionAlloc { frames: UserAddress(SCRATCH), count: frames })
+    else {
+        panic!("RegionAlloc")
+    };
+    let region = RegionId(id as u32);
+    let domain = world.domain();
+    let attach = |role, domain| Call::RegionAttach { region, role, domain };
+    assert_eq!(world.by(1, attach(0, DomainId::NONE)), OK);
+    assert_eq!(world.by(1, attach(1, domain)), OK);
+    let reader = world.spawn_masked(domain);
+    (world, Step { region: region.0, ..Step::default() }, reader)
+}
+
+fn step(world: &mut World, index: usize, step: Step, at: u64, from: u64, beside: u64) -> Outcome {
+    let [which, piece, words] = step.to_words();
+    let address = UserAddress(at);
+    world.by(index, Call::RegionStep { which, address, piece, words, from, beside })
+}
+
+fn wait(world: &mut World, index: usize, step: Step, from: u64, posted: u64) -> Outcome {
+    let [which, piece, words] = step.to_words();
+    world.machine.context(index).rip = CALL + SYSCALL_BYTES;
+    let address = UserAddress(DATA);
+    world.by(index, Call::RegionStepOrWait { which, address, piece, words, from, posted })
+}
+
+/// Eight bytes to `offset` by the one who writes, and from there by the one who reads.
+fn ends(step: Step, offset: u32) -> (Step, Step) {
+    let both = Step { len: 8, offset, ..step };
+    let put = Step { role: 0, flags: STEP_IN | STEP_BESIDE, moves: HEAD, beside: TAIL, ..both };
+    (put, Step { role: 1, flags: 0, moves: TAIL, beside: HEAD, ..both })
+}
+
+#[test]
+fn a_step_compares_copies_and_moves() {
+    for (frames, offset) in [(0, 40), (2, 4092)] {
+        let (mut world, base, reader) = setting(frames);
+        let (put, take) = ends(base, offset);
+        world.poke(1, DATA, 0x1122_3344_5566_7788);
+        assert_eq!(
+            step(&mut world, 1, put, DATA, 1, 0),
+            error(Error::Changed, 0),
+            "not from there"
+        );
+        assert_eq!(step(&mut world, 1, put, DATA, 0, 8), error(Error::Changed, 0), "nor beside it");
+        assert_eq!(step(&mut world, 1, put, DATA, 0, 0), OK);
+        assert_eq!(step(&mut world, 1, put, DATA, 0, 0), error(Error::Changed, 8), "it has moved");
+        let without = Step { flags: STEP_IN, ..put };
+        assert_eq!(step(&mut world, 1, without, DATA, 8, 77), OK, "what is beside does not count");
+        let compares = Step { flags: STEP_BESIDE, ..take };
+        assert_eq!(step(&mut world, reader, compares, DATA, 0, 8), error(Error::Changed, 16));
+        assert_eq!(step(&mut world, reader, take, DATA, 0, 8), OK);
+        assert_eq!(world.peek(reader, DATA), 0x1122_3344_5566_7788);
+        assert_eq!(step(&mut world, reader, compares, DATA, 8, 16), OK);
+        let region = RegionId(base.region).index();
+        assert_eq!(world.state.published.regions[region].operations, 4);
+    }
+}
+
+#[test]
+fn a_fault_leaves_the_word_alone_and_the_call_runs_again() {
+    let (mut world, base, reader) = setting(0);
+    let (put, take) = ends(base, 40);
+    let Outcome::Fault(fault) = step(&mut world, 1, put, ABSENT, 0, 0) else { panic!() };
+    assert_eq!((fault.address, fault.write), (ABSENT, false));
+    assert_eq!(step(&mut world, 1, put, DATA, 0, 0), OK, "it has not moved");
+    let Outcome::Fault(fault) = step(&mut world, reader, take, ABSENT, 0, 0) else { panic!() };
+    assert_eq!((fault.address, fault.write), (ABSENT, true));
+    let domain = env::domain(&world.state, reader).index();
+    world.map(domain, ABSENT);
+    assert_eq!(step(&mut world, reader, take, ABSENT, 0, 0), OK);
+}
+
+#[test]
+fn each_refusal_of_a_step() {
+    let (mut world, base, reader) = setting(0);
+    let (put, take) = ends(base, 40);
+    let refused = |world: &mut World, bad, at| step(world, 1, bad, at, 0, 0);
+    let none = Step { region: 99, ..put };
+    assert_eq!(refused(&mut world, none, DATA), error(Error::NoSuchRegion, 0));
+    assert_eq!(refused(&mut world, take, DATA), error(Error::NotPermitted, 0), "another role");
+    let region = RegionId(base.region);
+    let reads = Call::RegionAttach { region, role: 2, domain: DomainId::NONE };
+    assert_eq!(world.by(1, reads), OK);
+    let only_reads = Step { role: 2, ..put };
+    assert_eq!(refused(&mut world, only_reads, DATA), error(Error::NotPermitted, 0));
+    for bad in [Step { role: 4, ..put }, Step { flags: 4, ..put }] {
+        let outcome = refused(&mut world, bad, DATA);
+        assert!(matches!(outcome, Outcome::Answer(2, _)), "{outcome:?}");
+    }
+    for bad in [
+        Step { moves: 8, ..put },
+        Step { beside: 8, ..put },
+        Step { moves: u16::MAX, ..put },
+        Step { offset: 57, ..put },
+        Step { offset: u32::MAX, ..put },
+        Step { len: 65, offset: 0, ..put },
+    ] {
+        assert_eq!(refused(&mut world, bad, DATA), error(Error::BadAddress, 0));
+    }
+    let end = abi::layout::PROGRAM_END - abi::layout::PAGE_SIZE - 4;
+    assert_eq!(refused(&mut world, put, end), error(Error::BadAddress, 0), "not all the caller's");
+    let outcome = refused(&mut world, put, abi::layout::DIRECT_MAP);
+    assert!(matches!(outcome, Outcome::Answer(1.., _)), "{outcome:?}");
+    let large = Step { len: REGION_COPY_BYTES as u32 + 1, ..put };
+    assert_eq!(refused(&mut world, large, DATA), error(Error::TooLarge, REGION_COPY_BYTES as u64));
+    let peer = Step { peer: 4, ..take };
+    let outcome = wait(&mut world, reader, peer, 0, 0);
+    assert_eq!(outcome, error(Error::BadArgument, 0));
+}
+
+#[test]
+fn who_finds_the_ring_empty_sleeps_until_a_step_fills_it() {
+    let (mut world, base, reader) = setting(0);
+    let (put, take) = ends(base, 40);
+    let take = Step { peer: 0, events: 2, ..take };
+    assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
+    assert_eq!(world.state_of(reader), EnvState::Sleeping);
+    assert_eq!(world.pick(0), 1);
+    let looked = world.state.published.cpus[0].predicates;
+    assert_eq!(step(&mut world, 1, put, DATA, 0, 0), OK);
+    assert_eq!(world.state_of(reader), EnvState::Ready, "at once");
+    assert_eq!(world.machine.context(reader).rip, CALL, "it begins anew");
+    assert_eq!(world.state.published.cpus[0].predicates, looked, "nobody was asked");
+    assert_eq!(wait(&mut world, reader, take, 0, 0), OK);
+    // More than was asked for, or another place: the caller is told at once.
+    assert_eq!(step(&mut world, 1, put, DATA, 8, 8), OK);
+    let short = Step { len: 4, ..take };
+    assert_eq!(wait(&mut world, reader, short, 8, 0), error(Error::Changed, 16));
+    assert_eq!(wait(&mut world, reader, take, 0, 0), error(Error::Changed, 8));
+    assert_eq!(wait(&mut world, reader, take, 8, 0), OK);
+    // What else ends the wait.
+    let post = Call::Post { env: world.id(reader), bits: 4 };
+    assert_eq!(world.by(1, post), OK);
+    assert_eq!(wait(&mut world, reader, take, 16, 4), error(Error::WouldBlock, woken::POSTED));
+    sched::event(&mut world.state, &mut world.machine, reader, 2);
+    assert_eq!(wait(&mut world, reader, take, 16, 0), error(Error::WouldBlock, woken::EVENT));
+    let deaf = Step { events: 0, ..take };
+    assert_eq!(wait(&mut world, reader, deaf, 16, 0), Outcome::Left);
+    let detach = Call::RegionDetach { region: RegionId(base.region), role: 0 };
+    world.on(0, 1);
+    assert_eq!(world.by(1, detach), OK);
+    world.pick(0);
+    assert_eq!(world.state_of(reader), EnvState::Ready, "its last peer has gone");
+    assert_eq!(wait(&mut world, reader, deaf, 16, 0), error(Error::Changed, 16));
+}
