@@ -137,6 +137,12 @@ impl Machine for Hardware {
         entries.len()
     }
 
+    #[inline]
+    fn eight_entries(&self, table: Frame, first: usize) -> [u64; 8] {
+        let entries = physical::table(table.address());
+        core::array::from_fn(|at| entries[(first & !7) % 512 + at].load(Ordering::Relaxed))
+    }
+
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64 {
         physical::word(table.address() + 8 * index as u64).swap(entry, Ordering::SeqCst)
     }

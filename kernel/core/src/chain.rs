@@ -10,6 +10,7 @@
 //!  chain = A:7   ───►  [7] next B:0, prev 0 ─► [0] next 0, prev A:7
 //! ```
 
+use crate::frame;
 use crate::machine::Machine;
 use crate::state::State;
 use abi::id::Frame;
@@ -37,7 +38,7 @@ impl Place {
 
     fn link(self, state: &State) -> u64 {
         let links = state.frames.records[self.table.0 as usize].links;
-        Frame(links).address() + 8 * self.index as u64
+        Frame(links).address() | (self.index as u64) << 3
     }
 }
 
@@ -60,13 +61,19 @@ pub fn next<M: Machine>(state: &State, machine: &M, place: Place) -> Option<Plac
 
 /// Puts `place`, which now maps `frame`, at the head of its chain.
 pub(crate) fn insert<M: Machine>(state: &mut State, machine: &mut M, place: Place, frame: Frame) {
+    let image = frame::is_image(state, frame);
     let record = &mut state.frames.records[place.table.0 as usize];
     record.count_entry(place.index);
+    if image {
+        return;
+    }
+    record.mark_chained(place.index);
     let links = record.links;
     link(state, machine, place, links, frame);
 }
 
-/// As [`insert`], of an entry that is counted otherwise, in a table with these links.
+/// As [`insert`], of an entry that is counted and marked otherwise, in a table with these links,
+/// for a frame that is not the boot image's.
 #[inline(always)]
 pub(crate) fn link<M: Machine>(
     state: &mut State,
@@ -76,11 +83,8 @@ pub(crate) fn link<M: Machine>(
     frame: Frame,
 ) {
     let record = &mut state.published.frames[frame.0 as usize];
-    if record.kind == FrameType::Image as u8 {
-        return;
-    }
     let head = core::mem::replace(&mut record.chain, place.number());
-    let own = Frame(links).address() + 8 * place.index as u64;
+    let own = Frame(links).address() | (place.index as u64) << 3;
     machine.word_set(own, pack(head, 0));
     if let Some(head) = Place::from_number(head) {
         let link = head.link(state);
@@ -94,10 +98,14 @@ pub(crate) fn remove<M: Machine>(state: &mut State, machine: &mut M, place: Plac
     let record = &mut state.frames.records[place.table.0 as usize];
     record.discount_entry();
     let links = record.links;
+    if frame::is_image(state, frame) {
+        return;
+    }
     unlink(state, machine, place, links, frame);
 }
 
-/// As [`remove`], of an entry that is counted otherwise, in a table with these links.
+/// As [`remove`], of an entry that is counted otherwise, in a table with these links, for a frame
+/// that is not the boot image's.
 #[inline(always)]
 pub(crate) fn unlink<M: Machine>(
     state: &mut State,
@@ -106,10 +114,7 @@ pub(crate) fn unlink<M: Machine>(
     links: u32,
     frame: Frame,
 ) {
-    if state.published.frames[frame.0 as usize].kind == FrameType::Image as u8 {
-        return;
-    }
-    let word = machine.word(Frame(links).address() + 8 * place.index as u64);
+    let word = machine.word(Frame(links).address() | (place.index as u64) << 3);
     let (next, previous) = (word as u32, (word >> 32) as u32);
     match Place::from_number(previous) {
         None => state.published.frames[frame.0 as usize].chain = next,

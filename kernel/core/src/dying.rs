@@ -1,16 +1,16 @@
 //! Tables that nothing refers to any more, taken apart in pieces (decisions 20).
 //!
 //! A table whose last reference goes, a domain's root among them, joins a list; each piece of work
-//! takes one entry from the first of it. Tables below that die thereby go to the front, so the
+//! takes some entries from the first of it. Tables below that die thereby go to the front, so the
 //! list is at most as long as the tables in it, needs no stack, and no call waits for a whole tree.
 //! No processor walks them: whoever unlinked one asked for a flush first, and what is given up here
 //! hangs on that ticket or a later one.
 
 use crate::chain::{self, Place};
-use crate::frame;
+use crate::frame::{self, GROUP};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::table::{Entries, target};
+use crate::table::{Entries, Lines, any_has, target};
 use crate::work::{self, cost};
 use abi::id::Frame;
 use abi::layout::{LIBRARY_SLOT, PROGRAM_SLOTS};
@@ -31,18 +31,22 @@ fn step<M: Machine>(state: &mut State, machine: &mut M, table: Frame) {
     work::spend(state, cost::ENTRY);
     let record = &state.frames.records[table.0 as usize];
     let index = usize::from(record.position);
+    let links = record.links;
     let kind = frame::kind_of(state.published.frames[table.0 as usize].kind);
-    if record.entries() == 0 || index >= 512 {
-        let links = record.links;
+    let done = if record.entries() == 0 || index >= 512 {
+        true
+    } else if kind == FrameType::Table1 {
+        take_leaves(state, machine, table)
+    } else {
+        take_table(state, machine, table, index, kind);
+        false
+    };
+    if done {
         frame::pop_dying(state);
         frame::bury(state, table);
         if kind == FrameType::Table1 {
             frame::release(state, Frame(links));
         }
-    } else if kind == FrameType::Table1 {
-        take_leaves(state, machine, table, index);
-    } else {
-        take_table(state, machine, table, index, kind);
     }
 }
 
@@ -69,27 +73,36 @@ fn take_table<M: Machine>(
     }
 }
 
-/// Takes the next leaves, as many as there is room for.
-fn take_leaves<M: Machine>(state: &mut State, machine: &mut M, table: Frame, from: usize) {
-    let links = state.frames.records[table.0 as usize].links;
+/// Takes the next leaves, as many as there is room for; were they the last ones? Those that nothing hangs
+/// on stay as they are: nobody reads the table any more.
+fn take_leaves<M: Machine>(state: &mut State, machine: &mut M, table: Frame) -> bool {
+    let record = state.frames.records[table.0 as usize];
+    let links = record.links;
+    work::spend(state, record.chained().count_ones() * GROUP as u32 * cost::SKIP);
     let most = 1 + work::PIECE.saturating_sub(state.spent) / cost::LEAF;
-    let (mut taken, mut next) = (0, from);
-    let mut entries = Entries::of(state, table, from, PRESENT);
-    while taken < most {
-        let Some(index) = entries.next(machine) else {
-            next = 512;
-            break;
-        };
-        next = index + 1;
-        let frame = target(machine.entry(table, index));
-        // Nobody walks it any more.
-        machine.word_set(table.address() + 8 * index as u64, 0);
-        chain::unlink(state, machine, Place { table, index }, links, frame);
-        frame::release(state, frame);
-        taken += 1;
+    let mut taken = 0;
+    let mut left = None;
+    'lines: for first in Lines::of(record.chained()) {
+        let eight = machine.eight_entries(table, first);
+        if !any_has(&eight, PRESENT) {
+            continue;
+        }
+        for (at, entry) in eight.into_iter().enumerate() {
+            let index = first | at;
+            let frame = target(entry);
+            if entry & PRESENT == 0 || frame::is_image(state, frame) {
+                continue;
+            }
+            if taken == most {
+                left = Some(index);
+                break 'lines;
+            }
+            machine.word_set(table.address() + 8 * index as u64, 0);
+            chain::unlink(state, machine, Place { table, index }, links, frame);
+            frame::release(state, frame);
+            taken += 1;
+        }
     }
-    let record = &mut state.frames.records[table.0 as usize];
-    record.discount_entries(taken);
-    record.position = next as u16;
-    work::spend(state, taken * cost::LEAF + (next - from) as u32 * cost::SKIP);
+    work::spend(state, taken * cost::LEAF);
+    left.is_none()
 }

@@ -39,12 +39,13 @@ pub struct Record {
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked.
     next: u32,
-    /// Previous in the free list; low half of the ticket in limbo; present entries of a table.
+    /// Previous in the free list; low half of the ticket in limbo; of a table in use its present
+    /// entries (low half), and the groups that may have entries in a reverse chain (high half).
     previous: u32,
     /// The links of a level-1 table; high half of the ticket in limbo.
     pub(crate) links: u32,
-    /// Entries of a dying table worked off; of a frame being revoked, those looked at who may
-    /// hold it without an entry.
+    /// Entries of a dying table of tables worked off; of a frame being revoked, those looked at who
+    /// may hold it without an entry.
     pub(crate) position: u16,
     /// Being revoked: takes no new binding.
     pub(crate) revoking: bool,
@@ -58,7 +59,18 @@ pub(crate) const GROUP: usize = 512 / 16;
 impl Record {
     /// Entries present in a table that is in use (a root's: of the program's slots).
     pub fn entries(&self) -> u32 {
-        self.previous
+        self.previous & 0xffff
+    }
+
+    /// Groups of a level-1 table in use that may have entries which are in a reverse chain. All
+    /// others have entries for the boot image and payloads only, which nobody counts.
+    pub(crate) fn chained(&self) -> u16 {
+        (self.previous >> 16) as u16
+    }
+
+    /// Notes that the entry at `index` is in a reverse chain.
+    pub(crate) fn mark_chained(&mut self, index: usize) {
+        self.previous |= 0x1_0000 << (index / GROUP % 16);
     }
 
     /// Next in the list that the frame is in.
@@ -82,10 +94,10 @@ impl Record {
         self.mark(index);
     }
 
-    /// Counts entries in these groups.
-    pub(crate) fn count_entries(&mut self, count: u32, groups: u16) {
-        self.previous += count;
-        self.last |= groups;
+    /// Says how many entries a table has that was empty, and in which groups.
+    pub(crate) fn set_entries(&mut self, count: u32, groups: u16, chained: u16) {
+        self.previous = count | u32::from(chained) << 16;
+        self.last = groups;
     }
 
     /// Notes that the entry at `index` is not 0 any more.
@@ -122,6 +134,8 @@ pub struct Frames {
     pub(crate) dying: u32,
     /// The first frame being revoked.
     pub(crate) revoking: u32,
+    /// The frames of the boot image.
+    image: Range<u32>,
     ticket: u64,
     /// Tickets not yet back; 0: none.
     open: [u64; CPUS * 2],
@@ -139,6 +153,7 @@ impl Frames {
             limbo_count: 0,
             dying: 0,
             revoking: 0,
+            image: 0..0,
             ticket: 1,
             open: [0; CPUS * 2],
         }
@@ -228,8 +243,12 @@ pub fn donate(state: &mut State, range: Range<u32>) {
     state.published.directory.frames_usable += u64::from(count);
 }
 
-/// At boot: these frames belong to the machine, the kernel or the boot image.
+/// At boot: these frames belong to the machine, the kernel or the boot image, which is one range.
 pub fn claim(state: &mut State, range: Range<u32>, kind: FrameType, guard: Name) {
+    if kind == FrameType::Image {
+        assert!(state.frames.image.is_empty(), "there is one boot image");
+        state.frames.image = range.clone();
+    }
     for number in range {
         state.published.frames[number as usize] =
             FrameRecord { kind: kind as u8, ..FrameRecord::default() };
@@ -350,20 +369,31 @@ pub(crate) fn take<M: Machine>(
     frame
 }
 
+/// Is it a frame of the boot image? Nobody can revoke it and it is never free again, so neither its
+/// references are counted nor is it known who maps it.
+#[inline(always)]
+pub(crate) fn is_image(state: &State, frame: Frame) -> bool {
+    state.frames.image.contains(&frame.0)
+}
+
 /// Adds a reference.
 pub fn reference(state: &mut State, frame: Frame) {
-    state.published.frames[frame.0 as usize].references += 1;
+    if !is_image(state, frame) {
+        state.published.frames[frame.0 as usize].references += 1;
+    }
 }
 
 /// Drops a reference; the last one ends the frame's use.
 pub fn release(state: &mut State, frame: Frame) {
+    if is_image(state, frame) {
+        return;
+    }
     let record = &mut state.published.frames[frame.0 as usize];
     record.references -= 1;
     if record.references != 0 {
         return;
     }
     match kind_of(record.kind) {
-        FrameType::Image => {}
         FrameType::Table1 | FrameType::Table2 | FrameType::Table3 | FrameType::Table4 => {
             let private = &mut state.frames.records[frame.0 as usize];
             private.next = state.frames.dying;

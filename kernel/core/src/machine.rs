@@ -41,6 +41,10 @@ pub trait Machine {
         let end = range.end;
         range.into_iter().find(|&index| self.entry(table, index) & bits != 0).unwrap_or(end)
     }
+    /// Loads eight entries of a page table from `first` on, a multiple of eight.
+    fn eight_entries(&self, table: Frame, first: usize) -> [u64; 8] {
+        core::array::from_fn(|at| self.entry(table, first + at))
+    }
     /// Exchanges an entry of a page table; the old one has the processor's last A and D bits.
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;
     /// The entry that every root table has in `slot` (256..=511), from the kernel's own root.

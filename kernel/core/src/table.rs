@@ -136,6 +136,41 @@ impl Entries {
     }
 }
 
+/// The first entries of the lines of eight that these groups consist of.
+pub(crate) struct Lines {
+    groups: u16,
+    next: usize,
+}
+
+impl Lines {
+    pub(crate) fn of(groups: u16) -> Self {
+        Self { groups, next: 0 }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = usize;
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.next.is_multiple_of(GROUP) {
+            if self.groups == 0 {
+                return None;
+            }
+            self.next = self.groups.trailing_zeros() as usize * GROUP;
+            self.groups &= self.groups - 1;
+        }
+        let line = self.next;
+        self.next += 8;
+        Some(line)
+    }
+}
+
+/// Has one of these entries one of these bits?
+#[inline(always)]
+pub(crate) fn any_has(entries: &[u64; 8], bits: u64) -> bool {
+    entries.iter().fold(0, |any, entry| any | entry) & bits != 0
+}
+
 /// Whether a frozen table may be on the way to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {

@@ -19,7 +19,7 @@ use crate::frame;
 use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Entries, Leaf, Way, place, target};
+use crate::table::{self, Leaf, Lines, Way, place, target};
 use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
@@ -353,13 +353,14 @@ fn check_share<M: Machine>(
     Ok(Plan::Share { place, source })
 }
 
-/// The first entry of a level-1 table that maps a pinned frame.
+/// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
 fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
-    let mut entries = Entries::of(state, table, 0, PRESENT);
-    while let Some(index) = entries.next(machine) {
-        let frame = target(machine.entry(table, index));
-        if state.published.frames[frame.0 as usize].pins != 0 {
-            return Some(index);
+    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
+        for (at, entry) in machine.eight_entries(table, first).into_iter().enumerate() {
+            let pins = || state.published.frames[target(entry).0 as usize].pins;
+            if entry & PRESENT != 0 && pins() != 0 {
+                return Some(first | at);
+            }
         }
     }
     None

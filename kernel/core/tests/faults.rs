@@ -43,10 +43,16 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "    // Its owner",
     ),
     (
+        "an entry is in a chain that its table knows nothing of",
+        "chain.rs",
+        "    record.mark_chained(place.index);\n",
+        "",
+    ),
+    (
         "a dying table forgets what it has left",
         "dying.rs",
-        "    record.discount_entries(taken);\n",
-        "",
+        ".discount_entries(1);",
+        ".discount_entries(0);",
     ),
     (
         "a crowd dies without room",
@@ -81,14 +87,14 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets to count a reference",
         "update/whole.rs",
-        "            frame::reference(state, frame);\n            chain::link",
+        "            state.published.frames[frame.0 as usize].references += 1;\n            chain::link",
         "            chain::link",
     ),
     (
         "thawing keeps leaves writable",
         "update/whole.rs",
-        "machine.entry_swap(table, index, entry & !WRITABLE);",
-        "machine.entry_swap(table, index, entry);",
+        "machine.entry_swap(table, first | at, entry & !WRITABLE);",
+        "machine.entry_swap(table, first | at, entry);",
     ),
     ("thawing a table that others share", "update.rs", ".references != 1 {", ".references == 0 {"),
     (
@@ -165,7 +171,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "Some(FrameType::Image) if !write => {}",
         "Some(FrameType::Image) => {}",
     ),
-    ("a pinned page is frozen", "update.rs", ".pins != 0", ".pins > 1"),
+    ("a pinned page is frozen", "update.rs", "pins() != 0", "pins() > 1"),
     (
         "a table replaces a table",
         "update.rs",

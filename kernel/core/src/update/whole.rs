@@ -2,16 +2,19 @@
 
 use super::{Request, TABLE_ENTRY, frames_of, payer};
 use crate::chain::{self, Place};
-use crate::frame::Contents;
+use crate::frame::{Contents, GROUP};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{Entries, target};
+use crate::table::{Lines, any_has, target};
 use crate::work::{self, cost};
 use crate::{domain, frame};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::memory::{PRESENT, WRITABLE};
 use abi::published::FrameType;
+
+/// Bytes of a group of entries.
+const GROUP_BYTES: u64 = 8 * GROUP as u64;
 
 pub(super) fn make_table<M: Machine>(
     state: &mut State,
@@ -96,31 +99,45 @@ pub(super) fn split<M: Machine>(
     old
 }
 
-/// Fills an empty table with what another has, read-only. The longest loop of the kernel.
+/// Fills an empty table with what another has, read-only. The longest loop of the kernel: groups
+/// with nothing but the boot image's frames and payloads are copied as they stand.
 fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to: Frame) {
     work::spend(state, cost::COPY);
     let links = state.frames.records[to.0 as usize].links;
     let dying = state.accounts.dying != 0;
-    let mut present = 0;
-    let groups = state.frames.records[from.0 as usize].groups();
-    let mut entries = Entries::of(state, from, 0, !0);
-    while let Some(index) = entries.next(machine) {
-        let mut entry = machine.entry(from, index);
-        if entry & PRESENT != 0 {
-            let frame = target(entry);
-            let leaving = state.frames.records[frame.0 as usize].revoking;
-            if leaving || dying && frame::is_leaving(state, frame) {
+    let record = &state.frames.records[from.0 as usize];
+    let (groups, chained) = (record.groups(), record.chained());
+    let mut present = record.entries();
+    let mut plain = groups & !chained;
+    while plain != 0 {
+        let offset = u64::from(plain.trailing_zeros()) * GROUP_BYTES;
+        plain &= plain - 1;
+        machine.copy(to.address() + offset, from.address() + offset, GROUP_BYTES as usize);
+    }
+    for first in Lines::of(chained) {
+        let mut eight = machine.eight_entries(from, first);
+        if !any_has(&eight, !0) {
+            continue;
+        }
+        for (at, entry) in eight.iter_mut().enumerate() {
+            let frame = target(*entry);
+            if *entry & PRESENT == 0 || frame::is_image(state, frame) {
                 continue;
             }
-            entry &= !WRITABLE;
-            frame::reference(state, frame);
-            chain::link(state, machine, Place { table: to, index }, links, frame);
-            present += 1;
+            *entry &= !WRITABLE;
+            let leaving = state.frames.records[frame.0 as usize].revoking;
+            if leaving || dying && frame::is_leaving(state, frame) {
+                *entry = 0;
+                present -= 1;
+                continue;
+            }
+            state.published.frames[frame.0 as usize].references += 1;
+            chain::link(state, machine, Place { table: to, index: first | at }, links, frame);
         }
         // Nobody walks the copy yet.
-        machine.word_set(to.address() + 8 * index as u64, entry);
+        machine.words_set(to.address() | (first as u64) << 3, &eight);
     }
-    state.frames.records[to.0 as usize].count_entries(present, groups);
+    state.frames.records[to.0 as usize].set_entries(present, groups, chained);
 }
 
 /// No flush: nothing below was writable before, nothing is now.
@@ -128,12 +145,17 @@ pub(super) fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place)
     work::spend(state, cost::SCAN);
     let old = machine.entry(place.table, place.index);
     let table = target(old);
-    let mut entries = Entries::of(state, table, 0, WRITABLE);
-    while let Some(index) = entries.next(machine) {
-        let entry = machine.entry(table, index);
-        // Of a payload the bit is its owner's.
-        if entry & PRESENT != 0 {
-            machine.entry_swap(table, index, entry & !WRITABLE);
+    // The boot image's frames are never writable.
+    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
+        let eight = machine.eight_entries(table, first);
+        if !any_has(&eight, WRITABLE) {
+            continue;
+        }
+        for (at, entry) in eight.into_iter().enumerate() {
+            // Of a payload the bit is its owner's.
+            if entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE {
+                machine.entry_swap(table, first | at, entry & !WRITABLE);
+            }
         }
     }
     machine.entry_swap(place.table, place.index, old | WRITABLE)
