@@ -16,6 +16,7 @@ mod gdb;
 mod guest;
 mod json;
 mod linux_suite;
+mod listing;
 mod machine;
 mod machines;
 mod mutate;
@@ -89,6 +90,9 @@ cargo xtask COMMAND
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here
                                  twice; or here once with everything shown
+  listing FILE FUNCTION [--given word|read:BYTES|write:BYTES,...] [--call NUMBER:ARGUMENTS]...
+                                 a downloaded function, of C or of clang's object file, as text;
+                                 with what it is given: what the verifier says of it
   conformance                    docs/conformance.md, from the last test run
   help                           this
 ";
@@ -121,6 +125,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "bench-inside" => bench::http_inside(words)?,
         "build" => build::build()?,
         "conformance" => conformance::command()?,
+        "listing" => return listing::command(words),
         "linux" => return linux_suite::command(words),
         "machines" => return machines::command(words),
         "mutate" => return mutate::command(words),
