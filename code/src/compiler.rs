@@ -12,9 +12,10 @@
 //! by the comparison's own carry*: a processor that guesses the branch wrong reads the area's first
 //! bytes, nothing else (docs/decisions/0022-one-bytecode.md has the proof).
 //!
-//! **Constants** are blinded: no four bytes of the program stand in the code as they are, so that
-//! nobody chooses what the code says when it is entered in the middle. **Time**: jumps back and
-//! calls take their cost from the context's budget.
+//! **Constants** are blinded: none of the program's stands in the code as it is, so that nobody
+//! chooses what the code says when it is entered in the middle. What stays are offsets, of 24 bits
+//! at most, and the distances of jumps. **Time**: jumps back and calls take their cost from the
+//! context's budget.
 //!
 //! Two passes: the first only measures, so that the second knows where each jump leads. No length
 //! depends on a distance or on the seed.
@@ -147,6 +148,9 @@ impl<'f, 'a, 'c> Compiler<'f, 'a, 'c> {
         }
         emit.ret();
         let exhausted = emit.at();
+        // Not what is left of the subtraction: the context may be run again.
+        emit.alu(Width::W32, Alu::Xor, Reg::Rax, Reg::Rax);
+        emit.store(Size::B8, Memory::at(Reg::Rbp, BUDGET), Reg::Rax);
         emit.load_32(Reg::Rax, Ending::Exhausted as u32);
         emit.jump(leave);
         let outside = emit.at();

@@ -111,7 +111,8 @@ impl<'m> Context<'m> {
         self
     }
 
-    /// What is left of the budget; meaningless once it is spent.
+    /// What is left of the budget, which is for all runs of the context together; 0 once it is
+    /// spent.
     pub fn budget(&self) -> u64 {
         self.budget
     }

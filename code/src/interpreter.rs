@@ -24,6 +24,9 @@ pub struct Report {
 /// What a function calls: a number of the signature, and as many arguments as that says.
 pub type Callee<'c> = &'c mut dyn FnMut(u32, &[u64]) -> u64;
 
+/// Who looks on: is shown each slot before its instruction is run, and all registers.
+pub type Watcher<'c> = &'c mut dyn FnMut(usize, &[u64; Register::COUNT]);
+
 /// Runs a function.
 ///
 /// # Errors
@@ -32,6 +35,19 @@ pub fn interpret(
     function: &Verified,
     arguments: &mut [Argument],
     callee: Callee,
+) -> Result<Report, Mismatch> {
+    interpret_watched(function, arguments, callee, &mut |_, _| {})
+}
+
+/// Runs a function, step by step before somebody's eyes.
+///
+/// # Errors
+/// As [`interpret`].
+pub fn interpret_watched(
+    function: &Verified,
+    arguments: &mut [Argument],
+    callee: Callee,
+    watcher: Watcher,
 ) -> Result<Report, Mismatch> {
     argument::check(function.signature, arguments)?;
     let mut registers = [0; Register::COUNT];
@@ -55,6 +71,7 @@ pub fn interpret(
         at: 0,
     };
     let outcome = loop {
+        watcher(run.at, &run.registers);
         if let Some(outcome) = run.step(callee) {
             break outcome;
         }

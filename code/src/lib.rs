@@ -11,8 +11,8 @@
 //!  (clang)      listing    │                            └─► compiler ─► x86-64, on a context
 //!                          └─► Error: slot and reason
 //! ```
-//! Nothing here allocates but the [`builder`]; verifying and compiling use memory that the caller
-//! gives.
+//! Nothing here allocates but the `builder`, which is a feature; verifying and compiling use memory
+//! that the caller gives.
 //!
 //! ```
 //! use code::argument::{Argument, Outcome};
@@ -41,10 +41,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "builder")]
 extern crate alloc;
 
 pub mod argument;
 pub mod arithmetic;
+#[cfg(feature = "builder")]
 pub mod builder;
 pub mod compiler;
 pub mod context;

@@ -356,6 +356,11 @@ impl Verified<'_> {
         locate(self.signature, base, offset, size.bytes(), write).ok()
     }
 
+    /// What is known of a register before the instruction at this slot, on whatever path.
+    pub fn value(&self, at: usize, register: Register) -> Value {
+        self.points.get(at).map_or(Value::Unwritten, |point| point.values[register.index()])
+    }
+
     /// How many slots it has.
     pub fn slots(&self) -> usize {
         self.points.len()

@@ -5,10 +5,11 @@
 //! ```
 
 use code::argument::{Argument, Outcome};
-use code::interpreter::interpret;
+use code::instruction::Register;
+use code::interpreter::interpret_watched;
 use code::listing::Listing;
 use code::signature::Signature;
-use code::verifier::{Point, VISITS_MAX, verify};
+use code::verifier::{Point, VISITS_MAX, Value, Verified, verify};
 
 use crate::executable::{Executable, World};
 use crate::generate;
@@ -63,6 +64,23 @@ struct Counts {
     outside: u64,
     masked: u64,
     steps: u64,
+    /// Values of registers that the verifier knew and the run had.
+    known: u64,
+}
+
+/// What the verifier says of registers before a slot is so whenever a run comes there; how much it
+/// was.
+fn check_what_is_known(function: &Verified, at: usize, registers: &[u64; Register::COUNT]) -> u64 {
+    let mut known = 0;
+    for number in 0..Register::COUNT {
+        let register = Register::new(number as u8).expect("there are eleven");
+        if let Value::Known(value) = function.value(at, register) {
+            assert_eq!(registers[number], value, "r{number} before slot {at}");
+            known += 1;
+        }
+    }
+    // r10 is always known.
+    known - 1
 }
 
 /// One program; answers nothing if the verifier refused it.
@@ -84,11 +102,13 @@ fn one(
     let before = Memory::new(random);
 
     let (mut interpreted, mut world) = (before.clone(), World::default());
-    let report =
-        interpret(&function, &mut interpreted.arguments(words), &mut |number, arguments| {
-            world.call(number, arguments)
-        })
-        .expect("arguments fit");
+    let report = interpret_watched(
+        &function,
+        &mut interpreted.arguments(words),
+        &mut |number, arguments| world.call(number, arguments),
+        &mut |at, registers| counts.known += check_what_is_known(&function, at, registers),
+    )
+    .expect("arguments fit");
     assert!(report.steps <= function.steps_max(), "{} steps", report.steps);
 
     let (mut compiled, mut other_world) = (before.clone(), World::default());
@@ -98,7 +118,7 @@ fn one(
         executable.run(&signature, &mut compiled.arguments(words), &mut other_world);
 
     let same = outcome == report.outcome
-        && (outcome == Outcome::Exhausted || left == report.budget)
+        && left == report.budget
         && interpreted == compiled
         && world == other_world
         && compiled.margins() == before.margins();
@@ -144,4 +164,5 @@ fn interpreter_and_compiled_code_agree() {
     assert!(counts.outside > programs / 50, "{counts:?}");
     assert!(counts.masked > programs, "{counts:?}");
     assert!(counts.steps > 20 * programs, "{counts:?}");
+    assert!(counts.known > 20 * programs, "{counts:?}");
 }
