@@ -72,10 +72,10 @@ struct Counts {
 /// was.
 fn check_what_is_known(function: &Verified, at: usize, registers: &[u64; Register::COUNT]) -> u64 {
     let mut known = 0;
-    for number in 0..Register::COUNT {
+    for (number, &held) in registers.iter().enumerate() {
         let register = Register::new(number as u8).expect("there are eleven");
         if let Value::Known(value) = function.value(at, register) {
-            assert_eq!(registers[number], value, "r{number} before slot {at}");
+            assert_eq!(held, value, "r{number} before slot {at}");
             known += 1;
         }
     }
