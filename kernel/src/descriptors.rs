@@ -38,8 +38,10 @@ const TSS_IST: u64 = 36;
 const TSS_MAP: u64 = 102;
 
 /// RSP0 of the processor: the frame of what runs ends there.
+#[inline(always)]
 pub fn set_rsp0(cpu: &Cpu, address: u64) {
-    let at = area(cpu.index.get()) + cpu::TSS + TSS_RSP0;
+    // The data lies in the same area, so nothing wraps.
+    let at = (core::ptr::from_ref(cpu) as u64).wrapping_add(cpu::TSS - cpu::DATA + TSS_RSP0);
     // SAFETY: the task state is ours; the word is only read by the processor.
     unsafe { (at as *mut u64).write_unaligned(address) }
 }

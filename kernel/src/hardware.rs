@@ -25,7 +25,7 @@ use crate::{console, entropy, physical, shootdown, trace, user, vector, virtio};
 /// Pages of one's own space that are forgotten one by one; of more, everything is.
 const PAGES_ONE_BY_ONE: u64 = 32;
 
-/// Contexts: physical address and number.
+/// Contexts: the address where the kernel sees them, and their number.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 static CONTEXT_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The kernel's own root.
@@ -64,7 +64,7 @@ const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
 /// Where things are, once at boot.
 pub fn place(contexts: u64, count: usize, application_tables: u64, zeroes: u64) {
     CONTEXT_COUNT.store(count, Ordering::Relaxed);
-    CONTEXTS.store(contexts, Ordering::Relaxed);
+    CONTEXTS.store(physical::virtual_address(contexts), Ordering::Relaxed);
     APPLICATION_TABLES.store(application_tables, Ordering::Relaxed);
     ZEROES.store(zeroes, Ordering::Relaxed);
 }
@@ -79,12 +79,12 @@ pub fn master() -> u64 {
     MASTER.load(Ordering::Acquire)
 }
 
-/// The address of a context.
-#[inline]
+/// The address of a context, its slot's beginning.
+#[inline(always)]
 pub fn context_address(index: usize) -> u64 {
     assert!(index < CONTEXT_COUNT.load(Ordering::Relaxed));
-    let at = CONTEXTS.load(Ordering::Relaxed) + (index * size_of::<Slot>()) as u64;
-    physical::virtual_address(at)
+    // Within what was carved, so nothing wraps.
+    CONTEXTS.load(Ordering::Relaxed).wrapping_add(index.wrapping_mul(size_of::<Slot>()) as u64)
 }
 
 /// The machine during one hold of the lock.
@@ -102,12 +102,11 @@ impl Hardware {
         Self { cpu, targets: 0, ending: None }
     }
 
-    /// What is kept ready of the environment at `index`.
-    #[inline]
-    pub fn entry_data(&mut self, index: usize) -> &mut EntryData {
-        let slot = context_address(index) as *mut Slot;
-        // SAFETY: see the file's head; only this goes to that part of the slot.
-        unsafe { &mut (*slot).entry }
+    /// What is kept of the environment at `index`.
+    #[inline(always)]
+    pub fn slot(&mut self, index: usize) -> &mut Slot {
+        // SAFETY: see the file's head.
+        unsafe { &mut *(context_address(index) as *mut Slot) }
     }
 }
 
@@ -207,9 +206,18 @@ impl Machine for Hardware {
         physical::read(from, into);
     }
 
+    #[inline(always)]
     fn context(&mut self, index: usize) -> &mut Context {
         // SAFETY: see the file's head.
         unsafe { &mut *(context_address(index) as *mut Context) }
+    }
+
+    #[inline(always)]
+    fn two_contexts(&mut self, one: usize, other: usize) -> (&mut Context, &mut Context) {
+        assert!(one != other);
+        let (one, other) = (context_address(one), context_address(other));
+        // SAFETY: as above, and these are two.
+        unsafe { (&mut *(one as *mut Context), &mut *(other as *mut Context)) }
     }
 
     fn vector_init(&mut self, frame: Frame) {

@@ -22,6 +22,7 @@ mod entropy;
 mod entry;
 mod features;
 mod hardware;
+mod load;
 mod lock;
 mod log;
 mod paging;

@@ -1,33 +1,28 @@
 //! The way out of the kernel: who runs next, what is switched, when the next interrupt comes.
 //!
 //! # Safety
-//! Loads roots that `kernel_core` says are live domains' roots, each with the kernel's own half;
-//! the context of what is loaded is used by its own processor only.
+//! The context of what is loaded is used by its own processor only.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
 
-use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_FLAGS, USER_SS};
+use kernel_core::context::{Context, FIXED_FLAGS, USER_CS, USER_FLAGS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
 use kernel_core::trace::counters;
-use kernel_core::{domain, env, frame, sched, sweep, upcall, work};
+use kernel_core::{frame, handover, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
-use abi::id::DomainId;
 use abi::limits::Resource;
 use abi::published::Category;
-use abi::setup::FLAG_OWN_VECTOR;
 
 use crate::cpu::{Cpu, NO_CALL};
-use crate::hardware::{self, EntryData, Hardware};
+use crate::hardware::{self, Hardware};
 use crate::lock::{Guard, Lock};
 use crate::platform::{apic, clock};
-use crate::registers::{
-    interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt, write_cr3,
-};
-use crate::{bases, delay, descriptors, devices, physical, power, shootdown, trace, vector};
+use crate::registers::{interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt};
+use crate::{delay, devices, load, power, shootdown, trace};
 
 static STATE: Lock<Option<State>> = Lock::new(None);
 
@@ -249,8 +244,8 @@ pub fn leave(mut hold: Hold) -> u64 {
         let next = sched::pick(state, hardware, cpu.index.get());
         let before = cpu.loaded.get();
         match next {
-            Some(index) => activate(cpu, state, hardware, index),
-            None => park(cpu, state, hardware),
+            Some(index) => load::activate(cpu, state, hardware, index),
+            None => load::park(cpu, state, hardware),
         }
         let more = condemned | ((waiting || work::waiting(state)) && work::step(state, hardware));
         let now = clock::now_ns();
@@ -283,6 +278,35 @@ pub fn leave(mut hold: Hold) -> u64 {
         hold = Hold::take(cpu);
         look(&mut hold);
     }
+}
+
+/// The short way of a call that hands the processor to somebody else, if it may go it: nobody waits
+/// for the lock, nothing is traced, and the longest stretch does not see it.
+#[inline(always)]
+pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
+    if trace::any() {
+        return None;
+    }
+    delay::point();
+    let state = Locked::new(STATE.try_lock()?);
+    let mut hold = Hold { state, hardware: Hardware::new(cpu), cpu };
+    let Hold { state, hardware, .. } = &mut hold;
+    let caller = cpu.loaded.get()?;
+    let who = (cpu.index.get(), caller);
+    let plan = handover::check(state, hardware, who, word, to)?;
+    handover::apply(state, hardware, who, word as u16, &plan);
+    if plan.carries_vectors() {
+        load::enter(cpu, state, hardware, plan.target);
+    } else {
+        load::activate(cpu, state, hardware, plan.target);
+    }
+    note_switch(cpu, state);
+    drop(hold);
+    let context = own_context(cpu);
+    if !is_canonical(context.rip) {
+        context.rip = 0;
+    }
+    Some(how_to_leave(context))
 }
 
 /// Does what interrupts have noted.
@@ -385,7 +409,7 @@ fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
     cpu.timer.set(timer);
 }
 
-fn is_canonical(address: u64) -> bool {
+pub fn is_canonical(address: u64) -> bool {
     (address as i64) << 16 >> 16 == address as i64
 }
 
@@ -402,129 +426,13 @@ fn exit(cpu: &'static Cpu, index: usize) -> u64 {
     debug_assert_eq!(cpu.loaded.get(), Some(index));
     note_stretch(cpu);
     trace::leave(cpu);
+    how_to_leave(context)
+}
+
+fn how_to_leave(context: &Context) -> u64 {
     // `sysret` takes rip and rflags from rcx and r11: right after a call and for an upcall.
     let by_sysret = context.rcx == context.rip && context.r11 == context.rflags;
     if by_sysret { BY_SYSRET } else { BY_IRET }
-}
-
-fn load_root(cpu: &Cpu, root: u64) {
-    if cpu.root.get() != root {
-        // SAFETY: see the file's head.
-        unsafe { write_cr3(root) }
-        cpu.root.set(root);
-        cpu.cr3_loads.set(cpu.cr3_loads.get() + 1);
-        shootdown::loaded(cpu.index.get(), root);
-    }
-}
-
-/// Makes `index` the environment that is loaded, whatever was before.
-fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    if cpu.loaded.get() != Some(index) {
-        put_away(cpu, state, hardware);
-        if let Some(area) = env::vector(state, index) {
-            if state.envs.slots[index].entries.flags & FLAG_OWN_VECTOR != 0 {
-                vector::initialize(area.address());
-            }
-            vector::load(area.address());
-        }
-        load(cpu, state, hardware, index);
-    }
-}
-
-/// Control was transferred: the vector registers are the callee's already.
-pub fn enter(hold: &mut Hold, index: usize) {
-    let Hold { state, hardware, cpu } = hold;
-    if let Some(old) = cpu.loaded.get() {
-        let (fs, gs) = bases::read();
-        let context = hardware.context(old);
-        (context.fs_base, context.gs_base) = (fs, gs);
-    }
-    load(cpu, state, hardware, index);
-}
-
-/// All of an environment but its vector registers.
-#[inline]
-fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    let context = hardware.context(index);
-    bases::write(context.fs_base, context.gs_base);
-    let address = core::ptr::from_mut(context) as u64;
-    cpu.context.set(address);
-    cpu.context_end.set(address + FRAME_END as u64);
-    descriptors::set_rsp0(cpu, address + FRAME_END as u64);
-    cpu.loaded.set(Some(index));
-    load_entry_data(cpu, state, hardware, index);
-    trace::switch(cpu, state, Some(index));
-}
-
-/// What `entry` looks at, and the space: they change by calls, too.
-pub fn load_entry_data(
-    cpu: &'static Cpu,
-    state: &mut State,
-    hardware: &mut Hardware,
-    index: usize,
-) {
-    if !state.envs.slots[index].prepared {
-        *hardware.entry_data(index) = prepare(state, index);
-        state.envs.slots[index].prepared = true;
-    }
-    let data = hardware.entry_data(index);
-    load_root(cpu, data.root);
-    cpu.window.set(data.window);
-    cpu.window_bytes.set(data.window_bytes);
-    cpu.foreign_entry.set(data.foreign_entry);
-    cpu.save_area.set(data.save_area);
-    cpu.save_address.set(data.save_address);
-    cpu.fault_area.set(data.fault_area);
-    cpu.fault_entry.set(data.fault_entry);
-    // Only `entry` uses it, and only its counts.
-    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
-}
-
-/// What entry code needs of an environment.
-#[cold]
-fn prepare(state: &State, index: usize) -> EntryData {
-    let own = DomainId(state.published.envs[index].domain).index();
-    let (window, window_bytes) = domain::window(state, own);
-    let root = domain::root(state, own).address();
-    let entries = &state.envs.slots[index].entries;
-    let (save_address, save_area, foreign_entry) = match env::save_area(state, index) {
-        Some((address, physical)) => {
-            (address, physical::virtual_address(physical), entries.foreign)
-        }
-        None => (0, 0, 0),
-    };
-    // What `sysret` would fault at goes the long way.
-    let enters = entries.fault != 0 && is_canonical(entries.fault);
-    EntryData {
-        root,
-        window,
-        window_bytes,
-        foreign_entry,
-        save_area,
-        save_address,
-        fault_area: if enters { save_area } else { 0 },
-        fault_entry: entries.fault,
-    }
-}
-
-/// Stores what is loaded where another processor can find it.
-fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
-    let Some(old) = cpu.loaded.get() else { return };
-    let (fs, gs) = bases::read();
-    if let Some(area) = env::vector(state, old) {
-        vector::store(area.address());
-        let context = hardware.context(old);
-        (context.fs_base, context.gs_base) = (fs, gs);
-    }
-}
-
-/// Nothing is loaded any more, no program's space either.
-fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
-    put_away(cpu, state, hardware);
-    load_root(cpu, hardware::master());
-    cpu.park();
-    trace::switch(cpu, state, None);
-    descriptors::set_rsp0(cpu, cpu.context_end.get());
 }
 
 /// Publishes what programs change, who may see it as soon as they run again.

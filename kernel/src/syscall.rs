@@ -5,12 +5,13 @@ use abi::error::Error;
 use abi::upcall::Cause;
 use kernel_core::context::Context;
 use kernel_core::dispatch::{self, Outcome};
+use kernel_core::handover;
 use kernel_core::machine::{Machine, UserFault};
 
 use crate::cpu::{Cpu, NO_CALL};
 use crate::registers::rdtsc;
 use crate::run::{self, Hold};
-use crate::{bases, trace, user};
+use crate::{bases, load, trace, user};
 
 /// Bytes of the `syscall` instruction.
 const INSTRUCTION: u64 = 2;
@@ -19,13 +20,28 @@ const INSTRUCTION: u64 = 2;
 /// (with r10 in rcx, as the C ABI has it). Answers how to leave (`entry_leave`).
 pub extern "C" fn system_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     let cpu = Cpu::current();
+    let number = run::own_context(cpu).rax as u16;
+    if handover::serves(number, a) {
+        return switching_call(a, b, c, d, e, f);
+    }
     cpu.entered_tsc.set(rdtsc());
     // What a ring's two sides do all the time has ways of its own, in which the row is known.
-    match run::own_context(cpu).rax as u16 {
+    match number {
         number::RegionStep => known_call::<{ number::RegionStep }>(a, b, c, d, e, f),
         number::RegionStepOrWait => known_call::<{ number::RegionStepOrWait }>(a, b, c, d, e, f),
         _ => any_call(a, b, c, d, e, f),
     }
+}
+
+/// A call that may need no more than a switch.
+#[inline(never)]
+extern "C" fn switching_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+    let cpu = Cpu::current();
+    if let Some(how) = run::hand_over(cpu, run::own_context(cpu).rax, a) {
+        return how;
+    }
+    cpu.entered_tsc.set(rdtsc());
+    any_call(a, b, c, d, e, f)
 }
 
 /// A call that reads no memory before the lock is taken and uses no capability.
@@ -102,7 +118,7 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
             let context = hold.hardware.context(caller);
             context.answer(error, value);
             bases::write(context.fs_base, context.gs_base);
-            run::load_entry_data(cpu, &mut hold.state, &mut hold.hardware, caller);
+            load::load_entry_data(cpu, &mut hold.state, &mut hold.hardware, caller);
             return run::leave(hold);
         }
         Outcome::Answer(error, value) if changes_order(number) => {
@@ -117,7 +133,7 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
         Outcome::Again => hardware.context(caller).rip -= INSTRUCTION,
         Outcome::Fault(fault) => return fault_in_call(hold, fault),
         Outcome::Left => {}
-        Outcome::Enter(callee) => run::enter(&mut hold, callee),
+        Outcome::Enter(callee) => load::enter(cpu, state, hardware, callee),
         Outcome::Restart => cpu.loaded.set(None),
     }
     run::leave(hold)

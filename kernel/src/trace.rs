@@ -97,6 +97,12 @@ fn loaded(cpu: &Cpu) -> u32 {
     cpu.traced.get()
 }
 
+/// Is anything recorded?
+#[inline]
+pub fn any() -> bool {
+    KINDS.load(Ordering::Relaxed) != 0
+}
+
 /// A call begins.
 #[inline]
 pub fn call(cpu: &Cpu, number: u16) {
@@ -108,7 +114,7 @@ pub fn call(cpu: &Cpu, number: u16) {
 /// The processor leaves the kernel.
 #[inline]
 pub fn leave(cpu: &Cpu) {
-    if KINDS.load(Ordering::Relaxed) != 0 {
+    if any() {
         leave_on(cpu);
     }
 }
@@ -124,10 +130,11 @@ fn leave_on(cpu: &Cpu) {
 }
 
 /// The processor is the environment's at `index`; `None`: nobody's.
+#[inline(always)]
 pub fn switch(cpu: &Cpu, state: &State, index: Option<usize>) {
     let env = index.map_or(0, |index| state.published.envs[index].id);
     let from = cpu.traced.replace(env);
-    if from != env {
-        event(cpu, Event::new(Kind::Switch, 0, env));
+    if on(Kind::Switch) && from != env {
+        record(cpu, &Event::new(Kind::Switch, 0, env));
     }
 }

@@ -26,6 +26,7 @@ pub fn initialize(area: u64) {
 }
 
 /// Stores this processor's registers.
+#[inline]
 pub fn store(area: u64) {
     let at = virtual_address(area);
     // SAFETY: see the file's head; the frame is aligned and large enough (checked at boot).
@@ -40,6 +41,7 @@ pub fn store(area: u64) {
 }
 
 /// Loads this processor's registers.
+#[inline]
 pub fn load(area: u64) {
     let at = virtual_address(area);
     // SAFETY: as above.

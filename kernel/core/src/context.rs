@@ -9,6 +9,8 @@
 //!       192
 //! ```
 
+use abi::id::EnvId;
+
 /// All general registers of an environment; lives in its slot of kernel memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
@@ -83,6 +85,35 @@ impl Context {
             rflags: FIXED_FLAGS,
             ..Self::default()
         }
+    }
+
+    /// Becomes that of who is entered by a transfer: `message` is the sender's.
+    #[inline]
+    pub fn enter(&mut self, message: &Self, entry: u64, sender: EnvId) {
+        self.take_message(message);
+        (self.rax, self.rsp) = (message.rax, message.rsp);
+        (self.rip, self.rflags) = (entry, FIXED_FLAGS);
+        (self.cs, self.ss) = (USER_CS, USER_SS);
+        // Not by `sysret`, which would take rcx and r11.
+        (self.rcx, self.r11) = (u64::from(sender.0), FIXED_FLAGS);
+    }
+
+    /// Becomes that of who gets a reply: `message` is the sender's.
+    #[inline]
+    pub fn resume(&mut self, message: &Self, sender: EnvId) {
+        self.take_message(message);
+        (self.rax, self.rcx, self.r11) = (0, u64::from(sender.0), self.rflags);
+    }
+
+    /// The registers that arrive either way.
+    #[inline]
+    fn take_message(&mut self, message: &Self) {
+        (self.r15, self.r14, self.r13, self.r12) =
+            (message.r15, message.r14, message.r13, message.r12);
+        (self.r10, self.r9, self.r8, self.rbp) = (message.r10, message.r9, message.r8, message.rbp);
+        (self.rdi, self.rsi, self.rdx, self.rbx) =
+            (message.rdi, message.rsi, message.rdx, message.rbx);
+        (self.vector, self.error) = (0, message.error);
     }
 
     /// Sets what a call answers and clears every other register a call may destroy.

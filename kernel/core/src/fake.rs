@@ -180,6 +180,10 @@ impl Machine for FakeMachine {
     fn context(&mut self, index: usize) -> &mut Context {
         &mut self.contexts[index]
     }
+    fn two_contexts(&mut self, one: usize, other: usize) -> (&mut Context, &mut Context) {
+        let [one, other] = self.contexts.get_disjoint_mut([one, other]).expect("two");
+        (one, other)
+    }
     fn vector_init(&mut self, frame: Frame) {
         self.zero(frame);
     }

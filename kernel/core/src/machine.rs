@@ -83,6 +83,8 @@ pub trait Machine {
 
     /// The registers of the environment at `index`, saved or (the caller's own) live.
     fn context(&mut self, index: usize) -> &mut Context;
+    /// Those of two environments.
+    fn two_contexts(&mut self, one: usize, other: usize) -> (&mut Context, &mut Context);
     /// Gives the vector area in `frame` the initial state.
     fn vector_init(&mut self, frame: Frame);
     /// Stores the vector registers now on this processor into the area in `frame`; they stay

@@ -84,7 +84,7 @@ impl Cpu {
 
     /// When whoever runs must stop.
     #[inline]
-    fn end_ns(&self) -> u64 {
+    pub fn end_ns(&self) -> u64 {
         if self.lender != 0 { self.borrow_end_ns } else { self.slice_end_ns }
     }
 }
@@ -121,6 +121,14 @@ impl Default for Scheduler {
             settling: (0, 0),
             kicks: 0,
         }
+    }
+}
+
+impl Scheduler {
+    /// Is there no word that somebody may watch, and no processor to be told?
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.dirty == 0 && self.settling.1 == 0 && self.kicks == 0
     }
 }
 

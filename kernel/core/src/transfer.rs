@@ -9,9 +9,9 @@
 //! Vector registers travel, being left as they are. Nothing is copied but the context; no
 //! permission is asked: whom to serve is the callee's business, and rcx cannot be forged.
 
-use crate::context::{Context, FIXED_FLAGS, USER_CS, USER_SS};
+use crate::context::Context;
 use crate::dispatch::Outcome;
-use crate::env::{self, Pending};
+use crate::env::{self, Env, Pending};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{sched, sleep, upcall};
@@ -95,12 +95,16 @@ fn check_accepting<M: Machine>(
     entry: u64,
 ) -> Result<(), Error> {
     let env = &state.envs.slots[target];
-    let Some((_, physical)) = env::save_area(state, target) else { return Err(Error::Busy) };
-    let word = |at: usize| machine.word(physical + at as u64);
-    let willing = word(offset::ACCEPTING) != 0
+    let willing = accepts(machine, env)
         && (env.pending == Pending::Accept || !upcall::masked(state, machine, target));
     let free = matches!(env.state, EnvState::Ready | EnvState::Sleeping);
     if willing && free && entry != 0 { Ok(()) } else { Err(Error::Busy) }
+}
+
+/// Has it said that it accepts transfers? Nobody is asked for more.
+#[inline(always)]
+pub(crate) fn accepts<M: Machine>(machine: &M, env: &Env) -> bool {
+    env.save.0 != 0 && machine.word(env.save.address() + offset::ACCEPTING as u64) != 0
 }
 
 /// Runs the target at `entry` with the message; what it was doing before is abandoned.
@@ -117,20 +121,7 @@ fn enter<M: Machine>(
     if let Some((_, physical)) = env::save_area(state, target) {
         machine.word_set(physical + offset::ACCEPTING as u64, 0);
     }
-    let context = machine.context(target);
-    *context = Context {
-        rip: entry,
-        rflags: FIXED_FLAGS,
-        cs: USER_CS,
-        ss: USER_SS,
-        rcx: u64::from(env::id(state, caller).0),
-        r11: FIXED_FLAGS,
-        // Not by `sysret`, which would take rcx and r11.
-        vector: 0,
-        fs_base: context.fs_base,
-        gs_base: context.gs_base,
-        ..*message
-    };
+    machine.context(target).enter(message, entry, env::id(state, caller));
     sched::run(state, cpu, target, now);
     Outcome::Enter(target)
 }
@@ -146,19 +137,7 @@ fn reply<M: Machine>(
     accept: bool,
 ) -> Outcome {
     let message = *machine.context(caller);
-    let context = machine.context(target);
-    *context = Context {
-        rax: 0,
-        rcx: u64::from(env::id(state, caller).0),
-        r11: context.rflags,
-        vector: 0,
-        rip: context.rip,
-        rflags: context.rflags,
-        rsp: context.rsp,
-        fs_base: context.fs_base,
-        gs_base: context.gs_base,
-        ..message
-    };
+    machine.context(target).resume(&message, env::id(state, caller));
     end_wait(state, target);
     let held = state.envs.slots[target].state == EnvState::Held;
     if held {

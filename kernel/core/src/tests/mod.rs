@@ -3,6 +3,7 @@
 mod calls;
 mod capabilities;
 mod deaths;
+mod handovers;
 mod packets;
 mod pieces;
 mod predicates;

@@ -65,9 +65,9 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a transfer does not say who calls",
-        "transfer.rs",
-        "        rcx: u64::from(env::id(state, caller).0),\n        r11: FIXED_FLAGS,",
-        "        rcx: message.rcx,\n        r11: FIXED_FLAGS,",
+        "context.rs",
+        "(u64::from(sender.0), FIXED_FLAGS)",
+        "(message.rcx, FIXED_FLAGS)",
     ),
     (
         "a callee keeps accepting",
@@ -77,9 +77,28 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a reply takes the stack pointer along",
-        "transfer.rs",
-        "        rsp: context.rsp,\n",
-        "        rsp: message.rsp,\n",
+        "context.rs",
+        "(0, u64::from(sender.0), self.rflags);\n",
+        "(0, u64::from(sender.0), self.rflags);\n        self.rsp = message.rsp;\n",
+    ),
+    (
+        "the short way looks at no events",
+        "handover.rs",
+        "target == caller || called_away(machine, env)",
+        "target == caller",
+    ),
+    ("the short way passes deadlines", "handover.rs", "now < state.sched.alarms.soonest()", "true"),
+    (
+        "the short way passes who was woken",
+        "handover.rs",
+        "    this.front == 0\n        && state",
+        "    state",
+    ),
+    (
+        "the short way forgets debts",
+        "handover.rs",
+        "let owes = own.debt_ns > 0;",
+        "let owes = false;",
     ),
     (
         "a dead server leaves its donors waiting",

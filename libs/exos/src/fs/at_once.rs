@@ -1,4 +1,4 @@
-//! The shortest way of reading and writing: a pipe, one step along its ring, nothing else to look at.
+//! The shortest way of reading and writing: a pipe, one step along its ring, nothing else.
 //!
 //! Whoever has nothing to wait for, to signal or to find out is answered here. `None` says that
 //! nothing has happened; the general way (`table`) then does all of it.

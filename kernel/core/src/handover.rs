@@ -1,0 +1,228 @@
+//! Switches whose answer is known: a yield to a named environment, a transfer, its reply.
+//!
+//! ```text
+//!   long way   the call ── `sched::pick`: who runs? ── events, destruction, timer ── way out
+//!   this one   `check`: nothing but the switch would happen ── `apply` ── way out
+//! ```
+//! The long way stays the definition. [`check`] lets through what it would end in the same state:
+//! the target may run, nothing waits to be looked at, time is left, and the deadline stays as it
+//! is. A test drives both ways with the same random calls and compares everything.
+
+use crate::env::{self, Env, Pending, Request};
+use crate::list::Kind;
+use crate::machine::Machine;
+use crate::sched::Cpu;
+use crate::state::State;
+use crate::{sched, trace, transfer, work};
+use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::id::EnvId;
+use abi::published::{EnvRecord, EnvState};
+use abi::upcall::offset;
+
+/// A switch that may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Who runs then.
+    pub target: usize,
+    pub(crate) way: Way,
+    now: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To whoever is ready.
+    Yield,
+    /// To a sleeper that accepts.
+    Call { entry: u64 },
+    /// To whoever waits for it, accepting the next one.
+    Reply,
+}
+
+impl Plan {
+    /// Do the vector registers stay as they are? They travel with a transfer.
+    #[inline(always)]
+    pub fn carries_vectors(&self) -> bool {
+        self.way != Way::Yield
+    }
+}
+
+/// May [`check`] let the call with this `number` through? The others needn't be asked, nor a yield
+/// to nobody by name.
+#[inline(always)]
+pub fn serves(number: u16, to: u64) -> bool {
+    number == number::TransferSync || number == number::Yield && to != 0
+}
+
+/// The switch that `Yield` (to the environment `to`) or `TransferSync` by the environment at
+/// `caller`, which runs on `cpu`, ends in; `None`: that is for the long way to find out. `word` is
+/// the whole of `rax`.
+#[inline(always)]
+pub fn check<M: Machine>(
+    state: &State,
+    machine: &M,
+    (cpu, caller): (usize, usize),
+    word: u64,
+    to: u64,
+) -> Option<Plan> {
+    let yields = word as u16 == number::Yield;
+    let id = EnvId(if yields { u32::try_from(to).ok()? } else { (word >> TRANSFER_SHIFT) as u32 });
+    let target = id.index();
+    let (env, own) = (state.envs.slots.get(target)?, &state.envs.slots[caller]);
+    let record = state.published.envs.get(target)?;
+    if id.is_none() || record.id != id.0 || target == caller || called_away(machine, env) {
+        return None;
+    }
+    let way = if yields {
+        let at_home = usize::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
+        if env.state != EnvState::Ready || !at_home {
+            return None;
+        }
+        Way::Yield
+    } else if env.state == EnvState::Donating {
+        let awaited = record.donated_to == env::id(state, caller).0;
+        if !(awaited && word & TRANSFER_ACCEPT != 0 && sleeps_for_ever(own) && !told(machine, own))
+        {
+            return None;
+        }
+        Way::Reply
+    } else {
+        let entry = env.entries.sync;
+        let accepting = env.pending == Pending::Accept && env.state == EnvState::Sleeping;
+        if !accepting || entry == 0 || !sleeps_for_ever(env) || !transfer::accepts(machine, env) {
+            return None;
+        }
+        Way::Call { entry }
+    };
+    let now = machine.now_ns();
+    let plain = matches!(env.request, Request::Nothing)
+        && env.links[Kind::Front as usize].next == 0
+        && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
+        && calm(state, cpu, now);
+    plain.then_some(Plan { target, way, now })
+}
+
+/// Would `pick` let whoever gets `cpu` now go on, and with time to run in?
+#[inline(always)]
+fn calm(state: &State, cpu: usize, now: u64) -> bool {
+    let this = &state.sched.cpus[cpu];
+    this.front == 0
+        && state.sched.is_quiet()
+        && now + sched::SHORTEST_NS <= this.end_ns()
+        && now < state.sched.alarms.soonest()
+        && !work::waiting(state)
+}
+
+#[inline(always)]
+fn word_of<M: Machine>(machine: &M, env: &Env, at: usize) -> u64 {
+    machine.word(env.save.address() + at as u64)
+}
+
+/// Does a bit wait for it?
+#[inline(always)]
+fn told<M: Machine>(machine: &M, env: &Env) -> bool {
+    word_of(machine, env, offset::PENDING) | word_of(machine, env, offset::EVENTS) != 0
+}
+
+/// Would it enter its event handler, or stop for want of a save area?
+#[inline(always)]
+fn called_away<M: Machine>(machine: &M, env: &Env) -> bool {
+    env.save.0 == 0
+        || told(machine, env) && env.entries.event != 0 && word_of(machine, env, offset::MASK) == 0
+}
+
+/// Neither clock nor predicate nor debt has anything to do with its sleep.
+#[inline(always)]
+fn sleeps_for_ever(env: &Env) -> bool {
+    env.deadline | env.edge == 0 && env.atoms == 0 && env.debt_ns == 0
+}
+
+/// Makes the switch: the contexts of both are as they leave the kernel.
+#[inline(always)]
+pub fn apply<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, caller): (usize, usize),
+    number: u16,
+    plan: &Plan,
+) {
+    let Plan { target, way, now } = *plan;
+    let pair = [caller, target];
+    let (Ok([own, env]), Ok([own_record, record])) =
+        (state.envs.slots.get_disjoint_mut(pair), state.published.envs.get_disjoint_mut(pair))
+    else {
+        unreachable!("two environments, both checked")
+    };
+    let this = &mut state.sched.cpus[cpu];
+    let cpu_record = &mut state.published.cpus[cpu];
+    // Counters may wrap: nothing is decided by them.
+    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
+    count(&mut own_record.entries);
+    count(&mut cpu_record.calls);
+    state.published.calls[trace::counters(cpu, usize::from(number))].made();
+
+    count(&mut cpu_record.switches);
+    cpu_record.current = record.id;
+    let becomes = match way {
+        Way::Yield => EnvState::Ready,
+        Way::Call { .. } => EnvState::Donating,
+        Way::Reply => EnvState::Sleeping,
+    };
+    leaves(this, own, own_record, becomes, now);
+    this.current = target as u16;
+    (this.more, this.looked) = (false, 0);
+    runs(env, record, cpu);
+    match way {
+        Way::Yield => machine.context(caller).answer(0, 0),
+        Way::Call { entry } => {
+            own.pending = Pending::Reply;
+            own_record.donated_to = record.id;
+            env.donors += 1;
+            env.pending = Pending::Nothing;
+            machine.word_set(env.save.address() + offset::ACCEPTING as u64, 0);
+            let sender = EnvId(own_record.id);
+            let (message, context) = machine.two_contexts(caller, target);
+            context.enter(message, entry, sender);
+            sched::enqueue(state, target);
+        }
+        Way::Reply => {
+            record.donated_to = 0;
+            env.pending = Pending::Nothing;
+            own.donors -= 1;
+            own.pending = Pending::Accept;
+            (own.posted, own.events) = (u64::MAX, u64::MAX);
+            machine.word_set(own.save.address() + offset::ACCEPTING as u64, 1);
+            let sender = EnvId(own_record.id);
+            // It keeps its turn to pay by it what this slice has cost.
+            let owes = own.debt_ns > 0;
+            let (message, context) = machine.two_contexts(caller, target);
+            context.resume(message, sender);
+            message.answer(0, 0);
+            if !owes {
+                sched::dequeue(state, caller);
+            }
+        }
+    }
+}
+
+/// As `sched::leave` and `env::come_or_go`.
+#[inline(always)]
+fn leaves(this: &mut Cpu, env: &mut Env, record: &mut EnvRecord, becomes: EnvState, now: u64) {
+    let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
+    record.run_ns = record.run_ns.wrapping_add(ran);
+    env.ending = false;
+    if this.lender != 0 {
+        this.slice_end_ns += ran;
+        env.debt_ns = env.debt_ns.saturating_add(ran as u32);
+    }
+    (env.state, record.state) = (becomes, becomes as u32);
+    record.sequence = record.sequence.wrapping_add(1);
+}
+
+/// As `sched::run`.
+#[inline(always)]
+fn runs(env: &mut Env, record: &mut EnvRecord, cpu: usize) {
+    (env.state, record.state) = (EnvState::Running, EnvState::Running as u32);
+    record.cpu = cpu as u32;
+    record.switches = record.switches.wrapping_add(1);
+    record.sequence = record.sequence.wrapping_add(1);
+}

@@ -1,0 +1,160 @@
+//! The short way of a switch ends where the long one ends.
+
+use super::random::Random;
+use super::*;
+use crate::handover::{self, Way};
+use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::limits::SLICE_NS;
+use abi::setup::FLAG_BORROW;
+use std::fmt::Debug;
+use std::string::String;
+
+const ENVS: usize = 7;
+
+/// Everything that a switch may change, but for what dispatch counts elsewhere.
+fn digest(world: &mut World) -> String {
+    let mut all = String::new();
+    let mut note = |what: &dyn Debug| all += &std::format!("{what:?}\n");
+    for index in 1..=ENVS {
+        note(&world.state.envs.slots[index]);
+        note(&world.state.published.envs[index]);
+        note(world.machine.context(index));
+        if let Some((_, physical)) = env::save_area(&world.state, index) {
+            let words = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];
+            note(&words.map(|at| world.machine.word(physical + at as u64)));
+        }
+    }
+    for cpu in 0..2 {
+        note(&world.state.sched.cpus[cpu]);
+        note(&world.state.published.cpus[cpu]);
+        for number in [number::Yield, number::TransferSync] {
+            let at = crate::trace::counters(cpu, usize::from(number));
+            note(&world.state.published.calls[at].read());
+        }
+    }
+    note(&world.state.sched.alarms);
+    note(&world.machine.interrupts);
+    all
+}
+
+/// By the short way, if it is open: then the long one has nothing to add.
+fn by_the_short_way(
+    world: &mut World,
+    (cpu, index): (usize, usize),
+    word: u64,
+    to: u64,
+) -> Option<Way> {
+    let number = word as u16;
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    if !handover::serves(number, to) {
+        return None;
+    }
+    let plan = handover::check(state, machine, (cpu, index), word, to)?;
+    handover::apply(state, machine, (cpu, index), number, &plan);
+    let before = digest(world);
+    assert_eq!(world.pick(cpu), plan.target);
+    assert_eq!(digest(world), before, "the long way would do more");
+    Some(plan.way)
+}
+
+/// One environment's life for a moment: bits, masks, debts, time, then a call.
+fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
+    let cpu = usize::from(random.below(8) == 0);
+    world.machine.now += random.below(SLICE_NS / 16);
+    let index = world.pick(cpu);
+    if random.below(8) == 0 || index == 0 {
+        let other = 1 + random.below(ENVS as u64) as usize;
+        sched::event(&mut world.state, &mut world.machine, other, 1 << 4);
+    }
+    if index == 0 {
+        return None;
+    }
+    world.save(index, offset::MASK, u64::from(random.below(8) == 0));
+    world.save(index, offset::DEPTH, 0);
+    if random.below(8) != 0 {
+        world.save(index, offset::PENDING, 0);
+        world.save(index, offset::EVENTS, 0);
+    }
+    let context = world.machine.context(index);
+    (context.rbx, context.rdi, context.rsp) = (random.below(99), random.below(99), random.below(9));
+    let other = world.id(1 + random.below(ENVS as u64) as usize);
+    let to = if random.below(8) == 0 { EnvId::NONE } else { other };
+    let soon = world.machine.now + random.below(2 * SLICE_NS);
+    let call = match random.below(40) {
+        0..=9 => Call::Yield { to },
+        10..=15 => Call::Sleep {
+            deadline: if random.below(3) == 0 { soon } else { 0 },
+            posted: 1,
+            events: 1 << 4,
+            flags: u64::from(random.below(4) != 0),
+        },
+        16 => Call::Post { env: other, bits: random.below(4) },
+        17 => Call::TimerSet { deadline: soon },
+        18 if random.below(4) == 0 => Call::EnvHold { env: other },
+        19..=21 => Call::EnvRelease { env: other },
+        22 => Call::TransferAsync {},
+        23 if random.below(4) == 0 => {
+            world.state.published.envs[index].excess = random.below(2) as u32;
+            Call::Yield { to: EnvId::NONE }
+        }
+        _ => Call::TransferSync {},
+    };
+    world.machine.now += random.below(SLICE_NS / 16);
+    let (number, words) = call.encode();
+    // Mostly to whoever waits for the reply, if anybody does.
+    let waits = |&at: &usize| world.state.published.envs[at].donated_to == world.id(index).0;
+    let donor = (1..=ENVS).find(waits).map(|at| world.id(at));
+    let target = if random.below(8) == 0 { other } else { donor.unwrap_or(other) };
+    let accept = if random.below(4) == 0 { 0 } else { TRANSFER_ACCEPT };
+    let word = u64::from(number)
+        | u64::from(ROOT) << CAPABILITY_SHIFT
+        | accept
+        | u64::from(target.0) << TRANSFER_SHIFT;
+    if short && let Some(way) = by_the_short_way(world, (cpu, index), word, words[0]) {
+        return Some(way);
+    }
+    world.raw(cpu, index, call, word);
+    world.pick(cpu);
+    None
+}
+
+fn populated() -> World {
+    let mut world = World::new();
+    let domain = world.domain();
+    for at in 2..=ENVS {
+        let own = if at % 2 == 0 { world.domain() } else { domain };
+        let index = world.spawn(own);
+        assert_eq!(index, at);
+        if at < 5 {
+            world.state.envs.slots[index].entries.flags |= FLAG_BORROW;
+        }
+        if at % 3 == 0 {
+            let env = world.id(index);
+            let cpu = (at % 2) as u16;
+            world.by(1, Call::SliceAlloc { cpu, position: Which::Any, env });
+        }
+    }
+    world
+}
+
+#[test]
+fn both_ways_end_in_the_same_state() {
+    let mut taken = [0; 3];
+    for seed in 1..=4 {
+        let (mut long, mut short) = (populated(), populated());
+        let (mut one, mut other) = (Random(seed), Random(seed));
+        for at in 0..2_000 {
+            step(&mut long, &mut one, false);
+            let went = step(&mut short, &mut other, true);
+            match went {
+                Some(Way::Yield) => taken[0] += 1,
+                Some(Way::Call { .. }) => taken[1] += 1,
+                Some(Way::Reply) => taken[2] += 1,
+                None if at % 32 != 0 => continue,
+                None => {}
+            }
+            assert_eq!(digest(&mut long), digest(&mut short), "seed {seed}, step {at}");
+        }
+    }
+    assert!(taken.iter().all(|&times| times > 30), "{taken:?}");
+}

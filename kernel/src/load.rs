@@ -1,0 +1,143 @@
+//! What a processor has loaded: registers, space, and what entry code needs of who runs.
+//!
+//! # Safety
+//! Loads roots that `kernel_core` says are live domains' roots, each with the kernel's own half.
+#![allow(unsafe_code)]
+
+use kernel_core::context::FRAME_END;
+use kernel_core::machine::Machine;
+use kernel_core::state::State;
+use kernel_core::{domain, env};
+
+use abi::id::DomainId;
+use abi::setup::FLAG_OWN_VECTOR;
+
+use crate::cpu::Cpu;
+use crate::hardware::{self, EntryData, Hardware};
+use crate::registers::write_cr3;
+use crate::{bases, descriptors, physical, run, shootdown, trace, vector};
+
+#[inline(always)]
+fn load_root(cpu: &Cpu, root: u64) {
+    if cpu.root.get() != root {
+        // SAFETY: see the file's head.
+        unsafe { write_cr3(root) }
+        cpu.root.set(root);
+        cpu.cr3_loads.set(cpu.cr3_loads.get() + 1);
+        shootdown::loaded(cpu.index.get(), root);
+    }
+}
+
+/// Makes `index` the environment that is loaded, whatever was before.
+#[inline]
+pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+    if cpu.loaded.get() != Some(index) {
+        put_away(cpu, state, hardware);
+        if let Some(area) = env::vector(state, index) {
+            if state.envs.slots[index].entries.flags & FLAG_OWN_VECTOR != 0 {
+                vector::initialize(area.address());
+            }
+            vector::load(area.address());
+        }
+        load(cpu, state, hardware, index);
+    }
+}
+
+/// Control was transferred: the vector registers are the callee's already.
+#[inline]
+pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+    if let Some(old) = cpu.loaded.get() {
+        let (fs, gs) = bases::read();
+        let context = hardware.context(old);
+        (context.fs_base, context.gs_base) = (fs, gs);
+    }
+    load(cpu, state, hardware, index);
+}
+
+/// All of an environment but its vector registers.
+#[inline(always)]
+fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+    let context = &hardware.slot(index).context;
+    bases::write(context.fs_base, context.gs_base);
+    let address = core::ptr::from_ref(context) as u64;
+    let end = address.wrapping_add(FRAME_END as u64);
+    cpu.context.set(address);
+    cpu.context_end.set(end);
+    descriptors::set_rsp0(cpu, end);
+    cpu.loaded.set(Some(index));
+    load_entry_data(cpu, state, hardware, index);
+    trace::switch(cpu, state, Some(index));
+}
+
+/// What `entry` looks at, and the space: they change by calls, too.
+#[inline(always)]
+pub fn load_entry_data(
+    cpu: &'static Cpu,
+    state: &mut State,
+    hardware: &mut Hardware,
+    index: usize,
+) {
+    let data = &mut hardware.slot(index).entry;
+    if !state.envs.slots[index].prepared {
+        *data = prepare(state, index);
+        state.envs.slots[index].prepared = true;
+    }
+    load_root(cpu, data.root);
+    cpu.window.set(data.window);
+    cpu.window_bytes.set(data.window_bytes);
+    cpu.foreign_entry.set(data.foreign_entry);
+    cpu.save_area.set(data.save_area);
+    cpu.save_address.set(data.save_address);
+    cpu.fault_area.set(data.fault_area);
+    cpu.fault_entry.set(data.fault_entry);
+    // Only `entry` uses it, and only its counts.
+    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
+}
+
+/// What entry code needs of an environment.
+#[cold]
+fn prepare(state: &State, index: usize) -> EntryData {
+    let own = DomainId(state.published.envs[index].domain).index();
+    let (window, window_bytes) = domain::window(state, own);
+    let root = domain::root(state, own).address();
+    let entries = &state.envs.slots[index].entries;
+    let (save_address, save_area, foreign_entry) = match env::save_area(state, index) {
+        Some((address, physical)) => {
+            (address, physical::virtual_address(physical), entries.foreign)
+        }
+        None => (0, 0, 0),
+    };
+    // What `sysret` would fault at goes the long way.
+    let enters = entries.fault != 0 && run::is_canonical(entries.fault);
+    EntryData {
+        root,
+        window,
+        window_bytes,
+        foreign_entry,
+        save_area,
+        save_address,
+        fault_area: if enters { save_area } else { 0 },
+        fault_entry: entries.fault,
+    }
+}
+
+/// Stores what is loaded where another processor can find it.
+#[inline]
+fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
+    let Some(old) = cpu.loaded.get() else { return };
+    let (fs, gs) = bases::read();
+    if let Some(area) = env::vector(state, old) {
+        vector::store(area.address());
+        let context = hardware.context(old);
+        (context.fs_base, context.gs_base) = (fs, gs);
+    }
+}
+
+/// Nothing is loaded any more, no program's space either.
+pub fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
+    put_away(cpu, state, hardware);
+    load_root(cpu, hardware::master());
+    cpu.park();
+    trace::switch(cpu, state, None);
+    descriptors::set_rsp0(cpu, cpu.context_end.get());
+}
