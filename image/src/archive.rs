@@ -253,15 +253,19 @@ pub struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// Checks the whole archive: header, tables, each entry. File contents are not summed.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ArchiveError> {
-        let archive = Self::open_checked(bytes)?;
+        let archive = Self::open_header(bytes, true)?;
         archive.check_directory()?;
         Ok(archive)
     }
 
     /// Opens an archive that [`Archive::open`] accepted before, such as the one that the kernel
-    /// booted from: checks the header only. Should the rest be wrong after all, then entries are
-    /// missing; nothing worse can come of it.
+    /// booted from: checks that the header makes sense, and sums nothing. Should something be wrong
+    /// after all, then entries are missing; nothing worse can come of it.
     pub fn open_checked(bytes: &'a [u8]) -> Result<Self, ArchiveError> {
+        Self::open_header(bytes, false)
+    }
+
+    fn open_header(bytes: &'a [u8], sum: bool) -> Result<Self, ArchiveError> {
         let has = bytes.len() as u64;
         let short = ArchiveError::Truncated(HEADER_SIZE as u64, has);
         let word = |offset| word32(bytes, offset).ok_or(short);
@@ -279,7 +283,7 @@ impl<'a> Archive<'a> {
 
         // Is the header whole?
         let summed = bytes.get(..header::HEADER_CRC).ok_or(short)?;
-        if crc32(summed) != word(header::HEADER_CRC)? {
+        if sum && crc32(summed) != word(header::HEADER_CRC)? {
             return Err(ArchiveError::BadHeaderChecksum);
         }
         if word(header::ZERO)? != 0 || word(header::ZERO_AFTER)? != 0 {
@@ -326,14 +330,14 @@ impl<'a> Archive<'a> {
 
     /// The entry of exactly this absolute path; links are not followed.
     pub fn lookup(&self, path: &str) -> Option<Entry<'a>> {
-        let found = self.entry(self.first_not_below(path.as_bytes(), b""))?;
+        let found = self.entry(self.first_not_below([path.as_bytes()]))?;
         (found.path == path).then_some(found)
     }
 
     /// What lies directly in a directory, in the order of paths.
     pub fn children(&self, directory: &Entry<'a>) -> Children<'a> {
         let path = if directory.path == "/" { "" } else { directory.path };
-        let next = self.first_not_below(path.as_bytes(), b"/");
+        let next = self.first_not_below([path.as_bytes(), b"/"]);
         // The root's own path is the prefix of its children; it isn't one of them.
         Children { archive: *self, directory: directory.index, path, next: next.max(1) }
     }
@@ -345,17 +349,7 @@ impl<'a> Archive<'a> {
             return None;
         }
         let path = if directory.path == "/" { "" } else { directory.path };
-        let parts = [path.as_bytes(), b"/", name.as_bytes()];
-        let (mut low, mut high) = (0, self.entry_count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let path = self.read_entry(middle).ok()?.path;
-            if path.bytes().lt(parts.iter().copied().flatten().copied()) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let low = self.first_not_below([path.as_bytes(), b"/", name.as_bytes()]);
         let found = self.entry(low)?;
         (found.parent == directory.index && found.name() == name).then_some(found)
     }
@@ -373,19 +367,27 @@ impl<'a> Archive<'a> {
         str::from_utf8(self.data(entry)).ok()
     }
 
-    /// The number of the first entry whose path is not less than `path` followed by `suffix`.
-    fn first_not_below(&self, path: &[u8], suffix: &[u8]) -> u32 {
+    /// The number of the first entry whose path is not less than these parts, one behind the other.
+    fn first_not_below<const PARTS: usize>(&self, parts: [&[u8]; PARTS]) -> u32 {
         let (mut low, mut high) = (0, self.entry_count);
         while low < high {
             let middle = low + (high - low) / 2;
-            let sought = path.iter().chain(suffix);
-            match self.read_entry(middle) {
-                Ok(entry) if entry.path.as_bytes().iter().lt(sought) => low = middle + 1,
-                Ok(_) => high = middle,
-                Err(_) => return self.entry_count,
+            match self.path_of(middle) {
+                Some(path) if is_below(path, parts) => low = middle + 1,
+                Some(_) => high = middle,
+                None => return self.entry_count,
             }
         }
         low
+    }
+
+    /// The bytes of an entry's path, whatever else the entry says.
+    fn path_of(&self, index: u32) -> Option<&'a [u8]> {
+        let offset = self.entries_offset + u64::from(index) * ENTRY_SIZE as u64;
+        let place = range(self.bytes, offset + field::PATH_OFFSET as u64, 8)?;
+        let (offset, length) = (word32(place, 0)?, word32(place, 4)?);
+        let names = range(self.bytes, self.names_offset, self.names_size)?;
+        range(names, offset.into(), length.into())
     }
 
     fn read_entry(&self, index: u32) -> Result<Entry<'a>, ArchiveError> {
@@ -544,6 +546,25 @@ impl<'a> Iterator for Children<'a> {
         }
     }
 }
+
+/// Is `path` less than these parts, one behind the other?
+fn is_below<const PARTS: usize>(path: &[u8], parts: [&[u8]; PARTS]) -> bool {
+    let mut rest = path;
+    for part in parts {
+        let common = rest.len().min(part.len());
+        let differing = (0..common).find(|&at| rest[at] != part[at]);
+        if let Some(at) = differing {
+            return rest[at] < part[at];
+        }
+        if common < part.len() {
+            return true;
+        }
+        rest = &rest[common..];
+    }
+    false
+}
+
+const _: () = assert!(field::PATH_LENGTH == field::PATH_OFFSET + 4);
 
 /// Is it absolute, and does each part name something?
 fn is_path(path: &str) -> bool {
