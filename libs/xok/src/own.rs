@@ -7,6 +7,7 @@
 
 use abi::layout::{PAGE_SIZE, own_entry_address};
 use abi::memory::{ADDRESS, LARGE, PRESENT};
+use core::arch::asm;
 
 /// Bytes of eight pages.
 const EIGHT: u64 = 8 * PAGE_SIZE;
@@ -67,31 +68,45 @@ pub fn leaf_below(address: u64) -> u64 {
 #[inline]
 pub fn next_present(address: u64, end: u64) -> u64 {
     let mut at = address;
-    let mut entry = own_entry_address(address, 1);
-    while at < end {
-        // Eight entries lie in one line, and most of what is looked through is empty.
-        while at.is_multiple_of(EIGHT) && end - at >= EIGHT && line(entry) & PRESENT == 0 {
-            at += EIGHT;
-            entry += 64;
-            if at == end {
-                return end;
-            }
-        }
+    while at < end && !at.is_multiple_of(EIGHT) {
         if load(at, 1) & PRESENT != 0 {
             return at;
         }
         at += PAGE_SIZE;
-        entry += 8;
     }
-    end
+    // Eight entries lie in one line, and most of what is looked through is empty.
+    let mut entry = own_entry_address(at, 1);
+    while at + EIGHT <= end && line(entry) & PRESENT == 0 {
+        at += EIGHT;
+        entry += 64;
+    }
+    while at < end && load(at, 1) & PRESENT == 0 {
+        at += PAGE_SIZE;
+    }
+    at
 }
 
 /// The bits of the eight entries at this place, a line of a table that is there.
 #[inline(always)]
 fn line(entry: u64) -> u64 {
-    let first = entry as *const u64;
+    let any;
     // SAFETY: see the head of the file; `next_present` says that the table is there.
-    (0..8).fold(0, |any, page| any | unsafe { first.add(page).read_volatile() })
+    unsafe {
+        asm!(
+            "mov {any}, [{entry}]",
+            "or {any}, [{entry} + 8]",
+            "or {any}, [{entry} + 16]",
+            "or {any}, [{entry} + 24]",
+            "or {any}, [{entry} + 32]",
+            "or {any}, [{entry} + 40]",
+            "or {any}, [{entry} + 48]",
+            "or {any}, [{entry} + 56]",
+            any = out(reg) any,
+            entry = in(reg) entry,
+            options(nostack, readonly),
+        );
+    }
+    any
 }
 
 /// The end of the run of pages from `address` on that are absent, the first one at least. Below one
