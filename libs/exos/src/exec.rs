@@ -56,7 +56,7 @@ pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answ
     match resolve(find, named.to_vec(), arguments, environment) {
         Ok((command, plan)) => {
             if replace::is_possible(process, &command) {
-                return Ok(replace::begin(process, slot, &command, &plan));
+                return replace::begin(process, slot, &command, &plan);
             }
             go(process, &command)
         }
@@ -178,6 +178,9 @@ pub fn fill_page(page: &mut page::ProcessPage, command: &Command) {
     page.environment_len = 0;
 }
 
+/// Goes on in a new domain. Not part of `execveat`: what is moved there takes pages of the stack
+/// that the other way never touches.
+#[inline(never)]
 fn go(process: &mut Process, command: &Command) -> Answer {
     let mut next = process.clone();
     next.files.without_close_on_exec();

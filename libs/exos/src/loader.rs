@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::fs::image_files;
 use crate::layout::{IMAGE, PROGRAM};
-use crate::memory::areas::{Area, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
+use crate::memory::areas::{Area, Areas, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
 use crate::memory::space::{MMAP_TOP, STACK_TOP, space};
 use crate::process::Process;
 use crate::signal::frame::FRAME_BYTES;
@@ -43,50 +43,67 @@ pub fn bytes(command: &Command) -> &'static [u8] {
 }
 
 /// What is added to the addresses of a program.
-pub fn base(plan: &Plan) -> u64 {
+fn base(plan: &Plan) -> u64 {
     match plan.kind {
         elf::Kind::Fixed => 0,
         elf::Kind::Relocatable => BASE.next_multiple_of(plan.align),
     }
 }
 
-/// Loads what `command` names into a space without areas.
-pub fn load(process: &Process, command: &Command, plan: &Plan) -> Result<Begin, Errno> {
-    let bytes = bytes(command);
+/// Loads what `command` names into a space of these areas ([`areas`]).
+pub fn load(
+    process: &Process,
+    command: &Command,
+    plan: &Plan,
+    areas: Areas,
+) -> Result<Begin, Errno> {
     let base = base(plan);
+    space().areas = areas;
     rewrite::begin(command.image, base, &command.environment);
-    for segment in plan.segments() {
-        load_segment(segment, base, bytes, command.image.map(|(offset, _)| offset))?;
+    if command.image.is_none() {
+        for segment in plan.segments() {
+            copy_segment(segment, base, bytes(command))?;
+        }
     }
     let highest = page_up(base + plan.highest).ok_or(Errno::ENOEXEC)?;
     space().break_start = highest;
     space().break_end = highest;
+    let rsp = fill_stack(process, command, plan, base)?;
+    Ok(Begin { rip: base + plan.entry, rsp })
+}
+
+/// What the program is promised at its beginning: its segments, the vDSO, the stack.
+pub fn areas(process: &Process, command: &Command, plan: &Plan) -> Result<Areas, Errno> {
+    let base = base(plan);
+    let mut list = Vec::with_capacity(plan.segments().len() + 2);
+    let image = command.image.map(|(offset, _)| offset);
+    for segment in plan.segments() {
+        list.push(area_of(segment, base, image)?);
+    }
+    list.extend(vdso());
     let size = process.limit(linux::RLIMIT_STACK).clamp(1 << 20, STACK_MAX) & !(PAGE_SIZE - 1);
     let execute = if plan.executable_stack { EXECUTE } else { 0 };
-    space().areas.insert(Area {
+    list.push(Area {
         start: STACK_TOP - size,
         end: STACK_TOP,
         protection: STACK | execute,
         kind: Kind::Anonymous,
         name: Name::Stack,
     });
-    let vdso = map_vdso();
-    let rsp = fill_stack(process, command, plan, base, vdso)?;
-    Ok(Begin { rip: base + plan.entry, rsp })
+    Ok(Areas::of(list))
 }
 
-/// Promises the vDSO behind what `mmap` gives out; where it is, if the boot image has one.
-fn map_vdso() -> Option<u64> {
+/// The vDSO behind what `mmap` gives out, if the boot image has one.
+fn vdso() -> Option<Area> {
     let entry = image_files::archive()?.lookup(VDSO)?;
     let bytes = page_up(entry.size)?;
-    space().areas.insert(Area {
+    Some(Area {
         start: MMAP_TOP,
         end: MMAP_TOP + bytes,
         protection: READ | EXECUTE,
         kind: Kind::Image { offset: entry.data_offset, bytes },
         name: Name::Vdso,
-    });
-    Some(MMAP_TOP)
+    })
 }
 
 fn protection(segment: &Segment) -> u8 {
@@ -103,19 +120,16 @@ fn protection(segment: &Segment) -> u8 {
     protection
 }
 
-fn load_segment(
-    segment: &Segment,
-    base: u64,
-    bytes: &[u8],
-    image: Option<u64>,
-) -> Result<(), Errno> {
+/// The area of a segment; one of a file that is not in the image is to be filled.
+fn area_of(segment: &Segment, base: u64, image: Option<u64>) -> Result<Area, Errno> {
     let start = page_down(base + segment.vaddr);
     let end = page_up(base + segment.vaddr + segment.memsz).ok_or(Errno::ENOEXEC)?;
     let before = base + segment.vaddr - start;
     let protection = protection(segment);
     let mut area = Area { start, end, protection, kind: Kind::Anonymous, name: Name::Program };
     let Some(image) = image else {
-        return copy_segment(segment, base, bytes, area);
+        area.protection = READ | WRITE;
+        return Ok(area);
     };
     let file_bytes = before + segment.filesz;
     // Without zeros behind, the whole last page is the file's, as on Linux.
@@ -125,17 +139,15 @@ fn load_segment(
         let offset = image + segment.file_offset - before;
         area.kind = Kind::Image { offset, bytes: file_bytes };
     }
-    space().areas.insert(area);
-    Ok(())
+    Ok(area)
 }
 
-/// A segment of a file that is not in the image: copied at once.
-fn copy_segment(segment: &Segment, base: u64, bytes: &[u8], area: Area) -> Result<(), Errno> {
-    space().areas.insert(Area { protection: READ | WRITE, ..area });
+/// A segment of a file that is not in the image: copied at once, then as protected as it should be.
+fn copy_segment(segment: &Segment, base: u64, bytes: &[u8]) -> Result<(), Errno> {
     let from = segment.file_offset as usize;
     let data = bytes.get(from..from + segment.filesz as usize).ok_or(Errno::ENOEXEC)?;
     user::write_bytes(base + segment.vaddr, data)?;
-    let protection = u64::from(area.protection);
+    let protection = u64::from(protection(segment));
     let bits = [(READ, linux::PROT_READ), (WRITE, linux::PROT_WRITE), (EXECUTE, linux::PROT_EXEC)];
     let mut wanted = 0;
     for (ours, theirs) in bits {
@@ -143,17 +155,12 @@ fn copy_segment(segment: &Segment, base: u64, bytes: &[u8], area: Area) -> Resul
             wanted |= u64::from(theirs);
         }
     }
-    crate::memory::calls::mprotect(area.start, area.end - area.start, wanted)?;
+    let pages = segment.pages();
+    crate::memory::calls::mprotect(base + pages.start, pages.end - pages.start, wanted)?;
     Ok(())
 }
 
-fn fill_stack(
-    process: &Process,
-    command: &Command,
-    plan: &Plan,
-    base: u64,
-    vdso: Option<u64>,
-) -> Result<u64, Errno> {
+fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> Result<u64, Errno> {
     let mut random = [0; 16];
     for half in random.chunks_mut(8) {
         half.copy_from_slice(&crate::machine::random_word().to_le_bytes());
@@ -180,7 +187,8 @@ fn fill_stack(
     ]
     .map(|(kind, value)| (u64::from(kind), value));
     // First, as on Linux; absent where there is none.
-    let vdso = vdso.map(|address| (u64::from(auxvec::AT_SYSINFO_EHDR), address));
+    let vdso = space().areas.find(MMAP_TOP).filter(|area| area.name == Name::Vdso);
+    let vdso = vdso.map(|area| (u64::from(auxvec::AT_SYSINFO_EHDR), area.start));
     let vector: Vec<(u64, u64)> = vdso.into_iter().chain(vector).collect();
     let image = stack::build(
         STACK_TOP,

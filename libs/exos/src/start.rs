@@ -175,7 +175,8 @@ fn next_life(block_len: u64) -> Result<loader::Begin, Errno> {
     drop(block);
     crate::time::set_timer(process);
     let plan = Plan::parse(loader::bytes(&command)).map_err(|_| Errno::ENOEXEC)?;
-    let begin = loader::load(process, &command, &plan)?;
+    let areas = loader::areas(process, &command, &plan)?;
+    let begin = loader::load(process, &command, &plan, areas)?;
     trace::begin_life(process, &command.environment, begin.rsp);
     environment::show(&command.environment);
     if command.handed_over != 0 {

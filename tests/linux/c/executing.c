@@ -5,6 +5,8 @@ extern char **environ;
 
 static char zeroed[3 * 4096];
 static long touched = 1;
+/* Of the file, in pages of their own. */
+static const volatile char constants[2 * 4096] __attribute__((aligned(4096))) = {5, [4096] = 6};
 
 /* An address far from everything, where the program before has memory and the next one has none. */
 static char *const FAR = (char *)0x200000000000;
@@ -172,13 +174,21 @@ static int next(int left)
     return 1;
 }
 
-/* Most of a page of the stack is filled by the first program, and looked for in the second. */
+/* Most of a page of the stack is filled by the first program, and looked for in the second; a
+ * page of the file is changed in between, which is the program's own business. */
 static int fill(const char *what)
 {
     static char filler[3500];
     memset(filler, 'M', sizeof filler - 1);
-    if (!strcmp(what, "begin"))
+    SHOW(constants[0] + 10 * constants[4096]);
+    if (!strcmp(what, "begin")) {
+        char *page = (char *)constants + 4096;
+        TRY(mprotect(page, 4096, PROT_READ | PROT_WRITE));
+        *(volatile char *)page = 7;
+        TRY(mprotect(page, 4096, PROT_READ));
+        SHOW(constants[0] + 10 * constants[4096]);
         execute("fill", "go on", filler);
+    }
     if (!strcmp(what, "go on"))
         execute("fill", "look", "STAGE=look");
     SHOW(remains());

@@ -112,6 +112,18 @@ impl Areas {
         Self { list: Vec::new() }
     }
 
+    /// These areas; of what overlaps, the later ones.
+    pub fn of(list: Vec<Area>) -> Self {
+        if list.iter().zip(list.iter().skip(1)).all(|(one, next)| one.end <= next.start) {
+            let mut areas = Self { list };
+            areas.merge(0, areas.list.len());
+            return areas;
+        }
+        let mut areas = Self::new();
+        list.into_iter().for_each(|area| areas.insert(area));
+        areas
+    }
+
     /// All of them, sorted.
     pub fn all(&self) -> &[Area] {
         &self.list
@@ -125,6 +137,12 @@ impl Areas {
     /// The area that holds `address`.
     pub fn find(&self, address: u64) -> Option<&Area> {
         self.list.get(self.position(address)).filter(|area| area.start <= address)
+    }
+
+    /// The first address behind `address` where an area begins.
+    pub fn start_behind(&self, address: u64) -> u64 {
+        let at = self.list.partition_point(|area| area.start <= address);
+        self.list.get(at).map_or(u64::MAX, |area| area.start)
     }
 
     /// The areas that overlap `[start, end)`, cut to it.
@@ -257,6 +275,17 @@ mod tests {
 
     fn area(start: u64, end: u64, protection: u8) -> Area {
         Area { start, end, protection, kind: Kind::Anonymous, name: Name::None }
+    }
+
+    #[test]
+    fn a_list_is_made_at_once_or_one_by_one() {
+        let sorted = [area(0x1000, 0x2000, READ), area(0x2000, 0x3000, READ)];
+        assert_eq!(Areas::of(sorted.to_vec()).all(), [area(0x1000, 0x3000, READ)]);
+        let apart = [area(0x1000, 0x2000, READ), area(0x2000, 0x3000, WRITE)];
+        assert_eq!(Areas::of(apart.to_vec()).all(), apart);
+        let across = [area(0x1000, 0x4000, READ), area(0x2000, 0x3000, WRITE)];
+        let cut = [area(0x1000, 0x2000, READ), across[1], area(0x3000, 0x4000, READ)];
+        assert_eq!(Areas::of(across.to_vec()).all(), cut);
     }
 
     #[test]
