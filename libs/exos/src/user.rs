@@ -14,6 +14,7 @@ use abi::error::Error;
 use abi::layout::{PAGE_SIZE, PROGRAM_END};
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use unix::bytes;
 use xok::call::Refused;
 
 /// A type whose bytes may come from a program: no padding that matters, every pattern valid.
@@ -99,14 +100,20 @@ pub fn read_shown(from: u64, into: &mut [u8]) -> Result<(), Errno> {
 /// Reads one value from the program.
 pub fn read_value<T: Plain>(address: u64) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::uninit();
+    read_into(address, &mut value).copied()
+}
+
+/// The same for a large one, which stays in the place given.
+#[inline]
+pub fn read_into<T: Plain>(address: u64, place: &mut MaybeUninit<T>) -> Result<&T, Errno> {
     let size = size_of::<T>();
     if !in_program(address, size as u64) {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: the source is in the program's half, the destination is `value`.
-    copy(unsafe { copy_with_fix_up(value.as_mut_ptr().cast(), address as *const u8, size) })?;
+    // SAFETY: the source is in the program's half, the destination is `place`.
+    copy(unsafe { copy_with_fix_up(place.as_mut_ptr().cast(), address as *const u8, size) })?;
     // SAFETY: `T` is plain, and all its bytes were copied.
-    Ok(unsafe { value.assume_init() })
+    Ok(unsafe { place.assume_init_ref() })
 }
 
 /// Writes one value to the program.
@@ -128,7 +135,7 @@ pub fn read_string(address: u64, most: usize) -> Result<Vec<u8>, Errno> {
         let within = (PAGE_SIZE - at % PAGE_SIZE).min(buffer.len() as u64) as usize;
         let part = buffer.get_mut(..within).ok_or(Errno::EFAULT)?;
         read_bytes(at, part)?;
-        match part.iter().position(|&byte| byte == 0) {
+        match bytes::position(part, 0) {
             Some(end) => {
                 string.extend_from_slice(&part[..end]);
                 return if string.len() <= most { Ok(string) } else { Err(Errno::ENAMETOOLONG) };
@@ -170,7 +177,7 @@ pub fn read_path(address: u64) -> Result<Path, Errno> {
     let mut path = Path::EMPTY;
     let within = (PAGE_SIZE - address % PAGE_SIZE).min(SHORT_PATH as u64) as usize;
     read_bytes(address, &mut path.short[..within])?;
-    match path.short[..within].iter().position(|&byte| byte == 0) {
+    match bytes::position(&path.short[..within], 0) {
         Some(end) => path.len = end,
         None => path.long = read_string(address, 4095)?,
     }

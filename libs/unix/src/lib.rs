@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod attributes;
+pub mod bytes;
 pub mod dirents;
 mod errno;
 pub mod local;

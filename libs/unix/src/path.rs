@@ -1,5 +1,6 @@
 //! Paths as Linux takes them apart (path_resolution(7)).
 
+use crate::bytes;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
@@ -14,14 +15,14 @@ pub const LINKS_MAX: u32 = 40;
 pub fn next(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = path.iter().position(|&byte| byte != b'/')?;
     let rest = &path[start..];
-    let len = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+    let len = bytes::position(rest, b'/').unwrap_or(rest.len());
     Some((&rest[..len], &rest[len..]))
 }
 
 /// The directory's part of a path and its last name, if that is an ordinary one and no slash
 /// follows; a name alone has no directory's part.
 pub fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let at = bytes::last_position(path, b'/').map_or(0, |at| at + 1);
     let (directory, name) = path.split_at(at);
     let ordinary = !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_MAX;
     (ordinary && path.len() < PATH_MAX).then_some((directory, name))
@@ -60,7 +61,7 @@ impl Canonical {
 
     /// Goes up; stays at the root.
     pub fn pop(&mut self) {
-        let at = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let at = bytes::last_position(&self.0, b'/').unwrap_or(0);
         Rc::make_mut(&mut self.0).truncate(at.max(1));
     }
 
@@ -71,7 +72,7 @@ impl Canonical {
 
     /// The last name; empty for the root.
     pub fn name(&self) -> &[u8] {
-        let at = self.0.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        let at = bytes::last_position(&self.0, b'/').map_or(0, |at| at + 1);
         &self.0[at..]
     }
 }

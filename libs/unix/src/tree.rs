@@ -12,7 +12,7 @@ use linux_raw_sys::general as raw;
 
 use crate::attributes::{Attributes, Credentials, Space};
 use crate::errno::Errno;
-use crate::path;
+use crate::{bytes, path};
 use name::Name;
 
 mod content;
@@ -425,7 +425,7 @@ impl Tree {
         if name.len() > path::NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        if name.is_empty() || bytes::position(name, b'/').or(bytes::position(name, 0)).is_some() {
             return Err(Errno::EINVAL);
         }
         Ok(())

@@ -23,8 +23,10 @@ pub struct Asked<'a> {
 
 /// What both are.
 pub trait Sought {
-    /// The sum, and the bytes.
-    fn parts(&self) -> (u64, &[u8]);
+    /// The sum.
+    fn sum(&self) -> u64;
+    /// The bytes, which are looked at only if the sums are equal.
+    fn bytes(&self) -> &[u8];
 }
 
 /// The form in which a map takes a name that is looked for.
@@ -62,14 +64,24 @@ impl<'a> Asked<'a> {
 }
 
 impl Sought for Name {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.sum, &self.bytes)
+    #[inline]
+    fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 impl Sought for Asked<'_> {
-    fn parts(&self) -> (u64, &[u8]) {
-        (self.sum, self.bytes)
+    #[inline]
+    fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes
     }
 }
 
@@ -81,7 +93,7 @@ impl<'a> Borrow<dyn Sought + 'a> for Name {
 
 impl Ord for dyn Sought + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.parts().cmp(&other.parts())
+        self.sum().cmp(&other.sum()).then_with(|| self.bytes().cmp(other.bytes()))
     }
 }
 
@@ -93,7 +105,7 @@ impl PartialOrd for dyn Sought + '_ {
 
 impl PartialEq for dyn Sought + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.parts() == other.parts()
+        self.sum() == other.sum() && self.bytes() == other.bytes()
     }
 }
 
@@ -101,7 +113,7 @@ impl Eq for dyn Sought + '_ {}
 
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.parts().cmp(&other.parts())
+        self.sum().cmp(&other.sum()).then_with(|| self.bytes().cmp(other.bytes()))
     }
 }
 
@@ -113,7 +125,7 @@ impl PartialOrd for Name {
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.parts() == other.parts()
+        self.sum() == other.sum() && self.bytes() == other.bytes()
     }
 }
 
