@@ -2,7 +2,7 @@
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
-use abi::published::{EnvRecord, EnvState, RegionRecord, Table};
+use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -66,7 +66,7 @@ pub fn refused((error, _): (Error, u64)) -> Errno {
 
 /// The domain that an environment runs in.
 pub fn domain_of(env: EnvId) -> Option<DomainId> {
-    published::env(env).map(|record: EnvRecord| DomainId(record.domain))
+    published::env_domain(env)
 }
 
 impl Clients {
@@ -110,7 +110,7 @@ impl Clients {
         if domain_of(caller) != Some(domain) {
             return Err(Errno::EPERM);
         }
-        self.holders.retain(|&holder| lives(holder));
+        self.holders.retain(|&holder| published::env_lives(holder));
         if !self.holders.contains(&process) {
             self.holders.push(process);
         }
@@ -119,7 +119,8 @@ impl Clients {
 
     /// Does a process say that it has this file open?
     pub fn has_holder(&self, node: Id) -> bool {
-        self.holders.iter().any(|&holder| lives(holder) && says_it_holds(holder, node))
+        let holds = |&id: &EnvId| published::env_lives(id) && says_it_holds(id, node);
+        self.holders.iter().any(holds)
     }
 
     /// The pipe of a fifo, attached for the caller's domain in `role`.
@@ -189,10 +190,6 @@ impl Clients {
     pub fn has_fifo(&self, node: Id) -> bool {
         self.fifos.iter().any(|fifo| fifo.node == node)
     }
-}
-
-fn lives(process: EnvId) -> bool {
-    published::env(process).is_some_and(|record| record.state != EnvState::Dead as u32)
 }
 
 fn says_it_holds(process: EnvId, node: Id) -> bool {

@@ -5,7 +5,6 @@
 //! everybody who waits is attached to meanwhile.
 
 use abi::id::{DomainId, EnvId, RegionId};
-use abi::published::EnvState;
 use abi::region::{COPY_NONE, RegionOperation, WordAt};
 use unix::Errno;
 use unix::locks::{Lock, Locks, Owner};
@@ -28,9 +27,7 @@ pub struct FileLocks {
 fn lives(owner: Owner) -> bool {
     match owner {
         Owner::Description(region) => alive(RegionId(region), CLIENT),
-        Owner::Process(pid) => {
-            published::env(EnvId(pid)).is_some_and(|record| record.state != EnvState::Dead as u32)
-        }
+        Owner::Process(pid) => published::env_lives(EnvId(pid)),
     }
 }
 

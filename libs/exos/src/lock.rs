@@ -229,9 +229,7 @@ fn sleep_for(owner: EnvId) {
 
 fn is_dead(owner: EnvId) -> bool {
     let still = OWNER.load(Ordering::SeqCst) & NAME == u64::from(owner.0);
-    let lives =
-        xok::published::env(owner).is_some_and(|record| record.state != EnvState::Dead as u32);
-    still && !lives
+    still && !xok::published::env_lives(owner)
 }
 
 #[cold]

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use abi::call::CALLS_MAX;
-use abi::id::RegionId;
+use abi::id::{DomainId, EnvId, RegionId};
 use abi::layout::PUBLISHED;
 use abi::published::*;
 use core::arch::asm;
@@ -145,8 +145,33 @@ pub fn call_record(number: usize) -> CallRecord {
 }
 
 /// The environment with this id, if its record still stands.
-pub fn env(id: abi::id::EnvId) -> Option<EnvRecord> {
+pub fn env(id: EnvId) -> Option<EnvRecord> {
     record::<EnvRecord>(Table::Envs, id.index()).filter(|record| record.id == id.0)
+}
+
+/// The 32-bit field at `offset` of an environment's record, if that still stands.
+#[inline]
+fn env_field(id: EnvId, offset: usize) -> Option<u32> {
+    let info = table(Table::Envs);
+    let index = id.index();
+    if index >= info.count as usize || (info.stride as usize) < size_of::<EnvRecord>() {
+        return None;
+    }
+    let record = info.address + index as u64 * u64::from(info.stride);
+    let field = load(record + offset as u64);
+    (load::<u32>(record) == id.0).then_some(field)
+}
+
+/// The domain of the environment with this id, if its record still stands.
+#[inline]
+pub fn env_domain(id: EnvId) -> Option<DomainId> {
+    env_field(id, offset_of!(EnvRecord, domain)).map(DomainId)
+}
+
+/// Is there an environment with this id, and has it not died?
+#[inline]
+pub fn env_lives(id: EnvId) -> bool {
+    env_field(id, offset_of!(EnvRecord, state)).is_some_and(|state| state != EnvState::Dead as u32)
 }
 
 /// A frame's record.

@@ -84,7 +84,7 @@ pub struct Change {
 /// The domain that the process runs in.
 pub fn own_domain() -> DomainId {
     let own = crate::thread::process().id;
-    xok::published::env(own).map_or(DomainId::NONE, |record| DomainId(record.domain))
+    xok::published::env_domain(own).unwrap_or(DomainId::NONE)
 }
 
 /// A directory that was there a moment ago has no names.
