@@ -66,15 +66,41 @@ impl OnTouch {
         }
     }
 
-    /// The list for blocks of this layout, if they are small, and the layout that they all have.
-    fn list(&self, layout: Layout) -> Option<(NonNull<List>, Layout)> {
+    /// The list for blocks of this layout, if they are small.
+    #[inline]
+    fn list(&self, layout: Layout) -> Option<NonNull<List>> {
         let at = layout.size().wrapping_sub(1) / STEP;
         if at >= LISTS || layout.align() > STEP {
             return None;
         }
-        let whole = Layout::from_size_align((at + 1) * STEP, STEP).ok()?;
-        // Only a place: what is there is looked at while `state` is busy.
-        Some((NonNull::new(self.lists.get().cast::<List>().wrapping_add(at))?, whole))
+        // In the middle of an allocation nobody comes here.
+        assert!(self.state.load(Ordering::Relaxed) != BUSY, "the heap was entered twice");
+        NonNull::new(self.lists.get().cast::<List>().wrapping_add(at))
+    }
+
+    /// The layout that all blocks of a list have, or a large one's own.
+    fn whole(layout: Layout) -> Layout {
+        let bytes = layout.size().next_multiple_of(STEP);
+        let small = layout.size() <= LISTS * STEP && layout.align() <= STEP;
+        match Layout::from_size_align(bytes.max(STEP), STEP) {
+            Ok(whole) if small => whole,
+            _ => layout,
+        }
+    }
+
+    #[cold]
+    fn take(&self, layout: Layout) -> *mut u8 {
+        let place = self.with(|heap| heap.allocate_first_fit(Self::whole(layout)));
+        place.map_or(null_mut(), NonNull::as_ptr)
+    }
+
+    /// # Safety
+    /// As `dealloc`.
+    #[cold]
+    unsafe fn give_back(&self, place: *mut u8, layout: Layout) {
+        let Some(place) = NonNull::new(place) else { return };
+        // SAFETY: the caller gives back what `take` gave out with this layout.
+        self.with(|heap| unsafe { heap.deallocate(place, Self::whole(layout)) });
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut Heap) -> T) -> T {
@@ -97,41 +123,31 @@ impl OnTouch {
 
 // SAFETY: hands out disjoint parts of a range that stays usable.
 unsafe impl GlobalAlloc for OnTouch {
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some((mut list, whole)) = self.list(layout) else {
-            let place = self.with(|heap| heap.allocate_first_fit(layout));
-            return place.map_or(null_mut(), NonNull::as_ptr);
-        };
-        self.with(|heap| {
+        if let Some(mut list) = self.list(layout) {
             // SAFETY: one at a time is here.
             let list = unsafe { list.as_mut() };
             if let Some(block) = list.count.checked_sub(1).and_then(|at| list.blocks.get(at)) {
                 list.count -= 1;
                 return *block;
             }
-            heap.allocate_first_fit(whole).map_or(null_mut(), NonNull::as_ptr)
-        })
+        }
+        self.take(layout)
     }
 
+    #[inline]
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        let Some(place) = NonNull::new(place) else { return };
-        let listed = self.list(layout);
-        self.with(|heap| {
-            let layout = match listed {
-                None => layout,
-                Some((mut list, whole)) => {
-                    // SAFETY: one at a time is here.
-                    let list = unsafe { list.as_mut() };
-                    if let Some(free) = list.blocks.get_mut(list.count) {
-                        *free = place.as_ptr();
-                        list.count += 1;
-                        return;
-                    }
-                    whole
-                }
-            };
-            // SAFETY: the caller gives back what `alloc` gave out with this layout.
-            unsafe { heap.deallocate(place, layout) }
-        });
+        if let Some(mut list) = self.list(layout) {
+            // SAFETY: one at a time is here.
+            let list = unsafe { list.as_mut() };
+            if let Some(free) = list.blocks.get_mut(list.count) {
+                *free = place;
+                list.count += 1;
+                return;
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.give_back(place, layout) }
     }
 }
