@@ -205,11 +205,9 @@ fn go_on(process: &mut Process, at: usize) -> u64 {
     timer.overrun
 }
 
-/// A signal was taken; what its taker is told, with the overrun if it is a timer's.
+/// A timer's signal was taken; what its taker is told, with the overrun.
+#[cold]
 pub fn taken(process: &mut Process, info: Info) -> Info {
-    if info.code != CODE_TIMER {
-        return info;
-    }
     let id = info.first & 0xffff_ffff;
     let Ok(at) = process.timers.place(id) else { return info };
     let overrun = go_on(process, at);

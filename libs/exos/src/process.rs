@@ -241,7 +241,7 @@ impl Process {
     pub fn take_signal(&mut self, signal: u32) -> Info {
         let own = thread::own().directed.take(signal);
         let info = own.unwrap_or_else(|| self.signals.take(signal));
-        posix_timers::taken(self, info)
+        if info.code == posix_timers::CODE_TIMER { posix_timers::taken(self, info) } else { info }
     }
 
     /// A signal that the running instruction caused.

@@ -301,6 +301,7 @@ extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: 
     // the lock among them (`lock::share` sees to it that no second thread meets that).
     let variables = PRIVATE..PRIVATE_END;
     if cause == Cause::PageFault as u64
+        && slot.rip >= LIBRARY
         && (in_handler_stack(address) || variables.contains(&address))
     {
         return own_fault(slot, cause, address);

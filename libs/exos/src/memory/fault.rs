@@ -70,18 +70,23 @@ pub fn choice(protection: u8, writable: bool) -> u64 {
 
 /// Resolves a fault at `address` in the program's half.
 pub fn program(address: u64, error: u64) -> Result<(), Fault> {
-    let area = *space().areas.find(address).ok_or(Fault::Nothing)?;
-    let write = error & ERROR_WRITE != 0;
-    let allowed = if error & ERROR_FETCH != 0 {
-        area.protection & EXECUTE != 0
-    } else if write {
-        area.protection & WRITE != 0
+    let area = space().areas.find(address).ok_or(Fault::Nothing)?;
+    let needed = if error & ERROR_FETCH != 0 {
+        EXECUTE
+    } else if error & ERROR_WRITE != 0 {
+        WRITE
     } else {
-        area.protection & (READ | WRITE | EXECUTE) != 0
+        READ | WRITE | EXECUTE
     };
-    if !allowed {
+    if area.protection & needed == 0 {
         return Err(Fault::Forbidden);
     }
+    allowed(*area, address, error)
+}
+
+/// Resolves a fault that `area` allows.
+fn allowed(area: Area, address: u64, error: u64) -> Result<(), Fault> {
+    let write = error & ERROR_WRITE != 0;
     let page = page_down(address);
     let (above, leaf) = match xok::own::walk(page) {
         Ok(found) => found,

@@ -10,6 +10,7 @@ use crate::thread::{NO_ALTERNATE, Thread};
 use crate::{children, exit, net, page, thread, threads, trace, user};
 use abi::id::EnvId;
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
+use core::mem::MaybeUninit;
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
 use xok::upcall::Slot;
@@ -291,13 +292,14 @@ fn enter_handler(
 /// `rt_sigreturn`: goes back to what a handler interrupted. What rax is then.
 #[inline]
 pub fn sigreturn(process: &mut Process, slot: &mut Slot) -> u64 {
-    let Ok(context) = user::read_value::<frame::Context>(slot.rsp) else {
+    let mut place = MaybeUninit::<frame::Context>::uninit();
+    let Ok(context) = user::read_into(slot.rsp, &mut place) else {
         process.force(linux::SIGSEGV, BAD_FRAME);
         return 0;
     };
     let own = thread::own();
     own.blocked = context.mask & !UNMASKABLE;
-    frame::restore(slot, &context);
+    frame::restore(slot, context);
     if context.vector == 0 {
         thread::reset_vector();
     } else if vector::load(context.vector, thread::vector_state()).is_err() {
@@ -305,7 +307,7 @@ pub fn sigreturn(process: &mut Process, slot: &mut Slot) -> u64 {
         process.force(linux::SIGSEGV, BAD_FRAME);
         return 0;
     }
-    let alternate = frame::alternate(&context);
+    let alternate = frame::alternate(context);
     if alternate != own.alternate {
         // What is no stack leaves the one that there is.
         let _ = super::calls::set_alternate(alternate, slot.rsp);

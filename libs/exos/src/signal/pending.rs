@@ -48,6 +48,9 @@ impl Pending {
 
     /// Takes the `signal` that came first; what was said with it.
     pub fn take(&mut self, signal: u32) -> Option<Info> {
+        if self.set & bit(signal) == 0 {
+            return None;
+        }
         let at = self.list.iter().position(|entry| entry.0 == signal)?;
         let (_, info) = self.list.remove(at);
         if !self.list.iter().any(|entry| entry.0 == signal) {

@@ -19,15 +19,10 @@ fn own_info(process: &Process, code: i32) -> Info {
 
 /// Sends `signal` (0: only looks) to one process, which is told `info`.
 fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Result<(), Errno> {
-    if signal == 0 {
-        return Ok(());
-    }
     if target.id == process.id {
-        // What `kill` sends arrives even if it cannot be counted any more (signal(7)).
-        let room = process.arrive(signal, info);
-        return if room || info.code == CODE_USER { Ok(()) } else { Err(Errno::EAGAIN) };
+        return to_own(process, signal, info);
     }
-    if target.dead {
+    if signal == 0 || target.dead {
         return Ok(());
     }
     if signal == linux::SIGKILL {
@@ -41,9 +36,16 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
     Ok(())
 }
 
+/// Sends `signal` (0: only looks) to the process itself.
+fn to_own(process: &mut Process, signal: u32, info: Info) -> Result<(), Errno> {
+    // What `kill` sends arrives even if it cannot be counted any more (signal(7)).
+    let room = signal == 0 || process.arrive(signal, info);
+    if room || info.code == CODE_USER { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
 /// Ends a process whatever it does: its first thread with the status, then the others.
 fn kill_outright(id: EnvId) -> Result<(), Errno> {
-    let domain = DomainId(published::env(id).map_or(0, |record| record.domain));
+    let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
     let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
     let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
     let word = crate::exit::signalled(linux::SIGKILL);
@@ -52,7 +54,7 @@ fn kill_outright(id: EnvId) -> Result<(), Errno> {
         return Ok(());
     }
     let lives_there = |other: Brief| {
-        let there = published::env(other.id).is_some_and(|record| record.domain == domain.0);
+        let there = published::env_domain(other.id) == Some(domain);
         other.id != id && !other.dead && there
     };
     if page::all().any(lives_there) {
@@ -87,6 +89,10 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     if pid == 1 {
         return to_init(process, signal);
     }
+    if pid as u32 == process.id.0 {
+        to_own(process, signal, info)?;
+        return Ok(0);
+    }
     if pid > 0 {
         let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
         to_one(process, &target, signal, info)?;
@@ -115,10 +121,8 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         }
     }
     // Oneself last: the others must have it even if it ends us.
-    if group == Some(page::own().group)
-        && let Some(target) = page::brief(own)
-    {
-        to_one(process, &target, signal, info)?;
+    if group == Some(page::own().group) {
+        to_own(process, signal, info)?;
     }
     if sent { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
 }
