@@ -48,6 +48,10 @@ pub const FLAG_SLICE_END: u64 = 2;
 pub const FLAG_BORROW: u64 = 4;
 /// Saves its own vector registers: gets the initial state whenever it is switched to.
 pub const FLAG_OWN_VECTOR: u64 = 8;
+/// Has no turns: runs on the time that others give it, by yielding or transferring to it. What it
+/// is woken for waits until then, and no critical section holds the end of that time off. For
+/// whoever is scheduled by a program; not together with [`FLAG_SLICE_END`].
+pub const FLAG_GIVEN_TIME: u64 = 16;
 
 /// Bit of each field in the call's `fields` argument.
 pub mod field {

@@ -15,6 +15,7 @@ mod plot;
 mod plugin;
 mod profile;
 mod program;
+mod stride;
 mod table;
 mod timing;
 
@@ -58,6 +59,8 @@ struct Request {
     http: bool,
     /// Keystrokes instead of rows.
     keys: bool,
+    /// Shares of a scheduler's clients instead of rows.
+    stride: bool,
     /// Where a picture of the counts goes.
     plot: Option<PathBuf>,
 }
@@ -81,6 +84,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
         boot: false,
         http: false,
         keys: false,
+        stride: false,
         plot: None,
     };
     while let Some(word) = options.next() {
@@ -96,6 +100,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--boot" => request.boot = true,
             "--http" => request.http = true,
             "--keys" => request.keys = true,
+            "--stride" => request.stride = true,
             "--plot" => request.plot = Some(options.value("--plot")?.into()),
             "--ours" => request.alone = true,
             "--list" => return list(),
@@ -135,6 +140,13 @@ impl Request {
         }
         if self.keys {
             return keys::print();
+        }
+        if self.stride {
+            let picture = stride::print()?;
+            return match &self.plot {
+                Some(path) => std::fs::write(path, picture).context(path.display()),
+                None => Ok(()),
+            };
         }
         let (programs, natives) = self.parts()?;
         let known = known()?;

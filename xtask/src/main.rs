@@ -68,13 +68,14 @@ cargo xtask COMMAND
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys]
+        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--stride]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
                                  instead, in five rounds; --boot: boots and memory instead,
                                  with --ours where the instructions of a boot of ours go;
                                  --http: web servers instead, with --ours ours alone;
                                  --keys: how soon a keystroke is answered
+                                 --stride: shares of processor time, by a program
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

@@ -23,7 +23,10 @@ const ALL: u64 = (1 << 14) - 1;
 const FLAGS: u64 = abi::setup::FLAG_SLICE_START
     | abi::setup::FLAG_SLICE_END
     | abi::setup::FLAG_BORROW
-    | abi::setup::FLAG_OWN_VECTOR;
+    | abi::setup::FLAG_OWN_VECTOR
+    | abi::setup::FLAG_GIVEN_TIME;
+/// Flags that do not go together.
+const UNPAID: u64 = abi::setup::FLAG_SLICE_END | abi::setup::FLAG_GIVEN_TIME;
 
 /// The arguments of `EnvAlloc`.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +204,9 @@ fn check<M: Machine>(
     if bases.into_iter().any(|(bit, base)| set(bit) && !canonical(base)) {
         return Err(Error::BadAddress.into());
     }
-    if set(field::FLAGS) && setup.flags & !FLAGS != 0 {
+    // Who ignores the end of a slice pays by its turns.
+    let unpaid = setup.flags & UNPAID == UNPAID;
+    if set(field::FLAGS) && (setup.flags & !FLAGS != 0 || unpaid) {
         return Err(Refusal::new(Error::BadArgument, 2));
     }
     let mut guard = None;
@@ -255,6 +260,9 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
     put(field::SYNC_ENTRY, &mut entries.sync, setup.sync_entry);
     put(field::ASYNC_ENTRY, &mut entries.asynchronous, setup.async_entry);
     put(field::FLAGS, &mut entries.flags, setup.flags);
+    if set(field::FLAGS) {
+        sched::turns_changed(state, index);
+    }
     if let Some(guard) = plan.guard {
         state.envs.slots[index].guard = guard;
     }

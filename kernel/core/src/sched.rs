@@ -22,7 +22,7 @@ use crate::{death, predicate, round, sleep, slice, upcall};
 use abi::id::{EnvId, Frame};
 use abi::limits::{CPUS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
-use abi::setup::{FLAG_BORROW, FLAG_SLICE_END};
+use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
 use abi::upcall::EVENT_SLICE_END;
 
 /// How long a masked environment keeps the processor after the end of its slice (decisions 18).
@@ -233,10 +233,29 @@ pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits:
     sleep::event(state, machine, index, bits);
 }
 
-/// Puts an environment into its ring, if it is not there.
+/// Does it run on the time of others only?
+#[inline]
+fn has_no_turn(state: &State, index: usize) -> bool {
+    state.envs.slots[index].entries.flags & FLAG_GIVEN_TIME != 0
+}
+
+/// The flags of an environment have been set: it leaves its ring, or comes back, if it must.
+pub fn turns_changed(state: &mut State, index: usize) {
+    if has_no_turn(state, index) {
+        dequeue(state, index);
+        state.envs.slots[index].debt_ns = 0;
+        return;
+    }
+    if matches!(state.envs.slots[index].state, EnvState::Ready | EnvState::Running) {
+        enqueue(state, index);
+        kick(state, index);
+    }
+}
+
+/// Puts an environment into its ring, if it is not there and takes turns.
 #[inline]
 pub fn enqueue(state: &mut State, index: usize) {
-    if !list::contains(state.envs.slots, Kind::Ring, index) {
+    if !list::contains(state.envs.slots, Kind::Ring, index) && !has_no_turn(state, index) {
         let env = &state.envs.slots[index];
         let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
         let cpu = &mut state.sched.cpus[cpu];
@@ -269,6 +288,7 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
     env::set_state(state, index, EnvState::Ready);
     enqueue(state, index);
     let home = usize::from(state.envs.slots[index].cpu);
+    let front = front && !has_no_turn(state, index);
     if front && !list::contains(state.envs.slots, Kind::Front, index) {
         list::push(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
     }
@@ -367,6 +387,9 @@ pub fn yield_to<M: Machine>(
 
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
 fn lengthen(state: &mut State, cpu: usize, target: usize, now: u64) {
+    if has_no_turn(state, target) {
+        return;
+    }
     let least = now + SHORTEST_NS;
     let end = &mut state.sched.cpus[cpu].slice_end_ns;
     let debt = &mut state.envs.slots[target].debt_ns;
@@ -453,7 +476,9 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
     if state.envs.slots[index].entries.flags & FLAG_SLICE_END != 0 {
         return told_to_end(state, machine, cpu, index, now);
     }
-    if !this.extended && upcall::masked(state, machine, index) {
+    // Time that it holds on to has to be paid by turns of its own.
+    let pays = !has_no_turn(state, index);
+    if !this.extended && pays && upcall::masked(state, machine, index) {
         let this = &mut state.sched.cpus[cpu];
         this.extended = true;
         this.slice_end_ns = now + CRITICAL_NS;

@@ -23,6 +23,7 @@ pub mod server;
 pub mod services;
 pub mod spawn;
 pub mod start;
+pub mod stride;
 pub mod trace;
 pub mod upcall;
 pub mod window;

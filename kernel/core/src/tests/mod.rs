@@ -357,6 +357,7 @@ pub fn check(state: &State) {
             EnvState::Sleeping => watching || env.debt_ns > 0,
             _ => false,
         };
+        let wants = wants && env.entries.flags & abi::setup::FLAG_GIVEN_TIME == 0;
         assert_eq!(queued, wants, "{index} is {:?}", env.state);
         let id = state.published.envs[index].id;
         if id == 0 {

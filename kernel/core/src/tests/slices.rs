@@ -3,7 +3,7 @@
 use super::*;
 use crate::sched::{CRITICAL_NS, EXCESS_MAX, EXCESS_WORD};
 use abi::limits::{SLICE_NS, SLICES};
-use abi::setup::{FLAG_BORROW, FLAG_SLICE_END, FLAG_SLICE_START};
+use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END, FLAG_SLICE_START};
 use abi::upcall::{EVENT_SLICE_END, EVENT_SLICE_START};
 
 const SLEEP: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
@@ -332,4 +332,35 @@ fn an_idle_home_takes_back_who_was_run_elsewhere() {
         let taken = world.pick(0);
         assert_ne!(taken, 0, "{way}");
     }
+}
+
+fn set_flags(world: &mut World, index: usize, flags: u64) -> Outcome {
+    let setup = EnvSetup { flags, ..EnvSetup::default() };
+    let env = world.id(index);
+    world.set_by(1, env, field::FLAGS, &setup)
+}
+
+#[test]
+fn who_has_no_turns_runs_on_given_time_only() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let (client, hog) = (world.spawn_new(1, domain), world.spawn(domain));
+    give(&mut world, hog, 7);
+    assert_eq!(set_flags(&mut world, client, FLAG_GIVEN_TIME), OK);
+    let env = world.id(client);
+    assert_eq!(world.by(1, Call::EnvRelease { env }), OK);
+    for ran in round(&mut world, 12) {
+        assert_ne!(ran, client, "it has no turn");
+    }
+    world.on(0, 1);
+    assert_eq!(world.by(1, Call::Yield { to: env }), Outcome::Left);
+    assert_eq!(world.pick(0), client);
+    // The slice was the giver's, and ends when that ends; the giver's next one is its own again.
+    let order = round(&mut world, 4);
+    assert!(!order.contains(&client), "{order:?}");
+    assert!(order.contains(&1) && order.contains(&hog), "{order:?}");
+    assert_eq!(world.state.envs.slots[client].debt_ns, 0);
+    let both = FLAG_GIVEN_TIME | FLAG_SLICE_END;
+    let other = world.spawn_new(1, domain);
+    assert_eq!(set_flags(&mut world, other, both), error(Error::BadArgument, 2));
 }

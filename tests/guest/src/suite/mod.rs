@@ -11,6 +11,7 @@ mod predicate;
 pub mod roles;
 mod sched;
 mod stretch;
+mod stride;
 mod token;
 mod trace;
 mod transfer;
@@ -47,6 +48,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("slice_positions", sched::slice_positions),
     ("slice_events", sched::slice_events),
     ("gang_of_two", sched::gang_of_two),
+    ("stride_three_to_two_to_one", stride::three_to_two_to_one),
     ("transfer_registers", transfer::registers),
     ("transfer_refused", transfer::refused),
     ("transfer_sync_async", transfer::sync_async),
