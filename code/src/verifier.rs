@@ -94,86 +94,169 @@ pub fn verify<'a>(
     signature: &'a Signature<'a>,
     points: &'a mut [Point],
 ) -> Result<Verified<'a>, Error> {
-    let whole = |why| Error { at: 0, why };
-    signature.check().map_err(whole)?;
-    let slots = instruction::slots(program);
-    if slots * SLOT_BYTES != program.len() {
-        return Err(Error { at: slots, why: Why::Truncated });
-    }
-    if slots == 0 {
-        return Err(whole(Why::Empty));
-    }
-    if slots > SLOTS_MAX || slots > points.len() {
-        return Err(Error { at: points.len().min(SLOTS_MAX), why: Why::TooLong });
-    }
-    let points = &mut points[..slots];
-    points.fill(Point::default());
-    check_form(program, points)?;
-    let mut flow = Flow { program, signature, points, head: None, visits: 0 };
-    flow.follow()?;
-    let visits = flow.visits;
-    let unreached = |point: &Point| !point.reached && !point.is_second;
-    if let Some(at) = points.iter().position(unreached) {
-        return Err(Error { at, why: Why::Unreachable });
-    }
-    let mut verified = Verified { program, signature, points, stack_bytes: 0, masked: 0, visits };
-    verified.sum_up();
-    Ok(verified)
+    let mut verification = Verification::begin(program, signature, points)?;
+    while !verification.advance(usize::MAX)? {}
+    Ok(verification.verified())
 }
 
-/// The first pass: each slot decodes, each jump leads to an instruction of the program.
-fn check_form(program: &[u8], points: &mut [Point]) -> Result<(), Error> {
-    let mut at = 0;
-    while at < points.len() {
-        let slots = instruction::decode(program, at)?.slots();
-        if slots == 2 {
-            points[at + 1].is_second = true;
-        }
-        at += slots;
-    }
-    for at in (0..points.len()).filter(|&at| !points[at].is_second) {
-        let Some(target) = target(&instruction::decode(program, at)?, at) else { continue };
-        let target = usize::try_from(target).ok().filter(|&target| target < points.len());
-        let target = target.ok_or(Error { at, why: Why::JumpOutside })?;
-        if points[target].is_second {
-            return Err(Error { at, why: Why::JumpIntoConstant });
-        }
-    }
-    Ok(())
-}
-
-/// Where an instruction at `at` may jump.
-fn target(instruction: &Instruction, at: usize) -> Option<i64> {
-    match *instruction {
-        Instruction::Jump { offset } => Some(at as i64 + 1 + i64::from(offset)),
-        Instruction::Branch { offset, .. } => Some(at as i64 + 1 + i64::from(offset)),
-        _ => None,
-    }
-}
-
-/// The second pass: what is known where.
-struct Flow<'a, 'p> {
-    program: &'a [u8],
-    signature: &'a Signature<'a>,
-    points: &'p mut [Point],
+/// How far a verification has come; all else that it knows is in the points.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    stage: Stage,
+    /// The next slot of a stage that goes from slot to slot.
+    at: usize,
     /// The first slot that waits to be looked at.
     head: Option<u16>,
     visits: usize,
+    stack_bytes: u32,
+    masked: usize,
 }
 
-impl Flow<'_, '_> {
-    fn follow(&mut self) -> Result<(), Error> {
-        self.arrive(0, entry_values(self.signature));
-        // Each visit of a slot but its first follows a register's loss: VISITS_MAX is the most.
-        while let Some(at) = self.head.map(usize::from) {
-            let point = &mut self.points[at];
-            self.head = (point.next != 0).then(|| point.next - 1);
-            point.queued = false;
-            let values = point.values;
-            self.visits += 1;
-            self.step(at, values)?;
+/// What is done one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Each slot decodes.
+    #[default]
+    Form,
+    /// Each jump leads to an instruction of the program.
+    Targets,
+    /// What is known where, along every path.
+    Flow,
+    /// Every slot was reached; what of the stack is used.
+    Sum,
+    Done,
+}
+
+/// A verification in pieces, for those who may not work for long at a time.
+#[derive(Debug)]
+pub struct Verification<'a> {
+    program: &'a [u8],
+    signature: &'a Signature<'a>,
+    points: &'a mut [Point],
+    progress: Progress,
+}
+
+impl<'a> Verification<'a> {
+    /// Begins; nothing has been looked at but the lengths and the signature.
+    ///
+    /// # Errors
+    /// What is wrong with these.
+    pub fn begin(
+        program: &'a [u8],
+        signature: &'a Signature<'a>,
+        points: &'a mut [Point],
+    ) -> Result<Self, Error> {
+        let whole = |why| Error { at: 0, why };
+        signature.check().map_err(whole)?;
+        let slots = instruction::slots(program);
+        if slots * SLOT_BYTES != program.len() {
+            return Err(Error { at: slots, why: Why::Truncated });
+        }
+        if slots == 0 {
+            return Err(whole(Why::Empty));
+        }
+        if slots > SLOTS_MAX || slots > points.len() {
+            return Err(Error { at: points.len().min(SLOTS_MAX), why: Why::TooLong });
+        }
+        let points = &mut points[..slots];
+        points.fill(Point::default());
+        Ok(Self { program, signature, points, progress: Progress::default() })
+    }
+
+    /// Goes on where another stopped: program, signature and points must be those, and unchanged.
+    pub fn resume(
+        program: &'a [u8],
+        signature: &'a Signature<'a>,
+        points: &'a mut [Point],
+        progress: Progress,
+    ) -> Self {
+        let slots = instruction::slots(program).min(points.len());
+        Self { program, signature, points: &mut points[..slots], progress }
+    }
+
+    /// Stops; what was found stays in the points.
+    pub fn pause(self) -> Progress {
+        self.progress
+    }
+
+    /// Looks at `looks` slots at most; answers whether that was all.
+    ///
+    /// # Errors
+    /// What is wrong with the program.
+    pub fn advance(&mut self, looks: usize) -> Result<bool, Error> {
+        for _ in 0..looks {
+            match self.progress.stage {
+                Stage::Form => self.check_form()?,
+                Stage::Targets => self.check_target()?,
+                Stage::Flow => self.follow()?,
+                Stage::Sum => self.sum_up()?,
+                Stage::Done => return Ok(true),
+            }
+        }
+        Ok(self.progress.stage == Stage::Done)
+    }
+
+    /// The verified program; only [`Verification::advance`] knows when there is one.
+    fn verified(self) -> Verified<'a> {
+        let Self { program, signature, points, progress } = self;
+        let Progress { visits, stack_bytes, masked, .. } = progress;
+        Verified { program, signature, points, stack_bytes, masked, visits }
+    }
+
+    /// The verified program, if all has been looked at.
+    pub fn finish(self) -> Option<Verified<'a>> {
+        (self.progress.stage == Stage::Done).then(|| self.verified())
+    }
+
+    /// The next slot of this stage; at the end the next stage begins at slot 0.
+    fn go_to(&mut self, next: usize, then: Stage) {
+        self.progress.at = next;
+        if next >= self.points.len() {
+            self.progress.at = 0;
+            self.progress.stage = then;
+        }
+    }
+
+    fn check_form(&mut self) -> Result<(), Error> {
+        let at = self.progress.at;
+        let slots = instruction::decode(self.program, at)?.slots();
+        if slots == 2 {
+            self.points[at + 1].is_second = true;
+        }
+        self.go_to(at + slots, Stage::Targets);
+        Ok(())
+    }
+
+    fn check_target(&mut self) -> Result<(), Error> {
+        let at = self.progress.at;
+        let instruction = instruction::decode(self.program, at)?;
+        if let Some(target) = target(&instruction, at) {
+            let target = usize::try_from(target).ok().filter(|&target| target < self.points.len());
+            let target = target.ok_or(Error { at, why: Why::JumpOutside })?;
+            if self.points[target].is_second {
+                return Err(Error { at, why: Why::JumpIntoConstant });
+            }
+        }
+        self.go_to(at + instruction.slots(), Stage::Flow);
+        if self.progress.stage == Stage::Flow {
+            self.arrive(0, entry_values(self.signature));
         }
         Ok(())
+    }
+
+    /// Looks at the first slot that waits. Each visit of a slot but its first follows a register's
+    /// loss: [`VISITS_MAX`] is the most.
+    fn follow(&mut self) -> Result<(), Error> {
+        let Some(at) = self.progress.head.map(usize::from) else {
+            self.progress.stage = Stage::Sum;
+            return Ok(());
+        };
+        let point = &mut self.points[at];
+        self.progress.head = (point.next != 0).then(|| point.next - 1);
+        point.queued = false;
+        let values = point.values;
+        self.progress.visits += 1;
+        self.step(at, values)
     }
 
     /// Passes on what is known behind the instruction to whatever may run next.
@@ -212,10 +295,52 @@ impl Flow<'_, '_> {
         point.values = joined;
         if !point.queued {
             point.queued = true;
-            point.next = self.head.map_or(0, |head| head + 1);
-            self.head = Some(at as u16);
+            point.next = self.progress.head.map_or(0, |head| head + 1);
+            self.progress.head = Some(at as u16);
         }
     }
+
+    fn sum_up(&mut self) -> Result<(), Error> {
+        let at = self.progress.at;
+        if !self.points[at].reached {
+            return Err(Error { at, why: Why::Unreachable });
+        }
+        match access(self.program, self.signature, self.points, at) {
+            Some(Access::Proved { area: STACK, offset }) => {
+                // From the word that the access begins in.
+                let used = STACK_BYTES - (offset & !7);
+                self.progress.stack_bytes = self.progress.stack_bytes.max(used);
+            }
+            Some(Access::Masked) => {
+                self.progress.stack_bytes = STACK_BYTES;
+                self.progress.masked += 1;
+            }
+            _ => {}
+        }
+        let slots = instruction::decode(self.program, at)?.slots();
+        self.go_to(at + slots, Stage::Done);
+        Ok(())
+    }
+}
+
+/// Where an instruction at `at` may jump.
+fn target(instruction: &Instruction, at: usize) -> Option<i64> {
+    match *instruction {
+        Instruction::Jump { offset } => Some(at as i64 + 1 + i64::from(offset)),
+        Instruction::Branch { offset, .. } => Some(at as i64 + 1 + i64::from(offset)),
+        _ => None,
+    }
+}
+
+/// How the load or store at a slot finds its memory.
+fn access(program: &[u8], signature: &Signature, points: &[Point], at: usize) -> Option<Access> {
+    let (base, offset, size, write) = match instruction::decode(program, at).ok()? {
+        Instruction::Load { base, offset, size, .. } => (base, offset, size, false),
+        Instruction::Store { base, offset, size, .. } => (base, offset, size, true),
+        _ => return None,
+    };
+    let base = points.get(at)?.values[base.index()];
+    locate(signature, base, offset, size.bytes(), write).ok()
 }
 
 fn join(one: Value, other: Value) -> Value {
@@ -347,13 +472,7 @@ fn call(signature: &Signature, number: u32, values: &mut Values) -> Result<(), W
 impl Verified<'_> {
     /// How the load or store at this slot finds its memory; `None` if there is none.
     pub fn access(&self, at: usize) -> Option<Access> {
-        let (base, offset, size, write) = match instruction::decode(self.program, at).ok()? {
-            Instruction::Load { base, offset, size, .. } => (base, offset, size, false),
-            Instruction::Store { base, offset, size, .. } => (base, offset, size, true),
-            _ => return None,
-        };
-        let base = self.points.get(at)?.values[base.index()];
-        locate(self.signature, base, offset, size.bytes(), write).ok()
+        access(self.program, self.signature, self.points, at)
     }
 
     /// What is known of a register before the instruction at this slot, on whatever path.
@@ -389,25 +508,6 @@ impl Verified<'_> {
     /// What the jump from one slot to the other costs: nothing if it goes on, else its length.
     pub fn cost(from: usize, to: usize) -> u32 {
         if to > from { 0 } else { (from - to + 1) as u32 }
-    }
-
-    fn sum_up(&mut self) {
-        for at in 0..self.slots() {
-            if self.points[at].is_second {
-                continue;
-            }
-            match self.access(at) {
-                Some(Access::Proved { area: STACK, offset }) => {
-                    // From the word that the access begins in.
-                    self.stack_bytes = self.stack_bytes.max(STACK_BYTES - (offset & !7));
-                }
-                Some(Access::Masked) => {
-                    self.stack_bytes = STACK_BYTES;
-                    self.masked += 1;
-                }
-                _ => {}
-            }
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Bytes that nobody meant as a program: refused or accepted, never a panic, always in time.
 
 use code::compiler::{FRAME_BYTES_MAX, SLOT_BYTES_MAX, compile};
-use code::error::Why;
+use code::error::{Error, Why};
 use code::listing::Listing;
 use code::signature::{Dialect, Signature};
-use code::verifier::{Point, VISITS_MAX, verify};
+use code::verifier::{Point, VISITS_MAX, Verification, Verified, verify};
 
 use crate::generate;
 use crate::programs::{GENERAL, Random, number};
@@ -60,6 +60,56 @@ fn damaged_programs_never_panic() {
         accepted += u64::from(treat(&bytes, &mut points, &mut code));
     }
     assert!(accepted > programs / 20, "{accepted}");
+}
+
+/// A verification that stops after every few looks, and goes on as another, ends as one that does
+/// not.
+#[test]
+fn pieces_of_a_verification_say_the_same() {
+    let mut random = Random(number("XOK_SEED", 1) | 1);
+    let (mut points, mut others) = (vec![Point::default(); 1024], vec![Point::default(); 1024]);
+    for _ in 0..count(4_000) {
+        let mut bytes = generate::program(&mut random, 20);
+        if random.chance(30) {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+        }
+        let whole = verify(&bytes, &GENERAL, &mut points);
+        let looks = 1 + random.below(30);
+        let pieces = in_pieces(&bytes, &mut others, looks);
+        match (whole, pieces) {
+            (Ok(one), Ok(other)) => {
+                let sums = |function: &Verified| {
+                    (function.visits(), function.masked(), function.stack_bytes())
+                };
+                assert_eq!(sums(&one), sums(&other));
+                for at in 0..one.slots() {
+                    assert_eq!(one.access(at), other.access(at), "slot {at}");
+                }
+            }
+            (whole, pieces) => assert_eq!(whole.err(), pieces.err()),
+        }
+    }
+}
+
+fn in_pieces<'a>(
+    bytes: &'a [u8],
+    points: &'a mut [Point],
+    looks: usize,
+) -> Result<Verified<'a>, Error> {
+    let mut progress = Verification::begin(bytes, &GENERAL, points)?.pause();
+    loop {
+        let mut piece = Verification::resume(bytes, &GENERAL, points, progress);
+        let is_all = piece.advance(looks)?;
+        progress = piece.pause();
+        if is_all {
+            break;
+        }
+        let early = Verification::resume(bytes, &GENERAL, points, progress).finish();
+        assert!(early.is_none(), "not all has been looked at");
+    }
+    let last = Verification::resume(bytes, &GENERAL, points, progress);
+    Ok(last.finish().expect("all has been looked at"))
 }
 
 /// The verifier's own time: a program made to be looked at as often as possible, at its full
