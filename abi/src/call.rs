@@ -305,13 +305,13 @@ calls! {
     /// A `region::Step`: if the word that moves is `from`, and (`STEP_BESIDE`) the one beside it is
     /// `beside`, copies and moves it on by the bytes copied. `rdx` with `Changed`: the word found.
     47 RegionStep {
-        which: u64, address: UserAddress, piece: u64, words: u64, from: u64, beside: u64,
+        which: u64, address: u64, piece: u64, words: u64, from: u64, beside: u64,
     } own Restartable errors [NoSuchRegion, BadAddress, Changed, TooLarge];
     /// The same, the word beside it being where the step ends. While that word is `from`, too, and
     /// the peers are there, sleeps until one of both is otherwise, then begins anew; ends with
     /// `WouldBlock` as `RegionAwait` does, at a bit of `posted` or of the step's events.
     48 RegionStepOrWait {
-        which: u64, address: UserAddress, piece: u64, words: u64, from: u64, posted: u64,
+        which: u64, address: u64, piece: u64, words: u64, from: u64, posted: u64,
     } own Restartable errors [NoSuchRegion, BadAddress, Changed, TooLarge, WouldBlock];
 }
 

@@ -12,7 +12,7 @@ use crate::region::{Region, attached_again, check_role, find, physical, touched,
 use crate::sleep::{self, Sleep};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{predicate, sched};
+use crate::{predicate, sched, step};
 use abi::error::Error;
 use abi::id::RegionId;
 use abi::layout::{PAGE_SIZE, is_user_range};
@@ -74,7 +74,9 @@ fn tell<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let last = usize::from(waiter);
     let env = &state.envs.slots[last];
     let still = env.pending == Pending::Region && env.wait.region.index() == index;
-    if waiters == 1 && still {
+    if waiters == 1 && still && step::finish(state, machine, last) {
+        sleep::finished(state, machine, last);
+    } else if waiters == 1 && still {
         sleep::try_predicate(state, machine, last, true);
     } else if waiters > 0 {
         touched(state, index);

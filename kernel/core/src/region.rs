@@ -38,8 +38,8 @@ pub struct Region {
     pub(crate) waiter: u16,
     /// A predicate has named a word of it.
     pub(crate) watched: bool,
-    /// Where the attachment in each role was found last.
-    found: [u16; REGION_ROLES],
+    /// A domain that is known to be attached in each role, 0: look.
+    known: [u16; REGION_ROLES],
     /// Physical address of its first byte, a multiple of `REGION_INLINE_BYTES`.
     pub(crate) first: u64,
     /// Its frames.
@@ -53,8 +53,6 @@ pub struct Attachment {
     next: u16,
     /// Index of the region.
     region: u16,
-    /// Index of the domain.
-    domain: u16,
     /// The role.
     role: u8,
     /// The region's generation then.
@@ -144,21 +142,19 @@ fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(u
     None
 }
 
-/// As [`attached`], by way of where the last one was found.
+/// As [`attached`], at a glance if the domain is the one that asked last.
 #[inline(always)]
 pub(crate) fn attached_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
-    let Region { generation, found, .. } = &state.regions.slots[index];
-    let known = &state.regions.attachments[usize::from(found[usize::from(role)])];
-    if usize::from(known.region) == index
-        && usize::from(known.domain) == domain
-        && known.role == role
-        && known.generation == *generation
-    {
-        return true;
+    let known = state.regions.slots[index].known[usize::from(role)];
+    usize::from(known) == domain || look_again(state, domain, index, role)
+}
+
+fn look_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
+    let found = attachment(state, domain, index, role).is_some();
+    if found {
+        state.regions.slots[index].known[usize::from(role)] = domain as u16;
     }
-    let Some((_, at)) = attachment(state, domain, index, role) else { return false };
-    state.regions.slots[index].found[usize::from(role)] = at as u16;
-    true
+    found
 }
 
 /// Is the domain attached in this role?
@@ -287,8 +283,8 @@ fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), R
     let list = &mut state.regions.attachments;
     state.regions.free = list[usize::from(at)].next;
     let next = core::mem::replace(&mut list[domain].next, at);
-    let (region, owner) = (index as u16, domain as u16);
-    list[usize::from(at)] = Attachment { next, region, domain: owner, role, generation, count: 1 };
+    let region = index as u16;
+    list[usize::from(at)] = Attachment { next, region, role, generation, count: 1 };
     Ok(())
 }
 
@@ -310,7 +306,10 @@ pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answ
 fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
     state.published.domains[domain].attachments -= 1;
     let list = &mut state.regions.attachments;
-    list[before].next = list[at].next;
+    let Attachment { next, region, role, .. } = list[at];
+    // Of this region, or of one that has its place by now.
+    state.regions.slots[usize::from(region)].known[usize::from(role)] = 0;
+    list[before].next = next;
     list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
     state.regions.free = at as u16;
     account::uncharge(state, domain::account(state, domain), Resource::Regions, 1);

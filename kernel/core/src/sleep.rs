@@ -174,6 +174,15 @@ fn wake<M: Machine>(
     }
 }
 
+/// Wakes one whose wait for a region has been done for it: its call is answered.
+pub fn finished<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    end_sleep(state, machine, index);
+    let context = machine.context(index);
+    context.answered();
+    context.answer(0, 0);
+    sched::make_ready(state, machine, index, true);
+}
+
 /// The classes of words that a sleeper in the list of watchers wants to be looked at for.
 pub fn watched(state: &State, index: usize) -> u64 {
     let env = &state.envs.slots[index];

@@ -2,21 +2,26 @@
 //!
 //! What a ring's producer and consumer do all the time, with every argument in a register. It says
 //! nothing that an operation (`operate`) could not say, and its faults, waits and wake-ups are
-//! those of operations.
+//! those of operations. Only the one who wakes the single sleeper does its step for it, if nothing
+//! stands in the way.
 
 use crate::answer::{Answer, Refusal};
-use crate::env;
+use crate::context::Context;
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Wait, changed, copy, wait_for, word};
-use crate::region::{attached_again, check_role, find, within};
+use crate::region::{attached_again, check_role, find, physical, within};
 use crate::sleep::Sleep;
 use crate::state::State;
+use crate::table::{self, Way};
+use crate::{domain, env, frame};
+use abi::call::number;
 use abi::error::Error;
 use abi::id::RegionId;
-use abi::layout::is_user_range;
+use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
+use abi::memory::{ACCESSED, DIRTY, PRESENT, USER, WRITABLE};
+use abi::published::EnvState;
 use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
-use abi::word::UserAddress;
 
 /// The arguments of both calls.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,7 @@ pub struct Asked {
     /// `which`, `piece`, `words`: a [`Step`].
     pub words: [u64; 3],
     /// Where in program memory.
-    pub address: UserAddress,
+    pub address: u64,
     /// The value of the word that moves.
     pub from: u64,
 }
@@ -100,11 +105,9 @@ fn check(state: &mut State, caller: usize, asked: &Asked) -> Result<Plan, Refusa
         return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
     }
     let (moves, beside) = (8 * u64::from(step.moves), 8 * u64::from(step.beside));
-    let address = asked.address.0;
-    if !within(state, index, moves.max(beside), 8)
-        || !within(state, index, offset, len)
-        || !is_user_range(address, len)
-    {
+    let address = asked.address;
+    let words_end = moves.max(beside) + 8;
+    if !within(state, index, 0, words_end.max(offset + len)) || !is_user_range(address, len) {
         return Err(Error::BadAddress.into());
     }
     let (moves, beside) = (word(state, index, moves), word(state, index, beside));
@@ -143,4 +146,47 @@ fn attempt<M: Machine>(
     *operations = operations.wrapping_add(1);
     changed(state, machine, plan.index);
     Ok(None)
+}
+
+/// Does the step that a sleeper waits for, so that its call need not begin anew when it runs; did
+/// it? Only if its own stores would reach their page as it is: present, writable, written to
+/// before. Everything else, a refusal too, is what the call finds when it begins anew.
+pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: usize) -> bool {
+    let Context { rax, rdi, rsi, rdx, r10, r8, .. } = *machine.context(sleeper);
+    let asked = Asked { words: [rdi, rdx, r10], address: rsi, from: r8 };
+    let asleep = state.envs.slots[sleeper].state == EnvState::Sleeping;
+    if rax as u16 != number::RegionStepOrWait || !asleep {
+        return false;
+    }
+    let Ok(plan) = check(state, sleeper, &asked) else { return false };
+    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
+    let end = plan.from.wrapping_add(len);
+    let in_one = |at: u64| len <= PAGE_SIZE - at % PAGE_SIZE;
+    if plan.step.flags & STEP_IN != 0
+        || !in_one(offset)
+        || !in_one(plan.address)
+        || machine.word(plan.moves) != plan.from
+        || machine.word(plan.beside) != end
+    {
+        return false;
+    }
+    let Some(page) = written_page(state, machine, sleeper, plan.address) else { return false };
+    let from = physical(state, plan.index, offset);
+    machine.copy(page + plan.address % PAGE_SIZE, from, len as usize);
+    machine.word_set(plan.moves, end);
+    let operations = &mut state.published.regions[plan.index].operations;
+    *operations = operations.wrapping_add(1);
+    true
+}
+
+/// The physical address of a page of an environment's, if its next store there changes nothing in
+/// its tables.
+fn written_page<M: Machine>(state: &State, machine: &M, index: usize, at: u64) -> Option<u64> {
+    const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY;
+    let root = domain::root(state, env::domain(state, index).index());
+    let place = table::place(machine, root, at, 1, Way::Thawed).ok()?;
+    let entry = machine.entry(place.table, place.index);
+    let frame = table::target(entry);
+    let stays = entry & NEEDED == NEEDED && !frame::is_leaving(state, frame);
+    stays.then_some(frame.address())
 }

@@ -295,8 +295,28 @@ pub fn drop_lent(lent: Lent) {
     drop(process.threads.remove(id));
 }
 
-/// Every upcall: foreign calls, faults, events.
+/// Every upcall: foreign calls, faults, events. Reading and writing have a shorter way, where no
+/// other thread can want the lock.
 extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: u64) {
+    let plain = cause == Cause::Foreign as u64 && address != SAMPLED;
+    if !TRACED && plain && fs::at_once::is_for(slot) && !lock::is_shared() {
+        read_or_write(slot, cause, address);
+    } else {
+        any::<TRACED>(slot, cause, address);
+    }
+}
+
+/// What is done at once leaves nothing to deliver.
+#[inline(never)]
+extern "C" fn read_or_write(slot: &mut Slot, cause: u64, address: u64) {
+    match fs::at_once::read_or_write(thread::process(), slot) {
+        Some(value) => slot.rax = value,
+        None => any::<false>(slot, cause, address),
+    }
+}
+
+#[inline(never)]
+extern "C" fn any<const TRACED: bool>(slot: &mut Slot, cause: u64, address: u64) {
     // A handler stack grows wherever its thread is, also on the way to the lock; so do variables,
     // the lock among them (`lock::share` sees to it that no second thread meets that).
     let variables = PRIVATE..PRIVATE_END;
@@ -305,16 +325,6 @@ extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: 
         && (in_handler_stack(address) || variables.contains(&address))
     {
         return own_fault(slot, cause, address);
-    }
-    // What programs do most has the shortest way. It needs no lock, and leaves nothing to deliver.
-    if !TRACED
-        && cause == Cause::Foreign as u64
-        && address != SAMPLED
-        && !lock::is_shared()
-        && let Some(value) = fs::at_once::read_or_write(thread::process(), slot)
-    {
-        slot.rax = value;
-        return;
     }
     let from_program = slot.mask == 0;
     let taken = lock::enter();

@@ -30,17 +30,20 @@ pub struct Span {
 
 impl Ring {
     /// Bytes waiting to be read; a peer may have written nonsense, so never more than fit.
+    #[inline(always)]
     pub fn used(&self, head: u64, tail: u64) -> u64 {
         head.wrapping_sub(tail).min(self.capacity)
     }
 
     /// Bytes that may be written.
+    #[inline]
     pub fn free(&self, head: u64, tail: u64) -> u64 {
         self.capacity - self.used(head, tail)
     }
 
     /// The first contiguous piece of `len` bytes that begin `position` bytes from the start of
     /// time.
+    #[inline(always)]
     pub fn span(&self, position: u64, len: u64) -> Span {
         let at = position % self.capacity;
         Span { offset: self.data + at, len: len.min(self.capacity - at) }

@@ -251,7 +251,6 @@ pub fn region_await(
 #[inline]
 pub fn region_step(step: &Step, address: u64, from: u64, beside: u64) -> Result<u64, Refused> {
     let [which, piece, words] = step.to_words();
-    let address = UserAddress(address);
     make(Call::RegionStep { which, address, piece, words, from, beside }, 0)
 }
 
@@ -264,7 +263,6 @@ pub fn region_step_or_wait(
     posted: u64,
 ) -> Result<u64, Refused> {
     let [which, piece, words] = step.to_words();
-    let address = UserAddress(address);
     make(Call::RegionStepOrWait { which, address, piece, words, from, posted }, 0)
 }
 

@@ -110,13 +110,19 @@ pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
 /// The word at `offset` of a region's record; 0 if there is no such region.
 #[inline]
 pub fn region_word(id: RegionId, offset: usize) -> u64 {
-    let info = table(Table::Regions);
+    const RECORD: u64 = core::mem::size_of::<RegionRecord>() as u64;
+    let info = PUBLISHED
+        + core::mem::offset_of!(Directory, tables) as u64
+        + Table::Regions as u64 * core::mem::size_of::<TableInfo>() as u64;
+    let count: u32 = load(info + core::mem::offset_of!(TableInfo, count) as u64);
+    let stride: u32 = load(info + core::mem::offset_of!(TableInfo, stride) as u64);
     let index = id.index();
-    if index >= info.count as usize || offset + 8 > info.stride as usize {
+    if index >= count as usize || u64::from(stride) != RECORD || offset as u64 + 8 > RECORD {
         return 0;
     }
-    let record = info.address + index as u64 * u64::from(info.stride);
-    if load::<u32>(record) == id.0 { load(record + offset as u64) } else { 0 }
+    let first: u64 = load(info + core::mem::offset_of!(TableInfo, address) as u64);
+    let record = first.wrapping_add(index as u64 * RECORD);
+    if load::<u32>(record) == id.0 { load(record.wrapping_add(offset as u64)) } else { 0 }
 }
 
 /// A word of the published pages, by its address.

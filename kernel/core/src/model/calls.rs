@@ -389,7 +389,7 @@ impl Model {
             events: self.random.below(256) as u32,
         };
         let [which, piece, words] = step.to_words();
-        let address = UserAddress(self.some_own_page(caller));
+        let address = self.some_own_page(caller);
         let from = 8 * self.random.below(2) as u64;
         let other = self.random.next() & 0x18;
         if self.random.one_in(2) {

@@ -96,9 +96,9 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
             let [which, piece, words] = step.to_words();
             let (from, other) = (random.below(2), random.below(4));
             if random.below(2) == 0 {
-                Call::RegionStep { which, address: at, piece, words, from, beside: other }
+                Call::RegionStep { which, address: at.0, piece, words, from, beside: other }
             } else {
-                Call::RegionStepOrWait { which, address: at, piece, words, from, posted: other }
+                Call::RegionStepOrWait { which, address: at.0, piece, words, from, posted: other }
             }
         }
         _ => Call::TimerSet { deadline: soon },

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::context::SYSCALL_BYTES;
+use abi::call::number;
 use abi::limits::REGION_COPY_BYTES;
+use abi::memory::{ACCESSED, DIRTY};
 use abi::region::{STEP_BESIDE, STEP_IN, Step};
 use abi::upcall::woken;
 
@@ -35,14 +37,18 @@ fn setting(frames: u64) -> (World, Step, usize) {
 
 fn step(world: &mut World, index: usize, step: Step, at: u64, from: u64, beside: u64) -> Outcome {
     let [which, piece, words] = step.to_words();
-    let address = UserAddress(at);
-    world.by(index, Call::RegionStep { which, address, piece, words, from, beside })
+    world.by(index, Call::RegionStep { which, address: at, piece, words, from, beside })
 }
 
 fn wait(world: &mut World, index: usize, step: Step, from: u64, posted: u64) -> Outcome {
     let [which, piece, words] = step.to_words();
-    world.machine.context(index).rip = CALL + SYSCALL_BYTES;
-    let address = UserAddress(DATA);
+    let address = DATA;
+    // As entry code leaves them.
+    let context = world.machine.context(index);
+    context.rip = CALL + SYSCALL_BYTES;
+    context.rax = number::RegionStepOrWait.into();
+    (context.rdi, context.rsi, context.rdx) = (which, address, piece);
+    (context.r10, context.r8, context.r9) = (words, from, posted);
     world.by(index, Call::RegionStepOrWait { which, address, piece, words, from, posted })
 }
 
@@ -122,13 +128,65 @@ fn each_refusal_of_a_step() {
     }
     let end = abi::layout::PROGRAM_END - abi::layout::PAGE_SIZE - 4;
     assert_eq!(refused(&mut world, put, end), error(Error::BadAddress, 0), "not all the caller's");
-    let outcome = refused(&mut world, put, abi::layout::DIRECT_MAP);
-    assert!(matches!(outcome, Outcome::Answer(1.., _)), "{outcome:?}");
+    let kernels = refused(&mut world, put, abi::layout::DIRECT_MAP);
+    assert_eq!(kernels, error(Error::BadAddress, 0));
     let large = Step { len: REGION_COPY_BYTES as u32 + 1, ..put };
     assert_eq!(refused(&mut world, large, DATA), error(Error::TooLarge, REGION_COPY_BYTES as u64));
     let peer = Step { peer: 4, ..take };
     let outcome = wait(&mut world, reader, peer, 0, 0);
     assert_eq!(outcome, error(Error::BadArgument, 0));
+    assert_eq!(step(&mut world, reader, take, DATA, 0, 0), OK);
+    assert_eq!(world.by(reader, Call::RegionDetach { region, role: 1 }), OK);
+    let gone = step(&mut world, reader, take, DATA, 8, 0);
+    assert_eq!(gone, error(Error::NotPermitted, 0), "who has left is forgotten");
+}
+
+/// Marks the page as stores of the environment's own would.
+fn touch(world: &mut World, index: usize, address: u64, bits: u64) {
+    let root = domain::root(&world.state, env::domain(&world.state, index).index());
+    let way = crate::table::Way::Thawed;
+    let place = crate::table::place(&world.machine, root, address, 1, way).unwrap();
+    let entry = world.machine.entry(place.table, place.index);
+    world.machine.entry_swap(place.table, place.index, entry & !(ACCESSED | DIRTY) | bits);
+}
+
+#[test]
+fn who_wakes_the_one_that_waits_does_its_step_for_it() {
+    let (mut world, base, reader) = setting(0);
+    let (put, take) = ends(base, 40);
+    let take = Step { peer: u8::MAX, ..take };
+    touch(&mut world, reader, DATA, ACCESSED | DIRTY);
+    assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
+    world.poke(1, DATA, 77);
+    world.on(0, 1);
+    assert_eq!(step(&mut world, 1, put, DATA, 0, 0), OK);
+    assert_eq!(world.state_of(reader), EnvState::Ready);
+    let context = *world.machine.context(reader);
+    assert_eq!((context.rip, context.rcx), (CALL + SYSCALL_BYTES, CALL + SYSCALL_BYTES));
+    assert_eq!((context.rax, context.rdx, context.rdi), (0, 0, 0), "answered");
+    assert_eq!(world.peek(reader, DATA), 77);
+    assert_eq!(step(&mut world, reader, take, DATA, 0, 0), error(Error::Changed, 8), "it moved");
+    assert_eq!(wait(&mut world, reader, take, 8, 0), Outcome::Left, "and waits like any other");
+    // One whose page a store would change, who wants another length or who is held begins anew.
+    touch(&mut world, reader, DATA, ACCESSED);
+    world.on(0, 1);
+    assert_eq!(step(&mut world, 1, put, DATA, 8, 8), OK);
+    assert_eq!(world.machine.context(reader).rip, CALL);
+    touch(&mut world, reader, DATA, ACCESSED | DIRTY);
+    assert_eq!(wait(&mut world, reader, take, 8, 0), OK);
+    let short = Step { len: 4, ..take };
+    assert_eq!(wait(&mut world, reader, short, 16, 0), Outcome::Left);
+    world.on(0, 1);
+    assert_eq!(step(&mut world, 1, put, DATA, 16, 16), OK);
+    assert_eq!(world.machine.context(reader).rip, CALL);
+    assert_eq!(wait(&mut world, reader, take, 16, 0), OK);
+    assert_eq!(wait(&mut world, reader, take, 24, 0), Outcome::Left);
+    let env = world.id(reader);
+    world.on(0, 1);
+    assert_eq!(world.by(1, Call::EnvHold { env }), OK);
+    assert_eq!(step(&mut world, 1, put, DATA, 24, 24), OK);
+    assert_eq!(world.machine.context(reader).rip, CALL);
+    assert_eq!(world.state_of(reader), EnvState::Held);
 }
 
 #[test]
@@ -136,6 +194,7 @@ fn who_finds_the_ring_empty_sleeps_until_a_step_fills_it() {
     let (mut world, base, reader) = setting(0);
     let (put, take) = ends(base, 40);
     let take = Step { peer: 0, events: 2, ..take };
+    touch(&mut world, reader, DATA, 0);
     assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
     assert_eq!(world.state_of(reader), EnvState::Sleeping);
     assert_eq!(world.pick(0), 1);

@@ -204,8 +204,20 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a step may be of words behind the region",
         "step.rs",
-        "    if !within(state, index, moves.max(beside), 8)\n",
-        "    if !within(state, index, moves, 8)\n",
+        "    let words_end = moves.max(beside) + 8;\n",
+        "    let words_end = moves + 8;\n",
+    ),
+    (
+        "a sleeper's step is done into a page that is not written to yet",
+        "step.rs",
+        "    const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY;\n",
+        "    const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY & 0;\n",
+    ),
+    (
+        "a domain is known as attached when it no longer is",
+        "region.rs",
+        "    state.regions.slots[usize::from(region)].known[usize::from(role)] = 0;\n",
+        "    let _ = (region, role);\n",
     ),
     (
         "a compare that fails writes all the same",

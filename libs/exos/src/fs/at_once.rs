@@ -17,12 +17,18 @@ use crate::process::Process;
 use crate::user;
 use crate::wait::direct;
 
-/// `read` and `write` of a pipe.
-#[inline]
+/// Is it a call that may be done here?
+#[inline(always)]
+pub fn is_for(slot: &Slot) -> bool {
+    const { assert!(__NR_read == 0 && __NR_write == 1) }
+    slot.rax <= u64::from(__NR_write)
+}
+
+/// `read` and `write` of a pipe, for calls that [`is_for`] takes.
+#[inline(always)]
 pub fn read_or_write(process: &Process, slot: &Slot) -> Option<u64> {
     let (memory, fd) = ((slot.rsi, slot.rdx), slot.rdi as i32);
-    let (reads, writes) = (slot.rax == u64::from(__NR_read), slot.rax == u64::from(__NR_write));
-    if !(reads || writes) || process.files.watches {
+    if process.files.watches {
         return None;
     }
     let description = process.files.seen(fd)?;
@@ -30,7 +36,7 @@ pub fn read_or_write(process: &Process, slot: &Slot) -> Option<u64> {
     if memory.1 == 0 || !user::in_program(memory.0, memory.1) {
         return None;
     }
-    if reads {
+    if slot.rax == u64::from(__NR_read) {
         description.readable().then(|| pipe.read_at_once(process, description, memory))?
     } else {
         description.writable().then(|| pipe.write_at_once(description, memory))?
@@ -40,12 +46,8 @@ pub fn read_or_write(process: &Process, slot: &Slot) -> Option<u64> {
 impl Pipe {
     /// Writes by one step, if all fits in as far as is known, in one piece, and somebody reads;
     /// `None`: find out more ([`Pipe::write`]).
-    #[inline]
-    pub fn write_at_once(
-        &self,
-        description: &Description,
-        (address, len): (u64, u64),
-    ) -> Option<u64> {
+    #[inline(always)]
+    fn write_at_once(&self, description: &Description, (address, len): (u64, u64)) -> Option<u64> {
         let level = description.level.get();
         let span = RING.span(level.head, len);
         if level.room() < len || span.len < len || self.no_reader() {
@@ -67,8 +69,8 @@ impl Pipe {
 
     /// Reads by one step what is known to be there; if nothing is, bets on the length, and waits
     /// in that step while there is nothing. `None`: find out more ([`Pipe::read`]).
-    #[inline]
-    pub fn read_at_once(
+    #[inline(always)]
+    fn read_at_once(
         &self,
         process: &Process,
         description: &Description,

@@ -111,6 +111,7 @@ impl Default for Level {
 
 impl Level {
     /// Bytes that may be written.
+    #[inline]
     pub fn room(&self) -> u64 {
         self.capacity.saturating_sub(RING.used(self.head, self.tail))
     }
@@ -247,6 +248,7 @@ impl Pipe {
     }
 
     /// Is there nobody who reads?
+    #[inline(always)]
     pub fn no_reader(&self) -> bool {
         region::attached(self.region, READER) == 0
     }

@@ -83,7 +83,7 @@ impl Transfer {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn missed(answer: Result<u64, (Error, u64)>) -> Result<(), Missed> {
     match answer {
         Ok(_) => Ok(()),
@@ -283,7 +283,7 @@ pub fn operations(id: RegionId) -> u64 {
 }
 
 /// Domains attached in `role`.
-#[inline]
+#[inline(always)]
 pub fn attached(id: RegionId, role: u16) -> u64 {
     published::region_word(id, offset_of!(RegionRecord, attached) + 8 * usize::from(role))
 }
