@@ -16,6 +16,10 @@ pub const INDICES: usize = 1 << 12;
 pub const ACCOUNTS: usize = 256;
 /// Items a batch handles before it looks for interrupts and re-executes.
 pub const BATCH: usize = 64;
+/// Frames that sharing a table may copy instead.
+pub const SHARE_COPIES: usize = 16;
+/// Leaves of such a table that are not the boot image's.
+pub const SHARE_LEAVES: usize = 64;
 /// Items of one batch in all.
 pub const BATCH_ITEMS: u64 = 1 << 16;
 /// Bytes that one call copies from or to program memory at most.

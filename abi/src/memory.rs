@@ -51,8 +51,8 @@ pub struct Item {
     /// The page.
     pub address: u64,
     /// Choice bits ([`ENTRY_CHOICE`]) or a payload; for `Share` the address in the caller's own
-    /// space whose table is shared; for `Table` and `Split` at level 2 the frame of links. For
-    /// `Map` and `Protect` also [`SOURCE`].
+    /// space whose table is shared, and a count of frames in the low 12 bits; for `Table` and
+    /// `Split` at level 2 the frame of links. For `Map` and `Protect` also [`SOURCE`].
     pub value: u64,
 }
 
@@ -99,7 +99,11 @@ pub enum Operation {
     /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).
     Table = 5,
     /// Enters the level-1 table (`level` is 2) that the caller's own entry for address `value`
-    /// points to. Both references are frozen: `WRITABLE` is taken from both entries.
+    /// points to. Both references are frozen: `WRITABLE` is taken from both entries. With a count
+    /// (at most [`crate::limits::SHARE_COPIES`]) in the low 12 bits of `value`, a table that is not
+    /// frozen and has at most so many writable leaves (and `SHARE_LEAVES` that are not the boot
+    /// image's) is copied instead, if there are frames for it: as by `Split`, but what the writable
+    /// leaves map is copied, too, and the copies are writable. The caller's table stays as it is.
     Share = 6,
     /// Replaces the frozen table at `level` 2 by a private copy in `frame`, with links in `value`,
     /// `WRITABLE` cleared in all 512 entries.

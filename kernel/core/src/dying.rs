@@ -73,8 +73,8 @@ fn take_table<M: Machine>(
     }
 }
 
-/// Takes the next leaves, as many as there is room for; were they the last ones? Those that nothing hangs
-/// on stay as they are: nobody reads the table any more.
+/// Takes the next leaves, as many as there is room for; were they the last ones? Those that nothing
+/// hangs on stay as they are: nobody reads the table any more.
 fn take_leaves<M: Machine>(state: &mut State, machine: &mut M, table: Frame) -> bool {
     let record = state.frames.records[table.0 as usize];
     let links = record.links;

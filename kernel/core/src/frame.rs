@@ -164,8 +164,7 @@ impl Frames {
         &self.records[frame.0 as usize]
     }
 
-    /// The first free frame.
-    #[cfg(test)]
+    /// The first free frame, which is given out next.
     pub(crate) fn free_head(&self) -> u32 {
         self.free
     }
@@ -494,10 +493,12 @@ pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u6
     }
     let open = frames.open.iter().copied().filter(|&slot| slot != 0).min();
     let horizon = open.unwrap_or(frames.ticket);
+    // Mostly all are one account's.
+    let (mut payer, mut frames) = (0, 0);
     loop {
         let first = state.frames.limbo_first;
         if first == 0 || ticket_of(&state.frames.records[first as usize]) >= horizon {
-            return;
+            return account::uncharge(state, payer, Resource::Frames, frames);
         }
         let Record { next, last, .. } = state.frames.records[first as usize];
         state.frames.limbo_first = next;
@@ -506,7 +507,11 @@ pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u6
         }
         state.frames.limbo_count -= 1;
         let account = usize::from(state.published.frames[first as usize].account);
-        account::uncharge(state, account, Resource::Frames, 1);
+        if account != payer {
+            account::uncharge(state, payer, Resource::Frames, frames);
+            (payer, frames) = (account, 0);
+        }
+        frames += 1;
         state.published.frames[first as usize] = FrameRecord::default();
         state.frames.records[first as usize] = Record { last, ..Record::default() };
         push_free(state, first);

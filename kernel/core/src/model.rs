@@ -12,6 +12,7 @@ mod act;
 mod calls;
 mod check;
 mod processor;
+mod share;
 
 use crate::boot::Sizes;
 use crate::fake::{self, FakeMachine};

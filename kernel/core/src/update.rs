@@ -10,7 +10,7 @@
 //! What is done once for all of them is finding the tables, and forgetting translations.
 
 use self::pages::{Lost, Pages};
-use self::whole::{enter_table, make_table, share, split, thaw};
+use self::whole::{copy, enter_table, make_table, share, split, thaw};
 use crate::account;
 use crate::answer::{Answer, Refusal};
 use crate::chain::{self, Place};
@@ -19,13 +19,13 @@ use crate::frame;
 use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Leaf, Lines, Way, place, target};
+use crate::table::{self, Leaf, Lines, Way, any_has, place, target};
 use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
-use abi::limits::Resource;
+use abi::limits::{Resource, SHARE_COPIES, SHARE_LEAVES};
 use abi::memory::{
     ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, NO_EXECUTE, Operation, PRESENT,
     SOURCE, USER, WRITABLE,
@@ -58,6 +58,9 @@ enum Plan {
     Table { place: Place, level: u8, number: u32, links: u32 },
     /// Enter the table that `source` leads to.
     Share { place: Place, source: Place },
+    /// Enter a copy of `shared`, with copies of what is writable in it, made of this free frame and
+    /// these links.
+    Copy { place: Place, shared: Frame, number: u32, links: u32 },
     /// Replace the frozen table by a copy made of these free frames.
     Split { place: Place, number: u32, links: u32 },
     /// Make the table changeable again.
@@ -135,7 +138,11 @@ pub fn cost(item: &Item) -> u32 {
     match Operation::from_number(item.operation) {
         Some(Operation::Allocate) => cost::ENTRY + cost::ZERO,
         Some(Operation::Table) => cost::ENTRY + 2 * cost::ZERO,
-        Some(Operation::Share | Operation::Thaw) => cost::SCAN,
+        Some(Operation::Share) => {
+            let copies = (item.value % PAGE_SIZE).min(SHARE_COPIES as u64);
+            cost::SCAN + copies as u32 * (cost::ZERO + cost::LEAF)
+        }
+        Some(Operation::Thaw) => cost::SCAN,
         Some(Operation::Split) => cost::COPY,
         Some(Operation::Map | Operation::Unmap | Operation::Protect) | None => cost::ENTRY,
     }
@@ -331,7 +338,11 @@ fn check_share<M: Machine>(
     request: &Request,
     place: Place,
 ) -> Result<Plan, Refusal> {
-    let from = request.item.value;
+    let most = request.item.value % PAGE_SIZE;
+    let from = request.item.value - most;
+    if most > SHARE_COPIES as u64 {
+        return Err(malformed());
+    }
     if !is_user(from) {
         return Err(Error::BadAddress.into());
     }
@@ -344,6 +355,13 @@ fn check_share<M: Machine>(
     if entry & PRESENT == 0 {
         return Err(Refusal::new(Error::NoTable, 2));
     }
+    if entry & WRITABLE != 0
+        && most != 0
+        && let Some(copies) = few_writable(state, machine, target(entry), most as u32)
+        && let Ok((number, links)) = check_copy(state, request, copies)
+    {
+        return Ok(Plan::Copy { place, shared: target(entry), number, links });
+    }
     // A table already frozen was looked through when it was.
     if entry & WRITABLE != 0
         && let Some(index) = pinned(state, machine, target(entry))
@@ -351,6 +369,39 @@ fn check_share<M: Machine>(
         return Err(Refusal::new(Error::Pinned, index as u64));
     }
     Ok(Plan::Share { place, source })
+}
+
+/// How many leaves of a table are writable, if they are at most so many and few others have
+/// anything hanging on them.
+fn few_writable<M: Machine>(state: &State, machine: &M, table: Frame, most: u32) -> Option<u32> {
+    let (mut leaves, mut writable) = (0, 0);
+    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
+        let eight = machine.eight_entries(table, first);
+        if !any_has(&eight, PRESENT) {
+            continue;
+        }
+        for entry in eight {
+            if entry & PRESENT != 0 && !frame::is_image(state, target(entry)) {
+                leaves += 1;
+                writable += u32::from(entry & WRITABLE != 0);
+            }
+        }
+        if writable > most || leaves > SHARE_LEAVES {
+            return None;
+        }
+    }
+    Some(writable)
+}
+
+/// The frames of a table, of its links and of so many copies: is there room for them all?
+fn check_copy(state: &State, request: &Request, copies: u32) -> Result<(u32, u32), Refusal> {
+    let account = payer(state, request);
+    let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
+    account::check(state, account, Resource::Frames, 2 + copies)?;
+    if state.frames.free_count() < 2 + copies {
+        return Err(Error::Exhausted.into());
+    }
+    Ok(pair)
 }
 
 /// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
@@ -440,6 +491,9 @@ fn apply<M: Machine>(
             enter_table(state, machine, request, place, table.address() | TABLE_ENTRY)
         }
         Plan::Share { place, source } => share(state, machine, request, place, source),
+        Plan::Copy { place, shared, number, links } => {
+            copy(state, machine, request, place, shared, number, links)
+        }
         Plan::Split { place, number, links } => {
             split(state, machine, request, place, number, links)
         }

@@ -85,10 +85,22 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "if pages == u32::MAX && item.frame != ANY_FRAME {",
     ),
     (
+        "a copied table leads to what it was copied from",
+        "update/whole.rs",
+        "let copy = copy_frame(state, machine, request, frame);",
+        "copy_frame(state, machine, request, frame);\n                    let copy = frame;",
+    ),
+    (
+        "a table with many writable pages is copied",
+        "update.rs",
+        "if writable > most || leaves",
+        "if leaves",
+    ),
+    (
         "splitting forgets to count a reference",
         "update/whole.rs",
-        "            state.published.frames[frame.0 as usize].references += 1;\n            chain::link",
-        "            chain::link",
+        "frames[frame.0 as usize].references += 1;\n                    chain::link",
+        "frames[frame.0 as usize].references += 0;\n                    chain::link",
     ),
     (
         "thawing keeps leaves writable",
@@ -200,7 +212,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a freed frame is paid for ever",
         "frame.rs",
-        "        account::uncharge(state, account, Resource::Frames, 1);\n",
+        "        frames += 1;\n",
         "        let _ = account;\n",
     ),
     (

@@ -7,10 +7,10 @@
 use crate::capabilities::{INHERITED, Rights};
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS, TEXT, stack_tops,
-    thread_area,
+    APPLICATION_PAGE, CHILD_PAGES, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS,
+    TEXT, stack_tops, thread_area,
 };
-use crate::library::{self, DATA, TABLE_SPAN, Windows, window};
+use crate::library::{self, DATA, TABLE_SPAN};
 use crate::memory::areas::{Area, Kind, WRITE};
 use crate::memory::fault::{self, choice};
 use crate::memory::frames;
@@ -23,10 +23,9 @@ use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
 use crate::{lock, page, start, thread, threads, user};
-use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ADDRESS, WRITABLE};
-use abi::published::FrameType;
+use abi::memory::WRITABLE;
 use abi::setup::{EnvSetup, FLAG_BORROW};
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -34,8 +33,10 @@ use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
 
-/// Pages that a table may have for a child to get copies of them.
-const FEW_PAGES: usize = 8;
+/// Writable pages that a table may have for a child to get copies of them, and a table of its own:
+/// for so many that costs less than to share the table and take it apart at the first store, which
+/// parent and child soon make where stack and variables are.
+const FEW_PAGES: u64 = 16;
 /// Words of `struct clone_args`.
 const ARGUMENTS: usize = 11;
 
@@ -179,15 +180,22 @@ fn child_page(process: &Process) -> ProcessPage {
     page
 }
 
-/// Fills windows 0 and 1: the child's save area and its page.
-fn fill_own_pages(page: &ProcessPage, child: *const Thread, area: u64, context: &Slot) {
-    frames::zero(window(0));
-    frames::zero(window(1));
-    fill_save_area(window(0), child, area, context);
-    frames::put(window(1), 0, page::bytes_of(page));
+/// Makes the child's save area and its page in `CHILD_PAGES`. What the last child's had there is
+/// written over: it is the same words for all.
+fn fill_own_pages(
+    page: &ProcessPage,
+    child: *const Thread,
+    area: u64,
+    context: &Slot,
+) -> Result<(), Refused> {
+    library::child_pages()?;
+    fill_save_area(CHILD_PAGES, child, area, context);
+    frames::put(CHILD_PAGES + PAGE_SIZE, 0, page::bytes_of(page));
+    Ok(())
 }
 
-/// Fills the zeroed page seen at `seen`, which is (to be) the save area at `area`.
+/// Fills the page of zeros, or of an earlier save area, seen at `seen`, which is (to be) the save
+/// area at `area`.
 pub fn fill_save_area(seen: u64, child: *const Thread, area: u64, context: &Slot) {
     start::prepare_save_area(seen, area, stack_tops(area));
     thread::enter_slot_zero(seen, context);
@@ -327,13 +335,12 @@ pub fn build_keeper(domain: DomainId, env: EnvId) -> Result<(), Errno> {
 
 /// The library slot of the child: the batch to go on with comes back.
 fn copy_library(page: &ProcessPage, domain: DomainId, context: &Slot) -> Result<Batch, Refused> {
+    fill_own_pages(page, thread::own(), FIRST_THREAD, context)?;
     let mut pages = library::present_pages(PRIVATE, PRIVATE_END);
     pages.extend(library::present_pages(HEAP, HEAP_END));
     let mut batch = Batch::of(domain);
     library::shared_parts(&mut batch)?;
-    let windows = Windows::open(2)?;
-    fill_own_pages(page, thread::own(), FIRST_THREAD, context);
-    library::thread_area(&mut batch, FIRST_THREAD)?;
+    library::child_area(&mut batch, FIRST_THREAD)?;
     let mut table = PRIVATE & !(TABLE_SPAN - 1);
     for page in pages {
         if page & !(TABLE_SPAN - 1) != table {
@@ -342,8 +349,6 @@ fn copy_library(page: &ProcessPage, domain: DomainId, context: &Slot) -> Result<
         }
         batch.copy(page, page, DATA)?;
     }
-    batch.send()?;
-    windows.close()?;
     Ok(batch)
 }
 
@@ -359,16 +364,12 @@ fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
             let next = at + TABLE_SPAN;
             if has_leaf_table(at) {
                 upper_tables(batch, at, &mut made)?;
-                let shared = has_shared_page(&areas, at, next);
-                // Another thread's stores must not come between two copies.
-                let one_by_one = !shared && !lock::is_shared();
-                let pages = if one_by_one { few_pages(at) } else { Vec::new() };
-                if shared {
+                if has_shared_page(&areas, at, next) {
                     copy_table(batch, &areas, at)?;
-                } else if !pages.is_empty() {
-                    copy_few(batch, &areas, at, &pages)?;
                 } else {
-                    batch.share(at)?;
+                    // Another thread's stores must not come between two copies.
+                    let copies = if lock::is_shared() { 0 } else { FEW_PAGES };
+                    batch.share_or_copy(at, copies)?;
                 }
             } else if let Err(missing) = xok::own::entry(at, 2) {
                 // Nothing below a whole upper entry: on to the next one.
@@ -390,41 +391,6 @@ fn upper_tables(batch: &mut Batch, at: u64, made: &mut [Option<u64>; 2]) -> Resu
         if *place != Some(prefix) {
             batch.table(level, at)?;
             *place = Some(prefix);
-        }
-    }
-    Ok(())
-}
-
-/// The present pages of a table, if they are few: to copy those costs less than to share the table
-/// and take it apart at the first store, which both make at once where it holds the stack.
-fn few_pages(table: u64) -> Vec<u64> {
-    let end = table + TABLE_SPAN;
-    let mut pages = Vec::new();
-    let mut at = xok::own::next_present(table, end);
-    while at < end {
-        let room = (FEW_PAGES - pages.len()) as u64;
-        let run = xok::own::run_end(at, end.min(at + (room + 1) * PAGE_SIZE), 0);
-        if (run - at) / PAGE_SIZE > room {
-            return Vec::new();
-        }
-        pages.extend((at..run).step_by(PAGE_SIZE as usize));
-        at = xok::own::next_present(run, end);
-    }
-    pages
-}
-
-/// A table of the child's own, with copies of these pages.
-fn copy_few(batch: &mut Batch, areas: &[Area], table: u64, pages: &[u64]) -> Result<(), Refused> {
-    batch.table(2, table)?;
-    for &page in pages {
-        let found = areas.iter().find(|area| area.start <= page && page < area.end);
-        let Some(area) = found else { continue };
-        let frame = Frame::containing(xok::own::leaf_below(page) & ADDRESS);
-        let kind = xok::published::frame(frame).map_or(0, |record| record.kind);
-        if kind == FrameType::Image as u8 {
-            batch.map(page, page, choice(area.protection, false))?;
-        } else {
-            batch.copy(page, page, choice(area.protection, true))?;
         }
     }
     Ok(())
@@ -532,13 +498,11 @@ fn lend_area(
     area: u64,
     context: &Slot,
 ) -> Result<(), Refused> {
-    let windows = Windows::open(2)?;
-    fill_own_pages(&child_page(process), child, area, context);
+    fill_own_pages(&child_page(process), child, area, context)?;
     let mut batch = Batch::own();
     batch.own_tables_to(area)?;
-    library::thread_area(&mut batch, area)?;
-    batch.send()?;
-    windows.close()
+    library::child_area(&mut batch, area)?;
+    batch.send()
 }
 
 /// Sleeps until the child has left our space: it moved into its own, or died.

@@ -36,9 +36,12 @@ pub const PRIVATE_END: u64 = PRIVATE + 0x1_0000;
 /// Pages seen for a moment; never inherited.
 pub const WINDOWS: u64 = PRIVATE + 0x1_0000;
 /// Windows there are.
-pub const WINDOW_COUNT: u64 = 79;
+pub const WINDOW_COUNT: u64 = 77;
+/// Two pages in which a child's save area and page are made, kept for the next child; never
+/// inherited.
+pub const CHILD_PAGES: u64 = WINDOWS + WINDOW_COUNT * PAGE_SIZE;
 /// A page to copy through; never inherited.
-pub const SCRATCH: u64 = WINDOWS + WINDOW_COUNT * PAGE_SIZE;
+pub const SCRATCH: u64 = CHILD_PAGES + 2 * PAGE_SIZE;
 /// The area of the first thread.
 pub const FIRST_THREAD: u64 = PRIVATE + 0x6_0000;
 /// What `exec` hands over, arguments and environment of a program and its files; given back once

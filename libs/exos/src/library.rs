@@ -7,11 +7,11 @@
 //! Both makers have the text and the image mapped at their places: each ExOS process, and init.
 
 use crate::layout::{
-    APPLICATION_PAGE, FIRST_THREAD, HEAP, IMAGE, LARGE_BLOCK, PRIVATE, STACKS, START_BLOCK,
-    START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS,
+    APPLICATION_PAGE, CHILD_PAGES, FIRST_THREAD, HEAP, IMAGE, LARGE_BLOCK, PRIVATE, STACKS,
+    START_BLOCK, START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS,
 };
 use crate::memory::frames;
-use crate::memory::tables::Batch;
+use crate::memory::tables::{Batch, Few};
 use abi::id::DomainId;
 use abi::layout::{LIBRARY, PAGE_SIZE};
 use abi::memory::{NO_EXECUTE, WRITABLE};
@@ -77,12 +77,37 @@ pub fn shared_parts(batch: &mut Batch) -> Result<(), Refused> {
     batch.table(2, PRIVATE)
 }
 
+/// Makes the two pages of [`CHILD_PAGES`] present.
+pub fn child_pages() -> Result<(), Refused> {
+    let pages = [CHILD_PAGES, CHILD_PAGES + PAGE_SIZE];
+    if pages.iter().all(|&page| xok::own::leaf(page).is_some()) {
+        return Ok(());
+    }
+    let mut batch = Few::own();
+    batch.own_tables_to(CHILD_PAGES)?;
+    for page in pages {
+        batch.allocate_cleared(page, DATA)?;
+    }
+    batch.send()
+}
+
+/// Enters the thread area of a child: copies of what is in [`CHILD_PAGES`], and fresh stacks.
+pub fn child_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
+    batch.copy(area, CHILD_PAGES, DATA)?;
+    batch.copy(area + APPLICATION_PAGE, CHILD_PAGES + PAGE_SIZE, DATA)?;
+    handler_stacks(batch, area)
+}
+
 /// Enters the thread area: its two pages from windows 0 and 1, and fresh stacks.
-pub fn thread_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
+fn thread_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
     batch.map(area, window(0), DATA)?;
     batch.map(area + APPLICATION_PAGE, window(1), DATA)?;
+    handler_stacks(batch, area)
+}
+
+fn handler_stacks(batch: &mut Batch, area: u64) -> Result<(), Refused> {
     for ((top, _), pages) in STACKS.iter().zip(STACK_PAGES) {
-        for page in 1..=pages {
+        for page in (1..=pages).rev() {
             batch.allocate(area + top - page * PAGE_SIZE, DATA)?;
         }
     }

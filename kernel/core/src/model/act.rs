@@ -48,7 +48,7 @@ fn gives(capability: &Capability, guard: &[u16], rights: u8) -> bool {
 
 /// Where the right that an item asks for comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Right {
+pub(super) enum Right {
     /// From nowhere.
     Missing,
     /// A name or an own entry gives it, or none is needed.
@@ -160,7 +160,7 @@ impl Model {
             _ => 2,
         };
         let value = match operation {
-            Operation::Share => self.some_page(),
+            Operation::Share => self.some_page() | self.random.pick(&[0, 0, 1, 3, 16]),
             Operation::Unmap => 0,
             _ => u64::from(self.some_frame()),
         };
@@ -209,6 +209,7 @@ impl Model {
         let (whole, done) = if self.random.one_in(4) { self.within_more(item) } else { (item, 0) };
         let expected = self.expect(caller, target, &named, &item);
         let copied = self.to_copy(caller, &item);
+        let shared = (item.operation == Operation::Share as u8).then(|| self.look(caller, &item));
         let (state, machine) = (&mut self.state, &mut self.machine);
         let (_, answer) =
             table::update_item(state, machine, caller_index, target_index, &named, &whole, done);
@@ -230,7 +231,10 @@ impl Model {
                 let guard = frame::guard(&self.state, held.unwrap().0);
                 assert_eq!(*guard, named.name, "what it writes is another's: {item:x?}");
             }
-            self.remember(caller, target, &item, copied);
+            match shared {
+                Some(shared) => self.remember_share(caller, target, &item, &shared),
+                None => self.remember(target, &item, copied),
+            }
         }
     }
 
@@ -330,21 +334,8 @@ impl Model {
         }
     }
 
-    /// A table through which a pinned page can be written is not to be frozen.
-    fn expect_share(&self, caller: usize, item: &Item) -> Right {
-        let root = domain::root(&self.state, self.domains[caller].index);
-        let first = item.value & !0x1f_ffff;
-        let pinned = (0..512).any(|page| {
-            let found = super::check::effective(&self.machine, root, first + (page << 12));
-            found.is_some_and(|(frame, writable)| {
-                writable && self.state.published.frames[frame.0 as usize].pins != 0
-            })
-        });
-        if pinned { Right::Missing } else { Right::Held }
-    }
-
     /// What an accepted item changes of what the model knows.
-    fn remember(&mut self, caller: usize, target: usize, item: &Item, copied: Option<Vec<u64>>) {
+    fn remember(&mut self, target: usize, item: &Item, copied: Option<Vec<u64>>) {
         let root = domain::root(&self.state, self.domains[target].index);
         let write = item.value & WRITABLE != 0;
         let now = super::check::effective(&self.machine, root, item.address);
@@ -367,16 +358,12 @@ impl Model {
                 let writable = &mut self.domains[target].writable;
                 writable.retain(|&page, _| page < first || page - first >= span);
             }
-            Operation::Share => {
-                let first = item.value & !0x1f_ffff;
-                let writable = &mut self.domains[caller].writable;
-                writable.retain(|&page, _| page & !0x1f_ffff != first);
-            }
+            Operation::Share => unreachable!("see `remember_share`"),
         }
     }
 
     /// Memory of another account arrives zeroed, or as the copy that was asked for.
-    fn check_fresh(&mut self, target: usize, frame: Frame, copied: Option<Vec<u64>>) {
+    pub(super) fn check_fresh(&mut self, target: usize, frame: Frame, copied: Option<Vec<u64>>) {
         let payer = domain::account(&self.state, self.domains[target].index);
         if let Some(words) = copied {
             assert_eq!(self.words(frame), words, "{frame:?} is not a copy");
@@ -390,7 +377,7 @@ impl Model {
         self.machine.word_set(frame.address() + at, 0x5ec2_e700 + payer as u64);
     }
 
-    fn words(&self, frame: Frame) -> Vec<u64> {
+    pub(super) fn words(&self, frame: Frame) -> Vec<u64> {
         (0..512).map(|at| self.machine.word(frame.address() + 8 * at)).collect()
     }
 

@@ -255,6 +255,38 @@ fn pinned_frames_keep_a_table_from_freezing() {
 }
 
 #[test]
+fn a_table_with_few_writable_pages_is_copied_if_asked() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    let next = PAGE + PAGE_SIZE;
+    world.item(parent, parent, leaf(Operation::Allocate, ANY_FRAME, next, 0)).unwrap();
+    let kept = world.leaf(parent, next).unwrap().frame;
+    world.machine.word_set(frame.address(), 7);
+    world.tables(child, PAGE, 3);
+    let too_many = SHARE_COPIES as u64 + 1;
+    let answer = world.item(parent, child, at_level(Operation::Share, 2, PAGE, PAGE | too_many));
+    assert_eq!(answer, Err(malformed()));
+    // What is pinned can be copied, but not frozen.
+    frame::pin(&mut world.state, frame);
+    world.item(parent, child, at_level(Operation::Share, 2, PAGE, PAGE | 1)).unwrap();
+    frame::unpin(&mut world.state, frame);
+    let copy = world.leaf(child, PAGE).unwrap();
+    assert!(copy.writable && copy.frame != frame);
+    assert_eq!(world.machine.word(copy.frame.address()), 7);
+    assert_eq!(*frame::guard(&world.state, copy.frame), world.capability(parent).name);
+    let shared = world.leaf(child, next).unwrap();
+    assert_eq!((shared.frame, shared.writable), (kept, false));
+    assert!(world.leaf(parent, PAGE).unwrap().writable, "the parent's table stays as it is");
+    // Two are writable now, one may be copied: the table is shared.
+    world.item(parent, parent, leaf(Operation::Protect, ANY_FRAME, next, WRITABLE)).unwrap();
+    world.item(child, child, at_level(Operation::Unmap, 2, PAGE, 0)).unwrap();
+    world.item(parent, child, at_level(Operation::Share, 2, PAGE, PAGE | 1)).unwrap();
+    assert_eq!(world.leaf(child, PAGE).unwrap().frame, frame);
+    assert!(!world.leaf(parent, PAGE).unwrap().writable, "both are frozen");
+}
+
+#[test]
 fn frames_that_are_not_memory_of_programs_are_not_mapped() {
     let mut world = World::new();
     let parent = world.parent;

@@ -10,7 +10,7 @@ use crate::work::{self, cost};
 use crate::{domain, frame};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
-use abi::memory::{PRESENT, WRITABLE};
+use abi::memory::{ACCESSED, ADDRESS, DIRTY, PRESENT, WRITABLE};
 use abi::published::FrameType;
 
 /// Bytes of a group of entries.
@@ -85,7 +85,8 @@ pub(super) fn split<M: Machine>(
 ) -> u64 {
     let shared = target(machine.entry(place.table, place.index));
     let copy = make_table(state, machine, request, 2, number, links);
-    copy_entries(state, machine, shared, copy);
+    work::spend(state, cost::COPY);
+    copy_entries(state, machine, None, shared, copy);
     let entry = copy.address() | TABLE_ENTRY;
     let old = machine.entry_swap(place.table, place.index, entry);
     // The translations stay right, but processors may remember the way through the old table.
@@ -99,10 +100,36 @@ pub(super) fn split<M: Machine>(
     old
 }
 
-/// Fills an empty table with what another has, read-only. The longest loop of the kernel: groups
-/// with nothing but the boot image's frames and payloads are copied as they stand.
-fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to: Frame) {
-    work::spend(state, cost::COPY);
+/// Enters a copy of another's table that is not frozen, with copies of the frames that are writable
+/// there. Nothing changes for the other: there is no flush.
+pub(super) fn copy<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    place: Place,
+    shared: Frame,
+    number: u32,
+    links: u32,
+) -> u64 {
+    work::spend(state, cost::SCAN);
+    let table = make_table(state, machine, request, 2, number, links);
+    let present = copy_entries(state, machine, Some(request), shared, table);
+    let record = &mut state.published.domains[request.target];
+    record.entries = record.entries.wrapping_add(present);
+    enter_table(state, machine, request, place, table.address() | TABLE_ENTRY)
+}
+
+/// Fills an empty table with what another has, read-only, or writable copies of what is writable
+/// for the target of this `owner`; how many entries are present then. The longest loop of the
+/// kernel: groups with nothing but the boot image's frames and payloads are copied as they stand.
+#[inline(always)]
+fn copy_entries<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    owner: Option<&Request>,
+    from: Frame,
+    to: Frame,
+) -> u32 {
     let links = state.frames.records[to.0 as usize].links;
     let dying = state.accounts.dying != 0;
     let record = &state.frames.records[from.0 as usize];
@@ -124,20 +151,46 @@ fn copy_entries<M: Machine>(state: &mut State, machine: &mut M, from: Frame, to:
             if *entry & PRESENT == 0 || frame::is_image(state, frame) {
                 continue;
             }
-            *entry &= !WRITABLE;
             let leaving = state.frames.records[frame.0 as usize].revoking;
             if leaving || dying && frame::is_leaving(state, frame) {
                 *entry = 0;
                 present -= 1;
                 continue;
             }
-            state.published.frames[frame.0 as usize].references += 1;
-            chain::link(state, machine, Place { table: to, index: first | at }, links, frame);
+            let place = Place { table: to, index: first | at };
+            match owner {
+                Some(request) if *entry & WRITABLE != 0 => {
+                    let copy = copy_frame(state, machine, request, frame);
+                    *entry = *entry & !(ADDRESS | ACCESSED | DIRTY) | copy.address();
+                    chain::link(state, machine, place, links, copy);
+                }
+                _ => {
+                    *entry &= !WRITABLE;
+                    state.published.frames[frame.0 as usize].references += 1;
+                    chain::link(state, machine, place, links, frame);
+                }
+            }
         }
         // Nobody walks the copy yet.
         machine.words_set(to.address() | (first as u64) << 3, &eight);
     }
     state.frames.records[to.0 as usize].set_entries(present, groups, chained);
+    present
+}
+
+/// A copy of a frame, the target's; that there is one has been checked.
+fn copy_frame<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    from: Frame,
+) -> Frame {
+    work::spend(state, cost::ZERO + cost::LEAF);
+    let (number, account) = (state.frames.free_head(), payer(state, request));
+    let (name, kind) = (request.capability.name, FrameType::Data);
+    let copy = frame::take(state, machine, number, account, name, kind, Contents::Given);
+    machine.copy(copy.address(), from.address(), PAGE_SIZE as usize);
+    copy
 }
 
 /// No flush: nothing below was writable before, nothing is now.

@@ -272,7 +272,8 @@ impl Description {
             }
         };
         let region = Region { id, role: CLIENT };
-        if self.shared().is_none() {
+        // Where others have had it, the words are there, whoever has it now.
+        if !self.shared.get() {
             let write = [
                 WordAt { offset: 0, value: self.offset.get() },
                 WordAt { offset: FLAGS, value: u64::from(self.flags.get()) },

@@ -158,6 +158,12 @@ impl<const ROOM: usize> Items<ROOM> {
         self.push(Operation::Share, 2, address, 0, address)
     }
 
+    /// Shares it, or, if at most `copies` pages below it are writable, enters a copy of it with
+    /// copies of them.
+    pub fn share_or_copy(&mut self, address: u64, copies: u64) -> Result<(), Refused> {
+        self.push(Operation::Share, 2, address, 0, address | copies)
+    }
+
     /// Sends what is waiting.
     pub fn send(&mut self) -> Result<(), Refused> {
         if self.count == 0 {
