@@ -141,12 +141,19 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
 pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
     let cpu = state.published.envs[index].cpu as usize;
     state.published.cpus[cpu].predicates += 1;
-    let now = machine.now_ns();
+    let env = &state.envs.slots[index];
+    let base = env.vector.address() + OFFSET;
+    // One time for all comparisons, asked for by the first.
+    let mut now = None;
     let mut term = true;
-    for at in 0..usize::from(state.envs.slots[index].atoms) {
-        let atom = load(state, machine, index, at);
-        term = term && compare(state, machine, &atom, now);
-        if atom.last != 0 {
+    for at in 0..usize::from(env.atoms) {
+        let place = base + (at * ATOM_BYTES) as u64;
+        if term {
+            let atom = load_from(machine, place);
+            term = compare(state, machine, &atom, &mut now);
+        }
+        let [_, _, _, last, ..] = machine.word(place).to_le_bytes();
+        if last != 0 {
             if term {
                 return true;
             }
@@ -180,7 +187,7 @@ pub fn next_edge<M: Machine>(state: &State, machine: &M, index: usize) -> u64 {
     if soonest == u64::MAX { 0 } else { soonest }
 }
 
-fn compare<M: Machine>(state: &State, machine: &M, atom: &Atom, now: u64) -> bool {
+fn compare<M: Machine>(state: &State, machine: &M, atom: &Atom, now: &mut Option<u64>) -> bool {
     if atom.region != 0 && region::find(state, RegionId(atom.region)).is_err() {
         return true;
     }
@@ -196,13 +203,14 @@ fn compare<M: Machine>(state: &State, machine: &M, atom: &Atom, now: u64) -> boo
     }
 }
 
-fn word<M: Machine>(machine: &M, source: u8, value: u64, now: u64) -> u64 {
+#[inline]
+fn word<M: Machine>(machine: &M, source: u8, value: u64, now: &mut Option<u64>) -> u64 {
     match Source::from_number(source) {
         Some(Source::Memory) | Some(Source::Region) => machine.word(value),
         Some(Source::Memory32) => {
             machine.word(value & !7) >> (8 * (value & 4)) & u64::from(u32::MAX)
         }
-        Some(Source::Clock) => now,
+        Some(Source::Clock) => *now.get_or_insert_with(|| machine.now_ns()),
         Some(Source::Constant) | None => value,
     }
 }
@@ -320,27 +328,24 @@ fn published_physical<M: Machine>(machine: &M, address: u64) -> Option<u64> {
 }
 
 fn read_atom(bytes: &[u8]) -> Atom {
-    let word = |at: usize| crate::bytes::u64_at(bytes, at);
-    let first = word(0).to_le_bytes();
-    Atom {
-        operator: first[0],
-        left: first[1],
-        right: first[2],
-        last: first[3],
-        region: (word(0) >> 32) as u32,
-        left_value: word(8),
-        right_value: word(16),
-        mask: word(24),
-    }
+    decode([0, 8, 16, 24].map(|at| crate::bytes::u64_at(bytes, at)))
+}
+
+#[inline]
+fn decode([first, left_value, right_value, mask]: [u64; 4]) -> Atom {
+    let [operator, left, right, last, ..] = first.to_le_bytes();
+    let region = (first >> 32) as u32;
+    Atom { operator, left, right, last, region, left_value, right_value, mask }
 }
 
 fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
     let base = state.envs.slots[index].vector.address() + OFFSET + (at * ATOM_BYTES) as u64;
-    let mut bytes = [0; ATOM_BYTES];
-    for (place, chunk) in bytes.chunks_exact_mut(8).enumerate() {
-        chunk.copy_from_slice(&machine.word(base + 8 * place as u64).to_le_bytes());
-    }
-    read_atom(&bytes)
+    load_from(machine, base)
+}
+
+#[inline]
+fn load_from<M: Machine>(machine: &M, place: u64) -> Atom {
+    decode([0, 8, 16, 24].map(|at| machine.word(place + at)))
 }
 
 fn store<M: Machine>(machine: &mut M, at: u64, atom: &Atom) {

@@ -163,8 +163,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a term holds by its last atom",
         "predicate.rs",
-        "term = term && compare(state, machine, &atom, now);",
-        "term = compare(state, machine, &atom, now);",
+        "        if term {\n            let atom",
+        "        if true {\n            let atom",
     ),
     (
         "a crooked address is read",
