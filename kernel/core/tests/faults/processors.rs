@@ -191,8 +191,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a step moves the word before the copy faults",
         "step.rs",
-        "    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n",
-        "    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n\
+        "    }\n    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n",
+        "    }\n    let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));\n\
          \x20   machine.word_set(plan.moves, plan.from.wrapping_add(len));\n",
     ),
     (
