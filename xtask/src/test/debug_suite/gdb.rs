@@ -15,7 +15,7 @@ const LIBRARY: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
 /// Seconds that the machine runs at most; gdb ends with it.
 const LIMIT_SECONDS: &str = "120";
 /// A function of the kernel's that each of its calls enters.
-const KERNEL_FUNCTION: &str = "kernel::syscall::system_call";
+const KERNEL_FUNCTION: &str = "kernel::run::leave";
 /// What the program ends with: gdb has let it go on.
 const STATUS: i32 = 42;
 

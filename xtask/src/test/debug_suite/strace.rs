@@ -58,14 +58,15 @@ pub fn of_ls() -> Result<Verdict> {
 
 /// A trace of a shell, asked for by a program in the guest: children, signals, ends.
 pub fn of_a_shell() -> Result<Verdict> {
-    let script = "cat /etc/hosts | wc -l; (exit 3); kill -TERM $$";
+    // The second one is waited for before it ends.
+    let script = "cat /etc/hosts | wc -l; (sleep 0.2; exit 3); kill -TERM $$";
     let outer = format!("strace sh -c '{script}'; echo $?");
     let output = xtask(&["run", "--", "busybox", "sh", "-c", &outer], b"")?;
     let path = workspace::output().join("strace.txt");
     let trace = std::fs::read_to_string(&path).context(path.display())?;
     let expected = [
         "execve(\"/proc/self/exe\", [\"sh\", \"-c\", ",
-        "<... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 0}]",
+        "<... wait4 resumed>[{WIFEXITED(s) && WEXITSTATUS(s) == 3}]",
         "] +++ exited with 0 +++",
         "] +++ exited with 3 +++",
         "SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=",
