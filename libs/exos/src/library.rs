@@ -206,6 +206,12 @@ pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
                     at = xok::own::next_present(at + PAGE_SIZE, last);
                 }
             }
+            Err(2) => {
+                // The level-2 table is there: on to its next entry that leads anywhere.
+                let span = TABLE_SPAN << 9;
+                let last = ((at & !(span - 1)) + span).min(end);
+                at = xok::own::next_table(next.min(last), last);
+            }
             Err(missing) => {
                 // Nothing below a whole entry: on to the next one.
                 let span = TABLE_SPAN << (9 * (u32::from(missing) - 2));

@@ -9,9 +9,6 @@ use abi::layout::{PAGE_SIZE, own_entry_address};
 use abi::memory::{ADDRESS, LARGE, PRESENT};
 use core::arch::asm;
 
-/// Bytes of eight pages.
-const EIGHT: u64 = 8 * PAGE_SIZE;
-
 #[inline(always)]
 fn load(address: u64, level: u8) -> u64 {
     // SAFETY: see the head of the file; callers check the levels above first.
@@ -67,21 +64,34 @@ pub fn leaf_below(address: u64) -> u64 {
 /// one level-1 table, which the caller knows to be there.
 #[inline]
 pub fn next_present(address: u64, end: u64) -> u64 {
+    first_present::<1>(address, end)
+}
+
+/// The same of what leads to level-1 tables, by 2 MiB: the range lies below one level-2 table,
+/// which the caller knows to be there.
+#[inline]
+pub fn next_table(address: u64, end: u64) -> u64 {
+    first_present::<2>(address, end)
+}
+
+#[inline(always)]
+fn first_present<const LEVEL: u8>(address: u64, end: u64) -> u64 {
+    let one = PAGE_SIZE << (9 * (LEVEL - 1));
     let mut at = address;
-    while at < end && !at.is_multiple_of(EIGHT) {
-        if load(at, 1) & PRESENT != 0 {
+    while at < end && !at.is_multiple_of(8 * one) {
+        if load(at, LEVEL) & PRESENT != 0 {
             return at;
         }
-        at += PAGE_SIZE;
+        at += one;
     }
     // Eight entries lie in one line, and most of what is looked through is empty.
-    let mut entry = own_entry_address(at, 1);
-    while at + EIGHT <= end && line(entry) & PRESENT == 0 {
-        at += EIGHT;
+    let mut entry = own_entry_address(at, LEVEL);
+    while at + 8 * one <= end && line(entry) & PRESENT == 0 {
+        at += 8 * one;
         entry += 64;
     }
-    while at < end && load(at, 1) & PRESENT == 0 {
-        at += PAGE_SIZE;
+    while at < end && load(at, LEVEL) & PRESENT == 0 {
+        at += one;
     }
     at
 }
