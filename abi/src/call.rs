@@ -313,6 +313,11 @@ calls! {
     48 RegionStepOrWait {
         which: u64, address: u64, piece: u64, words: u64, from: u64, posted: u64,
     } own Restartable errors [NoSuchRegion, BadAddress, Changed, TooLarge, WouldBlock];
+    /// Enters the capabilities of one's own in the slots that `slots` names, a bit each, into the
+    /// same slots of `domain`, with all their rights; empty ones are passed over. Each has DERIVE
+    /// (else `rdx` is its slot), and the one named WRITE over the domain's guard. `rdx`: the slots
+    /// entered.
+    49 CapabilityPass { domain: DomainId, slots: u16 } guarded Atomic errors [NoSuchDomain];
 }
 
 /// What `rax` carries besides the number.

@@ -105,6 +105,30 @@ pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -
     Ok(0)
 }
 
+/// `CapabilityPass`, by the capability at `index` of the caller's list.
+pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u16) -> Answer {
+    let named = get(state, caller, index)?;
+    let target = domain::find(state, id)?;
+    if !named.dominates(domain::guard(state, target), WRITE) {
+        return Err(Error::NotPermitted.into());
+    }
+    let bits =
+        |of: u16| (0..(16 - of.leading_zeros()) as usize).filter(move |slot| of >> slot & 1 != 0);
+    let mut entered = 0;
+    for slot in bits(slots) {
+        let Ok(held) = get(state, caller, slot as u8) else { continue };
+        if held.rights & DERIVE == 0 {
+            return Err(Refusal::new(Error::NotPermitted, slot as u64));
+        }
+        entered |= 1 << slot;
+    }
+    for slot in bits(entered) {
+        let held = state.domains.records[caller].capabilities[slot];
+        state.domains.records[target].capabilities[slot] = held;
+    }
+    Ok(entered.into())
+}
+
 /// `CapabilityDrop`.
 pub fn drop(state: &mut State, caller: usize, slot: u16) -> Answer {
     let list = &mut state.domains.records[caller].capabilities;

@@ -333,6 +333,9 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             capability::derive(state, who.domain(state), capability, &asked)
         }
         Call::CapabilityDrop { slot } => capability::drop(state, who.domain(state), slot),
+        Call::CapabilityPass { domain, slots } => {
+            capability::pass(state, who.domain(state), capability, domain, slots)
+        }
         Call::CapabilityToken { word } => {
             token::word(state, machine, who.domain(state), capability, word)
         }

@@ -24,11 +24,8 @@ pub const SHARED_SLOT: u8 = 6;
 /// The name by which a process, its descendants and their keepers share sockets: below the own
 /// name of the first of them that had a socket.
 pub const FAMILY_SLOT: u8 = 7;
-/// Slots that every process passes on to its children.
-pub const INHERITED: core::ops::Range<u8> = 1..8;
-
-/// The rights with which each was last passed on, 0: not yet.
-pub type Rights = [u8; INHERITED.end as usize - INHERITED.start as usize];
+/// Slots that every process passes on to its children, a bit each: 1 to 7.
+pub const INHERITED: u16 = 0xfe;
 
 // No two of them are one: each is the one before plus one, and all are passed on.
 const _: () = {
@@ -38,5 +35,5 @@ const _: () = {
         assert!(slots[at] == slots[at - 1] + 1);
         at += 1;
     }
-    assert!(FAMILY_SLOT + 1 == INHERITED.end);
+    assert!(FAMILY_SLOT as u32 == INHERITED.ilog2());
 };

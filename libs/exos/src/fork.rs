@@ -4,7 +4,7 @@
 //! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
 //! from a copy of slot 0 with rax = 0, on fresh handler stacks.
 
-use crate::capabilities::{INHERITED, Rights};
+use crate::capabilities::INHERITED;
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::layout::{
     APPLICATION_PAGE, CHILD_PAGES, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS,
@@ -28,7 +28,6 @@ use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
 use abi::setup::{EnvSetup, FLAG_BORROW};
 use alloc::vec::Vec;
-use core::cell::Cell;
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN, Refused};
 use xok::upcall::Slot;
@@ -233,7 +232,7 @@ pub fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
 
 /// A domain with the native window of ExOS, our inherited capabilities, and our open files.
 pub fn new_domain(process: &Process) -> Result<DomainId, Errno> {
-    let domain = bare_domain(&process.passed_on)?;
+    let domain = bare_domain()?;
     if let Err(errno) = process.files.attach(domain) {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);
@@ -243,37 +242,15 @@ pub fn new_domain(process: &Process) -> Result<DomainId, Errno> {
 }
 
 /// A domain with the native window of ExOS and our inherited capabilities.
-fn bare_domain(passed_on: &Cell<Rights>) -> Result<DomainId, Errno> {
+fn bare_domain() -> Result<DomainId, Errno> {
     let bytes = start::text_bytes();
     let domain = call::domain_alloc(OWN, AccountId::NONE, TEXT, bytes).map_err(refused)?;
-    let mut known = passed_on.get();
-    let mut given = INHERITED.zip(&mut known);
-    if let Err(errno) = given.try_for_each(|(slot, rights)| pass_on(domain, slot, rights)) {
+    if let Err(why) = call::capability_pass(OWN, domain, INHERITED) {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);
-        return Err(errno);
+        return Err(refused(why));
     }
-    passed_on.set(known);
     Ok(domain)
-}
-
-/// Passes a capability on with as many rights as it has: those that `known` remembers, if any, else
-/// those that are found, which it remembers. Empty slots are passed over.
-fn pass_on(domain: DomainId, slot: u8, known: &mut u8) -> Result<(), Errno> {
-    use abi::capability::{ALL, CONTROL, DERIVE, READ, WRITE};
-    let sets = [ALL, READ | DERIVE, CONTROL | DERIVE, WRITE | DERIVE, READ | WRITE | DERIVE];
-    let first = (*known != 0).then_some(*known);
-    for rights in first.into_iter().chain(sets) {
-        match call::capability_derive(slot, domain, u16::from(slot), &[], rights) {
-            Err((abi::error::Error::NoSuchCapability, _)) => return Ok(()),
-            Ok(_) => {
-                *known = rights;
-                return Ok(());
-            }
-            Err(_) => {}
-        }
-    }
-    Err(Errno::EPERM)
 }
 
 /// A child with a space of its own.
@@ -310,7 +287,7 @@ fn copy_into(
 
 /// A domain and an environment that will keep our sockets (`net::keeper`), nothing in them yet.
 pub fn begin_keeper() -> Result<(DomainId, EnvId), Errno> {
-    let domain = bare_domain(&Cell::default())?;
+    let domain = bare_domain()?;
     match call::env_alloc(OWN, domain, AccountId::NONE) {
         Ok(env) => Ok((domain, env)),
         Err(answer) => {

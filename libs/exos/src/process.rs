@@ -5,14 +5,12 @@
 //! vfork child is a second `Process` on the same heap, made by `clone`; each thread finds its own
 //! by GS.
 
-use crate::capabilities::Rights;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, Table};
 use abi::setup::EnvSetup;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::Cell;
 use linux_raw_sys::general as linux;
 
 use crate::fs::Files;
@@ -29,8 +27,6 @@ use crate::wait::EVENT_LOOK;
 pub struct Process {
     /// Its first environment: the pid.
     pub id: EnvId,
-    /// What is known of the capabilities that its children inherit.
-    pub passed_on: Cell<Rights>,
     /// Open files, working directory, file mode mask.
     pub files: Files,
     /// Its network, from its first socket on.

@@ -176,6 +176,11 @@ pub fn capability_derive(
     make(Call::CapabilityDerive { domain, slot, extend, components, rights }, capability)
 }
 
+/// `CapabilityPass`: the slots entered, a bit each.
+pub fn capability_pass(capability: u8, domain: DomainId, slots: u16) -> Result<u64, Refused> {
+    make(Call::CapabilityPass { domain, slots }, capability)
+}
+
 /// `CapabilityToken`: the token for a capability of one's own, to be carried anywhere.
 pub fn capability_token(capability: u8) -> Result<[u64; 3], Refused> {
     let word = |word| make(Call::CapabilityToken { word }, capability);

@@ -358,6 +358,7 @@ impl Model {
             }
             63 => Call::CapabilityToken { word: small / 2 },
             64..=65 => self.some_token(caller),
+            67 => Call::CapabilityPass { domain: self.some_domain_id(), slots: (word as u16) & !3 },
             66 => Call::CapabilityRetract { extend: 1, components: u64::from(small) },
             62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
             _ => self.some_network_call(caller, word),

@@ -167,3 +167,25 @@ fn who_kept_an_account_s_name_has_nothing_of_the_next_one() {
     assert_eq!(held(&world, other, SLOT), None);
     assert_eq!(enter(&mut world, index, told), error(Error::NotPermitted, 0));
 }
+
+#[test]
+fn slots_are_passed_on_as_they_are_or_not_at_all() {
+    let mut world = World::new();
+    let (own, other, index) = two(&mut world);
+    give(&mut world, own, 3, &[300], READ | DERIVE);
+    give(&mut world, own, SLOT, &[301, 4], ALL);
+    give(&mut world, own, OTHER, &[302], READ | WRITE);
+    let pass = |domain, slots| Call::CapabilityPass { domain, slots };
+    let refused = world.with(1, ROOT, pass(other, 1 << 3 | 1 << OTHER));
+    assert_eq!(refused, error(Error::NotPermitted, OTHER.into()), "without DERIVE");
+    assert_eq!(held(&world, other, 3), None, "nothing has happened");
+    let slots = 1 << 3 | 1 << SLOT | 1 << 9;
+    assert_eq!(world.with(1, ROOT, pass(other, slots)), Outcome::Answer(0, 1 << 3 | 1 << SLOT));
+    for slot in [3, SLOT] {
+        assert_eq!(held(&world, other, slot), held(&world, own, slot));
+    }
+    assert_eq!(held(&world, other, 9), None);
+    // Whoever may not write the receiver.
+    assert_eq!(world.with(index, 0, pass(own, 1 << 3)), error(Error::NotPermitted, 0));
+    assert_eq!(world.with(1, ROOT, pass(DomainId(99), 8)), error(Error::NoSuchDomain, 0));
+}
