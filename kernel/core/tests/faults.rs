@@ -291,6 +291,30 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "!over",
     ),
     (
+        "a capability is passed on without the right to",
+        "capability.rs",
+        "        if held.rights & DERIVE == 0 {",
+        "        if held.rights == 0 {",
+    ),
+    (
+        "a retraction leaves what lies below",
+        "retract.rs",
+        "&& retraction.name.is_prefix_of(&held.name)",
+        "&& retraction.name == held.name",
+    ),
+    (
+        "an account's name goes to the next one with those who hold it",
+        "account.rs",
+        "return retract::begin(state, name, 0);",
+        "let _ = name;",
+    ),
+    (
+        "a seal does not know its account",
+        "token.rs",
+        "hasher.write_u32(state.published.accounts[keeper].id);",
+        "",
+    ),
+    (
         "a capability is given to a stranger",
         "capability.rs",
         "!over || source.rights & DERIVE == 0",
