@@ -23,6 +23,8 @@ const TURNS: u64 = 3;
 const WRONG: u64 = 100;
 /// Slices run that the shares may be off by, which counts when the test is short.
 const SLICES_OFF: u64 = 2;
+/// How long the scheduler sleeps in the end, in nanoseconds: some rounds of slices.
+const QUIET: u64 = 200_000_000;
 /// How often progress is told, if it is asked for.
 const SAMPLES: u64 = 50;
 
@@ -76,6 +78,9 @@ pub fn three_to_two_to_one(ground: &Ground) -> Result<String, Failure> {
     }
     let times = clients.each_ref().map(ran);
     let hogged = hogs.each_ref().map(ran);
+    // While the scheduler gives nothing, they have nothing.
+    let _ = call::sleep(now_ns() + QUIET, 0, 0, 0);
+    let later = clients.each_ref().map(ran);
     for spawned in clients.iter().chain(&hogs) {
         call::env_destroy(OWN, spawned.env, 0).map_err(refused)?;
         assistant::wait(spawned.env)?;
@@ -90,6 +95,7 @@ pub fn three_to_two_to_one(ground: &Ground) -> Result<String, Failure> {
         let due = all * u64::from(tickets) / whole;
         expect!(time.abs_diff(due) <= bound, "{times:?}: {time} ns where {due} are due");
     }
+    expect!(later == times, "they ran by themselves: {times:?}, then {later:?}");
     expect!(hogged.iter().all(|&ran| ran > 0), "a hog stood still: {hogged:?}");
     expect!(all > length / 10, "the clients ran {all} ns of {length}");
     Ok(format!("({:?} us, hogs {:?})", times.map(|ns| ns / 1000), hogged.map(|ns| ns / 1000)))
