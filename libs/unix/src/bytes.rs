@@ -1,4 +1,7 @@
 //! Looking for a byte in short strings, eight bytes at a time.
+//!
+//! The `memchr` crate would do, but it keeps the routine that it chooses in an initialised
+//! variable, and ExOS starts from zeros (`libs/exos/link.ld`).
 
 /// One in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
