@@ -26,7 +26,7 @@ use crate::user;
 use crate::wait::{Wait, sleep_until};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
-use abi::published::{DomainRecord, Table};
+use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
 use abi::word::Which;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -350,11 +350,32 @@ pub fn begin_alone(process: &mut Process) {
 /// The other threads have ended, or a second process has left the space: if one environment is left
 /// there, it needs no lock.
 pub fn perhaps_alone() {
+    if !is_alone() {
+        let_leave();
+    }
+    if is_alone() {
+        lock::alone();
+    }
+}
+
+/// Is the running thread's environment the only one of its domain?
+fn is_alone() -> bool {
     let own = xok::published::env(thread::own().id).unwrap_or_default();
     let index = DomainId(own.domain).index();
     let domain: Option<DomainRecord> = xok::published::record(Table::Domains, index);
-    if domain.is_some_and(|domain| domain.envs == 1) {
-        lock::alone();
+    domain.is_some_and(|domain| domain.envs == 1)
+}
+
+/// Gives the processor to threads that have nothing to do any more but end. Whom they woke by their
+/// last step took it from them before that, and they would have it again only at their next slice;
+/// they take no lock any more.
+fn let_leave() {
+    for leaving in &space().places.leaving {
+        let ready = |record: EnvRecord| record.state == EnvState::Ready as u32;
+        if xok::published::env(leaving.id).is_some_and(ready) {
+            // Refused when it has just begun to run elsewhere.
+            let _ = call::yield_to(leaving.id);
+        }
     }
 }
 
