@@ -8,6 +8,7 @@ mod fuzz;
 mod life;
 mod memory;
 mod predicate;
+mod region;
 pub mod roles;
 mod sched;
 mod stretch;
@@ -60,6 +61,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("predicate_false_sleepers", predicate::false_sleepers),
     ("predicate_no_lost_wakeup", predicate::no_lost_wakeup),
     ("region_no_lost_wakeup", predicate::region_no_lost_wakeup),
+    ("region_by_call_alone", region::by_call_alone),
     ("hold_release_destroy", life::hold_release_destroy),
     ("registers_across_calls", life::registers_across_calls),
     ("registers_across_user_fault", life::registers_across_user_fault),

@@ -2,6 +2,7 @@
 
 pub mod holder;
 pub mod mirror;
+pub mod region;
 mod serve;
 
 use crate::assistant::Role;
@@ -104,6 +105,9 @@ pub fn play(role: &Role) -> u64 {
         COUNT_IN_REGION => count_in_turn(RegionId(words[0] as u32), 1, words[1]),
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
+        region::READ_A_REGION => {
+            region::read_a_region(RegionId(words[0] as u32), words[1] as u32, words[2] as u8)
+        }
         holder::BEHAVE_AS_OWNER => holder::behave_as_owner(words[0] as u32),
         _ => 0xbad,
     }
