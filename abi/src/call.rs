@@ -5,6 +5,10 @@
 //! `BadArgument` and, where a capability is needed, `NoSuchCapability` and `NotPermitted` come
 //! with every row. `Atomic`: done or refused. `Restartable`: registers are advanced and
 //! the instruction runs again. `Continued`: the rest is a `Pending` of the object.
+//!
+//! The answer is in `rax` (0, or the error) and `rdx`; `rcx` and `r11` are the processor's. The
+//! argument registers `rdi`, `rsi`, `r8`, `r9` and `r10` are as they were or 0. All others, the
+//! flags and the vector registers stay as they are; what a transfer does is said there.
 
 use crate::error::Error;
 use crate::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};

@@ -95,6 +95,7 @@ pub fn check<M: Machine>(
     };
     let now = machine.now_ns();
     let plain = matches!(env.request, Request::Nothing)
+        && !own.ending
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && calm(state, cpu, now);
@@ -209,7 +210,6 @@ pub fn apply<M: Machine>(
 fn leaves(this: &mut Cpu, env: &mut Env, record: &mut EnvRecord, becomes: EnvState, now: u64) {
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     record.run_ns = record.run_ns.wrapping_add(ran);
-    env.ending = false;
     if this.lender != 0 {
         this.slice_end_ns += ran;
         env.debt_ns = env.debt_ns.saturating_add(ran as u32);

@@ -243,7 +243,13 @@ fn has_no_turn(state: &State, index: usize) -> bool {
 pub fn turns_changed(state: &mut State, index: usize) {
     if has_no_turn(state, index) {
         dequeue(state, index);
-        state.envs.slots[index].debt_ns = 0;
+        let env = &mut state.envs.slots[index];
+        env.debt_ns = 0;
+        if core::mem::take(&mut env.ending) {
+            // It can't pay for what it has taken beyond the end: this is it.
+            let cpu = state.published.envs[index].cpu as usize;
+            state.sched.cpus[cpu].slice_end_ns = 0;
+        }
         return;
     }
     if matches!(state.envs.slots[index].state, EnvState::Ready | EnvState::Running) {
@@ -326,7 +332,13 @@ pub fn leave_at(state: &mut State, cpu: usize, now: u64) {
     let index = usize::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     state.published.envs[index].run_ns += ran;
-    state.envs.slots[index].ending = false;
+    if core::mem::take(&mut state.envs.slots[index].ending) {
+        // What it took beyond the end is paid by its next slice; nobody gets the rest.
+        let left = this.slice_end_ns.saturating_sub(now);
+        let debt = &mut state.envs.slots[index].debt_ns;
+        *debt = debt.saturating_add(SLICE_NS.saturating_sub(left) as u32);
+        this.slice_end_ns = now;
+    }
     if this.lender != 0 {
         // The lender's slice is as much longer; the borrower's next one as much shorter.
         this.slice_end_ns += ran;
@@ -400,7 +412,8 @@ fn lengthen(state: &mut State, cpu: usize, target: usize, now: u64) {
 }
 
 fn lends(state: &State, index: usize) -> bool {
-    state.envs.slots[index].entries.flags & FLAG_BORROW != 0
+    let env = &state.envs.slots[index];
+    env.entries.flags & FLAG_BORROW != 0 && !env.ending
 }
 
 /// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
@@ -490,8 +503,8 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
     stay_ready(state, index);
 }
 
-/// The end of a slice whose environment switches its own context: it is told, has one more slice
-/// to let go, and pays for each one it keeps beyond.
+/// The end of a slice whose environment switches its own context: it is told, and pays for the time
+/// until it lets go: by a turn for each whole slice, by a part of one for what is left.
 fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, now: u64) {
     state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
     if !core::mem::replace(&mut state.envs.slots[index].ending, true) {

@@ -170,6 +170,7 @@ fn who_ignores_the_end_pays_and_at_last_dies() {
         assert_eq!(world.pick(0), other);
         assert_eq!(world.state.published.envs[other].excess, excess);
     }
+    world.machine.now += SLICE_NS / 4;
     assert_eq!(world.by(other, Call::Yield { to: EnvId::NONE }), Outcome::Left);
     assert_eq!(world.pick(0), 1);
     for owed in [2, 1, 0] {
@@ -179,12 +180,48 @@ fn who_ignores_the_end_pays_and_at_last_dies() {
     }
     world.machine.now += SLICE_NS;
     assert_eq!(world.pick(0), other);
+    let end = world.state.sched.cpus[0].slice_end_ns;
+    assert_eq!(end, world.machine.now + SLICE_NS * 3 / 4, "a part of a slice is paid, too");
     for _ in 0..=EXCESS_MAX + 1 {
         world.machine.now += SLICE_NS;
         world.pick(0);
     }
     assert_eq!(world.state_of(other), EnvState::Dead);
     assert_eq!(world.state.published.envs[other].word, EXCESS_WORD);
+}
+
+#[test]
+fn nobody_gets_what_is_left_of_an_end_held_off() {
+    for way in 0..3 {
+        let mut world = World::new();
+        let domain = world.domain();
+        let (slow, friend) = (world.spawn(domain), world.spawn(domain));
+        let setup = EnvSetup { flags: FLAG_SLICE_END, ..EnvSetup::default() };
+        assert_eq!(world.set_by(slow, EnvId::NONE, field::FLAGS, &setup), OK);
+        mask(&mut world, slow);
+        give(&mut world, slow, 1);
+        give(&mut world, friend, 2);
+        world.on(0, 1);
+        assert_eq!(round(&mut world, 1), [slow]);
+        world.machine.now += SLICE_NS;
+        assert_eq!(world.pick(0), slow, "told");
+        world.machine.now += 1000;
+        let to = world.id(friend);
+        match way {
+            0 => assert_eq!(world.by(slow, Call::Yield { to }), Outcome::Left),
+            1 => assert_eq!(world.by(slow, SLEEP), Outcome::Left),
+            _ => {
+                let setup = EnvSetup { flags: FLAG_GIVEN_TIME, ..EnvSetup::default() };
+                assert_eq!(world.set_by(slow, EnvId::NONE, field::FLAGS, &setup), OK);
+            }
+        }
+        assert_eq!(world.pick(0), friend, "its slice, or the rest that is enough to run in");
+        let left = world.state.sched.cpus[0].slice_end_ns - world.machine.now;
+        let expected = if way == 0 { crate::sched::SHORTEST_NS } else { SLICE_NS };
+        assert_eq!(left, expected, "by way {way}");
+        let debt = if way == 2 { 0 } else { 1000 };
+        assert_eq!(world.state.envs.slots[slow].debt_ns, debt, "by way {way}");
+    }
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Exceptions: all reach the program, with pc, address and cause; the way back needs no kernel.
 
+use super::roles;
+use super::sched::until;
+use crate::assistant;
 use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
-use abi::published::{CpuRecord, EnvRecord, Table};
+use abi::limits::UPCALL_DEPTH;
+use abi::published::{CpuRecord, EnvRecord, EnvState, Table};
 use abi::trace::Kind;
 use abi::upcall::{Cause, offset};
 use alloc::format;
@@ -99,6 +103,29 @@ pub fn by_either_way(_: &Ground) -> Result<String, Failure> {
         let _ = call::trace_set(OWN, 0);
         expect!(seen[0] == seen[1], "{name}: {:x?}", seen);
         expect!(counted == [(1, 1); 2], "{name}: counted {counted:?}");
+    }
+    Ok(String::new())
+}
+
+/// aegis95 T8: a fault whose handler lacks a page ends: it is handled, or the environment stops
+/// where whoever holds it sees why, after as many upcalls as there are slots.
+pub fn without_pages(ground: &Ground) -> Result<String, Failure> {
+    let stack = [roles::MISSING_STACK, 0, 0, 0, 0, 0];
+    let supplied = assistant::spawn(ground.image, roles::FAULT_WITHOUT_PAGE, stack, &[])?;
+    let left = assistant::finish(supplied)?;
+    expect!(left == roles::FAULT_HANDLED, "its stack missing, it left {left:#x}");
+    for missing in [roles::MISSING_CODE, roles::MISSING_SAVE_AREA] {
+        let words = [missing, 0, 0, 0, 0, 0];
+        let child = assistant::spawn(ground.image, roles::FAULT_WITHOUT_PAGE, words, &[])?;
+        assistant::start(child)?;
+        let record = || published::env(child.env).unwrap_or_default();
+        until(|| record().state == EnvState::Stopped as u32, "it to stop")?;
+        let stopped = record();
+        call::env_destroy(OWN, child.env, 0).map_err(|why| format!("{why:?}"))?;
+        assistant::wait(child.env)?;
+        expect!(stopped.cause == Cause::PageFault as u32, "stopped by {}", stopped.cause);
+        let upcalls = stopped.upcalls;
+        expect!(upcalls == UPCALL_DEPTH as u64, "{upcalls} upcalls, without {missing}");
     }
     Ok(String::new())
 }

@@ -9,8 +9,10 @@ mod life;
 mod memory;
 mod predicate;
 mod region;
+mod registers;
 pub mod roles;
 mod sched;
+mod slices;
 mod stretch;
 mod stride;
 mod token;
@@ -24,6 +26,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("exceptions_reach_the_program", exceptions::reach_the_program),
     ("exceptions_by_either_way", exceptions::by_either_way),
     ("exceptions_return_without_the_kernel", exceptions::return_without_the_kernel),
+    ("exceptions_without_pages", exceptions::without_pages),
     ("frame_by_number", memory::frame_by_number),
     ("frame_foreign", memory::frame_foreign),
     ("frame_revoked_everywhere", memory::frame_revoked_everywhere),
@@ -64,6 +67,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("region_by_call_alone", region::by_call_alone),
     ("hold_release_destroy", life::hold_release_destroy),
     ("registers_across_calls", life::registers_across_calls),
+    ("registers_across_every_call", registers::across_every_call),
     ("registers_across_user_fault", life::registers_across_user_fault),
     ("deaths_leave_nothing", life::deaths_leave_nothing),
     ("census_sums", census::sums),
@@ -76,6 +80,8 @@ pub const TESTS: &[(&str, Test)] = &[
 /// Tests for a machine on which a nanosecond is an instruction.
 pub const COUNTED: &[(&str, Test)] = &[
     ("sleep_beyond_the_counter", stretch::sleep_beyond_the_counter),
+    ("slice_pattern", slices::pattern),
+    ("excess_forfeited", slices::excess_forfeited),
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),

@@ -17,7 +17,10 @@ use xok::upcall::block;
 const RECORD: u64 = 0x100;
 /// General registers compared: rbx rbp rdi rsi rdx r8 r9 r10 r12 r13 r14 r15, in this order.
 const GENERAL: usize = 12;
-const WORDS: usize = GENERAL + 32;
+/// Where the vector registers begin, and the flags are.
+const VECTORS: usize = GENERAL;
+const FLAGS: usize = VECTORS + 32;
+const WORDS: usize = FLAGS + 1;
 const PAGE: u64 = APPLICATION_PAGE - SAVE_AREA;
 
 /// Stores the first word of one's own application page.
@@ -91,10 +94,14 @@ global_asm!(
     "mov r13, [rdi + 72]",
     "mov r14, [rdi + 80]",
     "mov r15, [rdi + 88]",
+    "push [rdi + 8 * {flags}]",
+    "popfq",
     "mov rdi, [rdi + 16]",
     "syscall",
     "mov rsp, gs:[{kept}]",
     "mov rcx, gs:[{out}]",
+    "pushfq",
+    "pop [rcx + 8 * {flags}]",
     "mov [rcx], rbx",
     "mov [rcx + 8], rbp",
     "mov [rcx + 16], rdi",
@@ -125,6 +132,7 @@ global_asm!(
     accept = const SLEEP_ACCEPT,
     kept = const block::TRANSFER_RSP,
     out = const block::FREE,
+    flags = const FLAGS,
 );
 
 unsafe extern "C" {
@@ -162,20 +170,58 @@ pub fn accept_async() -> u64 {
     unsafe { mirror_sleep() }
 }
 
-/// Sends patterns in every register to the mirror `env`: bits of what did not arrive (low half) or
-/// did not return (high half).
-pub fn compare(env: EnvId) -> Result<u64, String> {
+/// A pattern for every register: the flags are those that arithmetic sets.
+fn patterns() -> [u64; WORDS] {
     let mut patterns = [0_u64; WORDS];
     for (at, word) in patterns.iter_mut().enumerate() {
         *word = 0x0101_0101_0101_0101_u64.wrapping_mul(at as u64 + 3) ^ 0xdead_0000_0000_beef;
     }
+    patterns[FLAGS] = ARITHMETIC;
+    patterns
+}
+
+/// CF, PF, AF, ZF, SF, OF, and those that are always set for a program.
+const ARITHMETIC: u64 = 0x8d5 | 1 << 9 | 1 << 1;
+
+/// Makes a call with patterns in every register that is no argument: its error, and the registers
+/// that were changed and must not be, by bit: rbx rbp rdi rsi - r8 r9 r10 r12..r15, the vector
+/// registers, the flags. `None`: it faulted. Arguments may be 0 afterwards.
+pub fn across_any_call(rax: u64, words: [u64; 6]) -> Option<(u64, u64)> {
+    /// Places of the arguments but the third, which is the answer.
+    const ARGUMENTS: [(usize, usize); 5] = [(2, 0), (3, 1), (5, 4), (6, 5), (7, 3)];
+    let mut given = patterns();
+    for (place, word) in ARGUMENTS {
+        given[place] = words[word];
+    }
+    // A site that may fault; see `faults`.
+    (given[4], given[10], given[11]) = (words[2], crate::faults::MARK, 2);
+    let mut back = [0_u64; WORDS];
+    let before = crate::faults::seen().count;
+    // SAFETY: as in `compare`.
+    let error = unsafe { mirror_call(given.as_ptr(), back.as_mut_ptr(), rax) };
+    if crate::faults::seen().count != before {
+        return None;
+    }
+    let mut wrong = 0;
+    for at in (0..WORDS).filter(|&at| at != 4) {
+        let argument = ARGUMENTS.iter().any(|&(place, _)| place == at);
+        let kept = back[at] == given[at] || argument && back[at] == 0;
+        wrong |= u64::from(!kept) << at;
+    }
+    Some((error, wrong))
+}
+
+/// Sends patterns in every register to the mirror `env`: bits of what did not arrive (low half) or
+/// did not return (high half).
+pub fn compare(env: EnvId) -> Result<u64, String> {
+    let patterns = patterns();
     let mut back = [0_u64; WORDS];
     let rax = u64::from(number::TransferSync) | u64::from(env.0) << TRANSFER_SHIFT;
     // SAFETY: both arrays have WORDS words; the stub keeps what the convention asks it to.
     let status = unsafe { mirror_call(patterns.as_ptr(), back.as_mut_ptr(), rax) };
     expect!(status == 0, "the transfer answered {status}");
     let mut wrong = 0;
-    for at in 0..WORDS {
+    for at in 0..FLAGS {
         let bit = (at.min(31)) as u32;
         let record = RECORD as usize + 8 * at;
         if xok::published::application_word(env.index(), record) != Some(patterns[at]) {

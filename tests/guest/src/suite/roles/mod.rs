@@ -2,6 +2,7 @@
 
 pub mod holder;
 pub mod mirror;
+mod missing;
 pub mod region;
 mod serve;
 
@@ -9,14 +10,17 @@ use crate::assistant::Role;
 use crate::faults;
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
+use abi::limits::SLICE_NS;
 use abi::memory::{ANY_FRAME, NO_EXECUTE, Operation, WRITABLE};
 use abi::region::{NO_ROLE, RegionOperation, RegionWait, WordAt};
 use abi::setup::{EnvSetup, field};
+use abi::upcall::EVENT_SLICE_END;
 use xok::call::{self, OWN};
 use xok::clock::now_ns;
 use xok::memory::{DATA, item};
 use xok::start::APPLICATION_PAGE;
 
+pub use missing::{MISSING_CODE, MISSING_SAVE_AREA, MISSING_STACK};
 pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, TURNED_AWAY, WELCOME};
 
 /// Sleeps for ever.
@@ -67,6 +71,15 @@ pub const BREAK_REFUSED: u64 = 0x600d;
 /// Counts in the region in its first word, its second word times, in turn with who made it.
 pub const COUNT_IN_REGION: u64 = 19;
 
+/// Runs for ever, in instructions that cost no more than others.
+pub const HOG: u64 = 30;
+/// Yields when it is told that its slice ends; the second time so many slices and a half late.
+pub const DAWDLE: u64 = 31;
+/// Faults while a page that its handler needs is missing, `MISSING_…` in its first word.
+pub const FAULT_WITHOUT_PAGE: u64 = 32;
+/// Its report when the fault was handled after all.
+pub const FAULT_HANDLED: u64 = 0x600d;
+
 /// Plays the role; the word to leave.
 pub fn play(role: &Role) -> u64 {
     let words = role.words;
@@ -103,6 +116,12 @@ pub fn play(role: &Role) -> u64 {
         FUZZ => fuzz(words[0], words[1]),
         BREAK_COPY_ON_WRITE => break_copy_on_write(words[0], words[1] as u32),
         COUNT_IN_REGION => count_in_turn(RegionId(words[0] as u32), 1, words[1]),
+        HOG => loop {
+            // Long stretches without a jump: an emulator is quick with those.
+            core::hint::black_box(core::array::from_fn::<usize, 64, _>(core::hint::black_box));
+        },
+        DAWDLE => dawdle(words[0]),
+        FAULT_WITHOUT_PAGE => missing::fault_without(words[0]),
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
         region::READ_A_REGION => {
@@ -179,6 +198,23 @@ fn spin(counting: u64) -> u64 {
             count();
         }
         core::hint::spin_loop();
+    }
+}
+
+fn dawdle(slices: u64) -> u64 {
+    let mut ends = 0;
+    loop {
+        if faults::seen().event_bits & EVENT_SLICE_END == 0 {
+            continue;
+        }
+        faults::forget_bits();
+        ends += 1;
+        if ends == 2 {
+            let late = slices.saturating_mul(SLICE_NS).saturating_add(SLICE_NS / 2);
+            let until = now_ns().saturating_add(late);
+            while now_ns() < until {}
+        }
+        let _ = call::yield_to(EnvId::NONE);
     }
 }
 
