@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use abi::layout::{PAGE_SIZE, own_entry_address};
-use abi::memory::{ADDRESS, LARGE, PRESENT};
+use abi::memory::{ADDRESS, DIRTY, LARGE, PRESENT};
 use core::arch::asm;
 
 #[inline(always)]
@@ -58,6 +58,13 @@ pub fn walk(address: u64) -> Result<(u64, u64), u8> {
 #[inline]
 pub fn leaf_below(address: u64) -> u64 {
     load(address, 1)
+}
+
+/// Whether the page at `address` has been stored to, as its table entry says; of a page whose
+/// level-1 table the caller knows to be there (by [`entry`]).
+#[inline(always)]
+pub fn is_dirty(address: u64) -> bool {
+    leaf_below(address) & DIRTY != 0
 }
 
 /// The first page of `[address, end)` that is present; `end` if none is. The whole range lies below

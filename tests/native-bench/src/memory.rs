@@ -1,7 +1,7 @@
 //! A hundred pages, and protecting them in the program's own page table.
 
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, WRITABLE};
+use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
 use alloc::format;
 use alloc::vec::Vec;
 use xok::call::{self, OWN};
@@ -62,12 +62,6 @@ pub fn protect(address: u64) {
 /// Makes one page writable.
 pub fn unprotect(address: u64) {
     update(&[change(address, NO_EXECUTE | WRITABLE)]);
-}
-
-/// Whether a page has been stored to, as its own table entry says.
-#[inline(always)]
-pub fn is_dirty(address: u64) -> bool {
-    xok::own::leaf_below(address) & DIRTY != 0
 }
 
 fn change(address: u64, choice: u64) -> Item {

@@ -109,7 +109,7 @@ fn protection(samples: &Samples) {
         |_| (),
         |_, operations| {
             for page in 0..operations {
-                core::hint::black_box(memory::is_dirty(memory::address(page)));
+                core::hint::black_box(xok::own::is_dirty(memory::address(page)));
             }
         },
     ));

@@ -15,19 +15,21 @@ use xok::spawn::{Gift, Spawned};
 use xok::{clock, published};
 
 use crate::control::{Control, nap};
-use crate::{ECHO, receive, servers, transmit};
+use crate::{ECHO, receive, revoked, servers, transmit};
 
 /// A test: a remark, which may be empty, or why it failed.
 type Test = fn(&mut Control) -> Result<String, String>;
 
 /// In order; the first ones need no peer.
-const TESTS: [(&str, Test); 7] = [
+const TESTS: [(&str, Test); 9] = [
     ("transmit_refused", transmit::refusals),
     ("transmit_flood", transmit::flood),
     ("transmit_stream", transmit::stream),
+    ("transmit_revoked", revoked::transmit),
     ("ring_cuts", receive::cut),
     ("ring_drops", receive::drops),
     ("ring_scribbled", receive::scribbled),
+    ("ring_revoked", revoked::ring),
     ("filter_subsets", receive::subsets),
 ];
 /// How long a program may take to start or end.

@@ -28,6 +28,8 @@ mod pages;
 #[cfg(target_os = "none")]
 mod receive;
 #[cfg(target_os = "none")]
+mod revoked;
+#[cfg(target_os = "none")]
 mod servers;
 #[cfg(target_os = "none")]
 mod tiny;

@@ -16,8 +16,13 @@ pub const WORDS: usize = PAGE_SIZE as usize / 8;
 /// Maps `count` fresh pages at `address`.
 pub fn map(address: u64, count: usize) -> Result<&'static [AtomicU64], Refused> {
     Space::own().allocate(address, count as u64, DATA)?;
-    // SAFETY: just mapped; see the head of the file.
-    Ok(unsafe { core::slice::from_raw_parts(address as *const AtomicU64, count * WORDS) })
+    Ok(words(address, count))
+}
+
+/// The words of `count` pages that were mapped at `address` by other means.
+pub fn words(address: u64, count: usize) -> &'static [AtomicU64] {
+    // SAFETY: mapped; see the head of the file.
+    unsafe { core::slice::from_raw_parts(address as *const AtomicU64, count * WORDS) }
 }
 
 /// A word anywhere, as the argument of a call: it is never touched here.

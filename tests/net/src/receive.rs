@@ -21,21 +21,21 @@ use crate::pages;
 const GROUND: u64 = 0x0000_3100_0000_0000;
 const PART: u64 = 0x10_0000;
 /// What lies where nobody should write.
-const CANARY: u64 = 0xc0ff_ee00_c0ff_ee00;
-/// Ports of the tests.
-const PORT: u16 = 9100;
+pub const CANARY: u64 = 0xc0ff_ee00_c0ff_ee00;
+/// The port that the host sends to.
+pub const PORT: u16 = 9100;
 /// A source port that a subset asks for.
 const SPECIAL: u16 = 9200;
 
 /// A ring of one buffer a page: the word at its start, the buffer behind 64 bytes.
-struct TestRing {
+pub struct TestRing {
     id: RingId,
-    words: &'static [AtomicU64],
+    pub words: &'static [AtomicU64],
     count: usize,
 }
 
 impl TestRing {
-    fn new(part: u64, count: usize, capacity: u32) -> Result<TestRing, String> {
+    pub fn new(part: u64, count: usize, capacity: u32) -> Result<TestRing, String> {
         let base = GROUND + part * PART;
         let words = pages::map(base, count).map_err(|why| format!("pages: {why:?}"))?;
         for word in words {
@@ -72,7 +72,7 @@ impl TestRing {
         (0..self.count).take_while(taken).map(|at| self.number(at)).collect()
     }
 
-    fn record(&self) -> RingRecord {
+    pub fn record(&self) -> RingRecord {
         published::record(Table::Rings, self.id.index()).unwrap_or_default()
     }
 
@@ -81,12 +81,12 @@ impl TestRing {
     }
 }
 
-fn claim(ring: &TestRing, filter: &Filter, parent: FilterId) -> Result<FilterId, String> {
+pub fn claim(ring: &TestRing, filter: &Filter, parent: FilterId) -> Result<FilterId, String> {
     let program = FilterProgram { parent: parent.0, ..filter.program(0, ring.id.0) };
     call::filter_insert(OWN, &program).map_err(|why| format!("filter: {why:?}"))
 }
 
-fn let_go(ring: TestRing, filter: FilterId) -> Result<(), String> {
+pub fn let_go(ring: TestRing, filter: FilterId) -> Result<(), String> {
     call::filter_drop(filter).map_err(|why| format!("drop: {why:?}"))?;
     call::ring_free(ring.id).map_err(|why| format!("free: {why:?}"))?;
     Ok(())

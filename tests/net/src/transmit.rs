@@ -17,7 +17,7 @@ use crate::pages;
 /// Where the pages of these tests lie.
 const GROUND: u64 = 0x0000_3000_0000_0000;
 /// Type of experimental frames (IEEE 802, local experiments): nobody takes them.
-const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+pub const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
 /// Packets tried at most until the queue is full.
 const FLOOD: u64 = 100_000;
 /// Packets through the full queue.
@@ -25,7 +25,7 @@ const STREAM: u64 = 200_000;
 /// The queue stands still when nothing has gone for so long, nanoseconds.
 const STANDSTILL: u64 = 5_000_000_000;
 
-fn interface() -> InterfaceRecord {
+pub fn interface() -> InterfaceRecord {
     published::record(Table::Interfaces, 0).unwrap_or_default()
 }
 
@@ -35,7 +35,7 @@ fn pins() -> u32 {
 }
 
 /// Waits until all that was queued has been sent.
-fn settle() {
+pub fn settle() {
     let end = clock::now_ns() + 2_000_000_000;
     while interface().queued > 0 && clock::now_ns() < end {
         nap(1_000_000);

@@ -4,12 +4,15 @@ mod capability;
 mod census;
 mod exceptions;
 mod exposed;
+mod freed;
 mod fuzz;
 mod life;
 mod memory;
+mod names;
 mod predicate;
 mod region;
 mod registers;
+mod references;
 pub mod roles;
 mod sched;
 mod slices;
@@ -28,8 +31,15 @@ pub const TESTS: &[(&str, Test)] = &[
     ("exceptions_return_without_the_kernel", exceptions::return_without_the_kernel),
     ("exceptions_without_pages", exceptions::without_pages),
     ("frame_by_number", memory::frame_by_number),
+    ("free_list_agrees", names::free_list_agrees),
+    ("coloured_beats_random", names::coloured_beats_random),
+    ("dirty_without_calls", names::dirty_without_calls),
     ("frame_foreign", memory::frame_foreign),
     ("frame_revoked_everywhere", memory::frame_revoked_everywhere),
+    ("freed_frame_is_clean", freed::frame_is_clean),
+    ("last_environment", references::last_environment),
+    ("last_attachment", references::last_attachment),
+    ("last_filter_reference", references::last_filter_reference),
     ("entry_bits", memory::entry_bits),
     ("own_tables_read_only", memory::own_tables_read_only),
     ("silent_allocation", memory::silent_allocation),
