@@ -5,6 +5,7 @@
 //!  upcall    entry and way back of faults, events, foreign calls   own        own page tables
 //!  server    being called by control transfer                      memory     shaping a space
 //!  start     from the first instruction of a native program        spawn      making another
+//!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod memory;
 pub mod own;
 pub mod print;
 pub mod published;
+pub mod reader;
 pub mod server;
 pub mod services;
 pub mod spawn;

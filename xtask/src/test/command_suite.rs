@@ -16,7 +16,7 @@ use crate::workspace;
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 18] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -29,6 +29,7 @@ const TESTS: [Test; 17] = [
     ("command/trace_shows_a_programs_calls_in_order", traces::in_order),
     ("command/trace_tells_what_it_lost", traces::loss),
     ("command/call_sites_of_glibc_musl_and_go_are_rewritten", call_site_shares),
+    ("command/xokstat_reads_without_calls", xokstat),
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
@@ -45,6 +46,21 @@ pub fn run(tally: &mut Tally) -> Result<()> {
 fn exit_status() -> Result<Verdict> {
     let output = xtask(&["run", "--", "busybox", "sh", "-c", "exit 7"], b"")?;
     Ok(expect("status", output.status.code(), Some(7)))
+}
+
+/// `ps`, `top`, `free` and a map, each as text from the published pages alone.
+fn xokstat() -> Result<Verdict> {
+    let expected =
+        [("ps", "xokstat"), ("top", "idle: cpu0"), ("free", "for programs"), ("map", "K")];
+    for (view, shown) in expected {
+        let output = xtask(&["run", "--", "/xok/xokstat", view], b"")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !text.contains(shown) || !text.ends_with("(0 kernel calls while reading)\n") {
+            return Ok(Err(format!("{view}: {text}")));
+        }
+    }
+    let output = xtask(&["run", "--", "/xok/xokstat", "nothing"], b"")?;
+    Ok(expect("status", output.status.code(), Some(2)))
 }
 
 fn signal_status() -> Result<Verdict> {

@@ -10,9 +10,10 @@ mod life;
 mod memory;
 mod names;
 mod predicate;
+mod readers;
+mod references;
 mod region;
 mod registers;
-mod references;
 pub mod roles;
 mod sched;
 mod slices;
@@ -47,6 +48,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("frozen_tables", memory::frozen_tables),
     ("published_read_only", exposed::published_read_only),
     ("published_without_calls", exposed::published_without_calls),
+    ("readers_make_no_call", readers::make_no_call),
+    ("layouts_have_versions", readers::layouts_have_versions),
     ("application_page", exposed::application_page),
     ("trace_refused", trace::refused),
     ("trace_in_order", trace::in_order),
