@@ -4,7 +4,7 @@
 //! instruction and GS stays the program's.
 //!
 //! ```text
-//!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `system_call` ─► leave
+//!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `any_call` ─► leave
 //!                  └ no ─► rcx, r11 to the save area, mask, sysret to the foreign entry
 //!  exception, interrupt ─ from a program ─► frame is in the Context already (TSS.RSP0) ─► `trap`
 //!                  └ from the kernel ─► stays on the stack ─► `kernel_trap` ─► back
@@ -19,6 +19,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use abi::call::number;
 use abi::limits::UPCALL_DEPTH;
 use abi::published::{CpuRecord, EnvRecord};
 use abi::upcall::{Slot, offset};
@@ -109,7 +110,23 @@ entry_syscall:
     sysretq
 
 3:  enter_call {foreign_call}
-2:  enter_call {system_call}
+    # Steps along a ring and switches have ways of their own. rsp is nobody's here.
+2:  movzx esp, ax
+    cmp esp, {step}
+    je 21f
+    cmp esp, {step_or_wait}
+    je 22f
+    cmp esp, {transfer}
+    je 23f
+    test esp, esp
+    jne 24f
+    # To nobody by name: the long way.
+    test rdi, rdi
+    jne 23f
+24: enter_call {any_call}
+21: enter_call {step_call}
+22: enter_call {step_or_wait_call}
+23: enter_call {switching_call}
 
 entry_leave:
     mov rsp, [rip + entry_start + 0x2000 + 40]
@@ -378,12 +395,19 @@ entry_stubs:
     page_fault_bits = const crate::traps::PAGE_FAULT_BITS,
     delivered = const crate::traps::DELIVERED,
     foreign_call = sym crate::syscall::foreign_call,
-    system_call = sym crate::syscall::system_call,
+    any_call = sym crate::syscall::any_call,
+    switching_call = sym crate::syscall::switching_call,
+    step_call = sym crate::syscall::step_call::<{ number::RegionStep }>,
+    step_or_wait_call = sym crate::syscall::step_call::<{ number::RegionStepOrWait }>,
+    step = const number::RegionStep,
+    step_or_wait = const number::RegionStepOrWait,
+    transfer = const number::TransferSync,
     trap = sym crate::traps::trap,
     kernel_trap = sym crate::traps::kernel_trap,
     first = sym crate::run::first,
 );
 
+const _: () = assert!(number::Yield == 0);
 const _: () = assert!(offset::SLOTS == size_of::<Slot>() && size_of::<Slot>() == 1 << 8);
 
 /// Stubs there are, and the vector of each.

@@ -11,7 +11,7 @@ use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
 use kernel_core::trace::counters;
-use kernel_core::{frame, handover, sched, sweep, upcall, work};
+use kernel_core::{frame, handover, relay, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::limits::Resource;
@@ -173,18 +173,22 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
 
 /// Has nothing happened that the way out would look at, so that `index` goes on?
 #[inline(always)]
-fn undisturbed(hold: &Hold, index: usize) -> bool {
+fn undisturbed(hold: &mut Hold, index: usize) -> bool {
     let Hold { state, cpu, .. } = hold;
-    !cpu.ticked.get()
+    let still = !cpu.ticked.get()
         && !cpu.look.get()
         && !work::waiting(state)
-        && sched::undisturbed(state, cpu.index.get(), index)
+        && sched::undisturbed(state, cpu.index.get(), index);
+    if still {
+        work::end(state);
+    }
+    still
 }
 
 /// The short way out, back to who entered, if nothing speaks against it.
 #[inline(never)]
 pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
-    if !undisturbed(&hold, index) {
+    if !undisturbed(&mut hold, index) {
         return leave(hold);
     }
     let Hold { state, hardware, cpu } = &mut hold;
@@ -199,7 +203,7 @@ pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
 pub fn leave_with(mut hold: Hold, caller: usize, error: u64, value: u64) -> u64 {
     let Hold { state, hardware, cpu } = &mut hold;
     let cpu = *cpu;
-    if upcall::event_waits(state, hardware, caller) || !undisturbed(&hold, caller) {
+    if upcall::event_waits(state, hardware, caller) || !undisturbed(&mut hold, caller) {
         hold.hardware.context(caller).answer(error, value);
         return leave_to(hold, caller);
     }
@@ -262,6 +266,7 @@ pub fn leave(mut hold: Hold) -> u64 {
         if more {
             deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
         }
+        work::end(state);
         finish(hold);
         arm_timer(cpu, deadline, now);
         if let Some(index) = next {
@@ -302,11 +307,70 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
     }
     note_switch(cpu, state);
     drop(hold);
+    Some(switched(cpu))
+}
+
+/// The short way of a step along a ring, as far as it goes: to nobody but the caller and the one
+/// it wakes or goes back to. As above, it is in no longest stretch.
+#[inline(always)]
+pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u64> {
+    if trace::any() {
+        return None;
+    }
+    delay::point();
+    let state = Locked::new(STATE.try_lock()?);
+    let mut hold = Hold { state, hardware: Hardware::new(cpu), cpu };
+    let Hold { state, hardware, .. } = &mut hold;
+    let caller = cpu.loaded.get()?;
+    match relay::call::<_, NUMBER>(state, hardware, (cpu.index.get(), caller), words)? {
+        relay::Done::Answered => {
+            drop(hold);
+            Some(answer_unseen(cpu))
+        }
+        relay::Done::Disturbed => Some(disturbed(hold, caller, NUMBER)),
+        relay::Done::Switched { target, now } => {
+            load::activate(cpu, state, hardware, target);
+            note_switch(cpu, state);
+            let deadline = sched::next_deadline(state, cpu.index.get());
+            drop(hold);
+            arm_timer(cpu, deadline, now);
+            Some(switched(cpu))
+        }
+    }
+}
+
+/// The rest of a step that has been done, but left something to look at.
+#[cold]
+#[inline(never)]
+fn disturbed(mut hold: Hold, caller: usize, number: u16) -> u64 {
+    hold.cpu.entered_tsc.set(rdtsc());
+    hold.cpu.call.set(usize::from(number));
+    work::begin(&mut hold.state);
+    hold.hardware.context(caller).answer(0, 0);
+    leave_to(hold, caller)
+}
+
+/// To whom a short way has switched.
+#[inline(always)]
+fn switched(cpu: &'static Cpu) -> u64 {
     let context = own_context(cpu);
     if !is_canonical(context.rip) {
         context.rip = 0;
     }
-    Some(how_to_leave(context))
+    how_to_leave(context)
+}
+
+/// As `answer` with 0, for who came by a short way.
+#[inline(always)]
+fn answer_unseen(cpu: &'static Cpu) -> u64 {
+    let context = own_context(cpu);
+    if !is_canonical(context.rip) {
+        context.answer(0, 0);
+        context.rip = 0;
+        return BY_IRET;
+    }
+    (context.rax, context.rdx) = (0, 0);
+    ANSWERED
 }
 
 /// Does what interrupts have noted.

@@ -5,7 +5,6 @@ use abi::error::Error;
 use abi::upcall::Cause;
 use kernel_core::context::Context;
 use kernel_core::dispatch::{self, Outcome};
-use kernel_core::handover;
 use kernel_core::machine::{Machine, UserFault};
 
 use crate::cpu::{Cpu, NO_CALL};
@@ -16,47 +15,37 @@ use crate::{bases, load, trace, user};
 /// Bytes of the `syscall` instruction.
 const INSTRUCTION: u64 = 2;
 
-/// From `entry`: the frame is in the caller's context, the arguments are still in their registers
-/// (with r10 in rcx, as the C ABI has it). Answers how to leave (`entry_leave`).
-pub extern "C" fn system_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+/// A step along a ring, which may need no more than the short way. From `entry`, as `any_call`.
+pub extern "C" fn step_call<const NUMBER: u16>(
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+    f: u64,
+) -> u64 {
     let cpu = Cpu::current();
-    let number = run::own_context(cpu).rax as u16;
-    if handover::serves(number, a) {
-        return switching_call(a, b, c, d, e, f);
-    }
-    cpu.entered_tsc.set(rdtsc());
-    // What a ring's two sides do all the time has ways of its own, in which the row is known.
-    match number {
-        number::RegionStep => known_call::<{ number::RegionStep }>(a, b, c, d, e, f),
-        number::RegionStepOrWait => known_call::<{ number::RegionStepOrWait }>(a, b, c, d, e, f),
-        _ => any_call(a, b, c, d, e, f),
+    match run::relay::<NUMBER>(cpu, [a, b, c, d, e, f]) {
+        Some(how) => how,
+        None => any_call(a, b, c, d, e, f),
     }
 }
 
-/// A call that may need no more than a switch.
-#[inline(never)]
-extern "C" fn switching_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+/// A call that may need no more than a switch. From `entry`, as `any_call`.
+pub extern "C" fn switching_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     let cpu = Cpu::current();
-    if let Some(how) = run::hand_over(cpu, run::own_context(cpu).rax, a) {
+    let word = run::own_context(cpu).rax;
+    if let Some(how) = run::hand_over(cpu, word, a) {
         return how;
     }
-    cpu.entered_tsc.set(rdtsc());
     any_call(a, b, c, d, e, f)
 }
 
-/// A call that reads no memory before the lock is taken and uses no capability.
-#[inline(never)]
-extern "C" fn known_call<const NUMBER: u16>(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
-    const { assert!(!dispatch::reads_memory(NUMBER)) }
+/// From `entry`: the frame is in the caller's context, the arguments are still in their registers
+/// (with r10 in rcx, as the C ABI has it). Answers how to leave (`entry_leave`).
+pub extern "C" fn any_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     let cpu = Cpu::current();
-    trace::call(cpu, NUMBER);
-    cpu.call.set(usize::from(NUMBER));
-    serve(cpu, NUMBER.into(), [a, b, c, d, e, f], &[])
-}
-
-#[inline(never)]
-extern "C" fn any_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
-    let cpu = Cpu::current();
+    cpu.entered_tsc.set(rdtsc());
     let word = run::own_context(cpu).rax;
     let number = word as u16;
     trace::call(cpu, number);
@@ -80,7 +69,7 @@ extern "C" fn any_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     serve(cpu, word, words, bytes)
 }
 
-/// As `system_call`, outside of the native window and without a foreign entry.
+/// As `any_call`, outside of the native window and without a foreign entry.
 pub extern "C" fn foreign_call() -> u64 {
     let cpu = Cpu::current();
     cpu.entered_tsc.set(rdtsc());

@@ -114,6 +114,7 @@ impl State {
             retraction: None,
             token_key: None,
             spent: 0,
+            settled: false,
         };
         for record in state.published.frames.iter_mut() {
             record.kind = abi::published::FrameType::Absent as u8;

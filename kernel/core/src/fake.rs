@@ -7,7 +7,7 @@ use crate::state::{Published, State};
 use crate::{account, console, domain, env, frame, net, region, sched, table};
 use abi::capability::Name;
 use abi::id::Frame;
-use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT};
+use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT, is_user_range};
 use abi::limits::TRANSMIT_HEADER;
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
@@ -142,6 +142,9 @@ impl Machine for FakeMachine {
     }
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         within_frame(from, len);
+        if !is_user_range(to, len as u64) {
+            return Err(UserFault { address: to, write: true });
+        }
         for at in 0..len as u64 {
             let address = to + at;
             let fault = UserFault { address, write: true };
@@ -155,6 +158,9 @@ impl Machine for FakeMachine {
     }
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         within_frame(to, len);
+        if !is_user_range(from, len as u64) {
+            return Err(UserFault { address: from, write: false });
+        }
         for at in 0..len as u64 {
             let address = from + at;
             let fault = UserFault { address, write: false };

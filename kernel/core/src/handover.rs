@@ -13,7 +13,7 @@ use crate::list::Kind;
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{sched, trace, transfer, work};
+use crate::{sched, trace, transfer};
 use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
@@ -46,14 +46,7 @@ impl Plan {
     }
 }
 
-/// May [`check`] let the call with this `number` through? The others needn't be asked, nor a yield
-/// to nobody by name.
-#[inline(always)]
-pub fn serves(number: u16, to: u64) -> bool {
-    number == number::TransferSync || number == number::Yield && to != 0
-}
-
-/// The switch that `Yield` (to the environment `to`) or `TransferSync` by the environment at
+/// The switch that `Yield` (to the environment `to`, not 0) or `TransferSync` by the environment at
 /// `caller`, which runs on `cpu`, ends in; `None`: that is for the long way to find out. `word` is
 /// the whole of `rax`.
 #[inline(always)]
@@ -98,19 +91,15 @@ pub fn check<M: Machine>(
         && !own.ending
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
+        && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()
         && calm(state, cpu, now);
     plain.then_some(Plan { target, way, now })
 }
 
-/// Would `pick` let whoever gets `cpu` now go on, and with time to run in?
+/// Would `pick` let whoever gets `cpu` now go on, if there is time?
 #[inline(always)]
-fn calm(state: &State, cpu: usize, now: u64) -> bool {
-    let this = &state.sched.cpus[cpu];
-    this.front == 0
-        && state.sched.is_quiet()
-        && now + sched::SHORTEST_NS <= this.end_ns()
-        && now < state.sched.alarms.soonest()
-        && !work::waiting(state)
+pub(crate) fn calm(state: &State, cpu: usize, now: u64) -> bool {
+    state.settled && state.sched.cpus[cpu].front == 0 && now < state.sched.alarms.soonest()
 }
 
 #[inline(always)]
@@ -120,13 +109,13 @@ fn word_of<M: Machine>(machine: &M, env: &Env, at: usize) -> u64 {
 
 /// Does a bit wait for it?
 #[inline(always)]
-fn told<M: Machine>(machine: &M, env: &Env) -> bool {
+pub(crate) fn told<M: Machine>(machine: &M, env: &Env) -> bool {
     word_of(machine, env, offset::PENDING) | word_of(machine, env, offset::EVENTS) != 0
 }
 
 /// Would it enter its event handler, or stop for want of a save area?
 #[inline(always)]
-fn called_away<M: Machine>(machine: &M, env: &Env) -> bool {
+pub(crate) fn called_away<M: Machine>(machine: &M, env: &Env) -> bool {
     env.save.0 == 0
         || told(machine, env) && env.entries.event != 0 && word_of(machine, env, offset::MASK) == 0
 }
@@ -207,7 +196,13 @@ pub fn apply<M: Machine>(
 
 /// As `sched::leave` and `env::come_or_go`.
 #[inline(always)]
-fn leaves(this: &mut Cpu, env: &mut Env, record: &mut EnvRecord, becomes: EnvState, now: u64) {
+pub(crate) fn leaves(
+    this: &mut Cpu,
+    env: &mut Env,
+    record: &mut EnvRecord,
+    becomes: EnvState,
+    now: u64,
+) {
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     record.run_ns = record.run_ns.wrapping_add(ran);
     if this.lender != 0 {
@@ -220,7 +215,7 @@ fn leaves(this: &mut Cpu, env: &mut Env, record: &mut EnvRecord, becomes: EnvSta
 
 /// As `sched::run`.
 #[inline(always)]
-fn runs(env: &mut Env, record: &mut EnvRecord, cpu: usize) {
+pub(crate) fn runs(env: &mut Env, record: &mut EnvRecord, cpu: usize) {
     (env.state, record.state) = (EnvState::Running, EnvState::Running as u32);
     record.cpu = cpu as u32;
     record.switches = record.switches.wrapping_add(1);

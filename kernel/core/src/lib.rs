@@ -40,6 +40,7 @@ pub mod net;
 pub mod operate;
 pub mod predicate;
 pub mod region;
+pub mod relay;
 pub mod retract;
 pub mod revoke;
 mod round;

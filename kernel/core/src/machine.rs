@@ -72,9 +72,10 @@ pub trait Machine {
     fn zero(&mut self, frame: Frame);
     /// Copies between physical addresses; neither range crosses a frame.
     fn copy(&mut self, to: u64, from: u64, len: usize);
-    /// Copies from a physical address (within a frame) to the current program's memory.
+    /// Copies from a physical address (within a frame) to the current program's memory; what no
+    /// program may name is a fault, too.
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
-    /// Copies from the current program's memory to a physical address, within a frame.
+    /// Copies from the current program's memory to a physical address, within a frame, likewise.
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
     /// Copies from a kernel buffer to a physical address, within a frame.
     fn fill(&mut self, to: u64, bytes: &[u8]);

@@ -39,7 +39,9 @@ pub struct Region {
     /// A predicate has named a word of it.
     pub(crate) watched: bool,
     /// A domain that is known to be attached in each role, 0: look.
-    known: [u16; REGION_ROLES],
+    pub(crate) known: [u16; REGION_ROLES],
+    /// Words in its first frame, all that it has if there is none.
+    pub(crate) words: u16,
     /// Physical address of its first byte, a multiple of `REGION_INLINE_BYTES`.
     pub(crate) first: u64,
     /// Its frames.
@@ -210,6 +212,7 @@ pub fn allocate<M: Machine>(
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index as u16, generation);
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
+    state.regions.slots[index].words = (size.min(PAGE_SIZE) / 8) as u16;
     state.published.regions[index] = RegionRecord {
         id: id.0,
         account: state.published.accounts[payer].id,

@@ -70,4 +70,7 @@ pub struct State {
     pub(crate) token_key: Option<[u64; 2]>,
     /// Work done in this hold of the lock ([`crate::work`]).
     pub(crate) spent: u32,
+    /// The last hold of the lock that could leave anything to look at left nothing: no word that
+    /// somebody may watch, no processor to be told, nothing to destroy ([`crate::work::end`]).
+    pub(crate) settled: bool,
 }

@@ -181,7 +181,12 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
 
 /// The physical address of a page of an environment's, if its next store there changes nothing in
 /// its tables.
-fn written_page<M: Machine>(state: &State, machine: &M, index: usize, at: u64) -> Option<u64> {
+pub(crate) fn written_page<M: Machine>(
+    state: &State,
+    machine: &M,
+    index: usize,
+    at: u64,
+) -> Option<u64> {
     const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY;
     let root = domain::root(state, env::domain(state, index).index());
     let place = table::place(machine, root, at, 1, Way::Thawed).ok()?;

@@ -12,7 +12,7 @@
 
 use crate::machine::Machine;
 use crate::state::State;
-use crate::sweep;
+use crate::{frame, sweep};
 
 /// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
 /// copied arguments, the running order, frames that come back from limbo, the way out.
@@ -52,10 +52,18 @@ pub mod cost {
     pub const COPY: u32 = super::PIECE;
 }
 
-/// A hold of the lock begins.
+/// A hold of the lock begins, in which anything may come up.
 #[inline]
 pub fn begin(state: &mut State) {
     state.spent = 0;
+    state.settled = false;
+}
+
+/// A hold of the lock ends: short ways ([`crate::handover`]) may be gone if it leaves nothing to
+/// look at behind.
+#[inline(always)]
+pub fn end(state: &mut State) {
+    state.settled = state.sched.is_quiet() && !waiting(state) && !frame::limbo_waiting(state);
 }
 
 /// Reckons what is about to be done.

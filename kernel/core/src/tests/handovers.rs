@@ -46,7 +46,7 @@ fn by_the_short_way(
 ) -> Option<Way> {
     let number = word as u16;
     let (state, machine) = (&mut world.state, &mut world.machine);
-    if !handover::serves(number, to) {
+    if number != number::TransferSync && (number != number::Yield || to == 0) {
         return None;
     }
     let plan = handover::check(state, machine, (cpu, index), word, to)?;
@@ -64,7 +64,9 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
     let index = world.pick(cpu);
     if random.below(8) == 0 || index == 0 {
         let other = 1 + random.below(ENVS as u64) as usize;
+        crate::work::begin(&mut world.state);
         sched::event(&mut world.state, &mut world.machine, other, 1 << 4);
+        crate::work::end(&mut world.state);
     }
     if index == 0 {
         return None;

@@ -9,6 +9,7 @@ mod pieces;
 mod predicates;
 mod random;
 mod regions;
+mod relays;
 mod sleeping;
 mod slices;
 mod steps;
@@ -245,6 +246,7 @@ impl World {
             .collect();
         assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
         check(&self.state);
+        crate::work::end(&mut self.state);
         index
     }
 

@@ -142,7 +142,7 @@ fn each_refusal_of_a_step() {
 }
 
 /// Marks the page as stores of the environment's own would.
-fn touch(world: &mut World, index: usize, address: u64, bits: u64) {
+pub fn touch(world: &mut World, index: usize, address: u64, bits: u64) {
     let root = domain::root(&world.state, env::domain(&world.state, index).index());
     let way = crate::table::Way::Thawed;
     let place = crate::table::place(&world.machine, root, address, 1, way).unwrap();

@@ -91,8 +91,32 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "the short way passes who was woken",
         "handover.rs",
-        "    this.front == 0\n        && state",
-        "    state",
+        "state.settled && state.sched.cpus[cpu].front == 0 && now",
+        "state.settled && now",
+    ),
+    (
+        "a ring's waiter starts on time that is lent already",
+        "relay.rs",
+        "let borrows = this.lender == 0\n        && own",
+        "let borrows = own",
+    ),
+    (
+        "a ring's waiter is not told of events when it starts",
+        "relay.rs",
+        "&& !called_away(machine, env)\n        && now < this.slice_end_ns",
+        "&& now < this.slice_end_ns",
+    ),
+    (
+        "who waits for a ring names the kernel's memory",
+        "relay.rs",
+        "found == from && is_user_range(address, step.len.into())",
+        "found == from",
+    ),
+    (
+        "a ring's last writer leaves while its reader goes to sleep",
+        "relay.rs",
+        "!peer_is_there(state, &place, step.peer)?",
+        "peer_is_there(state, &place, step.peer).is_none()",
     ),
     (
         "the short way forgets debts",

@@ -1,0 +1,248 @@
+//! The short way of a step along a ring ends where the long one ends.
+
+use super::random::Random;
+use super::*;
+use crate::relay::{self, Done};
+use abi::call::number;
+use abi::limits::SLICE_NS;
+use abi::memory::{ACCESSED, DIRTY};
+use abi::region::{STEP_BESIDE, STEP_IN, Step};
+use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
+use std::fmt::Debug;
+use std::string::String;
+
+const ENVS: usize = 6;
+const REGIONS: usize = 2;
+/// Where the bytes are, in the region and in the program.
+const BYTES: u64 = 64;
+const DATA: u64 = SCRATCH + 0x400;
+
+/// Everything that a step and a switch may change.
+fn digest(world: &mut World) -> String {
+    let mut all = String::new();
+
+    let mut note = |what: &dyn Debug| all += &std::format!("{what:?}\n");
+    for index in 1..=ENVS {
+        note(&world.state.envs.slots[index]);
+        note(&world.state.published.envs[index]);
+        note(world.machine.context(index));
+        note(&world.peek(index, DATA));
+        let words = [offset::PENDING, offset::EVENTS, offset::MASK];
+        note(&words.map(|at| world.saved(index, at)));
+    }
+    for cpu in 0..2 {
+        note(&world.state.sched.cpus[cpu]);
+        note(&world.state.published.cpus[cpu]);
+        for number in [number::RegionStep, number::RegionStepOrWait] {
+            let at = crate::trace::counters(cpu, usize::from(number));
+            note(&world.state.published.calls[at].read());
+        }
+    }
+    for index in 1..=REGIONS {
+        note(&world.state.regions.slots[index]);
+        note(&world.state.published.regions[index]);
+        let first = world.state.regions.slots[index].first;
+        note(&[0, 8, 16, BYTES, BYTES + 8].map(|at| world.machine.word(first + at)));
+    }
+    note(&(world.state.sched.watch, world.state.sched.watchers, world.state.sched.dirty));
+    note(&world.state.sched.alarms);
+    note(&world.machine.interrupts);
+    all
+}
+
+/// By the short way, if it is open: then the long one has nothing to add.
+fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> Option<Done> {
+    let root = domain::root(&world.state, env::domain(&world.state, index).index());
+    world.machine.current = Some(root);
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    let (number, words) = call.encode();
+    let done = match number {
+        number::RegionStep => {
+            relay::call::<_, { number::RegionStep }>(state, machine, (cpu, index), words)
+        }
+        number::RegionStepOrWait => {
+            relay::call::<_, { number::RegionStepOrWait }>(state, machine, (cpu, index), words)
+        }
+        _ => None,
+    }?;
+    if let Done::Answered | Done::Disturbed = done {
+        world.machine.context(index).answer(0, 0);
+    }
+    // Whose time is over goes on until the timer says so.
+    let now = world.machine.now;
+    let sched = &world.state.sched;
+    let over = sched.cpus[cpu].end_ns() <= now || sched.alarms.soonest() <= now;
+    let before = digest(world);
+    let next = world.pick(cpu);
+    match done {
+        Done::Answered if over => return Some(done),
+        Done::Answered => assert_eq!(next, index),
+        Done::Switched { target, .. } => assert_eq!(next, target),
+        Done::Disturbed => return Some(done),
+    }
+    assert_eq!(digest(world), before, "the long way would do more");
+    Some(done)
+}
+
+/// A step that is as it should be most of the time: a writer's or a reader's.
+fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
+    let at = 1 + random.below(REGIONS as u64) as usize;
+    let (region, first) =
+        (world.state.published.regions[at].id, world.state.regions.slots[at].first);
+    let (head, tail) = (world.machine.word(first), world.machine.word(first + 8));
+    let odd = |random: &mut Random| random.below(64) == 0;
+    let writes = index.is_multiple_of(2) != odd(random);
+    let there = head.wrapping_sub(tail);
+    if writes && there > 0 && random.below(4) != 0 {
+        return Call::Yield { to: EnvId::NONE };
+    }
+    let len = if writes || there == 0 || there > 64 { 8 } else { there };
+    let step = Step {
+        region,
+        role: if odd(random) { 2 } else { u8::from(!writes) },
+        peer: if odd(random) { random.below(6) as u8 } else { 0 },
+        flags: if odd(random) {
+            random.below(8) as u16
+        } else {
+            if writes { STEP_IN | STEP_BESIDE } else { STEP_BESIDE }
+        },
+        len: if odd(random) { 0 } else { len as u32 },
+        offset: if odd(random) { random.below(4096) as u32 } else { BYTES as u32 },
+        moves: if odd(random) { 600 } else { u16::from(!writes) },
+        beside: if odd(random) { random.below(9) as u16 } else { u16::from(writes) },
+        events: if odd(random) { !0 } else { 0 },
+    };
+    let [which, piece, words] = step.to_words();
+    let address = match random.below(64) {
+        0 => 0x60_0000,
+        1 => abi::layout::DIRECT_MAP,
+        2 => SCRATCH + PAGE_SIZE - 2,
+        _ => DATA,
+    };
+    let from = if odd(random) {
+        1
+    } else if writes {
+        head
+    } else {
+        tail
+    };
+    if writes || random.below(8) == 0 {
+        let beside = if odd(random) {
+            3
+        } else if writes {
+            tail
+        } else {
+            head
+        };
+        return Call::RegionStep { which, address, piece, words, from, beside };
+    }
+    Call::RegionStepOrWait { which, address, piece, words, from, posted: random.below(2) }
+}
+
+/// One environment's life for a moment: bits, masks, time, then mostly a step.
+fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
+    let cpu = usize::from(random.below(16) == 0);
+    world.machine.now += random.below(SLICE_NS / 16);
+    let index = world.pick(cpu);
+    if random.below(16) == 0 || index == 0 {
+        let other = 1 + random.below(ENVS as u64) as usize;
+        crate::work::begin(&mut world.state);
+        sched::event(&mut world.state, &mut world.machine, other, !0);
+        crate::work::end(&mut world.state);
+    }
+    if index == 0 {
+        return None;
+    }
+    world.save(index, offset::MASK, u64::from(random.below(8) == 0));
+    world.save(index, offset::DEPTH, 0);
+    for bits in [offset::PENDING, offset::EVENTS] {
+        if random.below(16) != 0 {
+            world.save(index, bits, 0);
+        }
+    }
+    let other = world.id(1 + random.below(ENVS as u64) as usize);
+    let soon = world.machine.now + random.below(2 * SLICE_NS);
+    let call = match random.below(64) {
+        0 => Call::Yield { to: EnvId::NONE },
+        1 => Call::Sleep { deadline: soon, posted: 1, events: !0, flags: 0 },
+        2 => Call::EnvHold { env: other },
+        3..=5 => Call::EnvRelease { env: other },
+        6 => Call::TimerSet { deadline: soon },
+        _ => random_step(world, random, index),
+    };
+    world.machine.now += random.below(SLICE_NS / 64);
+    let (number, words) = call.encode();
+    let word = u64::from(number) | u64::from(ROOT) << CAPABILITY_SHIFT;
+    // As entry code leaves them.
+    let context = world.machine.context(index);
+    (context.rip, context.rcx, context.rax) = (RIP, RIP, word);
+    (context.rdi, context.rsi, context.rdx) = (words[0], words[1], words[2]);
+    (context.r10, context.r8, context.r9) = (words[3], words[4], words[5]);
+    let done = if short { by_the_short_way(world, cpu, index, call) } else { None };
+    if done.is_none() {
+        world.raw(cpu, index, call, word);
+        world.pick(cpu);
+    }
+    // Of no effect: a processor asks `pick` anyway.
+    world.machine.interrupts.retain(|&other| other != cpu);
+    done
+}
+
+/// Environments in two domains, with a region of words and one of a frame between them.
+fn populated() -> World {
+    let mut world = World::new();
+    let domain = world.domain();
+    let first = env::domain(&world.state, 1);
+    for index in 2..=ENVS {
+        let own = if index % 2 == 0 { first } else { domain };
+        assert_eq!(world.spawn(own), index);
+        world.state.envs.slots[index].entries.flags |= match index {
+            2..=4 => FLAG_BORROW,
+            5 => FLAG_BORROW | FLAG_GIVEN_TIME,
+            _ => 0,
+        };
+        sched::turns_changed(&mut world.state, index);
+    }
+    world.state.envs.slots[1].entries.flags |= FLAG_BORROW;
+    for count in [0, 1] {
+        world.put(1, &[u64::MAX]);
+        let frames = UserAddress(SCRATCH);
+        let Outcome::Answer(0, id) = world.by(1, Call::RegionAlloc { frames, count }) else {
+            panic!("RegionAlloc")
+        };
+        let region = RegionId(id as u32);
+        for (role, domain) in [(0, EnvId::NONE.0), (1, domain.0)] {
+            let attach = Call::RegionAttach { region, role, domain: DomainId(domain) };
+            assert_eq!(world.by(1, attach), OK);
+        }
+    }
+    for index in [1, 3] {
+        super::steps::touch(&mut world, index, DATA, ACCESSED | DIRTY);
+    }
+    world
+}
+
+#[test]
+fn both_ways_end_in_the_same_state() {
+    let mut taken = [0; 3];
+    for seed in 1..=4 {
+        let (mut long, mut short) = (populated(), populated());
+        let (mut one, mut other) = (Random(seed), Random(seed));
+        for at in 0..2_000 {
+            step(&mut long, &mut one, false);
+            let done = step(&mut short, &mut other, true);
+            match done {
+                Some(Done::Answered) => taken[0] += 1,
+                Some(Done::Disturbed) => taken[1] += 1,
+                Some(Done::Switched { .. }) => taken[2] += 1,
+                None if at % 32 != 0 => continue,
+                None => {}
+            }
+            let (one, other) = (digest(&mut long), digest(&mut short));
+            for (one, other) in one.lines().zip(other.lines()) {
+                assert_eq!(one, other, "seed {seed}, step {at}: {done:?}");
+            }
+        }
+    }
+    assert!(taken.iter().all(|&times| times > 100), "{taken:?}");
+}
