@@ -38,6 +38,7 @@ pub mod machine;
 mod model;
 pub mod net;
 pub mod operate;
+pub mod pci;
 pub mod predicate;
 pub mod region;
 pub mod relay;

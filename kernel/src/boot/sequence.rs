@@ -97,7 +97,7 @@ pub extern "C" fn start(start_info: u64) -> ! {
     hardware::set_master(tables.root());
     tables.load();
     let io_apics = map_devices(&platform, &mut tables, &mut memory);
-    virtio::probe(&platform, command_line, &mut tables, &mut memory);
+    virtio::probe(&platform, &info, &mut tables, &mut memory);
     let sizes = Sizes::for_frames((memory.end() / PAGE_SIZE) as usize);
     let asked = Asked::parse(value_of(command_line, "trace="));
     let asked = asked.within(memory.bytes(), platform.cpu_count);

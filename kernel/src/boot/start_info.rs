@@ -73,15 +73,20 @@ impl StartInfo {
 
     /// Usable memory, in the map's order; empty and unknown entries are left out.
     pub fn memory(&self) -> impl Iterator<Item = Range> + use<> {
+        let ram = self.map().filter(|(kind, _)| *kind == TYPE_RAM);
+        ram.map(|(_, range)| range).filter(|range| range.start < range.end)
+    }
+
+    /// Every entry of the map: its type and range.
+    pub fn map(&self) -> impl Iterator<Item = (u32, Range)> + use<> {
         let (map, count) = if read32(self.at + 4) >= 1 {
             (read64(self.at + 40), read32(self.at + 48))
         } else {
             (0, 0)
         };
-        (0..u64::from(count.min(128))).filter_map(move |n| {
+        (0..u64::from(count.min(128))).map(move |n| {
             let entry = map + n * 24;
-            let range = Range::of(read64(entry), read64(entry + 8));
-            (read32(entry + 16) == TYPE_RAM && range.start < range.end).then_some(range)
+            (read32(entry + 16), Range::of(read64(entry), read64(entry + 8)))
         })
     }
 

@@ -12,6 +12,7 @@ pub mod rng;
 mod transport;
 
 use crate::boot::memory_map::MemoryMap;
+use crate::boot::start_info::StartInfo;
 use crate::devices::VIRTIO_VECTOR;
 use crate::paging::Tables;
 use crate::platform::Platform;
@@ -30,7 +31,7 @@ const LEVEL_HIGH: u16 = 0b1101;
 pub const DEVICES: usize = 4;
 
 /// Finds every device, sets up those that the kernel drives, leaves the others alone.
-pub fn probe(platform: &Platform, command_line: &str, tables: &mut Tables, memory: &mut MemoryMap) {
+pub fn probe(platform: &Platform, info: &StartInfo, tables: &mut Tables, memory: &mut MemoryMap) {
     let mut used = 0;
     let mut each = |transport: Transport, memory: &mut MemoryMap| {
         if used == DEVICES {
@@ -44,8 +45,8 @@ pub fn probe(platform: &Platform, command_line: &str, tables: &mut Tables, memor
         };
         used += usize::from(taken);
     };
-    pci::find(platform, tables, memory, &mut each);
-    mmio::find(platform, command_line, tables, memory, &mut each);
+    pci::find(platform, info, tables, memory, &mut each);
+    mmio::find(platform, info.command_line(), tables, memory, &mut each);
 }
 
 /// Sends the devices' interrupts to this processor.
