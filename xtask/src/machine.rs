@@ -8,6 +8,7 @@ use abi::published::COMMAND_LINE;
 use crate::accelerator::{self, Accelerator};
 use crate::command_line::CommandLine;
 use crate::failure::{Failure, Result};
+use crate::firmware::Firmware;
 use crate::options::Options;
 use crate::packages;
 use crate::process;
@@ -77,6 +78,8 @@ pub struct Counting {
 pub struct Machine {
     /// The machine's type.
     pub kind: Kind,
+    /// What starts the kernel on q35; microvm has but one.
+    pub firmware: Firmware,
     /// Processors, 1 to 4.
     pub cpus: u32,
     /// Memory in QEMU's notation, such as `256M`.
@@ -99,6 +102,7 @@ impl Default for Machine {
     fn default() -> Self {
         Self {
             kind: Kind::Q35,
+            firmware: Firmware::Qboot,
             cpus: 1,
             memory: "256M".into(),
             cpu: None,
@@ -116,6 +120,7 @@ impl Machine {
     pub fn option(&mut self, flag: &str, options: &mut Options) -> Result<bool> {
         match flag {
             "--machine" => self.kind = Kind::parse(&options.value(flag)?)?,
+            "--firmware" => self.firmware = Firmware::parse(&options.value(flag)?)?,
             "--cpus" => {
                 self.cpus = options.number(flag)?;
                 if !(1..=4).contains(&self.cpus) {
@@ -187,9 +192,10 @@ impl Machine {
             .args(["-machine", self.kind.name(), "-accel", accelerator.name(), "-cpu", model])
             .args(["-smp", &self.cpus.to_string(), "-m", &self.memory])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
-        if self.kind == Kind::Microvm {
-            qemu.args(["-global", "virtio-mmio.force-legacy=false"]);
-        }
+        match self.kind {
+            Kind::Q35 => qemu.args(self.firmware.words()),
+            Kind::Microvm => qemu.args(["-global", "virtio-mmio.force-legacy=false"]),
+        };
         if self.rng {
             qemu.args(["-object", self.entropy()]);
             self.add_device(&mut qemu, "virtio-rng", "rng=entropy");

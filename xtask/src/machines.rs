@@ -130,14 +130,15 @@ fn document(visited: &[(Cell, Verdict)]) -> String {
             Ok(free) => (free.as_str(), "pass"),
             Err(reason) => ("-", reason.as_str()),
         };
-        let (kind, memory, cpus, model) = (cell.kind.name(), cell.memory, cell.cpus, cell.model);
+        let (machine, memory, cpus, model) =
+            (cell.machine.name, cell.memory, cell.cpus, cell.model);
         let devices = [cell.disk, cell.network, cell.rng].map(has).join(" | ");
         let name = cell.name();
         let words = model.words;
         // A String takes everything.
         let _ = writeln!(
             text,
-            "| {name} | {kind} | {memory} | {cpus} | `{words}` | {devices} | {free} | {result} |"
+            "| {name} | {machine} | {memory} | {cpus} | `{words}` | {devices} | {free} | {result} |"
         );
     }
     text

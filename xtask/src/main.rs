@@ -12,6 +12,7 @@ mod command_line;
 mod compile;
 mod conformance;
 mod failure;
+mod firmware;
 mod gdb;
 mod guest;
 mod json;
@@ -43,6 +44,7 @@ cargo xtask COMMAND
   run [OPTIONS]                  boot to a shell; http://localhost:8080 is Cheetah's
   run [OPTIONS] -- PROGRAM ...   run a static Linux program: its output, its exit status
       --machine q35|microvm      the virtual machine                   (q35)
+      --firmware qboot|seabios   what starts the kernel on q35         (qboot)
       --cpus N                   processors, 1 to 4                    (1)
       --memory SIZE              such as 256M or 2G                    (256M)
       --cpu MODEL                QEMU's processor model

@@ -1,5 +1,6 @@
 //! A cell of the table: one value of each property that machines differ in.
 
+use crate::firmware::Firmware;
 use crate::machine::Kind;
 
 /// A processor's model.
@@ -13,8 +14,23 @@ pub struct Model {
     pub has_xsave: bool,
 }
 
+/// A type of machine, with what starts the kernel there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// Its name in a cell's.
+    pub name: &'static str,
+    /// QEMU's machine.
+    pub kind: Kind,
+    /// Its firmware.
+    pub firmware: Firmware,
+}
+
 /// The machines' types.
-pub const KINDS: [Kind; 2] = [Kind::Q35, Kind::Microvm];
+pub const TYPES: [Type; 3] = [
+    Type { name: "q35", kind: Kind::Q35, firmware: Firmware::Qboot },
+    Type { name: "q35_seabios", kind: Kind::Q35, firmware: Firmware::SeaBios },
+    Type { name: "microvm", kind: Kind::Microvm, firmware: Firmware::Qboot },
+];
 /// Mebibytes of memory.
 pub const MEMORIES: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 /// Processors.
@@ -31,13 +47,13 @@ pub const MODELS: [Model; 5] = [
 pub const PRESENCE: [bool; 2] = [true, false];
 
 /// How many properties there are, and how many values of each.
-pub const PROPERTIES: [usize; 7] = [KINDS.len(), MEMORIES.len(), CPUS.len(), MODELS.len(), 2, 2, 2];
+pub const PROPERTIES: [usize; 7] = [TYPES.len(), MEMORIES.len(), CPUS.len(), MODELS.len(), 2, 2, 2];
 
 /// A machine of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The machine's type.
-    pub kind: Kind,
+    pub machine: Type,
     /// Mebibytes of memory.
     pub memory: u64,
     /// Processors.
@@ -55,9 +71,9 @@ pub struct Cell {
 impl Cell {
     /// The one with these values, each an index below that of [`PROPERTIES`].
     pub fn of(values: [usize; PROPERTIES.len()]) -> Self {
-        let [kind, memory, cpus, model, disk, network, rng] = values;
+        let [machine, memory, cpus, model, disk, network, rng] = values;
         Self {
-            kind: KINDS[kind],
+            machine: TYPES[machine],
             memory: MEMORIES[memory],
             cpus: CPUS[cpus],
             model: MODELS[model],
@@ -69,10 +85,10 @@ impl Cell {
 
     /// Such as `q35-16M-x2-qemu64-disk-network-rng`; what is not there is not in it.
     pub fn name(&self) -> String {
-        let (kind, model) = (self.kind.name(), self.model.name);
+        let (machine, model) = (self.machine.name, self.model.name);
         let devices = [(self.disk, "-disk"), (self.network, "-network"), (self.rng, "-rng")];
         let devices: String =
             devices.iter().filter(|(present, _)| *present).map(|(_, name)| *name).collect();
-        format!("{kind}-{}M-x{}-{model}{devices}", self.memory, self.cpus)
+        format!("{machine}-{}M-x{}-{model}{devices}", self.memory, self.cpus)
     }
 }

@@ -62,7 +62,7 @@ mod tests {
         // By the cells themselves, not by the numbers that they were chosen by.
         let values_of = |cell: &Cell| {
             [
-                cell.kind.name().to_string(),
+                cell.machine.name.to_string(),
                 cell.memory.to_string(),
                 format!("x{}", cell.cpus),
                 cell.model.name.into(),

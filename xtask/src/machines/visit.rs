@@ -36,7 +36,8 @@ pub fn visit(cell: &Cell, files: &Files) -> Result<Verdict> {
 
 fn job(cell: &Cell, files: &Files, port: u16) -> Job {
     let machine = Machine {
-        kind: cell.kind,
+        kind: cell.machine.kind,
+        firmware: cell.machine.firmware,
         cpus: cell.cpus,
         memory: format!("{}M", cell.memory),
         cpu: Some(cell.model.words.into()),
