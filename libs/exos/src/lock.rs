@@ -14,6 +14,7 @@
 //! changing half done, so the others end with it instead of waiting for it.
 
 use crate::capabilities::CONTROL_SLOT;
+use crate::fs::at_once::{self, THREADS};
 use crate::layout::THREADS_MAX;
 use crate::process::Process;
 use crate::signal::bit;
@@ -133,6 +134,7 @@ pub fn share() {
             word.store(0, Ordering::Relaxed);
         }
         OWNER.store(own_name(), Ordering::Relaxed);
+        at_once::set_detour(THREADS, true);
         SHARED.store(true, Ordering::Release);
     }
 }
@@ -142,6 +144,7 @@ pub fn alone() {
     OWNER.store(0, Ordering::Relaxed);
     LATER_COUNT.store(0, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
+    at_once::set_detour(THREADS, false);
 }
 
 /// Has the space several threads?

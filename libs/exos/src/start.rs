@@ -20,7 +20,7 @@ use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
 use crate::{
-    environment, fs, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
+    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
     trivial, user,
 };
 use abi::id::EnvId;
@@ -295,28 +295,8 @@ pub fn drop_lent(lent: Lent) {
     drop(process.threads.remove(id));
 }
 
-/// Every upcall: foreign calls, faults, events. Reading and writing have a shorter way, where no
-/// other thread can want the lock.
+/// Every upcall: foreign calls, faults, events.
 extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: u64) {
-    let plain = cause == Cause::Foreign as u64 && address != SAMPLED;
-    if !TRACED && plain && fs::at_once::is_for(slot) && !lock::is_shared() {
-        read_or_write(slot, cause, address);
-    } else {
-        any::<TRACED>(slot, cause, address);
-    }
-}
-
-/// What is done at once leaves nothing to deliver.
-#[inline(never)]
-extern "C" fn read_or_write(slot: &mut Slot, cause: u64, address: u64) {
-    match fs::at_once::read_or_write(thread::process(), slot) {
-        Some(value) => slot.rax = value,
-        None => any::<false>(slot, cause, address),
-    }
-}
-
-#[inline(never)]
-extern "C" fn any<const TRACED: bool>(slot: &mut Slot, cause: u64, address: u64) {
     // A handler stack grows wherever its thread is, also on the way to the lock; so do variables,
     // the lock among them (`lock::share` sees to it that no second thread meets that).
     let variables = PRIVATE..PRIVATE_END;

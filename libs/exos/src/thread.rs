@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::arch::asm;
 use core::ptr::NonNull;
 use linux_raw_sys::general as linux;
-use xok::upcall::{block, set_word, word};
+use xok::upcall::{block, set_word, word, word_at};
 
 /// Offset of the vector room.
 pub const VECTOR: u64 = 0x540;
@@ -186,10 +186,11 @@ pub fn area() -> u64 {
 }
 
 /// The running thread.
+#[inline]
 pub fn own() -> &'static mut Thread {
     // SAFETY: set by `set_own`; a thread is in ExOS once (nested handlers only resolve page
     // faults), and threads look at each other's only under the lock (`crate::lock`).
-    unsafe { &mut *(word(block::THREAD) as *mut Thread) }
+    unsafe { &mut *(word_at::<{ block::THREAD }>() as *mut Thread) }
 }
 
 /// The process that the running thread belongs to.

@@ -1,4 +1,7 @@
-//! Calls that need neither stack nor handler: who one is (decision 5).
+//! Calls that need neither stack nor handler (decision 5): who one is.
+//!
+//! Those that are tried without the handler begin here, too: reading and writing what a pipe has
+//! (`fs::at_once`).
 //!
 //! `xok::upcall` comes here with the program's registers live, from the kernel or from a rewritten
 //! site; rax, rcx and r11 are ours, and rcx must stay as it is. A call with anything to wait for,
@@ -7,9 +10,11 @@
 //!
 //! # Safety
 //! Each piece of code follows GS to the running thread's records, which stand from before the
-//! program's first instruction on, reads one word, and leaves to `xok_call_leave`.
+//! program's first instruction on, reads one word, and leaves to `xok_call_leave`; or it names a
+//! function to `xok_call_short`.
 #![allow(unsafe_code)]
 
+use crate::fs::at_once;
 use crate::process::Process;
 use crate::thread::Thread;
 use core::arch::global_asm;
@@ -24,6 +29,8 @@ const COUNT: usize = linux::__NR_gettid as usize + 1;
 pub static TABLE: [unsafe extern "C" fn(); COUNT] = table();
 
 unsafe extern "C" {
+    fn exos_read();
+    fn exos_write();
     fn exos_getpid();
     fn exos_gettid();
     fn exos_getppid();
@@ -35,6 +42,8 @@ unsafe extern "C" {
 
 const fn table() -> [unsafe extern "C" fn(); COUNT] {
     let mut table: [unsafe extern "C" fn(); COUNT] = [xok_call_full; COUNT];
+    table[linux::__NR_read as usize] = exos_read;
+    table[linux::__NR_write as usize] = exos_write;
     table[linux::__NR_getpid as usize] = exos_getpid;
     table[linux::__NR_gettid as usize] = exos_gettid;
     table[linux::__NR_getppid as usize] = exos_getppid;
@@ -74,7 +83,19 @@ global_asm!(
     "jnz xok_call_leave",
     "mov eax, 1",
     "jmp xok_call_leave",
+    ".macro exos_at_once name, function",
+    "\\name:",
+    "cmp dword ptr [rip + {detours}], 0",
+    "jne xok_call_full",
+    "lea r11, [rip + \\function]",
+    "jmp xok_call_short",
+    ".endm",
+    "exos_at_once exos_read, {read}",
+    "exos_at_once exos_write, {write}",
     ".text",
+    read = sym at_once::read,
+    write = sym at_once::write,
+    detours = sym at_once::DETOURS,
     thread = const block::THREAD,
     tid = const offset_of!(Thread, id),
     process = const Thread::PROCESS,

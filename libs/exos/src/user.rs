@@ -302,6 +302,28 @@ pub fn native(number: u16, words: [u64; 6]) -> Result<u64, Refused> {
     }
 }
 
+/// The same, if nobody wants to know why it was refused.
+#[inline(always)]
+pub fn native_done(number: u16, words: [u64; 6]) -> bool {
+    let error: u64;
+    // SAFETY: as `native`.
+    unsafe {
+        core::arch::asm!(
+            "call exos_native",
+            inlateout("rax") u64::from(number) => error,
+            inlateout("rdi") words[0] => _,
+            inlateout("rsi") words[1] => _,
+            inlateout("rdx") words[2] => _,
+            inlateout("r10") words[3] => _,
+            inlateout("r8") words[4] => _,
+            inlateout("r9") words[5] => _,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    error == 0
+}
+
 // Words first, then bytes; answers how many were left (in words or bytes) when a fault ended it.
 core::arch::global_asm!(
     ".global exos_copy_bytes",

@@ -20,7 +20,7 @@ use crate::lock;
 use crate::net;
 use crate::process::Process;
 use crate::signal::{UNMASKABLE, deliver};
-use crate::thread;
+use crate::thread::{self, Thread};
 
 /// What to wait for: terms of atoms (`abi::predicate`).
 #[derive(Clone, Debug, Default)]
@@ -268,8 +268,13 @@ pub fn direct(process: &Process) -> Option<Interrupts> {
     if lock::is_shared() || process.net.is_some() {
         return None;
     }
-    let posted = !(thread::own().blocked & !UNMASKABLE);
-    Some(Interrupts { posted, events: EVENT_CHILD | EVENT_TIMER })
+    Some(Interrupts { posted: posted(thread::own()), events: EVENT_CHILD | EVENT_TIMER })
+}
+
+/// The posted bits that end a thread's sleep.
+#[inline(always)]
+pub fn posted(own: &Thread) -> u64 {
+    !(own.blocked & !UNMASKABLE)
 }
 
 /// Looks at what has ended such a sleep: `errno::RESTART` when a signal with a handler came.

@@ -4,6 +4,8 @@
 //! the handler stack of that depth, and go back without the kernel (`abi::upcall`). A foreign call
 //! comes from the kernel, or by a jump from the program's own text where that was rewritten. Those
 //! that a library names as trivial save nothing: rax, rcx, r11 and three words are all they have.
+//! Short ones are functions: their registers are saved in slot 0, the others when such a function
+//! says that the call is the handler's after all.
 //!
 //! ```text
 //!  GS base ─► save area page
@@ -15,6 +17,7 @@
 //!  0x070  trivial calls by number        block::TRIVIAL       addresses of code
 //!  0x078  how many                       block::TRIVIAL_COUNT
 //!  0x098  traps until the next sample    block::SAMPLE
+//!  0x0a0  address of 0x060               block::CALL_FLAGS_AT
 //!  0x500  own address            block::SELF
 //!  0x508  handler stacks, four   block::STACKS   top for depth 1 … 4
 //!  0x528  handler function       block::HANDLER
@@ -48,6 +51,8 @@ pub mod block {
     pub const TRIVIAL_COUNT: usize = 0x78;
     /// Foreign calls through the kernel until one is sampled; 0: none is.
     pub const SAMPLE: usize = 0x98;
+    /// Address of [`CALL_FLAGS`]: rsp on the way out of a call that saved more than these words.
+    pub const CALL_FLAGS_AT: usize = 0xa0;
     /// Address of the save area itself.
     pub const SELF: usize = 0x500;
     /// Tops of the handler stacks, depth 1 first.
@@ -97,12 +102,17 @@ const _: () = assert!(core::mem::offset_of!(Slot, mask) == 88);
 
 const _: () = assert!(block::REWRITTEN >= offset::FOREIGN_RFLAGS + 8);
 const _: () = assert!(block::TRIVIAL_COUNT + 8 <= offset::RESUME);
-const _: () = assert!(block::SAMPLE >= offset::RESUME + 24 && block::SAMPLE < offset::RESUME + 64);
+const _: () = assert!(block::SAMPLE >= offset::RESUME + 24);
+const _: () = assert!(block::CALL_FLAGS_AT + 8 <= offset::RESUME + 64);
 
 /// The `address` of a foreign call that is sampled: the [`block::SAMPLE`]th through the kernel.
 pub const SAMPLED: u64 = 1;
 /// Bytes of a `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
+
+/// What a short call is done by: the program's rdi, rsi and rdx. What the call answers; or the
+/// complement of its number, which is negative: nothing has happened, the handler is to do it.
+pub type Short = extern "C" fn(u64, u64, u64) -> i64;
 
 /// What runs for each upcall: the slot, the cause (`abi::upcall::Cause`), the faulting address.
 pub type Handler = extern "C" fn(&mut Slot, u64, u64);
@@ -118,6 +128,8 @@ unsafe extern "C" {
     pub fn xok_call_full();
     /// Where the code of a trivial call goes when rax has the answer.
     pub fn xok_call_leave();
+    /// Where the code of a trivial call goes that is a short one, with r11 its [`Short`].
+    pub fn xok_call_short();
     /// Bounds of the way out of trivial calls where events may come.
     fn xok_leave_first();
     fn xok_leave_last();
@@ -132,6 +144,7 @@ global_asm!(
     ".section .text.xok_upcall, \"ax\"",
     ".global xok_upcall_entry, xok_foreign_entry, xok_resume, xok_return_first, xok_return_last",
     ".global xok_rewritten_entry, xok_call_full, xok_call_leave, xok_leave_first, xok_leave_last",
+    ".global xok_call_short",
     "xok_upcall_entry:",
     "cmp qword ptr gs:[{returning}], 0",
     "jne 2f",
@@ -224,9 +237,13 @@ global_asm!(
     "mov gs:[{slots} + 48], rcx",
     "mov gs:[{slots} + 8], r11",
     "mov gs:[{slots} + 56], r11",
+    "mov qword ptr gs:[{depth}], 1",
+    "xok_handle_call \\cause, \\address",
+    ".endm",
+    // Goes to the handler with slot 0, which has the program's registers and is counted.
+    ".macro xok_handle_call cause, address",
     "mov qword ptr gs:[{slots} + 88], 0",
     "mov qword ptr gs:[{returning}], 0",
-    "mov qword ptr gs:[{depth}], 1",
     "mov rsp, gs:[{stacks}]",
     "mov rdi, gs:[{self_at}]",
     "add rdi, {slots}",
@@ -271,6 +288,32 @@ global_asm!(
     "xok_call_full:",
     "xok_leave_word",
     "xok_enter_call {foreign}, 0",
+    // What a function may change is saved as the handler would want it. Slot 0 is in use meanwhile,
+    // so that a fault of the function's is in slot 1. Of the flags only DF means something to it.
+    "xok_call_short:",
+    "mov gs:[{slots} + 24], rdi",
+    "mov gs:[{slots} + 32], rsi",
+    "mov gs:[{slots} + 40], rdx",
+    "mov gs:[{slots} + 48], rcx",
+    "mov gs:[{slots} + 120], r8",
+    "mov gs:[{slots} + 128], r9",
+    "mov gs:[{slots} + 136], r10",
+    "mov qword ptr gs:[{depth}], 1",
+    "mov rsp, gs:[{stacks}]",
+    "cld",
+    "call r11",
+    "test rax, rax",
+    "js 7f",
+    "mov rdi, gs:[{slots} + 24]",
+    "mov rsi, gs:[{slots} + 32]",
+    "mov rdx, gs:[{slots} + 40]",
+    "mov rcx, gs:[{slots} + 48]",
+    "mov r8, gs:[{slots} + 120]",
+    "mov r9, gs:[{slots} + 128]",
+    "mov r10, gs:[{slots} + 136]",
+    "mov qword ptr gs:[{depth}], 0",
+    "mov rsp, gs:[{call_flags_at}]",
+    // The way out of trivial calls; rsp is at the word with the program's flags.
     "xok_call_leave:",
     "mov qword ptr gs:[{mask}], 0",
     "xok_leave_first:",
@@ -287,6 +330,26 @@ global_asm!(
     "xok_leave_last:",
     "xok_leave_word",
     "xok_enter_call {event}, 0",
+    // Not so short after all: slot 0 gets what it has not yet, and the handler runs.
+    "7:",
+    "not rax",
+    "push 2",
+    "popfq",
+    "mov gs:[{slots} + 96], rax",
+    "mov gs:[{slots} + 104], rbx",
+    "mov gs:[{slots} + 112], rbp",
+    "mov gs:[{slots} + 144], r12",
+    "mov gs:[{slots} + 152], r13",
+    "mov gs:[{slots} + 160], r14",
+    "mov gs:[{slots} + 168], r15",
+    "mov rcx, gs:[{slots} + 48]",
+    "mov gs:[{slots}], rcx",
+    "mov r11, gs:[{call_flags}]",
+    "mov gs:[{slots} + 8], r11",
+    "mov gs:[{slots} + 56], r11",
+    "mov rcx, gs:[{call_rsp}]",
+    "mov gs:[{slots} + 16], rcx",
+    "xok_handle_call {foreign}, 0",
     returning = const offset::RETURNING,
     depth = const offset::DEPTH,
     mask = const offset::MASK,
@@ -301,6 +364,8 @@ global_asm!(
     handler = const block::HANDLER,
     call_top = const block::CALL_TOP,
     call_rsp = const block::CALL_RSP,
+    call_flags = const block::CALL_FLAGS,
+    call_flags_at = const block::CALL_FLAGS_AT,
     trivial = const block::TRIVIAL,
     trivial_count = const block::TRIVIAL_COUNT,
     sample = const block::SAMPLE,
@@ -351,6 +416,18 @@ pub fn word(offset: usize) -> u64 {
     // SAFETY: GS base is the save area (head of the file).
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) value, in(reg) offset, options(nostack, readonly));
+    }
+    value
+}
+
+/// The same of an offset that is known, by one instruction.
+#[inline(always)]
+pub fn word_at<const OFFSET: usize>() -> u64 {
+    let value;
+    // SAFETY: as `word`.
+    unsafe {
+        asm!("mov {}, gs:[{offset}]", out(reg) value, offset = const OFFSET,
+            options(nostack, readonly, preserves_flags));
     }
     value
 }
@@ -445,6 +522,7 @@ pub unsafe fn prepare(window: u64, beginning: &Beginning<'_>) {
     put(block::HANDLER, beginning.handler as *const () as u64);
     put(block::REWRITTEN, rewritten_entry());
     put(block::CALL_TOP, beginning.save_area + block::CALL_RSP as u64);
+    put(block::CALL_FLAGS_AT, beginning.save_area + block::CALL_FLAGS as u64);
     put(block::TRIVIAL, beginning.trivial.as_ptr() as u64);
     put(block::TRIVIAL_COUNT, beginning.trivial.len() as u64);
     put(block::SAMPLE, beginning.sample);

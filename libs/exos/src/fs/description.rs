@@ -19,6 +19,7 @@ use super::open_file::OpenFile;
 use super::pipe::Level;
 use super::region::{self, Done, Region};
 use crate::page::Hold;
+use xok::published::Word;
 
 /// Offset of the flags word.
 const FLAGS: u64 = 8;
@@ -46,7 +47,19 @@ pub struct Description {
     pub reads: Cell<u32>,
     /// Of a pipe: how full it was when this process last looked.
     pub level: Cell<Level>,
+    /// Of a pipe that may be read: what a step along its ring is told of it, else 0.
+    pub reads_by: u64,
+    /// Of a pipe that may be written: the same.
+    pub writes_by: u64,
+    /// Of a pipe: how many may read it.
+    pub readers: Word,
+    /// Of a pipe that may be read: while this word is so, nobody has changed the flags, and they
+    /// say that calls wait if they have to.
+    patient: Cell<(Word, u64)>,
 }
+
+/// It is not known whether calls wait.
+const UNKNOWN: (Word, u64) = (Word::CONSTANT, 0);
 
 /// Status flags that `F_SETFL` changes.
 pub const CHANGEABLE: u32 = raw::O_APPEND | raw::O_NONBLOCK | raw::FASYNC | raw::O_DIRECT;
@@ -54,38 +67,53 @@ pub const CHANGEABLE: u32 = raw::O_APPEND | raw::O_NONBLOCK | raw::FASYNC | raw:
 impl Description {
     /// A description of `file`, opened with `flags`; `region` is the one that a server watches.
     pub fn new(file: OpenFile, path: Canonical, flags: u32, region: Option<RegionId>) -> Rc<Self> {
-        Rc::new(Self {
-            file,
-            path,
-            access: flags & !CHANGEABLE,
-            drained: Cell::new((0, 0)),
-            region: Cell::new(region),
-            hold: RefCell::new(None),
-            shared: Cell::new(false),
-            offset: Cell::new(0),
-            flags: Cell::new(flags & CHANGEABLE),
-            reads: Cell::new(0),
-            seen: Cell::default(),
-            level: Cell::default(),
-        })
+        let description = Self::of(file, path, flags & !CHANGEABLE);
+        description.region.set(region);
+        description.flags.set(flags & CHANGEABLE);
+        Rc::new(description)
     }
 
-    /// One that another process shares: offset and flags are in `region`.
-    pub fn inherited(file: OpenFile, path: Canonical, access: u32, region: RegionId) -> Rc<Self> {
-        Rc::new(Self {
+    fn of(file: OpenFile, path: Canonical, access: u32) -> Self {
+        let mut description = Self {
             file,
             path,
             access,
             drained: Cell::new((0, 0)),
-            region: Cell::new(Some(region)),
+            region: Cell::new(None),
             hold: RefCell::new(None),
-            shared: Cell::new(true),
+            shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(0),
             reads: Cell::new(0),
             seen: Cell::default(),
             level: Cell::default(),
-        })
+            reads_by: 0,
+            writes_by: 0,
+            readers: Word::CONSTANT,
+            patient: Cell::new(UNKNOWN),
+        };
+        if let OpenFile::Pipe(pipe) = &description.file
+            && let Some(readers) = pipe.readers()
+        {
+            let pipe = *pipe;
+            description.readers = readers;
+            if description.readable() {
+                description.reads_by = pipe.reads_by();
+            }
+            if description.writable() {
+                description.writes_by = pipe.writes_by();
+                description.level = Cell::new(Level::EMPTY);
+            }
+        }
+        description
+    }
+
+    /// One that another process shares: offset and flags are in `region`.
+    pub fn inherited(file: OpenFile, path: Canonical, access: u32, region: RegionId) -> Rc<Self> {
+        let description = Self::of(file, path, access);
+        description.region.set(Some(region));
+        description.shared.set(true);
+        Rc::new(description)
     }
 
     /// One of a file that the process's page says is open.
@@ -179,6 +207,7 @@ impl Description {
     /// Sets the changeable flags.
     pub fn set_flags(&self, flags: u32) -> Result<(), Errno> {
         let flags = flags & CHANGEABLE;
+        self.patient.set(UNKNOWN);
         match self.shared() {
             Some(region) => {
                 let write = [WordAt { offset: FLAGS, value: u64::from(flags) }];
@@ -193,14 +222,30 @@ impl Description {
 
     /// Must calls on it not wait?
     pub fn nonblocking(&self) -> bool {
-        if let Some(id) = self.region.get().filter(|_| self.shared.get()) {
-            let (done, flags) = self.seen.get();
-            // Nothing was done to them since the last look.
-            if done > 0 && done == region::operations(id) {
-                return flags & raw::O_NONBLOCK != 0;
-            }
+        if self.is_patient() {
+            return false;
         }
-        self.flags().is_ok_and(|flags| flags & raw::O_NONBLOCK != 0)
+        let nonblocking = self.flags().is_ok_and(|flags| flags & raw::O_NONBLOCK != 0);
+        if !nonblocking && self.reads_by != 0 {
+            self.patient.set(self.while_unchanged());
+        }
+        nonblocking
+    }
+
+    /// The word that changes with the flags, as it was at the last look at them.
+    fn while_unchanged(&self) -> (Word, u64) {
+        let Some(id) = self.region.get().filter(|_| self.shared.get()) else {
+            return (Word::CONSTANT, Word::CONSTANT.load());
+        };
+        let (done, _) = self.seen.get();
+        region::operations_word(id).filter(|_| done > 0).map_or(UNKNOWN, |word| (word, done))
+    }
+
+    /// Is it a pipe that may be read, and is it known that calls wait if they have to?
+    #[inline(always)]
+    pub fn is_patient(&self) -> bool {
+        let (word, value) = self.patient.get();
+        word.load() == value
     }
 
     /// The offset.
@@ -271,6 +316,7 @@ impl Description {
                 id
             }
         };
+        self.patient.set(UNKNOWN);
         let region = Region { id, role: CLIENT };
         // Where others have had it, the words are there, whoever has it now.
         if !self.shared.get() {

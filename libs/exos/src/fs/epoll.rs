@@ -13,6 +13,7 @@ use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::path::Canonical;
 
+use super::at_once::{self, WATCHES};
 use super::description::Description;
 use super::node::{Device, Node};
 use super::open_file::OpenFile;
@@ -60,6 +61,7 @@ pub fn create(process: &mut Process, flags: u32) -> Answer {
     let description = Description::new(file, Canonical::default(), raw::O_RDWR, None);
     let limit = process.limit(raw::RLIMIT_NOFILE);
     process.files.watches = true;
+    at_once::set_detour(WATCHES, true);
     process.files.enter(description, flags & raw::EPOLL_CLOEXEC != 0, 0, limit)
 }
 

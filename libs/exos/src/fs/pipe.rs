@@ -60,6 +60,8 @@ enum Took {
     Nothing,
     /// None: the wait ended as a signal or an event has come.
     Told,
+    /// None: it is empty, and there is no memory for what may come.
+    NoMemory,
 }
 
 /// Where a piece lies on its way to memory that is not in one piece: on the heap, and only then.
@@ -90,8 +92,8 @@ pub struct Pipe {
     pub writes: bool,
 }
 
-/// How full a pipe is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How full a pipe is. The default has room for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// Bytes ever written.
     pub head: u64,
@@ -103,13 +105,10 @@ pub struct Level {
     pub capacity: u64,
 }
 
-impl Default for Level {
-    fn default() -> Self {
-        Self { head: 0, tail: 0, limit: 0, capacity: RING.capacity }
-    }
-}
-
 impl Level {
+    /// A pipe's that nothing is known of yet.
+    pub const EMPTY: Self = Self { head: 0, tail: 0, limit: 0, capacity: RING.capacity };
+
     /// Bytes that may be written.
     #[inline]
     pub fn room(&self) -> u64 {
@@ -264,14 +263,20 @@ impl Pipe {
             return Ok(0);
         }
         let mut done = 0;
+        let mut memory_is_there = true;
         loop {
             let level = description.level.get();
             let empty = done == 0 && RING.used(level.head, level.tail) == 0;
-            let waits = empty && !description.nonblocking();
+            let waits = empty && memory_is_there && !description.nonblocking();
             let patience = if waits { direct(process) } else { None };
             // Looked at first: what the last writer wrote before it left must still be seen.
             let ended = patience.is_none() && self.no_writer();
-            match self.take(description, memory, patience) {
+            let took = match self.take(description, memory, patience) {
+                // Who has no memory waits all the same: an error is only what comes then.
+                Ok(Took::NoMemory) if patience.is_none() => Ok(Took::Nothing),
+                other => other,
+            };
+            match took {
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => return Ok(done),
                 Ok(Took::Bytes { put, all }) => {
@@ -282,6 +287,7 @@ impl Pipe {
                     }
                 }
                 Ok(Took::Again) => {}
+                Ok(Took::NoMemory) => memory_is_there = false,
                 // Who waited has seen in one step that the ring is empty and nobody writes.
                 Ok(Took::Nothing) if done > 0 || ended || patience.is_some() => return Ok(done),
                 Ok(Took::Nothing) if description.nonblocking() => return Err(Errno::EAGAIN),
@@ -334,8 +340,13 @@ impl Pipe {
         len: u64,
         patience: Option<Interrupts>,
     ) -> Result<Took, Errno> {
+        // Bytes that nobody gets must stay.
+        let room = memory.room(len.min(CHUNK as u64));
+        if room == 0 {
+            return if self.waiting()? == 0 { Ok(Took::NoMemory) } else { Err(Errno::EFAULT) };
+        }
         let mut buffer = Piece::default();
-        let part = (buffer.address(), len.min(CHUNK as u64));
+        let part = (buffer.address(), room);
         match self.take_to(description, part, memory.left(), patience)? {
             Some(Took::Bytes { put, .. }) => {
                 let put_there = memory.put(buffer.bytes(put))? as u64;

@@ -9,6 +9,7 @@ use abi::region::{
 };
 use core::mem::offset_of;
 use unix::Errno;
+use xok::published::Word;
 use xok::{call, published};
 
 use crate::capabilities::SHARED_SLOT;
@@ -275,6 +276,16 @@ fn make_by(capability: u8, frames: usize) -> Result<RegionId, Errno> {
 /// The region's published record.
 pub fn record(id: RegionId) -> Option<RegionRecord> {
     published::record::<RegionRecord>(Table::Regions, id.index()).filter(|record| record.id == id.0)
+}
+
+/// Where the operations ever done on it are counted.
+pub fn operations_word(id: RegionId) -> Option<Word> {
+    Word::of_region(id, offset_of!(RegionRecord, operations))
+}
+
+/// Where those attached in `role` are counted.
+pub fn attached_word(id: RegionId, role: u16) -> Option<Word> {
+    Word::of_region(id, offset_of!(RegionRecord, attached) + 8 * usize::from(role))
 }
 
 /// Operations ever done on it.

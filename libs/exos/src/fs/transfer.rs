@@ -185,6 +185,27 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// How many of the next `most` bytes there is memory for, which is made present; in pieces
+    /// maybe fewer than there are.
+    pub fn room(&mut self, most: u64) -> u64 {
+        match self {
+            Memory::Buffer { bytes, done } => most.min((bytes.len() - *done) as u64),
+            Memory::Program { pieces } => {
+                let Some((address, there)) = pieces.current() else { return 0 };
+                let most = most.min(there);
+                let mut room = 0;
+                while room < most {
+                    let part = (PAGE_SIZE - (address + room) % PAGE_SIZE).min(most - room);
+                    if user::probe(address + room, part, true).is_err() {
+                        break;
+                    }
+                    room += part;
+                }
+                room
+            }
+        }
+    }
+
     /// Copies `len` bytes of what a server shows at `from` to where the next bytes go, without
     /// taking them; `false` if they lie in pieces, or not all of it is there.
     pub fn copy_shown(&mut self, from: u64, len: u64) -> bool {
