@@ -48,12 +48,17 @@ pub const FLAG_SLICE_START: u64 = 1;
 pub const FLAG_SLICE_END: u64 = 2;
 /// Others woken by an event may borrow the rest of its slices (the default in ExOS).
 pub const FLAG_BORROW: u64 = 4;
-/// Saves its own vector registers: gets the initial state whenever it is switched to.
+/// Saves its own vector registers: gets the initial state whenever it is switched to, and what it
+/// leaves in them is lost.
 pub const FLAG_OWN_VECTOR: u64 = 8;
 /// Has no turns: runs on the time that others give it, by yielding or transferring to it. What it
 /// is woken for waits until then, and no critical section holds the end of that time off. For
 /// whoever is scheduled by a program; not together with [`FLAG_SLICE_END`].
 pub const FLAG_GIVEN_TIME: u64 = 16;
+/// Has no vector registers, nor those of the x87: what uses them faults (`Cause::NoDevice`), and
+/// no switch saves or restores them for it. They are in the initial state when it takes the flag
+/// back, and for whoever gets a transfer from it.
+pub const FLAG_NO_VECTOR: u64 = 32;
 
 /// Bit of each field in the call's `fields` argument.
 pub mod field {

@@ -103,6 +103,14 @@ pub struct Cpu {
     /// it was published.
     pub stretches: [Cell<u64>; CALLS_MAX + 1],
     pub stretched: Cell<bool>,
+    /// How many stretches there were, by the logarithm of their length in TSC ticks.
+    pub classes: [Cell<u64>; 64],
+    /// Interrupts are let in just now; elsewhere in the kernel none may come.
+    pub open: Cell<bool>,
+    /// Vector registers are switched off, and in the initial state.
+    pub vectors_off: Cell<bool>,
+    /// Vector areas stored or loaded at switches.
+    pub vector_moves: Cell<u64>,
     /// Interrupts, kernel-mode exceptions and predicates since boot.
     pub interrupts: Cell<u64>,
     /// Kernel-mode exceptions that a fix-up answered.

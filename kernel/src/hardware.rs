@@ -225,7 +225,7 @@ impl Machine for Hardware {
     }
 
     fn vector_store(&mut self, frame: Frame) {
-        vector::store(frame.address());
+        vector::put(self.cpu, frame.address());
     }
 
     fn application_page(&mut self, index: usize, frame: Option<Frame>) {

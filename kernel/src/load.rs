@@ -10,7 +10,6 @@ use kernel_core::state::State;
 use kernel_core::{domain, env};
 
 use abi::id::DomainId;
-use abi::setup::FLAG_OWN_VECTOR;
 
 use crate::cpu::Cpu;
 use crate::hardware::{self, EntryData, Hardware};
@@ -34,10 +33,7 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
     if cpu.loaded.get() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
-            if state.envs.slots[index].entries.flags & FLAG_OWN_VECTOR != 0 {
-                vector::initialize(area.address());
-            }
-            vector::load(area.address());
+            vector::give(cpu, state.envs.slots[index].entries.flags, area.address());
         }
         load(cpu, state, hardware, index);
     }
@@ -51,7 +47,14 @@ pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, inde
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
     }
+    vector::carry(cpu, state.envs.slots[index].entries.flags);
     load(cpu, state, hardware, index);
+}
+
+/// The environment that is loaded has changed what its record says of it.
+pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+    vector::carry(cpu, state.envs.slots[index].entries.flags);
+    load_entry_data(cpu, state, hardware, index);
 }
 
 /// All of an environment but its vector registers.
@@ -71,12 +74,7 @@ fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: us
 
 /// What `entry` looks at, and the space: they change by calls, too.
 #[inline(always)]
-pub fn load_entry_data(
-    cpu: &'static Cpu,
-    state: &mut State,
-    hardware: &mut Hardware,
-    index: usize,
-) {
+fn load_entry_data(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
     let data = &mut hardware.slot(index).entry;
     if !state.envs.slots[index].prepared {
         *data = prepare(state, index);
@@ -127,7 +125,7 @@ fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     let Some(old) = cpu.loaded.get() else { return };
     let (fs, gs) = bases::read();
     if let Some(area) = env::vector(state, old) {
-        vector::store(area.address());
+        vector::take(cpu, state.envs.slots[old].entries.flags, area.address());
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
     }

@@ -15,7 +15,7 @@ use kernel_core::{frame, handover, relay, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::limits::Resource;
-use abi::published::Category;
+use abi::published::{Category, CpuRecord, STRETCHES};
 
 use crate::cpu::{Cpu, NO_CALL};
 use crate::hardware::{self, Hardware};
@@ -305,7 +305,8 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
     } else {
         load::activate(cpu, state, hardware, plan.target);
     }
-    note_switch(cpu, state);
+    let record = note_switch(cpu, state);
+    record.short_ways = record.short_ways.wrapping_add(1);
     drop(hold);
     Some(switched(cpu))
 }
@@ -422,10 +423,15 @@ fn finish_slowly(mut hold: Hold) {
     }
 }
 
+/// The logarithm of the longest stretches that are in the first class (`CpuRecord::stretches`).
+const FIRST_CLASS: usize = 7;
+
 /// Interrupts were off from the entry until now.
 #[inline]
 fn note_stretch(cpu: &Cpu) {
     let stretch = rdtsc() - cpu.entered_tsc.get();
+    let class = &cpu.classes[(stretch | 1).ilog2() as usize];
+    class.set(class.get().wrapping_add(1));
     let call = cpu.call.get();
     if stretch > cpu.stretches[call].get() {
         note_longest(cpu, stretch, call);
@@ -444,14 +450,18 @@ fn note_longest(cpu: &Cpu, stretch: u64, call: usize) {
 /// Lets interrupts in between two pieces of work.
 fn breathe(cpu: &'static Cpu) {
     note_stretch(cpu);
+    cpu.open.set(true);
     let_interrupts_in();
+    cpu.open.set(false);
     cpu.call.set(NO_CALL);
 }
 
 fn idle(cpu: &'static Cpu) {
     note_stretch(cpu);
     let begin = rdtsc();
+    cpu.open.set(true);
     wait_for_interrupt();
+    cpu.open.set(false);
     let end = rdtsc();
     cpu.idle.set(cpu.idle.get() + (end - begin));
     // The stack is looked through once in a second at most.
@@ -501,16 +511,17 @@ fn how_to_leave(context: &Context) -> u64 {
 
 /// Publishes what programs change, who may see it as soon as they run again.
 #[inline(always)]
-fn note_switch(cpu: &'static Cpu, state: &mut State) {
+fn note_switch<'a>(cpu: &'static Cpu, state: &'a mut State) -> &'a mut CpuRecord {
     let record = &mut state.published.cpus[cpu.index.get()];
     record.foreign = record.foreign.wrapping_add(cpu.foreign_calls.take());
     record.cr3_loads = cpu.cr3_loads.get();
+    record.vector_moves = cpu.vector_moves.get();
+    record
 }
 
 /// Publishes all that this processor counted by itself.
 fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
-    note_switch(cpu, state);
-    let record = &mut state.published.cpus[cpu.index.get()];
+    let record = note_switch(cpu, state);
     record.interrupts = cpu.interrupts.get();
     record.shootdowns = cpu.shootdowns.get();
     record.kernel_faults = cpu.kernel_faults.get();
@@ -519,6 +530,11 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     record.longest_ns = clock::ticks_to_ns(longest);
     record.longest_call = if call == NO_CALL { u64::MAX } else { call as u64 };
     record.stack_bytes = cpu.stack_bytes.get();
+    record.stretches = [0; STRETCHES];
+    for (log, count) in cpu.classes.iter().enumerate() {
+        let class = log.saturating_sub(FIRST_CLASS).min(STRETCHES - 1);
+        record.stretches[class] = record.stretches[class].wrapping_add(count.get());
+    }
     if cpu.stretched.take() {
         let own = &state.published.calls[counters(cpu.index.get(), 0)..];
         for (counters, longest) in own.iter().zip(&cpu.stretches[..CALLS_MAX]) {

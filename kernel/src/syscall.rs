@@ -107,7 +107,7 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
             let context = hold.hardware.context(caller);
             context.answer(error, value);
             bases::write(context.fs_base, context.gs_base);
-            load::load_entry_data(cpu, &mut hold.state, &mut hold.hardware, caller);
+            load::reload(cpu, &mut hold.state, &mut hold.hardware, caller);
             return run::leave(hold);
         }
         Outcome::Answer(error, value) if changes_order(number) => {

@@ -121,6 +121,8 @@ pub extern "C" fn kernel_trap(frame: &mut Context, cpu: &'static Cpu) {
         }
         DOUBLE_FAULT => die(frame, cpu, "double fault"),
         0..32 => die(frame, cpu, "exception"),
+        // Only where they are let in (l4stack 16).
+        _ if !cpu.open.get() => die(frame, cpu, "an interrupt"),
         vector => interrupt(cpu, vector as u8),
     }
 }

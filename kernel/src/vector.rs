@@ -1,5 +1,9 @@
 //! Vector registers: stored and loaded by the kernel, never left to another environment.
 //!
+//! For who says that it saves them itself, or has none, nothing is stored or loaded; it gets them
+//! in the initial state, or switched off. While they are off they are in the initial state, so
+//! that nothing of others can be guessed from them (decisions 11).
+//!
 //! # Safety
 //! Areas are frames of type `Vector`, which no program can write: what is loaded is what was
 //! stored, or the initial state. The kernel itself uses no vector register.
@@ -8,8 +12,12 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
+use abi::setup::{FLAG_NO_VECTOR, FLAG_OWN_VECTOR};
+
+use crate::cpu::Cpu;
 use crate::features;
 use crate::physical::{virtual_address, word, word32, zero};
+use crate::registers::{read_cr0, write_cr0};
 
 /// Bytes of the area in a `Vector` frame; the predicate follows.
 pub const VECTOR_BYTES: u64 = 3072;
@@ -25,9 +33,93 @@ pub fn initialize(area: u64) {
     word32(area + 24).store(MXCSR, Ordering::Relaxed);
 }
 
-/// Stores this processor's registers.
+/// The initial state where XRSTOR and FXRSTOR look for it: the header after the first 512 bytes
+/// says that everything is as after reset, but for MXCSR, which is always loaded.
+#[repr(C, align(64))]
+struct Initial([u32; 144]);
+
+static INITIAL: Initial = {
+    let mut words = [0; 144];
+    words[0] = CONTROL;
+    words[6] = MXCSR;
+    Initial(words)
+};
+
+/// CR0.TS: what uses the registers is a fault.
+const TASK_SWITCHED: u64 = 1 << 3;
+/// Either of them, and the kernel neither stores nor loads.
+const NOT_KEPT: u64 = FLAG_OWN_VECTOR | FLAG_NO_VECTOR;
+
+/// Takes the registers from an environment with these flags.
 #[inline]
-pub fn store(area: u64) {
+pub fn take(cpu: &Cpu, flags: u64, area: u64) {
+    if flags & NOT_KEPT == 0 {
+        store(area);
+        moved(cpu);
+    }
+}
+
+/// Gives them to one with these flags.
+#[inline]
+pub fn give(cpu: &Cpu, flags: u64, area: u64) {
+    if flags & NOT_KEPT == 0 {
+        switch_on(cpu);
+        load(area);
+        moved(cpu);
+    } else if flags & FLAG_NO_VECTOR != 0 {
+        switch_off(cpu);
+    } else {
+        if !cpu.vectors_off.get() {
+            load_from(&raw const INITIAL as u64);
+        }
+        switch_on(cpu);
+    }
+}
+
+/// They travel to one with these flags, or stay with it: it has them, or none.
+#[inline]
+pub fn carry(cpu: &Cpu, flags: u64) {
+    if flags & FLAG_NO_VECTOR != 0 {
+        switch_off(cpu);
+    } else {
+        switch_on(cpu);
+    }
+}
+
+#[inline]
+fn moved(cpu: &Cpu) {
+    cpu.vector_moves.set(cpu.vector_moves.get().wrapping_add(1));
+}
+
+#[inline]
+fn switch_on(cpu: &Cpu) {
+    if cpu.vectors_off.get() {
+        cpu.vectors_off.set(false);
+        // SAFETY: what programs do with their registers breaks nothing here.
+        unsafe { asm!("clts", options(nomem, nostack)) }
+    }
+}
+
+#[cold]
+fn switch_off(cpu: &Cpu) {
+    if !cpu.vectors_off.replace(true) {
+        load_from(&raw const INITIAL as u64);
+        // SAFETY: only TS changes; no memory is seen otherwise.
+        unsafe { write_cr0(read_cr0() | TASK_SWITCHED) }
+    }
+}
+
+/// Stores what this processor's registers hold for the environment that they travel with.
+pub fn put(cpu: &Cpu, area: u64) {
+    if cpu.vectors_off.get() {
+        initialize(area);
+    } else {
+        store(area);
+    }
+}
+
+#[inline]
+fn store(area: u64) {
     let at = virtual_address(area);
     // SAFETY: see the file's head; the frame is aligned and large enough (checked at boot).
     unsafe {
@@ -40,11 +132,14 @@ pub fn store(area: u64) {
     }
 }
 
-/// Loads this processor's registers.
 #[inline]
-pub fn load(area: u64) {
-    let at = virtual_address(area);
-    // SAFETY: as above.
+fn load(area: u64) {
+    load_from(virtual_address(area));
+}
+
+#[inline]
+fn load_from(at: u64) {
+    // SAFETY: as above, or it is `INITIAL`, which has all that is read of it.
     unsafe {
         if features::xcr0() != 0 {
             asm!("xrstor64 [{}]", in(reg) at, in("eax") u32::MAX, in("edx") u32::MAX,

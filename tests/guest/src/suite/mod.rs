@@ -22,6 +22,8 @@ mod stride;
 mod token;
 mod trace;
 mod transfer;
+mod vectors;
+mod ways;
 
 use crate::judge::Test;
 
@@ -66,6 +68,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ("slice_events", sched::slice_events),
     ("gang_of_two", sched::gang_of_two),
     ("stride_three_to_two_to_one", stride::three_to_two_to_one),
+    ("own_context_switch", vectors::own_context_switch),
+    ("vectors_none_or_kept", vectors::none_or_kept),
+    ("vectors_of_transfers", vectors::of_transfers),
+    ("others_are_long", ways::others_are_long),
     ("transfer_registers", transfer::registers),
     ("transfer_refused", transfer::refused),
     ("transfer_sync_async", transfer::sync_async),
@@ -95,6 +101,8 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("sleep_beyond_the_counter", stretch::sleep_beyond_the_counter),
     ("slice_pattern", slices::pattern),
     ("excess_forfeited", slices::excess_forfeited),
+    ("ping_pong_is_short", ways::ping_pong_is_short),
+    ("stretches_by_class", ways::stretches_by_class),
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),

@@ -307,6 +307,20 @@ pub fn across_faulting_call(number: u64, address: u64) -> u64 {
     wrong
 }
 
+/// An instruction that uses a vector register, at a site that may fault; its address.
+pub fn touch_vectors() -> u64 {
+    let at: u64;
+    // SAFETY: `movups xmm0, xmm0` (0f 10 c0) changes nothing; faulting it is skipped.
+    unsafe {
+        asm!(
+            "movabs r14, {mark}", "mov r15d, 3", "lea {at}, [rip + 2f]", "2:", "movups xmm0, xmm0",
+            mark = const crate::faults::MARK,
+            at = out(reg) at, out("r14") _, out("r15") _, options(nostack),
+        );
+    }
+    at
+}
+
 /// Makes whatever call `rax` and `words` say: its error, or `None` if it faulted (and was skipped).
 pub fn wild(rax: u64, words: [u64; 6]) -> Option<u64> {
     let before = crate::faults::seen().count;

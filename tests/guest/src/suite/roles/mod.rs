@@ -1,10 +1,12 @@
 //! What assistants do: one function a role; the word they leave is their report.
 
+mod ending;
 pub mod holder;
 pub mod mirror;
 mod missing;
 pub mod region;
 mod serve;
+mod vectors;
 
 use crate::assistant::Role;
 use crate::faults;
@@ -20,6 +22,7 @@ use xok::clock::now_ns;
 use xok::memory::{DATA, item};
 use xok::start::APPLICATION_PAGE;
 
+pub use ending::{ENDING_CONTENT, set_vectors, vectors};
 pub use missing::{MISSING_CODE, MISSING_SAVE_AREA, MISSING_STACK};
 pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, TURNED_AWAY, WELCOME};
 
@@ -77,6 +80,13 @@ pub const HOG: u64 = 30;
 pub const DAWDLE: u64 = 31;
 /// Faults while a page that its handler needs is missing, `MISSING_…` in its first word.
 pub const FAULT_WITHOUT_PAGE: u64 = 32;
+/// Has its own context switch at the end of its slices; saves its vector registers if its first
+/// word is 1.
+pub const SEE_ENDS: u64 = 33;
+/// Keeps patterns in its vector registers, and yields to the environment in its first word.
+pub const KEEP_VECTORS: u64 = 34;
+/// Has no vector registers but at times, and yields to the environment in its first word.
+pub const DO_WITHOUT_VECTORS: u64 = 35;
 /// Its report when the fault was handled after all.
 pub const FAULT_HANDLED: u64 = 0x600d;
 
@@ -121,6 +131,9 @@ pub fn play(role: &Role) -> u64 {
             core::hint::black_box(core::array::from_fn::<usize, 64, _>(core::hint::black_box));
         },
         DAWDLE => dawdle(words[0]),
+        SEE_ENDS => ending::see_ends(words[0]),
+        KEEP_VECTORS => vectors::keep(EnvId(words[0] as u32), words[1]),
+        DO_WITHOUT_VECTORS => vectors::do_without(EnvId(words[0] as u32)),
         FAULT_WITHOUT_PAGE => missing::fault_without(words[0]),
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),

@@ -1,0 +1,140 @@
+//! Which way switches take, and how long interrupts stay off: what the kernel counts of itself.
+
+use super::roles;
+use super::sched::{counter, until};
+use crate::assistant;
+use crate::expect;
+use crate::judge::{Failure, Ground};
+use abi::call::number;
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::published::{CpuRecord, EnvState, STRETCHES, Table};
+use abi::word::Which;
+use alloc::format;
+use alloc::string::String;
+use xok::call::{self, OWN, Refused};
+use xok::clock::now_ns;
+use xok::published;
+use xok::spawn::Spawned;
+
+fn said(refused: Refused) -> Failure {
+    format!("{refused:?}")
+}
+
+fn cpus() -> impl Iterator<Item = CpuRecord> {
+    let count = published::table(Table::Cpus).count as usize;
+    (0..count).filter_map(|cpu| published::record::<CpuRecord>(Table::Cpus, cpu))
+}
+
+/// Calls of this number made, and switches by the short way.
+fn made(number: u16) -> (u64, u64) {
+    let short = cpus().map(|cpu| cpu.short_ways).sum();
+    (published::call_record(number.into()).count, short)
+}
+
+fn end(spawned: Spawned) -> Result<(), Failure> {
+    call::env_destroy(OWN, spawned.env, 0).map_err(said)?;
+    assistant::wait(spawned.env).map(|_| ())
+}
+
+/// A slice of one's own that has just begun.
+fn fresh_slice() {
+    let _ = call::sleep(now_ns() + 1_000_000, 0, 0, 0);
+    let _ = call::yield_to(EnvId::NONE);
+}
+
+/// l4stack 10: a ping-pong goes the short way and no other.
+pub fn ping_pong_is_short(ground: &Ground) -> Result<String, Failure> {
+    const ROUNDS: u64 = 300;
+    let server =
+        assistant::spawn(ground.image, roles::SERVE, [roles::SERVE_SUMS, 1, 0, 0, 0, 0], &[])?;
+    assistant::start(server)?;
+    until(|| counter(server.env) == 1, "the server to accept")?;
+    fresh_slice();
+    let before = made(number::TransferSync);
+    for round in 0..ROUNDS {
+        call::transfer(server.env, [round, 0, 0, 0, 0, 0]).map_err(said)?;
+    }
+    let after = made(number::TransferSync);
+    end(server)?;
+    let (calls, short) = (after.0 - before.0, after.1 - before.1);
+    expect!(calls == 2 * ROUNDS, "{calls} transfers in {ROUNDS} rounds");
+    expect!(short == calls, "{short} of {calls} transfers went the short way");
+    let back = [1, 0, 0, 0, 0, 0];
+    let partner = assistant::spawn(ground.image, roles::COUNT_AND_YIELD, back, &[])?;
+    assistant::start(partner)?;
+    until(|| counter(partner.env) > 0, "the partner to start")?;
+    fresh_slice();
+    let before = made(number::Yield);
+    for _ in 0..ROUNDS {
+        call::yield_to(partner.env).map_err(said)?;
+    }
+    let after = made(number::Yield);
+    end(partner)?;
+    let (yields, quick) = (after.0 - before.0, after.1 - before.1);
+    expect!(yields >= 2 * ROUNDS - 2, "{yields} yields in {ROUNDS} rounds");
+    expect!(quick == yields, "{quick} of {yields} yields went the short way");
+    Ok(format!("({short} of {calls} transfers, {quick} of {yields} yields)"))
+}
+
+/// l4stack 10: what is refused, and what is another processor's, goes the long way.
+pub fn others_are_long(ground: &Ground) -> Result<String, Failure> {
+    let sleeper = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;
+    assistant::start(sleeper)?;
+    let state = |env| published::env(env).map_or(0, |record| record.state);
+    until(|| state(sleeper.env) == EnvState::Sleeping as u32, "it to sleep")?;
+    let before = made(number::TransferSync).1;
+    let busy = call::transfer(sleeper.env, [0; 6]);
+    let asleep = call::yield_to(sleeper.env);
+    let nobody = call::transfer(EnvId(0x3fff_ffff), [0; 6]);
+    let vain = call::yield_to(EnvId(0x3fff_ffff));
+    let refused = made(number::TransferSync).1 - before;
+    end(sleeper)?;
+    expect!(matches!(busy, Err((Error::Busy, _))), "not accepting: {busy:?}");
+    expect!(matches!(asleep, Err((Error::WrongState, _))), "asleep: {asleep:?}");
+    expect!(matches!(nobody, Err((Error::NoSuchEnv, _))) && vain.is_err(), "{nobody:?} {vain:?}");
+    expect!(refused == 0, "{refused} refusals by the short way");
+    if published::directory().cpus < 2 {
+        return Ok(String::from("(one processor)"));
+    }
+    let remote = assistant::spawn(ground.image, roles::SPIN, [1, 0, 0, 0, 0, 0], &[])?;
+    call::slice_alloc(OWN, 1, Which::Any, remote.env).map_err(said)?;
+    assistant::start(remote)?;
+    until(|| counter(remote.env) > 0, "it to run elsewhere")?;
+    let before = made(number::Yield).1;
+    let answers = [(); 50].map(|()| call::yield_to(remote.env));
+    let short = made(number::Yield).1 - before;
+    end(remote)?;
+    let refused = answers.iter().filter(|answer| answer.is_err()).count();
+    expect!(refused > 0, "it never ran elsewhere");
+    expect!(short == 0, "{short} yields to another processor by the short way");
+    Ok(format!("({refused} of 50 refused as it ran elsewhere)"))
+}
+
+/// l4stack 16: how long interrupts were off is told by class; the longest stretch has its call.
+pub fn stretches_by_class(_: &Ground) -> Result<String, Failure> {
+    const CALLS: u64 = 2_000;
+    let classes = || {
+        // They are published once in a millisecond.
+        let _ = call::sleep(now_ns() + 2_000_000, 0, 0, 0);
+        let mut sums = [0; STRETCHES];
+        for cpu in cpus() {
+            sums.iter_mut().zip(cpu.stretches).for_each(|(sum, count)| *sum += count);
+        }
+        sums
+    };
+    let before = classes();
+    // The timer's interrupt comes at every place of the calls, and has to wait there.
+    for round in 0..CALLS {
+        let _ = call::timer_set(now_ns() + round % 1_000);
+    }
+    let _ = call::timer_set(0);
+    let after = classes();
+    xok::upcall::take_events();
+    let counted: u64 = after.iter().zip(before).map(|(after, before)| after - before).sum();
+    expect!(counted >= CALLS, "{counted} stretches in {CALLS} calls");
+    let longest = after.iter().rposition(|&count| count > 0).unwrap_or(0);
+    let worst = cpus().map(|cpu| (cpu.longest_ns, cpu.longest_call)).max().unwrap_or((0, 0));
+    expect!(worst.0 > 0, "the longest stretch is not told");
+    Ok(format!("(classes {after:?}, longest {longest}: {} ns in call {:#x})", worst.0, worst.1))
+}
