@@ -322,6 +322,18 @@ calls! {
     /// (else `rdx` is its slot), and the one named WRITE over the domain's guard. `rdx`: the slots
     /// entered.
     49 CapabilityPass { domain: DomainId, slots: u16 } guarded Atomic errors [NoSuchDomain];
+    /// Binds a function to a region of one frame or less that nobody has been attached to yet: the
+    /// `Binding` at `binding`, and `slots` slots of program behind it. Needs CONTROL over the
+    /// region's guard. It is verified and compiled in pieces; `WouldBlock`: another caller's is
+    /// just now. The region's account pays a frame for each page of code, one for the region's
+    /// first function, and a region for each function.
+    50 MethodBind { region: RegionId, binding: UserAddress, slots: u64 } guarded Restartable
+        errors [NoSuchRegion, BadAddress, WrongState, TooLarge, Taken, NotVerified, Exhausted,
+                OverQuota, WouldBlock];
+    /// Calls a method of a region that one's domain is attached to in `role`, with three words.
+    /// `rdx`: the body's result; with `Refused`, see `method::refused`.
+    51 MethodCall { region: RegionId, method: u16, role: u16, first: u64, second: u64, third: u64 }
+        own Atomic errors [NoSuchRegion, NotPermitted, Refused];
 }
 
 /// What `rax` carries besides the number.

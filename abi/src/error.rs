@@ -86,4 +86,10 @@ errors! {
     29 TooLarge,
     /// The machine lacks the device or feature.
     30 NotPresent,
+    /// A method did not come to its end, or a test did not agree; nothing has changed. `rdx`:
+    /// `method::refused`.
+    31 Refused,
+    /// A downloaded function may not run; `rdx` is its slot, and in the high half the reason's
+    /// number (`code::error::Why::number`).
+    32 NotVerified,
 }

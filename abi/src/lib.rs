@@ -25,6 +25,7 @@ pub mod id;
 pub mod layout;
 pub mod limits;
 pub mod memory;
+pub mod method;
 pub mod predicate;
 pub mod published;
 pub mod region;

@@ -36,6 +36,16 @@ pub const REGION_INLINE_BYTES: usize = 64;
 pub const REGION_ROLES: usize = 4;
 /// Compares, and writes, of one region operation.
 pub const REGION_WORDS: usize = 4;
+/// Methods of one region.
+pub const METHODS: usize = 4;
+/// Bytes of a region that has methods: one frame.
+pub const METHOD_STATE_BYTES: u64 = 4096;
+/// Slots of one function of a method.
+pub const METHOD_SLOTS: usize = 256;
+/// Steps of one call: slots and budgets of a method's functions, all in all.
+pub const METHOD_STEPS: u32 = 2000;
+/// Pages of the kernel's window that one compiled function takes at most.
+pub const METHOD_PAGES: usize = 7;
 /// Atoms of one wakeup predicate.
 pub const PREDICATE_ATOMS: usize = 32;
 /// Sleepers whose predicates one kernel exit evaluates.

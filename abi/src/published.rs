@@ -259,6 +259,8 @@ pub enum FrameType {
     Limbo = 11,
     /// Not memory.
     Absent = 12,
+    /// Downloaded code, compiled, and what a region keeps of its methods.
+    Code = 13,
 }
 
 /// A frame; 16 bytes.
@@ -490,12 +492,15 @@ pub enum Category {
     Published = 11,
     /// What is left of pages partly used.
     Slack = 12,
-    /// Frames donated by applications: tables, links, vector state, regions (not the kernel's).
+    /// Frames donated by applications: tables, links, vector state, regions, code (not the
+    /// kernel's).
     Donated = 13,
+    /// Where downloaded code is verified and compiled; the objects are functions bound to regions.
+    Code = 14,
 }
 
 /// Categories there are.
-pub const CATEGORIES: usize = 14;
+pub const CATEGORIES: usize = 15;
 
 /// A line of the census.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,7 +18,7 @@
 //! context's budget.
 //!
 //! Two passes: the first only measures, so that the second knows where each jump leads. No length
-//! depends on a distance or on the seed.
+//! depends on a distance or on the seed. Both can be done in pieces ([`Compilation`]).
 
 use crate::context::{
     AREA_ENTRY, ARGUMENTS, BASE, BUDGET, CALLS, Ending, READABLE, RESULT, STACK_AT,
@@ -64,18 +64,77 @@ pub struct TooSmall(pub usize);
 /// # Errors
 /// Says how large the buffer must be. `SLOT_BYTES_MAX * slots + FRAME_BYTES_MAX` is always enough.
 pub fn compile(function: &mut Verified, code: &mut [u8], seed: u64) -> Result<usize, TooSmall> {
-    let mut measure = Compiler::new(function, Emitter::new(&mut [], seed), Ends::default());
-    let ends = measure.function();
-    let needed = measure.emit.at();
-    if needed > code.len() {
-        return Err(TooSmall(needed));
+    let mut compilation = Compilation::begin(seed);
+    loop {
+        if let Some(length) = compilation.advance(function, code, usize::MAX)? {
+            return Ok(length);
+        }
     }
-    Compiler::new(function, Emitter::new(code, seed), ends).function();
-    Ok(needed)
+}
+
+/// A compilation in pieces, for those who may not work for long at a time. Function and buffer
+/// must be the same each time, and unchanged.
+#[derive(Clone, Copy, Debug)]
+pub struct Compilation {
+    seed: u64,
+    /// The first pass, which measures, is over.
+    measured: bool,
+    /// The next slot of this pass.
+    slot: usize,
+    /// How many bytes this pass has come to, and its random number.
+    at: usize,
+    random: u64,
+    ends: Ends,
+}
+
+impl Compilation {
+    /// Begins; nothing has been done.
+    pub fn begin(seed: u64) -> Self {
+        Self { seed, measured: false, slot: 0, at: 0, random: seed, ends: Ends::default() }
+    }
+
+    /// Compiles `slots` slots at most; answers how many bytes it took in all, if that was the last.
+    ///
+    /// # Errors
+    /// As [`compile`].
+    pub fn advance(
+        &mut self,
+        function: &mut Verified,
+        code: &mut [u8],
+        slots: usize,
+    ) -> Result<Option<usize>, TooSmall> {
+        let room = code.len();
+        let code = if self.measured { code } else { &mut code[..0] };
+        let emit = Emitter::resume(code, self.at, self.random);
+        let mut compiler = Compiler { function, emit, ends: self.ends };
+        if self.slot == 0 {
+            compiler.prologue();
+        }
+        for _ in 0..slots {
+            if self.slot >= compiler.function.slots() {
+                break;
+            }
+            self.slot += compiler.slot(self.slot);
+        }
+        let over = self.slot >= compiler.function.slots();
+        if over {
+            self.ends = compiler.epilogue();
+        }
+        (self.at, self.random) = compiler.emit.pause();
+        if !over {
+            return Ok(None);
+        }
+        if self.measured {
+            return Ok(Some(self.at));
+        }
+        let needed = core::mem::take(&mut self.at);
+        (self.measured, self.slot, self.random) = (true, 0, self.seed);
+        if needed <= room { Ok(None) } else { Err(TooSmall(needed)) }
+    }
 }
 
 /// Where the function's ends are.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     returned: usize,
     exhausted: usize,
@@ -88,22 +147,14 @@ struct Compiler<'f, 'a, 'c> {
     ends: Ends,
 }
 
-impl<'f, 'a, 'c> Compiler<'f, 'a, 'c> {
-    fn new(function: &'f mut Verified<'a>, emit: Emitter<'c>, ends: Ends) -> Self {
-        Self { function, emit, ends }
-    }
-
-    fn function(&mut self) -> Ends {
-        self.prologue();
-        let mut at = 0;
-        while at < self.function.slots() {
-            self.function.points[at].native = self.emit.at() as u32;
-            // A verified program decodes.
-            let Ok(instruction) = instruction::decode(self.function.program, at) else { break };
-            self.instruction(at, &instruction);
-            at += instruction.slots();
-        }
-        self.epilogue()
+impl Compiler<'_, '_, '_> {
+    /// Compiles the instruction at a slot; how many slots it has.
+    fn slot(&mut self, at: usize) -> usize {
+        self.function.points[at].native = self.emit.at() as u32;
+        // A verified program decodes.
+        let Ok(instruction) = instruction::decode(self.function.program, at) else { return 1 };
+        self.instruction(at, &instruction);
+        instruction.slots()
     }
 
     fn prologue(&mut self) {

@@ -99,8 +99,14 @@ pub struct Emitter<'c> {
 }
 
 impl<'c> Emitter<'c> {
-    pub fn new(code: &'c mut [u8], seed: u64) -> Self {
-        Self { code, at: 0, random: seed | 1 }
+    /// Goes on at `at`; at first `random` is the seed.
+    pub fn resume(code: &'c mut [u8], at: usize, random: u64) -> Self {
+        Self { code, at, random: random | u64::from(random == 0) }
+    }
+
+    /// Stops: where, and with which random number.
+    pub fn pause(self) -> (usize, u64) {
+        (self.at, self.random)
     }
 
     /// How many bytes there are.

@@ -79,6 +79,33 @@ pub enum Limit {
     Budget,
 }
 
+impl Why {
+    /// Its number, for whoever has only a number to answer with: never 0, and never another one's.
+    pub const fn number(self) -> u8 {
+        match self {
+            Why::Field(_) => 1,
+            Why::Truncated => 2,
+            Why::Atomic => 3,
+            Why::PacketLoad => 4,
+            Why::LocalCall => 5,
+            Why::TypedCall => 6,
+            Why::Empty => 7,
+            Why::TooLong => 8,
+            Why::JumpOutside => 9,
+            Why::JumpIntoConstant => 10,
+            Why::FallsOff => 11,
+            Why::Unreachable => 12,
+            Why::Unwritten(_) => 13,
+            Why::WritesStackPointer => 14,
+            Why::Outside(_) => 15,
+            Why::ReadOnly(_) => 16,
+            Why::UnknownCall(_) => 17,
+            Why::NotDeterministic(_) => 18,
+            Why::Signature(_) => 19,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "instruction {}: ", self.at)?;

@@ -1,11 +1,13 @@
 //! The reference: runs a verified program instruction by instruction, slowly and obviously.
 //!
-//! Nothing that the verifier proved is used here: every access is looked up and checked.
+//! Nothing that the verifier proved is used here: every access is looked up and checked. So the
+//! bytes of a program that was verified once are enough ([`interpret_bytes`]); of others it would
+//! say `Outside` where the verifier would have said why.
 
 use crate::argument::{self, Argument, Mismatch, Outcome};
 use crate::arithmetic;
 use crate::instruction::{self, Instruction, Operand, Register, Size};
-use crate::signature::{PARAMETERS_MAX, STACK, STACK_BYTES, STACK_TOP, address};
+use crate::signature::{PARAMETERS_MAX, STACK, STACK_BYTES, STACK_TOP, Signature, address};
 use crate::verifier::{Verified, target_of};
 
 /// How a run ended, and what it took.
@@ -49,10 +51,33 @@ pub fn interpret_watched(
     callee: Callee,
     watcher: Watcher,
 ) -> Result<Report, Mismatch> {
-    argument::check(function.signature, arguments)?;
+    run(function.program, function.signature, arguments, callee, watcher)
+}
+
+/// Runs a program of which whoever kept it knows that it was verified for this signature.
+///
+/// # Errors
+/// As [`interpret`].
+pub fn interpret_bytes(
+    program: &[u8],
+    signature: &Signature,
+    arguments: &mut [Argument],
+    callee: Callee,
+) -> Result<Report, Mismatch> {
+    run(program, signature, arguments, callee, &mut |_, _| {})
+}
+
+fn run(
+    program: &[u8],
+    signature: &Signature,
+    arguments: &mut [Argument],
+    callee: Callee,
+    watcher: Watcher,
+) -> Result<Report, Mismatch> {
+    argument::check(signature, arguments)?;
     let mut registers = [0; Register::COUNT];
     for position in 0..PARAMETERS_MAX.min(arguments.len()) {
-        if function.signature.parameter(position).is_none() {
+        if signature.parameter(position).is_none() {
             continue;
         }
         registers[position + 1] = match arguments[position] {
@@ -62,11 +87,12 @@ pub fn interpret_watched(
     }
     registers[Register::R10.index()] = STACK_TOP;
     let mut run = Run {
-        function,
+        program,
+        signature,
         arguments,
         registers,
         stack: [0; STACK_BYTES as usize],
-        budget: u64::from(function.signature.budget),
+        budget: u64::from(signature.budget),
         steps: 0,
         at: 0,
     };
@@ -80,7 +106,8 @@ pub fn interpret_watched(
 }
 
 struct Run<'a, 'm> {
-    function: &'a Verified<'a>,
+    program: &'a [u8],
+    signature: &'a Signature<'a>,
     arguments: &'a mut [Argument<'m>],
     registers: [u64; Register::COUNT],
     stack: [u8; STACK_BYTES as usize],
@@ -93,7 +120,7 @@ impl Run<'_, '_> {
     /// Runs one instruction; answers the end, if it is one.
     fn step(&mut self, callee: Callee) -> Option<Outcome> {
         // A verified program decodes at every slot that it can come to.
-        let Ok(instruction) = instruction::decode(self.function.program, self.at) else {
+        let Ok(instruction) = instruction::decode(self.program, self.at) else {
             return Some(Outcome::Outside);
         };
         self.steps += 1;
@@ -128,7 +155,7 @@ impl Run<'_, '_> {
                 }
             }
             Instruction::Call { number } => {
-                let Some((_, call)) = self.function.signature.call(number) else {
+                let Some((_, call)) = self.signature.call(number) else {
                     return Some(Outcome::Outside);
                 };
                 if !self.pay(call.cost) {
@@ -178,7 +205,7 @@ impl Run<'_, '_> {
     }
 
     fn load(&self, at: u64, size: Size) -> Option<u64> {
-        let signature = self.function.signature;
+        let signature = self.signature;
         let (area, offset) = signature.locate(at, size.bytes(), false).ok()?;
         let memory: &[u8] = match area {
             STACK => &self.stack,
@@ -195,7 +222,7 @@ impl Run<'_, '_> {
     }
 
     fn store(&mut self, at: u64, size: Size, value: u64) -> Option<()> {
-        let signature = self.function.signature;
+        let signature = self.signature;
         let (area, offset) = signature.locate(at, size.bytes(), true).ok()?;
         let memory: &mut [u8] = match area {
             STACK => &mut self.stack,

@@ -28,8 +28,9 @@ pub const SLOTS_MAX: usize = 4096;
 /// How often a slot is looked at, at most: once, and again when a register has lost something.
 pub const VISITS_MAX: usize = 1 + 2 * Register::COUNT;
 
-/// What is known of a register.
+/// What is known of a register. (Of this form, so that zeroed memory is points that know nothing.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Value {
     /// Nothing: a path to here has not written it.
     #[default]

@@ -18,12 +18,14 @@ use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
 use kernel_core::state::Published;
 use kernel_core::trace::Asked;
+use kernel_core::window;
+use kernel_core::workshop::{self, Downloads};
 
 use crate::boot::memory_map::MemoryMap;
-use crate::hardware;
 use crate::paging::Tables;
 use crate::physical::{slice, virtual_address, word};
 use crate::trace::Places;
+use crate::{downloads, hardware};
 
 const LARGE: u64 = 2 << 20;
 /// Network interfaces that have a record.
@@ -202,6 +204,16 @@ fn network(memory: &mut MemoryMap, sizes: &Sizes) -> kernel_core::net::Network {
     )
 }
 
+/// The window for downloaded code, and where it is verified and compiled.
+fn downloads(memory: &mut MemoryMap, tables: &mut Tables) -> Downloads {
+    downloads::place(tables.code_window(memory));
+    Downloads::new(
+        private(memory, Category::Code, window::PAGES),
+        private(memory, Category::Code, workshop::POINTS),
+        private(memory, Category::Code, workshop::BYTES),
+    )
+}
+
 /// Carves everything.
 pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: &Trace) -> Parts {
     let published = published(memory, tables, sizes, trace);
@@ -233,6 +245,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
             sizes.domains,
             words,
         ),
+        downloads: downloads(memory, tables),
         net: network(memory, sizes),
         console: kernel_core::console::Console::default(),
     }

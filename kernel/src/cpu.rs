@@ -126,6 +126,8 @@ pub struct Cpu {
     pub stack_bytes: Cell<u64>,
     /// When its counters were last published, in nanoseconds since boot.
     pub noted_ns: Cell<u64>,
+    /// The code that was there when this processor last made sure that it runs what is.
+    pub code_seen: Cell<u64>,
     /// What the timer is set for.
     pub timer: Cell<OneShot>,
     /// Where frames go while nothing is loaded.

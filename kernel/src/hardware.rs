@@ -12,6 +12,8 @@ use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::trace::Event;
+use code::argument::{Argument, Outcome};
+use code::signature::Signature;
 use kernel_core::context::Context;
 use kernel_core::env::CONTEXT_BYTES;
 use kernel_core::machine::{Flush, Machine, UserFault};
@@ -20,7 +22,7 @@ use kernel_core::net::transmit::Segment;
 use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg};
-use crate::{console, entropy, physical, shootdown, trace, user, vector, virtio};
+use crate::{console, downloads, entropy, physical, shootdown, trace, user, vector, virtio};
 
 /// Pages of one's own space that are forgotten one by one; of more, everything is.
 const PAGES_ONE_BY_ONE: u64 = 32;
@@ -291,6 +293,23 @@ impl Machine for Hardware {
 
     fn trace_set(&mut self, kinds: u64) {
         trace::set(kinds);
+    }
+
+    fn code_show(&mut self, page: usize, frames: &[Frame], _program: &[u8]) {
+        downloads::show(page, frames);
+    }
+
+    fn code_hide(&mut self, pages: Range<usize>) {
+        downloads::hide(pages);
+    }
+
+    fn code_run(
+        &mut self,
+        page: usize,
+        signature: &Signature,
+        arguments: &mut [Argument],
+    ) -> Outcome {
+        downloads::run(self.cpu, page, signature, arguments)
     }
 
     fn now_ns(&self) -> u64 {

@@ -18,6 +18,7 @@ mod cpu;
 mod delay;
 mod descriptors;
 mod devices;
+mod downloads;
 mod entropy;
 mod entry;
 mod features;

@@ -4,6 +4,7 @@
 //!  slots 256…   direct map: 2 MiB pages, NX, writable; the image's text and constants read-only
 //!  slot 384     published pages: 2 MiB pages, U=1 W=0 NX; application pages by 4 KiB tables
 //!  slot 511     0xffff_ff80_0000_0000  devices, not cached
+//!               0xffff_ff90_0000_0000  downloaded code: RX, its frames NX in the direct map
 //!               0xffff_ffff_8020_0000  the image: text RX, constants R, data RW
 //!               0xffff_ffff_c000_0000  a 256 KiB area for each processor (`cpu`)
 //! ```
@@ -26,6 +27,8 @@ use crate::registers::write_cr3;
 pub const EARLY_END: u64 = 1 << 32;
 /// Where devices' registers are mapped, one after the other.
 const DEVICES: u64 = 0xffff_ff80_0000_0000;
+/// Where downloaded code is run: as many pages as one table has.
+pub const CODE_WINDOW: u64 = 0xffff_ff90_0000_0000;
 const LARGE_SIZE: u64 = 2 << 20;
 
 unsafe extern "C" {
@@ -159,6 +162,11 @@ impl Tables {
         let flags = NO_EXECUTE | WRITABLE | CACHE_DISABLE | WRITE_THROUGH;
         self.map(memory, at, from - offset, len, flags);
         at + offset
+    }
+
+    /// The table of the window for downloaded code, which shows nothing yet.
+    pub fn code_window(&mut self, memory: &mut MemoryMap) -> u64 {
+        self.entry(memory, CODE_WINDOW, 1, 0)
     }
 
     /// Uses the tables on this processor.

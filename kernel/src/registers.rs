@@ -159,6 +159,12 @@ pub fn flush_all() {
     unsafe { write_cr3(read_cr3()) }
 }
 
+/// Runs nothing that was fetched before: moves to control registers wait for that (SDM 3A, 10.3).
+pub fn serialize() {
+    // SAFETY: who is told of a page fault read its address at its entry.
+    unsafe { asm!("mov cr2, {}", in(reg) 0u64, options(nomem, nostack)) }
+}
+
 /// A hint in a waiting loop.
 pub fn pause() {
     core::hint::spin_loop();

@@ -89,6 +89,8 @@ pub struct Parts {
     pub sched: crate::sched::Scheduler,
     /// Regions.
     pub regions: crate::region::Regions,
+    /// Downloaded code.
+    pub downloads: crate::workshop::Downloads,
     /// Network.
     pub net: crate::net::Network,
     /// Console.
@@ -108,6 +110,7 @@ impl State {
             envs: parts.envs,
             sched: parts.sched,
             regions: parts.regions,
+            downloads: parts.downloads,
             net: parts.net,
             console: parts.console,
             sweep: crate::sweep::OVER,

@@ -10,8 +10,8 @@ use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
-    account, capability, console, create, death, domain, env, operate, predicate, region, retract,
-    revoke, sched, sleep, slice, step, table, token, trace, transfer,
+    account, capability, console, create, death, domain, env, method, operate, predicate, region,
+    retract, revoke, sched, sleep, slice, step, table, token, trace, transfer,
     work::{self, cost},
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
@@ -20,9 +20,11 @@ use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame};
 use abi::layout::is_user_range;
 use abi::limits::{
-    BATCH, BATCH_ITEMS, COPY_BYTES, PREDICATE_ATOMS, REGION_FRAMES, RING_ENTRIES, TRANSMIT_PIECES,
+    BATCH, BATCH_ITEMS, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, RING_ENTRIES,
+    TRANSMIT_PIECES,
 };
 use abi::memory::Item;
+use abi::method::BINDING_BYTES;
 use abi::published::EnvState;
 use abi::trace::{Event, Kind};
 use abi::word::UserAddress;
@@ -70,7 +72,8 @@ const READS_MEMORY: u64 = 1 << number::EnvSet
     | 1 << number::RingModify
     | 1 << number::FilterInsert
     | 1 << number::NetTransmit
-    | 1 << number::ConsoleWrite;
+    | 1 << number::ConsoleWrite
+    | 1 << number::MethodBind;
 
 /// May [`buffer`] name memory for the call with this number?
 #[inline(always)]
@@ -124,6 +127,10 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
         }
         Call::NetTransmit { pieces, count, .. } => {
             array(pieces, count, TRANSMIT_PIECES, size_of::<abi::ring::Piece>())
+        }
+        Call::MethodBind { binding, slots, .. } => {
+            let slots = slots.min(METHOD_SLOTS as u64) as usize;
+            Some((binding.0, BINDING_BYTES + 8 * slots))
         }
         Call::ConsoleWrite { bytes, len, .. } => array(bytes, len, COPY_BYTES, 1),
         _ => None,
@@ -302,6 +309,10 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: 
                 Err(fault) => Outcome::Fault(fault),
             }
         }
+        Call::MethodBind { region, slots, .. } => {
+            let bound = method::bind(state, machine, index, capability, (region, slots), bytes);
+            bound.map_or(Outcome::Again, answer)
+        }
         _ => answer(objects(state, machine, who, call)),
     }
 }
@@ -363,6 +374,10 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             region::attach(state, index, capability, region, role, domain)
         }
         Call::RegionDetach { region, role } => region::detach(state, index, region, role),
+        Call::MethodCall { region, method, role, first, second, third } => {
+            let words = [first, second, third];
+            method::call(state, machine, index, region, (method, role), words)
+        }
         Call::PredicateSet { count, .. } => predicate::set(state, machine, index, count, bytes),
         Call::TimerSet { deadline } => {
             sleep::set_timer(state, index, deadline);

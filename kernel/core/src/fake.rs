@@ -4,7 +4,7 @@ use crate::boot::{Parts, Sizes};
 use crate::context::Context;
 use crate::machine::{Flush, Machine, UserFault};
 use crate::state::{Published, State};
-use crate::{account, console, domain, env, frame, net, region, sched, table};
+use crate::{account, console, domain, env, frame, net, region, sched, table, workshop};
 use abi::capability::Name;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT, is_user_range};
@@ -12,7 +12,12 @@ use abi::limits::TRANSMIT_HEADER;
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
 use abi::trace::Event;
+use code::argument::{Argument, Outcome};
+use code::interpreter::interpret_bytes;
+use code::signature::Signature;
+use core::ops::Range;
 use std::boxed::Box;
+use std::collections::HashMap;
 use std::vec;
 use std::vec::Vec;
 
@@ -54,6 +59,8 @@ pub struct FakeMachine {
     /// How and with what status the machine was ended.
     pub ended: Option<(u16, u16)>,
     random: u64,
+    /// Programs by the page of the window where their code would begin.
+    code: HashMap<usize, Vec<u8>>,
 }
 
 impl FakeMachine {
@@ -74,6 +81,7 @@ impl FakeMachine {
             traced: Vec::new(),
             ended: None,
             random: 0x9e37_79b9_7f4a_7c15,
+            code: HashMap::new(),
         }
     }
 
@@ -220,6 +228,25 @@ impl Machine for FakeMachine {
     fn trace_set(&mut self, kinds: u64) {
         self.tracing = kinds;
     }
+    fn code_show(&mut self, page: usize, frames: &[Frame], program: &[u8]) {
+        assert!(!frames.is_empty());
+        for at in 0..frames.len() {
+            assert!(!self.code.contains_key(&(page + at)), "a page of code is shown twice");
+            self.code.insert(page + at, if at == 0 { program.to_vec() } else { Vec::new() });
+        }
+    }
+    fn code_hide(&mut self, pages: Range<usize>) {
+        pages.for_each(|page| assert!(self.code.remove(&page).is_some(), "nothing is shown"));
+    }
+    fn code_run(
+        &mut self,
+        page: usize,
+        signature: &Signature,
+        arguments: &mut [Argument],
+    ) -> Outcome {
+        let none = &mut |_, _: &[u64]| 0;
+        interpret_bytes(&self.code[&page], signature, arguments, none).expect("they fit").outcome
+    }
     fn now_ns(&self) -> u64 {
         self.now
     }
@@ -309,6 +336,11 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             leak(sizes.attachments),
             sizes.domains,
             REGION_WORDS,
+        ),
+        downloads: workshop::Downloads::new(
+            leak(crate::window::PAGES),
+            leak(workshop::POINTS),
+            leak(workshop::BYTES),
         ),
         net: net::Network::new(
             leak(sizes.filters),

@@ -200,6 +200,7 @@ pub(crate) fn kind_of(number: u8) -> FrameType {
         9 => FrameType::Image,
         10 => FrameType::Kernel,
         11 => FrameType::Limbo,
+        13 => FrameType::Code,
         _ => FrameType::Absent,
     }
 }
@@ -440,7 +441,7 @@ pub(crate) fn bury(state: &mut State, frame: Frame) {
     let published = &mut state.published.frames[frame.0 as usize];
     // Registers and regions are not the account's to read: zeroed whoever comes next.
     let last = match kind_of(published.kind) {
-        FrameType::Vector | FrameType::Region => 0,
+        FrameType::Vector | FrameType::Region | FrameType::Code => 0,
         _ => published.account,
     };
     let kind = kind_of(published.kind);

@@ -34,6 +34,7 @@ pub mod frame;
 pub mod handover;
 pub mod list;
 pub mod machine;
+pub mod method;
 #[cfg(test)]
 mod model;
 pub mod net;
@@ -58,7 +59,9 @@ pub mod trace;
 pub mod transfer;
 pub mod upcall;
 mod update;
+pub mod window;
 pub mod work;
+pub mod workshop;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@
 use crate::context::Context;
 use abi::id::Frame;
 use abi::trace::Event;
+use code::argument::{Argument, Outcome};
+use code::signature::Signature;
 use core::ops::Range;
 
 /// A copy from or to program memory met a page that is not there; nothing after it was copied.
@@ -113,6 +115,18 @@ pub trait Machine {
     fn trace_set(&mut self, kinds: u64) {
         let _ = kinds;
     }
+    /// Shows the frames in the kernel's window for code from `page` on, to be run and not written;
+    /// they hold what `program` was compiled to. Who interprets keeps that instead.
+    fn code_show(&mut self, page: usize, frames: &[Frame], program: &[u8]);
+    /// Shows nothing in these pages any more; what is kept of it is flushed as the core asks.
+    fn code_hide(&mut self, pages: Range<usize>);
+    /// Runs the function that begins at `page`: exactly what the interpreter would do.
+    fn code_run(
+        &mut self,
+        page: usize,
+        signature: &Signature,
+        arguments: &mut [Argument],
+    ) -> Outcome;
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// 64 random bits, if the machine has a source.

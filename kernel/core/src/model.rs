@@ -11,6 +11,7 @@
 mod act;
 mod calls;
 mod check;
+mod methods;
 mod processor;
 mod share;
 
@@ -232,6 +233,8 @@ fn random_calls_keep_every_invariant() {
             Error::NoTable,
             Error::NotEmpty,
             Error::TooLarge,
+            Error::NotVerified,
+            Error::Refused,
         ] {
             assert!(met(error) > 10, "{} hardly met: {:?}", error.name(), model.answers);
         }

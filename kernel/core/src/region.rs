@@ -9,7 +9,7 @@ use crate::bytes::u32_at;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, env, frame, predicate, sched};
+use crate::{account, capability, domain, env, frame, method, predicate, sched};
 use abi::capability::{Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
@@ -21,6 +21,9 @@ use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
 const COUNT_MAX: u32 = 1 << 20;
+/// Set in the role of each attachment to a region with methods, which is only for calling them:
+/// whoever looks for one to operate by finds none.
+pub(crate) const BY_METHOD: u8 = REGION_ROLES as u8;
 
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +45,8 @@ pub struct Region {
     pub(crate) known: [u16; REGION_ROLES],
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
+    /// The table of its methods, 0: it has none ([`crate::method`]).
+    pub(crate) methods: Frame,
     /// Physical address of its first byte, a multiple of `REGION_INLINE_BYTES`.
     pub(crate) first: u64,
     /// Its frames.
@@ -55,7 +60,7 @@ pub struct Attachment {
     next: u16,
     /// Index of the region.
     region: u16,
-    /// The role.
+    /// The role, and [`BY_METHOD`].
     role: u8,
     /// The region's generation then.
     generation: u32,
@@ -240,14 +245,15 @@ pub fn attach(
     target: DomainId,
 ) -> Answer {
     let index = find(state, id)?;
-    let role = check_role(role)?;
+    let asked = check_role(role)?;
+    let role = asked | kind(state, index);
     let own = env::domain(state, caller).index();
     let target = domain::find_or_own(state, own, target)?;
     if target != own {
         capability::check(state, own, capability, domain::guard(state, target), WRITE)?;
     }
     if !attached(state, own, index, role) {
-        let rights = if role_writes(role) { READ | WRITE } else { READ };
+        let rights = if role_writes(asked) { READ | WRITE } else { READ };
         let guard = state.regions.slots[index].guard;
         capability::check(state, own, capability, &guard, rights)?;
     }
@@ -258,13 +264,18 @@ pub fn attach(
         Some((_, at)) => state.regions.attachments[at].count += 1,
         None => add(state, target, index, role)?,
     }
-    state.published.regions[index].attached[usize::from(role)] += 1;
+    state.published.regions[index].attached[usize::from(asked)] += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         let maker = DomainId(state.published.regions[index].domain).index();
         state.regions.attachments[maker].count -= 1;
     }
     touched(state, index);
     Ok(0)
+}
+
+/// What is set in the roles of those attached to the region at `index`.
+fn kind(state: &State, index: usize) -> u8 {
+    if state.regions.slots[index].methods.0 == 0 { 0 } else { BY_METHOD }
 }
 
 #[inline]
@@ -294,7 +305,7 @@ fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), R
 /// `RegionDetach`.
 pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answer {
     let index = find(state, id)?;
-    let role = check_role(role)?;
+    let role = check_role(role)? | kind(state, index);
     let own = env::domain(state, caller).index();
     let (before, at) = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
     state.regions.attachments[at].count -= 1;
@@ -311,7 +322,7 @@ fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
     let list = &mut state.regions.attachments;
     let Attachment { next, region, role, .. } = list[at];
     // Of this region, or of one that has its place by now.
-    state.regions.slots[usize::from(region)].known[usize::from(role)] = 0;
+    state.regions.slots[usize::from(region)].known[usize::from(role % BY_METHOD)] = 0;
     list[before].next = next;
     list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
     state.regions.free = at as u16;
@@ -321,7 +332,7 @@ fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
 /// Fewer are attached; with the last one the region ends.
 fn drop_count(state: &mut State, index: usize, role: u8, count: u32) {
     let record = &mut state.published.regions[index];
-    record.attached[usize::from(role)] -= u64::from(count);
+    record.attached[usize::from(role % BY_METHOD)] -= u64::from(count);
     let left = record.attached.iter().any(|&count| count != 0);
     touched(state, index);
     if !left {
@@ -339,6 +350,9 @@ fn end(state: &mut State, index: usize) {
     }
     for frame in &slot.frames[..usize::from(slot.count)] {
         frame::release(state, *frame);
+    }
+    if slot.methods.0 != 0 {
+        method::end(state, slot.methods);
     }
     account::uncharge(state, account, Resource::Regions, 1);
     let generation = (slot.generation + 1) % abi::id::GENERATIONS;

@@ -58,6 +58,8 @@ pub struct State {
     pub sched: crate::sched::Scheduler,
     /// Regions and attachments.
     pub regions: crate::region::Regions,
+    /// Downloaded code.
+    pub downloads: crate::workshop::Downloads,
     /// Filters, rings, transmissions.
     pub net: crate::net::Network,
     /// Console input ring.

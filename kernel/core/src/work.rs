@@ -46,6 +46,10 @@ pub mod cost {
     pub const DOMAIN: u32 = 2_000;
     /// The end of a region with its frames, or of a ring with its buffers.
     pub const REGION: u32 = 2_500;
+    /// Eight slots verified or compiled.
+    pub const SLOTS: u32 = 9_000;
+    /// The end of a region's methods, each page of them and their table.
+    pub const METHODS: u32 = 9_000;
     /// All entries of a table looked at, and changed where they must be.
     pub const SCAN: u32 = 9_000;
     /// All entries of a table copied into another.
@@ -82,7 +86,7 @@ pub fn room(state: &State, cost: u32) -> bool {
 #[inline]
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
-    let listed = state.frames.dying | state.frames.revoking;
+    let listed = state.frames.dying | state.frames.revoking | state.downloads.dying;
     listed != 0
         || state.accounts.dying != 0
         || !swept
@@ -98,6 +102,7 @@ pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     // An account that ends has its name taken back first: that is more work.
     crate::death::finish_accounts(state);
     crate::retract::under_way(state)
+        | crate::method::work(state, machine)
         | crate::table::work(state, machine)
         | crate::revoke::sweep(state, machine)
 }

@@ -206,8 +206,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "registers become program memory",
         "frame.rs",
-        "FrameType::Vector | FrameType::Region => 0,",
-        "FrameType::Region => 0,",
+        "FrameType::Vector | FrameType::Region | FrameType::Code => 0,",
+        "FrameType::Region | FrameType::Code => 0,",
     ),
     (
         "a freed frame is paid for ever",

@@ -271,6 +271,24 @@ pub fn region_step_or_wait(
     make(Call::RegionStepOrWait { which, address, piece, words, from, posted }, 0)
 }
 
+/// `MethodBind`: `binding` holds an `abi::method::Binding` and the program behind it, whose slots
+/// are 8 bytes each.
+pub fn method_bind(capability: u8, region: RegionId, binding: &[u8]) -> Result<u64, Refused> {
+    let slots = (binding.len().saturating_sub(abi::method::BINDING_BYTES) / 8) as u64;
+    make(Call::MethodBind { region, binding: at(binding.as_ptr()), slots }, capability)
+}
+
+/// `MethodCall`
+#[inline]
+pub fn method_call(
+    region: RegionId,
+    method: u16,
+    role: u16,
+    [first, second, third]: [u64; 3],
+) -> Result<u64, Refused> {
+    make(Call::MethodCall { region, method, role, first, second, third }, 0)
+}
+
 /// `PredicateSet`
 pub fn predicate_set(atoms: &[abi::predicate::Atom]) -> Result<u64, Refused> {
     make(Call::PredicateSet { atoms: at(atoms.as_ptr()), count: atoms.len() as u64 }, 0)

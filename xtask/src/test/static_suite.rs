@@ -31,7 +31,7 @@ const SYMBOL_WORDS: [&str; 12] = [
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
 /// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 20] = [
+const OWN_CALLS: [&str; 21] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -45,6 +45,7 @@ const OWN_CALLS: [&str; 20] = [
     "RegionAwait",
     "RegionStep",
     "RegionStepOrWait",
+    "MethodCall",
     "PredicateSet",
     "TimerSet",
     "RingAlloc",

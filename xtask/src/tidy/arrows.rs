@@ -4,8 +4,8 @@ use crate::workspace::Package;
 
 /// What each package may use of ours. What is not listed may use nothing.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("kernel", &["kernel-core", "abi", "image"]),
-    ("kernel-core", &["abi", "image"]),
+    ("kernel", &["kernel-core", "code", "abi", "image"]),
+    ("kernel-core", &["code", "abi", "image"]),
     ("libs/xok", &["abi", "image"]),
     ("libs/exos", &["xok", "xio", "xnet", "unix", "callsites", "strace", "abi", "image"]),
     ("libs/xio", &["abi"]),
@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("libs/callsites", &[]),
     ("libs/strace", &[]),
     ("apps/", &["xok", "xio", "xnet", "unix", "exos", "abi", "image"]),
-    ("tests/", &["xok", "xio", "xnet", "unix", "abi", "image"]),
+    ("tests/", &["xok", "xio", "xnet", "unix", "code", "abi", "image"]),
     ("code", &[]),
     ("xtask", &["code", "kernel-core", "xio", "unix", "abi", "image"]),
 ];

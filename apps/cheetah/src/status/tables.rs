@@ -18,9 +18,9 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf
     h2{font-size:1.1em;margin-bottom:.2em}p{margin:.2em 0}\
     </style></head><body>\n";
 
-const TYPES: [&str; 13] = [
+const TYPES: [&str; 14] = [
     "free", "data", "table 1", "table 2", "table 3", "table 4", "links", "vector", "region",
-    "image", "kernel", "limbo", "absent",
+    "image", "kernel", "limbo", "absent", "code",
 ];
 const CATEGORY_NAMES: [&str; CATEGORIES] = [
     "kernel image",
@@ -37,6 +37,7 @@ const CATEGORY_NAMES: [&str; CATEGORIES] = [
     "published pages",
     "slack",
     "donated by programs",
+    "downloaded code",
 ];
 const RESOURCE_NAMES: [&str; 8] =
     ["frames", "environments", "domains", "slices", "regions", "filters", "rings", "pins"];

@@ -87,6 +87,12 @@ impl Model {
             if self.harmless(current, &call) {
                 self.make(cpu, current, call);
             }
+            if matches!(call, Call::RegionAlloc { .. } | Call::MethodBind { .. })
+                && self.random.one_in(2)
+            {
+                let call = self.some_bind();
+                self.make(cpu, current, call);
+            }
             if matches!(call, Call::EnvAlloc { .. }) && !self.random.one_in(4) {
                 // Whoever makes one mostly says what it shall be.
                 let call = self.some_set();
@@ -360,6 +366,12 @@ impl Model {
             64..=65 => self.some_token(caller),
             67 => Call::CapabilityPass { domain: self.some_domain_id(), slots: (word as u16) & !3 },
             66 => Call::CapabilityRetract { extend: 1, components: u64::from(small) },
+            68..=69 => self.some_bind(),
+            70..=73 => {
+                let (method, role) = (u16::from(self.random.one_in(9)), small / 2);
+                let (region, first) = (self.some_region(), word & 0x1f);
+                Call::MethodCall { region, method, role, first, second: word, third: 0 }
+            }
             62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
             _ => self.some_network_call(caller, word),
         }
@@ -374,6 +386,19 @@ impl Model {
         let (first, second, seal) = (word(0), word(1), word(2));
         let seal = if self.random.one_in(2) { seal } else { seal ^ 1 };
         Call::CapabilityEnter { slot: 2 + self.random.below(5) as u16, first, second, seal }
+    }
+
+    /// Of a region that nobody has been attached to, if there is one.
+    fn some_bind(&mut self) -> Call {
+        let slots = self.random.pick(&super::methods::SLOTS);
+        let regions = self.state.published.regions.iter().zip(self.state.regions.slots.iter());
+        let fresh = regions.filter(|(record, slot)| record.id != 0 && !slot.used);
+        let fresh: Vec<u32> = fresh.map(|(record, _)| record.id).collect();
+        let region = match fresh[..] {
+            [] => self.some_region(),
+            _ => RegionId(self.random.pick(&fresh)),
+        };
+        Call::MethodBind { region, binding: BUFFER, slots }
     }
 
     /// Along a region whose words are mostly still zero.
@@ -499,6 +524,7 @@ impl Model {
                     words.extend([self.some_own_page(caller) + 4000, 200]);
                 }
             }
+            Call::MethodBind { slots, .. } => words = super::methods::binding(self, slots),
             Call::TableUpdate { .. } => words.extend((0..192).map(|_| 0xff)),
             _ => {}
         }

@@ -44,7 +44,7 @@ impl Model {
         for (record, last) in self.state.published.frames.iter().zip(&mut self.last) {
             match frame::kind_of(record.kind) {
                 FrameType::Free | FrameType::Limbo => {}
-                FrameType::Vector | FrameType::Region => *last = 0,
+                FrameType::Vector | FrameType::Region | FrameType::Code => *last = 0,
                 _ => *last = usize::from(record.account),
             }
         }
@@ -133,7 +133,24 @@ impl Model {
             assert!(region.count == 0 || record.id != 0);
             region.frames[..usize::from(region.count)].iter().for_each(|&frame| hold(frame, 0));
         }
+        for table in self.method_tables() {
+            let (frames, _) = crate::method::held(&self.state, &self.machine, table);
+            frames.into_iter().for_each(|frame| hold(frame, 0));
+        }
         held
+    }
+
+    /// Tables of methods: of regions, and of regions that have ended.
+    fn method_tables(&self) -> Vec<Frame> {
+        let regions = self.state.regions.slots.iter().map(|region| region.methods);
+        let mut tables: Vec<Frame> = regions.filter(|table| table.0 != 0).collect();
+        let mut at = self.state.downloads.dying;
+        while at != 0 {
+            assert!(tables.len() < FRAMES, "the list of dying methods is a circle");
+            tables.push(Frame(at));
+            at = self.state.frames.record(Frame(at)).next();
+        }
+        tables
     }
 
     fn kind(&self, frame: Frame) -> FrameType {
@@ -303,6 +320,11 @@ impl Model {
         }
         for region in published.regions.iter().filter(|region| region.id != 0) {
             count(AccountId(region.account).index(), Resource::Regions, 1);
+        }
+        for table in self.method_tables() {
+            let payer = usize::from(published.frames[table.0 as usize].account);
+            let (_, functions) = crate::method::held(&self.state, &self.machine, table);
+            count(payer, Resource::Regions, functions);
         }
         for (_, payer) in crate::net::pins(&self.state) {
             count(payer, Resource::Pins, 1);

@@ -4,6 +4,7 @@ mod calls;
 mod capabilities;
 mod deaths;
 mod handovers;
+mod methods;
 mod packets;
 mod pieces;
 mod predicates;

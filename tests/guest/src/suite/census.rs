@@ -30,9 +30,10 @@ pub fn sums(_: &Ground) -> Result<String, Failure> {
     for number in 0..published::table(Table::Frames).count as usize {
         let record: FrameRecord = published::record(Table::Frames, number).ok_or("no record")?;
         taken += u64::from(record.kind == FrameType::Kernel as u8);
-        // Tables of four levels, links, vector states, regions.
+        // Tables of four levels, links, vector states, regions; code.
         let range = FrameType::Table1 as u8..=FrameType::Region as u8;
-        donated += u64::from(range.contains(&record.kind));
+        let code = record.kind == FrameType::Code as u8;
+        donated += u64::from(code || range.contains(&record.kind));
     }
     let said = line(Category::Donated);
     expect!(

@@ -8,6 +8,7 @@ mod freed;
 mod fuzz;
 mod life;
 mod memory;
+mod method;
 mod names;
 mod predicate;
 mod readers;
@@ -84,6 +85,12 @@ pub const TESTS: &[(&str, Test)] = &[
     ("predicate_no_lost_wakeup", predicate::no_lost_wakeup),
     ("region_no_lost_wakeup", predicate::region_no_lost_wakeup),
     ("region_by_call_alone", region::by_call_alone),
+    ("method_no_way_around", method::no_way_around),
+    ("method_endless", method::endless),
+    ("method_tests_decide", method::tests_decide),
+    ("method_whole_or_not_at_all", method::whole_or_not_at_all),
+    ("method_unique_names", method::unique_names),
+    ("method_as_interpreted", method::as_interpreted),
     ("hold_release_destroy", life::hold_release_destroy),
     ("registers_across_calls", life::registers_across_calls),
     ("registers_across_every_call", registers::across_every_call),
@@ -106,6 +113,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),
+    ("stretch_of_methods", stretch::of_methods),
     ("stretch_of_deaths", stretch::of_deaths),
     ("stretch_of_wild_calls", stretch::of_wild_calls),
 ];

@@ -4,18 +4,23 @@
 //! are exact. Each test provokes what is dearest for some calls, then no figure may be above the
 //! bound that decisions 20 names.
 
+use super::method::bind;
 use super::roles;
+use crate::assembler::{R0, R1, R2, R3, R4, R5, program};
 use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground, SCRATCH};
 use abi::call::TABLE;
 use abi::id::{AccountId, DomainId, EnvId};
+use abi::limits::{METHOD_SLOTS, METHOD_STEPS};
 use abi::memory::*;
+use abi::method::{Binding, Part};
 use abi::published::*;
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use code::instruction::{Condition, Operand, Operation as Compute};
 use xok::call::{self, OWN, Refused};
 use xok::clock::now_ns;
 use xok::memory::{DATA, Space, item};
@@ -157,6 +162,53 @@ pub fn of_regions(_: &Ground) -> Result<String, Failure> {
     }
     call::region_detach(region, 0).map_err(said)?;
     own.unmap(SCRATCH, 2).map_err(said)?;
+    check()
+}
+
+/// Methods as long as they may be, of the dearest instructions; bound, called, and gone.
+pub fn of_methods(_: &Ground) -> Result<String, Failure> {
+    let slots = METHOD_SLOTS as u32;
+    // Paths that meet, so that slots are looked at often; constants, masked accesses, divisions.
+    let long = program(|a| {
+        let again = a.label();
+        a.set(R0, 1).set(R4, 3).place(again);
+        for _ in 0..(METHOD_SLOTS - 5) / 5 {
+            let on = a.label();
+            a.compute(Compute::Add, R2, Operand::Register(R5));
+            a.branch(Condition::Equal, R3, Operand::Immediate(5), on);
+            a.store(R2, 0, Operand::Immediate(77)).place(on).load(R0, R2, 8);
+            a.compute(Compute::DivideSigned, R0, Operand::Immediate(3));
+        }
+        a.jump(again);
+    });
+    let spin = program(|a| {
+        let again = a.label();
+        a.place(again);
+        for _ in 0..40 {
+            a.store(R2, 0, Operand::Register(R3)).load(R4, R1, 0);
+        }
+        a.compute(Compute::Add, R2, Operand::Register(R5)).jump(again);
+    });
+    let region = call::region_alloc(OWN, &[u32::MAX]).map_err(said)?;
+    let own = Binding { roles: 1, length: 4096, ..Binding::default() };
+    for method in 0..2 {
+        let budget = METHOD_STEPS - slots;
+        bind(region, Binding { method, budget, ..own }, &long).map_err(said)?;
+    }
+    let budget = METHOD_STEPS - 3 * 82;
+    bind(region, Binding { method: 2, budget, ..own }, &spin).map_err(said)?;
+    for part in [Part::Before, Part::After] {
+        let test = Binding { method: 2, part: part as u8, ..Binding::default() };
+        let refused = bind(region, test, &spin);
+        expect!(refused.is_err(), "a test that stores");
+    }
+    call::region_attach(OWN, region, 0, DomainId::NONE).map_err(said)?;
+    for method in 0..3 {
+        for words in [[0, 0, 0], [0, 0, 8], [5, 0, 0]] {
+            let _ = call::method_call(region, method, 0, words);
+        }
+    }
+    call::region_detach(region, 0).map_err(said)?;
     check()
 }
 

@@ -10,6 +10,7 @@ mod vectors;
 
 use crate::assistant::Role;
 use crate::faults;
+use crate::suite::method;
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::limits::SLICE_NS;
@@ -89,6 +90,10 @@ pub const KEEP_VECTORS: u64 = 34;
 pub const DO_WITHOUT_VECTORS: u64 = 35;
 /// Its report when the fault was handled after all.
 pub const FAULT_HANDLED: u64 = 0x600d;
+/// Jumps to its first word.
+pub const JUMP_TO: u64 = 24;
+/// Calls method 0 of the region in its first word for ever.
+pub const CALL_METHOD_FOR_EVER: u64 = 25;
 
 /// Plays the role; the word to leave.
 pub fn play(role: &Role) -> u64 {
@@ -141,6 +146,11 @@ pub fn play(role: &Role) -> u64 {
             region::read_a_region(RegionId(words[0] as u32), words[1] as u32, words[2] as u8)
         }
         holder::BEHAVE_AS_OWNER => holder::behave_as_owner(words[0] as u32),
+        JUMP_TO => faults::jump(words[0]),
+        CALL_METHOD_FOR_EVER => loop {
+            let _ = call::method_call(RegionId(words[0] as u32), 0, 0, [0; 3]);
+        },
+        method::ENTER_NAMES => method::enter_names(RegionId(words[0] as u32), words[1], words[2]),
         _ => 0xbad,
     }
 }
