@@ -29,6 +29,7 @@ use abi::method::{BINDING_BYTES, Binding, PARTS, Part, refused};
 use abi::published::{Category, FrameType};
 use abi::word::Which;
 use code::argument::{Argument, Outcome};
+use code::instruction::SLOT_BYTES;
 use code::signature::AREA_BYTES_MIN;
 
 /// Functions that a table has room for.
@@ -107,7 +108,10 @@ pub fn bind<M: Machine>(
         Ok(request) => request,
         Err(refusal) => return Some(Err(refusal)),
     };
-    let program = bytes.get(BINDING_BYTES..).unwrap_or(&[]);
+    let end = BINDING_BYTES + request.slots * SLOT_BYTES;
+    let Some(program) = bytes.get(BINDING_BYTES..end) else {
+        return Some(Err(Error::BadAddress.into()));
+    };
     let entered = workshop::enter(state, machine, caller, &request, program);
     match entered.and_then(|()| workshop::advance(state, machine)) {
         Ok(None) => None,

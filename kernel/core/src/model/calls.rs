@@ -170,7 +170,15 @@ impl Model {
             bytes.resize(len, 0);
         }
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+        let mut outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+        // Whoever binds mostly stays until it is done.
+        while matches!(call, Call::MethodBind { .. })
+            && outcome == Outcome::Again
+            && !self.random.one_in(9)
+        {
+            work::begin(state);
+            outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+        }
         match outcome {
             Outcome::Answer(error, value) => {
                 machine.context(index).answer(error, value);

@@ -32,6 +32,11 @@ fn domain_id(world: &World, random: &mut Random) -> DomainId {
 /// Where the words of region operations lie.
 const REGION_WORDS: UserAddress = UserAddress(SCRATCH + 0x900);
 
+/// Where each program has a binding of method 0 to 8 bytes, for all roles, and a function behind it
+/// that answers 1.
+const METHOD: UserAddress = UserAddress(SCRATCH + 0xa00);
+const METHOD_WORDS: [u64; 4] = [0xf_0000, 8 << 32, 0x1_0000_00b7, 0x95];
+
 /// Word 0 of some region, if it is 0 or 1, becomes 0 or 1.
 fn region_words(world: &mut World, random: &mut Random, index: usize) {
     let mut words = [0; 23];
@@ -53,7 +58,7 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
     let role = random.below(5) as u16;
     let count = random.below(4);
     let at = UserAddress(SCRATCH + 8 * random.below(8));
-    match random.below(32) {
+    match random.below(36) {
         0..=2 => Call::Yield { to: env },
         3..=6 => Call::Sleep {
             deadline: if random.below(3) == 0 { 0 } else { soon },
@@ -100,6 +105,11 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
             } else {
                 Call::RegionStepOrWait { which, address: at.0, piece, words, from, posted: other }
             }
+        }
+        31 => Call::MethodBind { region, binding: METHOD, slots: 2 },
+        32 | 33 => {
+            let (first, second, third) = (count, 0, 0);
+            Call::MethodCall { region, method: 0, role, first, second, third }
         }
         _ => Call::TimerSet { deadline: soon },
     }
@@ -190,6 +200,11 @@ fn random_calls_keep_what_must_hold_and_leave_nothing() {
                 world.save(index, offset::EVENTS, 0);
             }
             let call = call(&world, &mut random, index);
+            if matches!(call, Call::MethodBind { .. }) {
+                for (at, word) in METHOD_WORDS.into_iter().enumerate() {
+                    world.poke(index, METHOD.0 + 8 * at as u64, word);
+                }
+            }
             if matches!(call, Call::RegionOperate { .. } | Call::RegionAwait { .. }) {
                 region_words(&mut world, &mut random, index);
             }
