@@ -240,7 +240,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a domain is known as attached when it no longer is",
         "region.rs",
-        "    state.regions.slots[usize::from(region)].known[usize::from(role)] = 0;\n",
+        "    state.regions.slots[usize::from(region)].known[usize::from(role % BY_METHOD)] = 0;\n",
         "    let _ = (region, role);\n",
     ),
     (
