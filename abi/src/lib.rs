@@ -28,6 +28,7 @@ pub mod memory;
 pub mod method;
 pub mod predicate;
 pub mod published;
+pub mod queue;
 pub mod region;
 pub mod ring;
 pub mod setup;

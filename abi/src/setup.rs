@@ -34,8 +34,11 @@ pub struct EnvSetup {
     /// Range of the guard that `Post`, `EnvHold`, `EnvRelease`, `EnvDestroy` need CONTROL over:
     /// capability index whose name becomes the guard.
     pub guard: u64,
+    /// Address of its queue of events ([`Queue`](crate::queue::Queue)), in the part of its save
+    /// area that the kernel never writes else, a multiple of 8; 0: it has none.
+    pub queue: u64,
     /// Zero.
-    pub zero: [u64; 2],
+    pub zero: u64,
 }
 
 const _: () = assert!(core::mem::size_of::<EnvSetup>() == 128);
@@ -90,6 +93,8 @@ pub mod field {
     pub const APPLICATION_PAGE: u64 = 1 << 12;
     /// `guard`
     pub const GUARD: u64 = 1 << 13;
+    /// `queue`
+    pub const QUEUE: u64 = 1 << 14;
     /// What a running environment may change of itself.
     pub const WHILE_RUNNING: u64 = FS_BASE
         | GS_BASE
@@ -99,5 +104,6 @@ pub mod field {
         | SYNC_ENTRY
         | ASYNC_ENTRY
         | FLAGS
-        | GUARD;
+        | GUARD
+        | QUEUE;
 }

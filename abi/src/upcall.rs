@@ -99,8 +99,11 @@ pub struct SaveArea {
     pub sender_count: u64,
     /// Environments that posted.
     pub senders: [u32; SENDERS],
+    /// Ends of slices that the kernel has held off because `mask` was set: a critical section. Who
+    /// leaves one in which this has grown yields; it is forced to after 100 µs.
+    pub held_off: u64,
     /// Zero.
-    pub zero: [u64; 3],
+    pub zero: [u64; 2],
     /// Frames of upcalls.
     pub slots: [Slot; UPCALL_DEPTH],
 }
@@ -127,6 +130,8 @@ pub mod offset {
     pub const FOREIGN_RIP: usize = 0x40;
     /// `SaveArea::foreign_rflags`
     pub const FOREIGN_RFLAGS: usize = 0x48;
+    /// `SaveArea::held_off`
+    pub const HELD_OFF: usize = 0xe8;
     /// `SaveArea::resume`
     pub const RESUME: usize = 0x80;
     /// `SaveArea::slots`
@@ -141,6 +146,7 @@ const _: () = assert!(core::mem::offset_of!(SaveArea, accepting) == offset::ACCE
 const _: () = assert!(core::mem::offset_of!(SaveArea, foreign_rip) == offset::FOREIGN_RIP);
 const _: () = assert!(core::mem::offset_of!(SaveArea, resume) == offset::RESUME);
 const _: () = assert!(core::mem::offset_of!(SaveArea, sender_count) == 0xc0);
+const _: () = assert!(core::mem::offset_of!(SaveArea, held_off) == offset::HELD_OFF);
 const _: () = assert!(core::mem::offset_of!(SaveArea, slots) == offset::SLOTS);
 
 /// Why an upcall happened. Exceptions have the processor's vector numbers (SDM 3A §6.3.1).

@@ -6,7 +6,9 @@ use crate::context::Context;
 use crate::env::Entries;
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{account, capability, death, domain, env, frame, predicate, sched, slice, table};
+use crate::{
+    account, capability, death, domain, env, frame, predicate, queue, sched, slice, table,
+};
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
@@ -18,7 +20,7 @@ use abi::upcall::offset;
 use abi::word::Which;
 
 /// Every field an `EnvSetup` has.
-const ALL: u64 = (1 << 14) - 1;
+const ALL: u64 = (1 << 15) - 1;
 /// What only one that has not started, or moves, may set.
 const FLAGS: u64 = abi::setup::FLAG_SLICE_START
     | abi::setup::FLAG_SLICE_END
@@ -123,7 +125,8 @@ pub fn set<M: Machine>(
         return Err(Error::WrongState.into());
     }
     let domain = env::domain(state, index).index();
-    let plan = check(state, machine, caller, domain, fields, &read_setup(bytes))?;
+    let save = state.envs.slots[index].save_address;
+    let plan = check(state, machine, caller, (domain, save), fields, &read_setup(bytes))?;
     apply(state, machine, index, &plan);
     Ok(0)
 }
@@ -147,7 +150,7 @@ pub fn move_to<M: Machine>(
     if fields & !ALL != 0 {
         return Err(Refusal::new(Error::BadArgument, 1));
     }
-    let plan = check(state, machine, caller, to, fields, &read_setup(bytes))?;
+    let plan = check(state, machine, caller, (to, 0), fields, &read_setup(bytes))?;
     predicate::clear(state, machine, caller);
     let waiting = waiting(state, machine, caller);
     death::drop_pages(state, machine, caller);
@@ -184,7 +187,7 @@ fn check<M: Machine>(
     state: &State,
     machine: &M,
     caller: usize,
-    domain: usize,
+    (domain, save_address): (usize, u64),
     fields: u64,
     setup: &EnvSetup,
 ) -> Result<Plan, Refusal> {
@@ -232,6 +235,11 @@ fn check<M: Machine>(
     };
     let save = page(field::SAVE_AREA, setup.save_area)?;
     let application = page(field::APPLICATION_PAGE, setup.application_page)?;
+    let save_address = if set(field::SAVE_AREA) { setup.save_area } else { save_address };
+    let distance = setup.queue.wrapping_sub(save_address);
+    if set(field::QUEUE) && setup.queue != 0 && (save_address == 0 || !queue::is_place(distance)) {
+        return Err(Error::BadAddress.into());
+    }
     Ok(Plan { fields, setup: *setup, guard, save, application })
 }
 
@@ -271,8 +279,14 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
         frame::pin(state, plan.save);
         let env = &mut state.envs.slots[index];
         let old = core::mem::replace(&mut env.save, plan.save);
-        env.save_address = setup.save_area;
+        (env.save_address, env.queue) = (setup.save_area, 0);
         unpin(state, old);
+    }
+    if set(field::QUEUE) {
+        let env = &mut state.envs.slots[index];
+        // Within the page, as was checked, or none.
+        let distance = if setup.queue == 0 { 0 } else { setup.queue - env.save_address };
+        env.queue = distance as u16;
     }
     if set(field::APPLICATION_PAGE) {
         frame::pin(state, plan.application);
@@ -306,7 +320,8 @@ fn read_setup(bytes: &[u8]) -> EnvSetup {
         save_area: word(11),
         application_page: word(12),
         guard: word(13),
-        zero: [word(14), word(15)],
+        queue: word(14),
+        zero: word(15),
     }
 }
 

@@ -199,7 +199,7 @@ pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
     console::drop_ring(state, index);
     let env = &mut state.envs.slots[index];
     let (save, page) = (core::mem::take(&mut env.save), core::mem::take(&mut env.application));
-    env.save_address = 0;
+    (env.save_address, env.queue) = (0, 0);
     env.prepared = false;
     if save.0 != 0 {
         frame::unpin(state, save);

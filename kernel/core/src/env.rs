@@ -69,6 +69,8 @@ pub struct Env {
     pub application: Frame,
     /// Address of the save area in the environment's space.
     pub save_address: u64,
+    /// How far its queue of events is from the beginning of its save area, 0: it has none.
+    pub queue: u16,
     /// Who may post, hold, release, destroy it.
     pub guard: Name,
     /// Its state; the published record shows the same.

@@ -41,6 +41,7 @@ pub mod net;
 pub mod operate;
 pub mod pci;
 pub mod predicate;
+mod queue;
 pub mod region;
 pub mod relay;
 pub mod retract;

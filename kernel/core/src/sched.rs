@@ -23,7 +23,7 @@ use abi::id::{EnvId, Frame};
 use abi::limits::{CPUS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
-use abi::upcall::EVENT_SLICE_END;
+use abi::upcall::{EVENT_SLICE_END, offset};
 
 /// How long a masked environment keeps the processor after the end of its slice (decisions 18).
 pub const CRITICAL_NS: u64 = 100_000;
@@ -497,6 +497,9 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         this.slice_end_ns = now + CRITICAL_NS;
         let debt = &mut state.envs.slots[index].debt_ns;
         *debt = debt.saturating_add(CRITICAL_NS as u32);
+        if let Some((_, physical)) = env::save_area(state, index) {
+            machine.word_add(physical + offset::HELD_OFF as u64, 1);
+        }
         return;
     }
     leave_at(state, cpu, now);

@@ -8,7 +8,7 @@ use crate::env::{self, Pending};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{operate, predicate, sched};
+use crate::{operate, predicate, queue, sched};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -236,6 +236,7 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
 pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
     if let Some((_, physical)) = env::save_area(state, index) {
         machine.word_or(physical + offset::EVENTS as u64, bits);
+        queue::events(state, machine, index, bits);
         sched::written(state, Frame::containing(physical));
         notify(state, machine, index, bits, woken::EVENT);
     }
@@ -254,6 +255,7 @@ pub fn post<M: Machine>(
     env::living(state, env::id(state, index))?;
     let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
     machine.word_or(physical + offset::PENDING as u64, bits);
+    queue::post(state, machine, index, env::id(state, caller), bits);
     sched::written(state, Frame::containing(physical));
     let count_at = physical + core::mem::offset_of!(SaveArea, sender_count) as u64;
     let count = machine.word_add(count_at, 1);

@@ -5,6 +5,7 @@
 //!  upcall    entry and way back of faults, events, foreign calls   own        own page tables
 //!  server    being called by control transfer                      memory     shaping a space
 //!  start     from the first instruction of a native program        spawn      making another
+//!  critical  instead of a lock                                 queue      what happened, in order
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //! ```
 #![no_std]
@@ -15,11 +16,13 @@ extern crate alloc;
 pub mod boot_image;
 pub mod call;
 pub mod clock;
+pub mod critical;
 pub mod heap;
 pub mod memory;
 pub mod own;
 pub mod print;
 pub mod published;
+pub mod queue;
 pub mod reader;
 pub mod server;
 pub mod services;

@@ -542,9 +542,11 @@ impl Model {
     /// An `EnvSetup` for the environment at `index`.
     fn some_setup(&mut self, index: usize, caller: usize) -> Vec<u64> {
         let mut words: Vec<u64> = (0..10).map(|_| 0x1000 + self.random.next() % 0x7000).collect();
-        words.push(self.random.below(16) as u64);
+        words.push(self.random.below(64) as u64);
         words.extend([self.some_own_page(index), self.some_own_page(index)]);
         words.push(self.some_capability_index(caller));
+        let page = self.some_own_page(index);
+        words.push(page + [0, 0x500, 0x600, 0xe98, 0xea8][self.random.below(5)]);
         words
     }
 

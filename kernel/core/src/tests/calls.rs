@@ -149,8 +149,21 @@ fn each_error_of_setting_one() {
     assert_eq!(outcome, error(Error::BadArgument, 2));
     let outcome = world.set_by(1, id, field::GUARD, &setup);
     assert_eq!(outcome, error(Error::NoSuchCapability, 0));
-    let outcome = world.set_by(1, id, 1 << 14, &setup);
+    let outcome = world.set_by(1, id, 1 << 15, &setup);
     assert_eq!(outcome, error(Error::BadArgument, 1));
+    // A queue lies in the save area, where the kernel writes nothing else, or nowhere.
+    let room = PAGE_SIZE - abi::queue::BYTES;
+    for bad in [8, SAVE, SAVE + 0x4f8, SAVE + 0x504, SAVE + room + 8, SAVE + PAGE_SIZE, u64::MAX] {
+        let setup = EnvSetup { queue: bad, ..EnvSetup::default() };
+        let outcome = world.set_by(1, EnvId::NONE, field::QUEUE, &setup);
+        assert_eq!(outcome, error(Error::BadAddress, 0), "{bad:#x}");
+    }
+    for good in [SAVE + 0x500, SAVE + room, 0] {
+        let setup = EnvSetup { queue: good, ..EnvSetup::default() };
+        assert_eq!(world.set_by(1, EnvId::NONE, field::QUEUE, &setup), OK, "{good:#x}");
+        let distance = good.saturating_sub(SAVE);
+        assert_eq!(u64::from(world.state.envs.slots[1].queue), distance);
+    }
     // A running one changes what it may while running, and nobody else changes it.
     let fine = EnvSetup { fault_entry: 0x6000, guard: 0, ..EnvSetup::default() };
     assert_eq!(world.set_by(1, EnvId::NONE, field::RIP, &fine), error(Error::WrongState, 0));

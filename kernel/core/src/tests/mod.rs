@@ -409,7 +409,7 @@ pub fn setup_words(setup: &EnvSetup) -> [u64; 16] {
         setup.save_area,
         setup.application_page,
         setup.guard,
-        0,
+        setup.queue,
         0,
     ]
 }

@@ -173,3 +173,45 @@ fn a_post_that_meets_the_clearing_of_a_mask_is_not_lost() {
         }
     }
 }
+
+#[test]
+fn a_full_queue_counts_what_it_has_no_room_for() {
+    use abi::queue::{ENTRIES, POST, offset as at};
+    const PLACE: u64 = 0x600;
+    let mut world = World::new();
+    let domain = world.domain();
+    let other = world.spawn(domain);
+    mask(&mut world, other);
+    let queue = world.state.envs.slots[other].save_address + PLACE;
+    let setup = EnvSetup { queue, ..EnvSetup::default() };
+    assert_eq!(world.set_by(other, EnvId::NONE, field::QUEUE, &setup), OK);
+    let env = world.id(other);
+    let word = |world: &World, offset: u64| world.saved(other, (PLACE + offset) as usize);
+    world.on(0, 1);
+    for bit in 0..ENTRIES as u64 + 3 {
+        assert_eq!(world.by(1, Call::Post { env, bits: 1 << bit }), OK);
+    }
+    world.machine.now = 77;
+    sched::event(&mut world.state, &mut world.machine, other, 1 << 5);
+    assert_eq!(word(&world, at::PUT), ENTRIES as u64);
+    let sender = u64::from(world.id(1).0) << 32;
+    for entry in 0..ENTRIES as u64 {
+        assert_eq!(word(&world, at::ENTRIES + 16 * entry), sender | POST as u64);
+        assert_eq!(word(&world, at::ENTRIES + 16 * entry + 8), 1 << entry, "none is lost");
+    }
+    assert_eq!(word(&world, at::OVERFLOW + 8 * POST as u64), 3);
+    assert_eq!(word(&world, at::OVERFLOW + 8 * 5), 1);
+    // The bits are set all the same, and what was taken makes room.
+    assert_eq!(world.saved(other, offset::PENDING), (1 << (ENTRIES + 3)) - 1);
+    world.save(other, (PLACE + at::TAKEN) as usize, 1);
+    sched::event(&mut world.state, &mut world.machine, other, 1 << 5);
+    assert_eq!(word(&world, at::ENTRIES), 5);
+    assert_eq!(word(&world, at::ENTRIES + 8), 77);
+    // Whatever the owner writes there, nothing is written beyond.
+    for wild in [0, 17, u64::MAX, 1 << 63] {
+        world.save(other, (PLACE + at::PUT) as usize, wild);
+        world.save(other, (PLACE + at::TAKEN) as usize, wild);
+        assert_eq!(world.by(1, Call::Post { env, bits: 1 }), OK);
+        assert_eq!(word(&world, at::PUT), wild.wrapping_add(1));
+    }
+}

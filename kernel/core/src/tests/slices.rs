@@ -139,6 +139,7 @@ fn a_critical_section_puts_the_end_off_once() {
     world.machine.now += SLICE_NS;
     assert_eq!(world.pick(0), other);
     assert_eq!(world.state.envs.slots[other].debt_ns, CRITICAL_NS as u32);
+    assert_eq!(world.saved(other, offset::HELD_OFF), 1, "it can see that it was waited for");
     world.machine.now += CRITICAL_NS;
     assert_eq!(world.pick(0), 1, "still masked");
     mask(&mut world, 1);

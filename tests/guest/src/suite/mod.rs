@@ -2,6 +2,7 @@
 
 mod capability;
 mod census;
+mod events;
 mod exceptions;
 mod exposed;
 mod freed;
@@ -72,6 +73,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("own_context_switch", vectors::own_context_switch),
     ("vectors_none_or_kept", vectors::none_or_kept),
     ("vectors_of_transfers", vectors::of_transfers),
+    ("queue_overflows", events::queue_overflows),
+    ("critical_sections_die", events::critical_sections_die),
     ("others_are_long", ways::others_are_long),
     ("transfer_registers", transfer::registers),
     ("transfer_refused", transfer::refused),
@@ -108,6 +111,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("sleep_beyond_the_counter", stretch::sleep_beyond_the_counter),
     ("slice_pattern", slices::pattern),
     ("excess_forfeited", slices::excess_forfeited),
+    ("critical_sections_are_paid", events::critical_sections_are_paid),
     ("ping_pong_is_short", ways::ping_pong_is_short),
     ("stretches_by_class", ways::stretches_by_class),
     ("stretch_of_table_updates", stretch::of_table_updates),

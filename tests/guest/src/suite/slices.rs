@@ -21,9 +21,9 @@ use xok::spawn::Spawned;
 use xok::trace::Follower;
 
 /// What the beginning of a slice may be off by, nanoseconds: the timer, and the way to the program.
-const LATE_NS: u64 = 100_000;
+pub const LATE_NS: u64 = 100_000;
 /// The first position used: the judge's home is before it.
-const FIRST: u32 = 4;
+pub const FIRST: u32 = 4;
 /// Slices that may be taken beyond the end before an environment is destroyed.
 const EXCESS_MAX: u64 = 8;
 
@@ -33,14 +33,16 @@ fn said(refused: Refused) -> Failure {
 
 /// An environment's time on the processor, without a switch in between.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    env: EnvId,
+pub struct Run {
+    /// Whose.
+    pub env: EnvId,
     begin: u64,
     end: u64,
 }
 
 impl Run {
-    fn length(&self) -> u64 {
+    /// In nanoseconds.
+    pub fn length(&self) -> u64 {
         self.end - self.begin
     }
 
@@ -56,7 +58,7 @@ fn near(one: u64, other: u64) -> bool {
 
 /// What ran while the judge slept so many slices, as the trace has it; the first and last runs,
 /// which it cuts, are left out.
-fn watch(slices: u64) -> Result<Vec<Run>, Failure> {
+pub fn watch(slices: u64) -> Result<Vec<Run>, Failure> {
     let mut follower = Follower::newest(0).ok_or("no trace")?;
     call::trace_set(OWN, Kind::Switch.bit()).map_err(said)?;
     let _ = call::sleep(now_ns() + slices * SLICE_NS, 0, 0, 0);
@@ -80,7 +82,8 @@ fn watch(slices: u64) -> Result<Vec<Run>, Failure> {
     Ok(runs.into_iter().skip(1).collect())
 }
 
-fn give(env: EnvId, positions: impl IntoIterator<Item = u32>) -> Result<(), Failure> {
+/// Gives it these positions of processor 0.
+pub fn give(env: EnvId, positions: impl IntoIterator<Item = u32>) -> Result<(), Failure> {
     for position in positions {
         let got = call::slice_alloc(OWN, 0, Which::This(position), env).map_err(said)?;
         expect!(got == u64::from(position), "asked for {position}, got {got}");
@@ -88,7 +91,8 @@ fn give(env: EnvId, positions: impl IntoIterator<Item = u32>) -> Result<(), Fail
     Ok(())
 }
 
-fn end(env: EnvId) -> Result<(), Failure> {
+/// Ends it and forgets it.
+pub fn end(env: EnvId) -> Result<(), Failure> {
     call::env_destroy(OWN, env, 0).map_err(said)?;
     assistant::wait(env).map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! What assistants do: one function a role; the word they leave is their report.
 
 mod ending;
+mod events;
 pub mod holder;
 pub mod mirror;
 mod missing;
@@ -24,6 +25,7 @@ use xok::memory::{DATA, item};
 use xok::start::APPLICATION_PAGE;
 
 pub use ending::{ENDING_CONTENT, set_vectors, vectors};
+pub use events::{LAST, QUEUE_CONTENT, TOO_MANY};
 pub use missing::{MISSING_CODE, MISSING_SAVE_AREA, MISSING_STACK};
 pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, TURNED_AWAY, WELCOME};
 
@@ -88,6 +90,12 @@ pub const SEE_ENDS: u64 = 33;
 pub const KEEP_VECTORS: u64 = 34;
 /// Has no vector registers but at times, and yields to the environment in its first word.
 pub const DO_WITHOUT_VECTORS: u64 = 35;
+/// Works in critical sections as many nanoseconds long as its first word says.
+pub const WORK_IN_SECTIONS: u64 = 36;
+/// Stays in a critical section.
+pub const STAY_IN_SECTION: u64 = 37;
+/// Reads its queue of events, full of posts of the environment in its first word.
+pub const READ_QUEUE: u64 = 38;
 /// Its report when the fault was handled after all.
 pub const FAULT_HANDLED: u64 = 0x600d;
 /// Jumps to its first word.
@@ -136,6 +144,9 @@ pub fn play(role: &Role) -> u64 {
             core::hint::black_box(core::array::from_fn::<usize, 64, _>(core::hint::black_box));
         },
         DAWDLE => dawdle(words[0]),
+        WORK_IN_SECTIONS => events::work_in_sections(words[0]),
+        STAY_IN_SECTION => events::stay_in_section(),
+        READ_QUEUE => events::read_queue(words[0] as u32),
         SEE_ENDS => ending::see_ends(words[0]),
         KEEP_VECTORS => vectors::keep(EnvId(words[0] as u32), words[1]),
         DO_WITHOUT_VECTORS => vectors::do_without(EnvId(words[0] as u32)),
