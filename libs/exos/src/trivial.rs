@@ -1,7 +1,7 @@
 //! Calls that need neither stack nor handler (decision 5): who one is.
 //!
 //! Those that are tried without the handler begin here, too: reading and writing what a pipe has
-//! (`fs::at_once`).
+//! (`fs::at_once`). Giving the processor away is one native call, whatever other threads do.
 //!
 //! `xok::upcall` comes here with the program's registers live, from the kernel or from a rewritten
 //! site; rax, rcx and r11 are ours, and rcx must stay as it is. A call with anything to wait for,
@@ -17,6 +17,7 @@
 use crate::fs::at_once;
 use crate::process::Process;
 use crate::thread::Thread;
+use abi::id::EnvId;
 use core::arch::global_asm;
 use core::mem::offset_of;
 use linux_raw_sys::general as linux;
@@ -31,6 +32,7 @@ pub static TABLE: [unsafe extern "C" fn(); COUNT] = table();
 unsafe extern "C" {
     fn exos_read();
     fn exos_write();
+    fn exos_yield();
     fn exos_getpid();
     fn exos_gettid();
     fn exos_getppid();
@@ -44,6 +46,7 @@ const fn table() -> [unsafe extern "C" fn(); COUNT] {
     let mut table: [unsafe extern "C" fn(); COUNT] = [xok_call_full; COUNT];
     table[linux::__NR_read as usize] = exos_read;
     table[linux::__NR_write as usize] = exos_write;
+    table[linux::__NR_sched_yield as usize] = exos_yield;
     table[linux::__NR_getpid as usize] = exos_getpid;
     table[linux::__NR_gettid as usize] = exos_gettid;
     table[linux::__NR_getppid as usize] = exos_getppid;
@@ -52,6 +55,13 @@ const fn table() -> [unsafe extern "C" fn(); COUNT] {
     table[linux::__NR_getgid as usize] = exos_getgid;
     table[linux::__NR_getegid as usize] = exos_getegid;
     table
+}
+
+/// `sched_yield()`
+extern "C" fn give_way(_: u64, _: u64, _: u64) -> i64 {
+    // Nobody else to yield to is no error.
+    let _ = xok::call::yield_to(EnvId::NONE);
+    0
 }
 
 global_asm!(
@@ -92,9 +102,13 @@ global_asm!(
     ".endm",
     "exos_at_once exos_read, {read}",
     "exos_at_once exos_write, {write}",
+    "exos_yield:",
+    "lea r11, [rip + {give_way}]",
+    "jmp xok_call_short",
     ".text",
     read = sym at_once::read,
     write = sym at_once::write,
+    give_way = sym give_way,
     detours = sym at_once::DETOURS,
     thread = const block::THREAD,
     tid = const offset_of!(Thread, id),
