@@ -7,13 +7,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 
 use crate::attributes::{Attributes, Credentials, Space};
 use crate::errno::Errno;
 use crate::{bytes, path};
-use name::Name;
+use name::Names;
 
 mod content;
 mod name;
@@ -54,8 +55,8 @@ pub struct Limits {
 #[derive(Debug)]
 struct Directory {
     parent: Id,
-    by_name: BTreeMap<Name, (u64, Id)>,
-    by_position: BTreeMap<u64, (Name, Id)>,
+    by_name: Names,
+    by_position: BTreeMap<u64, (Rc<[u8]>, Id)>,
     next: u64,
 }
 
@@ -158,7 +159,7 @@ impl Tree {
         };
         let root = Directory {
             parent: ROOT,
-            by_name: BTreeMap::new(),
+            by_name: Names::default(),
             by_position: BTreeMap::new(),
             next: names::FIRST_POSITION,
         };

@@ -13,6 +13,7 @@ use abi::layout::PUBLISHED;
 use abi::published::*;
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
+use core::sync::atomic::{Ordering, fence};
 
 /// Bytes of a record that is still copied word by word.
 const SMALL: usize = 128;
@@ -186,8 +187,9 @@ fn env_field(id: EnvId, offset: usize) -> Option<u32> {
     if index >= info.count as usize || (info.stride as usize) < size_of::<EnvRecord>() {
         return None;
     }
-    let record = info.address + index as u64 * u64::from(info.stride);
-    let field = load(record + offset as u64);
+    // Of a table that lies within the published pages, as every one does.
+    let record = info.address.wrapping_add(index as u64 * u64::from(info.stride));
+    let field = load(record.wrapping_add(offset as u64));
     (load::<u32>(record) == id.0).then_some(field)
 }
 
@@ -211,11 +213,17 @@ pub fn frame(frame: abi::id::Frame) -> Option<FrameRecord> {
 
 /// The clock, read under its sequence word.
 pub fn clock() -> Clock {
+    const { assert!(offset_of!(Clock, sequence) == 0) };
+    let place = table(Table::Clock);
+    if place.count == 0 || (place.stride as usize) < size_of::<Clock>() {
+        return Clock::default();
+    }
     loop {
-        let clock: Clock = record(Table::Clock, 0).unwrap_or_default();
-        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
-        let again: Clock = record(Table::Clock, 0).unwrap_or_default();
-        if clock.sequence == again.sequence && clock.sequence.is_multiple_of(2) {
+        let sequence: u64 = load(place.address);
+        fence(Ordering::Acquire);
+        let clock: Clock = load(place.address);
+        fence(Ordering::Acquire);
+        if sequence == load::<u64>(place.address) && sequence.is_multiple_of(2) {
             return clock;
         }
         core::hint::spin_loop();
@@ -247,7 +255,7 @@ impl ApplicationPage {
     /// The word at byte `offset`; `offset` is taken as a multiple of 8 within the page.
     #[inline]
     pub fn word(self, offset: usize) -> u64 {
-        load(self.0 + (offset as u64 & 0xff8))
+        load(self.0.wrapping_add(offset as u64 & 0xff8))
     }
 }
 

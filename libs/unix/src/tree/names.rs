@@ -1,9 +1,10 @@
 //! Names: making, removing, moving them, listing them.
 
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
 
-use super::name::{self, Asked, Name};
+use super::name::Names;
 use super::{Body, Directory, Id, Kind, LINKS_MAX, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::dirents::Packer;
@@ -44,7 +45,7 @@ impl Tree {
     ) -> Result<Id, Errno> {
         let body = Directory {
             parent: directory,
-            by_name: BTreeMap::new(),
+            by_name: Names::default(),
             by_position: BTreeMap::new(),
             next: FIRST_POSITION,
         };
@@ -202,7 +203,7 @@ impl Tree {
         // An entry's position is where a listing goes on behind it.
         for (&at, (name, child)) in directory.by_position.range(position.max(2) + 1..) {
             let child = self.inode(*child)?.attributes;
-            if !packer.push(child.inode, at, child.mode, name.bytes()) {
+            if !packer.push(child.inode, at, child.mode, name) {
                 break;
             }
         }
@@ -265,7 +266,7 @@ impl Tree {
         let entries = self.directory_mut(directory)?;
         let position = entries.next;
         entries.next += 1;
-        let name = Name::new(name);
+        let name: Rc<[u8]> = name.into();
         entries.by_name.insert(name.clone(), (position, id));
         entries.by_position.insert(position, (name, id));
         self.touch(directory);
@@ -274,7 +275,7 @@ impl Tree {
 
     fn leave(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
         let entries = self.directory_mut(directory)?;
-        if let Some((position, _)) = entries.by_name.remove(name::looked_for(&Asked::new(name))) {
+        if let Some((position, _)) = entries.by_name.remove(name) {
             entries.by_position.remove(&position);
         }
         self.touch(directory);
@@ -298,11 +299,9 @@ impl Tree {
     ) -> Result<(), Errno> {
         for ((directory, name), inode) in [(old, other), (new, id)] {
             let entries = self.directory_mut(directory)?;
-            if let Some((position, id)) =
-                entries.by_name.get_mut(name::looked_for(&Asked::new(name)))
-            {
+            if let Some((position, id)) = entries.by_name.get_mut(name) {
                 *id = inode;
-                entries.by_position.insert(*position, (Name::new(name), inode));
+                entries.by_position.insert(*position, (name.into(), inode));
             }
             self.touch(directory);
         }

@@ -1,6 +1,5 @@
 //! Walking a path inside the tree.
 
-use super::name::{self, Asked};
 use super::{Body, Id, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::errno::Errno;
@@ -111,6 +110,6 @@ impl Tree {
     /// The inode of a name in a directory.
     pub fn child(&self, directory: Id, name: &[u8]) -> Option<Id> {
         let directory = self.directory(directory).ok()?;
-        directory.by_name.get(name::looked_for(&Asked::new(name))).map(|(_, id)| *id)
+        directory.by_name.get(name).map(|(_, id)| id)
     }
 }
