@@ -495,7 +495,8 @@ pub enum Category {
     /// Frames donated by applications: tables, links, vector state, regions, code (not the
     /// kernel's).
     Donated = 13,
-    /// Where downloaded code is verified and compiled; the objects are functions bound to regions.
+    /// Where downloaded code is verified and compiled; the objects are functions bound to
+    /// regions, and compiled predicates.
     Code = 14,
 }
 

@@ -58,3 +58,4 @@ pub mod listing;
 pub mod object;
 pub mod signature;
 pub mod verifier;
+pub mod watch;

@@ -16,13 +16,14 @@ use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::published::*;
 use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
+use kernel_core::compiled::{CELL_BYTES, Cells};
 use kernel_core::state::Published;
 use kernel_core::trace::Asked;
 use kernel_core::window;
 use kernel_core::workshop::{self, Downloads};
 
 use crate::boot::memory_map::MemoryMap;
-use crate::paging::Tables;
+use crate::paging::{CELL_WINDOW, Tables};
 use crate::physical::{slice, virtual_address, word};
 use crate::trace::Places;
 use crate::{downloads, hardware};
@@ -205,10 +206,15 @@ fn network(memory: &mut MemoryMap, sizes: &Sizes) -> kernel_core::net::Network {
 }
 
 /// The window for downloaded code, and where it is verified and compiled.
-fn downloads(memory: &mut MemoryMap, tables: &mut Tables) -> Downloads {
-    downloads::place(tables.code_window(memory));
+fn downloads(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes) -> Downloads {
+    let bytes = ((sizes.cells * CELL_BYTES) as u64).next_multiple_of(PAGE_SIZE);
+    let cells = memory.take(Category::Code, bytes, PAGE_SIZE);
+    // To be run, and not written, from there.
+    tables.map(memory, CELL_WINDOW, cells, bytes, 0);
+    downloads::place(tables.code_window(memory), cells, sizes.cells);
     Downloads::new(
         private(memory, Category::Code, window::PAGES),
+        Cells::new(private(memory, Category::Code, sizes.cells)),
         private(memory, Category::Code, workshop::POINTS),
         private(memory, Category::Code, workshop::BYTES),
     )
@@ -245,7 +251,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
             sizes.domains,
             words,
         ),
-        downloads: downloads(memory, tables),
+        downloads: downloads(memory, tables, sizes),
         net: network(memory, sizes),
         console: kernel_core::console::Console::default(),
     }

@@ -312,6 +312,24 @@ impl Machine for Hardware {
         downloads::run(self.cpu, page, signature, arguments)
     }
 
+    fn watch_key(&self) -> Option<u64> {
+        Some(downloads::key())
+    }
+
+    #[inline(always)]
+    fn address(&self, physical: u64) -> u64 {
+        physical::virtual_address(physical)
+    }
+
+    fn watch_store(&mut self, cell: usize, code: &[u8]) {
+        downloads::store(cell, code);
+    }
+
+    #[inline]
+    fn watch_holds(&mut self, cell: usize, clock: bool) -> bool {
+        downloads::holds(self.cpu, cell, if clock { clock::now_ns() } else { 0 })
+    }
+
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }

@@ -29,6 +29,8 @@ pub const EARLY_END: u64 = 1 << 32;
 const DEVICES: u64 = 0xffff_ff80_0000_0000;
 /// Where downloaded code is run: as many pages as one table has.
 pub const CODE_WINDOW: u64 = 0xffff_ff90_0000_0000;
+/// Where compiled predicates are run.
+pub const CELL_WINDOW: u64 = 0xffff_ff91_0000_0000;
 const LARGE_SIZE: u64 = 2 << 20;
 
 unsafe extern "C" {

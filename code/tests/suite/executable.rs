@@ -77,6 +77,12 @@ impl Guarded {
     }
 }
 
+/// A 32-bit word that a test put somewhere.
+pub fn load(place: *const u32) -> u64 {
+    // SAFETY: tests ask for words of arrays that they keep.
+    u64::from(unsafe { place.read_volatile() })
+}
+
 /// What the functions of the tests call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
@@ -146,6 +152,26 @@ impl Executable {
 
     pub fn load(&mut self, function: &mut Verified, seed: u64) {
         self.load_changed(function, seed, |_| {});
+    }
+
+    /// Puts a compiled watch there.
+    pub fn load_bytes(&mut self, bytes: &[u8]) {
+        self.pages.protect(0, self.pages.bytes, READ_WRITE);
+        // SAFETY: the pages may be written now, and nobody else looks at them.
+        let code =
+            unsafe { std::slice::from_raw_parts_mut(self.pages.at.cast::<u8>(), self.pages.bytes) };
+        code[..bytes.len()].copy_from_slice(bytes);
+        self.pages.protect(0, self.pages.bytes, READ_EXECUTE);
+    }
+
+    /// Asks the watch that was loaded, which is entered at `entry`.
+    pub fn watch(&self, entry: usize, now: u64, key: u64) -> u64 {
+        let at = self.pages.at.wrapping_byte_add(entry);
+        // SAFETY: what was loaded is a compiled watch, whose words the caller keeps.
+        unsafe {
+            let function: extern "sysv64" fn(u64, u64) -> u64 = std::mem::transmute(at);
+            function(now, key)
+        }
     }
 
     /// Runs what was loaded; answers the outcome, and what is left of the budget.

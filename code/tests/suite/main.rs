@@ -11,3 +11,4 @@ mod programs;
 mod rejections;
 mod time;
 mod toolchain;
+mod watch;

@@ -39,6 +39,8 @@ pub struct Sizes {
     pub domains: usize,
     /// Accounts.
     pub accounts: usize,
+    /// Cells for compiled predicates.
+    pub cells: usize,
     /// Regions.
     pub regions: usize,
     /// Attachments to regions, the domains' list heads included.
@@ -53,7 +55,8 @@ pub struct Sizes {
 
 impl Sizes {
     /// The rule as boot prints it.
-    pub const RULE: &str = "envs, domains = frames/64 in 64..=4096; regions = frames/32 in \
+    pub const RULE: &str = "envs, domains = frames/64 in 64..=4096; predicates compiled = \
+                            envs/4; regions = frames/32 in \
                             128..=4096; attachments = domains + 4*regions; filters, rings = \
                             frames/128 in 64..=1024";
 
@@ -64,6 +67,7 @@ impl Sizes {
             envs: (frames / 64).clamp(64, INDICES),
             domains: (frames / 64).clamp(64, INDICES),
             accounts: ACCOUNTS,
+            cells: (frames / 64).clamp(64, INDICES) / 4,
             regions: (frames / 32).clamp(128, INDICES),
             attachments: (frames / 64).clamp(64, INDICES) + 4 * (frames / 32).clamp(128, INDICES),
             filters: (frames / 128).clamp(64, 1024),

@@ -99,6 +99,8 @@ pub struct Env {
     pub wait: crate::operate::Wait,
     /// Atoms of its predicate.
     pub atoms: u8,
+    /// Where the predicate's compiled form is, 0: it has none ([`crate::compiled`]).
+    pub(crate) cell: u16,
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,

@@ -4,7 +4,7 @@ use crate::boot::{Parts, Sizes};
 use crate::context::Context;
 use crate::machine::{Flush, Machine, UserFault};
 use crate::state::{Published, State};
-use crate::{account, console, domain, env, frame, net, region, sched, table, workshop};
+use crate::{account, compiled, console, domain, env, frame, net, region, sched, table, workshop};
 use abi::capability::Name;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT, is_user_range};
@@ -339,6 +339,7 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
         ),
         downloads: workshop::Downloads::new(
             leak(crate::window::PAGES),
+            compiled::Cells::new(leak(sizes.cells)),
             leak(workshop::POINTS),
             leak(workshop::BYTES),
         ),

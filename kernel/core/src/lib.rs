@@ -20,6 +20,7 @@ pub mod boot;
 mod bytes;
 pub mod capability;
 pub mod chain;
+pub mod compiled;
 pub mod console;
 pub mod context;
 pub mod create;

@@ -127,6 +127,23 @@ pub trait Machine {
         signature: &Signature,
         arguments: &mut [Argument],
     ) -> Outcome;
+    /// What compiled predicates are blinded by; `None`: the machine runs none.
+    fn watch_key(&self) -> Option<u64> {
+        None
+    }
+    /// Where the kernel sees a physical address.
+    fn address(&self, physical: u64) -> u64 {
+        physical
+    }
+    /// Puts a compiled predicate (`code::watch`) into a cell, to be run and not written there.
+    fn watch_store(&mut self, cell: usize, code: &[u8]) {
+        let _ = (cell, code);
+    }
+    /// Does the predicate in a cell hold? `clock`: it asks for the time.
+    fn watch_holds(&mut self, cell: usize, clock: bool) -> bool {
+        let _ = (cell, clock);
+        false
+    }
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// 64 random bits, if the machine has a source.

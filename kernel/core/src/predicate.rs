@@ -2,14 +2,15 @@
 //!
 //! The translated atoms lie behind the vector state in the environment's own frame: each source
 //! that is memory names a physical address, and the frame there has one more reference until the
-//! next predicate has been accepted. Nothing in it is computed at evaluation.
+//! next predicate has been accepted. Nothing in it is computed at evaluation. Most are compiled as
+//! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, domain, env, frame, table};
+use crate::{account, compiled, domain, env, frame, table};
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
 use abi::layout::{PAGE_SIZE, PUBLISHED, PUBLISHED_SLOT, table_index};
@@ -81,6 +82,7 @@ pub fn set<M: Machine>(
     let env = &mut state.envs.slots[caller];
     env.atoms = count as u8;
     env.watched = watched;
+    compiled::compile(state, machine, caller);
     Ok(0)
 }
 
@@ -94,6 +96,7 @@ pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
             pins += 1;
         }
     }
+    compiled::forget(state, index);
     let env = &mut state.envs.slots[index];
     env.atoms = 0;
     env.watched = 0;
@@ -130,6 +133,7 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
             frame::release(state, frame);
             account::uncharge(state, account, Resource::Pins, 1);
         }
+        compiled::forget(state, index);
         let base = state.envs.slots[index].vector.address() + OFFSET;
         let always = Atom { operator: Operator::Equal as u8, last: atom.last, ..Atom::default() };
         store(machine, base + (at * ATOM_BYTES) as u64, &always);
@@ -141,6 +145,11 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
 pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
     let cpu = state.published.envs[index].cpu as usize;
     state.published.cpus[cpu].predicates += 1;
+    compiled::holds(state, machine, index).unwrap_or_else(|| interpret(state, machine, index))
+}
+
+/// As [`holds`], atom by atom.
+fn interpret<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
     let env = &state.envs.slots[index];
     let base = env.vector.address() + OFFSET;
     // One time for all comparisons, asked for by the first.
@@ -338,7 +347,7 @@ fn decode([first, left_value, right_value, mask]: [u64; 4]) -> Atom {
     Atom { operator, left, right, last, region, left_value, right_value, mask }
 }
 
-fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
+pub(crate) fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
     let base = state.envs.slots[index].vector.address() + OFFSET + (at * ATOM_BYTES) as u64;
     load_from(machine, base)
 }

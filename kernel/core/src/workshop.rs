@@ -8,6 +8,7 @@
 //! A job whose caller does not come back is another one's to push aside.
 
 use crate::answer::Refusal;
+use crate::compiled::Cells;
 use crate::env;
 use crate::machine::Machine;
 use crate::state::State;
@@ -41,6 +42,8 @@ const PATIENCE_NS: u64 = 2 * SLICE_NS;
 pub struct Downloads {
     /// The frame in each page of [`crate::window`].
     pub(crate) pages: &'static mut [u32],
+    /// Compiled predicates.
+    pub(crate) cells: Cells,
     /// The first of the method tables whose regions have ended ([`crate::method`]).
     pub(crate) dying: u32,
     points: &'static mut [Point],
@@ -59,17 +62,18 @@ impl Request {
 }
 
 impl Downloads {
-    /// Nothing has been downloaded: [`window::PAGES`](crate::window::PAGES) pages, [`POINTS`]
-    /// points, [`BYTES`] bytes.
+    /// Nothing has been downloaded: [`window::PAGES`](crate::window::PAGES) pages, cells for
+    /// predicates, [`POINTS`] points, [`BYTES`] bytes.
     pub fn new(
         pages: &'static mut [u32],
+        cells: Cells,
         points: &'static mut [Point],
         bytes: &'static mut [u8],
     ) -> Self {
         let (program, rest) = bytes.split_at_mut(PROGRAM);
         let (native, rest) = rest.split_at_mut(NATIVE);
         let (state, part) = rest.split_at_mut(STATE);
-        Self { pages, dying: 0, points, program, native, state, part, job: None }
+        Self { pages, cells, dying: 0, points, program, native, state, part, job: None }
     }
 }
 

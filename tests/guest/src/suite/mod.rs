@@ -2,6 +2,7 @@
 
 mod capability;
 mod census;
+mod compiled;
 mod events;
 mod exceptions;
 mod exposed;
@@ -86,6 +87,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("predicate_refused", predicate::refused),
     ("predicate_false_sleepers", predicate::false_sleepers),
     ("predicate_no_lost_wakeup", predicate::no_lost_wakeup),
+    ("predicate_over_structures", compiled::over_structures),
+    ("predicate_as_written", compiled::as_written),
     ("region_no_lost_wakeup", predicate::region_no_lost_wakeup),
     ("region_by_call_alone", region::by_call_alone),
     ("method_no_way_around", method::no_way_around),

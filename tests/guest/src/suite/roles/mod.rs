@@ -11,7 +11,7 @@ mod vectors;
 
 use crate::assistant::Role;
 use crate::faults;
-use crate::suite::method;
+use crate::suite::{compiled, method};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::limits::SLICE_NS;
@@ -157,6 +157,9 @@ pub fn play(role: &Role) -> u64 {
             region::read_a_region(RegionId(words[0] as u32), words[1] as u32, words[2] as u8)
         }
         holder::BEHAVE_AS_OWNER => holder::behave_as_owner(words[0] as u32),
+        compiled::SLEEP_OVER_STRUCTURES => {
+            compiled::sleep_over_structures(RegionId(words[0] as u32), words[1])
+        }
         JUMP_TO => faults::jump(words[0]),
         CALL_METHOD_FOR_EVER => loop {
             let _ = call::method_call(RegionId(words[0] as u32), 0, 0, [0; 3]);
@@ -197,7 +200,7 @@ fn put(offset: u64, value: u64) {
 }
 
 /// Adds one to the first word of the application page.
-fn count() {
+pub fn count() {
     let page = xok::published::application_word(own_index(), 0).unwrap_or(0);
     mirror::set_application_word(page + 1);
 }
@@ -256,7 +259,7 @@ fn store_at(address: u64) -> u64 {
     if faults::store(address, 0xee) { 2 } else { STORE_FAULTED }
 }
 
-const SPOT: u64 = 0x0000_3000_0000_0000;
+pub const SPOT: u64 = 0x0000_3000_0000_0000;
 
 fn map_foreign(frame: u32) -> u64 {
     let mut space = xok::memory::Space::own();

@@ -1,0 +1,110 @@
+//! Wakeup predicates as compiled code: in cells of the kernel's, for as many as there are.
+//!
+//! A predicate that finds no cell, or fits none, is interpreted ([`crate::predicate`]), and says
+//! the same: the interpreter is the reference. One whose frame is revoked gives its cell back.
+//!
+//! ```text
+//!  PredicateSet ── checks, translates ──► atoms in the environment's frame ──► a cell's code
+//!  a look       ── a cell? ── yes: runs it: no atom is read, no address translated
+//!                         └── no: atom by atom
+//! ```
+
+use crate::machine::Machine;
+use crate::predicate;
+use crate::region;
+use crate::state::State;
+use abi::id::RegionId;
+use abi::limits::PREDICATE_ATOMS;
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::Category;
+use code::watch::{COMPARISONS_MAX, Comparison, Compiler, How, Side};
+
+/// Bytes of a cell: five comparisons of the longest form, ten of the usual ones.
+pub const CELL_BYTES: usize = 512;
+
+const _: () = assert!(PREDICATE_ATOMS <= COMPARISONS_MAX);
+
+/// Bit of an environment's cell: its predicate asks for the time.
+const CLOCK: u16 = 1 << 15;
+
+/// The cells, each the next free one's number; cell 0 is nobody's.
+pub struct Cells {
+    next: &'static mut [u16],
+    free: u16,
+}
+
+impl Cells {
+    /// All free.
+    pub fn new(next: &'static mut [u16]) -> Self {
+        let count = next.len();
+        for (at, place) in next.iter_mut().enumerate() {
+            *place = if at + 1 < count { at as u16 + 1 } else { 0 };
+        }
+        let free = u16::from(count > 1);
+        Self { next, free }
+    }
+}
+
+/// Compiles the predicate of the environment at `index`, if there is a cell.
+pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    let cell = state.downloads.cells.free;
+    let count = usize::from(state.envs.slots[index].atoms);
+    let Some(key) = machine.watch_key().filter(|_| cell != 0 && count > 0) else { return };
+    let mut code = [0; CELL_BYTES];
+    let mut compiler = Compiler::new(&mut code, key);
+    let mut clock = 0;
+    for at in 0..count {
+        let atom = predicate::load(state, machine, index, at);
+        let comparison = comparison(state, machine, &atom);
+        if [comparison.left, comparison.right].contains(&Side::Now) {
+            clock = CLOCK;
+        }
+        compiler.compare(&comparison);
+    }
+    let Some(length) = compiler.finish() else { return };
+    machine.watch_store(cell.into(), &code[..length]);
+    state.downloads.cells.free = state.downloads.cells.next[usize::from(cell)];
+    state.envs.slots[index].cell = cell | clock;
+    state.published.census[Category::Code as usize].objects += 1;
+}
+
+/// Gives the environment's cell back, if it has one: its predicate is interpreted from now on.
+pub(crate) fn forget(state: &mut State, index: usize) {
+    let cell = core::mem::take(&mut state.envs.slots[index].cell) & !CLOCK;
+    if cell != 0 {
+        let cells = &mut state.downloads.cells;
+        cells.next[usize::from(cell)] = core::mem::replace(&mut cells.free, cell);
+        state.published.census[Category::Code as usize].objects -= 1;
+    }
+}
+
+/// What the compiled predicate of the environment at `index` says; `None`: it has none.
+#[inline]
+pub(crate) fn holds<M: Machine>(state: &State, machine: &mut M, index: usize) -> Option<bool> {
+    let cell = state.envs.slots[index].cell;
+    (cell != 0).then(|| machine.watch_holds((cell & !CLOCK).into(), cell & CLOCK != 0))
+}
+
+/// A translated atom, its words where the kernel sees them.
+pub(crate) fn comparison<M: Machine>(state: &State, machine: &M, atom: &Atom) -> Comparison {
+    let side = |source: u8, value: u64| match Source::from_number(source) {
+        Some(Source::Memory | Source::Region) => Side::Word(machine.address(value)),
+        Some(Source::Memory32) => Side::Half(machine.address(value)),
+        Some(Source::Clock) => Side::Now,
+        Some(Source::Constant) | None => Side::Constant(value),
+    };
+    let how = match Operator::from_number(atom.operator) {
+        Some(Operator::NotEqual) => How::NotEqual,
+        Some(Operator::Below) => How::Below,
+        Some(Operator::AtLeast) => How::AtLeast,
+        Some(Operator::Equal) | None => How::Equal,
+    };
+    // A region that has ended counts as true: its record has another id then.
+    let ended = region::find(state, RegionId(atom.region)).ok().map(|index| {
+        let id = &state.published.regions[index].id;
+        (core::ptr::from_ref(id).expose_provenance() as u64, *id)
+    });
+    let mask = if atom.mask == 0 { u64::MAX } else { atom.mask };
+    let (left, right) = (side(atom.left, atom.left_value), side(atom.right, atom.right_value));
+    Comparison { left, right, how, mask, unless: ended, last: atom.last != 0 }
+}
