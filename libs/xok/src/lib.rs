@@ -6,6 +6,7 @@
 //!  server    being called by control transfer                      memory     shaping a space
 //!  start     from the first instruction of a native program        spawn      making another
 //!  critical  instead of a lock                                 queue      what happened, in order
+//!  rpc       calling a server: trusted or not, typed            pipe       bytes in a shared page
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //! ```
 #![no_std]
@@ -20,10 +21,12 @@ pub mod critical;
 pub mod heap;
 pub mod memory;
 pub mod own;
+pub mod pipe;
 pub mod print;
 pub mod published;
 pub mod queue;
 pub mod reader;
+pub mod rpc;
 pub mod server;
 pub mod services;
 pub mod spawn;

@@ -43,9 +43,13 @@ global_asm!(
     ".section .text.xok_server, \"ax\"",
     ".global xok_server_entry, xok_server_loop",
     // rcx: the caller's id; the message in rdi rsi rdx r8 r9 r10; rsp is the caller's, worthless.
+    // What a calling convention keeps is kept for callers that trust us (`rpc::tlrpc`): the rest of
+    // it by `request`.
     "xok_server_entry:",
     "lea rsp, [rip + {place}]",
     "add rsp, {stack}",
+    "push rbp",
+    "push rbp",
     "push r10",
     "push r9",
     "push r8",
@@ -63,11 +67,7 @@ global_asm!(
     "pop r8",
     "pop r9",
     "pop r10",
-    "xor ebx, ebx",
-    "xor r12d, r12d",
-    "xor r13d, r13d",
-    "xor r14d, r14d",
-    "xor r15d, r15d",
+    "pop rbp",
     "syscall",
     // The reply was refused (the caller died), or an event woke us.
     "xok_server_loop:",

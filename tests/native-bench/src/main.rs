@@ -24,6 +24,8 @@ mod row;
 #[cfg(target_os = "none")]
 mod rows;
 #[cfg(target_os = "none")]
+mod shared;
+#[cfg(target_os = "none")]
 mod sibling;
 
 #[cfg(target_os = "none")]

@@ -5,9 +5,11 @@ use abi::id::EnvId;
 use alloc::boxed::Box;
 use alloc::format;
 use xok::call::{self, Message, OWN};
+use xok::memory::Space;
 use xok::spawn::Spawned;
 
 use crate::row::Failure;
+use crate::shared;
 
 /// What a partner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,12 @@ pub enum Role {
     Echo = 1,
     /// Yields back to the environment whose id follows.
     YieldBack = 2,
+    /// Sends words back by a pipe.
+    Pipe = 3,
+    /// The same, the pipe being part of the program.
+    PipeInlined = 4,
+    /// Makes a shared counter even.
+    Count = 5,
 }
 
 /// Replies with the message as it came.
@@ -36,11 +44,17 @@ impl xok::server::Serve for Echo {
 pub fn run(argument: &'static [u8]) {
     match argument {
         [role, ..] if *role == Role::Echo as u8 => xok::server::run(Box::leak(Box::new(Echo))),
-        [_, id @ ..] => {
+        [role, id @ ..] => {
             let id = id.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-            loop {
-                // Whatever the answer, it is our turn to give the processor back.
-                let _ = call::yield_to(EnvId(id));
+            let partner = EnvId(id);
+            match *role {
+                role if role == Role::Pipe as u8 => shared::echo(partner),
+                role if role == Role::PipeInlined as u8 => shared::echo_inlined(partner),
+                role if role == Role::Count as u8 => shared::count(partner),
+                _ => loop {
+                    // Whatever the answer, it is our turn to give the processor back.
+                    let _ = call::yield_to(partner);
+                },
             }
         }
         [] => {}
@@ -49,6 +63,15 @@ pub fn run(argument: &'static [u8]) {
 
 /// Starts a partner that knows who we are.
 pub fn start(image: &'static [u8], role: Role) -> Result<Spawned, Failure> {
+    start_with(image, role, |_| Ok(()))
+}
+
+/// The same, after `prepare` has put into its space what else it needs.
+pub fn start_with(
+    image: &'static [u8],
+    role: Role,
+    prepare: impl FnOnce(&mut Space) -> Result<(), Failure>,
+) -> Result<Spawned, Failure> {
     let archive = image::archive::Archive::open(image).map_err(|why| format!("{why:?}"))?;
     let entry = archive.lookup("/xok/native-bench").ok_or("no /xok/native-bench")?;
     let file = archive.data(&entry);
@@ -59,6 +82,7 @@ pub fn start(image: &'static [u8], role: Role) -> Result<Spawned, Failure> {
     let frame = abi::id::Frame(first.0 + (entry.data_offset / 4096) as u32);
     let spawned = xok::spawn::native(&plan, file, Some(frame), &block, &[])
         .map_err(|why| format!("spawn: {why:?}"))?;
+    prepare(&mut Space::of(spawned.domain, OWN))?;
     call::env_release(OWN, spawned.env).map_err(|why| format!("release: {why:?}"))?;
     Ok(spawned)
 }

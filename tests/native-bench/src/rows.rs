@@ -8,6 +8,7 @@ use crate::faults;
 use crate::memory::{self, Area, NOTHING, PAGES};
 use crate::partner::{self, Role};
 use crate::row::Samples;
+use crate::shared::{self, Pair};
 use crate::sibling;
 
 /// No call has this number.
@@ -28,7 +29,10 @@ pub fn run() {
     traps(&samples);
     protection(&samples);
     match xok::boot_image::map(OWN) {
-        Ok(image) => partners(&samples, image),
+        Ok(image) => {
+            partners(&samples, image);
+            pages_of_both(&samples, image);
+        }
         Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
     }
     xok::log!(0, "done");
@@ -130,6 +134,17 @@ fn partners(samples: &Samples, image: &'static [u8]) {
     let other = || met(partner::start(image, Role::Echo)?.env);
     let other = samples.measure("n_pct_other", 100, other, |_| (), ask);
     other.into_iter().for_each(partner::end);
+    let other = || met(partner::start(image, Role::Echo)?.env);
+    let trusted = samples.measure(
+        "n_tlrpc",
+        100,
+        other,
+        |_| (),
+        |env, operations| {
+            repeat(operations, || shared::ask_trusting(*env));
+        },
+    );
+    trusted.into_iter().for_each(partner::end);
     let start = || partner::start(image, Role::YieldBack).map(|spawned| spawned.env);
     let yielding = samples.measure(
         "n_yield",
@@ -145,4 +160,51 @@ fn partners(samples: &Samples, image: &'static [u8]) {
         },
     );
     yielding.into_iter().for_each(partner::end);
+}
+
+/// aegis95 Table 8: a word there and back through a page of both.
+fn pages_of_both(samples: &Samples, image: &'static [u8]) {
+    let pair = |role| move || Pair::start(image, role);
+    let called = samples.measure(
+        "n_pipe",
+        100,
+        pair(Role::Pipe),
+        |_| (),
+        |pair, operations| {
+            repeat(operations, || pair.call());
+        },
+    );
+    called.into_iter().for_each(Pair::end);
+    let inlined = pair(Role::PipeInlined);
+    let inlined = samples.measure(
+        "n_pipe_inlined",
+        100,
+        inlined,
+        |_| (),
+        |pair, operations| {
+            repeat(operations, || pair.inlined());
+        },
+    );
+    inlined.into_iter().for_each(Pair::end);
+    let counted = samples.measure(
+        "n_shm",
+        100,
+        pair(Role::Count),
+        |_| (),
+        |pair, operations| {
+            repeat(operations, || pair.count());
+        },
+    );
+    counted.into_iter().for_each(Pair::end);
+}
+
+/// So many times, each of which must succeed: else the figures would be of something else.
+#[inline(always)]
+fn repeat(operations: u64, mut operation: impl FnMut() -> bool) {
+    for _ in 0..operations {
+        if !operation() {
+            xok::log!(0, "fatal: the partner has gone");
+            call::exit(1 << 8);
+        }
+    }
 }

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Native = (&'static str, &'static str, &'static str, &'static str);
 
 const ROUND: &str = "round trip";
-const ROWS: [Native; 12] = [
+const ROWS: [Native; 16] = [
     ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
     ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
     ("n_fault", ROUND, "native: ud2, upcall, handler, return", "sig_ill"),
@@ -32,7 +32,11 @@ const ROWS: [Native; 12] = [
     ("n_dirty", ROUND, "native: ask whether a page is dirty", "dirty"),
     ("n_pct_same", ROUND, "native: transfer to another environment of one's space, reply", "futex"),
     ("n_pct_other", ROUND, "native: transfer to another space, reply", "pipe1"),
+    ("n_tlrpc", ROUND, "native: the same, a server trusted to keep registers", "pipe1"),
     ("n_yield", ROUND, "native: yield to another space, which yields back", "shm_yield"),
+    ("n_pipe", ROUND, "native: a word through pipes in shared pages", "pipe1"),
+    ("n_pipe_inlined", ROUND, "native: the same as part of the program", "pipe1"),
+    ("n_shm", ROUND, "native: a counter in a shared page, yield to the partner", "shm_yield"),
 ];
 
 /// All of them.

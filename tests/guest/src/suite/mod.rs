@@ -1,5 +1,6 @@
 //! The tests by topic, and the table the judge runs.
 
+mod calling;
 mod capability;
 mod census;
 mod compiled;
@@ -12,6 +13,7 @@ mod life;
 mod memory;
 mod method;
 mod names;
+mod pipes;
 mod predicate;
 mod readers;
 mod references;
@@ -83,6 +85,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ("transfer_storm", transfer::storm),
     ("transfer_access_is_the_callees", transfer::access_is_the_callees),
     ("transfer_callee_dies", transfer::callee_dies),
+    ("calls_by_trust", calling::by_trust),
+    ("calls_typed", calling::typed),
+    ("pipe_only_yields", pipes::only_yields),
+    ("pipe_full_and_empty", pipes::full_and_empty),
+    ("pipe_garbage", pipes::garbage),
     ("predicate_wakes", predicate::wakes),
     ("predicate_refused", predicate::refused),
     ("predicate_false_sleepers", predicate::false_sleepers),
@@ -117,6 +124,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("critical_sections_are_paid", events::critical_sections_are_paid),
     ("ping_pong_is_short", ways::ping_pong_is_short),
     ("stretches_by_class", ways::stretches_by_class),
+    ("pipe_inlined_is_faster", pipes::inlined_is_faster),
     ("stretch_of_table_updates", stretch::of_table_updates),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),

@@ -142,7 +142,8 @@ unsafe extern "C" {
     fn mirror_call(patterns: *const u64, out: *mut u64, rax: u64) -> u64;
 }
 
-fn enter_at(sync: u64, asynchronous: u64) -> bool {
+/// Accepts transfers at these places from now on, with upcalls masked.
+pub fn enter_at(sync: u64, asynchronous: u64) -> bool {
     xok::upcall::set_mask(true);
     let setup =
         abi::setup::EnvSetup { sync_entry: sync, async_entry: asynchronous, ..Default::default() };

@@ -1,12 +1,15 @@
 //! What assistants do: one function a role; the word they leave is their report.
 
+pub mod clients;
 mod ending;
 mod events;
 pub mod holder;
+pub mod ledger;
 pub mod mirror;
 mod missing;
 pub mod region;
 mod serve;
+pub mod stream;
 mod vectors;
 
 use crate::assistant::Role;
@@ -151,6 +154,12 @@ pub fn play(role: &Role) -> u64 {
         KEEP_VECTORS => vectors::keep(EnvId(words[0] as u32), words[1]),
         DO_WITHOUT_VECTORS => vectors::do_without(EnvId(words[0] as u32)),
         FAULT_WITHOUT_PAGE => missing::fault_without(words[0]),
+        clients::TRASH => clients::trash(),
+        clients::CALL_AND_COMPARE => clients::call_and_compare(words[0], words[1] == 1),
+        stream::ECHO => stream::echo(EnvId(words[0] as u32), words[1]),
+        stream::SUM => stream::sum(EnvId(words[0] as u32), words[1], words[2]),
+        stream::GARBAGE => stream::garbage(EnvId(words[0] as u32), words[1], words[2]),
+        ledger::LEDGER => ledger::run(),
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
         region::READ_A_REGION => {
