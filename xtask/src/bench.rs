@@ -124,6 +124,25 @@ pub fn figures_here(rows: &[String]) -> Result<Vec<Figures>> {
     rows.iter().map(row).collect()
 }
 
+/// A row's name, and its operations in all with the least, median and most ticks of one, or why it
+/// has none.
+pub type Ticks = (String, std::result::Result<(u64, [u64; 3]), String>);
+
+/// What one operation of these native rows takes by the time-stamp counter, for tests.
+pub fn native_times(rows: &[String], samples: u32) -> Result<Vec<Ticks>> {
+    let times = |(name, outcome): collect::Measured| {
+        let times = outcome.map(|samples| {
+            let mut ticks = samples.ticks;
+            ticks.sort_unstable();
+            let place = |at: usize| ticks.get(at).copied().unwrap_or(0) / samples.operations.max(1);
+            let (middle, last) = (ticks.len() / 2, ticks.len().saturating_sub(1));
+            (samples.operations * ticks.len() as u64, [place(0), place(middle), place(last)])
+        });
+        (name, times)
+    };
+    Ok(native::time(rows, samples)?.into_iter().map(times).collect())
+}
+
 impl Request {
     fn run(&self) -> Result<()> {
         if !self.alone && !self.profile {

@@ -60,7 +60,7 @@ impl<'a> Trial<'a> {
     fn is_packages_own(&self) -> bool {
         let suites = [
             "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug",
-            "status", "load",
+            "status", "load", "bench",
         ];
         !suites.contains(&self.suite())
     }

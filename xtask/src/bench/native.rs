@@ -8,6 +8,7 @@ use super::program::Row;
 use super::table::{self, Column};
 use super::{counts, ours, plugin};
 use crate::failure::{Context, Result};
+use crate::machine::Counting;
 use crate::report;
 use crate::run::{self, Job};
 
@@ -56,8 +57,24 @@ pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measure
     let recorded = super::file("native.counts")?;
     let profile = profile.then(ours::profile_path).transpose()?;
     let counting = plugin::counting(&recorded, profile.as_deref())?;
-    let mut job =
-        Job { machine: ours::machine(Some(counting)), limit: Some(LIMIT), ..Job::default() };
+    measure(rows, samples, Some(counting), || {
+        let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
+        Ok(Some(counts::parse(&text)?))
+    })
+}
+
+/// Takes the time of these, in ticks of the time-stamp counter.
+pub fn time(rows: &[String], samples: u32) -> Result<Vec<Measured>> {
+    measure(rows, samples, None, || Ok(None))
+}
+
+fn measure(
+    rows: &[String],
+    samples: u32,
+    counting: Option<Counting>,
+    recording: impl Fn() -> Result<Option<counts::Recording>>,
+) -> Result<Vec<Measured>> {
+    let mut job = Job { machine: ours::machine(counting), limit: Some(LIMIT), ..Job::default() };
     let image = run::make_image(&job)?;
     collect::rows(rows, |rows| {
         report::step(&format!("here, native: {}", rows.join(" ")));
@@ -66,8 +83,7 @@ pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measure
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .to_vec();
         let captured = run::capture(&job, &image.path, None, |_| ())?;
-        let text = std::fs::read_to_string(&recorded).context(recorded.display())?;
-        Ok(Said { console: captured.log.join("\n"), recording: Some(counts::parse(&text)?) })
+        Ok(Said { console: captured.log.join("\n"), recording: recording()? })
     })
 }
 

@@ -9,12 +9,13 @@ use crate::process;
 use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("static/calls_fit_in_64_rows", calls_fit),
     ("static/no_call_is_unix", no_call_is_unix),
     ("static/calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
     ("static/kernel_has_no_protocol_or_unix_object", kernel_symbols),
     ("static/env_lookup_is_an_index", env_lookup),
+    ("static/no_condition_names_a_stack_model", conditions),
     ("static/nothing_bare_uses_vector_registers", no_vector_registers),
     ("static/no_fault_is_planted", no_fault_is_planted),
 ];
@@ -155,6 +156,63 @@ fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
+/// Where the kernel's sources lie; all that depends on a model of stacks is what it does always.
+const KERNEL_SOURCES: [&str; 2] = ["kernel/src", "kernel/core/src"];
+/// The words of what its sources are compiled under: as tests or with the tests' machine, by their
+/// model for fewer steps when it is slow.
+const CONDITIONS: [&str; 10] = [
+    "cfg",
+    "cfg_attr",
+    "any",
+    "all",
+    "not",
+    "test",
+    "feature",
+    "fake",
+    "no_std",
+    "debug_assertions",
+];
+
+/// l4stack 24: no line of the kernel's is compiled for one model of stacks and not for another.
+fn conditions() -> Result<Verdict> {
+    let (mut found, mut looked) = (Vec::new(), 0);
+    for directory in KERNEL_SOURCES {
+        let mut waiting = vec![workspace::root().join(directory)];
+        while let Some(path) = waiting.pop() {
+            if path.is_dir() {
+                let entries = std::fs::read_dir(&path).context(path.display())?;
+                waiting.extend(entries.flatten().map(|entry| entry.path()));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).context(path.display())?;
+                found.extend(strange_conditions(&text));
+                looked += 1;
+            }
+        }
+    }
+    Ok(match found.is_empty() {
+        true if looked > 50 => Ok(format!("({looked} files)")),
+        true => Err(format!("only {looked} files were found")),
+        false => Err(found.join("; ")),
+    })
+}
+
+/// Lines with a condition that asks for anything but [`CONDITIONS`].
+fn strange_conditions(text: &str) -> Vec<String> {
+    let condition = |line: &str| {
+        let forms = ["#[cfg(", "#![cfg(", "cfg!(", "cfg_attr("];
+        let at = forms.iter().find_map(|form| line.find(form))?;
+        let end = line[at..].find([']', '{', ';']).map_or(line.len(), |end| at + end);
+        Some(line[at..end].to_string())
+    };
+    let is_strange = |line: &&str| {
+        let Some(asked) = condition(line) else { return false };
+        let mut words = asked.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| !word.is_empty() && !CONDITIONS.contains(&word))
+    };
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.filter(is_strange).map(|line| line.trim().to_string()).collect()
+}
+
 fn no_vector_registers() -> Result<Verdict> {
     packages::require(&[packages::OBJDUMP])?;
     let mut programs = workspace::native_programs()?;
@@ -238,6 +296,14 @@ mod tests {
         assert!(judge_lookup(&(straight.clone() + &looping + &end)).is_err());
         assert!(judge_lookup(&(straight + &line(12, "div    %rcx") + &end)).is_err());
         assert!(judge_lookup("").is_err());
+    }
+
+    #[test]
+    fn strange_conditions_are_found() {
+        let usual = "#[cfg(test)]\n#[cfg(any(test, feature = \"fake\"))]\n// #[cfg(stacks)]\n";
+        assert_eq!(strange_conditions(usual), Vec::<String>::new());
+        let strange = "    #[cfg(feature = \"many-stacks\")]\nif cfg!(single_stack) {}";
+        assert_eq!(strange_conditions(strange).len(), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod predicates;
 mod random;
 mod regions;
 mod relays;
+mod restarts;
 mod sleeping;
 mod slices;
 mod steps;
@@ -59,13 +60,15 @@ pub fn error(error: Error, value: u64) -> Outcome {
 pub struct World {
     pub state: State,
     pub machine: FakeMachine,
+    /// What each hold of the lock has spent before its call begins.
+    pub spent: u32,
 }
 
 impl World {
     /// The first environment runs on processor 0; there are two processors.
     pub fn new() -> Self {
         let (state, machine) = fake::new(8192);
-        let mut world = Self { state, machine };
+        let mut world = Self { state, machine, spent: 0 };
         let domain = world.raw_domain();
         world.map(domain.index(), SCRATCH);
         let save = world.map(domain.index(), SAVE);
@@ -308,6 +311,7 @@ impl World {
         check(&self.state);
         let (state, machine) = (&mut self.state, &mut self.machine);
         crate::work::begin(state);
+        crate::work::spend(state, self.spent);
         let outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);

@@ -4,7 +4,10 @@ use super::roles;
 use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground};
+use abi::call::Call;
+use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::published::*;
+use abi::word::Which;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -91,4 +94,57 @@ pub fn slope(ground: &Ground) -> Result<String, Failure> {
     let slot = after.2.bytes / u64::from(table);
     expect!(slot <= 512, "a slot takes {slot} bytes");
     Ok(format!("(slot {slot} bytes; {report})"))
+}
+
+/// Frames that are the kernel's, in bytes.
+fn kernel_bytes() -> u64 {
+    let frames = (0..published::table(Table::Frames).count).map(Frame);
+    let records = frames.filter_map(published::frame);
+    records.filter(|record| record.kind == FrameType::Kernel as u8).count() as u64 * 4096
+}
+
+/// Makes environments with these indices: bytes of the kernel's that came with them.
+fn with_indices(indices: &[u32]) -> Result<u64, Failure> {
+    let before = kernel_bytes();
+    let mut made = Vec::new();
+    let mut failed = None;
+    for &index in indices {
+        let (account, vector) = (AccountId::NONE, Which::Any);
+        let which = Which::This(index);
+        let alloc = Call::EnvAlloc { which, domain: DomainId::NONE, account, vector };
+        match call::make(alloc, OWN) {
+            Ok(id) => made.push(EnvId(id as u32)),
+            Err(why) => failed = Some(format!("index {index}: {why:?}")),
+        }
+    }
+    let grown = kernel_bytes() - before;
+    let asked = made.iter().zip(indices).all(|(env, &index)| env.index() == index as usize);
+    for env in made {
+        call::env_destroy(OWN, env, 0).map_err(|why| format!("{why:?}"))?;
+        assistant::wait(env)?;
+    }
+    expect!(asked, "other indices than asked for");
+    failed.map_or(Ok(grown), Err)
+}
+
+/// l4stack 13: an environment costs its slot, whether its neighbours' indices are in use (dense) or
+/// there is one to a page of slots (sparse).
+pub fn sparse_ids(_: &Ground) -> Result<String, Failure> {
+    const COUNT: u32 = 32;
+    let table = published::table(Table::Envs).count;
+    let slot = line(Category::Envs).bytes / u64::from(table.max(1));
+    let of_page = (4096 / slot.max(1)) as u32 + 1;
+    let free = |index: &u32| {
+        published::record::<EnvRecord>(Table::Envs, *index as usize).is_some_and(|env| env.id == 0)
+    };
+    let dense: Vec<u32> = (1..table).filter(free).take(COUNT as usize).collect();
+    let sparse = (1..table / of_page).map(|page| page * of_page).filter(free);
+    let sparse: Vec<u32> = sparse.take(COUNT as usize).collect();
+    expect!(dense.len() == sparse.len(), "{} and {} free indices", dense.len(), sparse.len());
+    let (of_dense, of_sparse) = (with_indices(&dense)?, with_indices(&sparse)?);
+    let count = u64::from(COUNT);
+    // Made or not, its slot is there: that is what it costs, plus what grew.
+    let each = [of_dense, of_sparse].map(|grown| slot + grown / count);
+    expect!(each.iter().all(|&bytes| bytes <= 512), "bytes each, dense and sparse: {each:?}");
+    Ok(format!("(bytes each: dense {}, sparse, one a page, {})", each[0], each[1]))
 }

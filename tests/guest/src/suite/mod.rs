@@ -28,6 +28,7 @@ mod token;
 mod trace;
 mod transfer;
 mod vectors;
+mod waits;
 mod ways;
 
 use crate::judge::Test;
@@ -109,6 +110,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("registers_across_every_call", registers::across_every_call),
     ("registers_across_user_fault", life::registers_across_user_fault),
     ("deaths_leave_nothing", life::deaths_leave_nothing),
+    ("waits_broken_in_every_way", waits::broken_in_every_way),
+    ("blocked_use_no_time", waits::blocked_use_no_time),
+    ("census_sparse_ids", census::sparse_ids),
     ("census_sums", census::sums),
     ("census_slope", census::slope),
     ("wild_pointers", fuzz::wild_pointers),

@@ -11,6 +11,7 @@ pub mod region;
 mod serve;
 pub mod stream;
 mod vectors;
+pub mod waits;
 
 use crate::assistant::Role;
 use crate::faults;
@@ -159,6 +160,7 @@ pub fn play(role: &Role) -> u64 {
         stream::ECHO => stream::echo(EnvId(words[0] as u32), words[1]),
         stream::SUM => stream::sum(EnvId(words[0] as u32), words[1], words[2]),
         stream::GARBAGE => stream::garbage(EnvId(words[0] as u32), words[1], words[2]),
+        waits::WAIT => waits::wait(words[0], words[1], words[2]),
         ledger::LEDGER => ledger::run(),
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
