@@ -109,7 +109,11 @@ macro_rules! rpc {
         $(#[$of_trait])*
         $visible trait $Service {
             $($(#[$of_method])*
-            fn $method(&mut self, caller: $crate::abi::id::EnvId, $($argument: $type),*) -> $result;)+
+            fn $method(
+                &mut self,
+                caller: $crate::abi::id::EnvId,
+                $($argument: $type),*
+            ) -> $result;)+
 
             /// Serves a message; the reply takes its place.
             fn serve(
