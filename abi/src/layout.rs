@@ -67,6 +67,7 @@ pub const fn is_user_range(address: u64, len: u64) -> bool {
 }
 
 /// Index into a table of `level` (4 is the root, 1 holds leaves) for `address`.
+#[inline(always)]
 pub const fn table_index(address: u64, level: u8) -> usize {
     ((address >> (12 + 9 * (level as u32 - 1))) & 511) as usize
 }

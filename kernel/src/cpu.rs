@@ -216,6 +216,13 @@ impl Cpu {
         self.loaded.set(None);
     }
 
+    /// The environment that is loaded, where a call is served.
+    #[inline(always)]
+    pub fn loaded_now(&self) -> usize {
+        let Some(index) = self.loaded.get() else { panic!("a call from nobody") };
+        index
+    }
+
     /// Bytes of the stack that were ever used.
     pub fn stack_used(&self) -> u64 {
         let bottom = (area(self.index.get()) + STACK) as *const u64;

@@ -47,7 +47,7 @@ pub struct Slot {
     pub entry: EntryData,
 }
 
-/// What `entry` looks at, and the space: the words of the same names in [`Cpu`].
+/// What `entry` looks at, the words of the same names in [`Cpu`], and what else a switch needs.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct EntryData {
@@ -57,8 +57,10 @@ pub struct EntryData {
     pub foreign_entry: u64,
     pub save_area: u64,
     pub save_address: u64,
-    pub fault_area: u64,
+    /// 0: faults go the long way.
     pub fault_entry: u64,
+    /// Physical address of where its vector registers are stored.
+    pub vector: u64,
 }
 
 const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
@@ -100,8 +102,17 @@ pub struct Hardware {
 
 impl Hardware {
     /// For this processor.
+    #[inline(always)]
     pub fn new(cpu: &'static Cpu) -> Self {
         Self { cpu, targets: 0, ending: None }
+    }
+
+    /// What is kept of the environment that is loaded.
+    #[inline(always)]
+    pub fn own_slot(&mut self) -> &mut Slot {
+        assert!(self.cpu.loaded.get().is_some());
+        // SAFETY: the address of its context, which `load` has set, is that of its slot.
+        unsafe { &mut *(self.cpu.context.get() as *mut Slot) }
     }
 
     /// What is kept of the environment at `index`.
@@ -113,6 +124,7 @@ impl Hardware {
 }
 
 impl Machine for Hardware {
+    #[inline(always)]
     fn entry(&self, table: Frame, index: usize) -> u64 {
         self.word(table.address() + 8 * index as u64)
     }
@@ -157,10 +169,12 @@ impl Machine for Hardware {
         (*slot < 512).then(|| self.kernel_entry(*slot))
     }
 
+    #[inline(always)]
     fn word(&self, address: u64) -> u64 {
         physical::word(address).load(Ordering::SeqCst)
     }
 
+    #[inline(always)]
     fn word_set(&mut self, address: u64, value: u64) {
         // Release is enough: what must be seen in one order with a load goes through `word_or`.
         physical::word(address).store(value, Ordering::Release);
@@ -188,14 +202,17 @@ impl Machine for Hardware {
         physical::zero(frame.address(), PAGE_SIZE);
     }
 
+    #[inline(always)]
     fn copy(&mut self, to: u64, from: u64, len: usize) {
         physical::copy(to, from, len);
     }
 
+    #[inline(always)]
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         user::write_physical(to, from, len)
     }
 
+    #[inline(always)]
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         user::read_physical(from, to, len)
     }
@@ -330,6 +347,7 @@ impl Machine for Hardware {
         downloads::holds(self.cpu, cell, if clock { clock::now_ns() } else { 0 })
     }
 
+    #[inline(always)]
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }

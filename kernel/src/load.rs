@@ -22,13 +22,13 @@ fn load_root(cpu: &Cpu, root: u64) {
         // SAFETY: see the file's head.
         unsafe { write_cr3(root) }
         cpu.root.set(root);
-        cpu.cr3_loads.set(cpu.cr3_loads.get() + 1);
+        cpu.cr3_loads.set(cpu.cr3_loads.get().wrapping_add(1));
         shootdown::loaded(cpu.index.get(), root);
     }
 }
 
 /// Makes `index` the environment that is loaded, whatever was before.
-#[inline]
+#[inline(never)]
 pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
     if cpu.loaded.get() != Some(index) {
         put_away(cpu, state, hardware);
@@ -37,6 +37,23 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
         }
         load(cpu, state, hardware, index);
     }
+}
+
+/// Makes `index`, which is alive and not loaded, the environment that is loaded instead of one that
+/// is.
+#[inline(always)]
+pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
+    let mut hardware = Hardware::new(cpu);
+    let (fs, gs) = bases::read();
+    let flags = state.envs.slots[cpu.loaded_now()].entries.flags;
+    let old = hardware.own_slot();
+    (old.context.fs_base, old.context.gs_base) = (fs, gs);
+    // It lives, so this is where they go still.
+    vector::take(cpu, flags, old.entry.vector);
+    let slot = hardware.slot(index);
+    prepare_slot(state, &mut slot.entry, index);
+    vector::give(cpu, state.envs.slots[index].entries.flags, slot.entry.vector);
+    load(cpu, state, &mut hardware, index);
 }
 
 /// Control was transferred: the vector registers are the callee's already.
@@ -60,36 +77,48 @@ pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, ind
 /// All of an environment but its vector registers.
 #[inline(always)]
 fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    let context = &hardware.slot(index).context;
-    bases::write(context.fs_base, context.gs_base);
-    let address = core::ptr::from_ref(context) as u64;
+    let slot = hardware.slot(index);
+    bases::write(slot.context.fs_base, slot.context.gs_base);
+    let address = core::ptr::from_ref(slot) as u64;
     let end = address.wrapping_add(FRAME_END as u64);
     cpu.context.set(address);
     cpu.context_end.set(end);
     descriptors::set_rsp0(cpu, end);
     cpu.loaded.set(Some(index));
-    load_entry_data(cpu, state, hardware, index);
-    trace::switch(cpu, state, Some(index));
+    let id = load_slot(cpu, state, &mut slot.entry, index);
+    trace::switch(cpu, id);
 }
 
 /// What `entry` looks at, and the space: they change by calls, too.
 #[inline(always)]
 fn load_entry_data(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    let data = &mut hardware.slot(index).entry;
+    load_slot(cpu, state, &mut hardware.slot(index).entry, index);
+}
+
+#[inline(always)]
+fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
     if !state.envs.slots[index].prepared {
         *data = prepare(state, index);
         state.envs.slots[index].prepared = true;
     }
+}
+
+/// Its id.
+#[inline(always)]
+fn load_slot(cpu: &'static Cpu, state: &mut State, data: &mut EntryData, index: usize) -> u32 {
+    prepare_slot(state, data, index);
     load_root(cpu, data.root);
     cpu.window.set(data.window);
     cpu.window_bytes.set(data.window_bytes);
     cpu.foreign_entry.set(data.foreign_entry);
     cpu.save_area.set(data.save_area);
     cpu.save_address.set(data.save_address);
-    cpu.fault_area.set(data.fault_area);
+    cpu.fault_area.set(if data.fault_entry != 0 { data.save_area } else { 0 });
     cpu.fault_entry.set(data.fault_entry);
     // Only `entry` uses it, and only its counts.
-    cpu.env_record.set((&raw const state.published.envs[index]).expose_provenance() as u64);
+    let record = &raw const state.published.envs[index];
+    cpu.env_record.set(record.expose_provenance() as u64);
+    state.published.envs[index].id
 }
 
 /// What entry code needs of an environment.
@@ -114,13 +143,13 @@ fn prepare(state: &State, index: usize) -> EntryData {
         foreign_entry,
         save_area,
         save_address,
-        fault_area: if enters { save_area } else { 0 },
-        fault_entry: entries.fault,
+        fault_entry: if enters { entries.fault } else { 0 },
+        vector: state.envs.slots[index].vector.address(),
     }
 }
 
 /// Stores what is loaded where another processor can find it.
-#[inline]
+#[inline(always)]
 fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     let Some(old) = cpu.loaded.get() else { return };
     let (fs, gs) = bases::read();
@@ -136,6 +165,6 @@ pub fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     put_away(cpu, state, hardware);
     load_root(cpu, hardware::master());
     cpu.park();
-    trace::switch(cpu, state, None);
+    trace::switch(cpu, 0);
     descriptors::set_rsp0(cpu, cpu.context_end.get());
 }

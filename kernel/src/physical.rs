@@ -20,6 +20,7 @@ pub const fn virtual_address(physical: u64) -> u64 {
 const _: () = assert!(DIRECT_MAP.trailing_zeros() == 47);
 
 /// A 64-bit word of memory; `address` is a multiple of 8.
+#[inline(always)]
 pub fn word(address: u64) -> &'static AtomicU64 {
     debug_assert!(address.is_multiple_of(8));
     // SAFETY: see the file's head; memory stays for ever.

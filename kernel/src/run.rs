@@ -180,7 +180,7 @@ fn undisturbed(hold: &mut Hold, index: usize) -> bool {
         && !work::waiting(state)
         && sched::undisturbed(state, cpu.index.get(), index);
     if still {
-        work::end(state);
+        work::end(state, false);
     }
     still
 }
@@ -251,7 +251,8 @@ pub fn leave(mut hold: Hold) -> u64 {
             Some(index) => load::activate(cpu, state, hardware, index),
             None => load::park(cpu, state, hardware),
         }
-        let more = condemned | ((waiting || work::waiting(state)) && work::step(state, hardware));
+        let waited = waiting || work::waiting(state);
+        let more = condemned | (waited && work::step(state, hardware));
         let now = clock::now_ns();
         let switched = before != next;
         if now - cpu.noted_ns.get() > NOTE_NS
@@ -266,7 +267,7 @@ pub fn leave(mut hold: Hold) -> u64 {
         if more {
             deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
         }
-        work::end(state);
+        work::end(state, waited);
         finish(hold);
         arm_timer(cpu, deadline, now);
         if let Some(index) = next {
@@ -293,21 +294,20 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
         return None;
     }
     delay::point();
-    let state = Locked::new(STATE.try_lock()?);
-    let mut hold = Hold { state, hardware: Hardware::new(cpu), cpu };
-    let Hold { state, hardware, .. } = &mut hold;
     let caller = cpu.loaded.get()?;
+    let mut state = Locked::new(STATE.try_lock()?);
+    let mut hardware = Hardware::new(cpu);
     let who = (cpu.index.get(), caller);
-    let plan = handover::check(state, hardware, who, word, to)?;
-    handover::apply(state, hardware, who, word as u16, &plan);
+    let plan = handover::check(&state, &hardware, who, word, to)?;
+    handover::apply(&mut state, &mut hardware, who, word as u16, &plan);
     if plan.carries_vectors() {
-        load::enter(cpu, state, hardware, plan.target);
+        load::enter(cpu, &mut state, &mut hardware, plan.target);
     } else {
-        load::activate(cpu, state, hardware, plan.target);
+        load::exchange(cpu, &mut state, plan.target);
     }
-    let record = note_switch(cpu, state);
+    let record = note_switch(cpu, &mut state);
     record.short_ways = record.short_ways.wrapping_add(1);
-    drop(hold);
+    drop(state);
     Some(switched(cpu))
 }
 
@@ -315,39 +315,69 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
 /// it wakes or goes back to. As above, it is in no longest stretch.
 #[inline(always)]
 pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u64> {
-    if trace::any() {
+    if !relay::may_serve(words) || trace::any() {
         return None;
     }
     delay::point();
-    let state = Locked::new(STATE.try_lock()?);
-    let mut hold = Hold { state, hardware: Hardware::new(cpu), cpu };
-    let Hold { state, hardware, .. } = &mut hold;
     let caller = cpu.loaded.get()?;
-    match relay::call::<_, NUMBER>(state, hardware, (cpu.index.get(), caller), words)? {
+    let mut state = Locked::new(STATE.try_lock()?);
+    let who = (cpu.index.get(), caller);
+    match relay::call::<_, NUMBER>(&mut state, &mut Hardware::new(cpu), who, words)? {
         relay::Done::Answered => {
-            drop(hold);
+            drop(state);
             Some(answer_unseen(cpu))
         }
-        relay::Done::Disturbed => Some(disturbed(hold, caller, NUMBER)),
-        relay::Done::Switched { target, now } => {
-            load::activate(cpu, state, hardware, target);
-            note_switch(cpu, state);
-            let deadline = sched::next_deadline(state, cpu.index.get());
-            drop(hold);
-            arm_timer(cpu, deadline, now);
-            Some(switched(cpu))
+        relay::Done::Moved(moved) => Some(relay_to_waiter(cpu, state, NUMBER, moved)),
+        relay::Done::Nothing(region) => relay_back(cpu, state, NUMBER, region),
+        done => Some(after_relay(cpu, state, NUMBER, done)),
+    }
+}
+
+/// The step of a caller's that somebody waits or watches for.
+#[inline(never)]
+fn relay_to_waiter(cpu: &'static Cpu, mut state: Locked, number: u16, moved: relay::Moved) -> u64 {
+    let who = (cpu.index.get(), cpu.loaded_now());
+    let done = relay::tell(&mut state, &mut Hardware::new(cpu), who, moved);
+    after_relay(cpu, state, number, done)
+}
+
+/// The step of a caller's that finds nothing there yet.
+#[inline(never)]
+fn relay_back(cpu: &'static Cpu, mut state: Locked, number: u16, region: usize) -> Option<u64> {
+    let who = (cpu.index.get(), cpu.loaded_now());
+    let done = relay::wait_for(&mut state, &mut Hardware::new(cpu), who, region)?;
+    Some(after_relay(cpu, state, number, done))
+}
+
+#[inline(always)]
+fn after_relay(cpu: &'static Cpu, mut state: Locked, number: u16, done: relay::Done) -> u64 {
+    match done {
+        relay::Done::Switched { target, now, deadline } => {
+            load::exchange(cpu, &mut state, target);
+            note_switch(cpu, &mut state);
+            drop(state);
+            if !cpu.timer.get().covers(deadline, now) {
+                arm_timer(cpu, Some(deadline), now);
+            }
+            switched(cpu)
         }
+        relay::Done::Disturbed(rest) => disturbed(cpu, state, number, rest),
+        _ => disturbed(cpu, state, number, relay::Rest::Nothing),
     }
 }
 
 /// The rest of a step that has been done, but left something to look at.
 #[cold]
 #[inline(never)]
-fn disturbed(mut hold: Hold, caller: usize, number: u16) -> u64 {
-    hold.cpu.entered_tsc.set(rdtsc());
-    hold.cpu.call.set(usize::from(number));
+fn disturbed(cpu: &'static Cpu, state: Locked, number: u16, rest: relay::Rest) -> u64 {
+    let mut hold = Hold { state, hardware: Hardware::new(cpu), cpu };
+    cpu.entered_tsc.set(rdtsc());
+    cpu.call.set(usize::from(number));
     work::begin(&mut hold.state);
+    let caller = cpu.loaded_now();
     hold.hardware.context(caller).answer(0, 0);
+    let Hold { state, hardware, .. } = &mut hold;
+    relay::finish(state, hardware, rest);
     leave_to(hold, caller)
 }
 
@@ -484,7 +514,7 @@ fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
 }
 
 pub fn is_canonical(address: u64) -> bool {
-    (address as i64) << 16 >> 16 == address as i64
+    address.wrapping_add(1 << 47) >> 48 == 0
 }
 
 /// How to leave to the environment that is loaded.

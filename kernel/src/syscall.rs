@@ -27,18 +27,31 @@ pub extern "C" fn step_call<const NUMBER: u16>(
     let cpu = Cpu::current();
     match run::relay::<NUMBER>(cpu, [a, b, c, d, e, f]) {
         Some(how) => how,
-        None => any_call(a, b, c, d, e, f),
+        None => step_at_length::<NUMBER>(cpu),
     }
 }
 
-/// A call that may need no more than a switch. From `entry`, as `any_call`.
-pub extern "C" fn switching_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+/// The same call the long way, its arguments as `entry` has stored them. What a ring's two sides do
+/// all the time is served where the row is known.
+#[inline(never)]
+fn step_at_length<const NUMBER: u16>(cpu: &'static Cpu) -> u64 {
+    const { assert!(!dispatch::reads_memory(NUMBER)) }
+    cpu.entered_tsc.set(rdtsc());
+    trace::call(cpu, NUMBER);
+    cpu.call.set(usize::from(NUMBER));
+    let &mut Context { rdi, rsi, rdx, r10, r8, r9, .. } = run::own_context(cpu);
+    serve(cpu, NUMBER.into(), [rdi, rsi, rdx, r10, r8, r9], &[])
+}
+
+/// A call that may need no more than a switch, to `to` if it is a yield.
+pub extern "C" fn switching_call(to: u64) -> u64 {
     let cpu = Cpu::current();
     let word = run::own_context(cpu).rax;
-    if let Some(how) = run::hand_over(cpu, word, a) {
+    if let Some(how) = run::hand_over(cpu, word, to) {
         return how;
     }
-    any_call(a, b, c, d, e, f)
+    let &mut Context { rdi, rsi, rdx, r10, r8, r9, .. } = run::own_context(cpu);
+    any_call(rdi, rsi, rdx, r10, r8, r9)
 }
 
 /// From `entry`: the frame is in the caller's context, the arguments are still in their registers

@@ -11,7 +11,6 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use abi::trace::{Event, Kind};
-use kernel_core::state::State;
 use kernel_core::trace::{Asked, CallCounters, Head, Ring, Slot, counters};
 
 use crate::cpu::Cpu;
@@ -129,10 +128,9 @@ fn leave_on(cpu: &Cpu) {
     }
 }
 
-/// The processor is the environment's at `index`; `None`: nobody's.
+/// The processor is the environment's with this id; 0: nobody's.
 #[inline(always)]
-pub fn switch(cpu: &Cpu, state: &State, index: Option<usize>) {
-    let env = index.map_or(0, |index| state.published.envs[index].id);
+pub fn switch(cpu: &Cpu, env: u32) {
     let from = cpu.traced.replace(env);
     if on(Kind::Switch) && from != env {
         record(cpu, &Event::new(Kind::Switch, 0, env));

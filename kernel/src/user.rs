@@ -56,6 +56,7 @@ pub fn fix_up(rip: u64) -> Option<u64> {
     range.contains(&rip).then_some(range.end)
 }
 
+#[inline(always)]
 fn copy(to: u64, from: u64, len: usize, user: u64, write: bool) -> Result<(), UserFault> {
     if !is_user_range(user, len as u64) {
         return Err(UserFault { address: user, write });
@@ -73,11 +74,13 @@ pub fn read(from: u64, to: &mut [u8]) -> Result<(), UserFault> {
 }
 
 /// Reads program memory into physical memory that the kernel may write.
+#[inline(always)]
 pub fn read_physical(from: u64, to: u64, len: usize) -> Result<(), UserFault> {
     copy(crate::physical::virtual_address(to), from, len, from, false)
 }
 
 /// Writes physical memory to program memory.
+#[inline(always)]
 pub fn write_physical(to: u64, from: u64, len: usize) -> Result<(), UserFault> {
     copy(to, crate::physical::virtual_address(from), len, to, true)
 }

@@ -51,7 +51,7 @@ const TASK_SWITCHED: u64 = 1 << 3;
 const NOT_KEPT: u64 = FLAG_OWN_VECTOR | FLAG_NO_VECTOR;
 
 /// Takes the registers from an environment with these flags.
-#[inline]
+#[inline(always)]
 pub fn take(cpu: &Cpu, flags: u64, area: u64) {
     if flags & NOT_KEPT == 0 {
         store(area);
@@ -60,7 +60,7 @@ pub fn take(cpu: &Cpu, flags: u64, area: u64) {
 }
 
 /// Gives them to one with these flags.
-#[inline]
+#[inline(always)]
 pub fn give(cpu: &Cpu, flags: u64, area: u64) {
     if flags & NOT_KEPT == 0 {
         switch_on(cpu);
@@ -77,7 +77,7 @@ pub fn give(cpu: &Cpu, flags: u64, area: u64) {
 }
 
 /// They travel to one with these flags, or stay with it: it has them, or none.
-#[inline]
+#[inline(always)]
 pub fn carry(cpu: &Cpu, flags: u64) {
     if flags & FLAG_NO_VECTOR != 0 {
         switch_off(cpu);
@@ -86,12 +86,12 @@ pub fn carry(cpu: &Cpu, flags: u64) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn moved(cpu: &Cpu) {
     cpu.vector_moves.set(cpu.vector_moves.get().wrapping_add(1));
 }
 
-#[inline]
+#[inline(always)]
 fn switch_on(cpu: &Cpu) {
     if cpu.vectors_off.get() {
         cpu.vectors_off.set(false);
@@ -118,7 +118,7 @@ pub fn put(cpu: &Cpu, area: u64) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn store(area: u64) {
     let at = virtual_address(area);
     // SAFETY: see the file's head; the frame is aligned and large enough (checked at boot).
@@ -132,12 +132,12 @@ fn store(area: u64) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn load(area: u64) {
     load_from(virtual_address(area));
 }
 
-#[inline]
+#[inline(always)]
 fn load_from(at: u64) {
     // SAFETY: as above, or it is `INITIAL`, which has all that is read of it.
     unsafe {

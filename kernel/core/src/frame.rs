@@ -212,6 +212,7 @@ pub fn guard(state: &State, frame: Frame) -> &Name {
 
 /// Is the frame being taken from everybody: revoked, or paid for by an account that dies? Then it
 /// takes no new entry.
+#[inline(always)]
 pub(crate) fn is_leaving(state: &State, frame: Frame) -> bool {
     let payer = usize::from(state.published.frames[frame.0 as usize].account);
     state.frames.records[frame.0 as usize].revoking || state.accounts.records[payer].dying

@@ -9,7 +9,7 @@
 //! is. A test drives both ways with the same random calls and compares everything.
 
 use crate::env::{self, Env, Pending, Request};
-use crate::list::Kind;
+use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
@@ -92,14 +92,14 @@ pub fn check<M: Machine>(
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()
-        && calm(state, cpu, now);
+        && calm(state.settled, &state.sched.cpus[cpu], &state.sched.alarms, now);
     plain.then_some(Plan { target, way, now })
 }
 
-/// Would `pick` let whoever gets `cpu` now go on, if there is time?
+/// Would `pick` let whoever gets the processor now go on, if there is time?
 #[inline(always)]
-pub(crate) fn calm(state: &State, cpu: usize, now: u64) -> bool {
-    state.settled && state.sched.cpus[cpu].front == 0 && now < state.sched.alarms.soonest()
+fn calm(settled: bool, this: &Cpu, alarms: &Heap, now: u64) -> bool {
+    settled && this.front == 0 && now < alarms.soonest()
 }
 
 #[inline(always)]
@@ -109,7 +109,7 @@ fn word_of<M: Machine>(machine: &M, env: &Env, at: usize) -> u64 {
 
 /// Does a bit wait for it?
 #[inline(always)]
-pub(crate) fn told<M: Machine>(machine: &M, env: &Env) -> bool {
+fn told<M: Machine>(machine: &M, env: &Env) -> bool {
     word_of(machine, env, offset::PENDING) | word_of(machine, env, offset::EVENTS) != 0
 }
 

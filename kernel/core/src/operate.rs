@@ -18,7 +18,9 @@ use abi::id::RegionId;
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES, REGION_WORDS};
 use abi::published::Table;
-use abi::region::{COPY_IN, COPY_NONE, NO_ROLE, RegionOperation, WordAt, role_writes};
+use abi::region::{
+    COPY_IN, COPY_NONE, NO_ROLE, RegionOperation, STEP_IN, Step, WordAt, role_writes,
+};
 use core::mem::{offset_of, size_of};
 
 /// What an environment waits for: that a word of a region has another value, or that nobody is
@@ -33,6 +35,36 @@ pub struct Wait {
     pub(crate) physical: u64,
     /// Its value then.
     pub(crate) value: u64,
+    /// The step it is to do, if that has been looked at.
+    pub(crate) piece: Piece,
+}
+
+/// A step along a ring that its sleeper may do and that lies in one frame, at both ends: what is in
+/// its registers, which nobody can change, looked at when it went to sleep. Whoever drops an
+/// attachment to the region forgets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Piece {
+    /// Where in its memory.
+    pub(crate) address: u64,
+    /// Where in the region.
+    pub(crate) offset: u32,
+    /// Number of the word that moves; it has the value of the wait's.
+    pub(crate) moves: u16,
+    /// Bytes, 0: look at the registers.
+    pub(crate) len: u16,
+}
+
+impl Piece {
+    /// A step that has been allowed.
+    #[inline(always)]
+    pub(crate) fn of(step: &Step, address: u64) -> Self {
+        let len = u64::from(step.len);
+        let in_one = |at: u64| at % PAGE_SIZE + len <= PAGE_SIZE;
+        if step.flags & STEP_IN != 0 || !in_one(address) || !in_one(step.offset.into()) {
+            return Self::default();
+        }
+        Self { address, offset: step.offset, moves: step.moves, len: step.len as u16 }
+    }
 }
 
 /// The class of what waits for a region.
@@ -270,7 +302,8 @@ fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<Wait, Refu
         _ => return Err(Refusal::new(Error::BadArgument, 0)),
     };
     let region = RegionId(state.published.regions[index].id);
-    Ok(Wait { region, peer, physical: physical(state, index, offset), value })
+    let physical = physical(state, index, offset);
+    Ok(Wait { region, peer, physical, value, ..Wait::default() })
 }
 
 /// Copies between the region at `index` and program memory, a frame at a time: where in the region,

@@ -7,6 +7,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::bytes::u32_at;
 use crate::machine::Machine;
+use crate::operate::Piece;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain, env, frame, method, predicate, sched};
@@ -322,7 +323,10 @@ fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
     let list = &mut state.regions.attachments;
     let Attachment { next, region, role, .. } = list[at];
     // Of this region, or of one that has its place by now.
-    state.regions.slots[usize::from(region)].known[usize::from(role % BY_METHOD)] = 0;
+    let slot = &mut state.regions.slots[usize::from(region)];
+    slot.known[usize::from(role % BY_METHOD)] = 0;
+    // It may be the one that has left.
+    state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();
     list[before].next = next;
     list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
     state.regions.free = at as u16;

@@ -11,18 +11,19 @@
 //! test drives both with the same random calls and compares everything.
 
 use crate::env::{Env, Pending, Request};
-use crate::handover::{called_away, calm, leaves, runs};
+use crate::handover::{called_away, leaves, runs};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
-use crate::operate::{self, Wait};
+use crate::operate::{self, Piece, Wait};
+use crate::region::Region;
 use crate::sched::SHORTEST_NS;
 use crate::state::State;
-use crate::{env, sleep, step, trace};
+use crate::{sleep, step, trace};
 use abi::call::number;
 use abi::id::{DomainId, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range};
-use abi::limits::SLICE_NS;
-use abi::published::EnvState;
+use abi::limits::{REGION_ROLES, SLICE_NS};
+use abi::published::{CpuRecord, EnvRecord, EnvState, RegionRecord};
 use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
 use abi::upcall::offset;
@@ -32,8 +33,13 @@ use abi::upcall::offset;
 pub enum Done {
     /// The caller goes on, its call answered with 0 (which is not in its context yet).
     Answered,
-    /// The same, but the way out has something to look at.
-    Disturbed,
+    /// The same, but somebody waits or watches: [`tell`] him.
+    Moved(Moved),
+    /// There is nothing yet: the caller may [`wait_for`] the region at this index.
+    Nothing(usize),
+    /// The caller goes on as above, but there is something to look at on the way out, after
+    /// [`finish`].
+    Disturbed(Rest),
     /// Another one runs, since when; the contexts of both are as they leave the kernel, and the
     /// deadline may be another one.
     Switched {
@@ -41,7 +47,47 @@ pub enum Done {
         target: usize,
         /// Since when.
         now: u64,
+        /// When the next timer interrupt must come.
+        deadline: u64,
     },
+}
+
+/// A word that has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Index of the region.
+    region: usize,
+    /// The word's physical address.
+    word: u64,
+    /// Its value now.
+    end: u64,
+}
+
+/// What is left of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Who waits for this region, by its index, has not been told.
+    Told(usize),
+    /// This environment's step has been done, and it is asleep still.
+    Woken(usize),
+}
+
+/// Does the rest of a step, the long way.
+#[cold]
+pub fn finish<M: Machine>(state: &mut State, machine: &mut M, rest: Rest) {
+    match rest {
+        Rest::Nothing => {}
+        Rest::Told(region) => operate::changed(state, machine, region),
+        Rest::Woken(sleeper) => sleep::finished(state, machine, sleeper),
+    }
+}
+
+/// May [`call`] serve a step with these arguments? Long ones needn't be asked.
+#[inline(always)]
+pub fn may_serve([_, _, piece, ..]: [u64; 6]) -> bool {
+    u64::from(piece as u32) <= PAGE_SIZE
 }
 
 /// `RegionStep` or `RegionStepOrWait` with these arguments, by the environment at `caller`, which
@@ -55,57 +101,59 @@ pub fn call<M: Machine, const NUMBER: u16>(
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
     let step = Step::from_words([which, piece, words]);
-    let own = DomainId(state.published.envs.get(caller)?.domain).index();
-    let place = resolve(state, own, &step)?;
-    if waits && !peer_is_there(state, &place, step.peer)? || machine.word(place.moves) != from {
+    let index = RegionId(step.region).index();
+    let State { published, envs, sched, regions, settled, .. } = &mut *state;
+    let record = published.envs.get_mut(caller)?;
+    let (region, region_record) = (regions.slots.get(index)?, published.regions.get_mut(index)?);
+    let place = resolve(region, region_record, DomainId(record.domain).index(), &step)?;
+    let (own, this) = (envs.slots.get(caller)?, sched.cpus.get(cpu)?);
+    let quiet = *settled && this.front == 0 && matches!(own.request, Request::Nothing);
+    let peer_known = !waits || step.peer.wrapping_add(1) <= REGION_ROLES as u8;
+    if !quiet || !peer_known || own.save.0 == 0 || machine.word(place.moves) != from {
         return None;
     }
     let end = from.wrapping_add(step.len.into());
-    let expected = if waits { end } else { last };
     if waits || step.flags & STEP_BESIDE != 0 {
         let found = machine.word(place.beside);
-        if found != expected {
-            let nothing_there = waits && found == from && is_user_range(address, step.len.into());
-            let wait = Wait {
-                region: RegionId(step.region),
-                peer: step.peer,
-                physical: place.beside,
-                value: from,
-            };
-            return if nothing_there {
-                wait_for(state, machine, (cpu, caller), place.index, wait, (last, step.events))
-            } else {
-                None
-            };
+        if found != if waits { end } else { last } {
+            // Nothing there, rather than something else than was asked for?
+            let nothing = waits && found == from && is_user_range(address, step.len.into());
+            return nothing.then_some(Done::Nothing(index));
         }
     }
+    let cpu_record = published.cpus.get_mut(cpu)?;
+    // As dispatch counts. Counters may wrap: nothing is decided by them.
+    published.calls.get(trace::counters(cpu, usize::from(NUMBER)))?.made();
+    cpu_record.calls = cpu_record.calls.wrapping_add(1);
+    record.entries = record.entries.wrapping_add(1);
+    let (save, told) = (own.save.address(), region.waiters != 0 || region.watched);
     let len = step.len as usize;
     let copied = if step.flags & STEP_IN != 0 {
         machine.copy_in(place.bytes, address, len)
     } else {
         machine.copy_out(address, place.bytes, len)
     };
-    copied.ok()?;
-    machine.word_set(place.moves, end);
-    count(state, cpu, caller, NUMBER);
-    let operations = &mut state.published.regions[place.index].operations;
-    *operations = operations.wrapping_add(1);
-    let region = &state.regions.slots[place.index];
-    if region.waiters != 0 || region.watched {
-        return Some(tell(state, machine, (cpu, caller), RegionId(step.region), &place, end));
+    if copied.is_err() {
+        // A fault, or no program's memory: the long way finds out, and counts.
+        published.calls.get(trace::counters(cpu, usize::from(NUMBER)))?.unmade();
+        cpu_record.calls = cpu_record.calls.wrapping_sub(1);
+        record.entries = record.entries.wrapping_sub(1);
+        return None;
     }
-    let env = &state.envs.slots[caller];
-    let goes_on = state.settled
-        && state.sched.cpus[cpu].front == 0
-        && matches!(env.request, Request::Nothing)
-        && !called_away(machine, env);
-    Some(if goes_on { Done::Answered } else { Done::Disturbed })
+    machine.word_set(place.moves, end);
+    region_record.operations = region_record.operations.wrapping_add(1);
+    if told {
+        return Some(Done::Moved(Moved { region: index, word: place.moves, end }));
+    }
+    // The bytes may have come where its own bits are.
+    let bits = |at: usize| machine.word(save + at as u64);
+    let event = bits(offset::PENDING) | bits(offset::EVENTS) != 0;
+    Some(if event { Done::Disturbed(Rest::Nothing) } else { Done::Answered })
 }
 
-/// Where a step is done, if it is allowed and its bytes lie in one frame.
+/// Where a step is done, if it is allowed and its bytes lie in one frame: physical addresses of the
+/// word that moves, of the one beside it, and of the bytes.
 struct Place {
-    index: usize,
-    /// Physical addresses: the word that moves, the one beside it, the bytes.
     moves: u64,
     beside: u64,
     bytes: u64,
@@ -113,118 +161,83 @@ struct Place {
 
 /// As `step::check`, for a domain that is known to be attached; program memory is not looked at.
 #[inline(always)]
-fn resolve(state: &State, domain: usize, step: &Step) -> Option<Place> {
-    let index = RegionId(step.region).index();
-    let (region, record) = (state.regions.slots.get(index)?, state.published.regions.get(index)?);
+fn resolve(region: &Region, record: &RegionRecord, domain: usize, step: &Step) -> Option<Place> {
     let (len, offset) = (u64::from(step.len), u64::from(step.offset));
-    let allowed = index != 0
+    let allowed = step.region != 0
         && record.id == step.region
         && step.flags & !(STEP_IN | STEP_BESIDE) == 0
         && role_writes(step.role)
         && usize::from(region.known[usize::from(step.role)]) == domain;
-    let in_one = len.wrapping_sub(1) < PAGE_SIZE && len <= PAGE_SIZE - offset % PAGE_SIZE;
-    let within = offset + len <= u64::from(record.bytes)
-        && step.moves < region.words
-        && step.beside < region.words;
-    if !(allowed && in_one && within) {
+    if !allowed
+        || offset % PAGE_SIZE + len > PAGE_SIZE
+        || offset + len > u64::from(record.bytes)
+        || step.moves >= region.words
+        || step.beside >= region.words
+    {
         return None;
     }
-    let bytes = if offset < PAGE_SIZE {
-        region.first | offset
-    } else {
-        region.frames.get((offset / PAGE_SIZE) as usize)?.address() + offset % PAGE_SIZE
-    };
     let word = |number: u16| region.first | u64::from(number) << 3;
-    Some(Place { index, moves: word(step.moves), beside: word(step.beside), bytes })
+    Some(Place {
+        moves: word(step.moves),
+        beside: word(step.beside),
+        bytes: bytes(region, offset)?,
+    })
 }
 
-/// Is somebody attached in the role of whom the caller would wait for? `None`: there is no such
-/// role.
+/// As `region::physical`.
 #[inline(always)]
-fn peer_is_there(state: &State, place: &Place, peer: u8) -> Option<bool> {
-    if peer == u8::MAX {
-        return Some(true);
+fn bytes(region: &Region, offset: u64) -> Option<u64> {
+    if offset < PAGE_SIZE {
+        return Some(region.first | offset);
     }
-    let attached = &state.published.regions[place.index].attached;
-    attached.get(usize::from(peer)).map(|&count| count != 0)
+    Some(region.frames.get((offset / PAGE_SIZE) as usize)?.address() + offset % PAGE_SIZE)
 }
 
-/// As dispatch counts. Counters may wrap: nothing is decided by them.
+/// A word has moved: whoever waits for it is told.
 #[inline(always)]
-fn count(state: &mut State, cpu: usize, caller: usize, number: u16) {
-    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
-    count(&mut state.published.cpus[cpu].calls);
-    count(&mut state.published.envs[caller].entries);
-    state.published.calls[trace::counters(cpu, usize::from(number))].made();
-}
-
-/// A word has moved to `end`: whoever waits for it is told.
-#[inline(always)]
-fn tell<M: Machine>(
+pub fn tell<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (usize, usize),
-    id: RegionId,
-    place: &Place,
-    end: u64,
+    moved: Moved,
 ) -> Done {
-    let region = &state.regions.slots[place.index];
+    match finish_for(state, machine, &moved) {
+        None => Done::Disturbed(Rest::Told(moved.region)),
+        Some(sleeper) => match start(state, machine, (cpu, caller), (sleeper, moved.region)) {
+            None => Done::Disturbed(Rest::Woken(sleeper)),
+            Some((now, deadline)) => Done::Switched { target: sleeper, now, deadline },
+        },
+    }
+}
+
+/// As `step::finish`, for the only one that waits, if it is for this word, and its step has been
+/// looked at; who it is.
+#[inline(always)]
+fn finish_for<M: Machine>(state: &mut State, machine: &mut M, moved: &Moved) -> Option<usize> {
+    let region = state.regions.slots.get(moved.region)?;
     let sleeper = usize::from(region.waiter);
-    let env = &state.envs.slots[sleeper];
-    let alone = region.waiters == 1
+    let env = state.envs.slots.get(sleeper)?;
+    let (wait, Piece { address, offset, moves, len }) = (&env.wait, env.wait.piece);
+    let waits = region.waiters == 1
         && !region.watched
         && env.pending == Pending::Region
         && env.state == EnvState::Sleeping
-        && env.wait.region == id;
-    if !(alone && finish(state, machine, place, end, sleeper)) {
-        operate::changed(state, machine, place.index);
-        return Done::Disturbed;
+        && wait.region.0 == state.published.regions.get(moved.region)?.id
+        && wait.physical == moved.word
+        && wait.value.wrapping_add(len.into()) == moved.end
+        && len != 0;
+    let moves = region.first | u64::from(moves) << 3;
+    if !waits || machine.word(moves) != wait.value {
+        return None;
     }
-    let Some(Start { now, until }) = check_start(state, machine, (cpu, caller), sleeper) else {
-        sleep::finished(state, machine, sleeper);
-        return Done::Disturbed;
-    };
-    apply_start(state, machine, (cpu, caller), (sleeper, place.index), (now, until));
-    Done::Switched { target: sleeper, now }
-}
-
-/// As `step::finish`, for one that waits for the word that has moved to `end`.
-#[inline(always)]
-fn finish<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    moved: &Place,
-    end: u64,
-    sleeper: usize,
-) -> bool {
-    let context = machine.context(sleeper);
-    let (rax, address, from) = (context.rax, context.rsi, context.r8);
-    let asked = Step::from_words([context.rdi, context.rdx, context.r10]);
-    let own = DomainId(state.published.envs[sleeper].domain).index();
-    let Some(place) = resolve(state, own, &asked) else { return false };
-    let (len, at) = (u64::from(asked.len), address % PAGE_SIZE);
-    let known = rax as u16 == number::RegionStepOrWait
-        && asked.flags & STEP_IN == 0
-        && place.index == moved.index
-        && place.beside == moved.moves
-        && from.wrapping_add(len) == end
-        && len <= PAGE_SIZE - at
-        && is_user_range(address, len);
-    if !known || machine.word(place.moves) != from || machine.word(place.beside) != end {
-        return false;
-    }
-    let Some(page) = step::written_page(state, machine, sleeper, address) else { return false };
-    machine.copy(page | at, place.bytes, asked.len as usize);
-    machine.word_set(place.moves, end);
-    let operations = &mut state.published.regions[place.index].operations;
+    let bytes = bytes(region, offset.into())?;
+    let domain = DomainId(state.published.envs.get(sleeper)?.domain).index();
+    let page = step::written_page(state, machine, domain, address)?;
+    machine.copy(page + address % PAGE_SIZE, bytes, len.into());
+    machine.word_set(moves, moved.end);
+    let operations = &mut state.published.regions.get_mut(moved.region)?.operations;
     *operations = operations.wrapping_add(1);
-    true
-}
-
-/// A sleeper starts: when, and how long it may borrow.
-struct Start {
-    now: u64,
-    until: u64,
+    Some(sleeper)
 }
 
 /// Neither asked for anything nor woken already, and in its ring.
@@ -235,16 +248,20 @@ fn in_order(env: &Env) -> bool {
         && env.links[Kind::Ring as usize].next != 0
 }
 
-/// Would the sleeper, whose step has been done, start at once, lent the time by the caller?
+/// The sleeper, whose step has been done, starts at once if the caller lends it the time and
+/// nothing else would happen, where nothing waits to be looked at: as `sleep::finished`, and `pick`
+/// thereafter. Since when it runs, and the deadline.
 #[inline(always)]
-fn check_start<M: Machine>(
-    state: &State,
-    machine: &M,
+fn start<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
     (cpu, caller): (usize, usize),
-    sleeper: usize,
-) -> Option<Start> {
-    let (own, env) = (&state.envs.slots[caller], &state.envs.slots[sleeper]);
-    let this = &state.sched.cpus[cpu];
+    (sleeper, region): (usize, usize),
+) -> Option<(u64, u64)> {
+    let State { published, envs, sched, regions, .. } = state;
+    let pair = [caller, sleeper];
+    let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
+    let this = sched.cpus.get_mut(cpu)?;
     let now = machine.now_ns();
     let left = SLICE_NS.saturating_sub(env.debt_ns.into());
     let borrows = this.lender == 0
@@ -255,99 +272,106 @@ fn check_start<M: Machine>(
         && usize::from(own.cpu) == cpu
         && env.deadline | env.edge == 0
         && in_order(env)
-        && matches!(own.request, Request::Nothing)
         && !called_away(machine, env)
         && now < this.slice_end_ns
-        && calm(state, cpu, now);
-    (borrows && starts).then(|| Start { now, until: now + left })
-}
-
-/// As `sleep::finished`, and `pick` thereafter.
-#[inline(always)]
-fn apply_start<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    (cpu, caller): (usize, usize),
-    (sleeper, region): (usize, usize),
-    (now, until): (u64, u64),
-) {
+        && now < sched.alarms.soonest();
+    if !(borrows && starts) {
+        return None;
+    }
+    let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
+    let (cpu_record, region) = (published.cpus.get_mut(cpu)?, regions.slots.get_mut(region)?);
+    env.pending = Pending::Nothing;
+    // It was ready in between.
+    record.sequence = record.sequence.wrapping_add(1);
+    runs(env, record, cpu);
+    leaves(this, own, own_record, EnvState::Ready, now);
+    (this.current, this.lender) = (sleeper as u16, caller as u16);
+    (this.borrow_end_ns, this.more, this.looked) = (now + left, false, 0);
+    gets(cpu_record, record);
+    region.waiters -= 1;
+    list::remove(envs.slots, &mut sched.watch, Kind::Watch, sleeper);
+    sched.watchers -= 1;
     let (context, own) = machine.two_contexts(sleeper, caller);
     context.answered();
     context.answer(0, 0);
     own.answer(0, 0);
-    list::remove(state.envs.slots, &mut state.sched.watch, Kind::Watch, sleeper);
-    state.sched.watchers -= 1;
-    state.regions.slots[region].waiters -= 1;
-    let env = &mut state.envs.slots[sleeper];
-    env.pending = Pending::Nothing;
-    let record = &mut state.published.envs[sleeper];
-    // It was ready in between.
-    record.sequence = record.sequence.wrapping_add(1);
-    runs(env, record, cpu);
-    let this = &mut state.sched.cpus[cpu];
-    let (env, record) = (&mut state.envs.slots[caller], &mut state.published.envs[caller]);
-    leaves(this, env, record, EnvState::Ready, now);
-    (this.current, this.lender, this.borrow_end_ns) = (sleeper as u16, caller as u16, until);
-    (this.more, this.looked) = (false, 0);
-    gets(state, cpu, sleeper);
+    Some((now, (now + left).min(sched.alarms.soonest())))
 }
 
 /// The caller waits for the region at `index`, and who lent it the time goes on, if that is all
-/// that would happen.
+/// that would happen where nothing waits to be looked at.
+///
+/// Its step has been looked at in the same hold of the lock ([`call`]).
 #[inline(always)]
-fn wait_for<M: Machine>(
+pub fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (usize, usize),
     index: usize,
-    wait: Wait,
-    (posted, events): (u64, u32),
 ) -> Option<Done> {
-    let this = &state.sched.cpus[cpu];
+    let context = machine.context(caller);
+    let step = Step::from_words([context.rdi, context.rdx, context.r10]);
+    let (address, from, posted) = (context.rsi, context.r8, context.r9);
+    let State { published, envs, sched, regions, .. } = state;
+    let this = sched.cpus.get_mut(cpu)?;
     let target = usize::from(this.lender);
-    let (own, env) = (&state.envs.slots[caller], &state.envs.slots[target]);
+    // Somebody who runs is not 0, so this is no environment either if nobody has lent.
+    let pair = [caller, target];
+    let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
+    let (cpu_record, region) = (published.cpus.get_mut(cpu)?, regions.slots.get_mut(index)?);
+    let region_record = published.regions.get(index)?;
+    let counters = published.calls.get(trace::counters(cpu, number::RegionStepOrWait.into()))?;
+    let attached = region_record.attached.get(usize::from(step.peer));
+    let events = u64::from(step.events);
     let told = |at: usize, bits: u64| machine.word(own.save.address() + at as u64) & bits != 0;
-    if own.save.0 == 0 || told(offset::PENDING, posted) || told(offset::EVENTS, events.into()) {
-        return None;
-    }
+    let waits = attached.is_none_or(|&count| count != 0)
+        && own.save.0 != 0
+        && !told(offset::PENDING, posted)
+        && !told(offset::EVENTS, events)
+        && own.deadline | own.edge == 0
+        && own.alarm != 0;
     let now = machine.now_ns();
     // What it has run is given back to the slice.
     let goes_on = target != 0
         && env.state == EnvState::Ready
         && in_order(env)
         && !called_away(machine, env)
-        && own.deadline | own.edge == 0
-        && own.alarm != 0
         && this.since_ns <= now
         && this.since_ns < this.slice_end_ns
-        && calm(state, cpu, now);
-    if !goes_on {
+        && now < sched.alarms.soonest();
+    if !(waits && goes_on) {
         return None;
     }
-    count(state, cpu, caller, number::RegionStepOrWait);
-    machine.context(caller).again();
-    let this = &mut state.sched.cpus[cpu];
-    let (own, record) = (&mut state.envs.slots[caller], &mut state.published.envs[caller]);
-    (own.posted, own.events) = (posted, events.into());
-    (own.wait, own.pending) = (wait, Pending::Region);
-    leaves(this, own, record, EnvState::Sleeping, now);
+    let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
+    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
+    count(&mut cpu_record.calls);
+    count(&mut own_record.entries);
+    counters.made();
+    (own.posted, own.events) = (posted, events);
+    own.wait = Wait {
+        region: RegionId(step.region),
+        peer: step.peer,
+        physical: region.first | u64::from(step.beside) << 3,
+        value: from,
+        piece: Piece::of(&step, address),
+    };
+    own.pending = Pending::Region;
+    leaves(this, own, own_record, EnvState::Sleeping, now);
+    let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target as u16, 0);
     (this.more, this.looked) = (false, 0);
-    list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, caller);
-    state.sched.watchers += 1;
-    let region = &mut state.regions.slots[index];
-    region.waiters += 1;
-    region.waiter = caller as u16;
-    runs(&mut state.envs.slots[target], &mut state.published.envs[target], cpu);
-    gets(state, cpu, target);
-    Some(Done::Switched { target, now })
+    runs(env, record, cpu);
+    gets(cpu_record, record);
+    (region.waiters, region.waiter) = (region.waiters + 1, caller as u16);
+    list::push(envs.slots, &mut sched.watch, Kind::Watch, caller);
+    sched.watchers += 1;
+    machine.context(caller).again();
+    Some(Done::Switched { target, now, deadline })
 }
 
 /// Publishes who has got the processor.
 #[inline(always)]
-fn gets(state: &mut State, cpu: usize, index: usize) {
-    let id = env::id(state, index).0;
-    let record = &mut state.published.cpus[cpu];
-    record.current = id;
-    record.switches = record.switches.wrapping_add(1);
+fn gets(cpu: &mut CpuRecord, env: &EnvRecord) {
+    cpu.current = env.id;
+    cpu.switches = cpu.switches.wrapping_add(1);
 }

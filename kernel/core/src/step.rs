@@ -8,16 +8,15 @@
 use crate::answer::{Answer, Refusal};
 use crate::context::Context;
 use crate::machine::{Machine, UserFault};
-use crate::operate::{Wait, changed, copy, wait_for, word};
+use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
 use crate::region::{attached_again, check_role, find, physical, within};
 use crate::sleep::Sleep;
 use crate::state::State;
-use crate::table::{self, Way};
-use crate::{domain, env, frame};
+use crate::{domain, env, frame, table};
 use abi::call::number;
 use abi::error::Error;
-use abi::id::RegionId;
-use abi::layout::{PAGE_SIZE, is_user_range};
+use abi::id::{Frame, RegionId};
+use abi::layout::{PAGE_SIZE, is_user_range, table_index};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
 use abi::memory::{ACCESSED, DIRTY, PRESENT, USER, WRITABLE};
 use abi::published::EnvState;
@@ -82,7 +81,8 @@ pub fn step_or_wait<M: Machine>(
     let end = plan.from.wrapping_add(plan.step.len.into());
     let Some(found) = attempt(state, machine, &plan, Some(end))? else { return Ok(Some(Ok(0))) };
     let Plan { step: Step { region, peer, events, .. }, index, from, beside, .. } = plan;
-    let wait = Wait { region: RegionId(region), peer, physical: beside, value: from };
+    let piece = Piece::of(&plan.step, plan.address);
+    let wait = Wait { region: RegionId(region), peer, physical: beside, value: from, piece };
     let until = Sleep { deadline: 0, posted, events: events.into(), flags: 0 };
     Ok(wait_for(state, machine, (cpu, caller), (index, wait), &until, found))
 }
@@ -170,7 +170,8 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
     {
         return false;
     }
-    let Some(page) = written_page(state, machine, sleeper, plan.address) else { return false };
+    let own = env::domain(state, sleeper).index();
+    let Some(page) = written_page(state, machine, own, plan.address) else { return false };
     let from = physical(state, plan.index, offset);
     machine.copy(page + plan.address % PAGE_SIZE, from, len as usize);
     machine.word_set(plan.moves, end);
@@ -179,18 +180,24 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
     true
 }
 
-/// The physical address of a page of an environment's, if its next store there changes nothing in
-/// its tables.
+/// The physical address of a page of a domain's, if its next store there changes nothing in its
+/// tables.
+#[inline(always)]
 pub(crate) fn written_page<M: Machine>(
     state: &State,
     machine: &M,
-    index: usize,
+    domain: usize,
     at: u64,
 ) -> Option<u64> {
     const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY;
-    let root = domain::root(state, env::domain(state, index).index());
-    let place = table::place(machine, root, at, 1, Way::Thawed).ok()?;
-    let entry = machine.entry(place.table, place.index);
+    // As `table::place` goes, level by level.
+    let below = |table: Frame, level: u8| {
+        let entry = machine.entry(table, table_index(at, level));
+        (entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE).then(|| table::target(entry))
+    };
+    let root = domain::root(state, domain);
+    let leaves = below(below(below(root, 4)?, 3)?, 2)?;
+    let entry = machine.entry(leaves, table_index(at, 1));
     let frame = table::target(entry);
     let stays = entry & NEEDED == NEEDED && !frame::is_leaving(state, frame);
     stays.then_some(frame.address())

@@ -181,6 +181,7 @@ pub(crate) enum Way {
 }
 
 /// The entry of `level` for `address`; refuses with the level of the entry that stopped the walk.
+#[inline]
 pub(crate) fn place<M: Machine>(
     machine: &M,
     root: Frame,

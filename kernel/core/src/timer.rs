@@ -23,12 +23,18 @@ pub enum Setting {
 }
 
 impl OneShot {
+    /// Will an interrupt come by `deadline` as it is set? One before the deadline is followed by
+    /// another: rather that than setting the timer at every switch.
+    #[inline(always)]
+    pub fn covers(&self, deadline: u64, now: u64) -> bool {
+        self.armed.is_some_and(|armed| armed <= deadline && armed > now)
+    }
+
     /// An interrupt is wanted at `deadline`, nanoseconds since boot.
     pub fn want(&mut self, deadline: Option<u64>, now: u64) -> Setting {
-        // An interrupt before the deadline is followed by another: rather that than setting the
-        // timer at every switch. One that is due and has not fired is set again: it costs little.
+        // One that is due and has not fired is set again: it costs little.
         let in_time = match (self.armed, deadline) {
-            (Some(armed), Some(deadline)) => armed <= deadline && armed > now,
+            (Some(_), Some(deadline)) => self.covers(deadline, now),
             (armed, deadline) => armed == deadline,
         };
         if in_time {

@@ -64,10 +64,10 @@ pub fn begin(state: &mut State) {
 }
 
 /// A hold of the lock ends: short ways ([`crate::handover`]) may be gone if it leaves nothing to
-/// look at behind.
+/// look at behind; `waits`: there may be something to destroy.
 #[inline(always)]
-pub fn end(state: &mut State) {
-    state.settled = state.sched.is_quiet() && !waiting(state) && !frame::limbo_waiting(state);
+pub fn end(state: &mut State, waits: bool) {
+    state.settled = !waits && state.sched.is_quiet() && !frame::limbo_waiting(state);
 }
 
 /// Reckons what is about to be done.

@@ -250,7 +250,8 @@ impl World {
             .collect();
         assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
         check(&self.state);
-        crate::work::end(&mut self.state);
+        let waits = crate::work::waiting(&self.state);
+        crate::work::end(&mut self.state, waits);
         index
     }
 

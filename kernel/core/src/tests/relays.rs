@@ -65,8 +65,16 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
         }
         _ => None,
     }?;
-    if let Done::Answered | Done::Disturbed = done {
+    let done = match done {
+        Done::Moved(moved) => relay::tell(state, machine, (cpu, index), moved),
+        Done::Nothing(region) => relay::wait_for(state, machine, (cpu, index), region)?,
+        _ => done,
+    };
+    if !matches!(done, Done::Switched { .. }) {
         world.machine.context(index).answer(0, 0);
+    }
+    if let Done::Disturbed(rest) = done {
+        relay::finish(&mut world.state, &mut world.machine, rest);
     }
     // Whose time is over goes on until the timer says so.
     let now = world.machine.now;
@@ -78,7 +86,7 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
         Done::Answered if over => return Some(done),
         Done::Answered => assert_eq!(next, index),
         Done::Switched { target, .. } => assert_eq!(next, target),
-        Done::Disturbed => return Some(done),
+        _ => return Some(done),
     }
     assert_eq!(digest(world), before, "the long way would do more");
     Some(done)
@@ -148,7 +156,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
         let other = 1 + random.below(ENVS as u64) as usize;
         crate::work::begin(&mut world.state);
         sched::event(&mut world.state, &mut world.machine, other, !0);
-        crate::work::end(&mut world.state);
+        crate::work::end(&mut world.state, false);
     }
     if index == 0 {
         return None;
@@ -232,8 +240,8 @@ fn both_ways_end_in_the_same_state() {
             step(&mut long, &mut one, false);
             let done = step(&mut short, &mut other, true);
             match done {
-                Some(Done::Answered) => taken[0] += 1,
-                Some(Done::Disturbed) => taken[1] += 1,
+                Some(Done::Answered | Done::Moved(_) | Done::Nothing(_)) => taken[0] += 1,
+                Some(Done::Disturbed(_)) => taken[1] += 1,
                 Some(Done::Switched { .. }) => taken[2] += 1,
                 None if at % 32 != 0 => continue,
                 None => {}
@@ -244,5 +252,5 @@ fn both_ways_end_in_the_same_state() {
             }
         }
     }
-    assert!(taken.iter().all(|&times| times > 100), "{taken:?}");
+    assert!(taken.iter().all(|&times| times > 50), "{taken:?}");
 }

@@ -190,6 +190,29 @@ fn who_wakes_the_one_that_waits_does_its_step_for_it() {
 }
 
 #[test]
+fn the_step_of_one_that_waits_is_looked_at_again_when_somebody_leaves() {
+    let (mut world, base, reader) = setting(0);
+    let (_, take) = ends(base, 40);
+    let take = Step { peer: u8::MAX, ..take };
+    let piece = |world: &World| world.state.envs.slots[reader].wait.piece.len;
+    assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
+    assert_eq!(piece(&world), 8);
+    let other = world.spawn_masked(env::domain(&world.state, reader));
+    let region = RegionId(base.region);
+    assert_eq!(world.by(other, Call::RegionDetach { region, role: 1 }), OK);
+    assert_eq!(piece(&world), 0);
+
+    // One that goes in, or lies in two frames, is no such step.
+    for (frames, bad) in [(0, Step { flags: STEP_IN, ..take }), (2, Step { offset: 4092, ..take })]
+    {
+        let (mut world, base, reader) = setting(frames);
+        let bad = Step { region: base.region, ..bad };
+        assert_eq!(wait(&mut world, reader, bad, 0, 0), Outcome::Left);
+        assert_eq!(world.state.envs.slots[reader].wait.piece.len, 0);
+    }
+}
+
+#[test]
 fn who_finds_the_ring_empty_sleeps_until_a_step_fills_it() {
     let (mut world, base, reader) = setting(0);
     let (put, take) = ends(base, 40);

@@ -87,12 +87,12 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "target == caller || called_away(machine, env)",
         "target == caller",
     ),
-    ("the short way passes deadlines", "handover.rs", "now < state.sched.alarms.soonest()", "true"),
+    ("the short way passes deadlines", "handover.rs", "now < alarms.soonest()", "true"),
     (
         "the short way passes who was woken",
         "handover.rs",
-        "state.settled && state.sched.cpus[cpu].front == 0 && now",
-        "state.settled && now",
+        "settled && this.front == 0 && now",
+        "settled && now",
     ),
     (
         "a ring's waiter starts on time that is lent already",
@@ -115,8 +115,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a ring's last writer leaves while its reader goes to sleep",
         "relay.rs",
-        "!peer_is_there(state, &place, step.peer)?",
-        "peer_is_there(state, &place, step.peer).is_none()",
+        "attached.is_none_or(|&count| count != 0)",
+        "attached.is_none_or(|_| true)",
     ),
     (
         "the short way forgets debts",
@@ -240,8 +240,14 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a domain is known as attached when it no longer is",
         "region.rs",
-        "    state.regions.slots[usize::from(region)].known[usize::from(role % BY_METHOD)] = 0;\n",
-        "    let _ = (region, role);\n",
+        "    slot.known[usize::from(role % BY_METHOD)] = 0;\n",
+        "    let _ = role;\n",
+    ),
+    (
+        "who waits for a ring has left it, and its step is done",
+        "region.rs",
+        "    state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();\n",
+        "",
     ),
     (
         "a compare that fails writes all the same",
