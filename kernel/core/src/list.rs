@@ -42,6 +42,7 @@ pub fn next(envs: &[Env], kind: Kind, index: usize) -> usize {
 }
 
 /// Appends an environment that is in no list of this kind.
+#[inline(always)]
 pub fn push(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
     let kind = kind as usize;
     debug_assert_eq!(envs[index].links[kind], Link::default());
@@ -59,6 +60,7 @@ pub fn push(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
 }
 
 /// Takes an environment out of the list with this head; nothing if it is in none.
+#[inline(always)]
 pub fn remove(envs: &mut [Env], head: &mut u16, kind: Kind, index: usize) {
     let kind = kind as usize;
     let link = core::mem::take(&mut envs[index].links[kind]);

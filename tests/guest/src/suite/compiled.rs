@@ -68,8 +68,8 @@ pub fn sleep_over_structures(region: RegionId, time: u64) -> u64 {
     call::sleep(0, 0, 0, 0).unwrap_or(0xbad)
 }
 
-/// Looks of the kernel's on this processor, and address spaces loaded, after so many writes that are
-/// looked at; the latter is published once in a millisecond.
+/// Looks of the kernel's on this processor, and address spaces loaded, after so many writes that
+/// are looked at; the latter is published once in a millisecond.
 fn counters(region: RegionId) -> Result<(u64, u64), Failure> {
     let (end, mut writes) = (now_ns() + 3_000_000, 0);
     while now_ns() < end || writes < WRITES {
