@@ -102,7 +102,8 @@ pub fn of_transfers(ground: &Ground) -> Result<String, Failure> {
     let flags = FLAG_BORROW | FLAG_NO_VECTOR;
     let server = spawn(ground, flags, roles::SERVE, words)?;
     assistant::start(server)?;
-    until(|| counter(server.env) == 1, "the server to accept")?;
+    // From saying so to accepting it takes a call.
+    until(|| call::transfer(server.env, [0; 6]).is_ok(), "the server to accept")?;
     let pattern = core::array::from_fn(|at| 0x7777_0000_1111_u64 + at as u64);
     for round in 0..50 {
         roles::set_vectors(&pattern);
