@@ -278,6 +278,27 @@ fn a_thousand_connections_leave_no_buffers_behind() {
 }
 
 #[test]
+fn connections_that_have_ended_keep_nobody_out() {
+    let mut few = config(0);
+    few.connections = 4;
+    let mut pair = Pair::with(1, Weather::default(), [few, config(1)]);
+    let listener = pair.stack(0).tcp_listen(PORT, 8).unwrap();
+    for n in 0..40 {
+        let client = pair.stack(1).tcp_connect(server(), 20_000 + n).unwrap();
+        let mut accepted = None;
+        // A SYN that is dropped comes again after a second.
+        let came = pair.until(SECOND / 2, |pair| {
+            accepted = accepted.or(pair.stack(0).tcp_accept(listener).ok());
+            accepted.is_some()
+        });
+        assert!(came, "connection {n}");
+        pair.stack(0).tcp_close(accepted.unwrap()).unwrap();
+        assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_receive(client, &mut [0]) == Ok(0)));
+        pair.stack(1).tcp_close(client).unwrap();
+    }
+}
+
+#[test]
 fn an_unknown_neighbour_is_asked_for_and_then_reached() {
     let mut pair = Pair::new(1, Weather::default());
     pair.stations[1].neighbours.clear();

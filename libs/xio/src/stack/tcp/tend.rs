@@ -59,6 +59,7 @@ impl Stack {
             return true;
         }
         self.drop_stale_handshake(id);
+        self.shorten_time_wait();
         let Some(listener) = self.tcp.listeners.get(id.0) else { return true };
         if listener.waiting.len() >= listener.backlog || self.tcp.connections.is_full() {
             return false;
@@ -208,6 +209,24 @@ impl Stack {
         if let Some(at) = stale {
             let TcpId(name) = listener.waiting.remove(at);
             self.remove(name);
+        }
+    }
+
+    /// When the table is full, the connection that has been in TIME-WAIT for longest goes where
+    /// it takes no place of it: whoever closes first and often would drop every SYN else.
+    fn shorten_time_wait(&mut self) {
+        if !self.tcp.connections.is_full() {
+            return;
+        }
+        let places = 0..self.tcp.connections.places();
+        let settling = places.filter_map(|place| {
+            let name = self.tcp.connections.name_at(place)?;
+            let connection = self.tcp.connections.get(name)?;
+            let ended = connection.orphan && connection.state == TcpState::TimeWait;
+            ended.then_some((connection.moved_us, name))
+        });
+        if let Some((_, name)) = settling.min_by_key(|(moved_us, _)| *moved_us) {
+            self.give_up(name);
         }
     }
 
