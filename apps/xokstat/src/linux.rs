@@ -1,35 +1,23 @@
-//! The three Linux calls that the program makes, and its first instructions.
+//! The three Linux calls that the program makes, and where it begins and ends.
 //!
 //! # Safety
 //! Holds the `syscall` instruction, for calls that touch no memory but what a reference names, and
-//! the entry point: the stack is as execve(2) leaves it. The heap that `xok`'s crate wants is never
-//! used: it answers "no memory".
+//! declares the entry, as `xok::static_program` says.
 #![allow(unsafe_code)]
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 
-global_asm!(
-    ".section .text._start, \"ax\"",
-    ".global _start",
-    "_start:",
-    "xor ebp, ebp",
-    "mov rdi, rsp",
-    "and rsp, -16",
-    "call {begin}",
-    "ud2",
-    begin = sym begin,
-);
+xok::static_program!(begin, failed);
 
-/// Reads argv: a count, then as many pointers to strings.
-extern "C" fn begin(stack: *const u64) -> ! {
-    // SAFETY: see the file's head; argv[1] is there if there are two.
-    let argument = unsafe {
-        match stack.read() {
-            0 | 1 => c"",
-            _ => core::ffi::CStr::from_ptr(stack.add(2).read() as *const _),
-        }
-    };
-    exit(crate::run(argument.to_bytes()))
+extern "C" fn begin(stack: u64) -> ! {
+    // SAFETY: this is the entry point.
+    let argument = unsafe { xok::static_program::argument(stack, 1) };
+    exit(crate::run(argument.unwrap_or_default()))
+}
+
+fn failed() -> ! {
+    write("xokstat: panic\n");
+    exit(101)
 }
 
 fn call(number: u64, words: [u64; 3]) -> i64 {
@@ -69,23 +57,4 @@ fn exit(status: u8) -> ! {
     loop {
         call(231, [status.into(), 0, 0]);
     }
-}
-
-struct None;
-
-// SAFETY: hands out nothing.
-unsafe impl core::alloc::GlobalAlloc for None {
-    unsafe fn alloc(&self, _: core::alloc::Layout) -> *mut u8 {
-        core::ptr::null_mut()
-    }
-    unsafe fn dealloc(&self, _: *mut u8, _: core::alloc::Layout) {}
-}
-
-#[global_allocator]
-static HEAP: None = None;
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    write("xokstat: panic\n");
-    exit(101)
 }

@@ -90,6 +90,7 @@ pub fn length(answer: u32, upper: Option<u32>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::random::Random;
 
     #[test]
     fn registers_go_below_the_interrupt_controllers_one_below_the_other() {
@@ -115,12 +116,8 @@ mod tests {
 
     #[test]
     fn no_two_places_meet_and_none_meets_what_was_taken() {
-        // A small generator, so that the case repeats.
-        let mut seed = 7_u64;
-        let mut next = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
+        let mut random = Random(7);
+        let mut next = move |below| random.below(below);
         for _ in 0..2_000 {
             let mut window = Window::default();
             let mut ranges = Vec::new();

@@ -82,8 +82,7 @@ fn window(info: &StartInfo, ecam: Ecam, present: impl Iterator<Item = u64>) -> W
     for at in present {
         for (number, low) in memory_bases(at) {
             if let Some(start) = base(at, number) {
-                let len = while_silent(at, || length(at, number, low));
-                window.take(start, len.unwrap_or(0));
+                window.take(start, length(at, number, low).unwrap_or(0));
             }
         }
     }
@@ -92,13 +91,11 @@ fn window(info: &StartInfo, ecam: Ecam, present: impl Iterator<Item = u64>) -> W
 
 /// Gives the registers of a function addresses that have none; who finds no room is left alone.
 fn place(at: u64, window: &mut Window) {
-    while_silent(at, || {
-        for (number, low) in unplaced(at) {
-            if let Some(start) = length(at, number, low).and_then(|len| window.place(len)) {
-                write(register(at, number), start as u32);
-            }
+    for (number, len) in unplaced(at) {
+        if let Some(start) = window.place(len) {
+            while_silent(at, || write(register(at, number), start as u32));
         }
-    });
+    }
 }
 
 /// Does `what` while a function does not answer to its addresses in memory.
@@ -110,14 +107,13 @@ fn while_silent<T>(at: u64, what: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The base address registers of a function that have no address, and what they say.
-fn unplaced(at: u64) -> impl Iterator<Item = (u8, u32)> {
-    memory_bases(at).filter(move |(number, low)| {
-        base(at, *number).is_none() && while_silent(at, || length(at, *number, *low)).is_some()
-    })
+/// The base address registers of a function that have no address, and the bytes they ask for.
+fn unplaced(at: u64) -> impl Iterator<Item = (u8, u64)> {
+    let without = memory_bases(at).filter(move |(number, _)| base(at, *number).is_none());
+    without.filter_map(move |(number, low)| Some((number, length(at, number, low)?)))
 }
 
-/// The base address registers of a function that are of memory: each with its number.
+/// The base address registers of a function that are of memory: number and lower half.
 fn memory_bases(at: u64) -> impl Iterator<Item = (u8, u32)> {
     let is_bridge = read::<u8>(at + 0x0e) & 0x7f != 0;
     let mut upper_half = false;
@@ -134,8 +130,7 @@ fn register(at: u64, number: u8) -> u64 {
     at + 0x10 + 4 * u64::from(number)
 }
 
-/// The bytes that base address register `number` asks for, if there is one. The function must be
-/// silent.
+/// The bytes that base address register `number` asks for, if there is one.
 fn length(at: u64, number: u8, low: u32) -> Option<u64> {
     let ask = |register: u64| {
         let was: u32 = read(register);
@@ -145,7 +140,9 @@ fn length(at: u64, number: u8, low: u32) -> Option<u64> {
         answer
     };
     let is_wide = low & IS_WIDE != 0 && number + 1 < BASES;
-    pci::length(ask(register(at, number)), is_wide.then(|| ask(register(at, number + 1))))
+    while_silent(at, || {
+        pci::length(ask(register(at, number)), is_wide.then(|| ask(register(at, number + 1))))
+    })
 }
 
 /// The device type of a function: from its number, or from the subsystem of an old one.

@@ -279,6 +279,22 @@ pub fn fix_ups() -> [FixUp; 3] {
 /// brought; what cannot be is the call's `BadAddress`.
 #[inline(always)]
 pub fn native(number: u16, words: [u64; 6]) -> Result<u64, Refused> {
+    let (error, value) = native_words(number, words);
+    match Error::from_number(error) {
+        None => Ok(value),
+        Some(error) => Err((error, value)),
+    }
+}
+
+/// The same, if nobody wants to know why it was refused.
+#[inline(always)]
+pub fn native_done(number: u16, words: [u64; 6]) -> bool {
+    native_words(number, words).0 == 0
+}
+
+/// What the call leaves in rax and rdx.
+#[inline(always)]
+fn native_words(number: u16, words: [u64; 6]) -> (u64, u64) {
     let (error, value): (u64, u64);
     // SAFETY: a call changes memory only as its documentation says, and the registers listed; the
     // routine is nothing but the instruction.
@@ -296,32 +312,7 @@ pub fn native(number: u16, words: [u64; 6]) -> Result<u64, Refused> {
             lateout("r11") _,
         );
     }
-    match Error::from_number(error) {
-        None => Ok(value),
-        Some(error) => Err((error, value)),
-    }
-}
-
-/// The same, if nobody wants to know why it was refused.
-#[inline(always)]
-pub fn native_done(number: u16, words: [u64; 6]) -> bool {
-    let error: u64;
-    // SAFETY: as `native`.
-    unsafe {
-        core::arch::asm!(
-            "call exos_native",
-            inlateout("rax") u64::from(number) => error,
-            inlateout("rdi") words[0] => _,
-            inlateout("rsi") words[1] => _,
-            inlateout("rdx") words[2] => _,
-            inlateout("r10") words[3] => _,
-            inlateout("r8") words[4] => _,
-            inlateout("r9") words[5] => _,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    error == 0
+    (error, value)
 }
 
 // Words first, then bytes; answers how many were left (in words or bytes) when a fault ended it.

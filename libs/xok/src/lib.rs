@@ -5,9 +5,10 @@
 //!  upcall    entry and way back of faults, events, foreign calls   own        own page tables
 //!  server    being called by control transfer                      memory     shaping a space
 //!  start     from the first instruction of a native program        spawn      making another
-//!  critical  instead of a lock                                 queue      what happened, in order
-//!  rpc       calling a server: trusted or not, typed            pipe       bytes in a shared page
+//!  critical  instead of a lock                                     queue      what happened
+//!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
+//!  static_program  what a Linux program needs that only reads what is published
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod server;
 pub mod services;
 pub mod spawn;
 pub mod start;
+pub mod static_program;
 pub mod stride;
 pub mod trace;
 pub mod upcall;

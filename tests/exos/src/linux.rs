@@ -249,16 +249,3 @@ pub fn load(address: u64) -> u8 {
     // SAFETY: as `store`.
     unsafe { (address as *const u8).read_volatile() }
 }
-
-/// The bytes of argument `number`, from the stack as the program was entered with.
-pub fn argument(stack: u64, number: u64) -> Option<&'static [u8]> {
-    // SAFETY: the System V start-up stack: a count, then as many pointers to strings that stay.
-    unsafe {
-        let count = (stack as *const u64).read();
-        if number >= count {
-            return None;
-        }
-        let at = ((stack + 8 + 8 * number) as *const *const core::ffi::c_char).read();
-        Some(core::ffi::CStr::from_ptr(at).to_bytes())
-    }
-}

@@ -23,6 +23,8 @@ mod faults;
 #[cfg(target_os = "none")]
 mod judge;
 #[cfg(target_os = "none")]
+mod random;
+#[cfg(target_os = "none")]
 mod suite;
 
 #[cfg(target_os = "none")]

@@ -1,39 +1,25 @@
 //! The short way of a switch ends where the long one ends.
 
 use super::random::Random;
+use super::ways::{self, Ways, note};
 use super::*;
 use crate::handover::{self, Way};
 use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
 use abi::limits::SLICE_NS;
 use abi::setup::FLAG_BORROW;
-use std::fmt::Debug;
 use std::string::String;
 
 const ENVS: usize = 7;
 
 /// Everything that a switch may change, but for what dispatch counts elsewhere.
 fn digest(world: &mut World) -> String {
-    let mut all = String::new();
-    let mut note = |what: &dyn Debug| all += &std::format!("{what:?}\n");
+    let mut all = ways::records(world, ENVS, [number::Yield, number::TransferSync]);
     for index in 1..=ENVS {
-        note(&world.state.envs.slots[index]);
-        note(&world.state.published.envs[index]);
-        note(world.machine.context(index));
         if let Some((_, physical)) = env::save_area(&world.state, index) {
             let words = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];
-            note(&words.map(|at| world.machine.word(physical + at as u64)));
+            note(&mut all, &words.map(|at| world.machine.word(physical + at as u64)));
         }
     }
-    for cpu in 0..2 {
-        note(&world.state.sched.cpus[cpu]);
-        note(&world.state.published.cpus[cpu]);
-        for number in [number::Yield, number::TransferSync] {
-            let at = crate::trace::counters(cpu, usize::from(number));
-            note(&world.state.published.calls[at].read());
-        }
-    }
-    note(&world.state.sched.alarms);
-    note(&world.machine.interrupts);
     all
 }
 
@@ -141,22 +127,10 @@ fn populated() -> World {
 
 #[test]
 fn both_ways_end_in_the_same_state() {
-    let mut taken = [0; 3];
-    for seed in 1..=4 {
-        let (mut long, mut short) = (populated(), populated());
-        let (mut one, mut other) = (Random(seed), Random(seed));
-        for at in 0..2_000 {
-            step(&mut long, &mut one, false);
-            let went = step(&mut short, &mut other, true);
-            match went {
-                Some(Way::Yield) => taken[0] += 1,
-                Some(Way::Call { .. }) => taken[1] += 1,
-                Some(Way::Reply) => taken[2] += 1,
-                None if at % 32 != 0 => continue,
-                None => {}
-            }
-            assert_eq!(digest(&mut long), digest(&mut short), "seed {seed}, step {at}");
-        }
-    }
-    assert!(taken.iter().all(|&times| times > 30), "{taken:?}");
+    let kind = |way: &Way| match way {
+        Way::Yield => 0,
+        Way::Call { .. } => 1,
+        Way::Reply => 2,
+    };
+    Ways { populated, step, digest, kind, least: 30 }.end_alike();
 }

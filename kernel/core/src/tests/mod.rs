@@ -8,7 +8,7 @@ mod methods;
 mod packets;
 mod pieces;
 mod predicates;
-mod random;
+pub(crate) mod random;
 mod regions;
 mod relays;
 mod restarts;
@@ -18,6 +18,7 @@ mod steps;
 mod transfers;
 mod upcalls;
 mod waiting;
+mod ways;
 
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};

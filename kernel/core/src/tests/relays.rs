@@ -1,6 +1,7 @@
 //! The short way of a step along a ring ends where the long one ends.
 
 use super::random::Random;
+use super::ways::{self, Ways, note};
 use super::*;
 use crate::relay::{self, Done};
 use abi::call::number;
@@ -8,7 +9,6 @@ use abi::limits::SLICE_NS;
 use abi::memory::{ACCESSED, DIRTY};
 use abi::region::{STEP_BESIDE, STEP_IN, Step};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
-use std::fmt::Debug;
 use std::string::String;
 
 const ENVS: usize = 6;
@@ -19,34 +19,21 @@ const DATA: u64 = SCRATCH + 0x400;
 
 /// Everything that a step and a switch may change.
 fn digest(world: &mut World) -> String {
-    let mut all = String::new();
-
-    let mut note = |what: &dyn Debug| all += &std::format!("{what:?}\n");
+    let mut all = ways::records(world, ENVS, [number::RegionStep, number::RegionStepOrWait]);
     for index in 1..=ENVS {
-        note(&world.state.envs.slots[index]);
-        note(&world.state.published.envs[index]);
-        note(world.machine.context(index));
-        note(&world.peek(index, DATA));
+        note(&mut all, &world.peek(index, DATA));
         let words = [offset::PENDING, offset::EVENTS, offset::MASK];
-        note(&words.map(|at| world.saved(index, at)));
-    }
-    for cpu in 0..2 {
-        note(&world.state.sched.cpus[cpu]);
-        note(&world.state.published.cpus[cpu]);
-        for number in [number::RegionStep, number::RegionStepOrWait] {
-            let at = crate::trace::counters(cpu, usize::from(number));
-            note(&world.state.published.calls[at].read());
-        }
+        note(&mut all, &words.map(|at| world.saved(index, at)));
     }
     for index in 1..=REGIONS {
-        note(&world.state.regions.slots[index]);
-        note(&world.state.published.regions[index]);
+        note(&mut all, &world.state.regions.slots[index]);
+        note(&mut all, &world.state.published.regions[index]);
         let first = world.state.regions.slots[index].first;
-        note(&[0, 8, 16, BYTES, BYTES + 8].map(|at| world.machine.word(first + at)));
+        let places = [0, 8, 16, BYTES, BYTES + 8];
+        note(&mut all, &places.map(|at| world.machine.word(first + at)));
     }
-    note(&(world.state.sched.watch, world.state.sched.watchers, world.state.sched.dirty));
-    note(&world.state.sched.alarms);
-    note(&world.machine.interrupts);
+    let sched = &world.state.sched;
+    note(&mut all, &(sched.watch, sched.watchers, sched.dirty));
     all
 }
 
@@ -232,25 +219,10 @@ fn populated() -> World {
 
 #[test]
 fn both_ways_end_in_the_same_state() {
-    let mut taken = [0; 3];
-    for seed in 1..=4 {
-        let (mut long, mut short) = (populated(), populated());
-        let (mut one, mut other) = (Random(seed), Random(seed));
-        for at in 0..2_000 {
-            step(&mut long, &mut one, false);
-            let done = step(&mut short, &mut other, true);
-            match done {
-                Some(Done::Answered | Done::Moved(_) | Done::Nothing(_)) => taken[0] += 1,
-                Some(Done::Disturbed(_)) => taken[1] += 1,
-                Some(Done::Switched { .. }) => taken[2] += 1,
-                None if at % 32 != 0 => continue,
-                None => {}
-            }
-            let (one, other) = (digest(&mut long), digest(&mut short));
-            for (one, other) in one.lines().zip(other.lines()) {
-                assert_eq!(one, other, "seed {seed}, step {at}: {done:?}");
-            }
-        }
-    }
-    assert!(taken.iter().all(|&times| times > 50), "{taken:?}");
+    let kind = |done: &Done| match done {
+        Done::Answered | Done::Moved(_) | Done::Nothing(_) => 0,
+        Done::Disturbed(_) => 1,
+        Done::Switched { .. } => 2,
+    };
+    Ways { populated, step, digest, kind, least: 50 }.end_alike();
 }

@@ -2,7 +2,7 @@
 
 use super::roles::ledger::{LEDGER, LedgerClient};
 use super::roles::{self, clients};
-use super::sched::{counter, until};
+use super::sched::until_accepts;
 use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground};
@@ -15,10 +15,7 @@ use xok::spawn::Spawned;
 fn server(ground: &Ground, role: u64, words: [u64; 6]) -> Result<Spawned, Failure> {
     let server = assistant::spawn(ground.image, role, words, &[])?;
     assistant::start(server)?;
-    until(|| counter(server.env) == 1, "the server to be ready")?;
-    // From saying so to accepting it takes a call.
-    let accepts = || call::transfer(server.env, [0; 6]).is_ok();
-    until(accepts, "the server to accept")?;
+    until_accepts(server.env)?;
     Ok(server)
 }
 

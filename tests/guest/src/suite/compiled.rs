@@ -7,6 +7,7 @@ use crate::assistant;
 use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
+use crate::random::Random;
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::limits::PREDICATE_ATOMS;
@@ -121,21 +122,6 @@ pub fn over_structures(ground: &Ground) -> Result<String, Failure> {
     expect!(compiled() == before, "a dead one's predicate is kept");
     call::region_detach(region, 0).map_err(said)?;
     Ok(format!("({looks} looks)"))
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 20) as usize % n
-    }
 }
 
 /// Words of the page and of the region, and what they hold.

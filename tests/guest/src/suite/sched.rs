@@ -30,6 +30,11 @@ pub fn until(mut holds: impl FnMut() -> bool, what: &str) -> Result<(), Failure>
     Ok(())
 }
 
+/// Yields until a server that takes any message accepts: from saying so to that it takes a call.
+pub fn until_accepts(server: EnvId) -> Result<(), Failure> {
+    until(|| call::transfer(server, [0; 6]).is_ok(), "the server to accept")
+}
+
 /// The first word of an environment's application page.
 pub fn counter(env: EnvId) -> u64 {
     published::application_word(env.index(), 0).unwrap_or(0)

@@ -1,7 +1,7 @@
 //! Vector registers and contexts that programs look after themselves.
 
 use super::roles;
-use super::sched::{counter, until};
+use super::sched::{counter, until, until_accepts};
 use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground};
@@ -102,8 +102,7 @@ pub fn of_transfers(ground: &Ground) -> Result<String, Failure> {
     let flags = FLAG_BORROW | FLAG_NO_VECTOR;
     let server = spawn(ground, flags, roles::SERVE, words)?;
     assistant::start(server)?;
-    // From saying so to accepting it takes a call.
-    until(|| call::transfer(server.env, [0; 6]).is_ok(), "the server to accept")?;
+    until_accepts(server.env)?;
     let pattern = core::array::from_fn(|at| 0x7777_0000_1111_u64 + at as u64);
     for round in 0..50 {
         roles::set_vectors(&pattern);

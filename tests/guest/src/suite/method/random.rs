@@ -4,6 +4,7 @@ use super::{attach, bind, body, reader, said};
 use crate::assembler::program;
 use crate::expect;
 use crate::judge::{Failure, Ground};
+use crate::random::Random;
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::method::{Binding, Part, refused};
@@ -48,20 +49,7 @@ const CONDITIONS: [Condition; 6] = [
 ];
 const SIZES: [Size; 4] = [Size::B1, Size::B2, Size::B4, Size::B8];
 
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 33) as usize % n
-    }
-
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }

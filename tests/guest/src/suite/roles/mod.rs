@@ -15,6 +15,7 @@ pub mod waits;
 
 use crate::assistant::Role;
 use crate::faults;
+use crate::random::Random;
 use crate::suite::{compiled, method};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
@@ -388,17 +389,8 @@ fn break_copy_on_write(address: u64, frame: u32) -> u64 {
     if faults::store(address, 1) { 5 } else { BREAK_REFUSED }
 }
 
-/// xorshift64*
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
+    /// An argument that means something now and then.
     fn word(&mut self, place: u64) -> u64 {
         let random = self.next();
         match random % 12 {

@@ -4,8 +4,8 @@
 //! The pages are mapped by whoever started the program, and used as these ends alone.
 #![allow(unsafe_code)]
 
-use super::Random;
 use super::mirror::set_application_word;
+use crate::random::Random;
 use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
 use core::sync::atomic::{AtomicU64, Ordering};
