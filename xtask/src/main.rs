@@ -88,7 +88,10 @@ cargo xtask COMMAND
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
-  soak [--minutes N] [--seed N]  random calls, threads, loads: host and guest, from a seed
+  soak [--minutes N] [--seed N] [--part model|code|calls|threads|load]...
+       [--steps N] [--programs N] [--seconds N]
+                                 random calls, threads, loads: host and guest, from a seed, all
+                                 parts or some, each round of the size said
   chroot [--keep]                run and test in a fresh Debian, as root
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here

@@ -1,4 +1,13 @@
 //! `cargo xtask soak`: random calls, threads and loads for as long as one likes.
+//!
+//! ```text
+//!  part     what a round of it is                          sized by
+//!  model    the model test of kernel-core, on the host     --steps
+//!  code     downloaded code, interpreted and compiled      --programs
+//!  calls    one boot of random native calls, two cpus      --seconds
+//!  threads  the torture of sixty-four threads              --seconds
+//!  load     web servers beside programs that compute
+//! ```
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,39 +19,89 @@ use crate::options::{self, Options};
 use crate::report;
 use crate::run::{self, Job};
 
-/// How long the guest makes random calls in one boot, in seconds.
-const GUEST_SECONDS: u64 = 60;
-/// How many random programs are run interpreted and compiled.
-const CODE_PROGRAMS: u64 = 1_000_000;
 /// How long each cell of the web servers' load takes, in seconds.
 const LOAD_SECONDS: u64 = 4;
-/// What a boot with such calls may take longer than they do.
+/// What a boot with random calls or threads may take longer than they do.
 const GUEST_MARGIN: Duration = Duration::from_secs(120);
 
-/// `cargo xtask soak [--minutes N] [--seed N]`; answers the exit status. Each round takes the seed
-/// that follows the one before, so that a failure is repeated by its own.
+/// What a round consists of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    Model,
+    Code,
+    Calls,
+    Threads,
+    Load,
+}
+
+impl Part {
+    const ALL: [Self; 5] = [Self::Model, Self::Code, Self::Calls, Self::Threads, Self::Load];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Code => "code",
+            Self::Calls => "calls",
+            Self::Threads => "threads",
+            Self::Load => "load",
+        }
+    }
+
+    fn of_name(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|part| part.name() == name);
+        found.ok_or_else(|| Failure::new(format!("soak: no part is called {name}")))
+    }
+}
+
+/// How much each part does in a round.
+#[derive(Debug)]
+struct Sizes {
+    /// Steps of the model.
+    steps: u64,
+    /// Random programs that are run interpreted and compiled: in a round ten times as many as
+    /// `test` runs.
+    programs: u64,
+    /// How long the guest makes random calls, or threads work, in one boot.
+    seconds: u64,
+}
+
+/// `cargo xtask soak`; answers the exit status. Each round takes the seed that follows the one
+/// before, so that a failure is repeated by its own.
 pub fn command(words: Vec<String>) -> Result<u8> {
     let mut options = Options::new(words);
     let mut minutes = 10;
     let mut seed: u64 = 1;
+    let mut parts = Vec::new();
+    let mut sizes = Sizes { steps: 1_000_000, programs: 1_000_000, seconds: 60 };
     while let Some(word) = options.next() {
         match word.as_str() {
             "--minutes" => minutes = options.number("--minutes")?,
             "--seed" => seed = options.number("--seed")?,
+            "--part" => parts.push(Part::of_name(&options.value("--part")?)?),
+            "--steps" => sizes.steps = options.number("--steps")?,
+            "--programs" => sizes.programs = options.number("--programs")?,
+            "--seconds" => sizes.seconds = options.number("--seconds")?,
             _ => return Err(options::unknown("soak", &word)),
         }
+    }
+    if parts.is_empty() {
+        parts = Part::ALL.to_vec();
     }
     build::build()?;
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut rounds = 0;
     loop {
         report::step(&format!("seed {seed}"));
-        let again = format!("cargo xtask soak --minutes 0 --seed {seed}");
-        model(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
-        code(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
-        guest(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
-        threads().map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
-        load(seed).map_err(|failure| Failure::new(failure.to_string()).next(&again))?;
+        for part in &parts {
+            part.run(seed, &sizes).map_err(|failure| {
+                let Sizes { steps, programs, seconds } = sizes;
+                Failure::new(failure.to_string()).next(format!(
+                    "cargo xtask soak --minutes 0 --part {} --seed {seed} --steps {steps} \
+                     --programs {programs} --seconds {seconds}",
+                    part.name()
+                ))
+            })?;
+        }
         rounds += 1;
         seed += 1;
         if Instant::now() >= end {
@@ -52,51 +111,53 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     }
 }
 
-/// The model test of kernel-core, in release form, with this seed.
-fn model(seed: u64) -> Result<()> {
-    report::step("model test on the host");
+impl Part {
+    /// One round of it.
+    fn run(self, seed: u64, sizes: &Sizes) -> Result<()> {
+        report::step(self.name());
+        match self {
+            Self::Model => {
+                let size = ("XOK_STEPS", sizes.steps);
+                host("kernel-core", &["random_calls_keep_every_invariant"], seed, size)
+            }
+            Self::Code => {
+                let test = ["--test", "suite", "interpreter_and_compiled_code_agree"];
+                host("code", &test, seed, ("XOK_PROGRAMS", sizes.programs))
+            }
+            Self::Calls => calls(seed, sizes.seconds),
+            Self::Threads => threads(sizes.seconds),
+            Self::Load => crate::test::load_for_long(seed as usize, LOAD_SECONDS),
+        }
+    }
+}
+
+/// A test on the host in release form, with this seed and size.
+fn host(package: &str, test: &[&str], seed: u64, size: (&str, u64)) -> Result<()> {
     let mut cargo = build::cargo();
-    cargo.args(["test", "--quiet", "--release", "--package", "kernel-core", "model"]);
-    cargo.env("XOK_SEED", seed.to_string());
+    cargo.args(["test", "--quiet", "--release", "--package", package]).args(test);
+    cargo.args(["--", "--nocapture"]);
+    cargo.env("XOK_SEED", seed.to_string()).env(size.0, size.1.to_string());
     let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // No test of that name is a failure too: then nothing was tried.
-    let ran = text.lines().any(|line| {
-        line.starts_with("test result: ok.") && !line.starts_with("test result: ok. 0 passed")
-    });
-    if output.status.success() && ran {
+    if output.status.success() && text.contains("test result: ok. 1 passed") {
+        report::step(&format!("{}={}, seed {seed}: passed", size.0, size.1));
         return Ok(());
     }
     let error = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("model test, seed {seed}:\n{text}{error}")))
+    Err(Failure::new(format!("{package}, seed {seed}:\n{text}{error}")))
 }
 
-/// The differential test of downloaded code, with this seed: ten times as many programs as `test`.
-fn code(seed: u64) -> Result<()> {
-    report::step("downloaded code on the host");
-    let mut cargo = build::cargo();
-    cargo.args(["test", "--quiet", "--release", "--package", "code", "--test", "suite"]);
-    cargo.args(["interpreter_and_compiled_code_agree", "--", "--nocapture"]);
-    cargo.env("XOK_SEED", seed.to_string()).env("XOK_PROGRAMS", CODE_PROGRAMS.to_string());
-    let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() && text.contains("1 passed") {
-        return Ok(());
-    }
-    let error = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("downloaded code, seed {seed}:\n{text}{error}")))
-}
-
-/// The torture of sixty-four threads, for a minute on two processors: it says what it says here.
-fn threads() -> Result<()> {
-    report::step("sixty-four threads in the guest");
+/// The torture of sixty-four threads, on two processors: it says what it says here.
+fn threads(seconds: u64) -> Result<()> {
     let program = crate::linux_suite::program("thread_torture")?;
     let here = Command::new(&program).output().context(program.display())?;
     let ourselves = std::env::current_exe().context("our own program")?;
-    let (seconds, limit) = (GUEST_SECONDS.to_string(), GUEST_SECONDS + GUEST_MARGIN.as_secs());
+    let limit = seconds + GUEST_MARGIN.as_secs();
     let there = Command::new(ourselves)
         .args(["run", "--cpus", "2", "--timeout", &limit.to_string(), "--"])
-        .args([program.as_os_str(), seconds.as_ref()])
+        .arg(&program)
+        .arg(seconds.to_string())
         .stdin(Stdio::null())
         .output()
         .context("our own program")?;
@@ -107,31 +168,27 @@ fn threads() -> Result<()> {
     Err(Failure::new(format!("{}:\n{text}", program.display())))
 }
 
-/// Web servers under load beside programs that compute, a minute or so in all.
-fn load(seed: u64) -> Result<()> {
-    report::step("web servers under load");
-    crate::test::load_for_long(seed as usize, LOAD_SECONDS)
-}
-
 /// Random native calls in the guest, two processors, with this seed.
-fn guest(seed: u64) -> Result<()> {
+fn calls(seed: u64, seconds: u64) -> Result<()> {
     let kind = if seed.is_multiple_of(2) { Kind::Q35 } else { Kind::Microvm };
-    report::step(&format!("random calls in the guest, {}", kind.name()));
     let settings = [
         ("init", crate::test::GUEST_TESTS.to_string()),
         ("only", "wild".to_string()),
-        ("fuzz-seconds", GUEST_SECONDS.to_string()),
+        ("fuzz-seconds", seconds.to_string()),
         ("fuzz-seed", seed.to_string()),
     ];
     let job = Job {
         machine: Machine { kind, cpus: 2, ..Machine::default() },
         settings: settings.map(|(key, value)| (key.to_string(), value)).to_vec(),
-        limit: Some(Duration::from_secs(GUEST_SECONDS) + GUEST_MARGIN),
+        limit: Some(Duration::from_secs(seconds) + GUEST_MARGIN),
         ..Job::default()
     };
     let image = run::make_image(&job)?;
     let captured = run::capture(&job, &image.path, None, |_| {})?;
     if captured.status == Some(0) {
+        for line in captured.log.iter().filter(|line| line.contains("test ")) {
+            report::step(line);
+        }
         return Ok(());
     }
     let status = captured.status;
