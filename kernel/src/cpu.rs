@@ -70,12 +70,6 @@ pub struct Cpu {
     pub stack_top: Cell<u64>,
     /// Foreign calls since they were last counted.
     pub foreign_calls: Cell<u64>,
-    /// The save area, as the kernel sees it, if faults can be delivered by `entry`; else 0.
-    pub fault_area: Cell<u64>,
-    /// Where faults go then.
-    pub fault_entry: Cell<u64>,
-    /// The save area, as the program sees it.
-    pub save_address: Cell<u64>,
     /// The published record of what runs, whose counts of upcalls are this processor's meanwhile.
     pub env_record: Cell<u64>,
     /// The published record of this processor.
@@ -142,11 +136,8 @@ const _: () = assert!(core::mem::offset_of!(Cpu, context) == 40);
 const _: () = assert!(core::mem::offset_of!(Cpu, context_end) == 48);
 const _: () = assert!(core::mem::offset_of!(Cpu, stack_top) == 56);
 const _: () = assert!(core::mem::offset_of!(Cpu, foreign_calls) == 64);
-const _: () = assert!(core::mem::offset_of!(Cpu, fault_area) == 72);
-const _: () = assert!(core::mem::offset_of!(Cpu, fault_entry) == 80);
-const _: () = assert!(core::mem::offset_of!(Cpu, save_address) == 88);
-const _: () = assert!(core::mem::offset_of!(Cpu, env_record) == 96);
-const _: () = assert!(core::mem::offset_of!(Cpu, cpu_record) == 104);
+const _: () = assert!(core::mem::offset_of!(Cpu, env_record) == 72);
+const _: () = assert!(core::mem::offset_of!(Cpu, cpu_record) == 80);
 const _: () = assert!(core::mem::size_of::<Cpu>() <= PAGE_SIZE as usize);
 
 /// The first address of a processor's area.
@@ -211,7 +202,6 @@ impl Cpu {
         self.context_end.set(context + FRAME_END as u64);
         self.window_bytes.set(0);
         self.foreign_entry.set(0);
-        self.fault_area.set(0);
         self.save_area.set(0);
         self.loaded.set(None);
     }

@@ -27,6 +27,7 @@ use kernel_core::context::Context;
 use kernel_core::upcall::HANDLER_FLAGS;
 
 use crate::cpu::{CODE, Cpu, area};
+use crate::hardware::{EntryData, FAULTS_AT_LENGTH, Slot as Kept};
 
 unsafe extern "C" {
     static entry_start: u8;
@@ -197,7 +198,7 @@ entry_first:
     # area and up, as `kernel_core::upcall` decides it, which takes all else: no handler, no slot
     # left, rip in the return sequence, an event to be traced. Nobody is asked and no lock is taken:
     # what is written is the program's, or counted by this processor alone; each word of the save
-    # area is read once. rsp: at the context's vector.
+    # area is read once. rsp: at the context's vector, in the environment's `Slot`.
     .macro deliver is_page_fault
     test byte ptr [rsp + 24], 3
     jz entry_common
@@ -210,9 +211,9 @@ entry_first:
     test rsi, rsi
     js 9f
     .endif
-    mov r11, [rip + entry_start + 0x2000 + 72]
-    test r11, r11
-    jz 9f
+    mov r11, [rsp + {fault_area} - {vector}]
+    test r11d, {faults_at_length}
+    jnz 9f
     cmp qword ptr [{traced}], 0
     jne 9f
     mov rcx, [r11 + {depth}]
@@ -255,14 +256,14 @@ entry_first:
     .endif
     mov [r11 + rcx + {slot_error}], rdi
     mov [r11 + rcx + {slot_address}], rdx
-    mov rdi, [rip + entry_start + 0x2000 + 88]
+    mov rdi, [rsp + {save_address} - {vector}]
     add rdi, rcx
-    mov r11, [rip + entry_start + 0x2000 + 96]
+    mov r11, [rip + entry_start + 0x2000 + 72]
     inc qword ptr [r11 + {env_entries}]
     inc qword ptr [r11 + {env_upcalls}]
-    mov r11, [rip + entry_start + 0x2000 + 104]
+    mov r11, [rip + entry_start + 0x2000 + 80]
     inc qword ptr [r11 + {cpu_faults}]
-    mov rcx, [rip + entry_start + 0x2000 + 80]
+    mov rcx, [rsp + {fault_entry} - {vector}]
     mov r11, [rsp + {rflags} - {vector}]
     and r11d, {handler_flags}
     mov rsp, [rsp + {rsp} - {vector}]
@@ -366,6 +367,10 @@ entry_stubs:
     rsp = const offset_of!(Context, rsp),
     vector = const offset_of!(Context, vector),
     error = const offset_of!(Context, error),
+    fault_area = const offset_of!(Kept, entry) + offset_of!(EntryData, save_area),
+    fault_entry = const offset_of!(Kept, entry) + offset_of!(EntryData, fault_entry),
+    save_address = const offset_of!(Kept, entry) + offset_of!(EntryData, save_address),
+    faults_at_length = const FAULTS_AT_LENGTH,
     rsi = const offset_of!(Context, rsi),
     rcx = const offset_of!(Context, rcx),
     r11 = const offset_of!(Context, r11),

@@ -47,7 +47,8 @@ pub struct Slot {
     pub entry: EntryData,
 }
 
-/// What `entry` looks at, the words of the same names in [`Cpu`], and what else a switch needs.
+/// What `entry` looks at: the words of the same names in [`Cpu`], or, for faults, these themselves;
+/// and what else a switch needs.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct EntryData {
@@ -55,13 +56,18 @@ pub struct EntryData {
     pub window: u64,
     pub window_bytes: u64,
     pub foreign_entry: u64,
+    /// The save area, as the kernel sees it, and perhaps [`FAULTS_AT_LENGTH`].
     pub save_area: u64,
+    /// The same, as the program sees it.
     pub save_address: u64,
-    /// 0: faults go the long way.
+    /// Where faults go.
     pub fault_entry: u64,
-    /// Physical address of where its vector registers are stored.
+    /// Where its vector registers are stored, if they are ([`vector::place`]).
     pub vector: u64,
 }
+
+/// In `save_area`, which is a page's address otherwise: `entry` delivers no fault.
+pub const FAULTS_AT_LENGTH: u64 = 1;
 
 const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
 

@@ -12,7 +12,7 @@ use kernel_core::{domain, env};
 use abi::id::DomainId;
 
 use crate::cpu::Cpu;
-use crate::hardware::{self, EntryData, Hardware};
+use crate::hardware::{self, EntryData, FAULTS_AT_LENGTH, Hardware, Slot};
 use crate::registers::write_cr3;
 use crate::{bases, descriptors, physical, run, shootdown, trace, vector};
 
@@ -33,27 +33,29 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
     if cpu.loaded.get() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
-            vector::give(cpu, state.envs.slots[index].entries.flags, area.address());
+            let flags = state.envs.slots[index].entries.flags;
+            vector::give(cpu, vector::place(flags, area.address()));
         }
         load(cpu, state, hardware, index);
     }
 }
 
 /// Makes `index`, which is alive and not loaded, the environment that is loaded instead of one that
-/// is.
+/// is. For the short ways.
 #[inline(always)]
 pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
     let mut hardware = Hardware::new(cpu);
     let (fs, gs) = bases::read();
-    let flags = state.envs.slots[cpu.loaded_now()].entries.flags;
     let old = hardware.own_slot();
     (old.context.fs_base, old.context.gs_base) = (fs, gs);
     // It lives, so this is where they go still.
-    vector::take(cpu, flags, old.entry.vector);
+    vector::take(cpu, old.entry.vector);
     let slot = hardware.slot(index);
     prepare_slot(state, &mut slot.entry, index);
-    vector::give(cpu, state.envs.slots[index].entries.flags, slot.entry.vector);
-    load(cpu, state, &mut hardware, index);
+    vector::give(cpu, slot.entry.vector);
+    load_registers(cpu, slot, index);
+    // Nothing is traced where this is used, so who runs is only noted.
+    cpu.traced.set(load_slot(cpu, state, &slot.entry, index));
 }
 
 /// Control was transferred: the vector registers are the callee's already.
@@ -78,6 +80,14 @@ pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, ind
 #[inline(always)]
 fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
     let slot = hardware.slot(index);
+    load_registers(cpu, slot, index);
+    prepare_slot(state, &mut slot.entry, index);
+    trace::switch(cpu, load_slot(cpu, state, &slot.entry, index));
+}
+
+/// Where its registers are, and its bases.
+#[inline(always)]
+fn load_registers(cpu: &'static Cpu, slot: &Slot, index: usize) {
     bases::write(slot.context.fs_base, slot.context.gs_base);
     let address = core::ptr::from_ref(slot) as u64;
     let end = address.wrapping_add(FRAME_END as u64);
@@ -85,14 +95,14 @@ fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: us
     cpu.context_end.set(end);
     descriptors::set_rsp0(cpu, end);
     cpu.loaded.set(Some(index));
-    let id = load_slot(cpu, state, &mut slot.entry, index);
-    trace::switch(cpu, id);
 }
 
 /// What `entry` looks at, and the space: they change by calls, too.
 #[inline(always)]
 fn load_entry_data(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    load_slot(cpu, state, &mut hardware.slot(index).entry, index);
+    let data = &mut hardware.slot(index).entry;
+    prepare_slot(state, data, index);
+    load_slot(cpu, state, data, index);
 }
 
 #[inline(always)]
@@ -105,16 +115,12 @@ fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
 
 /// Its id.
 #[inline(always)]
-fn load_slot(cpu: &'static Cpu, state: &mut State, data: &mut EntryData, index: usize) -> u32 {
-    prepare_slot(state, data, index);
+fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -> u32 {
     load_root(cpu, data.root);
     cpu.window.set(data.window);
     cpu.window_bytes.set(data.window_bytes);
     cpu.foreign_entry.set(data.foreign_entry);
-    cpu.save_area.set(data.save_area);
-    cpu.save_address.set(data.save_address);
-    cpu.fault_area.set(if data.fault_entry != 0 { data.save_area } else { 0 });
-    cpu.fault_entry.set(data.fault_entry);
+    cpu.save_area.set(data.save_area & !FAULTS_AT_LENGTH);
     // Only `entry` uses it, and only its counts.
     let record = &raw const state.published.envs[index];
     cpu.env_record.set(record.expose_provenance() as u64);
@@ -136,15 +142,17 @@ fn prepare(state: &State, index: usize) -> EntryData {
     };
     // What `sysret` would fault at goes the long way.
     let enters = entries.fault != 0 && run::is_canonical(entries.fault);
+    let faults = if enters && save_area != 0 { 0 } else { FAULTS_AT_LENGTH };
+    let env = &state.envs.slots[index];
     EntryData {
         root,
         window,
         window_bytes,
         foreign_entry,
-        save_area,
+        save_area: save_area | faults,
         save_address,
-        fault_entry: if enters { entries.fault } else { 0 },
-        vector: state.envs.slots[index].vector.address(),
+        fault_entry: entries.fault,
+        vector: vector::place(entries.flags, env.vector.address()),
     }
 }
 
@@ -154,7 +162,8 @@ fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     let Some(old) = cpu.loaded.get() else { return };
     let (fs, gs) = bases::read();
     if let Some(area) = env::vector(state, old) {
-        vector::take(cpu, state.envs.slots[old].entries.flags, area.address());
+        let flags = state.envs.slots[old].entries.flags;
+        vector::take(cpu, vector::place(flags, area.address()));
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
     }

@@ -354,7 +354,6 @@ fn after_relay(cpu: &'static Cpu, mut state: Locked, number: u16, done: relay::D
     match done {
         relay::Done::Switched { target, now, deadline } => {
             load::exchange(cpu, &mut state, target);
-            note_switch(cpu, &mut state);
             drop(state);
             if !cpu.timer.get().covers(deadline, now) {
                 arm_timer(cpu, Some(deadline), now);

@@ -12,6 +12,7 @@
 use core::arch::asm;
 use core::sync::atomic::Ordering;
 
+use abi::layout::PAGE_SIZE;
 use abi::setup::{FLAG_NO_VECTOR, FLAG_OWN_VECTOR};
 
 use crate::cpu::Cpu;
@@ -50,27 +51,35 @@ const TASK_SWITCHED: u64 = 1 << 3;
 /// Either of them, and the kernel neither stores nor loads.
 const NOT_KEPT: u64 = FLAG_OWN_VECTOR | FLAG_NO_VECTOR;
 
-/// Takes the registers from an environment with these flags.
+/// Where those of an environment with these flags are stored: the area, a page, as the kernel sees
+/// it, and which of these two flags it has.
+pub fn place(flags: u64, area: u64) -> u64 {
+    virtual_address(area) | flags & NOT_KEPT
+}
+
+const _: () = assert!(NOT_KEPT < PAGE_SIZE);
+
+/// Takes the registers from an environment whose place this is.
 #[inline(always)]
-pub fn take(cpu: &Cpu, flags: u64, area: u64) {
-    if flags & NOT_KEPT == 0 {
-        store(area);
+pub fn take(cpu: &Cpu, place: u64) {
+    if place & NOT_KEPT == 0 {
+        store(place);
         moved(cpu);
     }
 }
 
-/// Gives them to one with these flags.
+/// Gives them to one whose place this is.
 #[inline(always)]
-pub fn give(cpu: &Cpu, flags: u64, area: u64) {
-    if flags & NOT_KEPT == 0 {
+pub fn give(cpu: &Cpu, place: u64) {
+    if place & NOT_KEPT == 0 {
         switch_on(cpu);
-        load(area);
+        load(place);
         moved(cpu);
-    } else if flags & FLAG_NO_VECTOR != 0 {
+    } else if place & FLAG_NO_VECTOR != 0 {
         switch_off(cpu);
     } else {
         if !cpu.vectors_off.get() {
-            load_from(&raw const INITIAL as u64);
+            load(&raw const INITIAL as u64);
         }
         switch_on(cpu);
     }
@@ -103,7 +112,7 @@ fn switch_on(cpu: &Cpu) {
 #[cold]
 fn switch_off(cpu: &Cpu) {
     if !cpu.vectors_off.replace(true) {
-        load_from(&raw const INITIAL as u64);
+        load(&raw const INITIAL as u64);
         // SAFETY: only TS changes; no memory is seen otherwise.
         unsafe { write_cr0(read_cr0() | TASK_SWITCHED) }
     }
@@ -114,13 +123,12 @@ pub fn put(cpu: &Cpu, area: u64) {
     if cpu.vectors_off.get() {
         initialize(area);
     } else {
-        store(area);
+        store(virtual_address(area));
     }
 }
 
 #[inline(always)]
-fn store(area: u64) {
-    let at = virtual_address(area);
+fn store(at: u64) {
     // SAFETY: see the file's head; the frame is aligned and large enough (checked at boot).
     unsafe {
         if features::xcr0() != 0 {
@@ -133,12 +141,7 @@ fn store(area: u64) {
 }
 
 #[inline(always)]
-fn load(area: u64) {
-    load_from(virtual_address(area));
-}
-
-#[inline(always)]
-fn load_from(at: u64) {
+fn load(at: u64) {
     // SAFETY: as above, or it is `INITIAL`, which has all that is read of it.
     unsafe {
         if features::xcr0() != 0 {
