@@ -11,6 +11,7 @@ pub mod keys;
 mod linux;
 mod native;
 mod ours;
+pub mod paths;
 mod plot;
 mod plugin;
 mod profile;
@@ -61,6 +62,8 @@ struct Request {
     keys: bool,
     /// Shares of a scheduler's clients instead of rows.
     stride: bool,
+    /// The listing of the kernel's shortest paths instead of rows.
+    paths: bool,
     /// Where a picture of the counts goes.
     plot: Option<PathBuf>,
 }
@@ -85,6 +88,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
         http: false,
         keys: false,
         stride: false,
+        paths: false,
         plot: None,
     };
     while let Some(word) = options.next() {
@@ -101,6 +105,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--http" => request.http = true,
             "--keys" => request.keys = true,
             "--stride" => request.stride = true,
+            "--paths" => request.paths = true,
             "--plot" => request.plot = Some(options.value("--plot")?.into()),
             "--ours" => request.alone = true,
             "--list" => return list(),
@@ -145,6 +150,9 @@ pub fn native_times(rows: &[String], samples: u32) -> Result<Vec<Ticks>> {
 
 impl Request {
     fn run(&self) -> Result<()> {
+        if self.paths {
+            return paths::write();
+        }
         if !self.alone && !self.profile {
             println!("{}", self.about()?);
         }

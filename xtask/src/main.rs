@@ -70,7 +70,7 @@ cargo xtask COMMAND
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--stride]
+        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--stride] [--paths]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
                                  instead, in five rounds; --boot: boots and memory instead,
@@ -78,6 +78,7 @@ cargo xtask COMMAND
                                  --http: web servers instead, with --ours ours alone;
                                  --keys: how soon a keystroke is answered
                                  --stride: shares of processor time, by a program
+                                 --paths: the kernel's shortest paths, listed by instruction
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE]
                                  the boot image alone

@@ -92,6 +92,35 @@ pub fn print_file(what: &str, operations: f64) -> Result<()> {
     Ok(())
 }
 
+/// The kernel's part of the profile, by address, and its symbols.
+pub struct OfKernel {
+    /// Address in the image and runs.
+    pub runs: Vec<(u64, u64)>,
+    symbols: Vec<(u64, String)>,
+}
+
+impl OfKernel {
+    /// What the plugin has written.
+    pub fn read() -> Result<Self> {
+        let path = ours::profile_path()?;
+        let executed = parse(&std::fs::read_to_string(&path).context(path.display())?)?;
+        packages::require(&[packages::NM])?;
+        let kernel = [read("kernel", &workspace::bare("kernel"))?];
+        let runs = executed.iter().filter_map(|one| Some((find(&kernel, one)?.1, one.runs)));
+        // Copies of the entry code are one.
+        let mut sums = BTreeMap::new();
+        runs.for_each(|(address, runs)| *sums.entry(address).or_insert(0) += runs);
+        let [kernel] = kernel;
+        Ok(Self { runs: sums.into_iter().collect(), symbols: kernel.symbols })
+    }
+
+    /// The function that an address lies in, and how far behind its beginning.
+    pub fn place(&self, address: u64) -> (&str, u64) {
+        let (begin, name) = symbol(&self.symbols, address);
+        (name, address.saturating_sub(begin))
+    }
+}
+
 fn show(title: &str, runs: &BTreeMap<String, u64>, operations: f64) {
     let mut sorted: Vec<_> = runs.iter().collect();
     sorted.sort_by_key(|(_, runs)| std::cmp::Reverse(**runs));

@@ -16,6 +16,7 @@ const CONTROLS: &str = "bench/a_copy_costs_its_own_instructions_alone";
 const EXACT: &str = "bench/two_runs_count_the_same";
 const GETPPID: &str = "bench/getppid_within_its_limit";
 const BOOT: &str = "bench/boot_within_its_limit";
+const PATHS: &str = "bench/no_path_has_grown";
 const OFTEN: &str = "bench/fifty_thousand_by_the_counter";
 
 /// What is done most often: a call, a fault, transfers, a yield.
@@ -25,7 +26,7 @@ const OFTEN_MIN: u64 = 50_000;
 /// Samples of each row: those with fewest operations have a hundred, and the first warms up.
 const OFTEN_SAMPLES: u32 = 501;
 
-/// Runs those that are wanted: three boots in all.
+/// Runs those that are wanted: five boots in all.
 pub fn run(tally: &mut Tally) -> Result<()> {
     if tally.wants(BOOT) {
         let total = bench::boot_here()?;
@@ -34,6 +35,12 @@ pub fn run(tally: &mut Tally) -> Result<()> {
     }
     if tally.wants(OFTEN) {
         tally.record(OFTEN, "", often()?);
+    }
+    if tally.wants(PATHS) {
+        let measured = bench::paths::measured()?;
+        let grown = bench::paths::grown(&bench::paths::written()?, &measured);
+        let said = if grown.is_empty() { format!("({measured:?})") } else { grown.join(", ") };
+        tally.record(PATHS, "", verdict(grown.is_empty(), said));
     }
     if ![CONTROLS, EXACT, GETPPID].iter().any(|name| tally.wants(name)) {
         return Ok(());
