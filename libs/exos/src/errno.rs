@@ -13,6 +13,10 @@ pub const RESTART_ALWAYS: Errno = Errno(513);
 /// As `RESTART`, but with a handler always EINTR (ERESTARTNOHAND: pause, select, nanosleep).
 pub const RESTART_UNLESS_HANDLED: Errno = Errno(514);
 
+/// A function of the program's answers: the way out enters it (`crate::parts`). Linux has no such
+/// answer; the number is the next behind its own of this kind.
+pub const CALLED: Errno = Errno(517);
+
 /// What a Linux program is told when the kernel refused.
 pub fn from_kernel(error: abi::error::Error) -> Errno {
     use abi::error::Error;

@@ -15,6 +15,7 @@ extern crate alloc;
 
 pub mod capabilities;
 pub mod children;
+pub mod door;
 pub mod environment;
 pub mod errno;
 pub mod exec;
@@ -34,6 +35,7 @@ pub mod memory;
 pub mod net;
 pub mod orphans;
 pub mod page;
+pub mod parts;
 pub mod posix_timers;
 pub mod process;
 pub mod replace;

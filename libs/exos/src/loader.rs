@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::signal::frame::FRAME_BYTES;
 use crate::stack;
 use crate::start_block::Command;
-use crate::{rewrite, start, thread, user};
+use crate::{door, rewrite, start, thread, user};
 use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use image::elf::{self, Plan, Segment};
@@ -186,10 +186,11 @@ fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> R
         (auxvec::AT_MINSIGSTKSZ, frame),
     ]
     .map(|(kind, value)| (u64::from(kind), value));
+    let door = (::door::AUXILIARY, door::call());
     // First, as on Linux; absent where there is none.
     let vdso = space().areas.find(MMAP_TOP).filter(|area| area.name == Name::Vdso);
     let vdso = vdso.map(|area| (u64::from(auxvec::AT_SYSINFO_EHDR), area.start));
-    let vector: Vec<(u64, u64)> = vdso.into_iter().chain(vector).collect();
+    let vector: Vec<(u64, u64)> = vdso.into_iter().chain(vector).chain([door]).collect();
     let image = stack::build(
         STACK_TOP,
         &stack::Contents {

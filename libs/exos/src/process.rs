@@ -16,6 +16,7 @@ use linux_raw_sys::general as linux;
 use crate::fs::Files;
 use crate::lock;
 use crate::net::Net;
+use crate::parts::Parts;
 use crate::posix_timers::{self, Timers};
 use crate::signal::{Effect, Info, Signals, bit};
 use crate::thread::{self, Threads};
@@ -70,6 +71,8 @@ pub struct Process {
     pub children_ns: u64,
     /// Does it tell its calls (`crate::trace`)?
     pub traced: bool,
+    /// What it does by functions of its own.
+    pub parts: Parts,
 }
 
 /// What other threads want of the first one (`crate::threads::obey`).

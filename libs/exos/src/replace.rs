@@ -18,6 +18,7 @@ use crate::memory::fault::choice;
 use crate::memory::frames;
 use crate::memory::space::{STACK_TOP, space};
 use crate::memory::tables::Items;
+use crate::parts::Parts;
 use crate::posix_timers::Timers;
 use crate::process::Process;
 use crate::rewrite::{self, Rewrites};
@@ -64,6 +65,7 @@ pub fn begin(process: &mut Process, slot: &mut Slot, command: &Command, plan: &P
     process.files.close_on_exec();
     process.signals.for_exec();
     process.timers = Timers::loaded(process.timers.saved());
+    process.parts = Parts::default();
     time::set_timer(process);
     thread::own().for_exec();
     process.executable.clone_from(&command.path);

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::capabilities::LOG_SLOT;
-use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
+use crate::errno::{CALLED, Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::fs::Files;
 use crate::layout::{
     FIRST_THREAD, LARGE_BLOCK, LARGE_BLOCK_BYTES, PRIVATE, PRIVATE_END, PROGRAM, SHOWN, SHOWN_END,
@@ -20,8 +20,8 @@ use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
 use crate::{
-    environment, library, loader, lock, rewrite, start_block, table, thread, threads, trace,
-    trivial, user,
+    door, environment, library, loader, lock, parts, rewrite, start_block, table, thread, threads,
+    trace, trivial, user,
 };
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
@@ -321,7 +321,7 @@ extern "C" fn handler<const TRACED: bool>(slot: &mut Slot, cause: u64, address: 
         let process = thread::process();
         crate::net::tend(process);
         deliver::leave(process, slot, None);
-    } else if slot.rip >= LIBRARY {
+    } else if slot.rip >= LIBRARY && !door::contains(slot.rip) {
         own_fault(slot, cause, address);
     } else {
         rewrite::settle(slot);
@@ -347,6 +347,8 @@ fn foreign<const TRACED: bool>(slot: &mut Slot) {
     }
     match answer {
         Ok(value) => slot.rax = value,
+        Err(CALLED) => parts::enter_called(slot),
+        Err(Errno::EFAULT) if parts::handle_missed(slot, number) => {}
         Err(errno @ (RESTART | RESTART_ALWAYS | RESTART_UNLESS_HANDLED)) => {
             return deliver::leave(process, slot, Some((number, errno)));
         }
@@ -376,6 +378,7 @@ fn own_fault(slot: &mut Slot, cause: u64, address: u64) {
     for copy in user::fix_ups() {
         let expected = copied && (copy.refused || !refused);
         if expected && (copy.first..copy.last).contains(&slot.rip) {
+            parts::note_missed(address, slot.error);
             slot.rip = copy.landing;
             return;
         }
@@ -392,6 +395,9 @@ fn program_fault(slot: &mut Slot, cause: u64, address: u64) {
             Err(Fault::Nothing)
         };
         let Err(fault) = resolved else { return };
+        if parts::handle_fault(thread::process(), slot, address) {
+            return;
+        }
         let (signal, code) = match fault {
             Fault::Nothing => (linux::SIGSEGV, linux::SEGV_MAPERR),
             Fault::Forbidden => (linux::SIGSEGV, linux::SEGV_ACCERR),

@@ -8,8 +8,8 @@ use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
-    children, exec, exit, fork, fs, futex, groups, machine, page, posix_timers, thread, threads,
-    time, user,
+    children, exec, exit, fork, fs, futex, groups, machine, page, parts, posix_timers, thread,
+    threads, time, user,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -34,6 +34,7 @@ pub fn call(process: &mut Process, slot: &mut Slot, number: u64) -> Answer {
     let answer = with_context(process, slot, known, words)
         .or_else(|| of_memory_and_time(process, known, words))
         .or_else(|| of_process(process, known, words))
+        .or_else(|| parts::call(process, number, words))
         .unwrap_or_else(|| fs::table::call(process, known, words));
     if matches!(known, __NR_brk | __NR_mmap | __NR_munmap | __NR_mremap) {
         page::own().virtual_bytes = crate::memory::space().areas.bytes();
@@ -116,11 +117,7 @@ fn of_memory_and_time(process: &mut Process, number: u32, words: Words) -> Optio
         __NR_reboot => machine::reboot(process, words),
         __NR_sched_getaffinity => machine::affinity(second, third),
         __NR_sched_setaffinity => Ok(0),
-        __NR_sched_yield => {
-            // Nobody else to yield to is no error.
-            let _ = xok::call::yield_to(abi::id::EnvId::NONE);
-            Ok(0)
-        }
+        __NR_sched_yield => parts::give_way(process),
         _ => return None,
     })
 }

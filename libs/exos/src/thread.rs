@@ -13,6 +13,7 @@
 //! is set before the program runs.
 #![allow(unsafe_code)]
 
+use crate::parts::Function;
 use crate::process::Process;
 use crate::signal::frame::Alternate;
 use crate::signal::pending::Pending;
@@ -69,6 +70,10 @@ pub struct Thread {
     pub rung: bool,
     /// Has it ended? Only the first one stays, as its environment is the pid.
     pub ended: bool,
+    /// The function of the program's that the call in hand comes to.
+    pub called: Option<Function>,
+    /// The one that handles the fault by which a copy of ours has ended.
+    pub missed: Option<Function>,
 }
 
 impl Thread {
@@ -95,6 +100,8 @@ impl Thread {
             robust: 0,
             rung: false,
             ended: false,
+            called: None,
+            missed: None,
         }
     }
 

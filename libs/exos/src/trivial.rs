@@ -16,7 +16,7 @@
 
 use crate::fs::at_once;
 use crate::process::Process;
-use crate::thread::Thread;
+use crate::thread::{self, Thread};
 use abi::id::EnvId;
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -59,6 +59,9 @@ const fn table() -> [unsafe extern "C" fn(); COUNT] {
 
 /// `sched_yield()`
 extern "C" fn give_way(_: u64, _: u64, _: u64) -> i64 {
+    if thread::process().parts.gives_way() {
+        return !i64::from(linux::__NR_sched_yield);
+    }
     // Nobody else to yield to is no error.
     let _ = xok::call::yield_to(EnvId::NONE);
     0

@@ -1,5 +1,6 @@
 //! Descriptors themselves: `dup`, `close`, `fcntl`, `ioctl`.
 
+use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 
@@ -43,6 +44,16 @@ pub fn dup3(process: &mut Process, fd: i32, to: i32, flags: u32) -> Answer {
     let at = u64::try_from(to).ok().filter(|&at| at < limit).ok_or(Errno::EBADF)?;
     process.files.put(at as usize, description, flags & raw::O_CLOEXEC != 0);
     Ok(at)
+}
+
+/// `close(fd)`
+pub fn close(process: &mut Process, fd: i32) -> Answer {
+    let description = process.files.get(fd)?;
+    process.files.close(fd)?;
+    match &description.file {
+        OpenFile::Own(file) if Rc::strong_count(&description) == 1 => file.close(),
+        _ => Ok(0),
+    }
 }
 
 /// `close_range(first, last, flags)`

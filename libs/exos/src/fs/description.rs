@@ -151,6 +151,7 @@ impl Description {
             OpenFile::Timer(_) => Cow::Borrowed(b"anon_inode:[timerfd]"),
             OpenFile::Signals(_) => Cow::Borrowed(b"anon_inode:[signalfd]"),
             OpenFile::Epoll(_) => Cow::Borrowed(b"anon_inode:[eventpoll]"),
+            OpenFile::Own(_) => Cow::Borrowed(b"anon_inode:[own]"),
             OpenFile::Terminal(tty) if tty.number.is_none() => Cow::Borrowed(b"/dev/console"),
             _ => Cow::Borrowed(self.path.as_bytes()),
         }

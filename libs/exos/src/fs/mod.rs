@@ -75,6 +75,13 @@ struct Descriptor {
     close_on_exec: bool,
 }
 
+impl Descriptor {
+    /// Does `exec` close it?
+    fn ends_with_program(&self) -> bool {
+        self.close_on_exec || matches!(self.description.file, OpenFile::Own(_))
+    }
+}
+
 /// Open files, working directory, mask.
 #[derive(Clone, Debug)]
 pub struct Files {
@@ -331,7 +338,7 @@ impl Files {
     /// Closes what `exec` closes; called on a clone in the caller's process.
     pub fn without_close_on_exec(&mut self) {
         for slot in &mut self.table {
-            if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
+            if slot.as_ref().is_some_and(Descriptor::ends_with_program) {
                 *slot = None;
             }
         }
@@ -340,7 +347,7 @@ impl Files {
     /// Closes what `exec` closes.
     pub fn close_on_exec(&mut self) {
         for fd in 0..self.table.len() as i32 {
-            if self.closes_on_exec(fd) == Ok(true) {
+            if self.slot(fd).is_ok_and(Descriptor::ends_with_program) {
                 // It is open, and so it closes.
                 let _ = self.close(fd);
             }

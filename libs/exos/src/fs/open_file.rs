@@ -22,6 +22,7 @@ use super::timer_file::TimerFile;
 use super::transfer::Memory;
 use super::{Files, image_files, pty};
 use crate::net::socket::Socket;
+use crate::parts::OwnFile;
 use crate::process::Process;
 use crate::unix_sockets::UnixSocket;
 
@@ -53,6 +54,8 @@ pub enum OpenFile {
     Socket(Socket),
     /// A local socket.
     UnixSocket(UnixSocket),
+    /// What the program reads and writes by functions of its own.
+    Own(OwnFile),
     /// A standard stream of a machine that runs one program: 0 in, 1 out, 2 error.
     Stream(u8),
 }
@@ -105,7 +108,8 @@ impl OpenFile {
             OpenFile::EventCounter(_)
             | OpenFile::Timer(_)
             | OpenFile::Signals(_)
-            | OpenFile::Epoll(_) => {
+            | OpenFile::Epoll(_)
+            | OpenFile::Own(_) => {
                 Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
             }
             OpenFile::Terminal(Tty { number: Some(number), .. }) => Ok(pty::attributes(*number)),
@@ -186,6 +190,7 @@ pub fn read(
         OpenFile::Timer(timer) => return timer.read(process, description, memory),
         OpenFile::Signals(file) => return file.read(process, description, memory),
         OpenFile::Epoll(_) => return Err(Errno::EINVAL),
+        OpenFile::Own(file) => return file.read(memory),
         OpenFile::Terminal(tty) => return tty.read(process, description, memory),
         OpenFile::Master(master) => return master.read(process, description, memory),
         OpenFile::Stream(0) => return Tty::console()?.read(process, description, memory),
@@ -348,6 +353,7 @@ pub fn write(
         OpenFile::Epoll(_) | OpenFile::Timer(_) | OpenFile::Signals(_) => {
             return Err(Errno::EINVAL);
         }
+        OpenFile::Own(file) => return file.write(memory),
         OpenFile::Terminal(tty) => return tty.write(process, description, memory),
         OpenFile::Master(master) => return master.write(process, description, memory),
         OpenFile::Stream(number) if *number > 0 => {

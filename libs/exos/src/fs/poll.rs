@@ -53,6 +53,7 @@ pub fn ready(description: &Description, events: u16, wait: &mut Wait) -> Result<
         OpenFile::Terminal(tty) => terminal_ready(tty, (events, true), wait),
         OpenFile::Stream(0) => terminal_ready(&Tty::console()?, (events, false), wait),
         OpenFile::Master(master) => master.ready(asked, wait),
+        OpenFile::Own(file) => file.ready(asked, wait),
         OpenFile::Stream(number) => {
             let error = *number == 2;
             let tty = Tty::console_stream(error)?;

@@ -95,8 +95,8 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 out.word(8 | u64::from(timer.real) << 8 | u64::from(timer.words.id.0) << 32);
             }
             OpenFile::Signals(file) => out.word(9 | u64::from(file.words.id.0) << 32),
-            // What it watched stays behind.
-            OpenFile::Epoll(_) => out.word(7),
+            // What it watched stays behind; a program takes its own functions along to the grave.
+            OpenFile::Epoll(_) | OpenFile::Own(_) => out.word(7),
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
         }
     }

@@ -164,7 +164,7 @@ fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> 
     let [a, b, c, ..] = words;
     let fd = a as i32;
     Some(match number {
-        __NR_close => process.files.close(fd).map(|()| 0),
+        __NR_close => control::close(process, fd),
         __NR_close_range => control::close_range(process, a, b, c),
         __NR_dup => control::dup(process, fd),
         __NR_dup2 => control::dup2(process, fd, b as i32),

@@ -105,6 +105,14 @@ impl<'a> Memory<'a> {
         Memory::Buffer { bytes, done: 0 }
     }
 
+    /// The first piece of program memory, if there is one.
+    pub fn piece(&mut self) -> Option<(u64, u64)> {
+        match self {
+            Memory::Program { pieces } => Some(pieces.current().unwrap_or_default()),
+            Memory::Buffer { .. } => None,
+        }
+    }
+
     /// Bytes still to be transferred.
     pub fn left(&self) -> u64 {
         match self {

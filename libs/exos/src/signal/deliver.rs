@@ -3,6 +3,7 @@
 use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::lock::{self, DOORBELL};
+use crate::parts::Function;
 use crate::process::Process;
 use crate::signal::frame::{self, Alternate, Contents, Place};
 use crate::signal::{Action, CODE_KERNEL, CODE_USER, Effect, Info, UNMASKABLE, bit, vector};
@@ -274,18 +275,47 @@ fn enter_handler(
         vector: place.vector,
         extended: state.features != 0,
     };
-    user::write_value(place.frame, &frame::build(slot, &contents))?;
+    push(slot, place, &contents)?;
     thread::reset_vector();
     if alternate.2 & linux::SS_AUTODISARM != 0 {
         own.alternate = NO_ALTERNATE;
     }
     slot.rip = action.handler;
-    slot.rsp = place.frame;
     slot.rdi = u64::from(signal);
     slot.rsi = place.info();
     slot.rdx = place.context();
+    Ok(())
+}
+
+/// Writes a frame, and makes the slot's registers those of a function that begins on it.
+fn push(slot: &mut Slot, place: Place, contents: &Contents<'_>) -> Result<(), Errno> {
+    user::write_value(place.frame, &frame::build(slot, contents))?;
+    slot.rsp = place.frame;
     slot.rax = 0;
     slot.rflags &= !FLAGS_CLEARED;
+    Ok(())
+}
+
+/// Makes the program run `function` next, on a frame like a handler's; it returns to `restorer`. No
+/// signal is blocked meanwhile that was not.
+pub fn enter_function(slot: &mut Slot, function: &Function, restorer: u64) -> Result<(), Errno> {
+    let (own, state) = (thread::own(), thread::vector_state());
+    let place = place(own.alternate, slot.rsp, 0, vector::area_bytes(state));
+    let place = place.ok_or(Errno::EFAULT)?;
+    vector::save(place.vector, state)?;
+    let contents = Contents {
+        signal: 0,
+        info: &Info::default(),
+        restorer,
+        mask: own.blocked,
+        alternate: own.alternate,
+        vector: place.vector,
+        extended: state.features != 0,
+    };
+    push(slot, place, &contents)?;
+    thread::reset_vector();
+    slot.rip = function.address;
+    [slot.rdi, slot.rsi, slot.rdx] = function.words;
     Ok(())
 }
 

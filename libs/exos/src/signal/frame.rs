@@ -85,6 +85,12 @@ pub struct Registers {
     pub rflags: u64,
 }
 
+/// From the stack pointer of a handler that has returned to the rax that the way back restores.
+pub const RETURNED_RAX: usize = core::mem::offset_of!(Frame, context)
+    + core::mem::offset_of!(Context, registers)
+    + core::mem::offset_of!(Registers, rax)
+    - size_of::<u64>();
+
 const _: () = assert!(size_of::<Frame>() == 440 && size_of::<Context>() == 304);
 
 /// Where the parts of a frame lie.

@@ -1,0 +1,53 @@
+//! A Linux program that puts functions of its own in the place of ExOS's, by linking `door`.
+//!
+//! The rest of it knows nothing of that: Rust's standard library, and glibc's. What these do with
+//! the program's descriptors, pages and turns is what the tests look at. On Linux, where there is
+//! no door, it says so.
+#![deny(unsafe_code)]
+
+mod calls;
+mod faults;
+mod files;
+mod libc;
+mod turns;
+
+use std::process::ExitCode;
+
+/// What a test saw, or what is wrong.
+type Seen = Result<String, String>;
+/// A test's name and what runs it.
+type Test = (&'static str, fn(door::Door) -> Seen);
+
+const TESTS: [Test; 7] = [
+    ("own_read_method", files::own_read_method),
+    ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
+    ("own_methods_are_interrupted", files::own_methods_are_interrupted),
+    ("own_fault_handler", faults::own_fault_handler),
+    ("own_yield", turns::own_yield),
+    ("own_kernel_calls", calls::own_kernel_calls),
+    ("own_kernel_calls_are_checked", calls::own_kernel_calls_are_checked),
+];
+
+fn main() -> ExitCode {
+    let Some(door) = door::Door::find() else {
+        println!("parts tests: no door here");
+        return ExitCode::FAILURE;
+    };
+    let mut failed = 0;
+    for (name, test) in TESTS {
+        match test(door) {
+            Ok(remark) => println!("test exos/{name} ... ok {remark}"),
+            Err(what) => {
+                failed += 1;
+                println!("test exos/{name} ... FAILED {what}");
+            }
+        }
+    }
+    println!("parts tests: {} passed, {failed} failed", TESTS.len() - failed);
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// `Err(what)` unless it holds.
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
