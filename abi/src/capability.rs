@@ -69,8 +69,8 @@ impl Name {
 
     /// Is this name a prefix of `other` (or the same)?
     pub fn is_prefix_of(&self, other: &Name) -> bool {
-        let length = usize::from(self.length);
-        self.length <= other.length && self.components[..length] == other.components[..length]
+        let mut both = self.components.iter().zip(&other.components).take(self.length.into());
+        self.length <= other.length && both.all(|(own, its)| own == its)
     }
 
     /// The name with one more component; `None` at full length.

@@ -9,7 +9,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use abi::id::Frame;
-use abi::layout::PAGE_SIZE;
+use abi::layout::{PAGE_SIZE, PROGRAM_SLOTS};
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
@@ -136,27 +136,6 @@ impl Machine for Hardware {
     }
 
     #[inline]
-    fn next_entry(&self, table: Frame, range: Range<usize>, bits: u64) -> usize {
-        let entries = physical::table(table.address());
-        let entries = entries.get(..range.end).unwrap_or(entries);
-        let mut at = range.start;
-        while let Some(entry) = entries.get(at) {
-            if entry.load(Ordering::Relaxed) & bits != 0 {
-                return at;
-            }
-            at += 1;
-            // Eight at once while there is nothing to see.
-            while at.is_multiple_of(8)
-                && let Some(eight) = entries.get(at..at + 8)
-                && eight.iter().fold(0, |any, one| any | one.load(Ordering::Relaxed)) & bits == 0
-            {
-                at += 8;
-            }
-        }
-        entries.len()
-    }
-
-    #[inline]
     fn eight_entries(&self, table: Frame, first: usize) -> [u64; 8] {
         let entries = physical::table(table.address());
         core::array::from_fn(|at| entries[(first & !7) % 512 + at].load(Ordering::Relaxed))
@@ -170,9 +149,9 @@ impl Machine for Hardware {
         self.word(master() + 8 * slot as u64)
     }
 
-    fn kernel_entry_from(&self, slot: &mut usize) -> Option<u64> {
-        *slot = self.next_entry(Frame::containing(master()), *slot..512, !0);
-        (*slot < 512).then(|| self.kernel_entry(*slot))
+    fn kernel_entries(&mut self, root: Frame) {
+        let offset = 8 * PROGRAM_SLOTS as u64;
+        physical::copy(root.address() + offset, master() + offset, (PAGE_SIZE - offset) as usize);
     }
 
     #[inline(always)]

@@ -67,8 +67,8 @@ pub(crate) fn insert<M: Machine>(state: &mut State, machine: &mut M, place: Plac
     if image {
         return;
     }
-    record.mark_chained(place.index);
     let links = record.links;
+    state.frames.mark_chained(links, place.index);
     link(state, machine, place, links, frame);
 }
 

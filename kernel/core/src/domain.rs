@@ -11,7 +11,7 @@ use crate::{account, frame};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
-use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS};
+use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT};
 use abi::limits::{CAPABILITIES, Resource};
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{DomainRecord, FrameType};
@@ -201,13 +201,8 @@ fn fresh_name(state: &State, payer: usize) -> Option<Name> {
 /// The kernel's half of a root, which is empty: the kernel's own entries, and the one that shows
 /// the table to its owner.
 fn fill_root<M: Machine>(machine: &mut M, root: Frame) {
-    let mut slot = PROGRAM_SLOTS;
-    while let Some(entry) = machine.kernel_entry_from(&mut slot) {
-        if slot != LIBRARY_SLOT && slot != OWN_TABLES_SLOT {
-            machine.entry_swap(root, slot, entry);
-        }
-        slot += 1;
-    }
+    machine.kernel_entries(root);
+    machine.entry_swap(root, LIBRARY_SLOT, 0);
     let own = root.address() | PRESENT | USER | ACCESSED | NO_EXECUTE;
     machine.entry_swap(root, OWN_TABLES_SLOT, own);
 }

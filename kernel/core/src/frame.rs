@@ -37,10 +37,11 @@ pub struct Record {
     /// The account that held it last; 0: it must be zeroed whoever gets it. Of a table in use, the
     /// groups of [`GROUP`] entries that may have others than 0, a bit for each.
     last: u16,
-    /// Next in the list of free, limbo or dying frames, or of those being revoked.
+    /// Next in the list of free, limbo or dying frames, or of those being revoked. Of a table's
+    /// links, which are in no list, the low half of [`Record::lines`].
     next: u32,
     /// Previous in the free list; low half of the ticket in limbo; of a table in use its present
-    /// entries (low half), and the groups that may have entries in a reverse chain (high half).
+    /// entries; of a table's links the high half of [`Record::lines`].
     previous: u32,
     /// The links of a level-1 table; high half of the ticket in limbo.
     pub(crate) links: u32,
@@ -55,22 +56,24 @@ const _: () = assert!(core::mem::size_of::<Record>() == 32);
 
 /// Entries of a table that one bit of [`Record::groups`] speaks for.
 pub(crate) const GROUP: usize = 512 / 16;
+/// Entries of a table that one bit of [`Record::lines`] speaks for.
+pub(crate) const LINE: usize = 512 / 64;
 
 impl Record {
     /// Entries present in a table that is in use (a root's: of the program's slots).
     pub fn entries(&self) -> u32 {
-        self.previous & 0xffff
+        self.previous
     }
 
-    /// Groups of a level-1 table in use that may have entries which are in a reverse chain. All
-    /// others have entries for the boot image and payloads only, which nobody counts.
-    pub(crate) fn chained(&self) -> u16 {
-        (self.previous >> 16) as u16
+    /// Of the links of a level-1 table: lines of the table that may have entries which are in a
+    /// reverse chain. All others have entries for the boot image and payloads only, which nobody
+    /// counts.
+    fn lines(&self) -> u64 {
+        u64::from(self.previous) << 32 | u64::from(self.next)
     }
 
-    /// Notes that the entry at `index` is in a reverse chain.
-    pub(crate) fn mark_chained(&mut self, index: usize) {
-        self.previous |= 0x1_0000 << (index / GROUP % 16);
+    fn set_lines(&mut self, lines: u64) {
+        (self.next, self.previous) = (lines as u32, (lines >> 32) as u32);
     }
 
     /// Next in the list that the frame is in.
@@ -95,9 +98,8 @@ impl Record {
     }
 
     /// Says how many entries a table has that was empty, and in which groups.
-    pub(crate) fn set_entries(&mut self, count: u32, groups: u16, chained: u16) {
-        self.previous = count | u32::from(chained) << 16;
-        self.last = groups;
+    pub(crate) fn set_entries(&mut self, count: u32, groups: u16) {
+        (self.previous, self.last) = (count, groups);
     }
 
     /// Notes that the entry at `index` is not 0 any more.
@@ -162,6 +164,25 @@ impl Frames {
     /// The private half of a frame's record.
     pub fn record(&self, frame: Frame) -> &Record {
         &self.records[frame.0 as usize]
+    }
+
+    /// Lines of [`LINE`] entries of a level-1 table that may have entries in a reverse chain.
+    #[inline(always)]
+    pub(crate) fn chained(&self, table: Frame) -> u64 {
+        let links = self.records[table.0 as usize].links;
+        self.records[links as usize].lines()
+    }
+
+    /// Notes that the entry at `index` of the table with these links is in a reverse chain.
+    #[inline(always)]
+    pub(crate) fn mark_chained(&mut self, links: u32, index: usize) {
+        let record = &mut self.records[links as usize];
+        record.set_lines(record.lines() | 1 << (index / LINE % 64));
+    }
+
+    /// Notes so of all entries of these lines.
+    pub(crate) fn set_chained(&mut self, links: u32, lines: u64) {
+        self.records[links as usize].set_lines(lines);
     }
 
     /// The first free frame, which is given out next.
@@ -396,19 +417,24 @@ pub fn release(state: &mut State, frame: Frame) {
     }
     match kind_of(record.kind) {
         FrameType::Table1 | FrameType::Table2 | FrameType::Table3 | FrameType::Table4 => {
-            let private = &mut state.frames.records[frame.0 as usize];
-            private.next = state.frames.dying;
-            private.position = 0;
-            state.frames.dying = frame.0;
+            state.frames.records[frame.0 as usize].position = 0;
+            push_dying(state, frame);
         }
         _ => bury(state, frame),
     }
 }
 
+/// Puts a table at the front of the dying ones.
+pub(crate) fn push_dying(state: &mut State, table: Frame) {
+    state.frames.records[table.0 as usize].next = state.frames.dying;
+    state.frames.dying = table.0;
+}
+
 /// Takes the first dying table off its list.
-pub(crate) fn pop_dying(state: &mut State) {
-    let first = state.frames.dying;
-    state.frames.dying = state.frames.records[first as usize].next();
+pub(crate) fn pop_dying(state: &mut State) -> Frame {
+    let first = Frame(state.frames.dying);
+    state.frames.dying = state.frames.records[first.0 as usize].next();
+    first
 }
 
 /// Adds a reference that keeps tables that map the frame from being frozen: the kernel or a

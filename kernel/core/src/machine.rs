@@ -5,6 +5,7 @@
 
 use crate::context::Context;
 use abi::id::Frame;
+use abi::layout::PROGRAM_SLOTS;
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
 use code::signature::Signature;
@@ -36,14 +37,8 @@ pub enum Flush {
 pub trait Machine {
     /// Loads an entry of a page table.
     fn entry(&self, table: Frame, index: usize) -> u64;
-    /// The index of the first entry of `range` that has one of these bits; its end: none has. Most
-    /// entries of most tables are empty, and looking for the others is most of what is done to
-    /// whole tables ([`crate::table::Entries`]).
-    fn next_entry(&self, table: Frame, range: Range<usize>, bits: u64) -> usize {
-        let end = range.end;
-        range.into_iter().find(|&index| self.entry(table, index) & bits != 0).unwrap_or(end)
-    }
-    /// Loads eight entries of a page table from `first` on, a multiple of eight.
+    /// Loads eight entries of a page table from `first` on, a multiple of eight. Most entries of most
+    /// tables are empty, and looking for the others is most of what is done to whole tables.
     fn eight_entries(&self, table: Frame, first: usize) -> [u64; 8] {
         core::array::from_fn(|at| self.entry(table, first + at))
     }
@@ -51,10 +46,11 @@ pub trait Machine {
     fn entry_swap(&mut self, table: Frame, index: usize, entry: u64) -> u64;
     /// The entry that every root table has in `slot` (256..=511), from the kernel's own root.
     fn kernel_entry(&self, slot: usize) -> u64;
-    /// The first such entry that is not 0 from `slot` on, which becomes its slot.
-    fn kernel_entry_from(&self, slot: &mut usize) -> Option<u64> {
-        *slot = (*slot..512).find(|&slot| self.kernel_entry(slot) != 0)?;
-        Some(self.kernel_entry(*slot))
+    /// Copies those of all slots into a root table that nobody walks yet.
+    fn kernel_entries(&mut self, root: Frame) {
+        for slot in PROGRAM_SLOTS..512 {
+            self.entry_swap(root, slot, self.kernel_entry(slot));
+        }
     }
     /// Loads the 64-bit word at a physical address, a multiple of 8.
     fn word(&self, address: u64) -> u64;

@@ -7,7 +7,7 @@
 
 use crate::answer::Refusal;
 use crate::chain::Place;
-use crate::frame::GROUP;
+use crate::frame::LINE;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, frame};
@@ -16,7 +16,6 @@ use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{is_user, table_index};
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, USER, WRITABLE};
-use core::ops::Range;
 
 pub use crate::dying::work;
 pub use crate::update::{cost, update_item};
@@ -93,58 +92,14 @@ pub(crate) fn target(entry: u64) -> Frame {
     Frame::containing(entry & ADDRESS)
 }
 
-/// The entries of a table that have one of some bits, in order. Groups that nothing was ever
-/// entered in are passed over.
-pub(crate) struct Entries {
-    table: Frame,
-    bits: u64,
-    /// Groups behind the present one.
-    groups: u16,
-    /// What is left of the present one.
-    left: Range<usize>,
-}
-
-impl Entries {
-    /// Those of `table` from `from` on.
-    pub(crate) fn of(state: &State, table: Frame, from: usize, bits: u64) -> Self {
-        let groups = state.frames.records[table.0 as usize].groups();
-        let first = from / GROUP;
-        let here = first < 16 && groups >> first & 1 != 0;
-        let left = if here { from..(first + 1) * GROUP } else { 0..0 };
-        let behind = if first < 15 { groups & !0 << (first + 1) } else { 0 };
-        Self { table, bits, groups: behind, left }
-    }
-
-    /// The index of the next one.
-    #[inline(always)]
-    pub(crate) fn next<M: Machine>(&mut self, machine: &M) -> Option<usize> {
-        loop {
-            if self.left.start < self.left.end {
-                let found = machine.next_entry(self.table, self.left.clone(), self.bits);
-                self.left.start = found + 1;
-                if found < self.left.end {
-                    return Some(found);
-                }
-            }
-            if self.groups == 0 {
-                return None;
-            }
-            let first = self.groups.trailing_zeros() as usize * GROUP;
-            self.groups &= self.groups - 1;
-            self.left = first..first + GROUP;
-        }
-    }
-}
-
-/// The first entries of the lines of eight that these groups consist of.
+/// The first entries of these lines.
 pub(crate) struct Lines {
-    groups: u16,
-    next: usize,
+    left: u64,
 }
 
 impl Lines {
-    pub(crate) fn of(groups: u16) -> Self {
-        Self { groups, next: 0 }
+    pub(crate) fn of(lines: u64) -> Self {
+        Self { left: lines }
     }
 }
 
@@ -152,23 +107,41 @@ impl Iterator for Lines {
     type Item = usize;
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        if self.next.is_multiple_of(GROUP) {
-            if self.groups == 0 {
-                return None;
-            }
-            self.next = self.groups.trailing_zeros() as usize * GROUP;
-            self.groups &= self.groups - 1;
-        }
-        let line = self.next;
-        self.next += 8;
-        Some(line)
+        let line = self.left.trailing_zeros() as usize;
+        self.left &= self.left.wrapping_sub(1);
+        (line < 64).then_some(line * LINE)
     }
 }
 
-/// Has one of these entries one of these bits?
+/// Those of a line's entries that are present, with their places in it.
 #[inline(always)]
-pub(crate) fn any_has(entries: &[u64; 8], bits: u64) -> bool {
-    entries.iter().fold(0, |any, entry| any | entry) & bits != 0
+pub(crate) fn present(line: &[u64; 8]) -> Present<'_> {
+    let bit = |at: usize| (line[at] & PRESENT) as u8;
+    let bits = bit(0)
+        | bit(1) << 1
+        | bit(2) << 2
+        | bit(3) << 3
+        | bit(4) << 4
+        | bit(5) << 5
+        | bit(6) << 6
+        | bit(7) << 7;
+    Present { line, bits }
+}
+
+/// What [`present`] answers: nothing is asked of the others, which most are.
+pub(crate) struct Present<'a> {
+    line: &'a [u64; 8],
+    bits: u8,
+}
+
+impl Iterator for Present<'_> {
+    type Item = (usize, u64);
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, u64)> {
+        let at = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits.wrapping_sub(1);
+        self.line.get(at).map(|&entry| (at, entry))
+    }
 }
 
 /// Whether a frozen table may be on the way to an entry.

@@ -19,7 +19,7 @@ use crate::frame;
 use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Leaf, Lines, Way, any_has, place, target};
+use crate::table::{self, Leaf, Lines, Way, place, present, target};
 use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
@@ -375,13 +375,10 @@ fn check_share<M: Machine>(
 /// anything hanging on them.
 fn few_writable<M: Machine>(state: &State, machine: &M, table: Frame, most: u32) -> Option<u32> {
     let (mut leaves, mut writable) = (0, 0);
-    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
+    for first in Lines::of(state.frames.chained(table)) {
         let eight = machine.eight_entries(table, first);
-        if !any_has(&eight, PRESENT) {
-            continue;
-        }
-        for entry in eight {
-            if entry & PRESENT != 0 && !frame::is_image(state, target(entry)) {
+        for (_, entry) in present(&eight) {
+            if !frame::is_image(state, target(entry)) {
                 leaves += 1;
                 writable += u32::from(entry & WRITABLE != 0);
             }
@@ -406,10 +403,9 @@ fn check_copy(state: &State, request: &Request, copies: u32) -> Result<(u32, u32
 
 /// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
 fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
-    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
-        for (at, entry) in machine.eight_entries(table, first).into_iter().enumerate() {
-            let pins = || state.published.frames[target(entry).0 as usize].pins;
-            if entry & PRESENT != 0 && pins() != 0 {
+    for first in Lines::of(state.frames.chained(table)) {
+        for (at, entry) in present(&machine.eight_entries(table, first)) {
+            if state.published.frames[target(entry).0 as usize].pins != 0 {
                 return Some(first | at);
             }
         }

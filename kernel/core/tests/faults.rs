@@ -35,7 +35,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "machine.flush(Flush::Space(domain::root(state, request.caller)));",
         "",
     ),
-    ("splitting keeps leaves writable", "update/whole.rs", "entry &= !WRITABLE;", ""),
+    (
+        "splitting keeps leaves writable",
+        "update/whole.rs",
+        "entry & !WRITABLE\n            };",
+        "entry\n            };",
+    ),
     (
         "splitting forgets the way through the old table",
         "update/whole.rs",
@@ -45,7 +50,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an entry is in a chain that its table knows nothing of",
         "chain.rs",
-        "    record.mark_chained(place.index);\n",
+        "    state.frames.mark_chained(links, place.index);\n",
         "",
     ),
     (
@@ -99,8 +104,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets to count a reference",
         "update/whole.rs",
-        "frames[frame.0 as usize].references += 1;\n                    chain::link",
-        "frames[frame.0 as usize].references += 0;\n                    chain::link",
+        "frames[frame.0 as usize].references += 1;\n                chain::link",
+        "frames[frame.0 as usize].references += 0;\n                chain::link",
     ),
     (
         "thawing keeps leaves writable",
@@ -183,7 +188,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "Some(FrameType::Image) if !write => {}",
         "Some(FrameType::Image) => {}",
     ),
-    ("a pinned page is frozen", "update.rs", "pins() != 0", "pins() > 1"),
+    ("a pinned page is frozen", "update.rs", ".pins != 0 {", ".pins > 1 {"),
     (
         "a table replaces a table",
         "update.rs",
@@ -234,12 +239,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "let generation = record.generation.wrapping_add(1);",
         "let generation = record.generation;",
     ),
-    (
-        "a domain's library is left behind",
-        "dying.rs",
-        "        index = LIBRARY_SLOT;",
-        "index = 512;",
-    ),
+    ("a domain's library is left behind", "dying.rs", "index != LIBRARY_SLOT;", "true;"),
     (
         "a dying domain's processors keep its pages",
         "domain.rs",

@@ -195,8 +195,8 @@ impl Model {
                 assert_eq!(entry & !(ADDRESS | PRESENT | USER | ENTRY_CHOICE), 0, "{entry:#x}");
                 assert!(matches!(kind, FrameType::Data | FrameType::Image), "{kind:?} is mapped");
                 assert!(kind != FrameType::Image || entry & WRITABLE == 0, "image writable");
-                let chained = self.state.frames.record(table).chained() & group != 0;
-                assert!(chained || kind == FrameType::Image, "chained group of {index}");
+                let chained = self.state.frames.chained(table) >> (index / frame::LINE) & 1 != 0;
+                assert!(chained || kind == FrameType::Image, "chained line of {index}");
                 seen.leaves.entry(target).or_default().insert((table, index));
                 continue;
             }

@@ -5,12 +5,12 @@ use crate::chain::{self, Place};
 use crate::frame::{Contents, GROUP};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{Lines, any_has, target};
+use crate::table::{Lines, present, target};
 use crate::work::{self, cost};
 use crate::{domain, frame};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ACCESSED, ADDRESS, DIRTY, PRESENT, WRITABLE};
+use abi::memory::{ACCESSED, ADDRESS, DIRTY, WRITABLE};
 use abi::published::FrameType;
 
 /// Bytes of a group of entries.
@@ -121,7 +121,7 @@ pub(super) fn copy<M: Machine>(
 
 /// Fills an empty table with what another has, read-only, or writable copies of what is writable
 /// for the target of this `owner`; how many entries are present then. The longest loop of the
-/// kernel: groups with nothing but the boot image's frames and payloads are copied as they stand.
+/// kernel: lines with nothing but the boot image's frames and payloads are copied as they stand.
 #[inline(always)]
 fn copy_entries<M: Machine>(
     state: &mut State,
@@ -133,49 +133,43 @@ fn copy_entries<M: Machine>(
     let links = state.frames.records[to.0 as usize].links;
     let dying = state.accounts.dying != 0;
     let record = &state.frames.records[from.0 as usize];
-    let (groups, chained) = (record.groups(), record.chained());
-    let mut present = record.entries();
-    let mut plain = groups & !chained;
-    while plain != 0 {
-        let offset = u64::from(plain.trailing_zeros()) * GROUP_BYTES;
-        plain &= plain - 1;
-        machine.copy(to.address() + offset, from.address() + offset, GROUP_BYTES as usize);
+    let (groups, mut entries) = (record.groups(), record.entries());
+    let chained = state.frames.chained(from);
+    if groups != 0 {
+        let first = u64::from(groups.trailing_zeros());
+        let behind = u64::from(16 - groups.leading_zeros());
+        let (offset, bytes) = (first * GROUP_BYTES, (behind - first) * GROUP_BYTES);
+        machine.copy(to.address() + offset, from.address() + offset, bytes as usize);
     }
     for first in Lines::of(chained) {
-        let mut eight = machine.eight_entries(from, first);
-        if !any_has(&eight, !0) {
-            continue;
-        }
-        for (at, entry) in eight.iter_mut().enumerate() {
-            let frame = target(*entry);
-            if *entry & PRESENT == 0 || frame::is_image(state, frame) {
+        for (at, entry) in present(&machine.eight_entries(from, first)) {
+            let (index, frame) = (first | at, target(entry));
+            if frame::is_image(state, frame) {
                 continue;
             }
+            let place = Place { table: to, index };
             let leaving = state.frames.records[frame.0 as usize].revoking;
-            if leaving || dying && frame::is_leaving(state, frame) {
-                *entry = 0;
-                present -= 1;
-                continue;
-            }
-            let place = Place { table: to, index: first | at };
-            match owner {
-                Some(request) if *entry & WRITABLE != 0 => {
-                    let copy = copy_frame(state, machine, request, frame);
-                    *entry = *entry & !(ADDRESS | ACCESSED | DIRTY) | copy.address();
-                    chain::link(state, machine, place, links, copy);
-                }
-                _ => {
-                    *entry &= !WRITABLE;
-                    state.published.frames[frame.0 as usize].references += 1;
-                    chain::link(state, machine, place, links, frame);
-                }
-            }
+            let copied = if leaving || dying && frame::is_leaving(state, frame) {
+                entries -= 1;
+                0
+            } else if let Some(request) = owner
+                && entry & WRITABLE != 0
+            {
+                let copy = copy_frame(state, machine, request, frame);
+                chain::link(state, machine, place, links, copy);
+                entry & !(ADDRESS | ACCESSED | DIRTY) | copy.address()
+            } else {
+                state.published.frames[frame.0 as usize].references += 1;
+                chain::link(state, machine, place, links, frame);
+                entry & !WRITABLE
+            };
+            // Nobody walks the copy yet.
+            machine.word_set(to.address() | (index as u64) << 3, copied);
         }
-        // Nobody walks the copy yet.
-        machine.words_set(to.address() | (first as u64) << 3, &eight);
     }
-    state.frames.records[to.0 as usize].set_entries(present, groups, chained);
-    present
+    state.frames.records[to.0 as usize].set_entries(entries, groups);
+    state.frames.set_chained(links, chained);
+    entries
 }
 
 /// A copy of a frame, the target's; that there is one has been checked.
@@ -199,14 +193,11 @@ pub(super) fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place)
     let old = machine.entry(place.table, place.index);
     let table = target(old);
     // The boot image's frames are never writable.
-    for first in Lines::of(state.frames.records[table.0 as usize].chained()) {
+    for first in Lines::of(state.frames.chained(table)) {
         let eight = machine.eight_entries(table, first);
-        if !any_has(&eight, WRITABLE) {
-            continue;
-        }
-        for (at, entry) in eight.into_iter().enumerate() {
+        for (at, entry) in present(&eight) {
             // Of a payload the bit is its owner's.
-            if entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE {
+            if entry & WRITABLE != 0 {
                 machine.entry_swap(table, first | at, entry & !WRITABLE);
             }
         }
