@@ -334,19 +334,24 @@ fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
     // Which upper tables the child has already: those on the way to the last address.
     let mut made: [Option<u64>; 2] = [None, None];
     let mut done = 0;
+    let shared_space = lock::is_shared();
     let areas: Vec<Area> = space().areas.all().to_vec();
-    for area in &areas {
+    for (number, area) in areas.iter().enumerate() {
         let mut at = (area.start & !(TABLE_SPAN - 1)).max(done);
         while at < area.end {
             let next = at + TABLE_SPAN;
             if has_leaf_table(at) {
                 upper_tables(batch, at, &mut made)?;
-                if has_shared_page(&areas, at, next) {
+                // They are in order, and none before this one reaches into the table.
+                let within = areas.iter().skip(number).take_while(|area| area.start < next);
+                if within.clone().any(|area| area.kind == Kind::Shared) {
                     copy_table(batch, &areas, at)?;
+                } else if shared_space || !within.clone().any(|area| area.protection & WRITE != 0) {
+                    // Another thread's stores must not come between two copies; and where nobody
+                    // stores, a table of one's own is of no use.
+                    batch.share(at)?;
                 } else {
-                    // Another thread's stores must not come between two copies.
-                    let copies = if lock::is_shared() { 0 } else { FEW_PAGES };
-                    batch.share_or_copy(at, copies)?;
+                    batch.share_or_copy(at, FEW_PAGES)?;
                 }
             } else if let Err(missing) = xok::own::entry(at, 2) {
                 // Nothing below a whole upper entry: on to the next one.
@@ -371,10 +376,6 @@ fn upper_tables(batch: &mut Batch, at: u64, made: &mut [Option<u64>; 2]) -> Resu
         }
     }
     Ok(())
-}
-
-fn has_shared_page(areas: &[Area], start: u64, end: u64) -> bool {
-    areas.iter().any(|area| area.kind == Kind::Shared && area.start < end && start < area.end)
 }
 
 /// A table with `MAP_SHARED` pages is not frozen: those stay writable for both, the others are
