@@ -93,6 +93,19 @@ pub const STEP_IN: u16 = 1;
 pub const STEP_BESIDE: u16 = 2;
 
 impl Step {
+    /// Everything 0.
+    pub const NONE: Self = Self {
+        region: 0,
+        role: 0,
+        peer: 0,
+        flags: 0,
+        len: 0,
+        offset: 0,
+        moves: 0,
+        beside: 0,
+        events: 0,
+    };
+
     /// As the arguments `which`, `piece` and `words`.
     #[inline]
     pub const fn to_words(self) -> [u64; 3] {

@@ -10,6 +10,7 @@
 //! Each slice lies in zeroed frames taken for it alone, and of each record type zero is a value.
 #![allow(unsafe_code)]
 
+use abi::call::CALLS_MAX;
 use abi::layout::{PAGE_SIZE, PUBLISHED};
 use abi::limits::{CPUS, REGION_INLINE_BYTES, SLICES};
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
@@ -18,7 +19,7 @@ use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
 use kernel_core::compiled::{CELL_BYTES, Cells};
 use kernel_core::state::Published;
-use kernel_core::trace::Asked;
+use kernel_core::trace::{Asked, CallCounters};
 use kernel_core::window;
 use kernel_core::workshop::{self, Downloads};
 
@@ -119,6 +120,9 @@ fn published(
     let place = &mut layout;
     // SAFETY: see the file's head; the directory is the first two pages.
     let directory = unsafe { &mut *(virtual_address(base) as *mut Directory) };
+    let cpus = place.place::<CpuRecord>(Table::Cpus, CPUS, Category::Published);
+    let calls = CPUS * CALLS_MAX;
+    let calls = place.place::<CallCounters>(Table::Calls, calls, Category::Published);
     let published = Published {
         directory,
         envs: place.place(Table::Envs, sizes.envs, Category::Published),
@@ -130,8 +134,8 @@ fn published(
         rings: place.place(Table::Rings, sizes.rings, Category::Network),
         slices: place.place(Table::Slices, CPUS * SLICES, Category::Published),
         clock: &mut place.place::<Clock>(Table::Clock, 1, Category::Published)[0],
-        cpus: place.place(Table::Cpus, CPUS, Category::Published),
-        calls: place.place(Table::Calls, CPUS * abi::call::CALLS_MAX, Category::Published),
+        cpus: cpus.first_chunk_mut().expect("as many as were placed"),
+        calls: calls.as_chunks().0.first_chunk().expect("as many as were placed"),
         census: place.place(Table::Census, CATEGORIES, Category::Published),
         interfaces: place.place(Table::Interfaces, INTERFACES, Category::Published),
     };

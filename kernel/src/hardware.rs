@@ -22,7 +22,7 @@ use kernel_core::net::transmit::Segment;
 use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg};
-use crate::{console, downloads, entropy, physical, shootdown, trace, user, vector, virtio};
+use crate::{console, downloads, entropy, load, physical, shootdown, trace, user, vector, virtio};
 
 /// Pages of one's own space that are forgotten one by one; of more, everything is.
 const PAGES_ONE_BY_ONE: u64 = 32;
@@ -195,6 +195,17 @@ impl Machine for Hardware {
     #[inline(always)]
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         user::write_physical(to, from, len)
+    }
+
+    #[inline(always)]
+    fn copy_over(&mut self, root: Frame, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        let before = self.cpu.root.get();
+        load::load_root(self.cpu, root.address());
+        let copied = user::write_physical(to, from, len);
+        if copied.is_err() {
+            load::load_root(self.cpu, before);
+        }
+        copied
     }
 
     #[inline(always)]

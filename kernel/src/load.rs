@@ -16,8 +16,9 @@ use crate::hardware::{self, EntryData, FAULTS_AT_LENGTH, Hardware, Slot};
 use crate::registers::write_cr3;
 use crate::{bases, descriptors, physical, run, shootdown, trace, vector};
 
+/// Loads a space: of what runs, or of what is about to.
 #[inline(always)]
-fn load_root(cpu: &Cpu, root: u64) {
+pub fn load_root(cpu: &Cpu, root: u64) {
     if cpu.root.get() != root {
         // SAFETY: see the file's head.
         unsafe { write_cr3(root) }

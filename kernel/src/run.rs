@@ -5,17 +5,18 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use kernel_core::context::{Context, FIXED_FLAGS, USER_CS, USER_FLAGS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
-use kernel_core::trace::counters;
 use kernel_core::{frame, handover, relay, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::limits::Resource;
 use abi::published::{Category, CpuRecord, STRETCHES};
+use abi::upcall::offset;
 
 use crate::cpu::{Cpu, NO_CALL};
 use crate::hardware::{self, Hardware};
@@ -323,6 +324,9 @@ pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u6
     let mut state = Locked::new(STATE.try_lock()?);
     let who = (cpu.index.get(), caller);
     match relay::call::<_, NUMBER>(&mut state, &mut Hardware::new(cpu), who, words)? {
+        relay::Done::Answered if told(cpu) => {
+            Some(disturbed(cpu, state, NUMBER, relay::Rest::Nothing))
+        }
         relay::Done::Answered => {
             drop(state);
             Some(answer_unseen(cpu))
@@ -331,6 +335,17 @@ pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u6
         relay::Done::Nothing(region) => relay_back(cpu, state, NUMBER, region),
         done => Some(after_relay(cpu, state, NUMBER, done)),
     }
+}
+
+/// Does a bit wait for what runs?
+#[inline(always)]
+fn told(cpu: &Cpu) -> bool {
+    let area = cpu.save_area.get() as *mut u64;
+    let bits = |at: usize| {
+        // SAFETY: the frame is pinned while its environment runs, and its words are atomic.
+        unsafe { AtomicU64::from_ptr(area.wrapping_byte_add(at)) }.load(Ordering::SeqCst)
+    };
+    !area.is_null() && bits(offset::PENDING) | bits(offset::EVENTS) != 0
 }
 
 /// The step of a caller's that somebody waits or watches for.
@@ -390,15 +405,11 @@ fn switched(cpu: &'static Cpu) -> u64 {
     how_to_leave(context)
 }
 
-/// As `answer` with 0, for who came by a short way.
+/// As `answer` with 0, for who came by a short way: rip is behind the `syscall`, and no program has
+/// the last page below the addresses that are none.
 #[inline(always)]
 fn answer_unseen(cpu: &'static Cpu) -> u64 {
     let context = own_context(cpu);
-    if !is_canonical(context.rip) {
-        context.answer(0, 0);
-        context.rip = 0;
-        return BY_IRET;
-    }
     (context.rax, context.rdx) = (0, 0);
     ANSWERED
 }
@@ -565,7 +576,7 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
         record.stretches[class] = record.stretches[class].wrapping_add(count.get());
     }
     if cpu.stretched.take() {
-        let own = &state.published.calls[counters(cpu.index.get(), 0)..];
+        let own = &state.published.calls[cpu.index.get()];
         for (counters, longest) in own.iter().zip(&cpu.stretches[..CALLS_MAX]) {
             counters.stretched(clock::ticks_to_ns(longest.get()));
         }

@@ -201,7 +201,7 @@ pub fn call<M: Machine>(
     if row >= CALLS_MAX {
         return Outcome::Answer(Error::NoSuchCall as u64, number.into());
     }
-    let counters = &state.published.calls[trace::counters(cpu, row)];
+    let counters = &state.published.calls[cpu][row];
     counters.made();
     let who = Caller { cpu, index: caller, word, bytes };
     let served = Served { state: &mut *state, machine: &mut *machine, who };

@@ -5,10 +5,11 @@ use crate::context::Context;
 use crate::machine::{Flush, Machine, UserFault};
 use crate::state::{Published, State};
 use crate::{account, compiled, console, domain, env, frame, net, region, sched, table, workshop};
+use abi::call::CALLS_MAX;
 use abi::capability::Name;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT, is_user_range};
-use abi::limits::TRANSMIT_HEADER;
+use abi::limits::{CPUS, TRANSMIT_HEADER};
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{CATEGORIES, Clock, Directory, FrameType, MAGIC, TableInfo, VERSION};
 use abi::trace::Event;
@@ -163,6 +164,14 @@ impl Machine for FakeMachine {
             self.byte_set(leaf.frame.address() + address % PAGE_SIZE, byte);
         }
         Ok(())
+    }
+    fn copy_over(&mut self, root: Frame, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
+        let before = self.current.replace(root);
+        let copied = self.copy_out(to, from, len);
+        if copied.is_err() {
+            self.current = before;
+        }
+        copied
     }
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
         within_frame(to, len);
@@ -321,8 +330,8 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             rings: leak(sizes.rings),
             slices: leak(sizes.slices),
             clock: &mut leak::<Clock>(1)[0],
-            cpus: leak(abi::limits::CPUS),
-            calls: leak(abi::limits::CPUS * abi::call::CALLS_MAX),
+            cpus: leak(CPUS).first_chunk_mut().unwrap(),
+            calls: leak(CPUS * CALLS_MAX).as_chunks().0.first_chunk().unwrap(),
             census: leak(CATEGORIES),
             interfaces: leak(net::INTERFACES),
         },

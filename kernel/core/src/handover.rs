@@ -13,7 +13,7 @@ use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{sched, trace, transfer};
+use crate::{sched, transfer};
 use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
@@ -148,7 +148,7 @@ pub fn apply<M: Machine>(
     let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
     count(&mut own_record.entries);
     count(&mut cpu_record.calls);
-    state.published.calls[trace::counters(cpu, usize::from(number))].made();
+    state.published.calls[cpu][usize::from(number)].made();
 
     count(&mut cpu_record.switches);
     cpu_record.current = record.id;

@@ -73,6 +73,10 @@ pub trait Machine {
     /// Copies from a physical address (within a frame) to the current program's memory; what no
     /// program may name is a fault, too.
     fn copy_out(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
+    /// Copies from a physical address (within a frame) to the memory of the program whose space has
+    /// this root, as `copy_out` to the current one's. That space is the current one thereafter,
+    /// unless it was a fault.
+    fn copy_over(&mut self, root: Frame, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
     /// Copies from the current program's memory to a physical address, within a frame, likewise.
     fn copy_in(&mut self, to: u64, from: u64, len: usize) -> Result<(), UserFault>;
     /// Copies from a kernel buffer to a physical address, within a frame.

@@ -3,7 +3,7 @@
 //! A fault in program memory ends an operation before any word is written; the call runs again.
 //! Whoever waits for a region is woken by the operation that ends the wait, without a look at
 //! anybody's predicate: the region knows who began to wait last, and when several wait, the list of
-//! all sleepers is looked through as for predicates. Whatever wakes it, its call begins anew.
+//! sleepers is looked through as for predicates. Whatever wakes it, its call begins anew.
 
 use crate::answer::{Answer, Refusal};
 use crate::env::{self, Pending};
@@ -70,6 +70,17 @@ impl Piece {
 /// The class of what waits for a region.
 pub fn watched(id: RegionId) -> u64 {
     predicate::published_bit(Table::Regions, id.index())
+}
+
+/// Who waits for a region alone is in no list: the region knows him. When another one comes, or all
+/// who wait are to be looked at, he is put into that of the sleepers.
+pub(crate) fn watch_waiter(state: &mut State, index: usize) {
+    let waiter = usize::from(state.regions.slots[index].waiter);
+    let env = &state.envs.slots[waiter];
+    let id = state.published.regions[index].id;
+    if env.pending == Pending::Region && env.wait.region.0 == id {
+        sleep::watch(state, waiter);
+    }
 }
 
 /// Is there no reason any more for the environment at `index` to wait for a region?
@@ -170,11 +181,18 @@ pub(crate) fn wait_for<M: Machine>(
         return Some(Err(refusal));
     }
     sched::leave(state, machine, cpu);
+    let alone = state.regions.slots[index].waiters == 0;
+    if !alone {
+        watch_waiter(state, index);
+    }
     state.envs.slots[caller].wait = wait;
     let slot = &mut state.regions.slots[index];
     slot.waiters += 1;
     slot.waiter = caller as u16;
     sleep::await_region(state, machine, caller, asked.deadline);
+    if !alone {
+        sleep::watch(state, caller);
+    }
     None
 }
 

@@ -10,14 +10,14 @@ use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, env, frame, method, predicate, sched};
+use crate::{account, capability, domain, env, frame, method, operate, predicate, sched};
 use abi::capability::{Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::role_writes;
+use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -44,6 +44,8 @@ pub struct Region {
     pub(crate) watched: bool,
     /// A domain that is known to be attached in each role, 0: look.
     pub(crate) known: [u16; REGION_ROLES],
+    /// The last step that was allowed in each role that writes, whoever made it.
+    pub(crate) allowed: [Allowed; 2],
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
     /// The table of its methods, 0: it has none ([`crate::method`]).
@@ -53,6 +55,46 @@ pub struct Region {
     /// Its frames.
     pub frames: [Frame; REGION_FRAMES],
 }
+
+/// What of a step along a ring is the same each time ([`Step::to_words`]): nothing of it can become
+/// wrong while the region lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    which: u64,
+    words: u64,
+}
+
+impl Region {
+    /// May a step begin with these words, by the domain that is known to be attached? Whether its
+    /// bytes lie in the region is not looked at.
+    #[inline(always)]
+    pub(crate) fn allows(&mut self, id: u32, domain: usize, which: u64, words: u64) -> bool {
+        let asked = Allowed { which, words };
+        let role = usize::from((which >> ROLE_AT) as u8 & 1);
+        usize::from(self.known[role]) == domain
+            && (self.allowed[role] == asked || self.look_at(id, role, asked))
+    }
+
+    #[cold]
+    fn look_at(&mut self, id: u32, role: usize, asked: Allowed) -> bool {
+        let step = Step::from_words([asked.which, 0, asked.words]);
+        let allows = step.region != 0
+            && step.region == id
+            && usize::from(step.role) == role
+            && role_writes(step.role)
+            && step.flags & !(STEP_IN | STEP_BESIDE) == 0
+            && step.peer.wrapping_add(1) <= REGION_ROLES as u8
+            && step.moves.max(step.beside) < self.words;
+        if allows {
+            self.allowed[role] = asked;
+        }
+        allows
+    }
+}
+
+/// Where the role is in a step's first word.
+const ROLE_AT: u32 = 32;
+const _: () = assert!(Step { role: 1, ..Step::NONE }.to_words()[0] == 1 << ROLE_AT);
 
 /// One domain's attachments to one region in one role.
 #[derive(Clone, Copy, Debug, Default)]
@@ -422,6 +464,7 @@ pub(crate) fn records(state: &State, domain: usize) -> usize {
 pub(crate) fn touched(state: &mut State, index: usize) {
     let class = predicate::published_bit(Table::Regions, index);
     if state.regions.slots[index].waiters > 0 {
+        operate::watch_waiter(state, index);
         state.sched.watched |= class;
     }
     sched::touched(state, class);

@@ -14,7 +14,7 @@
 //! owes is taken from that slice, or paid by it as a whole if it sleeps when its turn comes: in
 //! each round an environment may run for a slice, at whatever times it is woken.
 
-use crate::env;
+use crate::env::{self, Pending};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
@@ -95,7 +95,8 @@ pub struct Scheduler {
     pub cpus: [Cpu; CPUS],
     /// Deadlines of sleeps and timers.
     pub alarms: Heap,
-    /// Head of the list of sleepers with a predicate.
+    /// Head of the list of sleepers with a predicate, and of those that do not wait alone for a
+    /// region.
     pub watch: u16,
     /// How many there are.
     pub watchers: u16,
@@ -270,10 +271,12 @@ pub fn enqueue(state: &mut State, index: usize) {
     }
 }
 
-/// Does a sleeper stay in its ring? As a watcher, to be looked at when its turn comes; in debt,
-/// to pay by the turn that it does not use.
+/// Does a sleeper stay in its ring? As a watcher, to be looked at when its turn comes; waiting for
+/// a region, as it is mostly back before; in debt, to pay by the turn that it does not use.
 pub fn keeps_its_turn(state: &State, index: usize) -> bool {
-    list::contains(state.envs.slots, Kind::Watch, index) || state.envs.slots[index].debt_ns > 0
+    let env = &state.envs.slots[index];
+    let waits = env.pending == Pending::Region;
+    waits || env.debt_ns > 0 || list::contains(state.envs.slots, Kind::Watch, index)
 }
 
 /// Takes an environment out of its ring and the front queue.

@@ -105,8 +105,7 @@ pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize,
     if watches {
         let edge = predicate::next_edge(state, machine, index);
         state.envs.slots[index].edge = edge;
-        list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
-        state.sched.watchers += 1;
+        watch(state, index);
         state.sched.watched |= state.envs.slots[index].watched;
     }
     if sched::keeps_its_turn(state, index) {
@@ -150,10 +149,16 @@ pub fn await_region<M: Machine>(state: &mut State, machine: &mut M, index: usize
     env.pending = Pending::Region;
     env.deadline = deadline;
     env.edge = 0;
-    list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
-    state.sched.watchers += 1;
     set_alarm(state, index);
     env::set_state(state, index, EnvState::Sleeping);
+}
+
+/// Puts a sleeper into the list of those that are looked at, if it is not there.
+pub fn watch(state: &mut State, index: usize) {
+    if !list::contains(state.envs.slots, Kind::Watch, index) {
+        list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+        state.sched.watchers += 1;
+    }
 }
 
 /// Wakes a sleeper (one that is held stays held, its call answered); `front`: an event did it.

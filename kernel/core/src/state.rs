@@ -5,6 +5,8 @@
 //! vectors. A table whose record is published has two halves: the `abi::published` record, which
 //! everybody can read (only the kernel writes it, here), and a private one beside it.
 
+use abi::call::CALLS_MAX;
+use abi::limits::CPUS;
 use abi::published::{
     AccountRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
     FilterRecord, FrameRecord, InterfaceRecord, RegionRecord, RingRecord, SliceRecord,
@@ -33,9 +35,9 @@ pub struct Published {
     /// One.
     pub clock: &'static mut Clock,
     /// By processor.
-    pub cpus: &'static mut [CpuRecord],
-    /// By number of the call, for each processor in turn: [`crate::trace::counters`].
-    pub calls: &'static [crate::trace::CallCounters],
+    pub cpus: &'static mut [CpuRecord; CPUS],
+    /// By processor and number of the call.
+    pub calls: &'static [[crate::trace::CallCounters; CALLS_MAX]; CPUS],
     /// By category.
     pub census: &'static mut [CensusRecord],
     /// By interface.

@@ -151,12 +151,6 @@ impl CallCounters {
         add(&self.count, 1);
     }
 
-    /// It is to be counted again.
-    #[cold]
-    pub(crate) fn unmade(&self) {
-        add(&self.count, u64::MAX);
-    }
-
     /// It was answered by an error.
     pub fn refused(&self) {
         add(&self.errors, 1);

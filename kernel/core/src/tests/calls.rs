@@ -1,7 +1,6 @@
 //! Each listed error of the remaining calls, and that refusals change nothing.
 
 use super::*;
-use crate::trace;
 use crate::upcall;
 use crate::work::{self, cost};
 use abi::capability::{DEVICE_CONSOLE, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE, READ, WRITE};
@@ -41,7 +40,7 @@ fn a_name_that_does_not_dominate_reaches_nobody() {
     let read_only = Capability { rights: READ, zero: 0, name: Name::ROOT };
     world.state.domains.records[1].capabilities[2] = read_only;
     assert_eq!(world.with(1, 2, Call::Post { env, bits: 1 }), error(Error::NotPermitted, 0));
-    let counters = world.state.published.calls[trace::counters(0, 4)].read();
+    let counters = world.state.published.calls[0][4].read();
     assert_eq!((counters.count, counters.errors), (4, 4));
 }
 

@@ -363,7 +363,9 @@ pub fn check(state: &State) {
         watchers += u16::from(watching);
         let wants = match env.state {
             EnvState::Ready | EnvState::Running | EnvState::Donating => true,
-            EnvState::Sleeping => watching || env.debt_ns > 0,
+            EnvState::Sleeping => {
+                watching || env.debt_ns > 0 || env.pending == env::Pending::Region
+            }
             _ => false,
         };
         let wants = wants && env.entries.flags & abi::setup::FLAG_GIVEN_TIME == 0;
@@ -382,10 +384,19 @@ pub fn check(state: &State) {
     assert_eq!(watchers, state.sched.watchers);
     for record in state.published.regions.iter().filter(|record| record.id != 0) {
         let region = RegionId(record.id);
-        let waits = |env: &&env::Env| env.pending == env::Pending::Region;
-        let waiters = envs.iter().filter(waits).filter(|env| env.wait.region == region).count();
-        let known = state.regions.slots[region.index()].waiters;
-        assert_eq!(usize::from(known), waiters, "of {region:?}");
+        let waits_for_it = |&index: &usize| {
+            let env = &envs[index];
+            env.pending == env::Pending::Region && env.wait.region == region
+        };
+        let waiters: Vec<_> = (1..envs.len()).filter(waits_for_it).collect();
+        let known = &state.regions.slots[region.index()];
+        assert_eq!(usize::from(known.waiters), waiters.len(), "of {region:?}");
+        let unlisted =
+            |&&index: &&usize| !crate::list::contains(envs, crate::list::Kind::Watch, index);
+        // Who is in no list is the only one, and the region knows him.
+        if let Some(&alone) = waiters.iter().find(unlisted) {
+            assert_eq!((waiters.len(), usize::from(known.waiter)), (1, alone), "of {region:?}");
+        }
     }
 }
 

@@ -26,8 +26,7 @@ pub fn records(world: &mut World, envs: usize, numbers: [u16; 2]) -> String {
         note(&mut all, &world.state.sched.cpus[cpu]);
         note(&mut all, &world.state.published.cpus[cpu]);
         for number in numbers {
-            let at = crate::trace::counters(cpu, usize::from(number));
-            note(&mut all, &world.state.published.calls[at].read());
+            note(&mut all, &world.state.published.calls[cpu][usize::from(number)].read());
         }
     }
     note(&mut all, &world.state.sched.alarms);

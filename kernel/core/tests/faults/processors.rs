@@ -109,7 +109,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "who waits for a ring names the kernel's memory",
         "relay.rs",
-        "found == from && is_user_range(address, step.len.into())",
+        "found == from && is_user_range(address, len)",
         "found == from",
     ),
     (
@@ -278,6 +278,24 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "operate.rs",
         "    } else if waiters > 0 {\n        touched(state, index);\n",
         "    } else if waiters > 0 {\n",
+    ),
+    (
+        "the first of two who wait for a region is not looked at",
+        "operate.rs",
+        "    if !alone {\n        watch_waiter(state, index);\n",
+        "    if !alone {\n",
+    ),
+    (
+        "who waits alone for a region is not looked at when its record changes",
+        "region.rs",
+        "        operate::watch_waiter(state, index);\n",
+        "",
+    ),
+    (
+        "a step that was allowed is allowed to whoever comes",
+        "region.rs",
+        "        usize::from(self.known[role]) == domain\n            && (",
+        "        (domain != 0 || role == 0)\n            && (",
     ),
     (
         "who waits does not notice that its peers go",

@@ -47,7 +47,7 @@ const READS: Step = Step {
     moves: (TAIL / 8) as u16,
     beside: (HEAD / 8) as u16,
     events: (EVENT_CHILD | EVENT_TIMER) as u32,
-    ..NO_STEP
+    ..Step::NONE
 };
 const WRITES: Step = Step {
     role: WRITER as u8,
@@ -55,18 +55,7 @@ const WRITES: Step = Step {
     flags: STEP_IN | STEP_BESIDE,
     moves: (HEAD / 8) as u16,
     beside: (LIMIT / 8) as u16,
-    ..NO_STEP
-};
-const NO_STEP: Step = Step {
-    region: 0,
-    role: 0,
-    peer: 0,
-    flags: 0,
-    len: 0,
-    offset: 0,
-    moves: 0,
-    beside: 0,
-    events: 0,
+    ..Step::NONE
 };
 
 impl Pipe {
