@@ -47,8 +47,8 @@ fn step<M: Machine>(state: &mut State, machine: &mut M) {
     }
 }
 
-/// Takes the next entries that lead to tables, as many as there is room for: all? Of a root those of
-/// the kernel's half stay but for the library's.
+/// Takes the next entries that lead to tables, as many as there is room for; was that all? Of a
+/// root those of the kernel's half stay but for the library's.
 fn take_tables<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -37,8 +37,8 @@ pub enum Flush {
 pub trait Machine {
     /// Loads an entry of a page table.
     fn entry(&self, table: Frame, index: usize) -> u64;
-    /// Loads eight entries of a page table from `first` on, a multiple of eight. Most entries of most
-    /// tables are empty, and looking for the others is most of what is done to whole tables.
+    /// Loads eight entries of a page table from `first` on, a multiple of eight. Most entries of
+    /// most tables are empty, and looking for the others is most of what is done to whole tables.
     fn eight_entries(&self, table: Frame, first: usize) -> [u64; 8] {
         core::array::from_fn(|at| self.entry(table, first + at))
     }
