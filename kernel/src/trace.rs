@@ -53,6 +53,7 @@ pub fn set(kinds: u64) {
         ring(cpu).head.describe(records, kinds);
     }
     KINDS.store(kinds, Ordering::Release);
+    crate::delay::note();
 }
 
 /// Records of a table: `count` from number `first` on.

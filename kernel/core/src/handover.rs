@@ -109,7 +109,7 @@ fn word_of<M: Machine>(machine: &M, env: &Env, at: usize) -> u64 {
 
 /// Does a bit wait for it?
 #[inline(always)]
-fn told<M: Machine>(machine: &M, env: &Env) -> bool {
+pub(crate) fn told<M: Machine>(machine: &M, env: &Env) -> bool {
     word_of(machine, env, offset::PENDING) | word_of(machine, env, offset::EVENTS) != 0
 }
 

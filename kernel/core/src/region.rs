@@ -44,7 +44,7 @@ pub struct Region {
     pub(crate) watched: bool,
     /// A domain that is known to be attached in each role, 0: look.
     pub(crate) known: [u16; REGION_ROLES],
-    /// The last step that was allowed in each role that writes, whoever made it.
+    /// The last steps that were allowed: one that does not wait, and one that may.
     pub(crate) allowed: [Allowed; 2],
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
@@ -56,45 +56,66 @@ pub struct Region {
     pub frames: [Frame; REGION_FRAMES],
 }
 
-/// What of a step along a ring is the same each time ([`Step::to_words`]): nothing of it can become
-/// wrong while the region lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What of a step along a ring is the same each time, and that it was allowed: nothing of it can
+/// become wrong but that the domain is attached.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowed {
+    /// Two of the call's words ([`Step::to_words`]).
     which: u64,
     words: u64,
+    /// Physical addresses of the word that moves and of the one beside it.
+    moves: u64,
+    beside: u64,
+    /// Whose step it was; who drops an attachment to the region makes it forgotten.
+    domain: u16,
 }
 
 impl Region {
-    /// May a step begin with these words, by the domain that is known to be attached? Whether its
-    /// bytes lie in the region is not looked at.
+    /// May a domain that is known to be attached make a step that begins with these words? Then the
+    /// physical addresses of the one that moves and of the one beside it. Whether the step's bytes
+    /// lie in the region is not looked at. `place`: where such a one is remembered.
     #[inline(always)]
-    pub(crate) fn allows(&mut self, id: u32, domain: usize, which: u64, words: u64) -> bool {
-        let asked = Allowed { which, words };
-        let role = usize::from((which >> ROLE_AT) as u8 & 1);
-        usize::from(self.known[role]) == domain
-            && (self.allowed[role] == asked || self.look_at(id, role, asked))
+    pub(crate) fn allows(
+        &mut self,
+        record: &RegionRecord,
+        domain: usize,
+        place: usize,
+        [which, words]: [u64; 2],
+    ) -> Option<(u64, u64)> {
+        let last = &self.allowed[place];
+        let again =
+            last.which == which && last.words == words && usize::from(last.domain) == domain;
+        if again || self.look_at(record, domain, place, [which, words]) {
+            let last = &self.allowed[place];
+            return Some((last.moves, last.beside));
+        }
+        None
     }
 
     #[cold]
-    fn look_at(&mut self, id: u32, role: usize, asked: Allowed) -> bool {
-        let step = Step::from_words([asked.which, 0, asked.words]);
+    fn look_at(
+        &mut self,
+        record: &RegionRecord,
+        domain: usize,
+        place: usize,
+        [which, words]: [u64; 2],
+    ) -> bool {
+        let step = Step::from_words([which, 0, words]);
         let allows = step.region != 0
-            && step.region == id
-            && usize::from(step.role) == role
+            && step.region == record.id
             && role_writes(step.role)
+            && usize::from(self.known[usize::from(step.role)]) == domain
             && step.flags & !(STEP_IN | STEP_BESIDE) == 0
             && step.peer.wrapping_add(1) <= REGION_ROLES as u8
             && step.moves.max(step.beside) < self.words;
         if allows {
-            self.allowed[role] = asked;
+            let word = |number: u16| self.first | u64::from(number) << 3;
+            let (moves, beside) = (word(step.moves), word(step.beside));
+            self.allowed[place] = Allowed { which, words, moves, beside, domain: domain as u16 };
         }
         allows
     }
 }
-
-/// Where the role is in a step's first word.
-const ROLE_AT: u32 = 32;
-const _: () = assert!(Step { role: 1, ..Step::NONE }.to_words()[0] == 1 << ROLE_AT);
 
 /// One domain's attachments to one region in one role.
 #[derive(Clone, Copy, Debug, Default)]
@@ -367,6 +388,7 @@ fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
     // Of this region, or of one that has its place by now.
     let slot = &mut state.regions.slots[usize::from(region)];
     slot.known[usize::from(role % BY_METHOD)] = 0;
+    slot.allowed = Default::default();
     // It may be the one that has left.
     state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();
     list[before].next = next;

@@ -11,7 +11,7 @@
 //! test drives both with the same random calls and compares everything.
 
 use crate::env::{Env, Pending, Request};
-use crate::handover::{called_away, leaves, runs};
+use crate::handover::{called_away, leaves, runs, told};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -25,7 +25,6 @@ use abi::limits::SLICE_NS;
 use abi::published::{CpuRecord, EnvRecord, EnvState};
 use abi::region::{STEP_BESIDE, STEP_IN, Step};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
-use abi::upcall::offset;
 
 /// What is left for the way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,17 +102,16 @@ pub fn call<M: Machine, const NUMBER: u16>(
     let (region, region_record) =
         (regions.slots.get_mut(index)?, published.regions.get_mut(index)?);
     let domain = DomainId(record.domain).index();
-    let quiet = *settled && this.front == 0;
-    if !quiet || !region.allows(region_record.id, domain, which, words) {
+    if !*settled || this.front != 0 {
         return None;
     }
+    let place = usize::from(waits);
+    let (moves, beside) = region.allows(region_record, domain, place, [which, words])?;
     let (len, offset) = (u64::from(piece as u32), piece >> 32);
     let in_one = offset % PAGE_SIZE + len <= PAGE_SIZE;
     if !in_one || offset + len > region_record.bytes.into() {
         return None;
     }
-    let word = |number: u64| region.first | (number & 0xffff) << 3;
-    let (moves, beside) = (word(words), word(words >> 16));
     if machine.word(moves) != from {
         return None;
     }
@@ -184,8 +182,8 @@ fn in_order(env: &Env) -> bool {
 
 /// The step of the only one that waits, if it is for this word and has been looked at: it is done,
 /// and the sleeper starts at once on time that the caller lends it, if nothing else would happen
-/// where nothing waits to be looked at. As `step::finish`, `sleep::finished`, and `pick` thereafter;
-/// but as the sleeper's space is loaded next anyway, its page is found there by the processor. Who
+/// where nothing waits to be looked at. As `step::finish`, `sleep::finished`, and then `pick`; but
+/// as the sleeper's space is loaded next anyway, its page is found there by the processor. Who
 /// runs, since when, and the deadline.
 #[inline(always)]
 fn hand_on<M: Machine>(
@@ -200,39 +198,45 @@ fn hand_on<M: Machine>(
     let pair = [caller, sleeper];
     let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
     let this = sched.cpus.get_mut(cpu)?;
-    let Piece { address, offset, moves, len } = env.wait.piece;
-    // No other region has this word: if that is what it waits for, it waits for this one.
+    // No other region has this word: if that is what it waits for, it waits for this one. In the
+    // list of sleepers it is if it is to be looked at.
     let waits = region.waiters == 1
         && !region.watched
         && env.pending == Pending::Region
         && env.state == EnvState::Sleeping
         && env.wait.physical == moved.word
-        && env.wait.value.wrapping_add(len.into()) == moved.end
-        && len != 0
         && env.links[Kind::Watch as usize].next == 0;
-    let now = machine.now_ns();
-    let left = SLICE_NS.saturating_sub(env.debt_ns.into());
-    let borrows = this.lender == 0
+    if !waits {
+        return None;
+    }
+    let lends = this.lender == 0
         && own.entries.flags & FLAG_BORROW != 0
+        && matches!(own.request, Request::Nothing)
+        && usize::from(own.cpu) == cpu;
+    let starts = usize::from(env.cpu) == cpu
         && env.entries.flags & FLAG_GIVEN_TIME == 0
-        && left >= SHORTEST_NS;
-    let starts = matches!(own.request, Request::Nothing)
-        && usize::from(env.cpu) == cpu
-        && usize::from(own.cpu) == cpu
         && env.deadline | env.edge == 0
         && in_order(env)
-        && !called_away(machine, env)
-        && now < this.slice_end_ns
-        && now < sched.alarms.soonest();
-    let moves = region.first | u64::from(moves) << 3;
-    if !(waits && borrows && starts) || machine.word(moves) != env.wait.value {
+        && !called_away(machine, env);
+    if !lends || !starts {
+        return None;
+    }
+    let now = machine.now_ns();
+    let left = SLICE_NS.saturating_sub(env.debt_ns.into());
+    if left < SHORTEST_NS || now >= this.slice_end_ns || now >= sched.alarms.soonest() {
+        return None;
+    }
+    let Piece { address, offset, moves, len } = env.wait.piece;
+    let (len, moves) = (u64::from(len), region.first | u64::from(moves) << 3);
+    let looked_at = len != 0 && env.wait.value.wrapping_add(len) == moved.end;
+    if !looked_at || machine.word(moves) != env.wait.value {
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
     let root = domains.records.get(DomainId(record.domain).index())?.root;
     let from = bytes(region, offset.into())?;
     let region_record = published.regions.get_mut(moved.region)?;
-    machine.copy_over(root, address, from, len.into()).ok()?;
+    machine.copy_over(root, address, from, len as usize).ok()?;
     machine.word_set(moves, moved.end);
     region_record.operations = region_record.operations.wrapping_add(1);
     region.waiters = 0;
@@ -263,63 +267,58 @@ pub fn wait_for<M: Machine>(
     (cpu, caller): (usize, usize),
     index: usize,
 ) -> Option<Done> {
-    let context = machine.context(caller);
-    let step = Step::from_words([context.rdi, context.rdx, context.r10]);
-    let (address, from, posted) = (context.rsi, context.r8, context.r9);
     let State { published, envs, sched, regions, .. } = state;
     let this = sched.cpus.get_mut(cpu)?;
     let target = usize::from(this.lender);
     // Somebody who runs is not 0, so this is no environment either if nobody has lent.
     let pair = [caller, target];
     let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
-    let (cpu_record, region) = (&mut published.cpus[cpu], regions.slots.get_mut(index)?);
-    let region_record = published.regions.get(index)?;
-    let counters = &published.calls[cpu][usize::from(number::RegionStepOrWait)];
-    let attached = region_record.attached.get(usize::from(step.peer));
-    let events = u64::from(step.events);
-    let told = |at: usize, bits: u64| machine.word(own.save.address() + at as u64) & bits != 0;
+    let region = regions.slots.get_mut(index)?;
+    // A bit that does not end the wait may wait as well: the long way knows.
     let waits = region.waiters == 0
-        && attached.is_none_or(|&count| count != 0)
-        && own.save.0 != 0
-        && !told(offset::PENDING, posted)
-        && !told(offset::EVENTS, events)
+        && matches!(own.request, Request::Nothing)
         && own.deadline | own.edge == 0
         && own.alarm != 0
-        && matches!(own.request, Request::Nothing);
+        && own.save.0 != 0
+        && !told(machine, own);
+    let goes_on =
+        target != 0 && env.state == EnvState::Ready && in_order(env) && !called_away(machine, env);
+    if !waits || !goes_on {
+        return None;
+    }
     let now = machine.now_ns();
     // What it has run is given back to the slice.
-    let goes_on = target != 0
-        && env.state == EnvState::Ready
-        && in_order(env)
-        && !called_away(machine, env)
-        && this.since_ns <= now
-        && this.since_ns < this.slice_end_ns
-        && now < sched.alarms.soonest();
-    if !(waits && goes_on) {
+    let in_time =
+        this.since_ns <= now && this.since_ns < this.slice_end_ns && now < sched.alarms.soonest();
+    let context = machine.context(caller);
+    let step = Step::from_words([context.rdi, context.rdx, context.r10]);
+    let attached = published.regions.get(index)?.attached.get(usize::from(step.peer));
+    if !in_time || attached.is_some_and(|&count| count == 0) {
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
-    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
-    count(&mut cpu_record.calls);
-    count(&mut own_record.entries);
-    counters.made();
-    (own.posted, own.events) = (posted, events);
+    (own.posted, own.events) = (context.r9, step.events.into());
     own.wait = Wait {
         region: RegionId(step.region),
         peer: step.peer,
         physical: region.first | u64::from(step.beside) << 3,
-        value: from,
-        piece: Piece::of(&step, address),
+        value: context.r8,
+        piece: Piece::of(&step, context.rsi),
     };
     own.pending = Pending::Region;
+    (region.waiters, region.waiter) = (1, caller as u16);
+    context.again();
+    let cpu_record = &mut published.cpus[cpu];
+    let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
+    count(&mut cpu_record.calls);
+    count(&mut own_record.entries);
+    published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target as u16, 0);
     (this.more, this.looked) = (false, 0);
     runs(env, record, cpu);
     gets(cpu_record, record);
-    (region.waiters, region.waiter) = (1, caller as u16);
-    machine.context(caller).again();
     Some(Done::Switched { target, now, deadline })
 }
 

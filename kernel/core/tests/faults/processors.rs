@@ -97,14 +97,14 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a ring's waiter starts on time that is lent already",
         "relay.rs",
-        "let borrows = this.lender == 0\n        && own",
-        "let borrows = own",
+        "let lends = this.lender == 0\n        && own",
+        "let lends = own",
     ),
     (
         "a ring's waiter is not told of events when it starts",
         "relay.rs",
-        "&& !called_away(machine, env)\n        && now < this.slice_end_ns",
-        "&& now < this.slice_end_ns",
+        "in_order(env)\n        && !called_away(machine, env);\n    if !lends",
+        "in_order(env);\n    if !lends",
     ),
     (
         "who waits for a ring names the kernel's memory",
@@ -115,8 +115,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a ring's last writer leaves while its reader goes to sleep",
         "relay.rs",
-        "attached.is_none_or(|&count| count != 0)",
-        "attached.is_none_or(|_| true)",
+        "attached.is_some_and(|&count| count == 0)",
+        "attached.is_some_and(|_| false)",
     ),
     (
         "the short way forgets debts",
@@ -294,8 +294,14 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a step that was allowed is allowed to whoever comes",
         "region.rs",
-        "        usize::from(self.known[role]) == domain\n            && (",
-        "        (domain != 0 || role == 0)\n            && (",
+        "last.words == words && usize::from(last.domain) == domain;",
+        "last.words == words;",
+    ),
+    (
+        "a step is remembered as allowed when its domain has left",
+        "region.rs",
+        "    slot.allowed = Default::default();\n",
+        "",
     ),
     (
         "who waits does not notice that its peers go",
