@@ -253,3 +253,52 @@ fn both_ways_end_in_the_same_state() {
     };
     Ways { populated, step, digest, kind, least: 30 }.end_alike();
 }
+
+/// Who wakes a sleeper copies in the sleeper's space, and is in his own again if that fails.
+#[test]
+fn where_a_sleeper_has_no_page_its_call_begins_anew() {
+    const ABSENT: u64 = 0x60_0000;
+    for (address, served) in [(DATA, true), (ABSENT, false)] {
+        let mut world = populated();
+        let region = world.state.published.regions[REGIONS].id;
+        let both = Step { region, peer: u8::MAX, len: 8, offset: BYTES as u32, ..Step::NONE };
+        let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..both };
+        let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..both };
+        // By the long way, which looks who is attached.
+        let [which, piece, words] = put.to_words();
+        let first = Call::RegionStep { which, address: DATA, piece, words, from: 0, beside: 0 };
+        assert_eq!(world.by(1, first), OK);
+        let next = [which, DATA, piece, words, 8, 8];
+        let [which, piece, words] = take.to_words();
+        let wait = |address, from| Call::RegionStepOrWait {
+            which,
+            address,
+            piece,
+            words,
+            from,
+            posted: 0,
+        };
+        assert_eq!(world.by(3, wait(DATA, 0)), OK);
+        let context = world.machine.context(3);
+        (context.rip, context.rcx) = (RIP, RIP);
+        assert_eq!(world.by(3, wait(address, 8)), Outcome::Left);
+        world.on(0, 1);
+        assert_eq!(world.pick(0), 1);
+        let root = domain::root(&world.state, env::domain(&world.state, 1).index());
+        world.machine.current = Some(root);
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        let made = relay::call::<_, { number::RegionStep }>(state, machine, (0, 1), next);
+        let Some(Done::Moved(moved)) = made else { panic!("{made:?}") };
+        let done = relay::tell(state, machine, (0, 1), moved);
+        if served {
+            assert!(matches!(done, Done::Switched { target: 3, .. }), "{done:?}");
+            continue;
+        }
+        assert_eq!(done, Done::Disturbed(Rest::Told(REGIONS)));
+        assert_eq!(machine.current, Some(root));
+        assert_eq!(state.envs.slots[3].state, EnvState::Sleeping);
+        relay::finish(state, machine, Rest::Told(REGIONS));
+        assert_eq!(state.envs.slots[3].state, EnvState::Ready);
+        assert_eq!(machine.context(3).rip, RIP - crate::context::SYSCALL_BYTES);
+    }
+}
