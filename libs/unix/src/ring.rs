@@ -29,6 +29,13 @@ pub struct Span {
 }
 
 impl Ring {
+    /// Can that be? A peer may have written nonsense: more than the ring holds, or more than
+    /// anybody writes in a lifetime. Of counters that can be, sums with lengths do not overflow.
+    #[inline]
+    pub fn can_be(&self, head: u64, tail: u64) -> bool {
+        tail <= head && head - tail <= self.capacity && head <= i64::MAX as u64
+    }
+
     /// Bytes waiting to be read; a peer may have written nonsense, so never more than fit.
     #[inline(always)]
     pub fn used(&self, head: u64, tail: u64) -> u64 {
@@ -81,6 +88,8 @@ mod tests {
     #[test]
     fn nonsense_counters_stay_in_range() {
         assert_eq!((RING.used(5, 7), RING.free(5, 7)), (100, 0));
+        assert!(RING.can_be(7, 7) && RING.can_be(107, 7) && !RING.can_be(1 << 63, 1 << 63));
+        assert!(!RING.can_be(5, 7) && !RING.can_be(108, 7) && !RING.can_be(u64::MAX, u64::MAX));
     }
 
     #[test]

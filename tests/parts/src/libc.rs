@@ -30,6 +30,17 @@ unsafe extern "C" {
     fn fclose(stream: *mut c_void) -> c_int;
     fn signal(number: c_int, handler: usize) -> usize;
     fn _exit(status: c_int) -> !;
+    fn pipe(ends: *mut c_int) -> c_int;
+    fn eventfd(count: u32, flags: c_int) -> c_int;
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
+    fn socketpair(family: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int;
+    #[link_name = "read"]
+    fn read_call(fd: c_int, into: *mut c_void, len: usize) -> isize;
+    #[link_name = "write"]
+    fn write_call(fd: c_int, from: *const c_void, len: usize) -> isize;
+    fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
+    fn __errno_location() -> *mut c_int;
 }
 
 /// Memory of so many pages, shared with children (mmap(2)).
@@ -147,6 +158,78 @@ pub fn transferred(at: *mut u8, len: usize) -> &'static mut [u8] {
     // SAFETY: ExOS calls the program's functions with what the program's read or write has named.
     unsafe { std::slice::from_raw_parts_mut(at, len) }
 }
+
+/// What two ends are made by.
+#[derive(Clone, Copy)]
+pub enum Pair {
+    /// pipe(2), the reader first
+    Pipe = 0,
+    /// socketpair(2) of `SOCK_STREAM`
+    Stream = 1,
+    /// of `SOCK_DGRAM`
+    Datagrams = 2,
+    /// of `SOCK_SEQPACKET`
+    Packets = 5,
+    /// eventfd(2), both ends the same
+    Counter = 100,
+    /// timerfd_create(2), both ends the same
+    Timer = 101,
+}
+
+/// Two ends.
+pub fn pair(kind: Pair) -> Option<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: a place for two numbers; what is made is nobody else's.
+    unsafe {
+        let answer = match kind {
+            Pair::Pipe => pipe(ends.as_mut_ptr()),
+            Pair::Counter => twice(&mut ends, eventfd(0, 0)),
+            Pair::Timer => twice(&mut ends, timerfd_create(1, 0)),
+            _ => socketpair(1, kind as c_int, 0, ends.as_mut_ptr()),
+        };
+        (answer == 0).then(|| (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// A descriptor and another of the same; as pipe(2) answers.
+fn twice(ends: &mut [c_int; 2], fd: c_int) -> c_int {
+    // SAFETY: touches no memory.
+    *ends = [fd, unsafe { dup(fd) }];
+    ends.iter().copied().min().unwrap_or(-1).min(0)
+}
+
+/// read(2); an error is negative.
+pub fn read(fd: i32, into: &mut [u8]) -> i64 {
+    // SAFETY: a buffer with the length that is said.
+    or_error(unsafe { read_call(fd, into.as_mut_ptr().cast(), into.len()) })
+}
+
+/// write(2); an error is negative.
+pub fn write(fd: i32, from: &[u8]) -> i64 {
+    // SAFETY: a buffer with the length that is said.
+    or_error(unsafe { write_call(fd, from.as_ptr().cast(), from.len()) })
+}
+
+/// Do calls wait for the descriptor's data and room (`O_NONBLOCK`)?
+pub fn set_waits(fd: i32, waits: bool) {
+    const SET_FLAGS: c_int = 4;
+    const NONBLOCK: c_int = 0o4000;
+    // SAFETY: touches no memory.
+    unsafe { fcntl(fd, SET_FLAGS, if waits { 0 } else { NONBLOCK }) };
+}
+
+fn or_error(answer: isize) -> i64 {
+    // SAFETY: errno(3), this thread's own.
+    if answer < 0 { -i64::from(unsafe { *__errno_location() }) } else { answer as i64 }
+}
+
+/// Is that an error after which one tries again (EINTR, EAGAIN), or a message of no bytes?
+pub fn is_passing(answer: i64) -> bool {
+    [-4, -11].contains(&answer)
+}
+
+/// A handler that does nothing.
+pub extern "C" fn nothing(_: i32) {}
 
 /// Makes a kernel call through the door.
 pub fn kernel(door: door::Door, call: abi::call::Call) -> Result<u64, (abi::error::Error, u64)> {

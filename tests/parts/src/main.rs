@@ -9,6 +9,7 @@ mod calls;
 mod faults;
 mod files;
 mod libc;
+mod peers;
 mod turns;
 
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -26,6 +27,7 @@ const TESTS: [Test; 7] = [
     ("own_yield", turns::own_yield),
     ("own_kernel_calls", calls::own_kernel_calls),
     ("own_kernel_calls_are_checked", calls::own_kernel_calls_are_checked),
+    ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
 ];
 
 fn main() -> ExitCode {

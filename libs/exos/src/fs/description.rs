@@ -199,7 +199,7 @@ impl Description {
         if done == before && done > 0 {
             return Ok(flags);
         }
-        let flags = region.pair()?.1 as u32;
+        let flags = region.pair()?.1 as u32 & CHANGEABLE;
         // This look was one. If it was not the next one, the number is not met again.
         self.seen.set((before + 1, flags));
         Ok(flags)
@@ -252,7 +252,11 @@ impl Description {
     /// The offset.
     pub fn offset(&self) -> Result<u64, Errno> {
         match self.shared() {
-            Some(region) => Ok(region.pair()?.0),
+            // Who shares it may have stored nonsense: no file is that long.
+            Some(region) => match region.pair()?.0 {
+                offset if offset > i64::MAX as u64 => Err(Errno::EOVERFLOW),
+                offset => Ok(offset),
+            },
             None => Ok(self.offset.get()),
         }
     }
@@ -298,8 +302,8 @@ impl Description {
             && let Ok((offset, flags)) = region.pair()
         {
             // Nobody else has it: nobody else can get it but from here.
-            self.offset.set(offset);
-            self.flags.set(flags as u32);
+            self.offset.set(offset.min(i64::MAX as u64));
+            self.flags.set(flags as u32 & CHANGEABLE);
             self.shared.set(false);
             return None;
         }

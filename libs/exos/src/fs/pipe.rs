@@ -62,6 +62,8 @@ enum Took {
     Told,
     /// None: it is empty, and there is no memory for what may come.
     NoMemory,
+    /// None: what its words say cannot be. For who reads that is the end (xok97 EX-17).
+    Nonsense,
 }
 
 /// Where a piece lies on its way to memory that is not in one piece: on the heap, and only then.
@@ -147,7 +149,7 @@ impl Pipe {
         loop {
             let count = self.count(own)?;
             let compare = [WordAt { offset: opened(own), value: count }];
-            let write = [WordAt { offset: opened(own), value: count + 1 }];
+            let write = [WordAt { offset: opened(own), value: count.wrapping_add(1) }];
             if self.own().copy_in(0, &[], &compare, &write)? == Done::Yes {
                 break;
             }
@@ -204,6 +206,12 @@ impl Pipe {
         let [head, tail, _, _, _, limit] = words.map(u64::from_le_bytes);
         let capacity = if limit == 0 { RING.capacity } else { limit.min(RING.capacity) };
         Ok(Level { head, tail, limit, capacity })
+    }
+
+    /// The same, for who goes by it: an error if its words say what cannot be.
+    fn level_that_can_be(&self) -> Result<Level, Errno> {
+        let level = self.level()?;
+        if RING.can_be(level.head, level.tail) { Ok(level) } else { Err(Errno::EIO) }
     }
 
     /// Changes how much it holds (`F_SETPIPE_SZ`): a power of two of pages, at most the ring.
@@ -287,6 +295,7 @@ impl Pipe {
                     }
                 }
                 Ok(Took::Again) => {}
+                Ok(Took::Nonsense) => return Ok(done),
                 Ok(Took::NoMemory) => memory_is_there = false,
                 // Who waited has seen in one step that the ring is empty and nobody writes.
                 Ok(Took::Nothing) if done > 0 || ended || patience.is_some() => return Ok(done),
@@ -404,7 +413,11 @@ impl Pipe {
                 Ok(Some(if found == tail { Took::Nothing } else { Took::Again }))
             }
             Err(Missed::Found(_)) => {
-                (level.head, level.tail) = reader.pair()?;
+                let (head, tail) = reader.pair()?;
+                if !RING.can_be(head, tail) {
+                    return Ok(Some(Took::Nonsense));
+                }
+                (level.head, level.tail) = (head, tail);
                 description.level.set(level);
                 let empty = RING.used(level.head, level.tail) == 0;
                 Ok(Some(if empty { Took::Nothing } else { Took::Again }))
@@ -469,7 +482,7 @@ impl Pipe {
                 match self.put(&level, room.min(total - done), total > PIPE_BUF, memory) {
                     Err(errno) if done == 0 => return Err(errno),
                     Err(_) => return Ok(done),
-                    Ok(0) => level = self.level()?,
+                    Ok(0) => level = self.level_that_can_be()?,
                     Ok(put) => {
                         memory.advance(put);
                         level.head += put;
@@ -481,7 +494,7 @@ impl Pipe {
                 continue;
             }
             if !looked {
-                description.level.set(self.level()?);
+                description.level.set(self.level_that_can_be()?);
                 looked = true;
                 continue;
             }

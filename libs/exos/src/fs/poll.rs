@@ -9,7 +9,7 @@ use super::Files;
 use super::description::Description;
 use super::node::{Device, Node};
 use super::open_file::OpenFile;
-use super::pipe::Pipe;
+use super::pipe::{Pipe, RING};
 use super::terminal::Tty;
 use crate::errno::{Answer, RESTART, RESTART_UNLESS_HANDLED};
 use crate::net::{self, socket::Socket};
@@ -111,6 +111,9 @@ fn pipe_ready(pipe: &Pipe, events: u16, wait: &mut Wait) -> Result<u16, Errno> {
     }
     let level = pipe.level()?;
     let room = level.room() >= unix::ring::PIPE_BUF;
+    if !RING.can_be(level.head, level.tail) {
+        found |= ERROR;
+    }
     if pipe.writes {
         if room {
             found |= OUT_LIKE;

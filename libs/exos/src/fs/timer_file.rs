@@ -49,8 +49,8 @@ impl Setting {
         match (now - self.next).checked_div(self.interval) {
             None => (1, Setting { next: 0, interval: 0 }),
             Some(more) => {
-                let passed = (more + 1).saturating_mul(self.interval);
-                (more + 1, Setting { next: self.next.saturating_add(passed), ..self })
+                let passed = more.saturating_add(1).saturating_mul(self.interval);
+                (more.saturating_add(1), Setting { next: self.next.saturating_add(passed), ..self })
             }
         }
     }
@@ -58,7 +58,7 @@ impl Setting {
     /// As `timerfd_gettime` tells it: interval, and nanoseconds from `now` on.
     fn told(self, now: u64) -> [[u64; 2]; 2] {
         let (_, rest) = self.expired(now);
-        let left = if rest.next == 0 { 0 } else { rest.next - now };
+        let left = if rest.next == 0 { 0 } else { rest.next.saturating_sub(now) };
         [to_timespec(self.interval), to_timespec(left)]
     }
 }

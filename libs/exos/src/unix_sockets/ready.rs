@@ -18,9 +18,14 @@ const PEER_ENDED: u16 = raw::POLLRDHUP as u16;
 impl UnixSocket {
     /// What of `asked` holds; if nothing, `wait` gets what to wait for.
     pub fn ready(&self, asked: u16, wait: &mut Wait) -> Result<u16, Errno> {
+        // Whose peer has stored nonsense is told that there is an error, and by a read which.
+        let or_error = |found: Result<u16, Errno>| match found {
+            Err(Errno::EIO) => Ok(ERROR | IN_LIKE),
+            other => other,
+        };
         let found = match self.kind {
-            Kind::Datagrams => self.datagrams_ready(asked, wait)?,
-            _ if self.link.get().is_some() => self.connection_ready(asked, wait)?,
+            Kind::Datagrams => or_error(self.datagrams_ready(asked, wait))?,
+            _ if self.link.get().is_some() => or_error(self.connection_ready(asked, wait))?,
             _ if self.listens.get() => {
                 if let Some(id) = self.port.get() {
                     wait.region_words(id, HEAD, Operator::NotEqual, TAIL).end_term();

@@ -36,9 +36,10 @@ pub struct Found {
 }
 
 impl Channel {
-    /// The head.
+    /// The head; an error if its counters say what cannot be (xok97 EX-17).
     pub fn half(&self) -> Result<Half, Errno> {
-        Half::read(self.region, self.at)
+        let half = Half::read(self.region, self.at)?;
+        if self.ring.can_be(half.head, half.tail) { Ok(half) } else { Err(Errno::EIO) }
     }
 
     /// A word of the head.
@@ -104,8 +105,12 @@ impl Channel {
             let at = half.tail % self.ring.capacity;
             let rest = self.ring.capacity - at;
             let used = self.used(&half).min(rest);
-            if used < RECORD as u64 {
+            if half.head == half.tail {
                 return Ok(None);
+            }
+            // Records begin and end at multiples of their header.
+            if used < RECORD as u64 {
+                return Err(Errno::EIO);
             }
             let mut bytes = [0; RECORD + NAME_MAX];
             let there = used.min(bytes.len() as u64) as usize;
@@ -114,6 +119,9 @@ impl Channel {
             let head = bytes.first_chunk::<RECORD>().ok_or(Errno::EIO)?;
             let record = Record::from_bytes(head, used);
             if record.len == SKIP {
+                if rest > self.used(&half) {
+                    return Err(Errno::EIO);
+                }
                 self.move_tail(half.tail, half.tail + rest)?;
                 continue;
             }
