@@ -16,6 +16,7 @@ mod plot;
 mod plugin;
 mod profile;
 mod program;
+pub mod raw;
 mod stride;
 mod table;
 mod timing;
@@ -38,8 +39,10 @@ use linux::Profile;
 /// How many samples a row takes unless told otherwise; the first one is not used.
 const SAMPLES: u32 = 7;
 
-/// How many rounds time takes unless told otherwise.
+/// How many rounds boots and web servers take unless told otherwise.
 const ROUNDS: u32 = 5;
+/// How many rounds time takes: trials, of which the least is told (thesis98 Z-69).
+pub const TRIALS: u32 = 10;
 
 /// What the picture says of itself.
 const PLOT_TITLE: &str = "Guest instructions of an operation: ours / tuned Linux (left: fewer)";
@@ -99,7 +102,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
                 request.profile = true;
             }
             "--samples" => request.samples = options.number("--samples")?,
-            "--time" => request.rounds = Some(ROUNDS),
+            "--time" => request.rounds = Some(request.rounds.unwrap_or(TRIALS)),
             "--rounds" => request.rounds = Some(options.number("--rounds")?),
             "--boot" => request.boot = true,
             "--http" => request.http = true,
@@ -119,8 +122,11 @@ pub fn command(words: Vec<String>) -> Result<()> {
 
 /// Figures of these rows in our guest, for tests; a row without any is a failure.
 pub fn figures_here(rows: &[String]) -> Result<Vec<Figures>> {
+    figures_of(rows, ours::count(rows, 3, false)?)
+}
+
+fn figures_of(rows: &[String], measured: Vec<collect::Measured>) -> Result<Vec<Figures>> {
     // The program measures in its own order.
-    let measured = ours::count(rows, 3, false)?;
     let row = |name: &String| match measured.iter().find(|(measured, _)| measured == name) {
         Some((_, Ok(samples))) => Ok(figures::of(samples)),
         Some((_, Err(reason))) => Err(Failure::new(format!("{name}: {reason}"))),
@@ -146,6 +152,35 @@ pub fn native_times(rows: &[String], samples: u32) -> Result<Vec<Ticks>> {
         (name, times)
     };
     Ok(native::time(rows, samples)?.into_iter().map(times).collect())
+}
+
+/// Time of these rows here, in [`TRIALS`] trials: the table, and the nanoseconds of a tick.
+pub fn trials_here(rows: &[String]) -> Result<(String, f64)> {
+    timing::measure(&known()?, rows, TRIALS, true)
+}
+
+/// Figures of these rows of the program that runs on both, on the tuned Linux.
+pub fn figures_on_linux(rows: &[String]) -> Result<Vec<Figures>> {
+    figures_of(rows, linux::count(linux::Profile::Tuned, rows, 3)?)
+}
+
+/// Figures of these native rows.
+pub fn native_figures(rows: &[String]) -> Result<Vec<Figures>> {
+    figures_of(rows, native::count(rows, 3, false)?)
+}
+
+/// Ticks of the fastest operation of these rows, here and on the tuned Linux.
+pub fn least_ticks(rows: &[String]) -> Result<[Vec<f64>; 2]> {
+    let repetition = program::Repetition { samples: 7, scale: 4 };
+    let least = |measured: Vec<collect::Measured>| -> Vec<f64> {
+        let each = |(_, outcome): collect::Measured| {
+            let samples = outcome.ok()?;
+            Some(*samples.ticks.iter().min()? as f64 / samples.operations as f64)
+        };
+        measured.into_iter().filter_map(each).collect()
+    };
+    let ours = least(ours::time(rows, repetition)?);
+    Ok([ours, least(linux::time(linux::Profile::Tuned, rows, repetition)?)])
 }
 
 impl Request {
@@ -178,7 +213,9 @@ impl Request {
         let (programs, natives) = self.parts()?;
         let known = known()?;
         if let Some(rounds) = self.rounds {
-            return timing::print(&known, &programs, rounds);
+            let (table, _) = timing::measure(&known, &programs, rounds, self.alone)?;
+            println!("{table}\nWhat each boot said: {}", raw::directory()?.display());
+            return Ok(());
         }
         let mut ours = ours::count(&programs, self.samples, self.profile)?;
         let native = native::count(&natives, self.samples, self.profile)?;

@@ -73,7 +73,7 @@ cargo xtask COMMAND
         [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--stride] [--paths]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
-                                 instead, in five rounds; --boot: boots and memory instead,
+                                 instead, in ten trials; --boot: boots and memory instead,
                                  with --ours where the instructions of a boot of ours go;
                                  --http: web servers instead, with --ours ours alone;
                                  --keys: how soon a keystroke is answered

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::collect::{self, Measured, Said};
 use super::initramfs::Initramfs;
 use super::program::Repetition;
-use super::{counts, ours, plugin, program};
+use super::{counts, ours, plugin, program, raw};
 use crate::failure::{Context, Failure, Result};
 use crate::machine::Counting;
 use crate::packages;
@@ -105,6 +105,7 @@ fn measure(
         report::step(&format!("Linux, {}: {}", profile.name(), rows.join(" ")));
         let line = command_line(profile, program::GUEST_PATH, &repetition.arguments(rows));
         let console = run(machine.boot(&kernel, &initial, &line)?)?;
+        raw::keep(profile.name(), &console)?;
         Ok(Said { console, recording: recording()? })
     })
 }

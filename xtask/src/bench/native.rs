@@ -6,7 +6,7 @@ use super::collect::{self, Measured, Said};
 use super::figures::{Figures, show};
 use super::program::Row;
 use super::table::{self, Column};
-use super::{counts, ours, plugin};
+use super::{counts, ours, plugin, raw};
 use crate::failure::{Context, Result};
 use crate::machine::Counting;
 use crate::report;
@@ -83,7 +83,9 @@ fn measure(
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .to_vec();
         let captured = run::capture(&job, &image.path, None, |_| ())?;
-        Ok(Said { console: captured.log.join("\n"), recording: recording()? })
+        let console = captured.log.join("\n");
+        raw::keep("native", &console)?;
+        Ok(Said { console, recording: recording()? })
     })
 }
 

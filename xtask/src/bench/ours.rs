@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::collect::{self, Measured, Said};
 use super::program::Repetition;
-use super::{counts, plugin, program};
+use super::{counts, plugin, program, raw};
 use crate::boot_image::Extra;
 use crate::failure::{Context, Result};
 use crate::machine::{Counting, Machine};
@@ -65,6 +65,7 @@ fn measure(
         job.program = Some((program::GUEST_PATH.into(), arguments));
         let captured = run::capture(&job, &image.path, None, |_| ())?;
         let console = String::from_utf8_lossy(&captured.output).into_owned();
+        raw::keep("ours", &console)?;
         Ok(Said { console, recording: recording()? })
     })
 }

@@ -1,7 +1,7 @@
 //! Time, in rounds that alternate the guests: what instructions cost in QEMU's translator.
 
 use super::collect::Measured;
-use super::figures::{median, show, spread};
+use super::figures::show;
 use super::linux::{self, Profile};
 use super::program::{Repetition, Row};
 use super::{ours, program, table};
@@ -11,29 +11,42 @@ use crate::report;
 /// Samples of one boot, and how many times longer than counted ones.
 const REPETITION: Repetition = Repetition { samples: 7, scale: 4 };
 
-/// Nanoseconds of an operation, the fastest sample of each round; or why there are none. What else
-/// runs on the host makes samples longer, never shorter.
+/// Nanoseconds of an operation, the fastest sample of each round, which is one trial; or why there
+/// are none. What else runs on the host makes samples longer, never shorter.
 type Times = std::result::Result<Vec<f64>, String>;
 /// One system's, by row.
 type Column = Vec<(String, Times)>;
 
-/// Measures and prints these rows, in so many rounds.
-pub fn print(known: &[Row], rows: &[String], rounds: u32) -> Result<()> {
+/// Measures these rows in so many rounds, here or, unless `alone`, also on Linux; the table, and
+/// the nanoseconds of a tick.
+pub fn measure(known: &[Row], rows: &[String], rounds: u32, alone: bool) -> Result<(String, f64)> {
     let nanoseconds = 1e9 / program::ticks_per_second()?;
-    let mut columns: [Column; 3] = Default::default();
+    let mut columns = vec![Column::new(); if alone { 1 } else { 3 }];
     for round in 1..=rounds {
         report::step(&format!("round {round} of {rounds}"));
-        let measured = [
-            ours::time(rows, REPETITION)?,
-            linux::time(Profile::Tuned, rows, REPETITION)?,
-            linux::time(Profile::Stock, rows, REPETITION)?,
-        ];
+        let mut measured = vec![ours::time(rows, REPETITION)?];
+        if !alone {
+            measured.push(linux::time(Profile::Tuned, rows, REPETITION)?);
+            measured.push(linux::time(Profile::Stock, rows, REPETITION)?);
+        }
         for (column, measured) in columns.iter_mut().zip(measured) {
             add_round(column, &measured, nanoseconds);
         }
     }
-    print!("{}", render(known, &columns));
-    Ok(())
+    Ok((render(known, &columns), nanoseconds))
+}
+
+/// The standard deviation of a sample of trials; of one nothing is known.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0)).sqrt()
+}
+
+/// The least of them.
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// Adds a round. A row that failed once has no figure: half a median would say too much.
@@ -53,32 +66,34 @@ fn add_round(column: &mut Column, measured: &[Measured], nanoseconds: f64) {
     }
 }
 
-fn render(known: &[Row], [ours, tuned, stock]: &[Column; 3]) -> String {
-    let head = ["row", "way", "ours ns", "Linux ns", "stock ns", "ratio", "spreads"];
+/// Of each system the least trial and the standard deviation; the ratio is of the least ones.
+fn render(known: &[Row], columns: &[Column]) -> String {
+    let systems = ["ours", "Linux", "stock"];
+    let mut head = vec!["row".to_string(), "way".to_string(), "trials".to_string()];
+    for system in &systems[..columns.len()] {
+        head.extend([format!("{system} ns"), "deviation".to_string()]);
+    }
+    head.extend(["ratio", "why not"].map(String::from));
     let line = |(at, (name, own)): (usize, &(String, Times))| {
-        let (tuned, stock) = (&tuned[at].1, &stock[at].1);
         let way = known.iter().find(|row| row.name == *name).map_or("", |row| row.way.as_str());
-        let mut cells = vec![name.clone(), way.to_string()];
-        for side in [own, tuned, stock] {
-            cells.push(side.as_ref().map_or("-".into(), |times| show(median(times.clone()))));
-        }
-        cells.push(match (own, tuned) {
-            (Ok(own), Ok(tuned)) => {
-                format!("{:.2}", median(own.clone()) / median(tuned.clone()))
+        let trials = own.as_ref().map_or(0, Vec::len);
+        let mut cells = vec![name.clone(), way.to_string(), trials.to_string()];
+        for column in columns {
+            match &column[at].1 {
+                Ok(times) => cells.extend([least(times), deviation(times)].map(show)),
+                Err(_) => cells.extend(["-", "-"].map(String::from)),
             }
+        }
+        let tuned = columns.get(1).and_then(|column| column[at].1.as_ref().ok());
+        cells.push(match (own, tuned) {
+            (Ok(own), Some(tuned)) => format!("{:.2}", least(own) / least(tuned)),
             _ => "-".into(),
         });
-        let spread = |side: &Times| match side {
-            Ok(times) => format!("{:.0}%", spread(times) * 100.0),
-            Err(_) => "-".into(),
-        };
-        cells.push(match own {
-            Ok(_) => format!("{} {}", spread(own), spread(tuned)),
-            Err(reason) => reason.clone(),
-        });
+        cells.push(own.as_ref().map_or_else(Clone::clone, |_| String::new()));
         cells
     };
-    table::markdown(&head, ours.iter().enumerate().map(line).collect())
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    table::markdown(&head, columns[0].iter().enumerate().map(line).collect())
 }
 
 #[cfg(test)]
@@ -99,7 +114,18 @@ mod tests {
         }
         assert_eq!(column, [("x".to_string(), Ok(vec![5.0, 15.0, 10.0]))]);
         let text = render(&[], &[column.clone(), column.clone(), column]);
-        assert!(text.lines().last().unwrap().contains("| 1.00  | 100% 100% |"), "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("| 3      | 5.00    | 5.00      |"), "{text}");
+        assert!(last.contains("| 1.00  |"), "{text}");
+    }
+
+    /// thesis98 Z-69: of all trials the least, and how far they are apart.
+    #[test]
+    fn trials_give_their_least_and_their_deviation() {
+        let trials = [7.0, 2.0, 4.0, 4.0, 5.0, 5.0, 4.0, 9.0, 6.0, 4.0];
+        assert_eq!(least(&trials), 2.0);
+        // Mean 5, squares 34, of nine degrees of freedom.
+        assert!((deviation(&trials) - (34.0_f64 / 9.0).sqrt()).abs() < 1e-12);
     }
 
     #[test]
