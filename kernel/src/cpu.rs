@@ -43,8 +43,9 @@ pub const STACK_BYTES: u64 = 0x4000;
 /// Tops of the exception stacks, in the order of the IST.
 pub const EXCEPTION_STACKS: [u64; 4] = [0x15000, 0x19000, 0x1d000, 0x21000];
 
-/// What fills a stack that has not been used.
-const UNUSED: u64 = 0x7573_756e_7573_756e;
+/// What fills a stack that has not been used, or, on a machine that poisons, not since the kernel
+/// was left last. As an address it is none (not canonical).
+pub const UNUSED: u64 = 0x7573_756e_7573_756e;
 
 /// The number that no call has: what is served is a trap, an interrupt, or refused by its number.
 pub const NO_CALL: usize = CALLS_MAX;
@@ -145,8 +146,8 @@ pub const fn area(cpu: usize) -> u64 {
     AREAS + STRIDE * cpu as u64
 }
 
-/// Maps a processor's area.
-pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize) {
+/// Maps a processor's area; is its stack filled with poison whenever the kernel is left?
+pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: bool) {
     assert!(cpu < CPUS);
     let base = area(cpu);
     let mut piece = |category, at: u64, len: u64, flags: u64| {
@@ -157,6 +158,10 @@ pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize) {
     let data = NO_EXECUTE | WRITABLE;
     let code = piece(Category::PerCpu, CODE, PAGE_SIZE, 0);
     crate::physical::fill(code, crate::entry::template());
+    if poisons {
+        let (at, jump) = crate::entry::poison();
+        crate::physical::fill(code + at, &jump);
+    }
     piece(Category::PerCpu, DATA, PAGE_SIZE, data);
     piece(Category::PerCpu, GDT, 3 * PAGE_SIZE, data);
     let stack = piece(Category::Stacks, STACK, STACK_BYTES, data);

@@ -26,7 +26,7 @@ use abi::upcall::{Slot, offset};
 use kernel_core::context::Context;
 use kernel_core::upcall::HANDLER_FLAGS;
 
-use crate::cpu::{CODE, Cpu, area};
+use crate::cpu::{CODE, Cpu, STACK_BYTES, UNUSED, area};
 use crate::hardware::{EntryData, FAULTS_AT_LENGTH, Slot as Kept};
 
 unsafe extern "C" {
@@ -35,6 +35,8 @@ unsafe extern "C" {
     static entry_syscall: u8;
     static entry_first: u8;
     static entry_stubs: u8;
+    static entry_leave: u8;
+    static entry_poison: u8;
 }
 
 /// Vectors that have stubs: exceptions, devices, then the processor's own.
@@ -129,8 +131,10 @@ entry_syscall:
 22: enter_call {step_or_wait_call}
 23: enter_call {switching_call}
 
+    .global entry_leave
 entry_leave:
     mov rsp, [rip + entry_start + 0x2000 + 40]
+entry_leave_behind:
     cmp eax, {by_sysret}
     ja 8f
     je 5f
@@ -183,6 +187,20 @@ entry_leave:
     mov r11, [rsp + 32]
     mov rsp, [rsp + 40]
     sysretq
+
+    # On a machine that poisons, `entry_leave` begins with a jump here: nothing on the stack means
+    # anything any more.
+    .global entry_poison
+entry_poison:
+    mov rsi, rax
+    mov rdi, [rip + entry_start + 0x2000 + 56]
+    sub rdi, {stack_bytes}
+    mov ecx, {stack_bytes} / 8
+    movabs rax, {unused}
+    rep stosq
+    mov rax, rsi
+    mov rsp, [rip + entry_start + 0x2000 + 40]
+    jmp entry_leave_behind
 
     # The processor's first entry into its scheduler loop.
     .global entry_first
@@ -356,6 +374,8 @@ entry_stubs:
     .endr
     .text
     "#,
+    stack_bytes = const STACK_BYTES,
+    unused = const UNUSED,
     // TF, DF, NT, AC
     cleared = const !(1i32 << 8 | 1 << 10 | 1 << 14 | 1 << 18),
     by_sysret = const crate::run::BY_SYSRET,
@@ -432,6 +452,18 @@ pub fn template() -> &'static [u8] {
     let len = offset_of(&raw const entry_end) as usize;
     // SAFETY: the linker script puts both symbols around the section.
     unsafe { core::slice::from_raw_parts(&raw const entry_start, len) }
+}
+
+/// Bytes of a jump.
+const JUMP_BYTES: usize = 5;
+
+/// Where in the copy of a machine that poisons a jump goes, and the jump: from the way out to what
+/// fills the stack first.
+pub fn poison() -> (u64, [u8; JUMP_BYTES]) {
+    let (from, to) = (offset_of(&raw const entry_leave), offset_of(&raw const entry_poison));
+    let distance = (to.wrapping_sub(from) as u32).wrapping_sub(JUMP_BYTES as u32);
+    let [a, b, c, d] = distance.to_le_bytes();
+    (from, [0xe9, a, b, c, d])
 }
 
 /// Where `syscall` enters on a processor.

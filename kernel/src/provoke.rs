@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cpu::Cpu;
 
@@ -23,6 +24,7 @@ pub fn provoke(cpu: &'static Cpu, command_line: &str) {
         Some("kernel-fault") => unsafe { (0x1000 as *mut u8).write_volatile(0) },
         // SAFETY: see the file's head.
         Some("write-text") => unsafe { (provoke as *mut u8).write_volatile(0) },
+        Some("kept-stack") => keep(),
         Some("panic") => panic!("asked for"),
         Some(other) => crate::log!("provoke={other}: unknown"),
         None => {}
@@ -35,6 +37,28 @@ fn recurse(words: &mut [u64; 32]) -> u64 {
     let mut own = [words[0] + 1; 32];
     core::hint::black_box(&mut own);
     recurse(&mut own) + own[3]
+}
+
+/// Where on a stack something lies that is used after the stack was given up; 0: nothing does.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+/// What lies there names this.
+static WORD: u64 = 0x600d;
+
+/// Keeps the address of what goes with the stack: a reference, far down, where nothing else comes.
+#[inline(never)]
+fn keep() {
+    let mut references = [&WORD; 700];
+    KEPT.store(core::hint::black_box(&mut references).as_ptr() as u64, Ordering::Relaxed);
+}
+
+/// Uses what was kept.
+pub fn look_back() {
+    let kept = KEPT.load(Ordering::Relaxed) as *const *const u64;
+    if !kept.is_null() {
+        // SAFETY: see the file's head.
+        let word = unsafe { kept.read_volatile().read_volatile() };
+        crate::log!("provoke: what was on a stack that was given up is {word:#x} still");
+    }
 }
 
 /// Returns from the outermost function.

@@ -7,6 +7,7 @@
 //!  delay=US       random delays where processors meet, up to so many microseconds (`delay`)
 //!  trace=WORD,... what the trace records from the beginning: `kernel_core::trace`
 //!  provoke=WHAT   a mistake on purpose (`provoke`)
+//!  poison=1       the kernel's stacks are filled with poison whenever it is left (`entry`)
 //! ```
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +105,8 @@ pub extern "C" fn start(start_info: u64) -> ! {
     let trace = carve::Trace { cpus: platform.cpu_count, asked };
     let parts = carve::carve(&mut memory, &mut tables, &sizes, &trace);
     for index in 0..platform.cpu_count {
-        cpu::build(&mut tables, &mut memory, index);
+        let poisons = value_of(command_line, "poison=").is_some();
+        cpu::build(&mut tables, &mut memory, index, poisons);
         shootdown::register(index, platform.cpus[index]);
     }
     let boot = Boot {

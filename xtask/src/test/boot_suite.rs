@@ -14,9 +14,10 @@ use crate::workspace;
 /// How long a boot that is to fail may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
     ("boot/fall_off_the_stack_is_named", || provoke("stack-top", "fall off the stack's top")),
+    ("boot/use_of_a_stack_given_up_is_named", kept_stack),
     ("boot/fault_in_the_kernel_is_named", || provoke("kernel-fault", "page fault in the kernel")),
     ("boot/kernel_text_is_read_only", || provoke("write-text", "page fault in the kernel")),
     ("boot/panic_ends_the_machine", || provoke("panic", "asked for")),
@@ -38,6 +39,15 @@ fn provoke(mistake: &str, words: &str) -> Result<Verdict> {
     let job = job(&[("provoke", mistake)]);
     let image = run::make_image(&job)?;
     Ok(refused(&run::capture(&job, &image.path, None, |_| {})?, words))
+}
+
+/// l4stack 7: of what lay on the kernel's stack nothing is there when it is entered again, on a
+/// machine that poisons: who uses it reads no address, and that is told.
+fn kept_stack() -> Result<Verdict> {
+    let mut job = job(&[("provoke", "kept-stack"), ("poison", "1")]);
+    job.program = Some(("/bin/busybox".into(), ["busybox", "true"].map(String::from).to_vec()));
+    let image = run::make_image(&job)?;
+    Ok(refused(&run::capture(&job, &image.path, None, |_| {})?, "vector 13 "))
 }
 
 fn image_cut_short() -> Result<Verdict> {
