@@ -338,13 +338,13 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
 fn copy(to: &Path) {
     let core = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = core.ancestors().nth(2).expect("kernel/core lies in the workspace");
-    for part in ["abi", "image", "kernel/core"] {
+    for part in ["abi", "image", "code", "kernel/core"] {
         copy_tree(&root.join(part), &to.join(part));
     }
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
     let start = manifest.find("members = [").expect("members");
     let end = manifest.find("[workspace.package]").expect("[workspace.package]");
-    let members = "members = [\"abi\", \"image\", \"kernel/core\"]\n\n";
+    let members = "members = [\"abi\", \"image\", \"code\", \"kernel/core\"]\n\n";
     fs::write(to.join("Cargo.toml"), [&manifest[..start], members, &manifest[end..]].concat())
         .expect("the copy's manifest");
 }
