@@ -8,8 +8,10 @@
 mod calls;
 mod faults;
 mod files;
+mod foreign;
 mod libc;
 mod peers;
+mod systems;
 mod turns;
 
 use std::process::ExitCode;
@@ -19,7 +21,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -27,6 +29,7 @@ const TESTS: [Test; 8] = [
     ("own_yield", turns::own_yield),
     ("own_kernel_calls", calls::own_kernel_calls),
     ("own_kernel_calls_are_checked", calls::own_kernel_calls_are_checked),
+    ("library_systems_side_by_side", systems::library_systems_side_by_side),
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
 ];
 
