@@ -338,10 +338,16 @@ calls! {
 
 /// What `rax` carries besides the number.
 pub const CAPABILITY_SHIFT: u32 = 16;
-/// Bit of `rax` in a synchronous transfer that is a reply: accept the next one.
-pub const TRANSFER_ACCEPT: u64 = 1 << 24;
-/// Shift of the target in `rax` of a transfer.
+/// Bit of `rax` in a synchronous transfer: a reply accepts the next one. It changes nothing in a
+/// call, which goes the kernel's fast path only with it.
+pub const TRANSFER_ACCEPT: u64 = 1 << 31;
+/// Shift of the target in `rax` of a transfer; the two bits above an id mean nothing.
 pub const TRANSFER_SHIFT: u32 = 32;
+
+/// The target in `rax` of a transfer.
+pub const fn transfer_target(word: u64) -> crate::id::EnvId {
+    crate::id::EnvId((word >> TRANSFER_SHIFT) as u32 & 0x3fff_ffff)
+}
 /// Bit of `Sleep`'s flags: accept transfers while asleep.
 pub const SLEEP_ACCEPT: u64 = 1;
 /// "As many rows as one can recite."

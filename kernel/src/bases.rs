@@ -17,6 +17,11 @@ pub fn use_instructions() {
     INSTRUCTIONS.store(true, Ordering::Relaxed);
 }
 
+/// Are the instructions used?
+pub fn have_instructions() -> bool {
+    INSTRUCTIONS.load(Ordering::Relaxed)
+}
+
 /// FS and GS base as they are.
 #[inline]
 pub fn read() -> (u64, u64) {

@@ -13,11 +13,12 @@
 use abi::call::CALLS_MAX;
 use abi::layout::{PAGE_SIZE, PUBLISHED};
 use abi::limits::{CPUS, REGION_INLINE_BYTES, SLICES};
-use abi::memory::{NO_EXECUTE, PRESENT, USER};
+use abi::memory::{NO_EXECUTE, PRESENT, USER, WRITABLE};
 use abi::published::*;
 use abi::trace::{TraceRecord, TraceRing};
 use kernel_core::boot::{Parts, Sizes};
 use kernel_core::compiled::{CELL_BYTES, Cells};
+use kernel_core::env::{ENV_BYTES, Env};
 use kernel_core::state::Published;
 use kernel_core::trace::{Asked, CallCounters};
 use kernel_core::window;
@@ -231,7 +232,17 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
     let (first, zeroes) = application_pages(memory, tables, at, sizes.envs);
     let contexts =
         memory.take(Category::Envs, (size_of::<hardware::Slot>() * sizes.envs) as u64, PAGE_SIZE);
-    hardware::place(contexts, sizes.envs, first, zeroes);
+    let envs = memory.take(Category::Envs, (ENV_BYTES * sizes.envs) as u64, PAGE_SIZE);
+    let bytes = ((ENV_BYTES * sizes.envs) as u64).next_multiple_of(PAGE_SIZE);
+    tables.map(memory, hardware::SLOTS, contexts, bytes, NO_EXECUTE | WRITABLE);
+    tables.map(memory, hardware::ENVS, envs, bytes, NO_EXECUTE | WRITABLE);
+    // What `entry` is asked for by an index beyond is nobody's.
+    for beyond in (bytes..hardware::BLOCKS_BYTES).step_by(PAGE_SIZE as usize) {
+        tables.map(memory, hardware::ENVS + beyond, zeroes, PAGE_SIZE, NO_EXECUTE);
+    }
+    hardware::place(sizes.envs, first, zeroes);
+    // SAFETY: see the file's head; they are shown there and used nowhere else.
+    let envs = unsafe { core::slice::from_raw_parts_mut(hardware::ENVS as *mut Env, sizes.envs) };
     let words =
         memory.take(Category::Regions, (REGION_INLINE_BYTES * sizes.regions) as u64, PAGE_SIZE);
     Parts {
@@ -247,7 +258,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
             Category::Domains,
             sizes.domains,
         )),
-        envs: kernel_core::env::Envs::new(private(memory, Category::Envs, sizes.envs)),
+        envs: kernel_core::env::Envs::new(envs),
         sched: kernel_core::sched::Scheduler::default(),
         regions: kernel_core::region::Regions::new(
             private(memory, Category::Regions, sizes.regions),

@@ -15,16 +15,18 @@
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::call::CALLS_MAX;
 use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::published::Category;
-use kernel_core::context::{Context, FRAME_END};
+use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_SS};
 use kernel_core::timer::OneShot;
 
 use crate::boot::memory_map::MemoryMap;
+use crate::hardware;
 use crate::paging::Tables;
 
 /// Where the areas are.
@@ -35,7 +37,10 @@ pub const STRIDE: u64 = 0x40000;
 pub const CODE: u64 = 0;
 pub const DATA: u64 = 0x2000;
 pub const GDT: u64 = 0x4000;
-pub const TSS: u64 = 0x4100;
+/// So that RSP0, 4 bytes further, is aligned.
+pub const TSS: u64 = 0x4104;
+/// The frame of what runs ends where this word says (SDM 3A §8.7).
+pub const RSP0: u64 = TSS + 4;
 pub const IDT: u64 = 0x5000;
 pub const BUFFER: u64 = 0x6000;
 pub const STACK: u64 = 0xc000;
@@ -50,40 +55,35 @@ pub const UNUSED: u64 = 0x7573_756e_7573_756e;
 /// The number that no call has: what is served is a trap, an interrupt, or refused by its number.
 pub const NO_CALL: usize = CALLS_MAX;
 
+/// A frame for `iretq`: where the program's stack pointer goes while `syscall` looks whose it is,
+/// and what is the same for everybody who is entered.
+#[repr(C)]
+pub struct Entered {
+    pub rip: Cell<u64>,
+    cs: Cell<u64>,
+    rflags: Cell<u64>,
+    pub rsp: Cell<u64>,
+    ss: Cell<u64>,
+}
+
 /// What one processor knows. The first words are `entry`'s.
 #[repr(C)]
 pub struct Cpu {
-    /// The program's stack pointer while `syscall` looks whose it is.
-    pub user_rsp: Cell<u64>,
-    /// First address of the native window of what runs.
-    pub window: Cell<u64>,
-    /// Its length.
-    pub window_bytes: Cell<u64>,
-    /// Where foreign calls go; 0: a fault.
-    pub foreign_entry: Cell<u64>,
-    /// The save area, as the kernel sees it.
-    pub save_area: Cell<u64>,
-    /// The context of what runs.
-    pub context: Cell<u64>,
-    /// Where its frame ends: as in the TSS.
-    pub context_end: Cell<u64>,
+    /// A frame for `iretq`, of who is entered by the fast path of transfers.
+    pub entered: Entered,
     /// The stack's first word.
     pub stack_top: Cell<u64>,
     /// Foreign calls since they were last counted.
     pub foreign_calls: Cell<u64>,
-    /// The published record of what runs, whose counts of upcalls are this processor's meanwhile.
-    pub env_record: Cell<u64>,
     /// The published record of this processor.
     pub cpu_record: Cell<u64>,
+    /// Switches of the fast path that loaded no CR3. Others may take them, who have the lock.
+    pub same_space: AtomicU64,
 
     /// Which processor.
     pub index: Cell<usize>,
-    /// The environment whose context and entry data are loaded.
-    pub loaded: Cell<Option<usize>>,
     /// The id of what runs, as the trace shows it; 0: nothing.
     pub traced: Cell<u32>,
-    /// The root in CR3.
-    pub root: Cell<u64>,
     /// A timer interrupt has come, and has not been looked at.
     pub ticked: Cell<bool>,
     /// Another processor, or a device, wants the scheduler to look.
@@ -110,7 +110,7 @@ pub struct Cpu {
     pub interrupts: Cell<u64>,
     /// Kernel-mode exceptions that a fix-up answered.
     pub kernel_faults: Cell<u64>,
-    /// Loads of CR3.
+    /// Loads of CR3 since they were last noted, but for those of the fast path.
     pub cr3_loads: Cell<u64>,
     /// Shootdown interrupts sent.
     pub shootdowns: Cell<u64>,
@@ -129,16 +129,6 @@ pub struct Cpu {
     pub parking: Cell<Context>,
 }
 
-const _: () = assert!(core::mem::offset_of!(Cpu, window) == 8);
-const _: () = assert!(core::mem::offset_of!(Cpu, window_bytes) == 16);
-const _: () = assert!(core::mem::offset_of!(Cpu, foreign_entry) == 24);
-const _: () = assert!(core::mem::offset_of!(Cpu, save_area) == 32);
-const _: () = assert!(core::mem::offset_of!(Cpu, context) == 40);
-const _: () = assert!(core::mem::offset_of!(Cpu, context_end) == 48);
-const _: () = assert!(core::mem::offset_of!(Cpu, stack_top) == 56);
-const _: () = assert!(core::mem::offset_of!(Cpu, foreign_calls) == 64);
-const _: () = assert!(core::mem::offset_of!(Cpu, env_record) == 72);
-const _: () = assert!(core::mem::offset_of!(Cpu, cpu_record) == 80);
 const _: () = assert!(core::mem::size_of::<Cpu>() <= PAGE_SIZE as usize);
 
 /// The first address of a processor's area.
@@ -197,24 +187,55 @@ impl Cpu {
     pub fn initialize(&self, index: usize) {
         self.index.set(index);
         self.stack_top.set(area(index) + STACK + STACK_BYTES);
+        self.entered.cs.set(USER_CS);
+        self.entered.rflags.set(FIXED_FLAGS);
+        self.entered.ss.set(USER_SS);
         self.park();
     }
 
     /// Nothing is loaded: frames go where nobody looks.
     pub fn park(&self) {
-        let context = self.parking.as_ptr() as u64;
-        self.context.set(context);
-        self.context_end.set(context + FRAME_END as u64);
-        self.window_bytes.set(0);
-        self.foreign_entry.set(0);
-        self.save_area.set(0);
-        self.loaded.set(None);
+        self.set_frame_end(self.parking.as_ptr() as u64 + FRAME_END as u64);
     }
 
-    /// The environment that is loaded, where a call is served.
+    /// Where the frame of what runs ends, in its context: what the processor calls RSP0. By it
+    /// everything that is known of what runs is found, and nothing else says who that is.
+    #[inline(always)]
+    pub fn frame_end(&self) -> u64 {
+        self.rsp0().load(Ordering::Relaxed)
+    }
+
+    /// From now on that one runs here.
+    #[inline(always)]
+    pub fn set_frame_end(&self, address: u64) {
+        self.rsp0().store(address, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn rsp0(&self) -> &AtomicU64 {
+        // The task state lies in the same area, so nothing wraps.
+        let at = core::ptr::from_ref(self) as u64;
+        let at = at.wrapping_add(RSP0 - DATA);
+        // SAFETY: aligned, mapped with the area, and used as an atomic word only.
+        unsafe { &*(at as *const AtomicU64) }
+    }
+
+    /// The context of what is loaded.
+    #[inline(always)]
+    pub fn context(&self) -> u64 {
+        self.frame_end().wrapping_sub(FRAME_END as u64)
+    }
+
+    /// The environment that is loaded.
+    #[inline(always)]
+    pub fn loaded(&self) -> Option<usize> {
+        hardware::index_of(self.context())
+    }
+
+    /// The same, where a call is served.
     #[inline(always)]
     pub fn loaded_now(&self) -> usize {
-        let Some(index) = self.loaded.get() else { panic!("a call from nobody") };
+        let Some(index) = self.loaded() else { panic!("a call from nobody") };
         index
     }
 

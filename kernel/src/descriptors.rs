@@ -31,20 +31,10 @@ const SEGMENTS: [u64; 8] = [
     0,
 ];
 
-/// TSS (SDM 3A §8.7): RSP0 at 4, IST1 at 36, map base at 102.
+/// TSS (SDM 3A §8.7): RSP0 at 4 (`cpu::RSP0`), IST1 at 36, map base at 102.
 const TSS_BYTES: u64 = 104;
-const TSS_RSP0: u64 = 4;
 const TSS_IST: u64 = 36;
 const TSS_MAP: u64 = 102;
-
-/// RSP0 of the processor: the frame of what runs ends there.
-#[inline(always)]
-pub fn set_rsp0(cpu: &Cpu, address: u64) {
-    // The data lies in the same area, so nothing wraps.
-    let at = (core::ptr::from_ref(cpu) as u64).wrapping_add(cpu::TSS - cpu::DATA + TSS_RSP0);
-    // SAFETY: the task state is ours; the word is only read by the processor.
-    unsafe { (at as *mut u64).write_unaligned(address) }
-}
 
 fn exception_stack(vector: u8) -> u64 {
     match vector {
@@ -75,7 +65,6 @@ pub fn load(cpu: &Cpu) {
             ((tss + TSS_IST + 8 * n as u64) as *mut u64).write_unaligned(base + top);
         }
     }
-    set_rsp0(cpu, cpu.context_end.get());
     let idt = (base + cpu::IDT) as *mut u64;
     for (stub, vector) in entry::stubs() {
         let handler = entry::stub_address(index, stub);

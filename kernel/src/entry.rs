@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `any_call` ─► leave
+//!                  │                └ a transfer, gates open ─► iretq to the other one
 //!                  └ no ─► rcx, r11 to the save area, mask, sysret to the foreign entry
 //!  exception, interrupt ─ from a program ─► frame is in the Context already (TSS.RSP0) ─► `trap`
 //!                  └ from the kernel ─► stays on the stack ─► `kernel_trap` ─► back
@@ -23,11 +24,13 @@ use abi::call::number;
 use abi::limits::UPCALL_DEPTH;
 use abi::published::{CpuRecord, EnvRecord};
 use abi::upcall::{Slot, offset};
-use kernel_core::context::Context;
+use kernel_core::context::{Context, FRAME_END};
+use kernel_core::env::{Entries, Env};
 use kernel_core::upcall::HANDLER_FLAGS;
 
-use crate::cpu::{CODE, Cpu, STACK_BYTES, UNUSED, area};
-use crate::hardware::{EntryData, FAULTS_AT_LENGTH, Slot as Kept};
+use crate::cpu::{CODE, Cpu, Entered, RSP0, STACK_BYTES, UNUSED, area};
+use crate::fast::{cpu, data, env, slot};
+use crate::hardware::{EntryData, FAULTS_AT_LENGTH};
 
 unsafe extern "C" {
     static entry_start: u8;
@@ -73,17 +76,17 @@ global_asm!(
     push r15
     .endm
 
-    # A `syscall`: the frame as the processor would push it, without vector and error code.
+    # A `syscall`: the frame as the processor would push it, without vector and error code. rsp:
+    # where it ends.
     .macro enter_call function
-    mov rsp, [rip + entry_start + 0x2000 + 48]
     push 0x2b
-    push [rip + entry_start + 0x2000]
+    push [rip + entry_start + {user_rsp}]
     push r11
     push 0x33
     push rcx
     sub rsp, 16
     push_all
-    mov rsp, [rip + entry_start + 0x2000 + 56]
+    mov rsp, [rip + entry_start + {stack_top}]
     mov rcx, r10
     xor ebp, ebp
     mov rax, offset \function
@@ -91,37 +94,24 @@ global_asm!(
     jmp entry_leave
     .endm
 
+    # Of what runs everything is found by where its frame ends (`cpu::RSP0`).
     .global entry_syscall
     .balign 16
 entry_syscall:
-    mov [rip + entry_start + 0x2000], rsp
-    mov rsp, rcx
-    sub rsp, [rip + entry_start + 0x2000 + 8]
-    cmp rsp, [rip + entry_start + 0x2000 + 16]
-    jb 2f
-    # Foreign: back into the program's own space.
-    mov rsp, [rip + entry_start + 0x2000 + 32]
-    cmp qword ptr [rip + entry_start + 0x2000 + 24], 0
-    je 3f
-    mov [rsp + 0x40], rcx
-    mov [rsp + 0x48], r11
-    mov qword ptr [rsp], 1
-    inc qword ptr [rip + entry_start + 0x2000 + 64]
-    mov rcx, [rip + entry_start + 0x2000 + 24]
-    and r11, {cleared}
-    mov rsp, [rip + entry_start + 0x2000]
-    sysretq
-
-3:  enter_call {foreign_call}
-    # Steps along a ring and switches have ways of their own. rsp is nobody's here.
-2:  movzx esp, ax
-    cmp esp, {step}
+    mov [rip + entry_start + {user_rsp}], rsp
+    mov rsp, [rip + entry_start + {rsp0}]
+    cmp rcx, [rsp + {window}]
+    jb 4f
+    cmp rcx, [rsp + {window_end}]
+    jae 4f
+    # Steps along a ring and switches have ways of their own.
+    cmp ax, {transfer}
+    je entry_transfer
+    cmp ax, {step}
     je 21f
-    cmp esp, {step_or_wait}
+    cmp ax, {step_or_wait}
     je 22f
-    cmp esp, {transfer}
-    je 23f
-    test esp, esp
+    test ax, ax
     jne 24f
     # To nobody by name: the long way.
     test rdi, rdi
@@ -129,15 +119,32 @@ entry_syscall:
 24: enter_call {any_call}
 21: enter_call {step_call}
 22: enter_call {step_or_wait_call}
+    .global entry_switch
+entry_switch:
 23: enter_call {switching_call}
+    # Foreign: back into the program's own space.
+4:  cmp qword ptr [rsp + {foreign_entry}], 0
+    je 3f
+    mov rsp, [rsp + {save_area}]
+    mov [rsp + 0x40], rcx
+    mov [rsp + 0x48], r11
+    mov qword ptr [rsp], 1
+    inc qword ptr [rip + entry_start + {foreign_calls}]
+    mov rcx, [rip + entry_start + {rsp0}]
+    mov rcx, [rcx + {foreign_entry}]
+    and r11, {cleared}
+    mov rsp, [rip + entry_start + {user_rsp}]
+    sysretq
+3:  enter_call {foreign_call}
 
     .global entry_leave
 entry_leave:
-    mov rsp, [rip + entry_start + 0x2000 + 40]
+    mov rsp, [rip + entry_start + {rsp0}]
 entry_leave_behind:
     cmp eax, {by_sysret}
     ja 8f
     je 5f
+    sub rsp, {frame_end}
     pop r15
     pop r14
     pop r13
@@ -168,24 +175,22 @@ entry_leave_behind:
     xor r10d, r10d
     mov rsp, [rsp + {rsp}]
     sysretq
-5:  pop r15
-    pop r14
-    pop r13
-    pop r12
-    add rsp, 8
-    pop r10
-    pop r9
-    pop r8
-    pop rbp
-    pop rdi
-    pop rsi
-    pop rdx
-    add rsp, 8
-    pop rbx
-    pop rax
-    mov rcx, [rsp + 16]
-    mov r11, [rsp + 32]
-    mov rsp, [rsp + 40]
+5:  mov r15, [rsp + {r15}]
+    mov r14, [rsp + {r14}]
+    mov r13, [rsp + {r13}]
+    mov r12, [rsp + {r12}]
+    mov r10, [rsp + {r10}]
+    mov r9, [rsp + {r9}]
+    mov r8, [rsp + {r8}]
+    mov rbp, [rsp + {rbp}]
+    mov rdi, [rsp + {rdi}]
+    mov rsi, [rsp + {rsi}]
+    mov rdx, [rsp + {rdx}]
+    mov rbx, [rsp + {rbx}]
+    mov rax, [rsp + {rax}]
+    mov rcx, [rsp + {rip}]
+    mov r11, [rsp + {rflags}]
+    mov rsp, [rsp + {rsp}]
     sysretq
 
     # On a machine that poisons, `entry_leave` begins with a jump here: nothing on the stack means
@@ -193,20 +198,20 @@ entry_leave_behind:
     .global entry_poison
 entry_poison:
     mov rsi, rax
-    mov rdi, [rip + entry_start + 0x2000 + 56]
+    mov rdi, [rip + entry_start + {stack_top}]
     sub rdi, {stack_bytes}
     mov ecx, {stack_bytes} / 8
     movabs rax, {unused}
     rep stosq
     mov rax, rsi
-    mov rsp, [rip + entry_start + 0x2000 + 40]
+    mov rsp, [rip + entry_start + {rsp0}]
     jmp entry_leave_behind
 
     # The processor's first entry into its scheduler loop.
     .global entry_first
 entry_first:
-    mov rsp, [rip + entry_start + 0x2000 + 56]
-    lea rdi, [rip + entry_start + 0x2000]
+    mov rsp, [rip + entry_start + {stack_top}]
+    lea rdi, [rip + entry_start + {cpu}]
     xor ebp, ebp
     mov rax, offset {first}
     call rax
@@ -220,24 +225,24 @@ entry_first:
     .macro deliver is_page_fault
     test byte ptr [rsp + 24], 3
     jz entry_common
-    mov [rsp + {r11} - {vector}], r11
-    mov [rsp + {rcx} - {vector}], rcx
-    mov [rsp + {rsi} - {vector}], rsi
+    mov [rsp + {r11} + {at_vector}], r11
+    mov [rsp + {rcx} + {at_vector}], rcx
+    mov [rsp + {rsi} + {at_vector}], rsi
     .if \is_page_fault
     # Whether the kernel has a page somewhere is nobody's business.
     mov rsi, cr2
     test rsi, rsi
     js 9f
     .endif
-    mov r11, [rsp + {fault_area} - {vector}]
-    test r11d, {faults_at_length}
+    test byte ptr [rsp + {record} + {at_vector}], {faults_at_length}
     jnz 9f
+    mov r11, [rsp + {save_area} + {at_vector}]
     cmp qword ptr [{traced}], 0
     jne 9f
     mov rcx, [r11 + {depth}]
     cmp rcx, {depths}
     jae 9f
-    mov rsi, [rsp + {rip} - {vector}]
+    mov rsi, [rsp + {rip} + {at_vector}]
     cmp rsi, [r11 + {return_first}]
     jb 8f
     cmp rsi, [r11 + {return_last}]
@@ -253,19 +258,19 @@ entry_first:
     mov qword ptr [r11 + {returning}], 0
     mov [r11 + rcx + {slot_rdi}], rdi
     mov [r11 + rcx + {slot_rdx}], rdx
-    mov rdi, [rsp + {rsi} - {vector}]
+    mov rdi, [rsp + {rsi} + {at_vector}]
     mov [r11 + rcx + {slot_rsi}], rdi
-    mov rdi, [rsp + {rcx} - {vector}]
+    mov rdi, [rsp + {rcx} + {at_vector}]
     mov [r11 + rcx + {slot_rcx}], rdi
-    mov rdi, [rsp + {r11} - {vector}]
+    mov rdi, [rsp + {r11} + {at_vector}]
     mov [r11 + rcx + {slot_r11}], rdi
-    mov rdi, [rsp + {rsp} - {vector}]
+    mov rdi, [rsp + {rsp} + {at_vector}]
     mov [r11 + rcx + {slot_rsp}], rdi
-    mov rdi, [rsp + {rflags} - {vector}]
+    mov rdi, [rsp + {rflags} + {at_vector}]
     mov [r11 + rcx + {slot_rflags}], rdi
     mov rsi, [rsp]
     mov [r11 + rcx + {slot_cause}], rsi
-    mov rdi, [rsp + {error} - {vector}]
+    mov rdi, [rsp + {error} + {at_vector}]
     .if \is_page_fault
     and edi, {page_fault_bits}
     mov rdx, cr2
@@ -274,21 +279,21 @@ entry_first:
     .endif
     mov [r11 + rcx + {slot_error}], rdi
     mov [r11 + rcx + {slot_address}], rdx
-    mov rdi, [rsp + {save_address} - {vector}]
+    mov rdi, [rsp + {save_address} + {at_vector}]
     add rdi, rcx
-    mov r11, [rip + entry_start + 0x2000 + 72]
+    mov r11, [rsp + {record} + {at_vector}]
     inc qword ptr [r11 + {env_entries}]
     inc qword ptr [r11 + {env_upcalls}]
-    mov r11, [rip + entry_start + 0x2000 + 80]
+    mov r11, [rip + entry_start + {cpu_record}]
     inc qword ptr [r11 + {cpu_faults}]
-    mov rcx, [rsp + {fault_entry} - {vector}]
-    mov r11, [rsp + {rflags} - {vector}]
+    mov rcx, [rsp + {fault_entry} + {at_vector}]
+    mov r11, [rsp + {rflags} + {at_vector}]
     and r11d, {handler_flags}
-    mov rsp, [rsp + {rsp} - {vector}]
+    mov rsp, [rsp + {rsp} + {at_vector}]
     sysretq
-9:  mov r11, [rsp + {r11} - {vector}]
-    mov rcx, [rsp + {rcx} - {vector}]
-    mov rsi, [rsp + {rsi} - {vector}]
+9:  mov r11, [rsp + {r11} + {at_vector}]
+    mov rcx, [rsp + {rcx} + {at_vector}]
+    mov rsi, [rsp + {rsi} + {at_vector}]
     jmp entry_common
     .endm
 
@@ -301,8 +306,8 @@ entry_common:
     test byte ptr [rsp + 24], 3
     jz 6f
     push_all
-7:  mov rsp, [rip + entry_start + 0x2000 + 56]
-    lea rdi, [rip + entry_start + 0x2000]
+7:  mov rsp, [rip + entry_start + {stack_top}]
+    lea rdi, [rip + entry_start + {cpu}]
     xor ebp, ebp
     cld
     mov rax, offset {trap}
@@ -310,7 +315,7 @@ entry_common:
     jmp entry_leave
 6:  push_all
     mov rdi, rsp
-    lea rsi, [rip + entry_start + 0x2000]
+    lea rsi, [rip + entry_start + {cpu}]
     cld
     mov rax, offset {kernel_trap}
     call rax
@@ -339,7 +344,8 @@ entry_exception_stack:
     push_all
     cld
     mov rsi, rsp
-    mov rdi, [rip + entry_start + 0x2000 + 40]
+    mov rdi, [rip + entry_start + {rsp0}]
+    sub rdi, {frame_end}
     mov ecx, 22
     rep movsq
     jmp 7b
@@ -379,21 +385,41 @@ entry_stubs:
     // TF, DF, NT, AC
     cleared = const !(1i32 << 8 | 1 << 10 | 1 << 14 | 1 << 18),
     by_sysret = const crate::run::BY_SYSRET,
-    rax = const offset_of!(Context, rax),
-    rdx = const offset_of!(Context, rdx),
-    rbp = const offset_of!(Context, rbp),
-    rip = const offset_of!(Context, rip),
-    rflags = const offset_of!(Context, rflags),
-    rsp = const offset_of!(Context, rsp),
-    vector = const offset_of!(Context, vector),
-    error = const offset_of!(Context, error),
-    fault_area = const offset_of!(Kept, entry) + offset_of!(EntryData, save_area),
-    fault_entry = const offset_of!(Kept, entry) + offset_of!(EntryData, fault_entry),
-    save_address = const offset_of!(Kept, entry) + offset_of!(EntryData, save_address),
+    cpu = const cpu(0),
+    user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
+    stack_top = const cpu(offset_of!(Cpu, stack_top)),
+    foreign_calls = const cpu(offset_of!(Cpu, foreign_calls)),
+    cpu_record = const cpu(offset_of!(Cpu, cpu_record)),
+    rsp0 = const RSP0,
+    frame_end = const FRAME_END,
+    rax = const slot(offset_of!(Context, rax)),
+    rbx = const slot(offset_of!(Context, rbx)),
+    rcx = const slot(offset_of!(Context, rcx)),
+    rdx = const slot(offset_of!(Context, rdx)),
+    rsi = const slot(offset_of!(Context, rsi)),
+    rdi = const slot(offset_of!(Context, rdi)),
+    rbp = const slot(offset_of!(Context, rbp)),
+    rsp = const slot(offset_of!(Context, rsp)),
+    r8 = const slot(offset_of!(Context, r8)),
+    r9 = const slot(offset_of!(Context, r9)),
+    r10 = const slot(offset_of!(Context, r10)),
+    r11 = const slot(offset_of!(Context, r11)),
+    r12 = const slot(offset_of!(Context, r12)),
+    r13 = const slot(offset_of!(Context, r13)),
+    r14 = const slot(offset_of!(Context, r14)),
+    r15 = const slot(offset_of!(Context, r15)),
+    rip = const slot(offset_of!(Context, rip)),
+    rflags = const slot(offset_of!(Context, rflags)),
+    error = const slot(offset_of!(Context, error)),
+    at_vector = const -slot(offset_of!(Context, vector)),
+    window = const data(offset_of!(EntryData, window)),
+    window_end = const data(offset_of!(EntryData, window_end)),
+    foreign_entry = const data(offset_of!(EntryData, foreign_entry)),
+    save_area = const data(offset_of!(EntryData, save_area)),
+    record = const data(offset_of!(EntryData, record)),
+    save_address = const env(offset_of!(Env, save_address)),
+    fault_entry = const env(offset_of!(Env, entries) + offset_of!(Entries, fault)),
     faults_at_length = const FAULTS_AT_LENGTH,
-    rsi = const offset_of!(Context, rsi),
-    rcx = const offset_of!(Context, rcx),
-    r11 = const offset_of!(Context, r11),
     traced = sym crate::trace::KINDS,
     depths = const UPCALL_DEPTH,
     depth = const offset::DEPTH,
@@ -433,7 +459,6 @@ entry_stubs:
 );
 
 const _: () = assert!(number::Yield == 0);
-const _: () = assert!(offset::SLOTS == size_of::<Slot>() && size_of::<Slot>() == 1 << 8);
 
 /// Stubs there are, and the vector of each.
 pub fn stubs() -> impl Iterator<Item = (usize, u8)> {

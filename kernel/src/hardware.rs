@@ -8,27 +8,28 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use abi::id::Frame;
+use abi::id::{Frame, INDEX_BITS};
 use abi::layout::{PAGE_SIZE, PROGRAM_SLOTS};
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
 use code::signature::Signature;
 use kernel_core::context::Context;
-use kernel_core::env::CONTEXT_BYTES;
+use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES};
 use kernel_core::machine::{Flush, Machine, UserFault};
 use kernel_core::net::transmit::Segment;
 
 use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
-use crate::registers::{flush_all, invlpg};
-use crate::{console, downloads, entropy, load, physical, shootdown, trace, user, vector, virtio};
+use crate::registers::{flush_all, invlpg, rdtsc, read_cr3};
+use crate::{
+    bases, console, downloads, entropy, load, physical, shootdown, trace, user, vector, virtio,
+};
 
 /// Pages of one's own space that are forgotten one by one; of more, everything is.
 const PAGES_ONE_BY_ONE: u64 = 32;
 
-/// Contexts: the address where the kernel sees them, and their number.
-static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+/// How many contexts there are.
 static CONTEXT_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The kernel's own root.
 static MASTER: AtomicU64 = AtomicU64::new(0);
@@ -47,34 +48,51 @@ pub struct Slot {
     pub entry: EntryData,
 }
 
-/// What `entry` looks at: the words of the same names in [`Cpu`], or, for faults, these themselves;
-/// and what else a switch needs.
+/// What `entry` looks at, and what else a switch needs.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct EntryData {
     pub root: u64,
+    /// First address of its native window.
     pub window: u64,
-    pub window_bytes: u64,
+    /// First address behind it.
+    pub window_end: u64,
+    /// Where foreign calls go; 0: a fault.
     pub foreign_entry: u64,
-    /// The save area, as the kernel sees it, and perhaps [`FAULTS_AT_LENGTH`].
+    /// The save area, as the kernel sees it.
     pub save_area: u64,
-    /// The same, as the program sees it.
-    pub save_address: u64,
-    /// Where faults go.
-    pub fault_entry: u64,
     /// Where its vector registers are stored, if they are ([`vector::place`]).
     pub vector: u64,
+    /// Its published record, whose counts of upcalls are its processor's while it runs, and
+    /// perhaps [`FAULTS_AT_LENGTH`].
+    pub record: u64,
+    /// What the fast path knows it by (`kernel_core::gate`).
+    pub name: u32,
+    /// Low half of the time stamps at which it left, less those at which it came, by the fast path.
+    pub ticks: u32,
 }
 
-/// In `save_area`, which is a page's address otherwise: `entry` delivers no fault.
+/// In `record`, the address of words otherwise: `entry` delivers no fault.
 pub const FAULTS_AT_LENGTH: u64 = 1;
 
 const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
 
+/// Where slots are, by index, for `entry` as for Rust; behind them, as far from each slot, the
+/// environments' private records.
+pub const SLOTS: u64 = 0xffff_ffff_bfe0_0000;
+/// Room for either.
+pub const BLOCKS_BYTES: u64 = (CONTEXT_BYTES as u64) << INDEX_BITS;
+/// Where the records are.
+pub const ENVS: u64 = SLOTS + BLOCKS_BYTES;
+
+const _: () = assert!(CONTEXT_BYTES == ENV_BYTES && ENVS + BLOCKS_BYTES == crate::cpu::AREAS);
+
 /// Where things are, once at boot.
-pub fn place(contexts: u64, count: usize, application_tables: u64, zeroes: u64) {
+pub fn place(count: usize, application_tables: u64, zeroes: u64) {
     CONTEXT_COUNT.store(count, Ordering::Relaxed);
-    CONTEXTS.store(physical::virtual_address(contexts), Ordering::Relaxed);
+    // A transfer to nobody is looked at as one to somebody who does not accept.
+    // SAFETY: the slot has been carved; index 0 is no environment's.
+    unsafe { (*(SLOTS as *mut Slot)).entry.save_area = physical::virtual_address(zeroes) };
     APPLICATION_TABLES.store(application_tables, Ordering::Relaxed);
     ZEROES.store(zeroes, Ordering::Relaxed);
 }
@@ -94,7 +112,22 @@ pub fn master() -> u64 {
 pub fn context_address(index: usize) -> u64 {
     assert!(index < CONTEXT_COUNT.load(Ordering::Relaxed));
     // Within what was carved, so nothing wraps.
-    CONTEXTS.load(Ordering::Relaxed).wrapping_add(index.wrapping_mul(size_of::<Slot>()) as u64)
+    SLOTS.wrapping_add(index.wrapping_mul(size_of::<Slot>()) as u64)
+}
+
+/// The save area of what runs, as the kernel sees it; 0: it has none.
+#[inline(always)]
+pub fn save_area(cpu: &Cpu) -> u64 {
+    assert!(cpu.loaded().is_some());
+    // SAFETY: the address of its context is that of its slot.
+    unsafe { (*(cpu.context() as *const Slot)).entry.save_area }
+}
+
+/// The index whose context is at this address; `None`: it is none of them.
+#[inline(always)]
+pub fn index_of(context: u64) -> Option<usize> {
+    let distance = context.wrapping_sub(SLOTS);
+    (distance < BLOCKS_BYTES).then_some(distance as usize / size_of::<Slot>())
 }
 
 /// The machine during one hold of the lock.
@@ -116,9 +149,9 @@ impl Hardware {
     /// What is kept of the environment that is loaded.
     #[inline(always)]
     pub fn own_slot(&mut self) -> &mut Slot {
-        assert!(self.cpu.loaded.get().is_some());
-        // SAFETY: the address of its context, which `load` has set, is that of its slot.
-        unsafe { &mut *(self.cpu.context.get() as *mut Slot) }
+        assert!(self.cpu.loaded().is_some());
+        // SAFETY: the address of its context is that of its slot.
+        unsafe { &mut *(self.cpu.context() as *mut Slot) }
     }
 
     /// What is kept of the environment at `index`.
@@ -183,7 +216,7 @@ impl Machine for Hardware {
     }
 
     fn zero(&mut self, frame: Frame) {
-        assert!(frame.address() != self.cpu.root.get(), "the root in use is given out again");
+        assert!(frame.address() != read_cr3(), "the root in use is given out again");
         physical::zero(frame.address(), PAGE_SIZE);
     }
 
@@ -199,7 +232,7 @@ impl Machine for Hardware {
 
     #[inline(always)]
     fn copy_over(&mut self, root: Frame, to: u64, from: u64, len: usize) -> Result<(), UserFault> {
-        let before = self.cpu.root.get();
+        let before = read_cr3();
         load::load_root(self.cpu, root.address());
         let copied = user::write_physical(to, from, len);
         if copied.is_err() {
@@ -261,7 +294,7 @@ impl Machine for Hardware {
 
     fn flush(&mut self, what: Flush) {
         let own = self.cpu.index.get();
-        let loaded = self.cpu.root.get();
+        let loaded = read_cr3();
         self.targets |= match what {
             Flush::Page(root, address) => {
                 if root.address() == loaded {
@@ -341,6 +374,18 @@ impl Machine for Hardware {
     #[inline]
     fn watch_holds(&mut self, cell: usize, clock: bool) -> bool {
         downloads::holds(self.cpu, cell, if clock { clock::now_ns() } else { 0 })
+    }
+
+    fn has_fast_path(&self) -> bool {
+        bases::have_instructions()
+    }
+
+    fn ran(&mut self, index: usize, runs: bool) -> u64 {
+        let now = if runs { rdtsc() as u32 } else { 0 };
+        let ticks = &mut self.slot(index).entry.ticks;
+        // Who runs has come later than it left, or has not left yet.
+        let ran = core::mem::replace(ticks, now.wrapping_neg()).wrapping_add(now);
+        clock::ticks_to_ns(ran.into())
     }
 
     #[inline(always)]

@@ -7,22 +7,22 @@
 use kernel_core::context::FRAME_END;
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
-use kernel_core::{domain, env};
+use kernel_core::{domain, env, gate};
 
 use abi::id::DomainId;
 
 use crate::cpu::Cpu;
 use crate::hardware::{self, EntryData, FAULTS_AT_LENGTH, Hardware, Slot};
-use crate::registers::write_cr3;
-use crate::{bases, descriptors, physical, run, shootdown, trace, vector};
+use crate::registers::{read_cr3, write_cr3};
+use crate::{bases, physical, run, shootdown, trace, vector};
 
 /// Loads a space: of what runs, or of what is about to.
 #[inline(always)]
 pub fn load_root(cpu: &Cpu, root: u64) {
-    if cpu.root.get() != root {
+    // What is loaded is asked of the processor: entry code loads others, too.
+    if read_cr3() != root {
         // SAFETY: see the file's head.
         unsafe { write_cr3(root) }
-        cpu.root.set(root);
         cpu.cr3_loads.set(cpu.cr3_loads.get().wrapping_add(1));
         shootdown::loaded(cpu.index.get(), root);
     }
@@ -31,7 +31,7 @@ pub fn load_root(cpu: &Cpu, root: u64) {
 /// Makes `index` the environment that is loaded, whatever was before.
 #[inline(never)]
 pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    if cpu.loaded.get() != Some(index) {
+    if cpu.loaded() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
             let flags = state.envs.slots[index].entries.flags;
@@ -54,7 +54,7 @@ pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
     let slot = hardware.slot(index);
     prepare_slot(state, &mut slot.entry, index);
     vector::give(cpu, slot.entry.vector);
-    load_registers(cpu, slot, index);
+    load_registers(cpu, slot);
     // Nothing is traced where this is used, so who runs is only noted.
     cpu.traced.set(load_slot(cpu, state, &slot.entry, index));
 }
@@ -62,7 +62,7 @@ pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
 /// Control was transferred: the vector registers are the callee's already.
 #[inline]
 pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    if let Some(old) = cpu.loaded.get() {
+    if let Some(old) = cpu.loaded() {
         let (fs, gs) = bases::read();
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
@@ -81,21 +81,18 @@ pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, ind
 #[inline(always)]
 fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
     let slot = hardware.slot(index);
-    load_registers(cpu, slot, index);
+    load_registers(cpu, slot);
     prepare_slot(state, &mut slot.entry, index);
     trace::switch(cpu, load_slot(cpu, state, &slot.entry, index));
 }
 
 /// Where its registers are, and its bases.
 #[inline(always)]
-fn load_registers(cpu: &'static Cpu, slot: &Slot, index: usize) {
+fn load_registers(cpu: &'static Cpu, slot: &Slot) {
     bases::write(slot.context.fs_base, slot.context.gs_base);
     let address = core::ptr::from_ref(slot) as u64;
     let end = address.wrapping_add(FRAME_END as u64);
-    cpu.context.set(address);
-    cpu.context_end.set(end);
-    descriptors::set_rsp0(cpu, end);
-    cpu.loaded.set(Some(index));
+    cpu.set_frame_end(end);
 }
 
 /// What `entry` looks at, and the space: they change by calls, too.
@@ -118,13 +115,6 @@ fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
 #[inline(always)]
 fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -> u32 {
     load_root(cpu, data.root);
-    cpu.window.set(data.window);
-    cpu.window_bytes.set(data.window_bytes);
-    cpu.foreign_entry.set(data.foreign_entry);
-    cpu.save_area.set(data.save_area & !FAULTS_AT_LENGTH);
-    // Only `entry` uses it, and only its counts.
-    let record = &raw const state.published.envs[index];
-    cpu.env_record.set(record.expose_provenance() as u64);
     state.published.envs[index].id
 }
 
@@ -135,11 +125,9 @@ fn prepare(state: &State, index: usize) -> EntryData {
     let (window, window_bytes) = domain::window(state, own);
     let root = domain::root(state, own).address();
     let entries = &state.envs.slots[index].entries;
-    let (save_address, save_area, foreign_entry) = match env::save_area(state, index) {
-        Some((address, physical)) => {
-            (address, physical::virtual_address(physical), entries.foreign)
-        }
-        None => (0, 0, 0),
+    let (save_area, foreign_entry) = match env::save_area(state, index) {
+        Some((_, physical)) => (physical::virtual_address(physical), entries.foreign),
+        None => (0, 0),
     };
     // What `sysret` would fault at goes the long way.
     let enters = entries.fault != 0 && run::is_canonical(entries.fault);
@@ -148,19 +136,21 @@ fn prepare(state: &State, index: usize) -> EntryData {
     EntryData {
         root,
         window,
-        window_bytes,
+        window_end: window.saturating_add(window_bytes),
         foreign_entry,
-        save_area: save_area | faults,
-        save_address,
-        fault_entry: entries.fault,
+        save_area,
         vector: vector::place(entries.flags, env.vector.address()),
+        // Only `entry` uses it, and only its counts.
+        record: (&raw const state.published.envs[index]).expose_provenance() as u64 | faults,
+        name: gate::name(env::id(state, index)),
+        ticks: 0,
     }
 }
 
 /// Stores what is loaded where another processor can find it.
 #[inline(always)]
 fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
-    let Some(old) = cpu.loaded.get() else { return };
+    let Some(old) = cpu.loaded() else { return };
     let (fs, gs) = bases::read();
     if let Some(area) = env::vector(state, old) {
         let flags = state.envs.slots[old].entries.flags;
@@ -176,5 +166,4 @@ pub fn park(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     load_root(cpu, hardware::master());
     cpu.park();
     trace::switch(cpu, 0);
-    descriptors::set_rsp0(cpu, cpu.context_end.get());
 }

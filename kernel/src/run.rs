@@ -4,7 +4,6 @@
 //! The context of what is loaded is used by its own processor only.
 #![allow(unsafe_code)]
 
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use kernel_core::context::{Context, FIXED_FLAGS, USER_CS, USER_FLAGS, USER_SS};
@@ -20,12 +19,10 @@ use abi::upcall::offset;
 
 use crate::cpu::{Cpu, NO_CALL};
 use crate::hardware::{self, Hardware};
-use crate::lock::{Guard, Lock};
+use crate::locked::{Locked, STATE};
 use crate::platform::{apic, clock};
 use crate::registers::{interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt};
 use crate::{delay, devices, load, power, shootdown, trace};
-
-static STATE: Lock<Option<State>> = Lock::new(None);
 
 /// While destruction waits to be worked off, a running program is interrupted this often.
 const WORK_NS: u64 = 200_000;
@@ -37,37 +34,6 @@ const NOTE_NS: u64 = 1_000_000;
 const BY_IRET: u64 = 0;
 pub const BY_SYSRET: u64 = 1;
 const ANSWERED: u64 = 2;
-
-/// Everything behind the lock, while this processor has it.
-pub struct Locked {
-    state: NonNull<State>,
-    _guard: Guard<'static, Option<State>>,
-}
-
-impl Locked {
-    #[inline]
-    fn new(mut guard: Guard<'static, Option<State>>) -> Self {
-        let state = guard.as_mut().expect("the state is set before anything is locked");
-        Self { state: NonNull::from(state), _guard: guard }
-    }
-}
-
-impl core::ops::Deref for Locked {
-    type Target = State;
-    #[inline]
-    fn deref(&self) -> &State {
-        // SAFETY: what the guard guards, which nobody else names while it is here.
-        unsafe { self.state.as_ref() }
-    }
-}
-
-impl core::ops::DerefMut for Locked {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut State {
-        // SAFETY: as above.
-        unsafe { self.state.as_mut() }
-    }
-}
 
 /// One hold of the lock.
 pub struct Hold {
@@ -84,7 +50,7 @@ impl Hold {
     #[inline(always)]
     pub fn take(cpu: &'static Cpu) -> Self {
         delay::point();
-        let state = Locked::new(STATE.lock_serving(|| shootdown::serve(cpu)));
+        let state = Locked::new(cpu, STATE.lock_serving(|| shootdown::serve(cpu)));
         let mut hold = Self { state, hardware: Hardware::new(cpu), cpu };
         work::begin(&mut hold.state);
         hold
@@ -101,7 +67,7 @@ pub fn report(cpu: &'static Cpu) {
     crate::log::unlocked_line(format_args!(
         "processor {} runs {:?}, rip {:#x}, call {}; longest {} ns in call {}, stack {} bytes",
         cpu.index.get(),
-        cpu.loaded.get(),
+        cpu.loaded(),
         own_context(cpu).rip,
         cpu.call.get(),
         clock::ticks_to_ns(cpu.longest.get().0),
@@ -138,12 +104,12 @@ pub fn report(cpu: &'static Cpu) {
 #[expect(clippy::mut_from_ref, reason = "the context is apart from the cells")]
 pub fn own_context(cpu: &'static Cpu) -> &'static mut Context {
     // SAFETY: see the file's head; no `Hold` of this processor exists where this is used.
-    unsafe { &mut *(cpu.context.get() as *mut Context) }
+    unsafe { &mut *(cpu.context() as *mut Context) }
 }
 
 /// Delivers a fault to what runs, then leaves.
 pub fn fault(mut hold: Hold, cause: u8, error: u64, address: u64) -> u64 {
-    let Some(index) = hold.cpu.loaded.get() else { panic!("a fault of nobody: cause {cause}") };
+    let Some(index) = hold.cpu.loaded() else { panic!("a fault of nobody: cause {cause}") };
     let Hold { state, hardware, .. } = &mut hold;
     // If it can't be entered, it has stopped: somebody else runs.
     if upcall::deliver_fault(state, hardware, index, cause, error, address) {
@@ -247,7 +213,7 @@ pub fn leave(mut hold: Hold) -> u64 {
         let waiting = work::waiting(state);
         let condemned = waiting && sweep::work(state, hardware, cpu.index.get());
         let next = sched::pick(state, hardware, cpu.index.get());
-        let before = cpu.loaded.get();
+        let before = cpu.loaded();
         match next {
             Some(index) => load::activate(cpu, state, hardware, index),
             None => load::park(cpu, state, hardware),
@@ -295,8 +261,8 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
         return None;
     }
     delay::point();
-    let caller = cpu.loaded.get()?;
-    let mut state = Locked::new(STATE.try_lock()?);
+    let caller = cpu.loaded()?;
+    let mut state = Locked::new(cpu, STATE.try_lock()?);
     let mut hardware = Hardware::new(cpu);
     let who = (cpu.index.get(), caller);
     let plan = handover::check(&state, &hardware, who, word, to)?;
@@ -319,8 +285,8 @@ pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u6
     if !relay::may_serve(words) || !delay::short_way_is_open() {
         return None;
     }
-    let caller = cpu.loaded.get()?;
-    let mut state = Locked::new(STATE.try_lock()?);
+    let caller = cpu.loaded()?;
+    let mut state = Locked::new(cpu, STATE.try_lock()?);
     let who = (cpu.index.get(), caller);
     match relay::call::<_, NUMBER>(&mut state, &mut Hardware::new(cpu), who, words)? {
         relay::Done::Answered if told(cpu) => {
@@ -339,7 +305,7 @@ pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u6
 /// Does a bit wait for what runs?
 #[inline(always)]
 fn told(cpu: &Cpu) -> bool {
-    let area = cpu.save_area.get() as *mut u64;
+    let area = hardware::save_area(cpu) as *mut u64;
     let bits = |at: usize| {
         // SAFETY: the frame is pinned while its environment runs, and its words are atomic.
         unsafe { AtomicU64::from_ptr(area.wrapping_byte_add(at)) }.load(Ordering::SeqCst)
@@ -536,7 +502,7 @@ fn exit(cpu: &'static Cpu, index: usize) -> u64 {
         // No processor takes it; the program gets a page fault where it went.
         context.rip = 0;
     }
-    debug_assert_eq!(cpu.loaded.get(), Some(index));
+    debug_assert_eq!(cpu.loaded(), Some(index));
     note_stretch(cpu);
     trace::leave(cpu);
     how_to_leave(context)
@@ -553,7 +519,7 @@ fn how_to_leave(context: &Context) -> u64 {
 fn note_switch<'a>(cpu: &'static Cpu, state: &'a mut State) -> &'a mut CpuRecord {
     let record = &mut state.published.cpus[cpu.index.get()];
     record.foreign = record.foreign.wrapping_add(cpu.foreign_calls.take());
-    record.cr3_loads = cpu.cr3_loads.get();
+    record.cr3_loads = record.cr3_loads.wrapping_add(cpu.cr3_loads.take());
     record.vector_moves = cpu.vector_moves.get();
     record
 }

@@ -93,7 +93,7 @@ pub extern "C" fn foreign_call() -> u64 {
 /// The call runs again once its page fault has been answered.
 #[cold]
 fn fault_in_call(mut hold: Hold, fault: UserFault) -> u64 {
-    if let Some(caller) = hold.cpu.loaded.get() {
+    if let Some(caller) = hold.cpu.loaded() {
         hold.hardware.context(caller).rip -= INSTRUCTION;
     }
     let error = if fault.write { 2 } else { 0 };
@@ -103,7 +103,7 @@ fn fault_in_call(mut hold: Hold, fault: UserFault) -> u64 {
 #[inline(always)]
 fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
     let number = word as u16;
-    let Some(caller) = cpu.loaded.get() else { panic!("a call from nobody") };
+    let Some(caller) = cpu.loaded() else { panic!("a call from nobody") };
     let mut hold = Hold::take(cpu);
     // Programs change FS and GS base themselves; this call does it for those that can't.
     let sets_bases = number == number::EnvSet;
@@ -136,7 +136,7 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
         Outcome::Fault(fault) => return fault_in_call(hold, fault),
         Outcome::Left => {}
         Outcome::Enter(callee) => load::enter(cpu, state, hardware, callee),
-        Outcome::Restart => cpu.loaded.set(None),
+        Outcome::Restart => cpu.park(),
     }
     run::leave(hold)
 }

@@ -35,7 +35,7 @@ pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
     cpu.entered_tsc.set(rdtsc());
     cpu.call.set(NO_CALL);
     // Only the words that name the trap are read, before anybody else uses the context.
-    let context = cpu.context.get() as *const Context;
+    let context = cpu.context() as *const Context;
     // SAFETY: see the file's head.
     let (vector, error) = unsafe { ((*context).vector, (*context).error) };
     match vector {

@@ -122,6 +122,7 @@ impl State {
             token_key: None,
             spent: 0,
             settled: false,
+            open: false,
         };
         for record in state.published.frames.iter_mut() {
             record.kind = abi::published::FrameType::Absent as u8;

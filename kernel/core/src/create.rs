@@ -7,7 +7,7 @@ use crate::env::Entries;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
-    account, capability, death, domain, env, frame, predicate, queue, sched, slice, table,
+    account, capability, death, domain, env, frame, gate, predicate, queue, sched, slice, table,
 };
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
@@ -262,6 +262,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
     put(field::FS_BASE, &mut context.fs_base, setup.fs_base);
     put(field::GS_BASE, &mut context.gs_base, setup.gs_base);
     state.envs.slots[index].prepared = false;
+    gate::close(state, index);
     let entries = &mut state.envs.slots[index].entries;
     put(field::FAULT_ENTRY, &mut entries.fault, setup.fault_entry);
     put(field::EVENT_ENTRY, &mut entries.event, setup.event_entry);

@@ -8,7 +8,7 @@ use crate::env::{self, Pending, Request};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, console, domain, frame, predicate, region, sched, sleep, slice, sweep};
+use crate::{account, console, domain, frame, gate, predicate, region, sched, sleep, slice, sweep};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::Resource;
@@ -36,6 +36,7 @@ pub fn hold<M: Machine>(
             None
         }
         EnvState::Running => {
+            gate::close(state, index);
             if state.envs.slots[index].request == Request::Nothing {
                 state.envs.slots[index].request = Request::Hold;
             }
@@ -134,6 +135,7 @@ pub fn kill<M: Machine>(
 ) {
     if state.envs.slots[index].state == EnvState::Running {
         if usize::from(state.sched.cpus[cpu].current) != index {
+            gate::close(state, index);
             if !matches!(state.envs.slots[index].request, Request::Die { .. }) {
                 state.envs.slots[index].request = Request::Die { word, killer };
             }
@@ -196,6 +198,7 @@ fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 
 /// Unpins the save area and the application page, and the console ring if it is this one's.
 pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+    gate::close(state, index);
     console::drop_ring(state, index);
     let env = &mut state.envs.slots[index];
     let (save, page) = (core::mem::take(&mut env.save), core::mem::take(&mut env.application));

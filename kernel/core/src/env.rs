@@ -13,7 +13,7 @@
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{predicate, sched};
+use crate::{gate, predicate, sched};
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
@@ -59,8 +59,8 @@ pub enum Request {
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Env {
-    /// Generation of the id that is in use or comes next.
-    pub generation: u32,
+    /// The id that is in use or comes next.
+    pub id: EnvId,
     /// Vector state and predicate, 0: none (unused or dead).
     pub vector: Frame,
     /// Frame of the save area, 0: none.
@@ -110,6 +110,11 @@ pub struct Env {
     pub position: u8,
     /// Positions it owns.
     pub owned: u16,
+    /// What entry code looks at in a transfer.
+    pub gate: gate::Gate,
+    /// The bits of a name that are the index, if it may leave by itself; else 0: whom it names is
+    /// nobody then.
+    pub index_mask: u16,
     /// Its slice-end event is out and it has not let go.
     pub ending: bool,
     /// Nanoseconds of its next slices that it has used already.
@@ -145,7 +150,9 @@ pub struct Entries {
     pub flags: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Env>() <= 256);
+/// Entry code finds a record by its index.
+pub const ENV_BYTES: usize = 256;
+const _: () = assert!(core::mem::size_of::<Env>() == ENV_BYTES);
 /// Bytes of kernel memory for the context and what the machine layer keeps beside it.
 pub const CONTEXT_BYTES: usize = 256;
 const _: () = assert!(core::mem::size_of::<Env>() + CONTEXT_BYTES <= 512);
@@ -251,6 +258,7 @@ fn passing(state: EnvState) -> bool {
 /// As [`set_state`], between two states that every slice brings.
 #[inline]
 pub fn come_or_go(state: &mut State, index: usize, to: EnvState) {
+    gate::close(state, index);
     state.envs.slots[index].state = to;
     let record = &mut state.published.envs[index];
     record.state = to as u32;
@@ -282,9 +290,8 @@ pub fn enter<M: Machine>(
     vector: Frame,
 ) -> EnvId {
     let slot = &mut state.envs.slots[index];
-    let (generation, heap_entry) = (slot.generation, slot.heap_entry);
-    *slot = Env { generation, heap_entry, vector, ..Env::default() };
-    let id = EnvId::new(index as u16, generation);
+    let (id, heap_entry) = (EnvId::new(index as u16, slot.id.generation()), slot.heap_entry);
+    *slot = Env { id, heap_entry, vector, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord {
         id: id.0,
@@ -305,9 +312,9 @@ pub fn enter<M: Machine>(
 /// Gives the index back: the record is forgotten.
 pub fn forget(state: &mut State, index: usize) {
     let slot = &mut state.envs.slots[index];
-    let (generation, heap_entry) = (slot.generation, slot.heap_entry);
-    let generation = (generation + 1) % abi::id::GENERATIONS;
-    *slot = Env { generation, heap_entry, ..Env::default() };
+    let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);
+    let id = EnvId::new(index as u16, next % abi::id::GENERATIONS);
+    *slot = Env { id, heap_entry, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };
     set_state(state, index, EnvState::Free);

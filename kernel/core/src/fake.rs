@@ -59,6 +59,10 @@ pub struct FakeMachine {
     pub traced: Vec<Event>,
     /// How and with what status the machine was ended.
     pub ended: Option<(u16, u16)>,
+    /// There is a fast path of transfers: tests drive it.
+    pub fast: bool,
+    /// By index of environment: when it left by that, less when it came.
+    pub ticks: Vec<u64>,
     random: u64,
     /// Programs by the page of the window where their code would begin.
     code: HashMap<usize, Vec<u8>>,
@@ -81,6 +85,8 @@ impl FakeMachine {
             tracing: 0,
             traced: Vec::new(),
             ended: None,
+            fast: false,
+            ticks: vec![0; envs],
             random: 0x9e37_79b9_7f4a_7c15,
             code: HashMap::new(),
         }
@@ -255,6 +261,13 @@ impl Machine for FakeMachine {
     ) -> Outcome {
         let none = &mut |_, _: &[u64]| 0;
         interpret_bytes(&self.code[&page], signature, arguments, none).expect("they fit").outcome
+    }
+    fn has_fast_path(&self) -> bool {
+        self.fast
+    }
+    fn ran(&mut self, index: usize, runs: bool) -> u64 {
+        let now = if runs { self.now } else { 0 };
+        core::mem::replace(&mut self.ticks[index], now.wrapping_neg()).wrapping_add(now)
     }
     fn now_ns(&self) -> u64 {
         self.now

@@ -13,8 +13,8 @@ use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{sched, transfer};
-use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use crate::{gate, sched, transfer};
+use abi::call::{TRANSFER_ACCEPT, number, transfer_target};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::offset;
@@ -58,7 +58,7 @@ pub fn check<M: Machine>(
     to: u64,
 ) -> Option<Plan> {
     let yields = word as u16 == number::Yield;
-    let id = EnvId(if yields { u32::try_from(to).ok()? } else { (word >> TRANSFER_SHIFT) as u32 });
+    let id = if yields { EnvId(u32::try_from(to).ok()?) } else { transfer_target(word) };
     let target = id.index();
     let (env, own) = (state.envs.slots.get(target)?, &state.envs.slots[caller]);
     let record = state.published.envs.get(target)?;
@@ -122,7 +122,7 @@ pub(crate) fn called_away<M: Machine>(machine: &M, env: &Env) -> bool {
 
 /// Neither clock nor predicate nor debt has anything to do with its sleep.
 #[inline(always)]
-fn sleeps_for_ever(env: &Env) -> bool {
+pub(crate) fn sleeps_for_ever(env: &Env) -> bool {
     env.deadline | env.edge == 0 && env.atoms == 0 && env.debt_ns == 0
 }
 
@@ -192,6 +192,9 @@ pub fn apply<M: Machine>(
             }
         }
     }
+    if way != Way::Yield {
+        gate::open(state, machine, pair);
+    }
 }
 
 /// As `sched::leave` and `env::come_or_go`.
@@ -209,6 +212,7 @@ pub(crate) fn leaves(
         this.slice_end_ns += ran;
         env.debt_ns = env.debt_ns.saturating_add(ran as u32);
     }
+    env.shut();
     (env.state, record.state) = (becomes, becomes as u32);
     record.sequence = record.sequence.wrapping_add(1);
 }
@@ -216,6 +220,7 @@ pub(crate) fn leaves(
 /// As `sched::run`.
 #[inline(always)]
 pub(crate) fn runs(env: &mut Env, record: &mut EnvRecord, cpu: usize) {
+    env.shut();
     (env.state, record.state) = (EnvState::Running, EnvState::Running as u32);
     record.cpu = cpu as u32;
     record.switches = record.switches.wrapping_add(1);

@@ -32,6 +32,7 @@ pub mod env;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod frame;
+pub mod gate;
 pub mod handover;
 pub mod list;
 pub mod machine;

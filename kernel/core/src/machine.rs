@@ -144,6 +144,16 @@ pub trait Machine {
         let _ = (cell, clock);
         false
     }
+    /// Can entry code make transfers by itself ([`crate::gate`])?
+    fn has_fast_path(&self) -> bool {
+        false
+    }
+    /// Nanoseconds that the environment at `index` has run by the fast path since this was asked;
+    /// from now on it does, or does not.
+    fn ran(&mut self, index: usize, runs: bool) -> u64 {
+        let _ = (index, runs);
+        0
+    }
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
     /// 64 random bits, if the machine has a source.

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, compiled, domain, env, frame, table};
+use crate::{account, compiled, domain, env, frame, gate, table};
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
 use abi::layout::{PAGE_SIZE, PUBLISHED, PUBLISHED_SLOT, table_index};
@@ -79,6 +79,7 @@ pub fn set<M: Machine>(
     for (at, atom) in atoms[..count].iter().enumerate() {
         store(machine, base + (at * ATOM_BYTES) as u64, atom);
     }
+    gate::close(state, caller);
     let env = &mut state.envs.slots[caller];
     env.atoms = count as u8;
     env.watched = watched;

@@ -18,7 +18,7 @@ use crate::env::{self, Pending};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, predicate, round, sleep, slice, upcall};
+use crate::{death, gate, predicate, round, sleep, slice, upcall};
 use abi::id::{EnvId, Frame};
 use abi::limits::{CPUS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
@@ -106,6 +106,10 @@ pub struct Scheduler {
     pub watched: u64,
     /// Written classes that sleepers are being looked at for, and how many sleepers are left.
     settling: (u64, u16),
+    /// Somebody may be in the queue of those woken by events, of some processor.
+    pub(crate) woken: bool,
+    /// Whose gates may be open.
+    pub(crate) open: gate::Open,
     /// Idle processors, a bit each, in whose rings somebody has become ready.
     kicks: u8,
 }
@@ -121,11 +125,25 @@ impl Default for Scheduler {
             watched: 0,
             settling: (0, 0),
             kicks: 0,
+            woken: false,
+            open: gate::Open::default(),
         }
     }
 }
 
 impl Scheduler {
+    /// Is nobody in the queue of those woken by events, on any processor?
+    #[inline(always)]
+    pub(crate) fn nobody_is_woken(&mut self) -> bool {
+        !self.woken || self.look_for_woken()
+    }
+
+    #[cold]
+    fn look_for_woken(&mut self) -> bool {
+        self.woken = self.cpus.iter().any(|cpu| cpu.front != 0);
+        !self.woken
+    }
+
     /// Is there no word that somebody may watch, and no processor to be told?
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
@@ -242,6 +260,7 @@ fn has_no_turn(state: &State, index: usize) -> bool {
 
 /// The flags of an environment have been set: it leaves its ring, or comes back, if it must.
 pub fn turns_changed(state: &mut State, index: usize) {
+    gate::close(state, index);
     if has_no_turn(state, index) {
         dequeue(state, index);
         let env = &mut state.envs.slots[index];
@@ -300,6 +319,7 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
     let front = front && !has_no_turn(state, index);
     if front && !list::contains(state.envs.slots, Kind::Front, index) {
         list::push(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+        state.sched.woken = true;
     }
     let current = usize::from(state.sched.cpus[home].current);
     if current == 0 || (front && lends(state, current)) {
@@ -498,6 +518,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         let this = &mut state.sched.cpus[cpu];
         this.extended = true;
         this.slice_end_ns = now + CRITICAL_NS;
+        gate::close(state, index);
         let debt = &mut state.envs.slots[index].debt_ns;
         *debt = debt.saturating_add(CRITICAL_NS as u32);
         if let Some((_, physical)) = env::save_area(state, index) {
@@ -513,6 +534,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
 /// until it lets go: by a turn for each whole slice, by a part of one for what is left.
 fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, now: u64) {
     state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
+    gate::close(state, index);
     if !core::mem::replace(&mut state.envs.slots[index].ending, true) {
         event(state, machine, index, EVENT_SLICE_END);
         return;

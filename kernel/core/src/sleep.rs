@@ -8,7 +8,7 @@ use crate::env::{self, Pending};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{operate, predicate, queue, sched};
+use crate::{gate, operate, predicate, queue, sched};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -240,6 +240,7 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
 /// Sets event bits.
 pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
     if let Some((_, physical)) = env::save_area(state, index) {
+        gate::close(state, index);
         machine.word_or(physical + offset::EVENTS as u64, bits);
         queue::events(state, machine, index, bits);
         sched::written(state, Frame::containing(physical));
@@ -259,6 +260,7 @@ pub fn post<M: Machine>(
     let index = env::controlled(state, caller, capability, to)?;
     env::living(state, env::id(state, index))?;
     let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
+    gate::close(state, index);
     machine.word_or(physical + offset::PENDING as u64, bits);
     queue::post(state, machine, index, env::id(state, caller), bits);
     sched::written(state, Frame::containing(physical));

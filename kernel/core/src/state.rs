@@ -77,4 +77,7 @@ pub struct State {
     /// The last hold of the lock that could leave anything to look at left nothing: no word that
     /// somebody may watch, no processor to be told, nothing to destroy ([`crate::work::end`]).
     pub(crate) settled: bool,
+    /// The same, and nobody whom an event has woken waits for the processor: the fast path
+    /// ([`crate::gate`]) may be gone.
+    pub open: bool,
 }

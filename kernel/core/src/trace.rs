@@ -151,6 +151,11 @@ impl CallCounters {
         add(&self.count, 1);
     }
 
+    /// It was made so often.
+    pub(crate) fn made_often(&self, times: u64) {
+        add(&self.count, times);
+    }
+
     /// It was answered by an error.
     pub fn refused(&self) {
         add(&self.errors, 1);

@@ -14,8 +14,8 @@ use crate::dispatch::Outcome;
 use crate::env::{self, Env, Pending};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{sched, sleep, upcall};
-use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT};
+use crate::{gate, sched, sleep, upcall};
+use abi::call::{TRANSFER_ACCEPT, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::EnvState;
@@ -68,6 +68,7 @@ pub fn asynchronous<M: Machine>(
 
 /// The environment does not wait for a reply any more: it got one, or one side died.
 pub fn end_wait(state: &mut State, index: usize) {
+    gate::close(state, index);
     let callee = EnvId(state.published.envs[index].donated_to);
     state.published.envs[index].donated_to = 0;
     state.envs.slots[index].pending = Pending::Nothing;
@@ -77,7 +78,7 @@ pub fn end_wait(state: &mut State, index: usize) {
 }
 
 fn target(state: &State, caller: usize, word: u64) -> Result<usize, Error> {
-    let id = EnvId((word >> TRANSFER_SHIFT) as u32);
+    let id = transfer_target(word);
     let target = env::living(state, id)?;
     if target == caller { Err(Error::Busy) } else { Ok(target) }
 }

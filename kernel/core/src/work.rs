@@ -60,7 +60,7 @@ pub mod cost {
 #[inline]
 pub fn begin(state: &mut State) {
     state.spent = 0;
-    state.settled = false;
+    (state.settled, state.open) = (false, false);
 }
 
 /// A hold of the lock ends: short ways ([`crate::handover`]) may be gone if it leaves nothing to
@@ -68,6 +68,7 @@ pub fn begin(state: &mut State) {
 #[inline(always)]
 pub fn end(state: &mut State, waits: bool) {
     state.settled = !waits && state.sched.is_quiet() && !frame::limbo_waiting(state);
+    state.open = state.settled && state.sched.nobody_is_woken();
 }
 
 /// Reckons what is about to be done.

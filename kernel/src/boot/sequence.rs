@@ -138,7 +138,6 @@ pub extern "C" fn start_other() -> ! {
 fn begin(index: usize) -> ! {
     let cpu = Cpu::of(index);
     cpu.initialize(index);
-    cpu.root.set(hardware::master());
     descriptors::load(cpu);
     apic::enable();
     entry::begin(cpu)

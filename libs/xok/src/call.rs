@@ -386,8 +386,7 @@ pub type Message = [u64; 6];
 /// register; the stub saves what the calling convention keeps, the stack pointer in the save area.
 /// A careful caller has no secret in its other registers.
 pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
-    let rax = u64::from(number::TransferSync) | u64::from(to.0) << TRANSFER_SHIFT;
-    let (error, mut reply): (u64, Message) = (rax, message);
+    let (error, mut reply): (u64, Message) = (transfer_rax(to), message);
     let status: u64;
     // SAFETY: rbx and rbp are saved on the stack, whose pointer is saved at gs:TRANSFER_RSP (the
     // thread's own page); every other register is declared changed.
@@ -418,7 +417,7 @@ pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
     }
 }
 
-/// `rax` of a reply to `caller` that accepts the next transfer.
-pub const fn reply_rax(caller: EnvId) -> u64 {
-    number::TransferSync as u64 | TRANSFER_ACCEPT | (caller.0 as u64) << TRANSFER_SHIFT
+/// `rax` of a transfer to `to`, or of a reply to it that accepts the next transfer.
+pub const fn transfer_rax(to: EnvId) -> u64 {
+    number::TransferSync as u64 | TRANSFER_ACCEPT | (to.0 as u64) << TRANSFER_SHIFT
 }

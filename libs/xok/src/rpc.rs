@@ -13,7 +13,6 @@
 #![allow(unsafe_code)]
 
 use crate::call::{self, Message, Refused};
-use abi::call::{TRANSFER_SHIFT, number};
 use abi::error::Error;
 use abi::id::EnvId;
 use core::arch::asm;
@@ -52,7 +51,7 @@ pub fn lrpc(server: EnvId, message: Message) -> Result<Message, Refused> {
 /// program's state, and nobody else's.
 #[inline]
 pub unsafe fn tlrpc(server: EnvId, message: Message) -> Result<Message, Refused> {
-    let rax = u64::from(number::TransferSync) | u64::from(server.0) << TRANSFER_SHIFT;
+    let rax = crate::call::transfer_rax(server);
     let mut reply = message;
     let status: u64;
     // SAFETY: the kernel keeps rsp for who gets a reply; the caller-saved registers are declared,

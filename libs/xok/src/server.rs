@@ -99,7 +99,7 @@ fn current() -> &'static mut dyn Serve {
 extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
     let caller = EnvId(caller as u32);
     current().request(caller, message);
-    call::reply_rax(caller)
+    call::transfer_rax(caller)
 }
 
 extern "C" fn idle() -> ! {

@@ -3,6 +3,7 @@
 mod calls;
 mod capabilities;
 mod deaths;
+mod gates;
 mod handovers;
 mod methods;
 mod packets;

@@ -81,6 +81,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("critical_sections_die", events::critical_sections_die),
     ("others_are_long", ways::others_are_long),
     ("transfer_registers", transfer::registers),
+    ("transfer_by_either_way", transfer::by_either_way),
     ("transfer_refused", transfer::refused),
     ("transfer_sync_async", transfer::sync_async),
     ("transfer_storm", transfer::storm),

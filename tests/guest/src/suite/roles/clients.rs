@@ -20,9 +20,9 @@ pub const CALL_AND_COMPARE: u64 = 41;
 global_asm!(
     ".section .text.clients, \"ax\"",
     "clients_trash:",
-    "mov rax, rcx",
-    "shl rax, {shift}",
-    "or rax, {reply}",
+    "shl rcx, {shift}",
+    "mov eax, {reply}",
+    "or rax, rcx",
     ".irp register, rbx, rbp, r12, r13, r14, r15",
     "mov \\register, 0xbad",
     ".endr",

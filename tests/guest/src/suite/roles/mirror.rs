@@ -55,9 +55,9 @@ global_asm!(
     ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
     "movups gs:[{page} + {record} + 96 + 16 * \\number], xmm\\number",
     ".endr",
-    "mov rax, rcx",
-    "shl rax, {shift}",
-    "or rax, {reply}",
+    "shl rcx, {shift}",
+    "mov eax, {reply}",
+    "or rax, rcx",
     "syscall",
     "mirror_sleep:",
     "mov eax, {sleep}",
@@ -217,7 +217,7 @@ pub fn across_any_call(rax: u64, words: [u64; 6]) -> Option<(u64, u64)> {
 pub fn compare(env: EnvId) -> Result<u64, String> {
     let patterns = patterns();
     let mut back = [0_u64; WORDS];
-    let rax = u64::from(number::TransferSync) | u64::from(env.0) << TRANSFER_SHIFT;
+    let rax = xok::call::transfer_rax(env);
     // SAFETY: both arrays have WORDS words; the stub keeps what the convention asks it to.
     let status = unsafe { mirror_call(patterns.as_ptr(), back.as_mut_ptr(), rax) };
     expect!(status == 0, "the transfer answered {status}");

@@ -1,0 +1,247 @@
+//! The fast path of transfers, as entry code goes it, ends where the long way ends.
+
+use super::random::Random;
+use super::ways::note;
+use super::*;
+use crate::context::{Context, FIXED_FLAGS};
+use crate::list::{self, Kind};
+use crate::{gate, handover};
+use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use std::string::String;
+
+const ENVS: usize = 6;
+const CPU: usize = 0;
+/// Steps with each seed; they take less than a slice.
+const STEPS: usize = 3_000;
+
+/// A world, who runs there and the registers that it has.
+struct Side {
+    world: World,
+    runs: usize,
+    live: Context,
+    /// By the fast path, since it was asked: calls, replies.
+    taken: [u32; 2],
+}
+
+impl Side {
+    fn new(fast: bool) -> Self {
+        let mut world = World::new();
+        world.machine.fast = fast;
+        let domain = world.domain();
+        for at in 2..=ENVS {
+            let own = if at % 2 == 0 { world.domain() } else { domain };
+            assert_eq!(world.spawn(own), at);
+        }
+        for at in (2..=ENVS).rev() {
+            world.on(CPU, at);
+            let accept = Call::Sleep { deadline: 0, posted: 1, events: 1, flags: SLEEP_ACCEPT };
+            world.by(at, accept);
+            world.pick(CPU);
+        }
+        let runs = world.pick(CPU);
+        let live = *world.machine.context(runs);
+        Self { world, runs, live, taken: [0; 2] }
+    }
+
+    /// The kernel is entered: registers are stored, and what the fast path did is noted.
+    fn enter(&mut self) {
+        let mut runs = [0; abi::limits::CPUS];
+        runs[CPU] = self.runs;
+        gate::fold(&mut self.world.state, &mut self.world.machine, &runs);
+        if self.runs != 0 {
+            *self.world.machine.context(self.runs) = self.live;
+        }
+        check(&self.world.state);
+    }
+
+    /// And left: whoever has the processor goes on.
+    fn leave(&mut self) {
+        self.runs = self.world.pick(CPU);
+        if self.runs != 0 {
+            self.live = *self.world.machine.context(self.runs);
+        }
+        for env in self.world.state.envs.slots.iter_mut() {
+            env.prepared = true;
+        }
+    }
+
+    /// What `entry_transfer` does, step by step; did it?
+    fn by_entry_code(&mut self, word: u64) -> bool {
+        let World { state, machine, .. } = &mut self.world;
+        let (name, own) = ((word >> 30) as u32, self.runs);
+        let index = name as u16 & state.envs.slots[own].index_mask;
+        let target = usize::from(index >> gate::NAME_SHIFT);
+        if !state.open || target == 0 {
+            return false;
+        }
+        let accepting =
+            |index: usize| state.envs.slots[index].save.address() + offset::ACCEPTING as u64;
+        let (here, there) = (accepting(own), accepting(target));
+        let sender = env::id(state, own);
+        let context = machine.context(own);
+        let kept = self.live;
+        (context.rip, context.rflags, context.rsp) = (kept.rip, kept.rflags, kept.rsp);
+        let called = state.envs.slots[target].gate.called_as == name;
+        if called {
+            if machine.word(there) & 1 == 0 {
+                return false;
+            }
+            machine.word_set(there, machine.word(there) & !1);
+            let own_name = gate::name(state.envs.slots[own].id);
+            let gate = &mut state.envs.slots[target].gate;
+            (gate.serves, gate.called_as) = (own_name, 0);
+        } else {
+            let env = &mut state.envs.slots[own];
+            if env.gate.serves != name {
+                return false;
+            }
+            (env.gate.serves, env.gate.called_as) = (0, gate::name(env.id));
+            machine.word_set(here, 1);
+        }
+        state.envs.slots[own].gate.turns += 1;
+        machine.ticks[own] = machine.ticks[own].wrapping_add(machine.now);
+        machine.ticks[target] = machine.ticks[target].wrapping_sub(machine.now);
+        let context = machine.context(own);
+        (context.rbx, context.rbp) = (kept.rbx, kept.rbp);
+        (context.r12, context.r13, context.r14, context.r15) =
+            (kept.r12, kept.r13, kept.r14, kept.r15);
+        let waiting = *machine.context(target);
+        let live = &mut self.live;
+        live.rcx = sender.0.into();
+        (live.fs_base, live.gs_base) = (waiting.fs_base, waiting.gs_base);
+        if called {
+            (live.rip, live.rflags, live.r11) = (SYNC, FIXED_FLAGS, FIXED_FLAGS);
+        } else {
+            (live.rip, live.rflags, live.r11) = (waiting.rip, waiting.rflags, waiting.rflags);
+            (live.rsp, live.rax) = (waiting.rsp, 0);
+        }
+        self.runs = target;
+        self.taken[usize::from(!called)] += 1;
+        true
+    }
+
+    fn transfer(&mut self, word: u64) {
+        self.live.rax = word;
+        if self.world.machine.fast && self.by_entry_code(word) {
+            return;
+        }
+        self.enter();
+        let own = self.runs;
+        let (state, machine) = (&mut self.world.state, &mut self.world.machine);
+        match handover::check(state, machine, (CPU, own), word, 0) {
+            Some(plan) if machine.fast => {
+                handover::apply(state, machine, (CPU, own), number::TransferSync, &plan);
+            }
+            _ => {
+                self.world.raw(CPU, own, Call::TransferSync {}, word);
+            }
+        }
+        self.leave();
+    }
+
+    fn call(&mut self, call: Call) {
+        self.enter();
+        self.world.raw(CPU, self.runs, call, call.encode().0.into());
+        self.leave();
+    }
+
+    fn event(&mut self, index: usize) {
+        self.enter();
+        crate::work::begin(&mut self.world.state);
+        sched::event(&mut self.world.state, &mut self.world.machine, index, 2);
+        crate::work::end(&mut self.world.state, false);
+        self.leave();
+    }
+
+    /// All that a transfer may change, but for the order of turns and which way it went.
+    fn digest(&mut self) -> String {
+        let mut all = String::new();
+        let World { state, machine, .. } = &mut self.world;
+        for index in 1..=ENVS {
+            let env = &state.envs.slots[index];
+            let takes_turns = list::contains(state.envs.slots, Kind::Ring, index);
+            note(&mut all, &(index, env.state, env.pending, env.posted, env.events, env.donors));
+            note(&mut all, &(takes_turns, env.deadline, env.debt_ns, env.request));
+            let record = &state.published.envs[index];
+            let running = env.state == EnvState::Running;
+            let since = if running { machine.now - state.sched.cpus[CPU].since_ns } else { 0 };
+            note(&mut all, &(record.state, record.donated_to, record.cpu, record.sequence));
+            note(&mut all, &(record.switches, record.entries, record.run_ns + since));
+            let context = machine.context(index);
+            note(&mut all, &(context.rip, context.rsp, context.rflags, context.rbx, context.rbp));
+            note(&mut all, &(context.r12, context.r13, context.r14, context.r15));
+            if running {
+                note(&mut all, context);
+            }
+            let (_, save) = env::save_area(state, index).unwrap();
+            let words = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];
+            note(&mut all, &words.map(|at| machine.word(save + at as u64)));
+        }
+        let cpu = &state.published.cpus[CPU];
+        note(&mut all, &(state.sched.cpus[CPU].current, cpu.current, cpu.switches, cpu.calls));
+        let counters = &state.published.calls[CPU][usize::from(number::TransferSync)];
+        note(&mut all, &counters.read().count);
+        all
+    }
+}
+
+/// The same step on either side.
+fn step(sides: &mut [Side; 2], random: &mut Random) {
+    let index = 1 + random.below(ENVS as u64) as usize;
+    let (kind, registers) = (random.below(64), random.below(1 << 32));
+    let (reply, accept, stale) = (random.below(8) != 0, random.below(16) != 0, random.below(64));
+    let passes = random.below(100);
+    let runs = sides[0].runs;
+    // Mostly to whoever waits for the reply: the long way's side knows that at once.
+    let world = &sides[0].world;
+    let own = world.id(runs.max(1)).0;
+    let waits = |&at: &usize| world.state.published.envs[at].donated_to == own;
+    let donor = (1..=ENVS).find(waits).filter(|_| reply);
+    let target = world.id(donor.unwrap_or(index)).0 ^ if stale == 0 { 1 << 12 } else { 0 };
+    for side in sides {
+        side.world.machine.now += passes;
+        if runs == 0 || kind == 0 {
+            side.event(if runs == 0 { 1 } else { index });
+            continue;
+        }
+        let live = &mut side.live;
+        (live.rbx, live.r15, live.rdi, live.rsp) =
+            (registers, registers + 1, registers + 2, registers & !7);
+        (live.rcx, live.r11) = (live.rip, live.rflags);
+        match kind {
+            1 => side.call(Call::TimerSet { deadline: 0 }),
+            2 => side.call(Call::Sleep { deadline: 0, posted: 1, events: 2, flags: SLEEP_ACCEPT }),
+            3 => side.world.save(runs, offset::EVENTS, 0),
+            _ => {
+                let word = u64::from(number::TransferSync)
+                    | if accept { TRANSFER_ACCEPT } else { 0 }
+                    | u64::from(target) << TRANSFER_SHIFT;
+                side.transfer(word);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fast_path_ends_where_the_long_way_ends() {
+    let mut taken = [0; 2];
+    for seed in 1..=6 {
+        let mut sides = [Side::new(false), Side::new(true)];
+        let mut random = Random(seed);
+        for at in 0..STEPS {
+            step(&mut sides, &mut random);
+            assert_eq!(sides[0].runs, sides[1].runs, "seed {seed}, step {at}");
+            if random.below(4) == 0 {
+                let [long, fast] = sides.each_mut().map(|side| {
+                    side.enter();
+                    side.digest()
+                });
+                for (long, fast) in long.lines().zip(fast.lines()) {
+                    assert_eq!(long, fast, "seed {seed}, step {at}");
+                }
+            }
+        }
+        taken = [0, 1].map(|way| taken[way] + sides[1].taken[way]);
+    }
+    assert!(taken.iter().all(|&times| times > 300), "{taken:?}");
+}

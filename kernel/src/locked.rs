@@ -1,0 +1,85 @@
+//! The kernel's state, while a processor has the lock.
+//!
+//! Entry code takes the lock, too, for transfers (`fast`). Who takes it next first works out what
+//! they have done; and gives it back so that entry code may take it again, or may not.
+//!
+//! # Safety
+//! `Locked` names the state as long as its guard is there, and nobody else does meanwhile.
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use kernel_core::state::State;
+use kernel_core::{env, gate};
+
+use crate::cpu::Cpu;
+use crate::hardware::Hardware;
+use crate::lock::{Guard, Lock};
+use crate::{shootdown, trace};
+
+pub static STATE: Lock<Option<State>> = Lock::new(None);
+
+/// Everything behind the lock, while this processor has it.
+pub struct Locked {
+    state: NonNull<State>,
+    guard: Guard<'static, Option<State>>,
+}
+
+impl Locked {
+    #[inline(always)]
+    pub fn new(cpu: &'static Cpu, mut guard: Guard<'static, Option<State>>) -> Self {
+        let state = guard.as_mut().expect("the state is set before anything is locked");
+        let mut locked = Self { state: NonNull::from(state), guard };
+        if locked.guard.was_entrys() {
+            fold(cpu, &mut locked);
+        }
+        locked
+    }
+}
+
+impl Drop for Locked {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let may = self.open && !trace::any();
+        self.guard.leave_to_entry(may);
+    }
+}
+
+/// Notes what entry code has done by the fast path, on all processors.
+#[cold]
+#[inline(never)]
+fn fold(cpu: &'static Cpu, state: &mut State) {
+    let mut hardware = Hardware::new(cpu);
+    let online = state.sched.cpus.map(|cpu| cpu.online);
+    let runs = core::array::from_fn(|cpu| {
+        let index = if online[cpu] { Cpu::of(cpu).loaded() } else { None };
+        index.unwrap_or(0)
+    });
+    gate::fold(state, &mut hardware, &runs);
+    for (cpu, &index) in runs.iter().enumerate().filter(|(_, index)| **index != 0) {
+        shootdown::loaded(cpu, hardware.slot(index).entry.root);
+        let same = Cpu::of(cpu).same_space.swap(0, Ordering::Relaxed);
+        let loads = &mut state.published.cpus[cpu].cr3_loads;
+        *loads = loads.wrapping_sub(same);
+    }
+    // The trace, which is off, goes on with who runs here now.
+    cpu.traced.set(env::id(state, runs[cpu.index.get()]).0);
+}
+
+impl core::ops::Deref for Locked {
+    type Target = State;
+    #[inline]
+    fn deref(&self) -> &State {
+        // SAFETY: what the guard guards, which nobody else names while it is here.
+        unsafe { self.state.as_ref() }
+    }
+}
+
+impl core::ops::DerefMut for Locked {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: as above.
+        unsafe { self.state.as_mut() }
+    }
+}
