@@ -267,7 +267,8 @@ fn command_for(trial: &Trial, id: &str) -> Result<Command> {
         cargo.args(["test", "--quiet", "--package", trial.suite()]);
         // Its unit tests, or what it has of tests beside them.
         let beside = workspace::root().join(trial.suite()).join("tests/suite/main.rs");
-        cargo.args(if beside.is_file() { &["--test", "suite"][..] } else { &["--lib"] }).arg("--");
+        let unit = if trial.suite() == "xtask" { "--bins" } else { "--lib" };
+        cargo.args(if beside.is_file() { &["--test", "suite"][..] } else { &[unit] }).arg("--");
         cargo.args(["--format", "pretty", "--exact", name]).env(CHOSEN, id);
         return Ok(cargo);
     }
@@ -295,7 +296,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let own = ["kernel-core/", "code/"];
+        let own = ["kernel-core/", "code/", "xtask/"];
         let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }
