@@ -268,7 +268,8 @@ fn command_for(trial: &Trial, id: &str) -> Result<Command> {
         // Its unit tests, or what it has of tests beside them.
         let beside = workspace::root().join(trial.suite()).join("tests/suite/main.rs");
         let unit = if trial.suite() == "xtask" { "--bins" } else { "--lib" };
-        cargo.args(if beside.is_file() { &["--test", "suite"][..] } else { &[unit] }).arg("--");
+        let chosen = if beside.is_file() { vec!["--test", "suite"] } else { vec![unit] };
+        cargo.args(chosen).arg("--");
         cargo.args(["--format", "pretty", "--exact", name]).env(CHOSEN, id);
         return Ok(cargo);
     }
