@@ -15,6 +15,7 @@ mod debug_suite;
 mod exos_suite;
 mod guest_suite;
 mod host_suite;
+mod idle;
 mod load_suite;
 mod net_suite;
 mod static_suite;

@@ -17,6 +17,7 @@ const EXACT: &str = "bench/two_runs_count_the_same";
 const GETPPID: &str = "bench/getppid_within_its_limit";
 const BOOT: &str = "bench/boot_within_its_limit";
 const PATHS: &str = "bench/no_path_has_grown";
+const IDLE: &str = "bench/an_idle_guest_leaves_the_host_alone";
 const OFTEN: &str = "bench/fifty_thousand_by_the_counter";
 const NO_STACK: &str = "bench/calls_without_a_stack";
 const TRIALS: &str = "bench/ten_trials_and_their_raw_logs";
@@ -28,12 +29,15 @@ const OFTEN_MIN: u64 = 50_000;
 /// Samples of each row: those with fewest operations have a hundred, and the first warms up.
 const OFTEN_SAMPLES: u32 = 501;
 
-/// Runs those that are wanted: five boots in all.
+/// Runs those that are wanted: six boots in all.
 pub fn run(tally: &mut Tally) -> Result<()> {
     if tally.wants(BOOT) {
         let total = bench::boot_here()?;
         let said = format!("({total} of {BOOT_MAX} instructions)");
         tally.record(BOOT, "", verdict(total <= BOOT_MAX, said));
+    }
+    if tally.wants(IDLE) {
+        tally.record(IDLE, "", super::idle::share()?);
     }
     if tally.wants(OFTEN) {
         tally.record(OFTEN, "", often()?);
