@@ -63,7 +63,7 @@ pub const fn is_user_range(address: u64, len: u64) -> bool {
     } else {
         return false;
     };
-    len <= end - address
+    crate::extent::within(address, len, end)
 }
 
 /// Index into a table of `level` (4 is the root, 1 holds leaves) for `address`.

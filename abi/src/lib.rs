@@ -20,6 +20,7 @@
 pub mod call;
 pub mod capability;
 pub mod error;
+pub mod extent;
 pub mod filter;
 pub mod id;
 pub mod layout;

@@ -13,6 +13,7 @@ use crate::work::{self, cost};
 use crate::{account, capability, domain, env, frame, method, operate, predicate, sched};
 use abi::capability::{Name, READ, WRITE};
 use abi::error::Error;
+use abi::extent;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
@@ -177,7 +178,7 @@ pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
 #[inline]
 pub fn within(state: &State, index: usize, offset: u64, len: u64) -> bool {
     let bytes = u64::from(state.published.regions[index].bytes);
-    offset.checked_add(len).is_some_and(|end| end <= bytes)
+    extent::within(offset, len, bytes)
 }
 
 /// The physical address of a byte of the region.
