@@ -63,12 +63,14 @@ struct Known {
     capabilities: [Capability; CAPABILITIES],
     /// Pages that may be written, and the frame each was when that was allowed.
     writable: HashMap<u64, Frame>,
+    /// Tables at wild addresses, by level: they would fill memory if nobody took them away.
+    strays: Vec<(u8, u64)>,
 }
 
 impl Known {
     fn new(state: &State, index: usize, id: DomainId) -> Self {
         let capabilities = state.domains.record(index).capabilities;
-        Self { index, id, capabilities, writable: HashMap::new() }
+        Self { index, id, capabilities, writable: HashMap::new(), strays: Vec::new() }
     }
 }
 

@@ -75,6 +75,7 @@ impl Model {
             93 => self.revoke(),
             94 => self.begin_domain(),
             95 => self.end_domain(),
+            96 => self.clear_stray(),
             _ => {
                 dying::work(&mut self.state, &mut self.machine);
             }
@@ -191,6 +192,18 @@ impl Model {
         }
     }
 
+    /// Takes the tables away that were entered at a wild address last.
+    fn clear_stray(&mut self) {
+        let domain = self.some_domain();
+        let Some((level, address)) = self.domains[domain].strays.pop() else { return };
+        let (index, name) = (self.domains[domain].index, self.domains[domain].capabilities[0]);
+        let operation = Operation::Unmap as u8;
+        let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value: 0 };
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let (_, answer) = table::update_item(state, machine, index, index, &name, &item, 0);
+        self.note(&answer);
+    }
+
     /// One item, its answer checked against the rules as the model reads them.
     fn item(&mut self, item: Item) {
         let caller = self.some_domain();
@@ -274,6 +287,17 @@ impl Model {
         let (state, machine) = (&mut self.state, &mut self.machine);
         let (_, answer) = table::update_item(state, machine, index, index, &name, &item, 0);
         self.note(&answer);
+        if answer.is_ok() {
+            self.remember_stray(domain, &item);
+        }
+    }
+
+    /// A table in which none of the model's own pages lie is to be taken away again.
+    fn remember_stray(&mut self, domain: usize, item: &Item) {
+        let span = 12 + 9 * (u32::from(item.level) - 1);
+        if PAGES.iter().all(|page| page >> span != item.address >> span) {
+            self.domains[domain].strays.push((item.level, item.address));
+        }
     }
 
     fn note(&mut self, answer: &Answer) {
@@ -357,6 +381,9 @@ impl Model {
                 let first = item.address & !(span - 1);
                 let writable = &mut self.domains[target].writable;
                 writable.retain(|&page, _| page < first || page - first >= span);
+                if item.operation == Operation::Table as u8 {
+                    self.remember_stray(target, item);
+                }
             }
             Operation::Share => unreachable!("see `remember_share`"),
         }
