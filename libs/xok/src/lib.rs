@@ -7,6 +7,7 @@
 //!  start     from the first instruction of a native program        spawn      making another
 //!  critical  instead of a lock                                     queue      what happened
 //!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
+//!  board     thousands of conditions in a page
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
@@ -15,6 +16,7 @@
 
 extern crate alloc;
 
+pub mod board;
 pub mod boot_image;
 pub mod call;
 pub mod clock;

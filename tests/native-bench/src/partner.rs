@@ -1,12 +1,13 @@
 //! The other party of a row: this program again, in a space of its own.
 
+use abi::capability::CONTROL;
 use abi::error::Error;
 use abi::id::EnvId;
 use alloc::boxed::Box;
 use alloc::format;
 use xok::call::{self, Message, OWN};
 use xok::memory::Space;
-use xok::spawn::Spawned;
+use xok::spawn::{Gift, Spawned};
 
 use crate::row::Failure;
 use crate::shared;
@@ -25,6 +26,8 @@ pub enum Role {
     PipeInlined = 4,
     /// Makes a shared counter even.
     Count = 5,
+    /// Notifies of each condition that it is notified of.
+    Board = 6,
 }
 
 /// Replies with the message as it came.
@@ -51,6 +54,7 @@ pub fn run(argument: &'static [u8]) {
                 role if role == Role::Pipe as u8 => shared::echo(partner),
                 role if role == Role::PipeInlined as u8 => shared::echo_inlined(partner),
                 role if role == Role::Count as u8 => shared::count(partner),
+                role if role == Role::Board as u8 => shared::notify_back(partner),
                 _ => loop {
                     // Whatever the answer, it is our turn to give the processor back.
                     let _ = call::yield_to(partner);
@@ -80,13 +84,17 @@ pub fn start_with(
     block[1..].copy_from_slice(&OURSELVES.0.to_le_bytes());
     let (first, _) = xok::boot_image::place();
     let frame = abi::id::Frame(first.0 + (entry.data_offset / 4096) as u32);
-    let spawned = xok::spawn::native(&plan, file, Some(frame), &block, &[])
+    // So it may post to us.
+    let gift = Gift { from: OWN, slot: GIFT.into(), extend: &[], rights: CONTROL };
+    let spawned = xok::spawn::native(&plan, file, Some(frame), &block, &[gift])
         .map_err(|why| format!("spawn: {why:?}"))?;
     prepare(&mut Space::of(spawned.domain, OWN))?;
     call::env_release(OWN, spawned.env).map_err(|why| format!("release: {why:?}"))?;
     Ok(spawned)
 }
 
+/// Where a partner has the capability that gives control over us.
+pub const GIFT: u8 = 1;
 /// The first environment of all.
 const OURSELVES: EnvId = EnvId(1);
 

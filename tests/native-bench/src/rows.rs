@@ -15,6 +15,8 @@ use crate::sibling;
 const NO_CALL: u64 = 0xffff;
 /// Samples of each row unless told otherwise.
 const SAMPLES: usize = 7;
+/// Environments asleep on predicates that do not hold: all that the bench's machine has room for.
+const SLEEPERS: u64 = 1000;
 /// A step through all hundred pages without a pattern: it and a hundred have no common divisor.
 const STEP: u64 = 37;
 
@@ -32,6 +34,7 @@ pub fn run() {
         Ok(image) => {
             partners(&samples, image);
             pages_of_both(&samples, image);
+            boards(&samples, image);
         }
         Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
     }
@@ -196,6 +199,31 @@ fn pages_of_both(samples: &Samples, image: &'static [u8]) {
         },
     );
     counted.into_iter().for_each(Pair::end);
+}
+
+/// Conditions on a board, few and many, and few beside sleepers whose predicates do not hold.
+fn boards(samples: &Samples, image: &'static [u8]) {
+    for (name, conditions) in [("n_board10", 10), ("n_board10k", 10_000)] {
+        let pair = samples.measure(
+            name,
+            100,
+            || Pair::start_board(image),
+            |_| (),
+            |pair, operations| repeat(operations, || pair.notify(conditions)),
+        );
+        pair.into_iter().for_each(Pair::end_board);
+    }
+    let beside = samples.measure(
+        "n_board_1k_asleep",
+        100,
+        || Ok((Pair::start_board(image)?, sibling::start_sleepers(SLEEPERS)?)),
+        |_| (),
+        |(pair, _), operations| repeat(operations, || pair.notify(10)),
+    );
+    if let Some((pair, sleepers)) = beside {
+        pair.end_board();
+        sibling::end_sleepers(sleepers);
+    }
 }
 
 /// So many times, each of which must succeed: else the figures would be of something else.

@@ -2,13 +2,14 @@
 //!
 //! # Safety
 //! The pages are mapped here in both programs, stay as long as either uses them, and are reached
-//! as ends of pipes or as one atomic word alone.
+//! as ends of pipes, as boards or as one atomic word alone.
 #![allow(unsafe_code)]
 
 use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
 use alloc::format;
 use core::sync::atomic::{AtomicU64, Ordering};
+use xok::board::{Notifier, Waiter};
 use xok::call;
 use xok::memory::{DATA, Space};
 use xok::pipe::{Reader, Writer};
@@ -19,6 +20,10 @@ use crate::row::Failure;
 
 /// Where they lie, in either: one page for each way.
 const PAGES: u64 = 0x7200_0000_0000;
+/// The bit that wakes a waiter at a board.
+const POSTED: u64 = 1;
+/// From one condition to the next that is notified of: has no divisor in common with their numbers.
+const CONDITION_STEP: usize = 1237;
 
 /// A partner that shares the pages with us.
 pub struct Pair {
@@ -26,11 +31,19 @@ pub struct Pair {
     pub env: EnvId,
     reader: Reader,
     writer: Writer,
+    waiter: Waiter,
+    notifier: Notifier,
+    condition: usize,
 }
 
 fn ends(partner: EnvId, from: u64, to: u64) -> (Reader, Writer) {
     // SAFETY: see the file's head.
     unsafe { (Reader::at(from, partner), Writer::at(to, partner)) }
+}
+
+fn boards(partner: EnvId, capability: u8, from: u64, to: u64) -> (Waiter, Notifier) {
+    // SAFETY: see the file's head.
+    unsafe { (Waiter::at(from, POSTED), Notifier::at(to, partner, capability, POSTED)) }
 }
 
 fn counter() -> &'static AtomicU64 {
@@ -51,7 +64,8 @@ impl Pair {
             })
         })?;
         let (reader, writer) = ends(env, PAGES + PAGE_SIZE, PAGES);
-        Ok(Pair { env, reader, writer })
+        let (waiter, notifier) = boards(env, call::OWN, PAGES + PAGE_SIZE, PAGES);
+        Ok(Pair { env, reader, writer, waiter, notifier, condition: 0 })
     }
 
     /// Ends it.
@@ -72,6 +86,28 @@ impl Pair {
     pub fn inlined(&mut self) -> bool {
         let mut word = 1_u64.to_le_bytes();
         self.writer.write_inlined(&word).is_ok() && self.reader.read_inlined(&mut word) == Ok(8)
+    }
+
+    /// Starts one whose posts are waited for: none shall interrupt.
+    pub fn start_board(image: &'static [u8]) -> Result<Pair, Failure> {
+        xok::upcall::set_mask(true);
+        Self::start(image, Role::Board)
+    }
+
+    /// Ends it.
+    pub fn end_board(self) {
+        self.end();
+        xok::upcall::set_mask(false);
+    }
+
+    /// Notifies of one of so many conditions, and is notified of the same.
+    #[inline(always)]
+    pub fn notify(&mut self, conditions: usize) -> bool {
+        self.condition = (self.condition + CONDITION_STEP) % conditions;
+        let wanted = self.condition;
+        let mut told = conditions;
+        let notified = self.notifier.notify(wanted).is_ok();
+        notified && self.waiter.wait(0, |condition| told = condition) && told == wanted
     }
 
     /// Makes the counter odd, and waits until the partner has made it even.
@@ -99,6 +135,16 @@ pub fn echo_inlined(partner: EnvId) {
     let (mut reader, mut writer) = ends(partner, PAGES, PAGES + PAGE_SIZE);
     let mut word = [0; 8];
     while reader.read_inlined(&mut word) == Ok(8) && writer.write_inlined(&word).is_ok() {}
+}
+
+/// The partner's part of [`Pair::notify`].
+pub fn notify_back(partner: EnvId) {
+    let (waiter, notifier) = boards(partner, crate::partner::GIFT, PAGES, PAGES + PAGE_SIZE);
+    xok::upcall::set_mask(true);
+    let mut alive = true;
+    while alive {
+        waiter.wait(0, |condition| alive &= notifier.notify(condition).is_ok());
+    }
 }
 
 /// The partner's part of [`Pair::count`].

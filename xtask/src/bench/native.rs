@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Native = (&'static str, &'static str, &'static str, &'static str);
 
 const ROUND: &str = "round trip";
-const ROWS: [Native; 16] = [
+const ROWS: [Native; 19] = [
     ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
     ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
     ("n_fault", ROUND, "native: ud2, upcall, handler, return", "sig_ill"),
@@ -38,6 +38,9 @@ const ROWS: [Native; 16] = [
     ("n_pipe", ROUND, "native: a word through pipes in shared pages", "pipe1"),
     ("n_pipe_inlined", ROUND, "native: the same as part of the program", "pipe1"),
     ("n_shm", ROUND, "native: a counter in a shared page, yield to the partner", "shm_yield"),
+    ("n_board10", ROUND, "native: one of ten conditions notified of, both ways", "pipe1"),
+    ("n_board10k", ROUND, "native: one of ten thousand conditions, both ways", "pipe1"),
+    ("n_board_1k_asleep", ROUND, "native: n_board10 beside 1,000 false predicates", "pipe1"),
 ];
 
 /// All of them.
