@@ -11,8 +11,8 @@
 //! conditions: what a notification costs does not grow with the conditions there are, where a
 //! predicate grows with each of them.
 //!
-//! Nobody waits for anybody, and nothing is lost if a notifier dies or is stopped between two steps:
-//! the next one looks at the summary and at the owner's word again, whoever set what before.
+//! Nobody waits for anybody, and nothing is lost if a notifier dies or stops between two steps: the
+//! next one looks at the summary and at the owner's word again, whoever set what before.
 //!
 //! The page is shared with those who notify; all that one of them can do by storing anything at
 //! all is to make conditions seem true that are not, or to have its own forgotten. So the owner

@@ -1,7 +1,7 @@
 //! Structures in memory that several processors change at once and nobody locks.
 //!
-//! Each is generic over its [`Word`]: programs have processors' atomics in pages that they share, the
-//! tests in `tests/` have loom's, which try every order of every step.
+//! Each is generic over its [`Word`]: programs have processors' atomics in pages that they share,
+//! the tests in `tests/` have loom's, which try every order of every step.
 //!
 //! ```text
 //!  board     thousands of conditions: which of them hold, and one post for who waits

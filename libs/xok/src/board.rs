@@ -37,8 +37,8 @@ impl Waiter {
     /// The waiter at the board at `address`, woken by these posted bits.
     ///
     /// # Safety
-    /// A page is mapped there, writable, as long as this program runs; it was all zeros when the board
-    /// began.
+    /// A page is mapped there, writable, as long as this program runs; it was all zeros when the
+    /// board began.
     pub unsafe fn at(address: u64, bits: u64) -> Self {
         // SAFETY: the caller's promise; any bytes are a board.
         Self { board: unsafe { &*(address as *const Page) }, bits }
@@ -73,8 +73,8 @@ impl Waiter {
 }
 
 impl Notifier {
-    /// A notifier at the board at `address`, whose waiter is woken by these bits, with a capability that
-    /// gives CONTROL over it.
+    /// A notifier at the board at `address`, whose waiter is woken by these bits, with a capability
+    /// that gives CONTROL over it.
     ///
     /// # Safety
     /// As for [`Waiter::at`].

@@ -17,8 +17,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         let mut cargo = build::cargo();
         cargo.args(["test", "--quiet", "--no-fail-fast", "--package", &package]);
         // In release form the model test makes a million calls, the differential test of downloaded
-        // code a hundred thousand programs: far more than else. Ids are all enumerated, and orders of
-        // threads tried, in seconds.
+        // code a hundred thousand programs, and all ids and more orders of threads are tried.
         if ["kernel-core", "code", "abi", "lockfree"].contains(&package.as_str()) {
             cargo.arg("--release");
         }

@@ -6,7 +6,8 @@ use crate::workspace::Package;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("kernel", &["kernel-core", "code", "abi", "image"]),
     ("kernel-core", &["code", "abi", "image"]),
-    ("libs/xok", &["abi", "image"]),
+    ("libs/xok", &["lockfree", "abi", "image"]),
+    ("libs/lockfree", &[]),
     ("libs/exos", &["xok", "xio", "xnet", "unix", "callsites", "door", "strace", "abi", "image"]),
     ("libs/xio", &["abi"]),
     ("libs/xnet", &["xok", "xio", "abi"]),
