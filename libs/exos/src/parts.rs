@@ -87,6 +87,7 @@ impl Parts {
 }
 
 /// ExOS's own calls (`door::number`), if it is one.
+#[cold]
 pub fn call(process: &mut Process, number: u64, words: [u64; 6]) -> Option<Answer> {
     let [first, second, third, fourth, ..] = words;
     Some(match number {
