@@ -334,6 +334,11 @@ calls! {
     /// `rdx`: the body's result; with `Refused`, see `method::refused`.
     51 MethodCall { region: RegionId, method: u16, role: u16, first: u64, second: u64, third: u64 }
         own Atomic errors [NoSuchRegion, NotPermitted, Refused];
+    /// Attaches `domain` to the regions of one's own, in the roles, that `count` `region::Place`s
+    /// name, one after the other, as a fork does. Needs WRITE over its guard. `rdx`: those done
+    /// (r10, 0 at first, counts those of rounds before), also with an error.
+    52 RegionPass { domain: DomainId, places: UserAddress, count: u64 } guarded Restartable
+        errors [NoSuchDomain, NoSuchRegion, BadAddress, Exhausted, OverQuota, TooLarge];
 }
 
 /// What `rax` carries besides the number.

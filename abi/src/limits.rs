@@ -34,6 +34,8 @@ pub const REGION_FRAMES: usize = 17;
 pub const REGION_INLINE_BYTES: usize = 64;
 /// Roles in which domains attach to a region.
 pub const REGION_ROLES: usize = 4;
+/// Places of one `RegionPass`.
+pub const REGION_PLACES: usize = 64;
 /// Compares, and writes, of one region operation.
 pub const REGION_WORDS: usize = 4;
 /// Methods of one region.

@@ -17,6 +17,16 @@ pub struct WordAt {
     pub value: u64,
 }
 
+/// A region and a role in which one is attached to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Place {
+    /// The region's id.
+    pub region: u32,
+    /// The role.
+    pub role: u32,
+}
+
 /// The argument of `RegionOperate`, read once from program memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

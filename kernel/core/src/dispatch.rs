@@ -20,12 +20,13 @@ use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame};
 use abi::layout::is_user_range;
 use abi::limits::{
-    BATCH, BATCH_ITEMS, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, RING_ENTRIES,
-    TRANSMIT_PIECES,
+    BATCH, BATCH_ITEMS, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, REGION_PLACES,
+    RING_ENTRIES, TRANSMIT_PIECES,
 };
 use abi::memory::Item;
 use abi::method::BINDING_BYTES;
 use abi::published::EnvState;
+use abi::region::Place;
 use abi::trace::{Event, Kind};
 use abi::word::UserAddress;
 use core::mem::size_of;
@@ -59,12 +60,14 @@ pub enum Outcome {
 /// What a capability must dominate to end the machine.
 const POWER: Name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
 const ITEM_BYTES: u64 = size_of::<Item>() as u64;
+const PLACE_BYTES: usize = size_of::<Place>();
 
 /// Calls that may read program memory, a bit for each number: the others need not be asked.
 const READS_MEMORY: u64 = 1 << number::EnvSet
     | 1 << number::EnvMove
     | 1 << number::TableUpdate
     | 1 << number::RegionAlloc
+    | 1 << number::RegionPass
     | 1 << number::RegionOperate
     | 1 << number::RegionAwait
     | 1 << number::PredicateSet
@@ -111,6 +114,7 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
         }
         Call::TableUpdate { items, count, .. } => array(items, count, BATCH, ITEM_BYTES as usize),
         Call::RegionAlloc { frames, count } => array(frames, count, REGION_FRAMES, 4),
+        Call::RegionPass { places, count, .. } => array(places, count, REGION_PLACES, PLACE_BYTES),
         Call::RegionOperate { operation } => {
             Some((operation.0, size_of::<abi::region::RegionOperation>()))
         }
@@ -279,6 +283,9 @@ fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: 
         },
         Call::TableUpdate { domain, items, count } => {
             update_tables(state, machine, who, domain, items, count)
+        }
+        Call::RegionPass { domain, places, count } => {
+            pass_regions(state, machine, who, domain, places, count)
         }
         Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame),
         Call::RegionOperate { .. } => match operate::operate(state, machine, index, bytes) {
@@ -481,6 +488,45 @@ fn update_tables<M: Machine>(
     }
     let single = before == 0 && count == 1;
     Outcome::Answer(0, if single { old } else { earlier(round) })
+}
+
+/// Place by place, as far as this hold of the lock has room.
+#[inline(never)]
+fn pass_regions<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    who: Caller<'_>,
+    domain: DomainId,
+    places: UserAddress,
+    count: u64,
+) -> Outcome {
+    let own = who.domain(state);
+    let target = match region::receiver(state, own, who.capability(), domain) {
+        Ok(target) => target,
+        Err(error) => return refuse(error.into()),
+    };
+    if count > REGION_PLACES as u64 {
+        return refuse(Refusal::new(Error::TooLarge, REGION_PLACES as u64));
+    }
+    let before = machine.context(who.index).r10;
+    let mut done = 0;
+    for place in who.bytes.chunks_exact(PLACE_BYTES).take(count as usize) {
+        let cost = region::pass_cost(state, own, target);
+        if done > 0 && !work::room(state, cost) {
+            let context = machine.context(who.index);
+            context.rsi = places.0 + done * PLACE_BYTES as u64;
+            context.rdx = count - done;
+            context.r10 = before.wrapping_add(done);
+            return Outcome::Again;
+        }
+        work::spend(state, cost);
+        let place = Place { region: u32_at(place, 0), role: u32_at(place, 4) };
+        if let Err(refusal) = region::pass(state, own, target, place) {
+            return refuse(Refusal::new(refusal.error, before.wrapping_add(done)));
+        }
+        done += 1;
+    }
+    Outcome::Answer(0, before.wrapping_add(done))
 }
 
 fn read_item(bytes: &[u8]) -> Item {

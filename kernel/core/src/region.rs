@@ -18,7 +18,7 @@ use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
+use abi::region::{Place, STEP_BESIDE, STEP_IN, Step, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -322,6 +322,46 @@ pub fn attach(
         let guard = state.regions.slots[index].guard;
         capability::check(state, own, capability, &guard, rights)?;
     }
+    enter(state, target, index, role)?;
+    Ok(0)
+}
+
+/// `RegionPass`: the index of the domain that may be attached by the capability at `capability`.
+pub(crate) fn receiver(
+    state: &State,
+    own: usize,
+    capability: u8,
+    id: DomainId,
+) -> Result<usize, Error> {
+    let target = domain::find(state, id)?;
+    capability::check(state, own, capability, domain::guard(state, target), WRITE)?;
+    Ok(target)
+}
+
+/// What one place of [`pass`] costs at most, for domains with so many attachments.
+pub(crate) fn pass_cost(state: &State, own: usize, target: usize) -> u32 {
+    let length = |domain: usize| state.published.domains[domain].attachments;
+    cost::ATTACH + cost::LOOK * (length(own) + length(target))
+}
+
+/// `RegionPass`, one place: attaches the domain at `target` as the one at `own` is.
+pub(crate) fn pass(
+    state: &mut State,
+    own: usize,
+    target: usize,
+    place: Place,
+) -> Result<(), Refusal> {
+    let index = find(state, RegionId(place.region))?;
+    let asked = u16::try_from(place.role).map_err(|_| Error::BadArgument)?;
+    let role = check_role(asked)? | kind(state, index);
+    if !attached(state, own, index, role) {
+        return Err(Error::NotPermitted.into());
+    }
+    enter(state, target, index, role)
+}
+
+/// Attaches a domain that may be.
+fn enter(state: &mut State, target: usize, index: usize, role: u8) -> Result<(), Refusal> {
     match attachment(state, target, index, role) {
         Some((_, at)) if state.regions.attachments[at].count == COUNT_MAX => {
             return Err(Error::Exhausted.into());
@@ -329,13 +369,13 @@ pub fn attach(
         Some((_, at)) => state.regions.attachments[at].count += 1,
         None => add(state, target, index, role)?,
     }
-    state.published.regions[index].attached[usize::from(asked)] += 1;
+    state.published.regions[index].attached[usize::from(role % BY_METHOD)] += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         let maker = DomainId(state.published.regions[index].domain).index();
         state.regions.attachments[maker].count -= 1;
     }
     touched(state, index);
-    Ok(0)
+    Ok(())
 }
 
 /// What is set in the roles of those attached to the region at `index`.

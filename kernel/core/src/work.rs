@@ -44,6 +44,8 @@ pub mod cost {
     pub const DEATH: u32 = 4_000;
     /// The end of a domain with nothing attached.
     pub const DOMAIN: u32 = 2_000;
+    /// An attachment handed on, but for looks through lists.
+    pub const ATTACH: u32 = 400;
     /// The end of a region with its frames, or of a ring with its buffers.
     pub const REGION: u32 = 2_500;
     /// Eight slots verified or compiled.

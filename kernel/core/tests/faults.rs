@@ -297,6 +297,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "        if held.rights == 0 {",
     ),
     (
+        "an attachment is passed by who has none",
+        "region.rs",
+        "if !attached(state, own, index, role) {\n        return Err(Error::NotPermitted.into());",
+        "if false {\n        return Err(Error::NotPermitted.into());",
+    ),
+    (
         "a retraction leaves what lies below",
         "retract.rs",
         "&& retraction.name.is_prefix_of(&held.name)",

@@ -66,13 +66,10 @@ fn attach(region: &Region) -> Result<(), Errno> {
         .map_err(|(error, _)| from_kernel(error))
 }
 
-/// Makes a fork child's domain hold it, too.
-pub fn share(domain: DomainId) {
+/// The region it is shown in, for a fork child's domain to hold, too.
+pub fn region() -> Option<Region> {
     let id = RegionId(page::own().environment);
-    if !id.is_none() {
-        // Refused when a table is full: then it is shown for as long as we live.
-        let _ = Region { id, role: OWNER }.attach(domain);
-    }
+    (!id.is_none()).then_some(Region { id, role: OWNER })
 }
 
 /// The environment of the process with this page, as `process` may see it.

@@ -6,6 +6,7 @@
 
 use crate::capabilities::INHERITED;
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
+use crate::fs::region::{Heritage, Region};
 use crate::layout::{
     APPLICATION_PAGE, CHILD_PAGES, FIRST_THREAD, HEAP, HEAP_END, PRIVATE, PRIVATE_END, STACKS,
     TEXT, stack_tops, thread_area,
@@ -230,10 +231,16 @@ pub fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
     (setup, crate::library::START_FIELDS)
 }
 
-/// A domain with the native window of ExOS, our inherited capabilities, and our open files.
-pub fn new_domain(process: &Process) -> Result<DomainId, Errno> {
+/// A domain with the native window of ExOS, our inherited capabilities, our open files, and one
+/// region more, if there is one.
+pub fn new_domain(process: &Process, more: Option<Region>) -> Result<DomainId, Errno> {
     let domain = bare_domain()?;
-    if let Err(errno) = process.files.attach(domain) {
+    let mut heritage = Heritage::of(domain);
+    let attached = process.files.attach(&mut heritage).and_then(|()| {
+        more.iter().try_for_each(|region| heritage.add(region))?;
+        heritage.send()
+    });
+    if let Err(errno) = attached {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);
         return Err(errno);
@@ -255,8 +262,7 @@ fn bare_domain() -> Result<DomainId, Errno> {
 
 /// A child with a space of its own.
 fn copy(process: &Process, slot: &Slot, request: &Request) -> Result<EnvId, Errno> {
-    let domain = new_domain(process)?;
-    crate::environment::share(domain);
+    let domain = new_domain(process, crate::environment::region())?;
     let built = copy_into(process, domain, slot, request).and_then(|env| {
         // A signal to our group that came before the child could be seen in it has met us alone.
         // As on Linux, it is taken first, and the fork starts again.
@@ -446,7 +452,6 @@ fn lend_to(
     child.events = 0;
     let env = call::env_alloc(OWN, domain, AccountId::NONE).map_err(refused)?;
     child.id = env;
-    child.files.attach(domain)?;
     let area = thread_area(number);
     child.area = area;
     child.orders = Orders::default();

@@ -9,7 +9,7 @@ use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT, number}
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::{RegionOperation, RegionWait, Step};
+use abi::region::{Place, RegionOperation, RegionWait, Step};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -227,6 +227,12 @@ pub fn region_attach(
     domain: DomainId,
 ) -> Result<u64, Refused> {
     make(Call::RegionAttach { region, role, domain }, capability)
+}
+
+/// `RegionPass`: at most `REGION_PLACES`.
+pub fn region_pass(capability: u8, domain: DomainId, places: &[Place]) -> Result<u64, Refused> {
+    let (count, places) = (places.len() as u64, at(places.as_ptr()));
+    make(Call::RegionPass { domain, places, count }, capability)
 }
 
 /// `RegionDetach`

@@ -358,6 +358,10 @@ impl Model {
                 role: small / 2,
                 domain: self.some_domain_id(),
             },
+            74..=75 => {
+                let (domain, count) = (self.some_domain_id(), u64::from(small) / 2);
+                Call::RegionPass { domain, places: BUFFER, count }
+            }
             50 => Call::RegionDetach { region: self.some_region(), role: small / 2 },
             51..=53 => Call::RegionOperate { operation: BUFFER },
             54 if self.random.one_in(2) => self.some_step(caller),
@@ -489,6 +493,7 @@ impl Model {
                     words.push(u64::from(a) | u64::from(b) << 32);
                 }
             }
+            Call::RegionPass { .. } => words.extend((0..4).map(|_| self.some_region().0 as u64)),
             Call::RegionOperate { .. } | Call::RegionAwait { .. } => {
                 let region = u64::from(self.some_region().0);
                 let counts = self.random.next() & 0x0103_0101;

@@ -1,7 +1,8 @@
 //! Regions: rights by role, one atomic operation, what a fault leaves alone, how they end.
 
 use super::*;
-use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
+use crate::work::PIECE;
+use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES, REGION_PLACES};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 
 /// Program memory that is copied from and to.
@@ -228,4 +229,106 @@ fn the_last_writer_is_gone_when_the_count_says_so() {
         assert_eq!(world.by(1, Call::EnvForget { env: id }), OK);
     }
     assert_eq!(world.census(), before);
+}
+
+fn pass(domain: DomainId, count: u64) -> Call {
+    Call::RegionPass { domain, places: UserAddress(SCRATCH), count }
+}
+
+fn place(region: RegionId, role: u64) -> u64 {
+    u64::from(region.0) | role << 32
+}
+
+#[test]
+fn places_are_passed_one_after_the_other_also_in_pieces() {
+    for spent in [0, PIECE] {
+        let mut world = World::new();
+        let before = world.census();
+        let to = world.domain();
+        let other = world.spawn(to);
+        let ids = [region(&mut world, 1, &[]), region(&mut world, 1, &[u32::MAX])];
+        for (id, role) in [(ids[0], 0), (ids[0], 2), (ids[1], 1)] {
+            assert_eq!(world.by(1, attach(id, role)), OK);
+        }
+        let places = [place(ids[0], 2), place(ids[1], 1), place(ids[0], 0), place(ids[0], 2)];
+        world.put(1, &places);
+        world.machine.context(1).r10 = 0;
+        let mut call = pass(to, 4);
+        for round in 0.. {
+            world.spent = spent;
+            match world.by(1, call) {
+                Outcome::Again => {
+                    let context = world.machine.context(1);
+                    let (places, count) = (UserAddress(context.rsi), context.rdx);
+                    call = Call::RegionPass { domain: to, places, count };
+                }
+                outcome => {
+                    assert_eq!(outcome, Outcome::Answer(0, 4));
+                    assert_eq!(round, if spent == 0 { 0 } else { 3 }, "a place at a time");
+                    break;
+                }
+            }
+        }
+        world.spent = 0;
+        let attached =
+            |world: &World, id: RegionId| world.state.published.regions[id.index()].attached;
+        assert_eq!(attached(&world, ids[0]), [2, 0, 3, 0]);
+        assert_eq!(attached(&world, ids[1]), [0, 2, 0, 0]);
+        assert_eq!(world.state.published.domains[to.index()].attachments, 3);
+        // The receiver may use them, and its end takes them along.
+        let mut read = operation(ids[0], 2);
+        (read.direction, read.address, read.len) = (COPY_OUT, DATA, 8);
+        assert_eq!(operate(&mut world, other, &read), OK);
+        let env = world.id(other);
+        assert_eq!(world.by(1, Call::EnvDestroy { env, word: 0 }), OK);
+        assert_eq!(world.by(1, Call::EnvForget { env }), OK);
+        assert_eq!(attached(&world, ids[0]), [1, 0, 1, 0]);
+        for (id, role) in [(ids[0], 0), (ids[0], 2), (ids[1], 1)] {
+            assert_eq!(world.by(1, Call::RegionDetach { region: id, role }), OK);
+        }
+        assert_eq!(world.census(), before);
+    }
+}
+
+#[test]
+fn each_refusal_of_passing() {
+    let mut world = World::new();
+    let to = world.domain();
+    let other = world.spawn(to);
+    let (id, foreign) = (region(&mut world, 1, &[]), region(&mut world, other, &[]));
+    assert_eq!(world.by(1, attach(id, 0)), OK);
+    assert_eq!(world.by(other, attach(foreign, 0)), OK);
+    world.machine.context(1).r10 = 0;
+    world.put(1, &[place(id, 0)]);
+    assert_eq!(world.by(1, pass(DomainId(99), 1)), error(Error::NoSuchDomain, 0));
+    assert_eq!(world.by(1, pass(DomainId::NONE, 1)), error(Error::NoSuchDomain, 0));
+    assert_eq!(world.with(1, 0, pass(to, 1)), error(Error::NotPermitted, 0), "no right over it");
+    assert_eq!(world.with(1, 9, pass(to, 1)), error(Error::NoSuchCapability, 0));
+    let most = REGION_PLACES as u64;
+    assert_eq!(world.by(1, pass(to, most + 1)), error(Error::TooLarge, most));
+    let nowhere = UserAddress(abi::layout::PROGRAM_END - PAGE_SIZE - 4);
+    let call = Call::RegionPass { domain: to, places: nowhere, count: 1 };
+    assert_eq!(world.by(1, call), error(Error::BadAddress, 0));
+    for (bad, why) in [
+        (place(RegionId(99), 0), Error::NoSuchRegion),
+        (place(id, 4), Error::BadArgument),
+        (place(id, 1 << 16), Error::BadArgument),
+        (place(id, 1), Error::NotPermitted),
+        (place(foreign, 0), Error::NotPermitted),
+    ] {
+        // Nothing is passed of the bad one, and what came before it stays.
+        let attached = world.state.published.regions[id.index()].attached[0];
+        world.put(1, &[place(id, 0), bad, place(id, 0)]);
+        assert_eq!(world.by(1, pass(to, 3)), error(why, 1), "{bad:#x}");
+        assert_eq!(world.state.published.regions[id.index()].attached, [attached + 1, 0, 0, 0]);
+    }
+    assert_eq!(world.state.published.regions[foreign.index()].attached, [1, 0, 0, 0]);
+    let another = region(&mut world, 1, &[]);
+    assert_eq!(world.by(1, attach(another, 3)), OK);
+    let used = world.state.published.accounts[1].used[4];
+    world.state.published.accounts[1].limit[4] = used;
+    world.put(1, &[place(id, 0), place(another, 3)]);
+    assert_eq!(world.by(1, pass(to, 2)), error(Error::OverQuota, 1));
+    world.state.published.accounts[1].limit[4] = u32::MAX;
+    assert_eq!(world.by(1, pass(to, 0)), OK, "none");
 }

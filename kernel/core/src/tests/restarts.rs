@@ -188,6 +188,7 @@ fn these_calls_restart() {
         "RegionStep",
         "RegionStepOrWait",
         "MethodBind",
+        "RegionPass",
     ];
     assert_eq!(names, known);
 }

@@ -4,7 +4,7 @@
 //! to a 64-byte region (word 0 offset, word 1 flags), which all change by compare-and-write. When
 //! the others are gone (the region's published count says so) they come back.
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::region::WordAt;
 use alloc::borrow::Cow;
 use alloc::format;
@@ -17,7 +17,7 @@ use unix::protocol::CLIENT;
 
 use super::open_file::OpenFile;
 use super::pipe::Level;
-use super::region::{self, Done, Region};
+use super::region::{self, Done, Heritage, Region};
 use crate::page::Hold;
 use xok::published::Word;
 
@@ -310,13 +310,13 @@ impl Description {
         Some(region)
     }
 
-    /// Moves offset and flags to a region and attaches `domain` to it and to what the file has.
-    pub fn share(&self, domain: DomainId) -> Result<(), Errno> {
+    /// Moves offset and flags to a region that is inherited, as is what the file has.
+    pub fn share(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         let id = match self.region.get() {
             Some(id) => id,
             None => {
                 let id = region::make(0)?;
-                Region { id, role: CLIENT }.attach(DomainId::NONE)?;
+                Region { id, role: CLIENT }.attach()?;
                 self.region.set(Some(id));
                 id
             }
@@ -331,9 +331,9 @@ impl Description {
             ];
             region.copy_in(0, &[], &[], &write)?;
         }
-        region.attach(domain)?;
+        heritage.add(&region)?;
         self.shared.set(true);
-        self.file.attach(domain)
+        self.file.attach(heritage)
     }
 }
 

@@ -140,7 +140,7 @@ impl Client {
             Some(made) => made,
             None => (region::make(narrow)?, DATA_BYTES),
         };
-        Region { id, role: CLIENT }.attach(DomainId::NONE)?;
+        Region { id, role: CLIENT }.attach()?;
         Ok(Transport { domain, region: id, room })
     }
 

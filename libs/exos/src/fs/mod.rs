@@ -45,7 +45,7 @@ pub mod transfer;
 pub mod transfers;
 pub mod walk;
 
-use abi::id::{DomainId, EnvId};
+use abi::id::EnvId;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,6 +65,7 @@ use lookups::Lookups;
 use memory_files::{Client, Transport};
 use node::{Device, Node, Place};
 use open_file::OpenFile;
+use region::Heritage;
 use shown::Shown;
 use transfer::Memory;
 use walk::Last;
@@ -317,15 +318,12 @@ impl Files {
         all
     }
 
-    /// Attaches `domain` to all that is shared, by attachments that the caller has.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        if domain == memory_files::own_domain() || domain.is_none() {
-            return Ok(());
-        }
-        terminal::attach(domain)?;
+    /// Has all that is shared inherited, by attachments that the caller has.
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+        terminal::attach(heritage)?;
         self.descriptions().iter().try_for_each(|description| {
             self.entrust(description)?;
-            description.share(domain)
+            description.share(heritage)
         })
     }
 

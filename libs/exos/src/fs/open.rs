@@ -1,6 +1,5 @@
 //! Opening and making files (open(2), mknod(2), pipe(2)).
 
-use abi::id::DomainId;
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
 use unix::path::{Canonical, split_last};
@@ -210,7 +209,7 @@ pub fn memory_directory(place: &Place) -> Result<Id, Errno> {
 /// A region for a description that the file server watches; the own domain is attached.
 fn watched_region() -> Result<Region, Errno> {
     let region = Region { id: region::make(0)?, role: CLIENT };
-    region.attach(DomainId::NONE)?;
+    region.attach()?;
     Ok(region)
 }
 

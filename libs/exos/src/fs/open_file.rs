@@ -1,6 +1,5 @@
 //! What a description refers to, and the operations that every kind has.
 
-use abi::id::DomainId;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::Errno;
@@ -14,7 +13,7 @@ use super::event_counter::EventCounter;
 use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
 use super::pty::Master;
-use super::region::{Done, Region};
+use super::region::{Done, Heritage, Region};
 use super::shown::READS_BEFORE;
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
@@ -136,14 +135,14 @@ impl OpenFile {
     }
 
     /// Attaches another domain to the regions that the file itself has.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         match self {
-            OpenFile::Pipe(pipe) => pipe.attach(domain),
-            OpenFile::Socket(socket) => socket.attach(domain),
-            OpenFile::UnixSocket(socket) => socket.attach(domain),
-            OpenFile::Terminal(tty) => tty.attach(domain),
-            OpenFile::Master(master) => master.attach(domain),
-            _ => self.held().map_or(Ok(()), |words| words.attach(domain)),
+            OpenFile::Pipe(pipe) => pipe.attach(heritage),
+            OpenFile::Socket(socket) => socket.attach(heritage),
+            OpenFile::UnixSocket(socket) => socket.attach(heritage),
+            OpenFile::Terminal(tty) => tty.attach(heritage),
+            OpenFile::Master(master) => master.attach(heritage),
+            _ => self.held().map_or(Ok(()), |words| heritage.add(&words)),
         }
     }
 

@@ -11,7 +11,7 @@
 //! of file and a broken pipe are the published counts of attachments, which the kernel keeps
 //! whatever dies.
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
@@ -23,7 +23,7 @@ use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
 
 use super::description::Description;
-use super::region::{self, Done, Missed, Region, Transfer};
+use super::region::{self, Done, Heritage, Missed, Region, Transfer};
 use super::transfer::Memory;
 use crate::process::Process;
 use crate::wait::{Interrupts, Wait, direct, look, sleep_until};
@@ -123,8 +123,8 @@ pub fn make() -> Result<(Pipe, Pipe), Errno> {
     let id = region::make(REGION_FRAMES)?;
     let reader = Pipe { region: id, reads: true, writes: false };
     let writer = Pipe { region: id, reads: false, writes: true };
-    reader.attach(DomainId::NONE)?;
-    writer.attach(DomainId::NONE)?;
+    reader.reader().attach()?;
+    writer.writer().attach()?;
     Ok((reader, writer))
 }
 
@@ -170,12 +170,12 @@ impl Pipe {
     }
 
     /// Attaches a domain to the ends that this is.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         if self.reads {
-            attach(self.reader(), domain)?;
+            heritage.add(&self.reader())?;
         }
         if self.writes {
-            attach(self.writer(), domain)?;
+            heritage.add(&self.writer())?;
         }
         Ok(())
     }
@@ -589,12 +589,5 @@ impl Pipe {
             return Ok(first);
         }
         self.writer().copy_in(RING.data, beginning, &[at_head, claim], &behind)
-    }
-}
-
-fn attach(region: Region, domain: DomainId) -> Result<(), Errno> {
-    match xok::call::region_attach(xok::call::OWN, region.id, region.role, domain) {
-        Ok(_) => Ok(()),
-        Err((error, _)) => Err(crate::errno::from_kernel(error)),
     }
 }

@@ -4,7 +4,7 @@
 //! the master; between them the terminal server edits lines and sends signals, as it does for the
 //! console. The file server gives out numbers and regions (`unix::tty::shared`).
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::predicate::Operator;
 use alloc::format;
 use alloc::rc::Rc;
@@ -21,7 +21,7 @@ use super::description::Description;
 use super::node::{Node, stamped};
 use super::open_file::OpenFile;
 use super::poll::{IN_LIKE, OUT_LIKE};
-use super::region::{self, Region};
+use super::region::{self, Heritage, Region};
 use super::terminal::Tty;
 use super::terminal_control;
 use super::transfer::Memory;
@@ -173,8 +173,8 @@ impl Master {
     }
 
     /// Attaches another domain.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        self.regions().iter().try_for_each(|region| region.attach(domain))
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+        self.regions().iter().try_for_each(|region| heritage.add(region))
     }
 
     /// The last descriptor is closed.

@@ -3,9 +3,10 @@
 use abi::call::number;
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
+use abi::limits::REGION_PLACES;
 use abi::published::{RegionRecord, Table};
 use abi::region::{
-    COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, STEP_BESIDE, STEP_IN, Step, WordAt,
+    COPY_IN, COPY_NONE, COPY_OUT, Place, RegionOperation, STEP_BESIDE, STEP_IN, Step, WordAt,
 };
 use core::mem::offset_of;
 use unix::Errno;
@@ -24,6 +25,44 @@ pub struct Region {
     pub id: RegionId,
     /// The role.
     pub role: u16,
+}
+
+/// What another domain is to be attached to, as this one is: by one call, or one for each so many.
+pub struct Heritage {
+    domain: DomainId,
+    count: usize,
+    places: [Place; REGION_PLACES],
+}
+
+impl Heritage {
+    /// Of this domain, nothing yet.
+    pub fn of(domain: DomainId) -> Self {
+        Self { domain, count: 0, places: [Place::default(); REGION_PLACES] }
+    }
+
+    /// One region more.
+    pub fn add(&mut self, region: &Region) -> Result<(), Errno> {
+        if self.count == REGION_PLACES {
+            self.send()?;
+        }
+        if let Some(place) = self.places.get_mut(self.count) {
+            *place = Place { region: region.id.0, role: region.role.into() };
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Attaches the domain to what was added.
+    pub fn send(&mut self) -> Result<(), Errno> {
+        let places = self.places.get(..core::mem::take(&mut self.count)).unwrap_or(&[]);
+        if places.is_empty() {
+            return Ok(());
+        }
+        match call::region_pass(call::OWN, self.domain, places) {
+            Ok(_) => Ok(()),
+            Err((error, _)) => Err(from_kernel(error)),
+        }
+    }
 }
 
 /// How a conditional operation ended.
@@ -124,7 +163,7 @@ impl Region {
     /// Makes one, all zero, to which this domain is attached.
     pub fn make_held() -> Result<Self, Errno> {
         let region = Self::held(make(0)?);
-        region.attach(DomainId::NONE)?;
+        region.attach()?;
         Ok(region)
     }
 
@@ -239,9 +278,9 @@ impl Region {
         Ok((u64::from_le_bytes(first), u64::from_le_bytes(second)))
     }
 
-    /// Attaches another domain in the same role.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        match call::region_attach(call::OWN, self.id, self.role, domain) {
+    /// Attaches this domain.
+    pub fn attach(&self) -> Result<(), Errno> {
+        match call::region_attach(call::OWN, self.id, self.role, DomainId::NONE) {
             Ok(_) => Ok(()),
             Err((error, _)) => Err(from_kernel(error)),
         }

@@ -1,6 +1,6 @@
 //! The terminal, and the streams of a machine that runs one program: what is shared with ttyd.
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use unix::tty::shared::{
 use xok::services::{self, Service};
 
 use super::description::Description;
-use super::region::{Done, Region};
+use super::region::{Done, Heritage, Region};
 use super::transfer::Memory;
 use crate::page;
 use crate::process::Process;
@@ -83,9 +83,9 @@ impl Tty {
     }
 
     /// Attaches another domain; every process has the console's already.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         match self.number {
-            Some(_) => self.regions().iter().try_for_each(|region| region.attach(domain)),
+            Some(_) => self.regions().iter().try_for_each(|region| heritage.add(region)),
             None => Ok(()),
         }
     }
@@ -130,14 +130,14 @@ pub fn exists() -> bool {
 
 /// Attaches another domain to all that belongs to the terminal: every process keeps that, so that
 /// it can always open /dev/tty.
-pub fn attach(domain: DomainId) -> Result<(), Errno> {
+pub fn attach(heritage: &mut Heritage) -> Result<(), Errno> {
     let regions = [
         region(Service::TerminalInput, INPUT_PROGRAM),
         region(Service::TerminalOutput, OUTPUT_PROGRAM),
         region(Service::ErrorOutput, OUTPUT_PROGRAM),
         region(Service::TerminalState, CONTROL_ROLE),
     ];
-    regions.into_iter().flatten().try_for_each(|region| region.attach(domain))
+    regions.iter().flatten().try_for_each(|region| heritage.add(region))
 }
 
 /// Is the process in the background of its own terminal?

@@ -24,7 +24,7 @@ use super::transfers::DATAGRAM;
 use crate::capabilities::{CONTROL_SLOT, FAMILY_SLOT};
 use crate::errno::from_kernel;
 use crate::fs::pipe::{Pipe, READER, RING, WRITER};
-use crate::fs::region::{self, Done, Region};
+use crate::fs::region::{self, Done, Heritage, Region};
 use crate::wait::Wait;
 
 /// Offset of how far it has come: the keeper's to write.
@@ -168,10 +168,10 @@ impl Kept {
         self.kind != Kind::Listener
     }
 
-    /// Attaches another domain: it becomes a user.
-    pub fn share(&self, domain: DomainId) -> Result<(), Errno> {
-        self.reader().attach(domain)?;
-        if self.has_tx() { self.writer().attach(domain) } else { Ok(()) }
+    /// Lets another domain become a user.
+    pub fn share(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+        heritage.add(&self.reader())?;
+        if self.has_tx() { heritage.add(&self.writer()) } else { Ok(()) }
     }
 
     /// Becomes a user oneself.

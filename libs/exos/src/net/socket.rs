@@ -1,6 +1,5 @@
 //! A socket: from `socket` over `bind`, `listen` and `connect` to its close.
 
-use abi::id::DomainId;
 use abi::upcall::EVENT_PACKET;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -12,6 +11,7 @@ use xio::stack::{Error, ListenerId, TcpId, TcpState, UdpId};
 
 use super::kept::{Kept, Kind};
 use super::{EVENTS, Inner, Net, errno, tend};
+use crate::fs::region::Heritage;
 use crate::process::Process;
 use crate::wait::{Wait, sleep_until};
 
@@ -116,8 +116,8 @@ impl Socket {
     }
 
     /// Makes another domain a user of what is shared.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        self.kept().map_or(Ok(()), |kept| kept.share(domain))
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+        self.kept().map_or(Ok(()), |kept| kept.share(heritage))
     }
 
     /// The network, unless it is another process's; a socket that holds nothing yet uses whatever

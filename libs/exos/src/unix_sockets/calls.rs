@@ -222,7 +222,7 @@ fn datagram_pair(process: &Process) -> Result<(UnixSocket, UnixSocket), Errno> {
     let (one, other) = (UnixSocket::new(Kind::Datagrams), UnixSocket::new(Kind::Datagrams));
     let inboxes = (one.make_port()?, other.make_port()?);
     for (socket, own, peer) in [(&one, inboxes.0, inboxes.1), (&other, inboxes.1, inboxes.0)] {
-        Region { id: peer, role: WRITER }.attach(abi::id::DomainId::NONE)?;
+        Region { id: peer, role: WRITER }.attach()?;
         socket.set_peer(Some(peer))?;
         let inbox = Region { id: own, role: crate::fs::pipe::READER };
         connection::own_up(process, inbox, 0)?;

@@ -1,6 +1,6 @@
 //! One end of a connection, and the heads of regions' halves.
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::vec::Vec;
@@ -107,7 +107,7 @@ pub fn make_pair(process: &Process) -> Result<(End, End), Errno> {
     let region = region::make(CONNECTION_FRAMES)?;
     let ends = (End { region, end: 0 }, End { region, end: 1 });
     for end in [ends.0, ends.1] {
-        end.own().attach(DomainId::NONE)?;
+        end.own().attach()?;
         own_up(process, end.own(), head_of(end.end))?;
     }
     Ok(ends)

@@ -21,7 +21,7 @@ mod ready;
 pub mod records;
 pub mod streams;
 
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::net as raw;
@@ -29,7 +29,7 @@ use unix::Errno;
 use unix::local::{INBOX, LIMIT};
 
 use crate::fs::pipe::{READER, WRITER};
-use crate::fs::region::Region;
+use crate::fs::region::{Heritage, Region};
 use crate::process::Process;
 use connection::{End, Half};
 use records::Channel;
@@ -113,8 +113,8 @@ impl UnixSocket {
     }
 
     /// Attaches another domain to what it has.
-    pub fn attach(&self, domain: DomainId) -> Result<(), Errno> {
-        self.regions().try_for_each(|region| region.attach(domain))
+    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+        self.regions().try_for_each(|region| heritage.add(&region))
     }
 
     /// The last descriptor is closed.

@@ -21,7 +21,7 @@ use crate::fs::walk::Last;
 use crate::process::Process;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
-use abi::id::{DomainId, RegionId};
+use abi::id::RegionId;
 use abi::predicate::Operator;
 use unix::local::{CLAIMED, INBOX_FRAMES, PEER, PORT_FRAMES, offer};
 use unix::ring::{HEAD, TAIL};
@@ -199,7 +199,7 @@ impl UnixSocket {
     /// Makes its port, or its inbox.
     pub(super) fn make_port(&self) -> Result<RegionId, Errno> {
         let id = region::make(if self.is_connection() { PORT_FRAMES } else { INBOX_FRAMES })?;
-        Region { id, role: READER }.attach(DomainId::NONE)?;
+        Region { id, role: READER }.attach()?;
         self.port.set(Some(id));
         Ok(id)
     }
