@@ -28,6 +28,32 @@ use crate::lock::{FREE_BY_ENTRY, Lock};
 
 global_asm!(
     r#"
+    # From the caller's space and bases to the other one's; the caller keeps what it goes on with.
+    # `same`: where it is noted that the space is the same, to come back to `loaded`.
+    .macro exchange scratch, same, loaded
+    mov \scratch, [r11 + {slots} + {root}]
+    cmp \scratch, [rsp + {root}]
+    je \same
+    mov cr3, \scratch
+\loaded:
+    rdfsbase \scratch
+    mov [rsp + {fs_base}], \scratch
+    rdgsbase \scratch
+    mov [rsp + {gs_base}], \scratch
+    mov \scratch, [r11 + {slots} + {fs_base}]
+    wrfsbase \scratch
+    mov \scratch, [r11 + {slots} + {gs_base}]
+    wrgsbase \scratch
+    mov \scratch, [rip + entry_start + {user_rsp}]
+    mov [rsp + {rsp}], \scratch
+    mov [rsp + {rbx}], rbx
+    mov [rsp + {rbp}], rbp
+    mov [rsp + {r12}], r12
+    mov [rsp + {r13}], r13
+    mov [rsp + {r14}], r14
+    mov [rsp + {r15}], r15
+    .endm
+
     .section .entry, "ax"
     .global entry_transfer
     # The fast path of a transfer (`kernel_core::gate`): gates say that nothing but the switch would
@@ -66,28 +92,7 @@ entry_transfer:
     add [rsp + {ticks}], eax
     sub [r11 + {slots} + {ticks}], eax
     mov rax, [rsp + {rax}]
-    # Its space, unless it is the same.
-    mov rcx, [r11 + {slots} + {root}]
-    cmp rcx, [rsp + {root}]
-    je 6f
-    mov cr3, rcx
-1:  rdfsbase rcx
-    mov [rsp + {fs_base}], rcx
-    rdgsbase rcx
-    mov [rsp + {gs_base}], rcx
-    mov rcx, [r11 + {slots} + {fs_base}]
-    wrfsbase rcx
-    mov rcx, [r11 + {slots} + {gs_base}]
-    wrgsbase rcx
-    # What the caller keeps if it gets no reply.
-    mov rcx, [rip + entry_start + {user_rsp}]
-    mov [rsp + {rsp}], rcx
-    mov [rsp + {rbx}], rbx
-    mov [rsp + {rbp}], rbp
-    mov [rsp + {r12}], r12
-    mov [rsp + {r13}], r13
-    mov [rsp + {r14}], r14
-    mov [rsp + {r15}], r15
+    exchange rcx, 6f, 1
     # It is entered on the caller's stack, and told who calls.
     mov rcx, [r11 + {slots} + {sync}]
     mov [rip + entry_start + {entered}], rcx
@@ -113,26 +118,7 @@ entry_transfer:
     mov rdx, rcx
     add [rsp + {ticks}], eax
     sub [r11 + {slots} + {ticks}], eax
-    mov rax, [r11 + {slots} + {root}]
-    cmp rax, [rsp + {root}]
-    je 7f
-    mov cr3, rax
-2:  rdfsbase rax
-    mov [rsp + {fs_base}], rax
-    rdgsbase rax
-    mov [rsp + {gs_base}], rax
-    mov rax, [r11 + {slots} + {fs_base}]
-    wrfsbase rax
-    mov rax, [r11 + {slots} + {gs_base}]
-    wrgsbase rax
-    mov rax, [rip + entry_start + {user_rsp}]
-    mov [rsp + {rsp}], rax
-    mov [rsp + {rbx}], rbx
-    mov [rsp + {rbp}], rbp
-    mov [rsp + {r12}], r12
-    mov [rsp + {r13}], r13
-    mov [rsp + {r14}], r14
-    mov [rsp + {r15}], r15
+    exchange rax, 7f, 2
     lea r11, [r11 + {slots}]
     mov [rip + entry_start + {rsp0}], r11
     mov ecx, [rsp + {id}]
@@ -153,6 +139,7 @@ entry_transfer:
 8:  mov rcx, [rsp + {rip}]
     mov r11, [rsp + {rflags}]
     jmp entry_switch
+    .purgem exchange
     .text
     "#,
     user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
