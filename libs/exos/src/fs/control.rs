@@ -48,8 +48,7 @@ pub fn dup3(process: &mut Process, fd: i32, to: i32, flags: u32) -> Answer {
 
 /// `close(fd)`
 pub fn close(process: &mut Process, fd: i32) -> Answer {
-    let description = process.files.get(fd)?;
-    process.files.close(fd)?;
+    let description = process.files.close(fd)?;
     match &description.file {
         OpenFile::Own(file) if Rc::strong_count(&description) == 1 => file.close(),
         _ => Ok(0),

@@ -244,14 +244,14 @@ impl Files {
     }
 
     /// Closes a descriptor.
-    pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
+    pub fn close(&mut self, fd: i32) -> Result<Rc<Description>, Errno> {
         let description = self.get(fd)?;
         self.table[fd as usize] = None;
         locks::closed(self, &description);
         if !crate::page::own().leave_file(fd as u16) {
             self.publish();
         }
-        Ok(())
+        Ok(description)
     }
 
     /// Lists the open files in the process's page, for everybody's /proc.
