@@ -20,8 +20,9 @@ pub type Refused = (Error, u64);
 /// The capability in slot 0: the domain's own fresh name.
 pub const OWN: u8 = 0;
 
-/// Makes `call`, naming the capability at index `capability`.
-#[inline]
+/// Makes `call`, naming the capability at index `capability`. Where it stands the call is known,
+/// and little is left of its encoding.
+#[inline(always)]
 pub fn make(call: Call, capability: u8) -> Result<u64, Refused> {
     let (number, words) = call.encode();
     raw(u64::from(number) | u64::from(capability) << CAPABILITY_SHIFT, words)
