@@ -2,7 +2,7 @@
 //!
 //! Why it is as it is: decision 0029.
 //! ```text
-//!  program ── Door::call ──► ExOS's text: syscall ──► kernel          `call`
+//!  program ── Door::make ──► ExOS's text: syscall ──► kernel          `call`
 //!     │
 //!     └── syscall, a number that Linux has not ──► ExOS: "from now on ask me"     `parts`
 //!            its functions ◄── on its stack, like a signal handler ──┘

@@ -44,10 +44,10 @@ impl Waiter {
         Self { board: unsafe { &*(address as *const Page) }, bits }
     }
 
-    /// For a program whose mask is set, or a post interrupts instead of being waited for.
-    ///
     /// Tells `each` of the conditions that hold, each once, in order; waits for a first one until
     /// `deadline` (nanoseconds since boot; 0: for ever). Was there one?
+    ///
+    /// The program's mask must be set, or a post interrupts it instead of being waited for.
     #[inline]
     pub fn wait(&self, deadline: u64, mut each: impl FnMut(usize)) -> bool {
         loop {

@@ -15,7 +15,7 @@ use crate::sibling;
 const NO_CALL: u64 = 0xffff;
 /// Samples of each row unless told otherwise.
 const SAMPLES: usize = 7;
-/// Environments asleep on predicates that do not hold: all that the bench's machine has room for.
+/// Environments asleep on predicates that do not hold.
 const SLEEPERS: u64 = 1000;
 /// A step through all hundred pages without a pattern: it and a hundred have no common divisor.
 const STEP: u64 = 37;

@@ -92,7 +92,7 @@ extern "C" fn serve() -> ! {
     xok::server::run(Box::leak(Box::new(Echo)))
 }
 
-/// Sleeps until no time has passed since boot.
+/// Sleeps for ever: on a predicate that wants the clock to be zero.
 extern "C" fn sleep() -> ! {
     let never = Atom {
         operator: Operator::Equal as u8,
