@@ -1,10 +1,10 @@
 //! Names of kernel objects: index and generation, so that a stale name finds nothing.
 //!
 //! ```text
-//!   bit 29            12 11          0
-//!  ┌────────────────────┬─────────────┐
-//!  │ generation (18)    │ index (12)  │   0 is nobody: index 0 is never used
-//!  └────────────────────┴─────────────┘
+//!   bit 29           14 13           0
+//!  ┌───────────────────┬──────────────┐
+//!  │ generation (16)   │ index (14)   │   0 is nobody: index 0 is never used
+//!  └───────────────────┴──────────────┘
 //! ```
 //! An id is positive and below 2^30, so that Linux's thread ids can be environment ids
 //! (FUTEX_TID_MASK, futex(2)).
@@ -12,9 +12,11 @@
 use crate::word::Word;
 
 /// Bits of an id that are the index.
-pub const INDEX_BITS: u32 = 12;
+pub const INDEX_BITS: u32 = 14;
+/// Those bits.
+pub const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 /// Generations before one repeats.
-pub const GENERATIONS: u32 = 1 << 18;
+pub const GENERATIONS: u32 = 1 << (30 - INDEX_BITS);
 
 macro_rules! ids {
     ($( $(#[doc = $doc:literal])+ $name:ident, )+) => { $(
@@ -29,11 +31,11 @@ macro_rules! ids {
 
             /// The id of `index` in its `generation`.
             pub const fn new(index: u16, generation: u32) -> Self {
-                Self((generation % GENERATIONS) << INDEX_BITS | (index as u32 & 0xfff))
+                Self((generation % GENERATIONS) << INDEX_BITS | (index as u32 & INDEX_MASK))
             }
             /// Position in its table.
             pub const fn index(self) -> usize {
-                (self.0 & 0xfff) as usize
+                (self.0 & INDEX_MASK) as usize
             }
             /// How often the position has been used before.
             pub const fn generation(self) -> u32 {

@@ -10,8 +10,10 @@ pub const SLICE_NS: u64 = 10_000_000;
 pub const CAPABILITIES: usize = 16;
 /// Components of a capability's name.
 pub const NAME_COMPONENTS: usize = 6;
-/// Environments, domains, regions, rings, filters: what an index can name.
-pub const INDICES: usize = 1 << 12;
+/// What an index can name, nobody among them: as many environments there are at most.
+pub const INDICES: usize = 1 << crate::id::INDEX_BITS;
+/// Domains, and regions, at most, nobody among them.
+pub const DOMAINS: usize = 1 << 12;
 /// Accounts.
 pub const ACCOUNTS: usize = 256;
 /// Items a batch handles before it looks for interrupts and re-executes.

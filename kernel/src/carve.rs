@@ -236,8 +236,9 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
     let bytes = ((ENV_BYTES * sizes.envs) as u64).next_multiple_of(PAGE_SIZE);
     tables.map(memory, hardware::SLOTS, contexts, bytes, NO_EXECUTE | WRITABLE);
     tables.map(memory, hardware::ENVS, envs, bytes, NO_EXECUTE | WRITABLE);
-    // What `entry` is asked for by an index beyond is nobody's.
-    for beyond in (bytes..hardware::BLOCKS_BYTES).step_by(PAGE_SIZE as usize) {
+    // What `entry` is asked for by an index beyond is nobody's (`gate::index_mask`).
+    let asked = (ENV_BYTES * sizes.envs.next_power_of_two()) as u64;
+    for beyond in (bytes..asked).step_by(PAGE_SIZE as usize) {
         tables.map(memory, hardware::ENVS + beyond, zeroes, PAGE_SIZE, NO_EXECUTE);
     }
     hardware::place(sizes.envs, first, zeroes);

@@ -177,7 +177,7 @@ entry_transfer:
     fixed_flags = const FIXED_FLAGS,
 );
 
-const _: () = assert!(CONTEXT_BYTES == 1 << 8 && INDEX_BITS == 12);
+const _: () = assert!(CONTEXT_BYTES == 1 << 8 && INDEX_BITS as usize + NAME_SHIFT as usize <= 16);
 const _: () = assert!(offset_of!(Lock<Option<State>>, taken) == 0);
 // Both are written at once.
 const _: () = assert!(offset_of!(Gate, called_as) == offset_of!(Gate, serves) + 4);

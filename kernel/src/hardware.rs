@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<Slot>() == CONTEXT_BYTES);
 
 /// Where slots are, by index, for `entry` as for Rust; behind them, as far from each slot, the
 /// environments' private records.
-pub const SLOTS: u64 = 0xffff_ffff_bfe0_0000;
+pub const SLOTS: u64 = 0xffff_ffff_bf80_0000;
 /// Room for either.
 pub const BLOCKS_BYTES: u64 = (CONTEXT_BYTES as u64) << INDEX_BITS;
 /// Where the records are.

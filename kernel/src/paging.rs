@@ -6,7 +6,7 @@
 //!  slot 511     0xffff_ff80_0000_0000  devices, not cached
 //!               0xffff_ff90_0000_0000  downloaded code: RX, its frames NX in the direct map
 //!               0xffff_ffff_8020_0000  the image: text RX, constants R, data RW
-//!               0xffff_ffff_bfe0_0000  environments' slots, then their records (`hardware`)
+//!               0xffff_ffff_bf80_0000  environments' slots, then their records (`hardware`)
 //!               0xffff_ffff_c000_0000  a 256 KiB area for each processor (`cpu`)
 //! ```
 //!

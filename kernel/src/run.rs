@@ -13,6 +13,7 @@ use kernel_core::timer::{Setting, ticks};
 use kernel_core::{frame, handover, relay, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
+use abi::id::EnvId;
 use abi::limits::Resource;
 use abi::published::{Category, CpuRecord, STRETCHES};
 use abi::upcall::offset;
@@ -82,7 +83,7 @@ pub fn report(cpu: &'static Cpu) {
     for record in state.published.envs.iter().filter(|record| record.id != 0) {
         // SAFETY: only read, to be printed; whatever it is, it is words.
         let context =
-            unsafe { *(hardware::context_address(record.id as usize & 0xfff) as *const Context) };
+            unsafe { *(hardware::context_address(EnvId(record.id).index()) as *const Context) };
         crate::log::unlocked_line(format_args!(
             "env {:#x} state {} domain {:#x} rip {:#x} rsp {:#x} rax {:#x} cause {} run {} us, \
              {} entries, {} upcalls",

@@ -9,7 +9,7 @@ use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::PAGE_SIZE;
-use abi::limits::{ACCOUNTS, CPUS, INDICES, SLICES};
+use abi::limits::{ACCOUNTS, CPUS, DOMAINS, INDICES, SLICES};
 use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
 use abi::published::FrameType;
 use abi::word::Which;
@@ -55,8 +55,8 @@ pub struct Sizes {
 
 impl Sizes {
     /// The rule as boot prints it.
-    pub const RULE: &str = "envs, domains = frames/64 in 64..=4096; predicates compiled = \
-                            envs/4; regions = frames/32 in \
+    pub const RULE: &str = "envs = frames/64 in 64..=16384, domains the same to 4096; \
+                            predicates compiled = envs/4; regions = frames/32 in \
                             128..=4096; attachments = domains + 4*regions; filters, rings = \
                             frames/128 in 64..=1024";
 
@@ -65,11 +65,11 @@ impl Sizes {
         Self {
             frames,
             envs: (frames / 64).clamp(64, INDICES),
-            domains: (frames / 64).clamp(64, INDICES),
+            domains: (frames / 64).clamp(64, DOMAINS),
             accounts: ACCOUNTS,
             cells: (frames / 64).clamp(64, INDICES) / 4,
-            regions: (frames / 32).clamp(128, INDICES),
-            attachments: (frames / 64).clamp(64, INDICES) + 4 * (frames / 32).clamp(128, INDICES),
+            regions: (frames / 32).clamp(128, DOMAINS),
+            attachments: (frames / 64).clamp(64, DOMAINS) + 4 * (frames / 32).clamp(128, DOMAINS),
             filters: (frames / 128).clamp(64, 1024),
             rings: (frames / 128).clamp(64, 1024),
             slices: CPUS * SLICES,

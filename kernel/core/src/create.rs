@@ -80,14 +80,14 @@ pub fn allocate<M: Machine>(
     Ok(u64::from(id.0))
 }
 
-fn free_index(state: &State, which: Which) -> Result<usize, Refusal> {
-    let free = |index: &usize| state.envs.slots[*index].state == EnvState::Free;
+fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
+    let free = |index: usize| state.envs.slots[index].state == EnvState::Free;
     match which {
-        Which::Any => (1..state.envs.slots.len()).find(free).ok_or(Error::Exhausted.into()),
+        Which::Any => state.envs.lowest_free().ok_or(Error::Exhausted.into()),
         Which::This(index) if index == 0 || index as usize >= state.envs.slots.len() => {
             Err(Refusal::new(Error::BadArgument, 0))
         }
-        Which::This(index) if free(&(index as usize)) => Ok(index as usize),
+        Which::This(index) if free(index as usize) => Ok(index as usize),
         Which::This(_) => Err(Error::Taken.into()),
     }
 }

@@ -149,7 +149,7 @@ pub fn kill<M: Machine>(
 /// What the end of an environment costs at most: others' records are looked through for those that
 /// wait for it, for those that it holds and for those that share its slice.
 pub(crate) fn cost(state: &State) -> u32 {
-    cost::DEATH + 3 * cost::LOOK * state.envs.slots.len() as u32
+    cost::DEATH + 3 * cost::LOOK * state.envs.used().len() as u32
 }
 
 /// The end of an environment that no processor runs.
@@ -217,9 +217,9 @@ pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
 fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
     if state.envs.slots[index].donors != 0 {
-        work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
+        work::spend(state, cost::LOOK * state.envs.used().len() as u32);
     }
-    for donor in 1..state.envs.slots.len() {
+    for donor in state.envs.used() {
         if state.envs.slots[index].donors == 0 {
             return;
         }
@@ -239,9 +239,9 @@ fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let id = env::id(state, index).0;
     if state.envs.slots[index].children != 0 {
-        work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
+        work::spend(state, cost::LOOK * state.envs.used().len() as u32);
     }
-    for child in 1..state.envs.slots.len() {
+    for child in state.envs.used() {
         if state.envs.slots[index].children == 0 {
             return;
         }

@@ -17,6 +17,7 @@ use crate::{gate, predicate, sched};
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::limits::WORK_PIECES;
 use abi::published::{EnvRecord, EnvState, Table};
 
 pub use crate::create::{First, start_first};
@@ -161,12 +162,59 @@ const _: () = assert!(core::mem::size_of::<Env>() + CONTEXT_BYTES <= 512);
 pub struct Envs {
     /// By index; index 0 is never used.
     pub slots: &'static mut [Env],
+    /// No index below is free.
+    first_free: usize,
+    /// All indices from here on are free.
+    end: usize,
 }
 
 impl Envs {
     /// An empty table.
     pub fn new(slots: &'static mut [Env]) -> Self {
-        Self { slots }
+        Self { slots, first_free: 1, end: 1 }
+    }
+
+    /// What there is of environments has an index in here: whoever looks through all of them looks
+    /// through these, few on a machine with room for many.
+    #[inline]
+    pub fn used(&self) -> core::ops::Range<usize> {
+        1..self.end
+    }
+
+    /// The lowest free index.
+    pub fn lowest_free(&mut self) -> Option<usize> {
+        let free = |&index: &usize| self.slots[index].state == EnvState::Free;
+        let found = (self.first_free..self.end).find(free).unwrap_or(self.end);
+        self.first_free = found;
+        (found < self.slots.len()).then_some(found)
+    }
+
+    /// Every index in use is among those said to be, and none below the first free one is free.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        for (index, env) in self.slots.iter().enumerate().skip(1) {
+            let free = env.state == EnvState::Free;
+            assert!(free || self.used().contains(&index), "{index} is not among those in use");
+            assert!(!free || index >= self.first_free, "{index} is free");
+        }
+    }
+
+    /// The index is in use from now on.
+    fn note_used(&mut self, index: usize) {
+        self.end = self.end.max(index + 1);
+    }
+
+    /// The index has become free.
+    fn note_free(&mut self, index: usize) {
+        self.first_free = self.first_free.min(index);
+        // So many at a time; the next one to become free goes on.
+        for _ in 0..WORK_PIECES {
+            if self.end == 1 || self.slots[self.end - 1].state != EnvState::Free {
+                break;
+            }
+            self.end -= 1;
+        }
+        self.first_free = self.first_free.min(self.end);
     }
 }
 
@@ -301,6 +349,7 @@ pub fn enter<M: Machine>(
         sequence,
         ..EnvRecord::default()
     };
+    state.envs.note_used(index);
     machine.vector_init(vector);
     *machine.context(index) = crate::context::Context::default();
     crate::domain::born(state, domain.index());
@@ -318,4 +367,5 @@ pub fn forget(state: &mut State, index: usize) {
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };
     set_state(state, index, EnvState::Free);
+    state.envs.note_free(index);
 }

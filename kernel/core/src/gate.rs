@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
 use abi::call::number;
-use abi::id::{EnvId, INDEX_BITS};
+use abi::id::EnvId;
 use abi::limits::CPUS;
 use abi::published::EnvState;
 use abi::setup::FLAG_NO_VECTOR;
@@ -39,7 +39,6 @@ pub const OPEN_MAX: usize = 8;
 
 /// How far an id is from the lowest bit of a name.
 pub const NAME_SHIFT: u32 = 2;
-const INDEX_MASK: u16 = ((1 << INDEX_BITS) - 1) << NAME_SHIFT;
 
 /// What the fast path knows an environment by: bits 30 to 61 of the word by which it is called
 /// or answered, `TRANSFER_ACCEPT` among them.
@@ -47,6 +46,13 @@ pub const fn name(id: EnvId) -> u32 {
     id.0 << NAME_SHIFT | 2
 }
 
+/// The bits of a name that choose one of so many records, or of as many again: a name with other
+/// bits set finds one that has another name, or what the machine layer shows behind the table.
+pub const fn index_mask(envs: usize) -> u16 {
+    ((envs.next_power_of_two() - 1) << NAME_SHIFT) as u16
+}
+
+const _: () = assert!(index_mask(abi::limits::INDICES) == u16::MAX << NAME_SHIFT);
 const _: () = assert!(abi::call::TRANSFER_ACCEPT == 2 << 30 && abi::call::TRANSFER_SHIFT == 32);
 
 /// Whose gates may be open.
@@ -90,9 +96,10 @@ pub fn open<M: Machine>(state: &mut State, machine: &mut M, pair: [usize; 2]) {
 fn open_one<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     list(state, index);
     let callee = EnvId(state.published.envs[index].donated_to).index();
+    let mask = index_mask(state.envs.slots.len());
     let env = &mut state.envs.slots[index];
     let own = name(env.id);
-    env.index_mask = INDEX_MASK;
+    env.index_mask = mask;
     machine.ran(index, env.state == EnvState::Running);
     match env.state {
         EnvState::Sleeping => env.gate.called_as = own,

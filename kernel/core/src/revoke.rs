@@ -96,6 +96,10 @@ fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) ->
         if at >= envs + rings {
             break;
         }
+        if at < envs && !state.envs.used().contains(&at.max(1)) {
+            state.frames.records[frame.0 as usize].position = envs as u16;
+            continue;
+        }
         if !work::room(state, cost::HOLDER) {
             return false;
         }

@@ -200,10 +200,10 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
         let live = !matches!(state.envs.slots[other].state, EnvState::Free | EnvState::Dead);
         other != index && live && at_home(state, other, cpu, position)
     };
-    work::spend(state, cost::LOOK * state.envs.slots.len() as u32);
+    work::spend(state, cost::LOOK * state.envs.used().len() as u32);
     let mut sharers = 0;
     let mut heir = 0;
-    for other in 1..state.envs.slots.len() {
+    for other in state.envs.used() {
         if shares(state, other) {
             sharers += 1;
             let payer = account_of(state, other);
@@ -220,7 +220,7 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
         state.envs.slots[heir].owned += 1;
         return;
     }
-    for other in 1..state.envs.slots.len() {
+    for other in state.envs.used() {
         if sharers > 0 && shares(state, other) {
             rehome(state, other, |state| share(state, other, FIRST));
         }

@@ -45,6 +45,10 @@ pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool 
         }
         let at = state.sweep as usize;
         let done = if at < envs {
+            if !state.envs.used().contains(&at.max(1)) {
+                state.sweep = envs as u32;
+                continue;
+            }
             sweep_env(state, machine, cpu, at)
         } else if at < envs + domains {
             sweep_domain(state, machine, at - envs)

@@ -57,7 +57,7 @@ pub fn get(service: Service) -> u64 {
 
 /// The name of the native program that runs in this environment, if init has started it.
 pub fn name(env: u32) -> Option<&'static str> {
-    if env as usize & (abi::limits::INDICES - 1) == INIT_INDEX {
+    if abi::id::EnvId(env).index() == INIT_INDEX {
         return Some("init");
     }
     let known = [

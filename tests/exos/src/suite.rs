@@ -1,6 +1,7 @@
 //! The tests, a line each on standard output; the status says whether all passed.
 
 use crate::{leaks, linux, memory, pipes, shown, sites, threads, witness};
+use abi::id::EnvId;
 use abi::layout::LIBRARY;
 use abi::memory::{ADDRESS, PRESENT, WRITABLE};
 use abi::published::{EnvRecord, EnvState, FrameRecord, FrameType, Table};
@@ -198,7 +199,7 @@ fn process_table_is_mapped() -> Seen {
         }
     }
     let me = linux::pid();
-    let index = (me & 0xfff) as usize;
+    let index = EnvId(me as u32).index();
     let made = || published::record::<EnvRecord>(Table::Envs, index).map_or(0, |own| own.entries);
     let before = made();
     let (mut found, mut living) = (0, 0);
@@ -224,7 +225,7 @@ fn process_table_is_mapped() -> Seen {
 
 /// xok97 T23: a store into another process's entry of the table faults.
 fn foreign_page_write_faults() -> Seen {
-    let parent = linux::pid() & 0xfff;
+    let parent = EnvId(linux::pid() as u32).index() as u64;
     let page = published::application_page(parent as usize).ok_or(("no page", [parent, 0, 0]))?;
     let child = linux::fork();
     if child == 0 {

@@ -355,6 +355,7 @@ impl World {
 
 /// What must hold of environments between any two steps.
 pub fn check(state: &State) {
+    state.envs.check();
     let envs = &state.envs.slots;
     let mut watchers = 0;
     for index in 1..envs.len() {
