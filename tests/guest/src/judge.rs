@@ -122,8 +122,12 @@ pub fn run() {
     let ground = Ground { image };
     let mut failed = Vec::new();
     let mut passed = 0;
-    let counted = command_line.split(' ').any(|word| word == "counted=1");
-    let tests = if counted { suite::COUNTED } else { suite::TESTS };
+    let is = |setting| command_line.split(' ').any(|word| word == setting);
+    let tests = match (is("counted=1"), is("crowded=1")) {
+        (true, _) => suite::COUNTED,
+        (_, true) => suite::CROWDED,
+        _ => suite::TESTS,
+    };
     for (name, test) in tests {
         if !wanted(&command_line, name) {
             continue;

@@ -21,6 +21,11 @@ const LOG_TAIL: usize = 20;
 const MACHINES: [(Kind, u32, u32); 4] =
     [(Kind::Q35, 1, 5), (Kind::Microvm, 2, 60), (Kind::Q35, 4, 5), (Kind::Microvm, 3, 5)];
 
+/// The machine with room for more than ten thousand environments, and its test.
+const CROWDED_PLACE: &str = "crowded";
+const CROWDED_MEMORY: &str = "3G";
+const CROWD: &str = "guest/crowd_costs_its_slots";
+
 /// Boots each machine once, with all tests that are wanted, and one on which time is instructions,
 /// with the tests that count them.
 pub fn run(tally: &mut Tally) -> Result<()> {
@@ -34,6 +39,11 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         let machine = Machine { kind, cpus, ..Machine::default() };
         let settings = [("fuzz-seconds", fuzz_seconds.to_string())];
         boot(tally, &image.path, machine, fuzz_seconds, &settings, &place)?;
+    }
+    if tally.wants_place(CROWDED_PLACE) && tally.wants(CROWD) {
+        report::step("guest: crowded");
+        let machine = Machine { memory: CROWDED_MEMORY.into(), ..Machine::default() };
+        boot(tally, &image.path, machine, 0, &[("crowded", "1".into())], CROWDED_PLACE)?;
     }
     report::step("guest: counted");
     let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });

@@ -4,6 +4,7 @@ mod calling;
 mod capability;
 mod census;
 mod compiled;
+mod crowd;
 mod events;
 mod exceptions;
 mod exposed;
@@ -121,7 +122,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ("no_kernel_faults", exceptions::no_kernel_faults),
 ];
 
-/// Tests for a machine on which a nanosecond is an instruction.
+/// Tests that make thousands of environments, for a machine with room for them.
+pub const CROWDED: &[(&str, Test)] = &[("crowd_costs_its_slots", crowd::costs_its_slots)];
+
+/// Tests that count instructions, for a machine on which time is instructions.
 pub const COUNTED: &[(&str, Test)] = &[
     ("sleep_beyond_the_counter", stretch::sleep_beyond_the_counter),
     ("slice_pattern", slices::pattern),

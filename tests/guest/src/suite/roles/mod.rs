@@ -1,6 +1,7 @@
 //! What assistants do: one function a role; the word they leave is their report.
 
 pub mod clients;
+pub mod crowd;
 mod ending;
 mod events;
 pub mod holder;
@@ -103,6 +104,9 @@ pub const STAY_IN_SECTION: u64 = 37;
 pub const READ_QUEUE: u64 = 38;
 /// Its report when the fault was handled after all.
 pub const FAULT_HANDLED: u64 = 0x600d;
+/// Makes as many environments as its second word says, which wait for what its first one says, and
+/// counts when they do.
+pub const GATHER: u64 = 39;
 /// Jumps to its first word.
 pub const JUMP_TO: u64 = 24;
 /// Calls method 0 of the region in its first word for ever.
@@ -116,6 +120,7 @@ pub fn play(role: &Role) -> u64 {
             let _ = call::sleep(0, 0, 0, 0);
         },
         SPIN => spin(words[0]),
+        GATHER => crowd::gather(words[0], words[1]),
         MAP_FOREIGN => map_foreign(words[0] as u32),
         READ_UNTIL_FAULT => read_until_fault(words[0]),
         LOAD_THEN_STORE => match faults::load(words[0]) {
