@@ -6,11 +6,13 @@
 use super::Model;
 use crate::dispatch::{self, Outcome};
 use crate::machine::Machine;
-use crate::{create, death, domain, env, frame, net, sched, sweep, table, token, upcall, work};
+use crate::{
+    create, death, domain, env, frame, net, region, sched, sweep, table, token, upcall, work,
+};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
 use abi::filter::{COPY, SUBSETTABLE};
-use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
+use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
@@ -21,9 +23,9 @@ use abi::upcall::{Cause, offset};
 use abi::word::{UserAddress, Which};
 
 /// Environment 1.
-const FIRST: usize = 1;
+pub(super) const FIRST: usize = 1;
 /// Where a call's argument in memory would lie; the model hands the bytes over itself.
-const BUFFER: UserAddress = UserAddress(0x40_0000);
+pub(super) const BUFFER: UserAddress = UserAddress(0x40_0000);
 /// The first environment's own pages, in no region that the model changes.
 const SAVE: u64 = 0x7000_0000;
 
@@ -87,6 +89,13 @@ impl Model {
             if self.harmless(current, &call) {
                 self.make(cpu, current, call);
             }
+            if let Call::RegionDetach { region, role } = call
+                && self.random.one_in(4)
+            {
+                // Attachments are counted, and more attach than detach: now and then one gives all
+                // of them back, or no region would end in the first domain's days.
+                while region::detach(&mut self.state, current, region, role).is_ok() {}
+            }
             if matches!(call, Call::RegionAlloc { .. } | Call::MethodBind { .. })
                 && self.random.one_in(2)
             {
@@ -106,6 +115,7 @@ impl Model {
         }
         self.leave(cpu);
         self.write_save_areas();
+        self.revive();
         crate::tests::check(&self.state);
         self.forget_dead_domains();
     }
@@ -146,6 +156,17 @@ impl Model {
                 }
                 self.machine.word_set(area + offset::ACCEPTING as u64, 1);
             }
+        }
+    }
+
+    /// The first environment, stopped by a fault when all slots of its save area were in use, goes
+    /// on, as one does that a debugger looks after: nobody else may be left who could let it.
+    fn revive(&mut self) {
+        let first = env::id(&self.state, FIRST);
+        if self.state.envs.slots[FIRST].state == EnvState::Stopped {
+            let (state, machine) = (&mut self.state, &mut self.machine);
+            let released = death::release(state, machine, FIRST, 1, first);
+            assert_eq!(released, Ok(0));
         }
     }
 
@@ -233,7 +254,7 @@ impl Model {
     }
 
     /// Mostly one that is mapped for writing in the space of the environment at `index`.
-    fn some_own_page(&mut self, index: usize) -> u64 {
+    pub(super) fn some_own_page(&mut self, index: usize) -> u64 {
         let root = domain::root(&self.state, env::domain(&self.state, index).index());
         let mut page = self.some_page();
         for _ in 0..12 {
@@ -259,7 +280,7 @@ impl Model {
         EnvId(if self.random.one_in(6) { 0 } else { self.random.pick(&live) })
     }
 
-    fn some_domain_id(&mut self) -> DomainId {
+    pub(super) fn some_domain_id(&mut self) -> DomainId {
         match self.random.below(8) {
             0 => DomainId::NONE,
             1 => self.stale.last().copied().unwrap_or(DomainId(77)),
@@ -275,6 +296,16 @@ impl Model {
             0 => AccountId::NONE,
             _ => AccountId(self.state.published.accounts[self.random.below(8)].id),
         }
+    }
+
+    /// One that the model makes domains of, or any: those that calls make would pile up.
+    fn some_account_to_end(&mut self) -> AccountId {
+        let accounts = &self.state.published.accounts;
+        let below = if self.random.one_in(2) { 3 } else { accounts.len() - 2 };
+        let live = accounts[2..2 + below].iter().map(|record| record.id);
+        let count = live.clone().filter(|&id| id != 0).count();
+        let chosen = self.random.below(count.max(1));
+        AccountId(live.filter(|&id| id != 0).nth(chosen).unwrap_or(0))
     }
 
     fn some_region(&mut self) -> RegionId {
@@ -343,9 +374,7 @@ impl Model {
             },
             38 => Call::AccountAlloc { which: self.some_which(9), parent: self.some_account() },
             39 => Call::AccountLimit { account: self.some_account(), resource: small, limit: 3 },
-            40 if small < 4 => Call::AccountDestroy {
-                account: AccountId(self.state.published.accounts[2 + self.random.below(3)].id),
-            },
+            40 if small < 4 => Call::AccountDestroy { account: self.some_account_to_end() },
             41..=42 => Call::SliceAlloc {
                 cpu: small / 2,
                 position: self.some_which(20),
@@ -435,30 +464,6 @@ impl Model {
         } else {
             Call::RegionStepOrWait { which, address, piece, words, from, posted: other }
         }
-    }
-
-    fn some_network_call(&mut self, caller: usize, word: u64) -> Call {
-        let filter = FilterId(self.state.published.filters[1 + self.random.below(10)].id);
-        let ring = self.some_ring();
-        match self.random.below(10) {
-            0..=1 => Call::RingAlloc { entries: BUFFER, count: word & 3 },
-            2 => Call::RingModify { ring, index: word & 3, entry: BUFFER },
-            3 if word & 1 != 0 => Call::RingFree { ring },
-            4..=5 => Call::FilterInsert { program: BUFFER },
-            6 if word & 1 != 0 => Call::FilterDrop { filter },
-            7 => Call::FilterReference { filter, domain: self.some_domain_id() },
-            8 => Call::FilterRing { filter, ring },
-            _ => Call::NetTransmit {
-                interface: u16::from(self.random.one_in(9)),
-                pieces: BUFFER,
-                count: word & 3,
-                pending: UserAddress(self.some_own_page(caller)),
-            },
-        }
-    }
-
-    fn some_ring(&mut self) -> RingId {
-        RingId(self.state.published.rings[1 + self.random.below(6)].id)
     }
 
     /// Often of one that has not started yet.
@@ -553,19 +558,6 @@ impl Model {
         let page = self.some_own_page(index);
         words.push(page + [0, 0x500, 0x600, 0xe98, 0xea8][self.random.below(5)]);
         words
-    }
-
-    /// The device has sent a packet, or received one.
-    fn network(&mut self) {
-        if !self.machine.sending.is_empty() && self.random.one_in(2) {
-            let at = self.random.below(self.machine.sending.len());
-            let (interface, token) = self.machine.sending.swap_remove(at);
-            net::transmit::sent(&mut self.state, &mut self.machine, interface, token);
-        }
-        let mut packet = [0; 100];
-        packet[15] = self.random.below(3) as u8;
-        packet[19] = self.random.below(3) as u8;
-        net::receive(&mut self.state, &mut self.machine, 0, &packet);
     }
 
     /// What calls have done to domains becomes what the model knows.

@@ -1,6 +1,7 @@
 //! What must be true after every step, and what a walk through all tables must find.
 
-use super::{FRAMES, Model};
+use super::calls::FIRST;
+use super::{FRAMES, Model, STILL};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES, KERNEL_FRAMES};
 use crate::machine::Machine;
@@ -54,6 +55,15 @@ impl Model {
         if let Some(&stale) = self.stale.last() {
             assert!(domain::find(&self.state, stale).is_err(), "{stale:?} is found again");
         }
+    }
+
+    /// The first environment, for which there is always something to do, runs now and then.
+    pub(super) fn check_alive(&mut self, step: u64) {
+        if self.state.sched.cpus.iter().any(|cpu| usize::from(cpu.current) == FIRST) {
+            self.ran = step;
+        }
+        let env = &self.state.envs.slots[FIRST];
+        assert!(step - self.ran < STILL, "has not run since step {}: {env:?}", self.ran);
     }
 
     /// Everything.
