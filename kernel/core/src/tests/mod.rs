@@ -168,7 +168,8 @@ impl World {
             account: AccountId::NONE,
             vector: Which::Any,
         };
-        let Outcome::Answer(0, id) = self.by(maker, call) else { panic!("EnvAlloc") };
+        let answer = self.by(maker, call);
+        let Outcome::Answer(0, id) = answer else { panic!("EnvAlloc: {answer:?}") };
         let id = EnvId(id as u32);
         let save = SAVE + id.index() as u64 * PAGE_SIZE;
         self.map(domain.index(), save);
