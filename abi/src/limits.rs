@@ -18,6 +18,8 @@ pub const DOMAINS: usize = 1 << 12;
 pub const ACCOUNTS: usize = 256;
 /// Items a batch handles before it looks for interrupts and re-executes.
 pub const BATCH: usize = 64;
+/// Entries of one frame whose accessed bits are looked at for its age: those entered last.
+pub const AGE_ENTRIES: usize = 64;
 /// Frames that sharing a table may copy instead.
 pub const SHARE_COPIES: usize = 16;
 /// Leaves of such a table that are not the boot image's.

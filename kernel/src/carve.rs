@@ -87,6 +87,7 @@ fn published_bytes(sizes: &Sizes, trace: &Trace) -> u64 {
         + Layout::room::<DomainRecord>(sizes.domains)
         + Layout::room::<AccountRecord>(sizes.accounts)
         + Layout::room::<FrameRecord>(sizes.frames)
+        + Layout::room::<AgeRecord>(sizes.frames)
         + Layout::room::<RegionRecord>(sizes.regions)
         + Layout::room::<FilterRecord>(sizes.filters)
         + Layout::room::<RingRecord>(sizes.rings)
@@ -130,6 +131,7 @@ fn published(
         domains: place.place(Table::Domains, sizes.domains, Category::Domains),
         accounts: place.place(Table::Accounts, sizes.accounts, Category::Published),
         frames: place.place(Table::Frames, sizes.frames, Category::Frames),
+        ages: place.place(Table::Ages, sizes.frames, Category::Frames),
         regions: place.place(Table::Regions, sizes.regions, Category::Regions),
         filters: place.place(Table::Filters, sizes.filters, Category::Network),
         rings: place.place(Table::Rings, sizes.rings, Category::Network),

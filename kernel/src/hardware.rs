@@ -211,6 +211,10 @@ impl Machine for Hardware {
         physical::word(address).fetch_or(bits, Ordering::SeqCst)
     }
 
+    fn word_and(&mut self, address: u64, bits: u64) -> u64 {
+        physical::word(address).fetch_and(bits, Ordering::SeqCst)
+    }
+
     fn word_add(&mut self, address: u64, value: u64) -> u64 {
         physical::word(address).fetch_add(value, Ordering::SeqCst)
     }
@@ -317,6 +321,10 @@ impl Machine for Hardware {
                     flush_all();
                 }
                 shootdown::processors(own, |other| other == root.address())
+            }
+            Flush::Own => {
+                flush_all();
+                0
             }
             Flush::Everything => {
                 flush_all();

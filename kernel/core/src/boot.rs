@@ -117,6 +117,7 @@ impl State {
             downloads: parts.downloads,
             net: parts.net,
             console: parts.console,
+            ages: crate::ages::Ages::default(),
             sweep: crate::sweep::OVER,
             retraction: None,
             token_key: None,

@@ -139,6 +139,10 @@ impl Machine for FakeMachine {
         let word = &mut self.memory[Self::at(address)];
         core::mem::replace(word, *word | bits)
     }
+    fn word_and(&mut self, address: u64, bits: u64) -> u64 {
+        let word = &mut self.memory[Self::at(address)];
+        core::mem::replace(word, *word & bits)
+    }
     fn word_add(&mut self, address: u64, value: u64) -> u64 {
         let word = &mut self.memory[Self::at(address)];
         core::mem::replace(word, word.wrapping_add(value))
@@ -338,6 +342,7 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             domains: leak(sizes.domains),
             accounts: leak(sizes.accounts),
             frames: leak(sizes.frames),
+            ages: leak(sizes.frames),
             regions: leak(sizes.regions),
             filters: leak(sizes.filters),
             rings: leak(sizes.rings),

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod ages;
 pub mod answer;
 pub mod boot;
 mod bytes;

@@ -29,6 +29,8 @@ pub enum Flush {
     Pages(Frame, u64, u64),
     /// All of the space with this root.
     Space(Frame),
+    /// Everything, by this processor.
+    Own,
     /// Everything, everywhere: a table that several spaces share has changed.
     Everything,
 }
@@ -64,6 +66,8 @@ pub trait Machine {
     }
     /// Or-s bits into a word, atomically; the old word.
     fn word_or(&mut self, address: u64, bits: u64) -> u64;
+    /// And-s a word with bits, atomically; the old word.
+    fn word_and(&mut self, address: u64, bits: u64) -> u64;
     /// Adds to a word, wrapping, atomically; the old word.
     fn word_add(&mut self, address: u64, value: u64) -> u64;
     /// Fills a frame with zeroes.

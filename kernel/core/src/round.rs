@@ -8,7 +8,7 @@ use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
-use crate::{sched, sleep, slice};
+use crate::{ages, sched, sleep, slice};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -17,6 +17,7 @@ use abi::upcall::EVENT_SLICE_START;
 
 /// The next slice of the round that somebody uses.
 pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+    ages::slice_begins(state, machine, cpu, now);
     // Who is at home on an idle processor has no turn: whoever ran here may have stored for it.
     let idle = |other: &Cpu| other.online && other.current == 0;
     let mut others = state.sched.cpus.iter().enumerate().filter(|&(other, _)| other != cpu);

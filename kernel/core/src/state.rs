@@ -8,7 +8,7 @@
 use abi::call::CALLS_MAX;
 use abi::limits::CPUS;
 use abi::published::{
-    AccountRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
+    AccountRecord, AgeRecord, CensusRecord, Clock, CpuRecord, Directory, DomainRecord, EnvRecord,
     FilterRecord, FrameRecord, InterfaceRecord, RegionRecord, RingRecord, SliceRecord,
 };
 
@@ -24,6 +24,8 @@ pub struct Published {
     pub accounts: &'static mut [AccountRecord],
     /// By frame number.
     pub frames: &'static mut [FrameRecord],
+    /// By frame number.
+    pub ages: &'static mut [AgeRecord],
     /// By index of region.
     pub regions: &'static mut [RegionRecord],
     /// By index of filter.
@@ -62,6 +64,8 @@ pub struct State {
     pub regions: crate::region::Regions,
     /// Downloaded code.
     pub downloads: crate::workshop::Downloads,
+    /// How old frames are.
+    pub(crate) ages: crate::ages::Ages,
     /// Filters, rings, transmissions.
     pub net: crate::net::Network,
     /// Console input ring.

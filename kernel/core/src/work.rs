@@ -46,6 +46,8 @@ pub mod cost {
     pub const DOMAIN: u32 = 2_000;
     /// An attachment handed on, but for looks through lists.
     pub const ATTACH: u32 = 400;
+    /// An entry looked at for its frame's age.
+    pub const AGE: u32 = 40;
     /// The end of a region with its frames, or of a ring with its buffers.
     pub const REGION: u32 = 2_500;
     /// Eight slots verified or compiled.

@@ -4,6 +4,7 @@
 //!  Reader::open ──► environments   who there is                ps
 //!                   sample, since  who ran meanwhile           top
 //!                   memory, owner  how much is whose, by frame free, a map
+//!                  seen, oldest   what nobody has used for long
 //! ```
 //! A reader is opened once, which compares the layouts' versions with those this library was built
 //! for; what it reads changes under it, one record at a time, as on any machine that runs.
@@ -27,10 +28,11 @@ pub enum Unknown {
 const RECORDS: u32 = 1;
 
 /// What is read, and the size of its records as this library knows them.
-const READ: [(Table, usize); 5] = [
+const READ: [(Table, usize); 6] = [
     (Table::Envs, size_of::<EnvRecord>()),
     (Table::Domains, size_of::<DomainRecord>()),
     (Table::Frames, size_of::<FrameRecord>()),
+    (Table::Ages, size_of::<AgeRecord>()),
     (Table::Cpus, size_of::<CpuRecord>()),
     (Table::Calls, size_of::<CallRecord>()),
 ];
@@ -194,6 +196,34 @@ impl Reader {
             domain.is_some_and(|domain| domain.id != 0 && domain.root == frame.0)
         };
         (0..count).find(is_its).map_or(Owner::Other, Owner::Domain)
+    }
+
+    /// When a frame was last seen in use, as [`AgeRecord::seen`] says it.
+    pub fn seen(self, frame: Frame) -> u32 {
+        let record = published::record::<AgeRecord>(Table::Ages, frame.0 as usize);
+        record.unwrap_or_default().seen
+    }
+
+    /// Of the frames `among` which one looks, those that have not been used for longest, the
+    /// oldest first: as many as there are places, or as are found. What nobody has looked at yet
+    /// is young.
+    pub fn oldest(self, among: impl Fn(Frame) -> bool, places: &mut [Frame]) -> usize {
+        let mut found = 0;
+        for frame in self.frames().map(Frame) {
+            let seen = self.seen(frame);
+            if seen == 0 || places.is_empty() || !among(frame) {
+                continue;
+            }
+            let younger = |&&other: &&Frame| self.seen(other) > seen;
+            let at = found - places[..found].iter().rev().take_while(younger).count();
+            if at == places.len() {
+                continue;
+            }
+            found = (found + 1).min(places.len());
+            places[at..found].rotate_right(1);
+            places[at] = frame;
+        }
+        found
     }
 
     /// Counts all frames by owner.

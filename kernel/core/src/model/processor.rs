@@ -54,6 +54,8 @@ fn covers(flush: Flush, root: Frame, page: u64) -> bool {
             of == root && (first..first + count * PAGE_SIZE).contains(&page)
         }
         Flush::Space(of) => of == root,
+        // Nothing that was taken away depends on it.
+        Flush::Own => false,
         Flush::Everything => true,
     }
 }
@@ -64,6 +66,7 @@ impl Cpu {
         // INVLPG forgets every way of its space (SDM 3A 4.10.4.1).
         self.ways.retain(|known| match flush {
             Flush::Page(of, _) | Flush::Pages(of, ..) | Flush::Space(of) => of != known.root,
+            Flush::Own => true,
             Flush::Everything => false,
         });
     }

@@ -1,5 +1,6 @@
 //! The tests by topic, and the table the judge runs.
 
+mod ages;
 mod calling;
 mod capability;
 mod census;
@@ -59,6 +60,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("published_without_calls", exposed::published_without_calls),
     ("readers_make_no_call", readers::make_no_call),
     ("layouts_have_versions", readers::layouts_have_versions),
+    ("ages_agree_with_touches", ages::agree_with_touches),
     ("application_page", exposed::application_page),
     ("trace_refused", trace::refused),
     ("trace_in_order", trace::in_order),

@@ -106,7 +106,9 @@ pub const READ_QUEUE: u64 = 38;
 pub const FAULT_HANDLED: u64 = 0x600d;
 /// Makes as many environments as its second word says, which wait for what its first one says, and
 /// counts when they do.
-pub const GATHER: u64 = 39;
+pub const GATHER: u64 = 61;
+/// Loads from its first word whenever it is posted to, and counts.
+pub const TOUCH: u64 = 60;
 /// Jumps to its first word.
 pub const JUMP_TO: u64 = 24;
 /// Calls method 0 of the region in its first word for ever.
@@ -120,6 +122,7 @@ pub fn play(role: &Role) -> u64 {
             let _ = call::sleep(0, 0, 0, 0);
         },
         SPIN => spin(words[0]),
+        TOUCH => touch(words[0]),
         GATHER => crowd::gather(words[0], words[1]),
         MAP_FOREIGN => map_foreign(words[0] as u32),
         READ_UNTIL_FAULT => read_until_fault(words[0]),
@@ -338,6 +341,17 @@ fn echo_posts(to: EnvId, rounds: u64) -> u64 {
         }
     }
     rounds
+}
+
+fn touch(address: u64) -> u64 {
+    xok::upcall::set_mask(true);
+    loop {
+        if xok::upcall::take_pending() & 1 != 0 {
+            faults::load(address);
+            count();
+        }
+        let _ = call::sleep(0, 1, 0, 0);
+    }
 }
 
 fn fault_without_handler() -> u64 {
