@@ -94,8 +94,8 @@ struct Model {
     vectors: Vec<Frame>,
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<usize>,
-    /// What dying accounts were charged at the last walk.
-    dying: HashMap<usize, [u32; RESOURCES]>,
+    /// What dying accounts were charged at the last walk, by index, with their ids.
+    dying: HashMap<usize, (u32, [u32; RESOURCES])>,
     /// Answers by error number, 0 for done: a model that only meets refusals tests nothing.
     answers: [u64; 40],
     /// Calls that ended in a page fault of their caller's.

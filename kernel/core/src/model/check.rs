@@ -356,8 +356,11 @@ impl Model {
                 self.dying.remove(&index);
                 continue;
             }
-            let before = self.dying.insert(index, record.used).unwrap_or(record.used);
-            assert!(record.used.iter().zip(before).all(|(now, then)| *now <= then));
+            // The index may have been another dying account's at the last walk.
+            let before = self.dying.insert(index, (record.id, record.used));
+            let before = before.filter(|(id, _)| *id == record.id).map_or(record.used, |it| it.1);
+            let less = record.used.iter().zip(before).all(|(now, then)| *now <= then);
+            assert!(less, "account {index} pays for {:?}, then {:?}", before, record.used);
             for number in (0..FRAMES as u32).filter(|_| swept) {
                 let frame = &self.state.published.frames[number as usize];
                 let mapped = usize::from(frame.account) == index
