@@ -52,6 +52,7 @@ pub mod compiler;
 pub mod context;
 mod emit;
 pub mod error;
+pub mod extent;
 pub mod instruction;
 pub mod interpreter;
 pub mod listing;

@@ -10,6 +10,7 @@
 //! ```
 
 use crate::error::{Limit, Why};
+use crate::extent;
 
 /// Most parameters: r1-r5.
 pub const PARAMETERS_MAX: usize = 5;
@@ -176,15 +177,14 @@ impl Signature<'_> {
     /// # Errors
     /// They are in no area, or only partly; or they may not be written.
     pub fn locate(&self, at: u64, bytes: u32, write: bool) -> Result<(usize, u32), Why> {
-        let (number, offset) = ((at >> 32) as usize, at as u32);
-        let (length, rights) = self.area(number).ok_or(Why::Outside(at))?;
-        let end = offset.checked_add(bytes).ok_or(Why::Outside(at))?;
-        if end > length {
+        let (number, offset) = extent::split(at);
+        let (length, rights) = self.area(number as usize).ok_or(Why::Outside(at))?;
+        if !extent::within(offset, bytes, length) {
             return Err(Why::Outside(at));
         }
         if write && rights == Rights::Read {
             return Err(Why::ReadOnly(at));
         }
-        Ok((number, offset))
+        Ok((number as usize, offset))
     }
 }

@@ -1,5 +1,6 @@
 //! Downloaded code on the host: what it means, what is refused, and that all who run it agree.
 
+mod bounds;
 mod differential;
 mod executable;
 mod form;
