@@ -21,6 +21,7 @@
 /* Processes are made before much memory has been touched: a small process is to be small. */
 static const struct row *const GROUPS[] = {
     CALL_ROWS, PROCESS_ROWS, SIGNAL_ROWS, PIPE_ROWS, FILE_ROWS, MEMORY_ROWS, CONTROL_ROWS,
+    NEAREST_ROWS,
 };
 #define GROUP_COUNT (sizeof GROUPS / sizeof *GROUPS)
 

@@ -7,11 +7,13 @@
 
 use abi::upcall::Cause;
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xok::upcall::Slot;
 
 /// The pages that the handler unprotects, and where none is mapped.
 static AREA: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Whether pages of the area are missing, and to be filled.
+static FILLS: AtomicBool = AtomicBool::new(false);
 /// Faults since the start.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -19,7 +21,13 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// lower half, are repeated.
 pub fn install(area: u64) {
     AREA.store(area, Ordering::Relaxed);
+    FILLS.store(false, Ordering::Relaxed);
     xok::start::set_handler(handler);
+}
+
+/// From now on what is missing is filled.
+pub fn fill() {
+    FILLS.store(true, Ordering::Relaxed);
 }
 
 /// Faults so far.
@@ -37,10 +45,22 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
     COUNT.store(COUNT.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let area = AREA.load(Ordering::Relaxed);
     if cause == Cause::PageFault as u64 && address >= area {
-        crate::memory::unprotect(address & !(abi::layout::PAGE_SIZE - 1));
+        let page = address & !(abi::layout::PAGE_SIZE - 1);
+        if FILLS.load(Ordering::Relaxed) {
+            crate::memory::fill(page);
+        } else {
+            crate::memory::unprotect(page);
+        }
     } else {
         slot.rip += 2;
     }
+}
+
+/// Copies a page to one that has just been entered.
+pub fn put(page: u64) {
+    static CONTENT: [u64; 512] = [7; 512];
+    // SAFETY: the page is part of the area, entered by the handler for this.
+    unsafe { core::ptr::copy_nonoverlapping(CONTENT.as_ptr(), page as *mut u64, CONTENT.len()) }
 }
 
 /// Executes ud2.

@@ -54,6 +54,13 @@ pub fn address(page: u64) -> u64 {
     AREA + page * PAGE_SIZE
 }
 
+/// Enters a fresh page and fills it.
+pub fn fill(address: u64) {
+    let choice = NO_EXECUTE | WRITABLE;
+    update(&[item(Operation::Allocate, 1, address, ANY_FRAME, choice)]);
+    crate::faults::put(address);
+}
+
 /// Makes one page read-only.
 pub fn protect(address: u64) {
     update(&[change(address, NO_EXECUTE)]);

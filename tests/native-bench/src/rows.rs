@@ -1,7 +1,13 @@
 //! The rows, in order.
 
 use abi::call::number;
+use abi::id::DomainId;
+use abi::memory::ANY_FRAME;
+use abi::method::Binding;
+use alloc::format;
+use alloc::vec::Vec;
 use xok::call::{self, OWN};
+use xok::memory::Space;
 use xok::published;
 
 use crate::faults;
@@ -28,6 +34,7 @@ pub fn run() {
     let count = count.and_then(|text| text.parse().ok()).unwrap_or(SAMPLES);
     let samples = Samples::new(count, value(line, b"rows").map(<[u8]>::to_vec));
     calls(&samples);
+    methods(&samples);
     traps(&samples);
     protection(&samples);
     match xok::boot_image::map(OWN) {
@@ -59,6 +66,32 @@ fn calls(samples: &Samples) {
     samples.measure("n_null", 1000, || Ok(()), |_| (), repeat(NO_CALL));
     let timer = u64::from(number::TimerSet);
     samples.measure("n_timer", 1000, || Ok(()), |_| (), repeat(timer));
+}
+
+/// A call that downloaded code answers: eight instructions, one of which reads the region.
+fn methods(samples: &Samples) {
+    let bind = || {
+        let load = 0x2079_u64;
+        let exit = 0x95_u64;
+        let add = |number: u64| number << 32 | 0x07;
+        let program = [load, add(1), add(2), add(3), add(4), add(5), add(6), exit];
+        let binding = Binding { roles: 1, length: 8, ..Binding::default() };
+        let program: Vec<u8> = program.iter().flat_map(|slot| slot.to_le_bytes()).collect();
+        let bytes = [&binding.to_bytes()[..], &program].concat();
+        let region = call::region_alloc(OWN, &[ANY_FRAME])?;
+        call::method_bind(OWN, region, &bytes)?;
+        call::region_attach(OWN, region, 0, DomainId::NONE)?;
+        Ok(region)
+    };
+    samples.measure(
+        "n_method",
+        1000,
+        || bind().map_err(|why: call::Refused| format!("{why:?}")),
+        |_| (),
+        |region, operations| {
+            repeat(operations, || call::method_call(*region, 0, 0, [0; 3]) == Ok(21));
+        },
+    );
 }
 
 fn traps(samples: &Samples) {
@@ -120,6 +153,20 @@ fn protection(samples: &Samples) {
             }
         },
     ));
+    let fill = || {
+        let area = Area::map()?;
+        faults::fill();
+        Ok(area)
+    };
+    let discard = |_: &mut Area| {
+        // Of the first sample all are there, of the others those that were filled.
+        let _ = Space::own().unmap(memory::AREA, PAGES);
+    };
+    unmap(samples.measure("n_pager", PAGES, fill, discard, |_, operations| {
+        for page in 0..operations {
+            faults::store(memory::address(page));
+        }
+    }));
     xok::log!(0, "faults {}", faults::count());
 }
 

@@ -21,8 +21,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Native = (&'static str, &'static str, &'static str, &'static str);
 
 const ROUND: &str = "round trip";
-const ROWS: [Native; 19] = [
+const ROWS: [Native; 21] = [
     ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
+    ("n_method", ROUND, "native: a method of eight instructions, bound to a region", "seccomp"),
     ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
     ("n_fault", ROUND, "native: ud2, upcall, handler, return", "sig_ill"),
     ("n_trap", ROUND, "native: load of an unmapped page, upcall, handler, return", "sig_segv"),
@@ -30,6 +31,12 @@ const ROWS: [Native; 19] = [
     ("n_prot100", ROUND, "native: read-protect 100 pages in one call", "prot100"),
     ("n_unprot100", ROUND, "native: unprotect 100 pages in one call", "unprot100"),
     ("n_appel2", ROUND, "native: protect 100 pages, store to each, handler unprotects", "appel2"),
+    (
+        "n_pager",
+        ROUND,
+        "native: store to a missing page, handler enters and fills it",
+        "userfaultfd",
+    ),
     ("n_dirty", ROUND, "native: ask whether a page is dirty", "dirty"),
     ("n_pct_same", ROUND, "native: transfer to another environment of one's space, reply", "futex"),
     ("n_pct_other", ROUND, "native: transfer to another space, reply", "pipe1"),
@@ -38,9 +45,9 @@ const ROWS: [Native; 19] = [
     ("n_pipe", ROUND, "native: a word through pipes in shared pages", "pipe1"),
     ("n_pipe_inlined", ROUND, "native: the same as part of the program", "pipe1"),
     ("n_shm", ROUND, "native: a counter in a shared page, yield to the partner", "shm_yield"),
-    ("n_board10", ROUND, "native: one of ten conditions notified of, both ways", "pipe1"),
-    ("n_board10k", ROUND, "native: one of ten thousand conditions, both ways", "pipe1"),
-    ("n_board_1k_asleep", ROUND, "native: n_board10 beside 1,000 false predicates", "pipe1"),
+    ("n_board10", ROUND, "native: one of ten conditions notified of, both ways", "eventfd"),
+    ("n_board10k", ROUND, "native: one of ten thousand conditions, both ways", "eventfd"),
+    ("n_board_1k_asleep", ROUND, "native: n_board10 beside 1,000 false predicates", "eventfd"),
 ];
 
 /// All of them.
