@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  syscall ─ rcx in the window? ─ yes ─► frame into the Context, stack, `any_call` ─► leave
-//!                  │                └ a transfer, gates open ─► iretq to the other one
+//!                  │                └ a switch, gates open ─► iretq to the other one
 //!                  └ no ─► rcx, r11 to the save area, mask, sysret to the foreign entry
 //!  exception, interrupt ─ from a program ─► frame is in the Context already (TSS.RSP0) ─► `trap`
 //!                  └ from the kernel ─► stays on the stack ─► `kernel_trap` ─► back
@@ -46,6 +46,8 @@ unsafe extern "C" {
 pub const DEVICE_VECTOR: u8 = 0x20;
 /// How many vectors devices share.
 pub const DEVICE_VECTORS: u8 = 0x40;
+/// Bytes of a stub: two pushes, of which one may take a whole word, and a jump.
+const STUB_BYTES: u64 = 12;
 /// The local APIC's timer.
 pub const TIMER_VECTOR: u8 = 0xf0;
 /// "Look at requests and run the scheduler."
@@ -115,13 +117,13 @@ entry_syscall:
     jne 24f
     # To nobody by name: the long way.
     test rdi, rdi
-    jne 23f
+    jne entry_yield
 24: enter_call {any_call}
 21: enter_call {step_call}
 22: enter_call {step_or_wait_call}
     .global entry_switch
 entry_switch:
-23: enter_call {switching_call}
+    enter_call {switching_call}
     # Foreign: back into the program's own space.
 4:  cmp qword ptr [rsp + {foreign_entry}], 0
     je 3f
@@ -355,7 +357,7 @@ entry_exception_stack:
 entry_stubs:
     .set vector, 0
     .rept 0x60
-    .balign 16
+    .org entry_stubs + {stub_bytes} * vector
     # Those of these vectors come with an error code.
     .if vector >= 32 || ((0x60227d00 >> vector) & 1) == 0
     push 0
@@ -372,14 +374,16 @@ entry_stubs:
     .endif
     .set vector, vector + 1
     .endr
-    .irp vector, 0xf0, 0xf1, 0xf2, 0xff
-    .balign 16
+    .irp own, 0xf0, 0xf1, 0xf2, 0xff
+    .org entry_stubs + {stub_bytes} * vector
     push 0
-    push \vector
+    push \own
     jmp entry_common
+    .set vector, vector + 1
     .endr
     .text
     "#,
+    stub_bytes = const STUB_BYTES,
     stack_bytes = const STACK_BYTES,
     unused = const UNUSED,
     // TF, DF, NT, AC
@@ -498,7 +502,7 @@ pub fn syscall_address(cpu: usize) -> u64 {
 
 /// Where stub number `n` is on a processor.
 pub fn stub_address(cpu: usize, n: usize) -> u64 {
-    area(cpu) + CODE + offset_of(&raw const entry_stubs) + 16 * n as u64
+    area(cpu) + CODE + offset_of(&raw const entry_stubs) + STUB_BYTES * n as u64
 }
 
 /// Leaves the boot stack for the processor's own and begins its loop.

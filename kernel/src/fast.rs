@@ -1,8 +1,8 @@
-//! The fast path of transfers: entry code makes a transfer, or its reply, by itself.
+//! The fast path of switches: entry code makes a transfer, its reply or a yield by itself.
 //!
 //! ```text
-//!  entry_syscall ─ a transfer ─► gate open? ─ yes ─► gates, count, time, space ─► iretq
-//!                                     └ no ─► `entry_switch`: the short way, or the long one
+//!  entry_syscall ─ a switch ─► gate open? ─ yes ─► gates, count, time, space ─► iretq
+//!                                   └ no ─► `entry_switch`: the short way, or the long one
 //! ```
 //! `kernel_core::gate` says when a gate is open, and works out afterwards what has happened; its
 //! test has these steps once more in Rust. Of an environment, slot and record lie at fixed
@@ -19,7 +19,7 @@ use abi::id::INDEX_BITS;
 use abi::upcall::offset;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END};
 use kernel_core::env::{CONTEXT_BYTES, Entries, Env};
-use kernel_core::gate::{Gate, NAME_SHIFT};
+use kernel_core::gate::{Gate, MAY_YIELD, NAME_SHIFT, YIELDED};
 use kernel_core::state::State;
 
 use crate::cpu::{Cpu, DATA, Entered, RSP0};
@@ -129,6 +129,75 @@ entry_transfer:
     xor eax, eax
     iretq
 
+    # The fast path of a yield by name (rdi): the same gates, the caller runs at home and the other
+    # one has left so before. All that it then needs of its registers is what a call keeps.
+    .global entry_yield
+entry_yield:
+    mov [rsp + {rip}], rcx
+    mov [rsp + {rflags}], r11
+    lea ecx, [rdi * {name_scale}]
+    movzx r11d, cx
+    and r11w, [rsp + {index_mask}]
+    shl r11d, {index_shift}
+    lock bts dword ptr [{lock}], 0
+    jc 8f
+    cmp dword ptr [rsp + {called_as}], {may_yield}
+    jne 9f
+    cmp dword ptr [r11 + {slots} + {called_as}], {yielded}
+    jne 9f
+    mov ecx, [r11 + {slots} + {id}]
+    cmp rcx, rdi
+    jne 9f
+    # It would not be told of anything.
+    mov rcx, [r11 + {slots} + {save_area}]
+    cmp qword ptr [rcx + {mask}], 0
+    jne 3f
+    cmp qword ptr [rcx + {pending}], 0
+    jne 9f
+    cmp qword ptr [rcx + {events}], 0
+    jne 9f
+    # It is at home where the caller is.
+3:  mov cl, [rsp + {home}]
+    cmp cl, [r11 + {slots} + {home}]
+    jne 9f
+    mov dword ptr [rsp + {called_as}], {yielded}
+    mov dword ptr [r11 + {slots} + {called_as}], {may_yield}
+    inc dword ptr [rsp + {yields}]
+    rdtsc
+    add [rsp + {ticks}], eax
+    sub [r11 + {slots} + {ticks}], eax
+    # Vector registers are stored and loaded, as at every switch that is no transfer.
+    mov eax, -1
+    mov edx, -1
+    mov rcx, [rsp + {vector}]
+    xsave64 [rcx]
+    mov rcx, [r11 + {slots} + {vector}]
+    xrstor64 [rcx]
+    add qword ptr [rip + entry_start + {vector_moves}], 2
+    exchange rcx, 4f, 5
+    lea rsp, [r11 + {slots}]
+    mov [rip + entry_start + {rsp0}], rsp
+    mov word ptr [{lock}], {free}
+    mov rbx, [rsp + {rbx}]
+    mov rbp, [rsp + {rbp}]
+    mov r12, [rsp + {r12}]
+    mov r13, [rsp + {r13}]
+    mov r14, [rsp + {r14}]
+    mov r15, [rsp + {r15}]
+    xor eax, eax
+    xor edx, edx
+    xor edi, edi
+    xor esi, esi
+    xor r8d, r8d
+    xor r9d, r9d
+    xor r10d, r10d
+    lea rsp, [rsp + {rip}]
+    mov rcx, [rsp]
+    mov r11, [rsp + 16]
+    iretq
+
+4:  inc qword ptr [rip + entry_start + {same_space}]
+    jmp 5b
 6:  inc qword ptr [rip + entry_start + {same_space}]
     jmp 1b
 7:  inc qword ptr [rip + entry_start + {same_space}]
@@ -144,6 +213,7 @@ entry_transfer:
     "#,
     user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
     entered = const cpu(offset_of!(Cpu, entered)),
+    vector_moves = const cpu(offset_of!(Cpu, vector_moves)),
     same_space = const cpu(offset_of!(Cpu, same_space)),
     rsp0 = const RSP0,
     slots = const SLOTS as i64 + FRAME_END as i64,
@@ -161,11 +231,17 @@ entry_transfer:
     gs_base = const slot(offset_of!(Context, gs_base)),
     root = const data(offset_of!(EntryData, root)),
     save_area = const data(offset_of!(EntryData, save_area)),
+    vector = const data(offset_of!(EntryData, vector)),
     name = const data(offset_of!(EntryData, name)),
     ticks = const data(offset_of!(EntryData, ticks)),
     called_as = const env(offset_of!(Env, gate) + offset_of!(Gate, called_as)),
     serves = const env(offset_of!(Env, gate) + offset_of!(Gate, serves)),
     turns = const env(offset_of!(Env, gate) + offset_of!(Gate, turns)),
+    yields = const env(offset_of!(Env, gate) + offset_of!(Gate, yields)),
+    home = const env(offset_of!(Env, cpu)),
+    may_yield = const MAY_YIELD,
+    yielded = const YIELDED,
+    name_scale = const 1 << NAME_SHIFT,
     index_mask = const env(offset_of!(Env, index_mask)),
     id = const env(offset_of!(Env, id)),
     sync = const env(offset_of!(Env, entries) + offset_of!(Entries, sync)),
@@ -174,6 +250,9 @@ entry_transfer:
     free = const FREE_BY_ENTRY,
     unlocked = const FREE_BY_ENTRY as u8,
     accepting = const offset::ACCEPTING,
+    mask = const offset::MASK,
+    pending = const offset::PENDING,
+    events = const offset::EVENTS,
     fixed_flags = const FIXED_FLAGS,
 );
 

@@ -23,7 +23,8 @@ use crate::cpu::Cpu;
 use crate::platform::{apic, clock};
 use crate::registers::{flush_all, invlpg, rdtsc, read_cr3};
 use crate::{
-    bases, console, downloads, entropy, load, physical, shootdown, trace, user, vector, virtio,
+    bases, console, downloads, entropy, features, load, physical, shootdown, trace, user, vector,
+    virtio,
 };
 
 /// Pages of one's own space that are forgotten one by one; of more, everything is.
@@ -385,7 +386,7 @@ impl Machine for Hardware {
     }
 
     fn has_fast_path(&self) -> bool {
-        bases::have_instructions()
+        bases::have_instructions() && features::xcr0() != 0
     }
 
     fn ran(&mut self, index: usize, runs: bool) -> u64 {

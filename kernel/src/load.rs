@@ -34,7 +34,7 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
     if cpu.loaded() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
-            let flags = state.envs.slots[index].entries.flags;
+            let flags = state.envs.slots[index].flags;
             vector::give(cpu, vector::place(flags, area.address()));
         }
         load(cpu, state, hardware, index);
@@ -67,13 +67,13 @@ pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, inde
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);
     }
-    vector::carry(cpu, state.envs.slots[index].entries.flags);
+    vector::carry(cpu, state.envs.slots[index].flags);
     load(cpu, state, hardware, index);
 }
 
 /// The environment that is loaded has changed what its record says of it.
 pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    vector::carry(cpu, state.envs.slots[index].entries.flags);
+    vector::carry(cpu, state.envs.slots[index].flags);
     load_entry_data(cpu, state, hardware, index);
 }
 
@@ -139,7 +139,7 @@ fn prepare(state: &State, index: usize) -> EntryData {
         window_end: window.saturating_add(window_bytes),
         foreign_entry,
         save_area,
-        vector: vector::place(entries.flags, env.vector.address()),
+        vector: vector::place(env.flags, env.vector.address()),
         // Only `entry` uses it, and only its counts.
         record: (&raw const state.published.envs[index]).expose_provenance() as u64 | faults,
         name: gate::name(env::id(state, index)),
@@ -153,7 +153,7 @@ fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     let Some(old) = cpu.loaded() else { return };
     let (fs, gs) = bases::read();
     if let Some(area) = env::vector(state, old) {
-        let flags = state.envs.slots[old].entries.flags;
+        let flags = state.envs.slots[old].flags;
         vector::take(cpu, vector::place(flags, area.address()));
         let context = hardware.context(old);
         (context.fs_base, context.gs_base) = (fs, gs);

@@ -10,6 +10,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
+use abi::limits::CPUS;
 use kernel_core::state::State;
 use kernel_core::{env, gate};
 
@@ -51,12 +52,14 @@ impl Drop for Locked {
 #[inline(never)]
 fn fold(cpu: &'static Cpu, state: &mut State) {
     let mut hardware = Hardware::new(cpu);
-    let online = state.sched.cpus.map(|cpu| cpu.online);
-    let runs = core::array::from_fn(|cpu| {
-        let index = if online[cpu] { Cpu::of(cpu).loaded() } else { None };
-        index.unwrap_or(0)
-    });
-    gate::fold(state, &mut hardware, &runs);
+    let cpus = &state.sched.cpus;
+    let online = cpus.iter().rposition(|cpu| cpu.online).map_or(0, |last| last + 1);
+    let mut runs = [0; CPUS];
+    let runs = &mut runs[..online];
+    for (cpu, runs) in runs.iter_mut().enumerate().filter(|(cpu, _)| cpus[*cpu].online) {
+        *runs = Cpu::of(cpu).loaded().unwrap_or(0);
+    }
+    gate::fold(state, &mut hardware, runs);
     for (cpu, &index) in runs.iter().enumerate().filter(|(_, index)| **index != 0) {
         shootdown::loaded(cpu, hardware.slot(index).entry.root);
         let same = Cpu::of(cpu).same_space.swap(0, Ordering::Relaxed);

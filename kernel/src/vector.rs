@@ -53,8 +53,8 @@ const NOT_KEPT: u64 = FLAG_OWN_VECTOR | FLAG_NO_VECTOR;
 
 /// Where those of an environment with these flags are stored: the area, a page, as the kernel sees
 /// it, and which of these two flags it has.
-pub fn place(flags: u64, area: u64) -> u64 {
-    virtual_address(area) | flags & NOT_KEPT
+pub fn place(flags: u32, area: u64) -> u64 {
+    virtual_address(area) | u64::from(flags) & NOT_KEPT
 }
 
 const _: () = assert!(NOT_KEPT < PAGE_SIZE);
@@ -87,8 +87,8 @@ pub fn give(cpu: &Cpu, place: u64) {
 
 /// They travel to one with these flags, or stay with it: it has them, or none.
 #[inline(always)]
-pub fn carry(cpu: &Cpu, flags: u64) {
-    if flags & FLAG_NO_VECTOR != 0 {
+pub fn carry(cpu: &Cpu, flags: u32) {
+    if u64::from(flags) & FLAG_NO_VECTOR != 0 {
         switch_off(cpu);
     } else {
         switch_on(cpu);

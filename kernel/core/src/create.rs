@@ -154,8 +154,7 @@ pub fn move_to<M: Machine>(
     predicate::clear(state, machine, caller);
     let waiting = waiting(state, machine, caller);
     death::drop_pages(state, machine, caller);
-    let flags = state.envs.slots[caller].entries.flags;
-    state.envs.slots[caller].entries = Entries { flags, ..Entries::default() };
+    state.envs.slots[caller].entries = Entries::default();
     state.published.envs[caller].domain = target.0;
     domain::born(state, to);
     state.published.domains[to].envs += 1;
@@ -263,14 +262,14 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
     put(field::GS_BASE, &mut context.gs_base, setup.gs_base);
     state.envs.slots[index].prepared = false;
     gate::close(state, index);
-    let entries = &mut state.envs.slots[index].entries;
+    let env::Env { entries, flags, .. } = &mut state.envs.slots[index];
     put(field::FAULT_ENTRY, &mut entries.fault, setup.fault_entry);
     put(field::EVENT_ENTRY, &mut entries.event, setup.event_entry);
     put(field::FOREIGN_ENTRY, &mut entries.foreign, setup.foreign_entry);
     put(field::SYNC_ENTRY, &mut entries.sync, setup.sync_entry);
     put(field::ASYNC_ENTRY, &mut entries.asynchronous, setup.async_entry);
-    put(field::FLAGS, &mut entries.flags, setup.flags);
     if set(field::FLAGS) {
+        *flags = setup.flags as u32;
         sched::turns_changed(state, index);
     }
     if let Some(guard) = plan.guard {

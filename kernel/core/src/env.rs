@@ -80,8 +80,10 @@ pub struct Env {
     pub pending: Pending,
     /// What others want of it.
     pub request: Request,
-    /// Entry points and flags (`EnvSetup`).
+    /// Entry points (`EnvSetup`).
     pub entries: Entries,
+    /// `setup::FLAG_…`
+    pub flags: u32,
     /// Posted bits that wake it.
     pub posted: u64,
     /// Event bits that wake it.
@@ -134,7 +136,15 @@ pub struct Env {
     pub links: [Link; KINDS],
 }
 
-/// Where the kernel enters an environment, and its flags.
+impl Env {
+    /// Does it have this `setup::FLAG_…`?
+    #[inline(always)]
+    pub fn has(&self, flag: u64) -> bool {
+        u64::from(self.flags) & flag != 0
+    }
+}
+
+/// Where the kernel enters an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     /// See `EnvSetup`.
@@ -147,8 +157,6 @@ pub struct Entries {
     pub sync: u64,
     /// See `EnvSetup`.
     pub asynchronous: u64,
-    /// `setup::FLAG_…`
-    pub flags: u64,
 }
 
 /// Entry code finds a record by its index.

@@ -1,11 +1,11 @@
-//! Gates: what entry code needs to make a transfer by itself, and what is noted of it afterwards.
+//! Gates: what entry code needs to make a switch by itself, and what is noted of it afterwards.
 //!
 //! ```text
-//!   slow path: transfer ── `handover` ── open: both sides' gates ─┐
+//!   slow path: a switch ── `handover` ── open: both sides' gates ─┐
 //!   fast path: call ─► reply ─► call ─► ...  only gates change    │ `fold`, when the lock is
 //!   slow path: whatever comes next, all of it is known ◄──────────┘ taken the next time
 //! ```
-//! An open gate says that a transfer would do nothing but switch, as [`handover`] defines it.
+//! An open gate says that a switch would do nothing else, as [`handover`] defines it.
 //! [`close`] is called wherever that ceases to be so. What the fast path leaves to be noted,
 //! states, times and counts, [`fold`] works out from gates and from who runs: so nobody who has the
 //! lock sees anything of it. Which processor a turn is counted on is where it ended.
@@ -20,7 +20,7 @@ use abi::call::number;
 use abi::id::EnvId;
 use abi::limits::CPUS;
 use abi::published::EnvState;
-use abi::setup::FLAG_NO_VECTOR;
+use abi::setup::{FLAG_NO_VECTOR, FLAG_OWN_VECTOR};
 
 /// An environment's gates, as entry code looks at them; all 0: closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,11 +28,19 @@ use abi::setup::FLAG_NO_VECTOR;
 pub struct Gate {
     /// The name of who waits for its reply and may get it so.
     pub serves: u32,
-    /// Its own name while it sleeps and may be called.
+    /// Its own name while it sleeps and may be called; [`MAY_YIELD`], [`YIELDED`].
     pub called_as: u32,
-    /// Times it has left since that was noted.
+    /// Times it has left by a transfer since that was noted.
     pub turns: u32,
+    /// Times it has left by a yield.
+    pub yields: u32,
 }
+
+/// In `called_as` of one that runs: it may yield so to who has yielded. Nobody has these names.
+pub const MAY_YIELD: u32 = 1;
+/// In `called_as` of one that is ready: it has left by a yield, and may be yielded to so.
+pub const YIELDED: u32 = 2;
+const _: () = assert!(MAY_YIELD >> NAME_SHIFT == 0 && YIELDED >> NAME_SHIFT == 0);
 
 /// Environments whose gates may be open at a time; of more, the oldest is closed.
 pub const OPEN_MAX: usize = 8;
@@ -88,8 +96,12 @@ impl env::Env {
 /// Opens the gates of two environments, one of which has just switched to the other, if between
 /// them the fast path would do what the slow one does.
 pub fn open<M: Machine>(state: &mut State, machine: &mut M, pair: [usize; 2]) {
-    if machine.has_fast_path() && pair.iter().all(|&index| is_plain(state, machine, index)) {
+    let yields = pair.iter().all(|&index| takes_turns(&state.envs.slots[index]));
+    if machine.has_fast_path() && pair.iter().all(|&index| is_plain(state, machine, index, yields))
+    {
         pair.into_iter().for_each(|index| open_one(state, machine, index));
+        // Whoever had been woken when the last long hold of the lock ended may have run since.
+        state.open = state.settled && state.sched.nobody_is_woken();
     }
 }
 
@@ -101,15 +113,29 @@ fn open_one<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let own = name(env.id);
     env.index_mask = mask;
     machine.ran(index, env.state == EnvState::Running);
+    let at_home = u32::from(env.cpu) == state.published.envs[index].cpu;
     match env.state {
+        EnvState::Running if at_home && keeps_vectors(env) => env.gate.called_as = MAY_YIELD,
+        EnvState::Ready => env.gate.called_as = YIELDED,
         EnvState::Sleeping => env.gate.called_as = own,
         EnvState::Donating => state.envs.slots[callee].gate.serves = own,
         _ => {}
     }
 }
 
-/// Would a transfer to or from it, or a reply, do nothing but switch?
-fn is_plain<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+/// Are its vector registers stored and loaded at a yield?
+fn keeps_vectors(env: &env::Env) -> bool {
+    !env.has(FLAG_NO_VECTOR) && !env.has(FLAG_OWN_VECTOR)
+}
+
+/// Does it run, or might it?
+fn takes_turns(env: &env::Env) -> bool {
+    matches!(env.state, EnvState::Ready | EnvState::Running)
+}
+
+/// Would a transfer to or from it, or a reply, do nothing but switch? Or, if it only `yields`, a
+/// yield, which itself asks whether a bit waits for the other one, or a transfer from it?
+fn is_plain<M: Machine>(state: &State, machine: &M, index: usize, yields: bool) -> bool {
     let env = &state.envs.slots[index];
     let stays = match env.state {
         EnvState::Running => {
@@ -118,17 +144,17 @@ fn is_plain<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
         }
         EnvState::Sleeping => env.pending == Pending::Accept && env.entries.sync != 0,
         EnvState::Donating => true,
+        EnvState::Ready => keeps_vectors(env) && env.links[Kind::Ring as usize].next != 0,
         _ => false,
     };
     stays
         && env.prepared
         && env.save.0 != 0
         && (env.entries.sync != 0 || env.donors == 0)
-        && env.entries.flags & FLAG_NO_VECTOR == 0
+        && !env.has(FLAG_NO_VECTOR)
         && matches!(env.request, Request::Nothing)
         && env.links[Kind::Front as usize].next == 0
-        && handover::sleeps_for_ever(env)
-        && !handover::told(machine, env)
+        && (yields || handover::sleeps_for_ever(env) && !handover::told(machine, env))
 }
 
 /// Notes that its gates may be open.
@@ -144,18 +170,21 @@ fn list(state: &mut State, index: usize) {
     }
 }
 
-/// Notes what the fast path has done on all processors; each runs the environment at this index,
-/// 0: none.
+/// Notes what the fast path has done on all processors; the first of them run the environments at
+/// these indexes, 0: none, the others none.
 #[cold]
-pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize; CPUS]) {
+pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
     let now = machine.now_ns();
-    let open = state.sched.open.envs.map(usize::from);
-    for index in open.into_iter().filter(|&index| index != 0) {
+    for at in 0..OPEN_MAX {
+        let index = usize::from(state.sched.open.envs[at]);
         let cpu = runs.iter().position(|&one| one == index);
-        let callee = (1..).zip(&open).find_map(|(_, &other)| {
-            let own = name(env::id(state, index));
-            (other != 0 && state.envs.slots[other].gate.serves == own).then_some(other)
-        });
+        let Gate { called_as, turns, yields, .. } = state.envs.slots[index].gate;
+        let runs_still = cpu.is_some() == (state.envs.slots[index].state == EnvState::Running);
+        if index == 0 || turns | yields == 0 && runs_still {
+            continue;
+        }
+        let waits = cpu.is_none() && called_as <= MAY_YIELD;
+        let callee = waits.then(|| callee_of(state, index)).flatten();
         note(state, machine, (index, now), cpu, callee);
     }
     for (cpu, &index) in runs.iter().enumerate() {
@@ -168,6 +197,13 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize; CPUS]
     }
 }
 
+/// Who serves it.
+fn callee_of(state: &State, index: usize) -> Option<usize> {
+    let own = name(state.envs.slots[index].id);
+    let serves = |&one: &usize| one != 0 && state.envs.slots[one].gate.serves == own;
+    state.sched.open.envs.iter().map(|&one| usize::from(one)).find(serves)
+}
+
 /// Notes what one has done: it runs on `cpu`, waits for the reply of `callee`, or accepts.
 fn note<M: Machine>(
     state: &mut State,
@@ -177,16 +213,15 @@ fn note<M: Machine>(
     callee: Option<usize>,
 ) {
     let env = &state.envs.slots[index];
-    let (from, turns) = (env.state, u64::from(env.gate.turns));
-    let (to, pending) = match (cpu, callee) {
-        (Some(_), _) => (EnvState::Running, Pending::Nothing),
-        (None, Some(_)) => (EnvState::Donating, Pending::Reply),
-        (None, None) if env.gate.called_as != 0 => (EnvState::Sleeping, Pending::Accept),
-        _ => return,
+    let (from, yields) = (env.state, u64::from(env.gate.yields));
+    let turns = u64::from(env.gate.turns) + yields;
+    let (to, pending) = match (cpu, callee, env.gate.called_as) {
+        (Some(_), ..) => (EnvState::Running, Pending::Nothing),
+        (None, Some(_), _) => (EnvState::Donating, Pending::Reply),
+        (None, None, YIELDED) => (EnvState::Ready, Pending::Nothing),
+        (None, None, 0 | MAY_YIELD) => return,
+        (None, None, _) => (EnvState::Sleeping, Pending::Accept),
     };
-    if from == to && turns == 0 {
-        return;
-    }
     let arrivals =
         turns + u64::from(to == EnvState::Running) - u64::from(from == EnvState::Running);
     let place = cpu.unwrap_or(state.published.envs[index].cpu as usize % CPUS);
@@ -199,7 +234,8 @@ fn note<M: Machine>(
     state.envs.slots[callee.unwrap_or(0)].donors += u16::from(callee.is_some());
 
     let env = &mut state.envs.slots[index];
-    (env.state, env.pending, env.gate.turns) = (to, pending, 0);
+    (env.state, env.pending) = (to, pending);
+    (env.gate.turns, env.gate.yields) = (0, 0);
     if to == EnvState::Sleeping {
         (env.posted, env.events) = (u64::MAX, u64::MAX);
     }
@@ -215,9 +251,14 @@ fn note<M: Machine>(
     record.calls = record.calls.wrapping_add(turns);
     record.switches = record.switches.wrapping_add(turns);
     record.short_ways = record.short_ways.wrapping_add(turns);
-    state.published.calls[place][usize::from(number::TransferSync)].made_often(turns);
+    let calls = &state.published.calls[place];
+    calls[usize::from(number::TransferSync)].made_often(turns - yields);
+    calls[usize::from(number::Yield)].made_often(yields);
     if cpu.is_none() {
         let context = machine.context(index);
+        if to == EnvState::Ready {
+            context.answer(0, 0);
+        }
         // As `syscall` leaves them; what the call answers is written by whoever ends the wait.
         (context.rcx, context.r11) = (context.rip, context.rflags);
     }
@@ -226,7 +267,9 @@ fn note<M: Machine>(
     } else {
         sched::enqueue(state, index);
     }
-    if !is_plain(state, machine, index) {
+    let env = &state.envs.slots[index];
+    let yields = env.gate.serves == 0 && takes_turns(env);
+    if !is_plain(state, machine, index, yields) {
         close(state, index);
     }
 }

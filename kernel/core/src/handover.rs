@@ -192,9 +192,7 @@ pub fn apply<M: Machine>(
             }
         }
     }
-    if way != Way::Yield {
-        gate::open(state, machine, pair);
-    }
+    gate::open(state, machine, pair);
 }
 
 /// As `sched::leave` and `env::come_or_go`.

@@ -210,11 +210,11 @@ fn hand_on<M: Machine>(
         return None;
     }
     let lends = this.lender == 0
-        && own.entries.flags & FLAG_BORROW != 0
+        && own.has(FLAG_BORROW)
         && matches!(own.request, Request::Nothing)
         && usize::from(own.cpu) == cpu;
     let starts = usize::from(env.cpu) == cpu
-        && env.entries.flags & FLAG_GIVEN_TIME == 0
+        && !env.has(FLAG_GIVEN_TIME)
         && env.deadline | env.edge == 0
         && in_order(env)
         && !called_away(machine, env);

@@ -187,7 +187,7 @@ fn start_slice<M: Machine>(
     let position = cpu * SLICES + usize::from(state.sched.cpus[cpu].position);
     state.published.slices[position].used += 1;
     run(state, cpu, index, now);
-    if state.envs.slots[index].entries.flags & FLAG_SLICE_START != 0 {
+    if state.envs.slots[index].has(FLAG_SLICE_START) {
         event(state, machine, index, EVENT_SLICE_START);
     }
 }

@@ -255,7 +255,7 @@ pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits:
 /// Does it run on the time of others only?
 #[inline]
 fn has_no_turn(state: &State, index: usize) -> bool {
-    state.envs.slots[index].entries.flags & FLAG_GIVEN_TIME != 0
+    state.envs.slots[index].has(FLAG_GIVEN_TIME)
 }
 
 /// The flags of an environment have been set: it leaves its ring, or comes back, if it must.
@@ -436,7 +436,7 @@ fn lengthen(state: &mut State, cpu: usize, target: usize, now: u64) {
 
 fn lends(state: &State, index: usize) -> bool {
     let env = &state.envs.slots[index];
-    env.entries.flags & FLAG_BORROW != 0 && !env.ending
+    env.has(FLAG_BORROW) && !env.ending
 }
 
 /// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
@@ -509,7 +509,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         stay_ready(state, index);
         return;
     }
-    if state.envs.slots[index].entries.flags & FLAG_SLICE_END != 0 {
+    if state.envs.slots[index].has(FLAG_SLICE_END) {
         return told_to_end(state, machine, cpu, index, now);
     }
     // Time that it holds on to has to be paid by turns of its own.

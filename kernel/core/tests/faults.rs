@@ -30,6 +30,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "target(entry).address() | TABLE_ENTRY",
     ),
     (
+        "who yields by the fast path goes on as if its call were unanswered",
+        "gate.rs",
+        "if to == EnvState::Ready {",
+        "if false {",
+    ),
+    (
         "sharing forgets to flush",
         "update/whole.rs",
         "machine.flush(Flush::Space(domain::root(state, request.caller)));",

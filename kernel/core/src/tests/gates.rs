@@ -1,4 +1,4 @@
-//! The fast path of transfers, as entry code goes it, ends where the long way ends.
+//! The fast path of switches, as entry code goes it, ends where the long way ends.
 
 use super::random::Random;
 use super::ways::note;
@@ -12,15 +12,15 @@ use std::string::String;
 const ENVS: usize = 6;
 const CPU: usize = 0;
 /// Steps with each seed; they take less than a slice.
-const STEPS: usize = 3_000;
+const STEPS: usize = 4_000;
 
 /// A world, who runs there and the registers that it has.
 struct Side {
     world: World,
     runs: usize,
     live: Context,
-    /// By the fast path, since it was asked: calls, replies.
-    taken: [u32; 2],
+    /// By the fast path: calls, replies, yields.
+    taken: [u32; 3],
 }
 
 impl Side {
@@ -40,7 +40,7 @@ impl Side {
         }
         let runs = world.pick(CPU);
         let live = *world.machine.context(runs);
-        Self { world, runs, live, taken: [0; 2] }
+        Self { world, runs, live, taken: [0; 3] }
     }
 
     /// The kernel is entered: registers are stored, and what the fast path did is noted.
@@ -120,20 +120,69 @@ impl Side {
         true
     }
 
+    /// What `entry_yield` does, step by step; did it?
+    fn yield_by_entry_code(&mut self, to: EnvId) -> bool {
+        let World { state, machine, .. } = &mut self.world;
+        let own = self.runs;
+        let index = (to.0 << gate::NAME_SHIFT) as u16 & state.envs.slots[own].index_mask;
+        let target = usize::from(index >> gate::NAME_SHIFT);
+        let (this, other) = (&state.envs.slots[own], &state.envs.slots[target]);
+        let save = |at: usize| machine.word(other.save.address() + at as u64);
+        if !state.open
+            || (this.gate.called_as, other.gate.called_as) != (gate::MAY_YIELD, gate::YIELDED)
+            || other.id != to
+            || save(offset::MASK) == 0 && save(offset::PENDING) | save(offset::EVENTS) != 0
+            || other.cpu != this.cpu
+        {
+            return false;
+        }
+        state.envs.slots[own].gate.called_as = gate::YIELDED;
+        state.envs.slots[target].gate.called_as = gate::MAY_YIELD;
+        state.envs.slots[own].gate.yields += 1;
+        machine.ticks[own] = machine.ticks[own].wrapping_add(machine.now);
+        machine.ticks[target] = machine.ticks[target].wrapping_sub(machine.now);
+        let kept = self.live;
+        let context = machine.context(own);
+        (context.rip, context.rflags, context.rsp) = (kept.rip, kept.rflags, kept.rsp);
+        (context.rbx, context.rbp) = (kept.rbx, kept.rbp);
+        (context.r12, context.r13, context.r14, context.r15) =
+            (kept.r12, kept.r13, kept.r14, kept.r15);
+        (context.fs_base, context.gs_base) = (kept.fs_base, kept.gs_base);
+        self.live = *machine.context(target);
+        self.live.answer(0, 0);
+        (self.live.rcx, self.live.r11) = (self.live.rip, self.live.rflags);
+        self.runs = target;
+        self.taken[2] += 1;
+        true
+    }
+
     fn transfer(&mut self, word: u64) {
         self.live.rax = word;
         if self.world.machine.fast && self.by_entry_code(word) {
             return;
         }
+        self.switch(Call::TransferSync {}, word, EnvId::NONE);
+    }
+
+    fn yield_to(&mut self, to: EnvId) {
+        (self.live.rax, self.live.rdi) = (number::Yield.into(), to.0.into());
+        if self.world.machine.fast && self.yield_by_entry_code(to) {
+            return;
+        }
+        self.switch(Call::Yield { to }, number::Yield.into(), to);
+    }
+
+    /// By the short way, if there is one, or the long one.
+    fn switch(&mut self, call: Call, word: u64, to: EnvId) {
         self.enter();
         let own = self.runs;
         let (state, machine) = (&mut self.world.state, &mut self.world.machine);
-        match handover::check(state, machine, (CPU, own), word, 0) {
+        match handover::check(state, machine, (CPU, own), word, to.0.into()) {
             Some(plan) if machine.fast => {
-                handover::apply(state, machine, (CPU, own), number::TransferSync, &plan);
+                handover::apply(state, machine, (CPU, own), word as u16, &plan);
             }
             _ => {
-                self.world.raw(CPU, own, Call::TransferSync {}, word);
+                self.world.raw(CPU, own, call, word);
             }
         }
         self.leave();
@@ -160,7 +209,9 @@ impl Side {
         for index in 1..=ENVS {
             let env = &state.envs.slots[index];
             let takes_turns = list::contains(state.envs.slots, Kind::Ring, index);
-            note(&mut all, &(index, env.state, env.pending, env.posted, env.events, env.donors));
+            // What wakes it is what its last sleep asked for, and means nothing else.
+            let wakes = (env.state == EnvState::Sleeping).then_some((env.posted, env.events));
+            note(&mut all, &(index, env.state, env.pending, wakes, env.donors));
             note(&mut all, &(takes_turns, env.deadline, env.debt_ns, env.request));
             let record = &state.published.envs[index];
             let running = env.state == EnvState::Running;
@@ -179,8 +230,9 @@ impl Side {
         }
         let cpu = &state.published.cpus[CPU];
         note(&mut all, &(state.sched.cpus[CPU].current, cpu.current, cpu.switches, cpu.calls));
-        let counters = &state.published.calls[CPU][usize::from(number::TransferSync)];
-        note(&mut all, &counters.read().count);
+        for number in [number::TransferSync, number::Yield] {
+            note(&mut all, &state.published.calls[CPU][usize::from(number)].read().count);
+        }
         all
     }
 }
@@ -198,6 +250,10 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
     let waits = |&at: &usize| world.state.published.envs[at].donated_to == own;
     let donor = (1..=ENVS).find(waits).filter(|_| reply);
     let target = world.id(donor.unwrap_or(index)).0 ^ if stale == 0 { 1 << 12 } else { 0 };
+    // Mostly to one that may run.
+    let may = |&at: &usize| world.state.published.envs[at].state == EnvState::Ready as u32;
+    let ready = (index..=ENVS).find(may).filter(|_| reply).unwrap_or(index);
+    let ready = world.id(ready).0 ^ if stale == 0 { 1 << 12 } else { 0 };
     for side in sides {
         side.world.machine.now += passes;
         if runs == 0 || kind == 0 {
@@ -212,6 +268,7 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
             1 => side.call(Call::TimerSet { deadline: 0 }),
             2 => side.call(Call::Sleep { deadline: 0, posted: 1, events: 2, flags: SLEEP_ACCEPT }),
             3 => side.world.save(runs, offset::EVENTS, 0),
+            4..16 => side.yield_to(EnvId(ready)),
             _ => {
                 let word = u64::from(number::TransferSync)
                     | if accept { TRANSFER_ACCEPT } else { 0 }
@@ -224,7 +281,7 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
 
 #[test]
 fn the_fast_path_ends_where_the_long_way_ends() {
-    let mut taken = [0; 2];
+    let mut taken = [0; 3];
     for seed in 1..=6 {
         let mut sides = [Side::new(false), Side::new(true)];
         let mut random = Random(seed);
@@ -241,7 +298,7 @@ fn the_fast_path_ends_where_the_long_way_ends() {
                 }
             }
         }
-        taken = [0, 1].map(|way| taken[way] + sides[1].taken[way]);
+        taken = [0, 1, 2].map(|way| taken[way] + sides[1].taken[way]);
     }
     assert!(taken.iter().all(|&times| times > 300), "{taken:?}");
 }

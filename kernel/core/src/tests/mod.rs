@@ -371,7 +371,7 @@ pub fn check(state: &State) {
             }
             _ => false,
         };
-        let wants = wants && env.entries.flags & abi::setup::FLAG_GIVEN_TIME == 0;
+        let wants = wants && !env.has(abi::setup::FLAG_GIVEN_TIME);
         assert_eq!(queued, wants, "{index} is {:?}", env.state);
         let id = state.published.envs[index].id;
         if id == 0 {

@@ -217,14 +217,14 @@ fn populated() -> World {
     for index in 2..=ENVS {
         let own = if index % 2 == 0 { first } else { domain };
         assert_eq!(world.spawn(own), index);
-        world.state.envs.slots[index].entries.flags |= match index {
+        world.state.envs.slots[index].flags |= match index {
             2..=4 => FLAG_BORROW,
             5 => FLAG_BORROW | FLAG_GIVEN_TIME,
             _ => 0,
-        };
+        } as u32;
         sched::turns_changed(&mut world.state, index);
     }
-    world.state.envs.slots[1].entries.flags |= FLAG_BORROW;
+    world.state.envs.slots[1].flags |= FLAG_BORROW as u32;
     for count in [0, 1] {
         world.put(1, &[u64::MAX]);
         let frames = UserAddress(SCRATCH);

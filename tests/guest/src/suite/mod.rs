@@ -134,6 +134,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("excess_forfeited", slices::excess_forfeited),
     ("critical_sections_are_paid", events::critical_sections_are_paid),
     ("ping_pong_is_short", ways::ping_pong_is_short),
+    ("yield_by_either_way", ways::yield_by_either_way),
     ("stretches_by_class", ways::stretches_by_class),
     ("pipe_inlined_is_faster", pipes::inlined_is_faster),
     ("stretch_of_table_updates", stretch::of_table_updates),

@@ -43,7 +43,10 @@ fn start(ground: &Ground, role: u64, word: u64) -> Result<(Spawned, Reader, Writ
     Ok((other, reader, writer))
 }
 
+/// Calls made, by number. What the fast path has done is noted when the lock is taken the next
+/// time: here, by a yield to one whom there is not.
 fn calls() -> Vec<u64> {
+    let _ = call::yield_to(EnvId(0x3fff_ffff));
     TABLE.iter().map(|row| published::call_record(row.number.into()).count).collect()
 }
 
@@ -94,7 +97,7 @@ pub fn only_yields(ground: &Ground) -> Result<String, Failure> {
     let yields = made(usize::from(number::Yield));
     // The third one's own yields are among them: it ran when a slice had ended.
     expect!(others.is_empty(), "calls beside Yield: {others:?}");
-    expect!(yields >= 2 * ROUNDS, "{yields} yields for {ROUNDS} round trips");
+    expect!(yields > 2 * ROUNDS, "{yields} yields for {ROUNDS} round trips");
     expect!(third_ran * 10 <= ROUNDS, "who is not named ran {third_ran} times");
     Ok(format!("({yields} yields for {ROUNDS} round trips)"))
 }
@@ -126,16 +129,16 @@ pub fn inlined_is_faster(ground: &Ground) -> Result<String, Failure> {
 pub fn full_and_empty(ground: &Ground) -> Result<String, Failure> {
     let bytes: Vec<u8> = (0..3 * RING as u32 + 77).map(|at| (at % 251) as u8).collect();
     let (other, mut reader, mut writer) = start(ground, stream::SUM, bytes.len() as u64)?;
-    let before = published::call_record(number::Yield.into()).count;
+    let before = calls()[usize::from(number::Yield)];
     writer.write(&bytes).map_err(|why| format!("{why:?}"))?;
-    let yields = published::call_record(number::Yield.into()).count - before;
+    let yields = calls()[usize::from(number::Yield)] - before;
     let sum: u64 = bytes.iter().map(|&byte| u64::from(byte)).sum();
     let read = assistant::wait(other.env)?;
     let end = reader.read(&mut [0; 1]);
     let refusal = (0..=RING).find_map(|_| writer.write(&[1]).err());
     Space::own().unmap(SCRATCH, 2).map_err(refused)?;
     expect!(read == sum, "the bytes' sum is {sum}, the reader's {read}");
-    expect!(yields >= 3, "{yields} yields for {} bytes", bytes.len());
+    expect!(yields > 3, "{yields} yields for {} bytes", bytes.len());
     expect!(end == Ok(0), "read from the dead: {end:?}");
     expect!(refusal == Some(Broken::NoReader), "written to the dead: {refusal:?}");
     Ok(format!("({yields} yields for {} bytes)", bytes.len()))

@@ -9,6 +9,7 @@ use abi::call::number;
 use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::{CpuRecord, EnvState, STRETCHES, Table};
+use abi::trace::Kind;
 use abi::word::Which;
 use alloc::format;
 use alloc::string::String;
@@ -26,8 +27,8 @@ fn cpus() -> impl Iterator<Item = CpuRecord> {
     (0..count).filter_map(|cpu| published::record::<CpuRecord>(Table::Cpus, cpu))
 }
 
-/// Calls of this number made, and switches by the short way. What the fast path of transfers has
-/// done is noted when the lock is taken the next time, which a timer's call does.
+/// Calls of this number made, and switches by the short way. What the fast path has done is noted
+/// when the lock is taken the next time, which a timer's call does.
 fn made(number: u16) -> (u64, u64) {
     let _ = call::timer_set(0);
     let short = cpus().map(|cpu| cpu.short_ways).sum();
@@ -77,6 +78,41 @@ pub fn ping_pong_is_short(ground: &Ground) -> Result<String, Failure> {
     expect!(yields >= 2 * ROUNDS - 2, "{yields} yields in {ROUNDS} rounds");
     expect!(quick == yields, "{quick} of {yields} yields went the short way");
     Ok(format!("({short} of {calls} transfers, {quick} of {yields} yields)"))
+}
+
+/// A yield by name by entry code's fast path, and by the way that the rest of the kernel goes while
+/// calls are traced: both sides keep their registers, and the same is counted.
+pub fn yield_by_either_way(ground: &Ground) -> Result<String, Failure> {
+    const ROUNDS: u64 = 200;
+    let back = [1, 0, 0, 0, 0, 0];
+    let partner = assistant::spawn(ground.image, roles::KEEP_AND_YIELD, back, &[])?;
+    assistant::start(partner)?;
+    until(|| counter(partner.env) > 0, "the partner to start")?;
+    let (mut seen, mut short) = ([(0, 0, 0, 0); 2], [0; 2]);
+    for (at, kinds) in [0, Kind::Call.bit()].into_iter().enumerate() {
+        call::trace_set(OWN, kinds).map_err(said)?;
+        fresh_slice();
+        let entries = |env| published::env(env).map_or(0, |record| record.entries);
+        let counts = || {
+            let made = made(number::Yield);
+            (made.0, entries(EnvId(1)), entries(partner.env), counter(partner.env), made.1)
+        };
+        let before = counts();
+        for round in 0..ROUNDS {
+            let wrong = roles::mirror::across_yield(partner.env, round << 32);
+            expect!(wrong == Some(0), "round {round}: changed, by bit: {wrong:x?}");
+        }
+        let after = counts();
+        seen[at] = (after.0 - before.0, after.1 - before.1, after.2 - before.2, after.3 - before.3);
+        short[at] = after.4 - before.4;
+    }
+    let _ = call::trace_set(OWN, 0);
+    let alive = published::env(partner.env).map_or(0, |record| record.state);
+    end(partner)?;
+    expect!(alive != EnvState::Dead as u32, "the partner found registers changed");
+    expect!(seen[0] == seen[1] && seen[0].3 >= ROUNDS, "yields, entries, rounds: {seen:?}");
+    expect!(short[0] >= 2 * ROUNDS - 2 && short[1] == 0, "{short:?} by short ways");
+    Ok(format!("({} of {} by short ways)", short[0], 2 * ROUNDS))
 }
 
 /// l4stack 10: what is refused, and what is another processor's, goes the long way.

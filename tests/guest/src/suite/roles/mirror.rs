@@ -235,6 +235,25 @@ pub fn compare(env: EnvId) -> Result<u64, String> {
     Ok(wrong)
 }
 
+/// Yields to `to` with patterns of one's own in every register: bits of those that are not as the
+/// call leaves them, as above; `None`: it was refused.
+pub fn across_yield(to: EnvId, seed: u64) -> Option<u64> {
+    /// Places of the arguments, which a call does not keep, and of its answer's value.
+    const ARGUMENTS: core::ops::Range<usize> = 2..8;
+    const VALUE: usize = 4;
+    let mut given = patterns().map(|word| word ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    given[FLAGS] = if seed.is_multiple_of(2) { ARITHMETIC } else { 1 << 9 | 1 << 1 };
+    (given[2], given[3]) = (to.0.into(), 0);
+    let mut back = [0_u64; WORDS];
+    // SAFETY: as in `compare`.
+    let error = unsafe { mirror_call(given.as_ptr(), back.as_mut_ptr(), number::Yield.into()) };
+    let wrong = |&at: &usize| {
+        let cleared = ARGUMENTS.contains(&at) && back[at] == 0;
+        !cleared && (at == VALUE || back[at] != given[at])
+    };
+    (error == 0).then(|| (0..WORDS).filter(wrong).fold(0, |bits, at| bits | 1 << at))
+}
+
 /// Makes the call `number` (first argument `argument`, others 0) with patterns in the callee-saved
 /// registers: bits of those changed (rbx rbp r12 r13 r14 r15).
 pub fn across_call(number: u64, argument: u64, round: u64) -> u64 {

@@ -102,6 +102,9 @@ pub const WORK_IN_SECTIONS: u64 = 36;
 pub const STAY_IN_SECTION: u64 = 37;
 /// Reads its queue of events, full of posts of the environment in its first word.
 pub const READ_QUEUE: u64 = 38;
+/// Keeps patterns in every register, counts, and yields to the environment in its first word, until
+/// one has changed.
+pub const KEEP_AND_YIELD: u64 = 39;
 /// Its report when the fault was handled after all.
 pub const FAULT_HANDLED: u64 = 0x600d;
 /// Makes as many environments as its second word says, which wait for what its first one says, and
@@ -135,6 +138,7 @@ pub fn play(role: &Role) -> u64 {
             count();
             let _ = call::yield_to(EnvId(words[0] as u32));
         },
+        KEEP_AND_YIELD => keep_and_yield(EnvId(words[0] as u32)),
         SLEEP_UNTIL_WORD => sleep_until_word(words[0], words[1]),
         ECHO_POSTS => echo_posts(EnvId(words[0] as u32), words[1]),
         SERVE => serve::run(words[0], words[1]),
@@ -217,6 +221,19 @@ fn put(offset: u64, value: u64) {
     for (at, byte) in value.to_le_bytes().iter().enumerate() {
         faults::store(APPLICATION_PAGE + offset + at as u64, *byte);
     }
+}
+
+fn keep_and_yield(to: EnvId) -> u64 {
+    for seed in 1.. {
+        count();
+        match mirror::across_yield(to, seed) {
+            Some(0) => {}
+            Some(wrong) => return wrong,
+            // It sleeps.
+            None => drop(call::yield_to(EnvId::NONE)),
+        }
+    }
+    u64::MAX
 }
 
 /// Adds one to the first word of the application page.
