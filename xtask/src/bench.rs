@@ -4,6 +4,7 @@ mod boot;
 mod collect;
 mod console;
 mod counts;
+mod cpus;
 mod figures;
 mod http;
 mod initramfs;
@@ -61,6 +62,8 @@ struct Request {
     boot: bool,
     /// Web servers instead of rows.
     http: bool,
+    /// One processor beside two instead of rows.
+    cpus: bool,
     /// Keystrokes instead of rows.
     keys: bool,
     /// Shares of a scheduler's clients instead of rows.
@@ -89,6 +92,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
         rounds: None,
         boot: false,
         http: false,
+        cpus: false,
         keys: false,
         stride: false,
         paths: false,
@@ -106,6 +110,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--rounds" => request.rounds = Some(options.number("--rounds")?),
             "--boot" => request.boot = true,
             "--http" => request.http = true,
+            "--cpus" => request.cpus = true,
             "--keys" => request.keys = true,
             "--stride" => request.stride = true,
             "--paths" => request.paths = true,
@@ -199,6 +204,9 @@ impl Request {
         }
         if self.http {
             return http::print(if self.alone { 0 } else { self.rounds.unwrap_or(ROUNDS) });
+        }
+        if self.cpus {
+            return cpus::print(self.rounds.unwrap_or(ROUNDS));
         }
         if self.keys {
             return keys::print();

@@ -70,13 +70,14 @@ cargo xtask COMMAND
                                  load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
-        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--stride] [--paths]
+        [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--cpus] [--stride] [--paths]
                                  instructions of each row here and on Linux, or --ours alone;
                                  --profile: ours by function and by line; --time: nanoseconds
                                  instead, in ten trials; --boot: boots and memory instead,
                                  with --ours where the instructions of a boot of ours go;
                                  --http: web servers instead, with --ours ours alone;
                                  --keys: how soon a keystroke is answered
+                                 --cpus: the same work on one processor and on two
                                  --stride: shares of processor time, by a program
                                  --paths: the kernel's shortest paths, listed by instruction
   build                          the kernel and its programs

@@ -14,6 +14,8 @@ fn main() {}
 extern crate alloc;
 
 #[cfg(target_os = "none")]
+mod cpus;
+#[cfg(target_os = "none")]
 mod faults;
 #[cfg(target_os = "none")]
 mod memory;

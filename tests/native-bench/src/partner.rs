@@ -28,6 +28,8 @@ pub enum Role {
     Count = 5,
     /// Notifies of each condition that it is notified of.
     Board = 6,
+    /// Does for ever the work that the next byte names (`cpus`).
+    Work = 7,
 }
 
 /// Replies with the message as it came.
@@ -47,6 +49,7 @@ impl xok::server::Serve for Echo {
 pub fn run(argument: &'static [u8]) {
     match argument {
         [role, ..] if *role == Role::Echo as u8 => xok::server::run(Box::leak(Box::new(Echo))),
+        [role, kind, ..] if *role == Role::Work as u8 => crate::cpus::work(*kind),
         [role, id @ ..] => {
             let id = id.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
             let partner = EnvId(id);
@@ -76,12 +79,21 @@ pub fn start_with(
     role: Role,
     prepare: impl FnOnce(&mut Space) -> Result<(), Failure>,
 ) -> Result<Spawned, Failure> {
+    let mut block = [role as u8; 5];
+    block[1..].copy_from_slice(&OURSELVES.0.to_le_bytes());
+    start_block(image, block, prepare)
+}
+
+/// The same with a start block of one's own.
+pub fn start_block(
+    image: &'static [u8],
+    block: [u8; 5],
+    prepare: impl FnOnce(&mut Space) -> Result<(), Failure>,
+) -> Result<Spawned, Failure> {
     let archive = image::archive::Archive::open(image).map_err(|why| format!("{why:?}"))?;
     let entry = archive.lookup("/xok/native-bench").ok_or("no /xok/native-bench")?;
     let file = archive.data(&entry);
     let plan = image::elf::Plan::parse(file).map_err(|why| format!("{why:?}"))?;
-    let mut block = [role as u8; 5];
-    block[1..].copy_from_slice(&OURSELVES.0.to_le_bytes());
     let (first, _) = xok::boot_image::place();
     let frame = abi::id::Frame(first.0 + (entry.data_offset / 4096) as u32);
     // So it may post to us.

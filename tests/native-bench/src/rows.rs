@@ -33,6 +33,14 @@ pub fn run() {
     let count = value(line, b"samples").and_then(|text| core::str::from_utf8(text).ok());
     let count = count.and_then(|text| text.parse().ok()).unwrap_or(SAMPLES);
     let samples = Samples::new(count, value(line, b"rows").map(<[u8]>::to_vec));
+    let number = |text| core::str::from_utf8(text).ok()?.parse().ok();
+    if let Some(length) = value(line, b"cpus").and_then(number) {
+        match xok::boot_image::map(OWN) {
+            Ok(image) => crate::cpus::measure(image, length),
+            Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
+        }
+        let _ = call::machine_end(OWN, 0, 0);
+    }
     calls(&samples);
     methods(&samples);
     traps(&samples);
