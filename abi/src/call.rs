@@ -104,8 +104,8 @@ macro_rules! calls {
                 }
             }
 
-            /// Writes a call to the registers.
-            #[inline]
+            /// Writes a call to the registers. Where the call is known, nothing is left of it.
+            #[inline(always)]
             pub fn encode(self) -> (u16, [u64; 6]) {
                 #[allow(unused_mut)]
                 let mut words = [0; 6];
