@@ -162,7 +162,7 @@ impl Job {
     /// Not where a plugin counts instructions: the figures are the shipped kernel's.
     fn is_poisoned(&self) -> bool {
         let counts = self.machine.counting.as_ref().is_some_and(|count| count.plugin.is_some());
-        !counts && !cfg!(test) && std::env::var_os(POISON).is_some()
+        !counts && std::env::var_os(POISON).is_some()
     }
 
     fn command_line(&self) -> CommandLine {
@@ -447,8 +447,11 @@ mod tests {
     fn the_command_line_carries_the_program() {
         let mut job = Job { environment: vec!["A=b c".into()], ..Job::default() };
         job.program = Some(("/bin/sh".into(), vec!["sh".into(), "-c".into(), "exit 3".into()]));
-        let expected = "log=debugcon ip=10.0.2.15/24,10.0.2.2 env=A=b%20c run=/bin/sh arg=sh \
-                        arg=-c arg=exit%203";
+        let poison = if job.is_poisoned() { " poison=1" } else { "" };
+        let expected = format!(
+            "log=debugcon ip=10.0.2.15/24,10.0.2.2 env=A=b%20c{poison} run=/bin/sh arg=sh arg=-c \
+             arg=exit%203"
+        );
         assert_eq!(job.command_line().text(), expected);
     }
 }

@@ -59,7 +59,7 @@ pub struct FakeMachine {
     pub traced: Vec<Event>,
     /// How and with what status the machine was ended.
     pub ended: Option<(u16, u16)>,
-    /// There is a fast path of transfers: tests drive it.
+    /// There is a fast path of switches: tests drive it.
     pub fast: bool,
     /// By index of environment: when it left by that, less when it came.
     pub ticks: Vec<u64>,

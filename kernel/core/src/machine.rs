@@ -148,7 +148,7 @@ pub trait Machine {
         let _ = (cell, clock);
         false
     }
-    /// Can entry code make transfers by itself ([`crate::gate`])?
+    /// Can entry code make switches by itself ([`crate::gate`])?
     fn has_fast_path(&self) -> bool {
         false
     }

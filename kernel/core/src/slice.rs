@@ -7,6 +7,7 @@
 use crate::account;
 use crate::answer::{Answer, Refusal};
 use crate::env;
+use crate::gate;
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
@@ -229,6 +230,7 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
 
 /// Changes an environment's home without taking it out of the running order.
 fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
+    gate::close(state, index);
     let queued = list::contains(state.envs.slots, Kind::Ring, index);
     sched::dequeue(state, index);
     change(state);

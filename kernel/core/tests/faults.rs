@@ -30,6 +30,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "target(entry).address() | TABLE_ENTRY",
     ),
     (
+        "who leaves home is yielded to by the fast path still",
+        "slice.rs",
+        "gate::close(state, index);",
+        "",
+    ),
+    (
         "who yields by the fast path goes on as if its call were unanswered",
         "gate.rs",
         "if to == EnvState::Ready {",

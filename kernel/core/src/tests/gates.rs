@@ -279,6 +279,28 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
     }
 }
 
+/// A yield asks whether both are at home where the caller runs: who leaves home has to be asked
+/// anew.
+#[test]
+fn who_leaves_home_has_no_open_gate() {
+    let mut side = Side::new(true);
+    let domain = side.world.domain();
+    let other = side.world.spawn(domain);
+    let (first, id) = (side.world.id(1), side.world.id(other));
+    for _ in 0..3 {
+        side.yield_to(id);
+        assert_eq!(side.runs, other);
+        side.yield_to(first);
+        assert_eq!(side.runs, 1);
+    }
+    let called_as = |side: &Side, index: usize| side.world.state.envs.slots[index].gate.called_as;
+    assert_eq!([1, other].map(|at| called_as(&side, at)), [gate::MAY_YIELD, gate::YIELDED]);
+    side.enter();
+    side.world.by(1, Call::SliceAlloc { cpu: 1, position: Which::Any, env: id });
+    let home = side.world.state.envs.slots[other].cpu;
+    assert_eq!((home, called_as(&side, other)), (1, 0));
+}
+
 #[test]
 fn the_fast_path_ends_where_the_long_way_ends() {
     let mut taken = [0; 3];
