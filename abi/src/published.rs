@@ -525,7 +525,8 @@ pub const CATEGORIES: usize = 15;
 pub struct CensusRecord {
     /// Bytes held.
     pub bytes: u64,
-    /// Objects in use.
+    /// Objects in use. Those of environments, domains, regions and the network are told again at
+    /// each tick; `used` of the first account has them at once.
     pub objects: u64,
 }
 

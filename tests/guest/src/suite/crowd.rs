@@ -14,6 +14,7 @@ use super::sched::counter;
 use crate::assistant;
 use crate::expect;
 use crate::judge::{Failure, Ground};
+use abi::limits::Resource;
 use abi::published::*;
 use alloc::format;
 use alloc::string::String;
@@ -45,9 +46,11 @@ impl Kernel {
             published::record(Table::Census, category).unwrap_or_default()
         };
         let objects = |category: Category| record(category as usize).objects;
+        let account: AccountRecord = published::record(Table::Accounts, 1).unwrap_or_default();
         Kernel {
             bytes: core::array::from_fn(|category| record(category).bytes),
-            envs: objects(Category::Envs),
+            // The census tells of them from one tick to the next; their account does at once.
+            envs: account.used[Resource::Envs as usize].into(),
             stacks: objects(Category::Stacks) + objects(Category::ExceptionStacks),
         }
     }
