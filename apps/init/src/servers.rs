@@ -67,8 +67,8 @@ fn publish_env(service: Service, env: Option<EnvId>) {
     publish::set(service, env.map_or(0, |env| u64::from(env.0)));
 }
 
-/// Starts what the machine has a use for.
-pub fn start_all(image: &Image, settings: &Settings, terminal: &Terminal) {
+/// Starts what every Linux process needs: the terminal and the files.
+pub fn start_own(image: &Image, terminal: &Terminal) {
     let gifts = [gift(1, CONSOLE, READ | WRITE), gift(2, PROCESSES, READ | WRITE | CONTROL)];
     let ttyd = start(image, "ttyd", &gifts, |domain| terminal.attach_server(domain));
     publish_env(Service::Terminal, ttyd);
@@ -82,7 +82,10 @@ pub fn start_all(image: &Image, settings: &Settings, terminal: &Terminal) {
         Service::Files,
         start(image, "tmpfsd", &gifts, |domain| terminal.attach_table(domain)),
     );
+}
 
+/// Starts what the network needs, if the machine is on one.
+pub fn start_network(image: &Image, settings: &Settings) {
     let interface: Option<InterfaceRecord> = xok::published::record(Table::Interfaces, 0);
     let present = interface.is_some_and(|interface| interface.present != 0);
     let Some(address) = settings.address.filter(|_| present) else { return };

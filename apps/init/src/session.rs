@@ -7,11 +7,13 @@ use abi::capability::{
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
+use abi::predicate::{Atom, Operator, Source};
 use abi::published::{COMMAND_LINE, EnvRecord, EnvState, Table};
 use abi::upcall::EVENT_CHILD;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem::offset_of;
 use exos::exec;
 use exos::fs::Program;
 use exos::layout::TEXT;
@@ -38,6 +40,8 @@ const NOT_EXECUTABLE: u16 = 126;
 /// Status of a program that is not there.
 const NOT_FOUND: u16 = 127;
 
+/// Nanoseconds that the shell may have the processor for itself before the network is served.
+const PROMPT_NS: u64 = 500_000_000;
 /// Nanoseconds that keepers of sockets get for what peers have not taken yet.
 const LINGER: u64 = 5_000_000_000;
 /// The word of what is ended with the session: SIGKILL.
@@ -85,12 +89,20 @@ pub fn run() -> Result<u16, Failure> {
     publish::set(Service::Session, u64::from(env.0));
     publish::open();
     let tracer = servers::start_tracer(&image, &settings);
-    servers::start_all(&image, &settings, &terminal);
+    servers::start_own(&image, &terminal);
+    // Who sits at the terminal sees the prompt first; a program finds all that there is.
+    if streams {
+        servers::start_network(&image, &settings);
+    }
 
     terminal.attach_program(domain)?;
     give_capabilities(domain)?;
     let entry = map_library(&image)?;
     start_process(domain, env, entry, &command, streams)?;
+    if !streams {
+        await_rest(env);
+        servers::start_network(&image, &settings);
+    }
     let status = await_end(env);
     await_keepers(env);
     terminal.drain();
@@ -197,6 +209,27 @@ fn start_process(
     call::env_set(ACCOUNT_SLOT, env, fields, &setup)?;
     call::env_release(ACCOUNT_SLOT, env)?;
     Ok(())
+}
+
+/// Waits until the session's process waits for something itself, such as its first line or its
+/// first child, or has had long enough.
+fn await_rest(env: EnvId) {
+    let atom = |operator: Operator, state: EnvState| Atom {
+        operator: operator as u8,
+        left: Source::Memory32 as u8,
+        left_value: published::record_address(Table::Envs, env.index())
+            + offset_of!(EnvRecord, state) as u64,
+        right_value: state as u64,
+        last: 1,
+        ..Atom::default()
+    };
+    let rests = atom(Operator::Equal, EnvState::Sleeping);
+    let has_ended = atom(Operator::AtLeast, EnvState::Stopped);
+    if call::predicate_set(&[rests, has_ended]).is_ok() {
+        // Whatever ends the sleep, the rest is started then.
+        let _ = call::sleep(clock::now_ns() + PROMPT_NS, 0, 0, 0);
+    }
+    let _ = call::predicate_set(&[]);
 }
 
 /// Waits until the session's process is dead; what the machine ends with.
