@@ -54,7 +54,7 @@ const char *failed(const char *what);
 void must(bool held, const char *what);
 
 extern const struct row CONTROL_ROWS[], CALL_ROWS[], SIGNAL_ROWS[], MEMORY_ROWS[], PIPE_ROWS[],
-    PROCESS_ROWS[], FILE_ROWS[], NEAREST_ROWS[];
+    PROCESS_ROWS[], FILE_ROWS[], NEAREST_ROWS[], THREAD_ROWS[];
 
 /* Linux as the first process: mounts what the rows need. */
 void become_init(void);

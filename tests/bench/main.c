@@ -18,10 +18,11 @@
 
 #define SAMPLES_MAX 1000
 
-/* Processes are made before much memory has been touched: a small process is to be small. */
+/* Processes are made before much memory has been touched: a small process is to be small. Threads are
+ * made after all else. */
 static const struct row *const GROUPS[] = {
     CALL_ROWS, PROCESS_ROWS, SIGNAL_ROWS, PIPE_ROWS, FILE_ROWS, MEMORY_ROWS, CONTROL_ROWS,
-    NEAREST_ROWS,
+    NEAREST_ROWS, THREAD_ROWS,
 };
 #define GROUP_COUNT (sizeof GROUPS / sizeof *GROUPS)
 

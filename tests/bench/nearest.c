@@ -205,9 +205,10 @@ static void end_filtered(void)
 const struct row NEAREST_ROWS[] = {
     {"eventfd", ROUND_TRIP, "a notification to another process and one back, two eventfds", 100,
      make_notified, NULL, notify_in_turn, NULL, end_notified},
-    {"userfaultfd", ROUND_TRIP, "a missing page, filled by a thread of ours (UFFDIO_COPY)",
-     MISSING_PAGES, watch_missing, discard, touch_missing, NULL, unwatch},
     {"seccomp", ROUND_TRIP, "getppid that a filter of eight instructions lets through", 1000,
      make_filtered, NULL, call_filtered, NULL, end_filtered},
+    /* The last, as it makes a thread: see threads.c. */
+    {"userfaultfd", ROUND_TRIP, "a missing page, filled by a thread of ours (UFFDIO_COPY)",
+     MISSING_PAGES, watch_missing, discard, touch_missing, NULL, unwatch},
     {0},
 };

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "bench.h"
 
-#include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -156,55 +154,6 @@ static void end_counter(void)
     munmap((void *)counter, PAGE);
 }
 
-/* ---- two threads and two futex words ---- */
-
-static uint32_t words[2];
-static pthread_t partner;
-static volatile bool leaving;
-
-static void wait_for(uint32_t *word)
-{
-    while (!__atomic_exchange_n(word, 0, __ATOMIC_ACQUIRE))
-        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-}
-
-static void wake(uint32_t *word)
-{
-    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static void *answer(void *argument)
-{
-    while (!leaving) {
-        wait_for(&words[0]);
-        wake(&words[1]);
-    }
-    return argument;
-}
-
-static const char *start_partner(void)
-{
-    leaving = false;
-    errno = pthread_create(&partner, NULL, answer, NULL);
-    return errno ? failed("pthread_create") : NULL;
-}
-
-static void futex_rounds(unsigned rounds)
-{
-    for (unsigned round = 0; round < rounds; round++) {
-        wake(&words[0]);
-        wait_for(&words[1]);
-    }
-}
-
-static void end_partner(void)
-{
-    leaving = true;
-    wake(&words[0]);
-    pthread_join(partner, NULL);
-}
-
 const struct row PIPE_ROWS[] = {
     {"pipe1", ROUND_TRIP, "one byte through a pipe to another process, and back", 100,
      ring_of_two_byte, NULL, rounds, NULL, end_ring},
@@ -216,7 +165,5 @@ const struct row PIPE_ROWS[] = {
      ring_of_eight, NULL, rounds_of_eight, NULL, end_ring},
     {"shm_yield", ROUND_TRIP, "a counter shared with another process on one cpu, sched_yield", 100,
      share_counter, NULL, count_in_turn, NULL, end_counter},
-    {"futex", ROUND_TRIP, "wake another thread by a futex, and be woken", 100, start_partner, NULL,
-     futex_rounds, NULL, end_partner},
     {0},
 };

@@ -1,8 +1,7 @@
-/* Making processes and threads, and waiting for their end. */
+/* Making processes, and waiting for their end. */
 #define _GNU_SOURCE
 #include "bench.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,30 +79,6 @@ static void fork_exec_libc(unsigned operations)
     execute(operations, words);
 }
 
-static void *return_at_once(void *argument)
-{
-    return argument;
-}
-
-static const char *try_thread(void)
-{
-    pthread_t thread;
-    errno = pthread_create(&thread, NULL, return_at_once, NULL);
-    if (errno)
-        return failed("pthread_create");
-    pthread_join(thread, NULL);
-    return NULL;
-}
-
-static void thread_join(unsigned operations)
-{
-    for (unsigned round = 0; round < operations; round++) {
-        pthread_t thread;
-        must(pthread_create(&thread, NULL, return_at_once, NULL) == 0, "pthread_create");
-        must(pthread_join(thread, NULL) == 0, "pthread_join");
-    }
-}
-
 const struct row PROCESS_ROWS[] = {
     {"fork", ROUND_TRIP, "fork, _exit, waitpid of a small process", 10, NULL, NULL, fork_wait, NULL,
      NULL},
@@ -115,7 +90,5 @@ const struct row PROCESS_ROWS[] = {
      NULL, fork_exec, NULL, NULL},
     {"fork_exec_libc", ROUND_TRIP, "the same of a static program with glibc, this one", 5, NULL,
      NULL, fork_exec_libc, NULL, NULL},
-    {"thread", ROUND_TRIP, "pthread_create, return, pthread_join", 10, try_thread, NULL,
-     thread_join, NULL, NULL},
     {0},
 };
