@@ -3,14 +3,16 @@
 //! # Safety
 //! The allocator hands out memory between `BASE` and its current end, which only this file maps.
 //! A native program has one environment and takes no upcall that allocates while it
-//! allocates (handlers run with the heap free or do not use it), so the cell is never entered
-//! twice; entering it twice panics.
+//! allocates (handlers run with the heap free or do not use it; where there are `threads`, critical
+//! sections see to that), so the cell is never entered twice; entering it twice panics.
 #![allow(unsafe_code)]
 
+use crate::critical::Critical;
 use crate::memory::{DATA, Space};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::RefCell;
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 use linked_list_allocator::Heap;
 
 /// Where the heap begins, in the lower half.
@@ -26,6 +28,18 @@ struct First(core::cell::UnsafeCell<[u8; FIRST]>);
 // SAFETY: only the allocator, which is entered by one environment at a time, uses it.
 unsafe impl Sync for First {}
 static FIRST_BYTES: First = First(core::cell::UnsafeCell::new([0; FIRST]));
+
+/// Upcalls may leave to a thread that allocates.
+static IN_SECTIONS: AtomicBool = AtomicBool::new(false);
+
+/// From now on no upcall comes while memory is allocated or given back.
+pub fn share_by_sections() {
+    IN_SECTIONS.store(true, Ordering::Relaxed);
+}
+
+fn section() -> Option<Critical> {
+    IN_SECTIONS.load(Ordering::Relaxed).then(Critical::enter)
+}
 
 /// The allocator; a program declares it `#[global_allocator]`.
 pub struct Growing {
@@ -100,6 +114,7 @@ const SMALL: usize = 2048;
 // address.
 unsafe impl GlobalAlloc for Growing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _section = section();
         if layout.size() <= SMALL
             && let Some(place) = self.first(layout)
         {
@@ -119,6 +134,7 @@ unsafe impl GlobalAlloc for Growing {
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         let Some(place) = NonNull::new(place) else { return };
+        let _section = section();
         let heap = if place.as_ptr() as u64 >= BASE { &self.more } else { &self.heap };
         // SAFETY: the caller gives back what `alloc` gave out with this layout.
         unsafe { heap.borrow_mut().deallocate(place, layout) }

@@ -7,7 +7,7 @@
 //!  start     from the first instruction of a native program        spawn      making another
 //!  critical  instead of a lock                                     queue      what happened
 //!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
-//!  board     thousands of conditions in a page
+//!  board     thousands of conditions in a page                     threads    of one environment
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
@@ -36,6 +36,7 @@ pub mod spawn;
 pub mod start;
 pub mod static_program;
 pub mod stride;
+pub mod threads;
 pub mod trace;
 pub mod upcall;
 pub mod window;

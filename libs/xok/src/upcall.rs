@@ -107,6 +107,8 @@ const _: () = assert!(block::CALL_FLAGS_AT + 8 <= offset::RESUME + 64);
 
 /// The `address` of a foreign call that is sampled: the [`block::SAMPLE`]th through the kernel.
 pub const SAMPLED: u64 = 1;
+/// The cause of an upcall that the program has asked for ([`request`]); the kernel delivers none.
+pub const REQUEST: u64 = 66;
 /// Bytes of a `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -124,6 +126,8 @@ unsafe extern "C" {
     fn xok_foreign_entry();
     /// Where rewritten calls enter: rcx is the address behind the `syscall`.
     fn xok_rewritten_entry();
+    /// Enters the handler as a call of the program's own, which it returns to.
+    fn xok_request(what: u64, whom: u64);
     /// What a trivial call's table has for a number that is not trivial.
     pub fn xok_call_full();
     /// Where the code of a trivial call goes when rax has the answer.
@@ -144,7 +148,7 @@ global_asm!(
     ".section .text.xok_upcall, \"ax\"",
     ".global xok_upcall_entry, xok_foreign_entry, xok_resume, xok_return_first, xok_return_last",
     ".global xok_rewritten_entry, xok_call_full, xok_call_leave, xok_leave_first, xok_leave_last",
-    ".global xok_call_short",
+    ".global xok_call_short, xok_request",
     "xok_upcall_entry:",
     "cmp qword ptr gs:[{returning}], 0",
     "jne 2f",
@@ -285,6 +289,13 @@ global_asm!(
     "jae xok_call_full",
     "mov r11, gs:[{trivial}]",
     "jmp [r11 + rax * 8]",
+    // A function: the handler runs with a slot that goes on behind the call.
+    "xok_request:",
+    "mov qword ptr gs:[{mask}], 1",
+    "pop rcx",
+    "pushfq",
+    "pop r11",
+    "xok_enter_call {request}, 0",
     "xok_call_full:",
     "xok_leave_word",
     "xok_enter_call {foreign}, 0",
@@ -372,6 +383,7 @@ global_asm!(
     sampled = const SAMPLED,
     event = const abi::upcall::Cause::Event as u32,
     foreign = const abi::upcall::Cause::Foreign as u32,
+    request = const REQUEST,
 );
 
 /// Address for `EnvSetup::fault_entry` and `event_entry`.
@@ -408,6 +420,14 @@ pub fn settle(slot: &mut Slot) {
 pub fn resume(slot: &Slot) -> ! {
     // SAFETY: the stub restores every register from the slot; nothing of this frame is used again.
     unsafe { xok_resume(slot) }
+}
+
+/// Has the handler run, with the cause [`REQUEST`] and these words in the slot's rdi and rsi, as if
+/// something had interrupted the program. Not while events are masked.
+pub fn request(what: u64, whom: u64) {
+    // SAFETY: slot 0 is free where events are not masked; the stub sets the mask, and keeps what a
+    // function keeps, as the way back restores all.
+    unsafe { xok_request(what, whom) }
 }
 
 /// A word of the current environment's save area page, `offset` bytes in.

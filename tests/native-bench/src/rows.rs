@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use xok::call::{self, OWN};
 use xok::memory::Space;
 use xok::published;
+use xok::threads::{self, Fate, Fault, Program, Threads};
 
 use crate::faults;
 use crate::memory::{self, Area, NOTHING, PAGES};
@@ -50,6 +51,7 @@ pub fn run() {
             partners(&samples, image);
             pages_of_both(&samples, image);
             boards(&samples, image);
+            threads_of_one(&samples);
         }
         Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
     }
@@ -279,6 +281,41 @@ fn boards(samples: &Samples, image: &'static [u8]) {
         pair.end_board();
         sibling::end_sleepers(sleepers);
     }
+}
+
+/// A thread of one's own that lets the other one run. The last row: faults are the threads' now.
+fn threads_of_one(samples: &Samples) {
+    extern "C" fn give_back(_: u64) {
+        loop {
+            threads::yield_now();
+        }
+    }
+    let start = || {
+        threads::begin(Alone);
+        threads::spawn(give_back, 0);
+        threads::yield_now();
+        Ok(())
+    };
+    samples.measure(
+        "n_thread",
+        100,
+        start,
+        |_| (),
+        |_, operations| {
+            (0..operations).for_each(|_| threads::yield_now());
+        },
+    );
+}
+
+/// Threads that fault no more, and whom nothing concerns.
+struct Alone;
+
+impl Program for Alone {
+    fn fault(&mut self, _: &mut Threads, _: &Fault) -> Fate {
+        Fate::End
+    }
+
+    fn event(&mut self, _: &mut Threads, _: u64, _: u64) {}
 }
 
 /// So many times, each of which must succeed: else the figures would be of something else.

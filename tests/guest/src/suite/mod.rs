@@ -26,6 +26,7 @@ mod sched;
 mod slices;
 mod stretch;
 mod stride;
+mod threads;
 mod token;
 mod trace;
 mod transfer;
@@ -76,6 +77,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("slice_positions", sched::slice_positions),
     ("slice_events", sched::slice_events),
     ("gang_of_two", sched::gang_of_two),
+    ("siblings_of_a_fault", threads::siblings_of_a_fault),
     ("stride_three_to_two_to_one", stride::three_to_two_to_one),
     ("own_context_switch", vectors::own_context_switch),
     ("vectors_none_or_kept", vectors::none_or_kept),

@@ -8,6 +8,7 @@
 use crate::expect;
 use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
 use abi::id::EnvId;
+use abi::layout::PAGE_SIZE;
 use alloc::string::String;
 use core::arch::{asm, global_asm};
 use xok::start::{APPLICATION_PAGE, SAVE_AREA};
@@ -25,8 +26,14 @@ const PAGE: u64 = APPLICATION_PAGE - SAVE_AREA;
 
 /// Stores the first word of one's own application page.
 pub fn set_application_word(value: u64) {
+    set_word(0, value);
+}
+
+/// Stores a word of it.
+pub fn set_word(at: usize, value: u64) {
+    assert!(at < PAGE_SIZE as usize / 8);
     // SAFETY: the page is mapped for the program's life and written by this environment alone.
-    unsafe { (APPLICATION_PAGE as *mut u64).write_volatile(value) }
+    unsafe { (APPLICATION_PAGE as *mut u64).add(at).write_volatile(value) }
 }
 
 global_asm!(

@@ -11,6 +11,7 @@ mod missing;
 pub mod region;
 mod serve;
 pub mod stream;
+pub mod threads;
 mod vectors;
 pub mod waits;
 
@@ -110,6 +111,8 @@ pub const FAULT_HANDLED: u64 = 0x600d;
 /// Makes as many environments as its second word says, which wait for what its first one says, and
 /// counts when they do.
 pub const GATHER: u64 = 61;
+/// Runs several threads, one of which waits in a fault until it is posted to.
+pub const THREADS: u64 = 62;
 /// Loads from its first word whenever it is posted to, and counts.
 pub const TOUCH: u64 = 60;
 /// Jumps to its first word.
@@ -127,6 +130,7 @@ pub fn play(role: &Role) -> u64 {
         SPIN => spin(words[0]),
         TOUCH => touch(words[0]),
         GATHER => crowd::gather(words[0], words[1]),
+        THREADS => threads::run(),
         MAP_FOREIGN => map_foreign(words[0] as u32),
         READ_UNTIL_FAULT => read_until_fault(words[0]),
         LOAD_THEN_STORE => match faults::load(words[0]) {
