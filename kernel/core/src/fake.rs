@@ -27,6 +27,10 @@ pub const KERNEL_FRAMES: u32 = 16;
 /// Frames of the fake boot image behind them.
 pub const IMAGE_FRAMES: u32 = 16;
 
+/// What stands in memory that nobody has cleared. An interpreted machine has zeros: those are made
+/// at once, not word by word.
+const PATTERN: u64 = if cfg!(miri) { 0 } else { 0xdead_beef_dead_beef };
+
 /// Where inline regions lie: the kernel's frames from 4 on.
 const REGION_WORDS: u64 = 4 * PAGE_SIZE;
 
@@ -72,7 +76,7 @@ impl FakeMachine {
     /// A machine with this many frames and environment slots. Memory is filled with a pattern.
     pub fn new(frames: usize, envs: usize) -> Self {
         Self {
-            memory: vec![0xdead_beef_dead_beef; frames * 512],
+            memory: vec![PATTERN; frames * 512],
             contexts: vec![Context::default(); envs],
             flushes: Vec::new(),
             interrupts: Vec::new(),
@@ -365,10 +369,10 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             REGION_WORDS,
         ),
         downloads: workshop::Downloads::new(
-            leak(crate::window::PAGES),
+            vec![0; crate::window::PAGES].leak(),
             compiled::Cells::new(leak(sizes.cells)),
             leak(workshop::POINTS),
-            leak(workshop::BYTES),
+            vec![0; workshop::BYTES].leak(),
         ),
         net: net::Network::new(
             leak(sizes.filters),

@@ -523,6 +523,25 @@ pub(crate) fn records(state: &State, domain: usize) -> usize {
     core::iter::successors(next(&domain), next).count()
 }
 
+/// What must hold of attachments: each region's record counts those of all domains.
+#[cfg(test)]
+pub(crate) fn check(state: &State) {
+    let list = &state.regions.attachments;
+    let mut counted = std::vec![[0; REGION_ROLES]; state.regions.slots.len()];
+    for domain in 1..state.published.domains.len() {
+        let next = |&at: &usize| Some(usize::from(list[at].next)).filter(|&at| at != 0);
+        for at in core::iter::successors(next(&domain), next) {
+            let Attachment { region, role, generation, count, .. } = list[at];
+            if state.regions.slots[usize::from(region)].generation == generation {
+                counted[usize::from(region)][usize::from(role % BY_METHOD)] += u64::from(count);
+            }
+        }
+    }
+    for (index, counted) in counted.iter().enumerate() {
+        assert_eq!(state.published.regions[index].attached, *counted, "region {index}");
+    }
+}
+
 /// Its record has changed: whoever waits for it or watches it is looked at.
 pub(crate) fn touched(state: &mut State, index: usize) {
     let class = predicate::published_bit(Table::Regions, index);

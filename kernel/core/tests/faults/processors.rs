@@ -238,6 +238,12 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "    const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY & 0;\n",
     ),
     (
+        "a domain that ends gives back one attachment of several",
+        "region.rs",
+        "drop_count(state, index, role, count);",
+        "drop_count(state, index, role, count.min(1));",
+    ),
+    (
         "a domain is known as attached when it no longer is",
         "region.rs",
         "    slot.known[usize::from(role % BY_METHOD)] = 0;\n",
