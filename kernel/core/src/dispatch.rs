@@ -2,17 +2,18 @@
 //!
 //! One arm for each row of `abi::call`; each hands over to the file that decides. What a handler
 //! answers goes to the caller's registers in the machine layer; what it does to the running order
-//! shows in the [`Outcome`].
+//! shows in the [`Outcome`], which a handler comes to by its [`Continuation`] alone.
+
+mod batches;
+pub mod continuation;
 
 use crate::answer::{Answer, Refusal};
-use crate::bytes::{u32_at, u64_at};
 use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, method, operate, predicate, region,
-    retract, revoke, sched, sleep, slice, step, table, token, trace, transfer,
-    work::{self, cost},
+    retract, revoke, sched, sleep, slice, step, token, trace, transfer,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -20,8 +21,8 @@ use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame};
 use abi::layout::is_user_range;
 use abi::limits::{
-    BATCH, BATCH_ITEMS, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, REGION_PLACES,
-    RING_ENTRIES, TRANSMIT_PIECES,
+    BATCH, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, REGION_PLACES, RING_ENTRIES,
+    TRANSMIT_PIECES,
 };
 use abi::memory::Item;
 use abi::method::BINDING_BYTES;
@@ -29,6 +30,7 @@ use abi::published::EnvState;
 use abi::region::Place;
 use abi::trace::{Event, Kind};
 use abi::word::UserAddress;
+use continuation::{Continuation, Done};
 use core::mem::size_of;
 
 /// What the machine layer does after a call.
@@ -173,13 +175,14 @@ struct Served<'a, M> {
 }
 
 impl<M: Machine> Visitor for Served<'_, M> {
-    type Output = Outcome;
+    type Output = Done;
     #[inline(always)]
-    fn visit(self, call: Call) -> Outcome {
+    fn visit(self, call: Call) -> Done {
         let Self { state, machine, who } = self;
+        let continuation = Continuation::begin();
         match needs(&call) {
-            Some((_, len)) if who.bytes.len() < len => refuse(Error::BadAddress.into()),
-            _ => serve(state, machine, who, &call),
+            Some((_, len)) if who.bytes.len() < len => continuation.refuse(Error::BadAddress),
+            _ => serve(state, machine, who, &call, continuation),
         }
     }
 }
@@ -209,10 +212,11 @@ pub fn call<M: Machine>(
     counters.made();
     let who = Caller { cpu, index: caller, word, bytes };
     let served = Served { state: &mut *state, machine: &mut *machine, who };
-    let outcome = match Call::visit(number, words, served) {
-        Ok(outcome) => outcome,
-        Err((error, operand)) => Outcome::Answer(error as u64, operand),
+    let ended = match Call::visit(number, words, served) {
+        Ok(done) => done,
+        Err((error, operand)) => Continuation::begin().refuse(Refusal::new(error, operand)),
     };
+    let outcome = ended.outcome();
     if let Outcome::Answer(error, _) = outcome
         && error != 0
     {
@@ -224,103 +228,102 @@ pub fn call<M: Machine>(
     outcome
 }
 
-fn refuse(refusal: Refusal) -> Outcome {
-    Outcome::Answer(refusal.error as u64, refusal.value)
-}
-
-fn answer(answer: Answer) -> Outcome {
-    match answer {
-        Ok(value) => Outcome::Answer(0, value),
-        Err(refusal) => refuse(refusal),
-    }
-}
-
-/// The outcome of a call after which the caller may not run.
-fn answer_or_left(ended: Option<Answer>) -> Outcome {
-    ended.map_or(Outcome::Left, answer)
-}
-
 /// Calls that touch the running order; the others are in [`objects`].
 #[inline(always)]
-fn serve<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call: &Call) -> Outcome {
+fn serve<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    who: Caller<'_>,
+    call: &Call,
+    k: Continuation,
+) -> Done {
     let Caller { cpu, index, word, bytes } = who;
     let capability = who.capability();
     match *call {
         Call::Yield { to } => match sched::yield_to(state, machine, cpu, index, to) {
-            Ok(()) if state.envs.slots[index].state == EnvState::Running => Outcome::Answer(0, 0),
-            Ok(()) => Outcome::Left,
-            Err(error) => refuse(error.into()),
+            Ok(()) if state.envs.slots[index].state == EnvState::Running => k.answer(Ok(0)),
+            Ok(()) => k.left(state, index),
+            Err(error) => k.refuse(error),
         },
         Call::Sleep { deadline, posted, events, flags } => {
             let asked = Sleep { deadline, posted, events, flags };
-            answer_or_left(sleep::sleep(state, machine, cpu, index, asked))
+            k.answer_or_left(sleep::sleep(state, machine, cpu, index, asked), state, index)
         }
-        Call::TransferSync {} => transfer::synchronous(state, machine, cpu, index, word)
-            .unwrap_or_else(|error| refuse(error.into())),
-        Call::TransferAsync {} => transfer::asynchronous(state, machine, cpu, index, word)
-            .unwrap_or_else(|error| refuse(error.into())),
+        Call::TransferSync {} => transfer::synchronous(state, machine, (cpu, index), word, k),
+        Call::TransferAsync {} => transfer::asynchronous(state, machine, (cpu, index), word, k),
         Call::EnvHold { env } => {
-            answer_or_left(death::hold(state, machine, cpu, index, capability, env))
+            k.answer_or_left(death::hold(state, machine, cpu, index, capability, env), state, index)
         }
-        Call::EnvDestroy { env, word } => {
-            answer_or_left(death::destroy(state, machine, cpu, index, capability, env, word))
-        }
+        Call::EnvDestroy { env, word } => k.answer_or_left(
+            death::destroy(state, machine, cpu, index, capability, env, word),
+            state,
+            index,
+        ),
         Call::EnvMove { domain, fields, .. } => {
             match create::move_to(state, machine, index, capability, domain, fields, bytes) {
-                Ok(()) => Outcome::Restart,
-                Err(refusal) => refuse(refusal),
+                Ok(()) => k.restart(),
+                Err(refusal) => k.refuse(refusal),
             }
         }
         Call::DomainDestroy { domain } => match may_destroy_domain(state, who, domain) {
-            Ok(target) => answer_or_left(death::destroy_domain(state, machine, cpu, index, target)),
-            Err(refusal) => refuse(refusal),
+            Ok(target) => k.answer_or_left(
+                death::destroy_domain(state, machine, cpu, index, target),
+                state,
+                index,
+            ),
+            Err(refusal) => k.refuse(refusal),
         },
         Call::AccountDestroy { account } => match may_destroy_account(state, who, account) {
-            Ok(target) => {
-                answer_or_left(death::destroy_account(state, machine, cpu, index, target))
-            }
-            Err(refusal) => refuse(refusal),
+            Ok(target) => k.answer_or_left(
+                death::destroy_account(state, machine, cpu, index, target),
+                state,
+                index,
+            ),
+            Err(refusal) => k.refuse(refusal),
         },
         Call::TableUpdate { domain, items, count } => {
-            update_tables(state, machine, who, domain, items, count)
+            batches::update_tables(state, machine, who, domain, (items, count), k)
         }
         Call::RegionPass { domain, places, count } => {
-            pass_regions(state, machine, who, domain, places, count)
+            batches::pass_regions(state, machine, who, domain, (places, count), k)
         }
-        Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame),
+        Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame, k),
         Call::RegionOperate { .. } => match operate::operate(state, machine, index, bytes) {
-            Ok(result) => answer(result),
-            Err(fault) => Outcome::Fault(fault),
+            Ok(result) => k.answer(result),
+            Err(fault) => k.fault(fault),
         },
         Call::RegionAwait { deadline, posted, events, .. } => {
             let asked = Sleep { deadline, posted, events, flags: 0 };
             match operate::operate_or_wait(state, machine, (cpu, index), asked, bytes) {
-                Ok(ended) => answer_or_left(ended),
-                Err(fault) => Outcome::Fault(fault),
+                Ok(ended) => k.answer_or_left(ended, state, index),
+                Err(fault) => k.fault(fault),
             }
         }
         Call::CapabilityRetract { extend, components } => {
-            retract_capabilities(state, who, (extend, components))
+            retract_capabilities(state, who, (extend, components), k)
         }
         Call::RegionStep { which, address, piece, words, from, beside } => {
             let asked = step::Asked { words: [which, piece, words], address, from };
             match step::step(state, machine, index, &asked, beside) {
-                Ok(result) => answer(result),
-                Err(fault) => Outcome::Fault(fault),
+                Ok(result) => k.answer(result),
+                Err(fault) => k.fault(fault),
             }
         }
         Call::RegionStepOrWait { which, address, piece, words, from, posted } => {
             let asked = step::Asked { words: [which, piece, words], address, from };
             match step::step_or_wait(state, machine, (cpu, index), &asked, posted) {
-                Ok(ended) => answer_or_left(ended),
-                Err(fault) => Outcome::Fault(fault),
+                Ok(ended) => k.answer_or_left(ended, state, index),
+                Err(fault) => k.fault(fault),
             }
         }
         Call::MethodBind { region, slots, .. } => {
             let bound = method::bind(state, machine, index, capability, (region, slots), bytes);
-            bound.map_or(Outcome::Again, answer)
+            match bound {
+                Some(bound) => k.answer(bound),
+                None => k.again(),
+            }
         }
-        _ => answer(objects(state, machine, who, call)),
+        _ => k.answer(objects(state, machine, who, call)),
     }
 }
 
@@ -426,132 +429,22 @@ fn may_destroy_account(state: &State, who: Caller<'_>, id: AccountId) -> Result<
     Ok(target)
 }
 
-/// Item by item, page by page: each is checked and applied before the next is read. After `BATCH`
-/// items, or when this hold of the lock has no room for the next page, the registers are advanced
-/// and the call runs again; r10 counts what is done: items of earlier rounds in its low half, pages
-/// of the first item left in its high half.
-#[inline(never)]
-fn update_tables<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    who: Caller<'_>,
-    id: DomainId,
-    items: UserAddress,
-    count: u64,
-) -> Outcome {
-    let own = who.domain(state);
-    let prepared = named(state, who).and_then(|named| {
-        let target = domain::find_or_own(state, own, id)?;
-        if target != own && !named.dominates(domain::guard(state, target), WRITE) {
-            return Err(Error::NotPermitted);
-        }
-        Ok((named, target))
-    });
-    let (named, target) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return refuse(error.into()),
-    };
-    if count > BATCH_ITEMS {
-        return refuse(Refusal::new(Error::TooLarge, BATCH_ITEMS));
-    }
-    let before = machine.context(who.index).r10;
-    let earlier = |round: u64| u64::from((before as u32).wrapping_add(round as u32));
-    let mut pages = (before >> 32) as u32;
-    let (mut round, mut old) = (0, 0);
-    while round < count.min(BATCH as u64) {
-        let item = read_item(&who.bytes[(round * ITEM_BYTES) as usize..]);
-        if round > 0 && !work::room(state, table::cost(&item)) {
-            break;
-        }
-        work::spend(state, cost::ENTRY);
-        let (done, updated) = table::update_item(state, machine, own, target, &named, &item, pages);
-        match updated {
-            Ok(entry) => old = entry,
-            Err(refusal) => {
-                let items = earlier(round);
-                return refuse(Refusal::new(refusal.error, items | refusal.value << 32));
-            }
-        }
-        pages = done;
-        if done <= u32::from(item.more) {
-            break;
-        }
-        pages = 0;
-        round += 1;
-    }
-    if count > round {
-        let context = machine.context(who.index);
-        context.rsi = items.0 + round * ITEM_BYTES;
-        context.rdx = count - round;
-        context.r10 = earlier(round) | u64::from(pages) << 32;
-        return Outcome::Again;
-    }
-    let single = before == 0 && count == 1;
-    Outcome::Answer(0, if single { old } else { earlier(round) })
-}
-
-/// Place by place, as far as this hold of the lock has room.
-#[inline(never)]
-fn pass_regions<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    who: Caller<'_>,
-    domain: DomainId,
-    places: UserAddress,
-    count: u64,
-) -> Outcome {
-    let own = who.domain(state);
-    let target = match region::receiver(state, own, who.capability(), domain) {
-        Ok(target) => target,
-        Err(error) => return refuse(error.into()),
-    };
-    if count > REGION_PLACES as u64 {
-        return refuse(Refusal::new(Error::TooLarge, REGION_PLACES as u64));
-    }
-    let before = machine.context(who.index).r10;
-    let mut done = 0;
-    for place in who.bytes.chunks_exact(PLACE_BYTES).take(count as usize) {
-        let cost = region::pass_cost(state, own, target);
-        if done > 0 && !work::room(state, cost) {
-            let context = machine.context(who.index);
-            context.rsi = places.0 + done * PLACE_BYTES as u64;
-            context.rdx = count - done;
-            context.r10 = before.wrapping_add(done);
-            return Outcome::Again;
-        }
-        work::spend(state, cost);
-        let place = Place { region: u32_at(place, 0), role: u32_at(place, 4) };
-        if let Err(refusal) = region::pass(state, own, target, place) {
-            return refuse(Refusal::new(refusal.error, before.wrapping_add(done)));
-        }
-        done += 1;
-    }
-    Outcome::Answer(0, before.wrapping_add(done))
-}
-
-fn read_item(bytes: &[u8]) -> Item {
-    let first = u64_at(bytes, 0).to_le_bytes();
-    Item {
-        operation: first[0],
-        level: first[1],
-        more: u16::from_le_bytes([first[2], first[3]]),
-        frame: u32_at(bytes, 4),
-        address: u64_at(bytes, 8),
-        value: u64_at(bytes, 16),
-    }
-}
-
 /// Done as soon as it has begun. While another one is under way nothing happens: the call runs
 /// again, and each time brings that one forward.
 #[inline(never)]
-fn retract_capabilities(state: &mut State, who: Caller<'_>, below: (u16, u64)) -> Outcome {
+fn retract_capabilities(
+    state: &mut State,
+    who: Caller<'_>,
+    below: (u16, u64),
+    k: Continuation,
+) -> Done {
     let own = who.domain(state);
     match retract::check(state, own, who.capability(), below) {
-        Err(refusal) => refuse(refusal),
-        Ok(_) if retract::under_way(state) => Outcome::Again,
+        Err(refusal) => k.refuse(refusal),
+        Ok(_) if retract::under_way(state) => k.again(),
         Ok(name) => {
             retract::begin(state, name, own);
-            Outcome::Answer(0, 0)
+            k.answer(Ok(0))
         }
     }
 }
@@ -564,7 +457,8 @@ fn revoke_frame<M: Machine>(
     machine: &mut M,
     who: Caller<'_>,
     frame: Frame,
-) -> Outcome {
+    k: Continuation,
+) -> Done {
     let awaited = core::mem::take(&mut state.envs.slots[who.index].revokes);
     // Somebody else's piece of work may have been the last: then the frame may be gone, too.
     if awaited != frame || frame.0 == 0 {
@@ -572,16 +466,16 @@ fn revoke_frame<M: Machine>(
             .map_err(Refusal::from)
             .and_then(|named| revoke::check(state, &named, frame));
         if let Err(refusal) = checked {
-            return refuse(refusal);
+            return k.refuse(refusal);
         }
         revoke::begin(state, frame);
     }
     revoke::work(state, machine);
     if revoke::under_way(state, frame) {
         state.envs.slots[who.index].revokes = frame;
-        return Outcome::Again;
+        return k.again();
     }
-    Outcome::Answer(0, 0)
+    k.answer(Ok(0))
 }
 
 #[inline(never)]

@@ -10,7 +10,7 @@
 //! permission is asked: whom to serve is the callee's business, and rcx cannot be forged.
 
 use crate::context::Context;
-use crate::dispatch::Outcome;
+use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Env, Pending};
 use crate::machine::Machine;
 use crate::state::State;
@@ -25,16 +25,21 @@ use abi::upcall::offset;
 pub fn synchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
-    caller: usize,
+    (cpu, caller): (usize, usize),
     word: u64,
-) -> Result<Outcome, Error> {
-    let target = target(state, caller, word)?;
+    k: Continuation,
+) -> Done {
+    let target = match target(state, caller, word) {
+        Ok(target) => target,
+        Err(error) => return k.refuse(error),
+    };
     if waits_for(state, target, caller) {
-        return Ok(reply(state, machine, cpu, caller, target, word & TRANSFER_ACCEPT != 0));
+        return reply(state, machine, (cpu, caller), target, word & TRANSFER_ACCEPT != 0, k);
     }
     let entry = state.envs.slots[target].entries.sync;
-    check_accepting(state, machine, target, entry)?;
+    if let Err(error) = check_accepting(state, machine, target, entry) {
+        return k.refuse(error);
+    }
     let message = *machine.context(caller);
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
@@ -43,27 +48,34 @@ pub fn synchronous<M: Machine>(
     state.published.envs[caller].donated_to = env::id(state, target).0;
     env::come_or_go(state, caller, EnvState::Donating);
     sched::enqueue(state, caller);
-    Ok(enter(state, machine, (cpu, now), caller, target, &message, entry))
+    enter(state, machine, (cpu, now), (caller, target), &message, entry);
+    k.enter(target)
 }
 
 /// `TransferAsync`: the caller stays ready; its vector registers are stored for it first.
 pub fn asynchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
-    caller: usize,
+    (cpu, caller): (usize, usize),
     word: u64,
-) -> Result<Outcome, Error> {
-    let target = target(state, caller, word)?;
+    k: Continuation,
+) -> Done {
+    let target = match target(state, caller, word) {
+        Ok(target) => target,
+        Err(error) => return k.refuse(error),
+    };
     let entry = state.envs.slots[target].entries.asynchronous;
-    check_accepting(state, machine, target, entry)?;
+    if let Err(error) = check_accepting(state, machine, target, entry) {
+        return k.refuse(error);
+    }
     let message = *machine.context(caller);
     machine.context(caller).answer(0, 0);
     machine.vector_store(state.envs.slots[caller].vector);
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
     sched::stay_ready(state, caller);
-    Ok(enter(state, machine, (cpu, now), caller, target, &message, entry))
+    enter(state, machine, (cpu, now), (caller, target), &message, entry);
+    k.enter(target)
 }
 
 /// The environment does not wait for a reply any more: it got one, or one side died.
@@ -113,18 +125,16 @@ fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, now): (usize, u64),
-    caller: usize,
-    target: usize,
+    (caller, target): (usize, usize),
     message: &Context,
     entry: u64,
-) -> Outcome {
+) {
     sleep::end_sleep(state, machine, target);
     if let Some((_, physical)) = env::save_area(state, target) {
         machine.word_set(physical + offset::ACCEPTING as u64, 0);
     }
     machine.context(target).enter(message, entry, env::id(state, caller));
     sched::run(state, cpu, target, now);
-    Outcome::Enter(target)
 }
 
 /// A transfer to one that waits for the caller: it goes on behind its call. A held one gets the
@@ -132,11 +142,11 @@ fn enter<M: Machine>(
 fn reply<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
-    caller: usize,
+    (cpu, caller): (usize, usize),
     target: usize,
     accept: bool,
-) -> Outcome {
+    k: Continuation,
+) -> Done {
     let message = *machine.context(caller);
     machine.context(target).resume(&message, env::id(state, caller));
     end_wait(state, target);
@@ -154,10 +164,10 @@ fn reply<M: Machine>(
     }
     if held {
         env::changed(state, target);
-        return Outcome::Left;
+        return k.left(state, caller);
     }
     sched::run(state, cpu, target, now);
-    Outcome::Enter(target)
+    k.enter(target)
 }
 
 /// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes.

@@ -85,7 +85,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a batch goes on without room",
-        "dispatch.rs",
+        "dispatch/batches.rs",
         "if round > 0 && !work::room(state, table::cost(&item)) {",
         "if round > u64::MAX - 1 {",
     ),
