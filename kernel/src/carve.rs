@@ -240,8 +240,12 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
     tables.map(memory, hardware::ENVS, envs, bytes, NO_EXECUTE | WRITABLE);
     // What `entry` is asked for by an index beyond is nobody's (`gate::index_mask`).
     let asked = (ENV_BYTES * sizes.envs.next_power_of_two()) as u64;
-    for beyond in (bytes..asked).step_by(PAGE_SIZE as usize) {
-        tables.map(memory, hardware::ENVS + beyond, zeroes, PAGE_SIZE, NO_EXECUTE);
+    if bytes < asked {
+        // It stores there what it has found.
+        let nobodys = memory.frame(Category::Envs);
+        for beyond in (bytes..asked).step_by(PAGE_SIZE as usize) {
+            tables.map(memory, hardware::ENVS + beyond, nobodys, PAGE_SIZE, NO_EXECUTE | WRITABLE);
+        }
     }
     hardware::place(sizes.envs, first, zeroes);
     // SAFETY: see the file's head; they are shown there and used nowhere else.

@@ -11,11 +11,12 @@
 //!
 //! # Safety
 //! An area is built once, by `build`, and never unmapped; `Cpu` is used by its own processor only,
-//! with interrupts off or in handlers that ran to their end, so its cells are not shared.
+//! with interrupts off or in handlers that ran to their end, so its cells are not shared. What is
+//! atomic in it others use, too.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use abi::call::CALLS_MAX;
 use abi::layout::PAGE_SIZE;
@@ -26,6 +27,7 @@ use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_SS};
 use kernel_core::timer::OneShot;
 
 use crate::boot::memory_map::MemoryMap;
+use crate::half::Half;
 use crate::hardware;
 use crate::paging::Tables;
 
@@ -79,6 +81,8 @@ pub struct Cpu {
     pub cpu_record: Cell<u64>,
     /// Switches of the fast path that loaded no CR3. Others may take them, who have the lock.
     pub same_space: AtomicU64,
+    /// Its half of the lock.
+    pub half: Half,
 
     /// Which processor.
     pub index: Cell<usize>,
@@ -131,12 +135,21 @@ pub struct Cpu {
 
 const _: () = assert!(core::mem::size_of::<Cpu>() <= PAGE_SIZE as usize);
 
+/// How many have been built.
+static BUILT: AtomicUsize = AtomicUsize::new(0);
+
+/// The data of all processors.
+pub fn all() -> impl Iterator<Item = &'static Cpu> {
+    (0..BUILT.load(Ordering::Relaxed)).map(Cpu::of)
+}
+
 /// The first address of a processor's area.
 pub const fn area(cpu: usize) -> u64 {
     AREAS + STRIDE * cpu as u64
 }
 
-/// Maps a processor's area; is its stack filled with poison whenever the kernel is left?
+/// Maps a processor's area, the next one, in the tables that are loaded; is its stack filled with
+/// poison whenever the kernel is left?
 pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: bool) {
     assert!(cpu < CPUS);
     let base = area(cpu);
@@ -161,6 +174,8 @@ pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: b
     for top in EXCEPTION_STACKS {
         piece(Category::ExceptionStacks, top - PAGE_SIZE, PAGE_SIZE, data);
     }
+    Cpu::of(cpu).half.begin();
+    BUILT.store(cpu + 1, Ordering::Relaxed);
 }
 
 impl Cpu {

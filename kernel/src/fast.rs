@@ -8,23 +8,27 @@
 //! test has these steps once more in Rust. Of an environment, slot and record lie at fixed
 //! distances from where its frame ends (`hardware`).
 //!
+//! The processor's half of the lock keeps out whoever holds the lock, not other processors on
+//! this path. What they might want at the same time is one that accepts: who exchanges its name
+//! for something else has it, and it accepts again only after all else has been stored. Whom the
+//! caller waits for, serves or yields to, is on its own processor.
+//!
 //! # Safety
-//! As for `entry`. The lock is held while anything but the caller's own context is changed.
+//! As for `entry`. The half is held while anything but the caller's own context is changed.
 #![allow(unsafe_code)]
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use abi::id::INDEX_BITS;
 use abi::upcall::offset;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END};
-use kernel_core::env::{CONTEXT_BYTES, Entries, Env};
-use kernel_core::gate::{Gate, MAY_YIELD, NAME_SHIFT, YIELDED};
-use kernel_core::state::State;
+use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES, Entries, Env};
+use kernel_core::gate::{Gate, INDEX_SHIFT, MAY_YIELD, NAME_SHIFT, YIELDED};
 
 use crate::cpu::{Cpu, DATA, Entered, RSP0};
+use crate::half::{FREE_BY_ENTRY, SHUT, TAKEN};
 use crate::hardware::{BLOCKS_BYTES, EntryData, SLOTS, Slot};
-use crate::lock::{FREE_BY_ENTRY, Lock};
+use crate::run::LOOKS;
 
 global_asm!(
     r#"
@@ -64,28 +68,28 @@ global_asm!(
 entry_transfer:
     mov [rsp + {rip}], rcx
     mov [rsp + {rflags}], r11
-    # Its name: bits 30 to 61 of the word. Its index, if the caller may go by this path, and by that
-    # its slot.
-    shld rcx, rax, 34
-    movzx r11d, cx
-    and r11w, [rsp + {index_mask}]
-    shl r11d, {index_shift}
-    # The lock, if it is free and the fast path open.
-    lock bts dword ptr [{lock}], 0
-    jc 8f
-    # Is it asleep and may be called?
-    cmp ecx, [r11 + {slots} + {called_as}]
+    mov [rsp + {rax}], rax
+    # Its name: bits 30 to 61 of the word. Its index, if the caller may go by this path, is how far
+    # its slot is.
+15: shld rcx, rax, 34
+    mov eax, ecx
+    imul r11d, ecx, {index_scale}
+    and r11d, [rsp + {index_mask}]
+    # This processor's half of the lock, if the fast path is open.
+    lock bts dword ptr [rip + entry_start + {half}], 0
+    jc 13f
+    # Is it asleep and may be called? Then it is the caller's, whoever else would like to call.
+    lock cmpxchg [r11 + {slots} + {called_as}], r11d
     jne 5f
     # Does it say so itself? From now on it does not.
     mov rcx, [r11 + {slots} + {save_area}]
     btr dword ptr [rcx + {accepting}], 0
-    jnc 9f
+    jnc 10f
     # The caller is the only one to whom it may reply by this path; nobody may call it.
     mov ecx, [rsp + {name}]
     mov [r11 + {slots} + {serves}], rcx
     # Who is left counts the turn; time since it came is its own.
     inc dword ptr [rsp + {turns}]
-    mov [rsp + {rax}], rax
     mov rcx, rdx
     rdtsc
     mov rdx, rcx
@@ -99,7 +103,7 @@ entry_transfer:
     lea r11, [r11 + {slots}]
     mov [rip + entry_start + {rsp0}], r11
     mov ecx, [rsp + {id}]
-    mov word ptr [{lock}], {free}
+    mov word ptr [rip + entry_start + {half}], {free}
     lea rsp, [rip + entry_start + {entered}]
     mov r11d, {fixed_flags}
     iretq
@@ -108,8 +112,6 @@ entry_transfer:
 5:  cmp ecx, [rsp + {serves}]
     jne 9f
     mov dword ptr [rsp + {serves}], 0
-    mov ecx, [rsp + {name}]
-    mov [rsp + {called_as}], ecx
     mov rax, [rsp + {save_area}]
     mov qword ptr [rax + {accepting}], 1
     inc dword ptr [rsp + {turns}]
@@ -121,8 +123,11 @@ entry_transfer:
     exchange rax, 7f, 2
     lea r11, [r11 + {slots}]
     mov [rip + entry_start + {rsp0}], r11
+    # Another processor may call it from here on.
+    mov ecx, [rsp + {name}]
+    mov [rsp + {called_as}], ecx
     mov ecx, [rsp + {id}]
-    mov word ptr [{lock}], {free}
+    mov word ptr [rip + entry_start + {half}], {free}
     # It goes on behind its call, on its own stack.
     lea rsp, [r11 + {rip}]
     mov r11, [rsp + 16]
@@ -135,31 +140,29 @@ entry_transfer:
 entry_yield:
     mov [rsp + {rip}], rcx
     mov [rsp + {rflags}], r11
-    lea ecx, [rdi * {name_scale}]
-    movzx r11d, cx
-    and r11w, [rsp + {index_mask}]
-    shl r11d, {index_shift}
-    lock bts dword ptr [{lock}], 0
-    jc 8f
+16: imul r11d, edi, {name_scale} * {index_scale}
+    and r11d, [rsp + {index_mask}]
+    lock bts dword ptr [rip + entry_start + {half}], 0
+    jc 14f
     cmp dword ptr [rsp + {called_as}], {may_yield}
-    jne 9f
+    jne 11f
     cmp dword ptr [r11 + {slots} + {called_as}], {yielded}
-    jne 9f
+    jne 11f
     mov ecx, [r11 + {slots} + {id}]
     cmp rcx, rdi
-    jne 9f
+    jne 11f
     # It would not be told of anything.
     mov rcx, [r11 + {slots} + {save_area}]
     cmp qword ptr [rcx + {mask}], 0
     jne 3f
     cmp qword ptr [rcx + {pending}], 0
-    jne 9f
+    jne 11f
     cmp qword ptr [rcx + {events}], 0
-    jne 9f
+    jne 11f
     # It is at home where the caller is.
 3:  mov cl, [rsp + {home}]
     cmp cl, [r11 + {slots} + {home}]
-    jne 9f
+    jne 11f
     mov dword ptr [rsp + {called_as}], {yielded}
     mov dword ptr [r11 + {slots} + {called_as}], {may_yield}
     inc dword ptr [rsp + {yields}]
@@ -177,7 +180,7 @@ entry_yield:
     exchange rcx, 4f, 5
     lea rsp, [r11 + {slots}]
     mov [rip + entry_start + {rsp0}], rsp
-    mov word ptr [{lock}], {free}
+    mov word ptr [rip + entry_start + {half}], {free}
     mov rbx, [rsp + {rbx}]
     mov rbp, [rsp + {rbp}]
     mov r12, [rsp + {r12}]
@@ -204,8 +207,27 @@ entry_yield:
     jmp 2b
 
     # Not by the fast path, after all: nothing has changed but the context, which is stored anew.
-9:  mov byte ptr [{lock}], {unlocked}
-8:  mov rcx, [rsp + {rip}]
+    # Another processor holds the lock, for a while that is short mostly: who went the long way at
+    # once would make that one wait, and so on for ever.
+    .macro look_again retry, otherwise
+    mov ecx, {looks}
+8:  test byte ptr [rip + entry_start + {half}], {shut}
+    jnz \otherwise
+    pause
+    test byte ptr [rip + entry_start + {half}], {taken}
+    jz \retry
+    dec ecx
+    jnz 8b
+    jmp \otherwise
+    .endm
+13: mov rax, [rsp + {rax}]
+    look_again 15b, 12f
+14: look_again 16b, 12f
+    .purgem look_again
+10: mov [r11 + {slots} + {called_as}], eax
+9:  mov rax, [rsp + {rax}]
+11: mov byte ptr [rip + entry_start + {half}], {unlocked}
+12: mov rcx, [rsp + {rip}]
     mov r11, [rsp + {rflags}]
     jmp entry_switch
     .purgem exchange
@@ -245,8 +267,11 @@ entry_yield:
     index_mask = const env(offset_of!(Env, index_mask)),
     id = const env(offset_of!(Env, id)),
     sync = const env(offset_of!(Env, entries) + offset_of!(Entries, sync)),
-    index_shift = const 8 - NAME_SHIFT,
-    lock = sym crate::locked::STATE,
+    index_scale = const 1 << INDEX_SHIFT,
+    half = const cpu(offset_of!(Cpu, half)),
+    taken = const TAKEN,
+    shut = const SHUT,
+    looks = const LOOKS,
     free = const FREE_BY_ENTRY,
     unlocked = const FREE_BY_ENTRY as u8,
     accepting = const offset::ACCEPTING,
@@ -256,8 +281,7 @@ entry_yield:
     fixed_flags = const FIXED_FLAGS,
 );
 
-const _: () = assert!(CONTEXT_BYTES == 1 << 8 && INDEX_BITS as usize + NAME_SHIFT as usize <= 16);
-const _: () = assert!(offset_of!(Lock<Option<State>>, taken) == 0);
+const _: () = assert!(CONTEXT_BYTES == ENV_BYTES);
 // Both are written at once.
 const _: () = assert!(offset_of!(Gate, called_as) == offset_of!(Gate, serves) + 4);
 

@@ -1,9 +1,9 @@
 //! The spin lock. Interrupts are off wherever it is taken; who waits serves its own mailbox.
 //!
 //! # Safety
-//! A `Guard` is made only by the one who exchanged `TAKEN` for something else, so the inner
-//! reference is unique until the guard stores that. Entry code takes the lock by its lowest bit;
-//! what it changes meanwhile it changes by assembly: gates, and what is the processor's own.
+//! A `Guard` is made only by the one who exchanged `TAKEN` for `FREE`, so the inner reference is
+//! unique until the guard stores that. What entry code changes by assembly, gates and what is the
+//! processor's own, it changes with its processor's half (`half`).
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
@@ -14,20 +14,12 @@ use core::sync::atomic::{AtomicU8, Ordering};
 const FREE: u8 = 0;
 /// Somebody has.
 const TAKEN: u8 = 1;
-/// Nobody has it, but entry code, which looks at the lowest bit only, is not to take it.
-const SHUT: u8 = 3;
 
 /// A value that one processor uses at a time.
-#[repr(C, align(4))]
 pub struct Lock<T> {
-    pub(crate) taken: AtomicU8,
-    /// Entry code has had it since this was asked.
-    by_entry: AtomicU8,
+    taken: AtomicU8,
     value: UnsafeCell<T>,
 }
-
-/// What entry code gives the lock back with: the first two bytes.
-pub const FREE_BY_ENTRY: u16 = (FREE as u16) | 1 << 8;
 
 // SAFETY: the value moves between processors, one at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
@@ -35,28 +27,34 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 /// The value while it is ours.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
-    /// What the lock is left as.
-    leave: u8,
 }
 
 impl<T> Lock<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        Self {
-            taken: AtomicU8::new(FREE),
-            by_entry: AtomicU8::new(0),
-            value: UnsafeCell::new(value),
-        }
+        Self { taken: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// Takes it if it is free.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        let take = |from: u8| {
-            self.taken.compare_exchange(from, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
+        let taken = self.taken.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: a guard that is made is dropped, and gives back what another one holds.
-        (take(FREE) || take(SHUT)).then(|| Guard { lock: self, leave: FREE })
+        taken.is_ok().then(|| Guard { lock: self })
+    }
+
+    /// Takes it if it is free, or becomes free while one looks so many times.
+    #[inline(always)]
+    pub fn try_lock_for(&self, looks: u32) -> Option<Guard<'_, T>> {
+        self.try_lock().or_else(|| self.look_for(looks))
+    }
+
+    #[cold]
+    fn look_for(&self, looks: u32) -> Option<Guard<'_, T>> {
+        (0..looks).find_map(|_| {
+            core::hint::spin_loop();
+            if self.taken.load(Ordering::Relaxed) == TAKEN { None } else { self.try_lock() }
+        })
     }
 
     /// Waits until it is free and takes it.
@@ -84,26 +82,6 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> Guard<'_, T> {
-    /// Has entry code had the lock since this was asked?
-    #[inline(always)]
-    pub fn was_entrys(&self) -> bool {
-        self.lock.by_entry.load(Ordering::Relaxed) != 0 && self.forget_entrys()
-    }
-
-    #[cold]
-    fn forget_entrys(&self) -> bool {
-        self.lock.by_entry.store(0, Ordering::Relaxed);
-        true
-    }
-
-    /// May entry code take the lock when it is given back?
-    #[inline(always)]
-    pub fn leave_to_entry(&mut self, may: bool) {
-        self.leave = if may { FREE } else { SHUT };
-    }
-}
-
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
@@ -121,6 +99,6 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.taken.store(self.leave, Ordering::Release);
+        self.lock.taken.store(FREE, Ordering::Release);
     }
 }

@@ -1,7 +1,8 @@
 //! The kernel's state, while a processor has the lock.
 //!
-//! Entry code takes the lock, too, for transfers (`fast`). Who takes it next first works out what
-//! they have done; and gives it back so that entry code may take it again, or may not.
+//! Entry code makes switches without it, with its processor's half (`half`). Who takes the lock
+//! takes those halves, too, works out first what entry code has done, and gives them back, if the
+//! fast path may be gone behind it.
 //!
 //! # Safety
 //! `Locked` names the state as long as its guard is there, and nobody else does meanwhile.
@@ -17,22 +18,23 @@ use kernel_core::{env, gate};
 use crate::cpu::Cpu;
 use crate::hardware::Hardware;
 use crate::lock::{Guard, Lock};
-use crate::{shootdown, trace};
+use crate::{half, shootdown, trace};
 
 pub static STATE: Lock<Option<State>> = Lock::new(None);
 
 /// Everything behind the lock, while this processor has it.
 pub struct Locked {
     state: NonNull<State>,
-    guard: Guard<'static, Option<State>>,
+    cpu: &'static Cpu,
+    _guard: Guard<'static, Option<State>>,
 }
 
 impl Locked {
     #[inline(always)]
     pub fn new(cpu: &'static Cpu, mut guard: Guard<'static, Option<State>>) -> Self {
         let state = guard.as_mut().expect("the state is set before anything is locked");
-        let mut locked = Self { state: NonNull::from(state), guard };
-        if locked.guard.was_entrys() {
+        let mut locked = Self { state: NonNull::from(state), cpu, _guard: guard };
+        if !cpu.half.is_quiet() && half::take_all(cpu) {
             fold(cpu, &mut locked);
         }
         locked
@@ -42,8 +44,10 @@ impl Locked {
 impl Drop for Locked {
     #[inline(always)]
     fn drop(&mut self) {
-        let may = self.open && !trace::any();
-        self.guard.leave_to_entry(may);
+        let may = || self.open && !trace::any();
+        if !self.cpu.half.may_stay(may) {
+            half::give_all_back(self.cpu, may());
+        }
     }
 }
 

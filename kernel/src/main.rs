@@ -23,6 +23,7 @@ mod entropy;
 mod entry;
 mod fast;
 mod features;
+mod half;
 mod hardware;
 mod load;
 mod lock;

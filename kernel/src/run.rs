@@ -23,7 +23,7 @@ use crate::hardware::{self, Hardware};
 use crate::locked::{Locked, STATE};
 use crate::platform::{apic, clock};
 use crate::registers::{interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt};
-use crate::{delay, devices, load, power, shootdown, trace};
+use crate::{delay, devices, half, load, power, shootdown, trace};
 
 /// While destruction waits to be worked off, a running program is interrupted this often.
 const WORK_NS: u64 = 200_000;
@@ -254,8 +254,12 @@ pub fn leave(mut hold: Hold) -> u64 {
     }
 }
 
+/// How often a short way looks whether the lock is free: longer than most have it. Who went the
+/// long way at once would make the next one wait, and so on for ever.
+pub const LOOKS: u32 = 32;
+
 /// The short way of a call that hands the processor to somebody else, if it may go it: nobody waits
-/// for the lock, nothing is traced, and the longest stretch does not see it.
+/// long for the lock, nothing is traced, and the longest stretch does not see it.
 #[inline(always)]
 pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
     if trace::any() {
@@ -263,11 +267,14 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
     }
     delay::point();
     let caller = cpu.loaded()?;
-    let mut state = Locked::new(cpu, STATE.try_lock()?);
+    let mut state = Locked::new(cpu, STATE.try_lock_for(LOOKS)?);
     let mut hardware = Hardware::new(cpu);
     let who = (cpu.index.get(), caller);
     let plan = handover::check(&state, &hardware, who, word, to)?;
     handover::apply(&mut state, &mut hardware, who, word as u16, &plan);
+    if state.open {
+        half::open(cpu);
+    }
     if plan.carries_vectors() {
         load::enter(cpu, &mut state, &mut hardware, plan.target);
     } else {

@@ -269,7 +269,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
     put(field::SYNC_ENTRY, &mut entries.sync, setup.sync_entry);
     put(field::ASYNC_ENTRY, &mut entries.asynchronous, setup.async_entry);
     if set(field::FLAGS) {
-        *flags = setup.flags as u32;
+        *flags = setup.flags as u16;
         sched::turns_changed(state, index);
     }
     if let Some(guard) = plan.guard {

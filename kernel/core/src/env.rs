@@ -83,7 +83,7 @@ pub struct Env {
     /// Entry points (`EnvSetup`).
     pub entries: Entries,
     /// `setup::FLAG_…`
-    pub flags: u32,
+    pub flags: u16,
     /// Posted bits that wake it.
     pub posted: u64,
     /// Event bits that wake it.
@@ -115,9 +115,9 @@ pub struct Env {
     pub owned: u16,
     /// What entry code looks at in a transfer.
     pub gate: gate::Gate,
-    /// The bits of a name that are the index, if it may leave by itself; else 0: whom it names is
-    /// nobody then.
-    pub index_mask: u16,
+    /// The bits of an index as far as records are by it ([`gate::index_mask`]), if it may leave by
+    /// itself; else 0: whom it names is nobody then.
+    pub index_mask: u32,
     /// Its slice-end event is out and it has not let go.
     pub ending: bool,
     /// Nanoseconds of its next slices that it has used already.

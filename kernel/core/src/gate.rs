@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
 use abi::call::number;
-use abi::id::EnvId;
+use abi::id::{EnvId, INDEX_BITS};
 use abi::limits::CPUS;
 use abi::published::EnvState;
 use abi::setup::{FLAG_NO_VECTOR, FLAG_OWN_VECTOR};
@@ -54,13 +54,17 @@ pub const fn name(id: EnvId) -> u32 {
     id.0 << NAME_SHIFT | 2
 }
 
-/// The bits of a name that choose one of so many records, or of as many again: a name with other
-/// bits set finds one that has another name, or what the machine layer shows behind the table.
-pub const fn index_mask(envs: usize) -> u16 {
-    ((envs.next_power_of_two() - 1) << NAME_SHIFT) as u16
+/// How far the index of a name is from where it is the distance of a record, of 256 bytes each.
+pub const INDEX_SHIFT: u32 = 8 - NAME_SHIFT;
+
+/// The bits of such a distance that choose one of so many records, or of as many again: a name
+/// with others set finds one that has another name, or what the machine layer shows behind them.
+pub const fn index_mask(envs: usize) -> u32 {
+    ((envs.next_power_of_two() - 1) * env::ENV_BYTES) as u32
 }
 
-const _: () = assert!(index_mask(abi::limits::INDICES) == u16::MAX << NAME_SHIFT);
+const _: () = assert!(env::ENV_BYTES == 1 << (NAME_SHIFT + INDEX_SHIFT));
+const _: () = assert!(abi::limits::INDICES.is_power_of_two() && INDEX_BITS + NAME_SHIFT <= 16);
 const _: () = assert!(abi::call::TRANSFER_ACCEPT == 2 << 30 && abi::call::TRANSFER_SHIFT == 32);
 
 /// Whose gates may be open.
@@ -262,10 +266,10 @@ fn note<M: Machine>(
         // As `syscall` leaves them; what the call answers is written by whoever ends the wait.
         (context.rcx, context.r11) = (context.rip, context.rflags);
     }
-    if to == EnvState::Sleeping {
-        sched::dequeue(state, index);
-    } else {
+    if to != EnvState::Sleeping {
         sched::enqueue(state, index);
+    } else if !sched::keeps_its_turn(state, index) {
+        sched::dequeue(state, index);
     }
     let env = &state.envs.slots[index];
     let yields = env.gate.serves == 0 && takes_turns(env);

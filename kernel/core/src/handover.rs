@@ -120,10 +120,10 @@ pub(crate) fn called_away<M: Machine>(machine: &M, env: &Env) -> bool {
         || told(machine, env) && env.entries.event != 0 && word_of(machine, env, offset::MASK) == 0
 }
 
-/// Neither clock nor predicate nor debt has anything to do with its sleep.
+/// Neither clock nor predicate has anything to do with its sleep.
 #[inline(always)]
 pub(crate) fn sleeps_for_ever(env: &Env) -> bool {
-    env.deadline | env.edge == 0 && env.atoms == 0 && env.debt_ns == 0
+    env.deadline | env.edge == 0 && env.atoms == 0
 }
 
 /// Makes the switch: the contexts of both are as they leave the kernel.

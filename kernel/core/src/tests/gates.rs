@@ -69,8 +69,8 @@ impl Side {
     fn by_entry_code(&mut self, word: u64) -> bool {
         let World { state, machine, .. } = &mut self.world;
         let (name, own) = ((word >> 30) as u32, self.runs);
-        let index = name as u16 & state.envs.slots[own].index_mask;
-        let target = usize::from(index >> gate::NAME_SHIFT);
+        let at = (name << gate::INDEX_SHIFT) & state.envs.slots[own].index_mask;
+        let target = at as usize / env::ENV_BYTES;
         if !state.open || target == 0 {
             return false;
         }
@@ -124,8 +124,9 @@ impl Side {
     fn yield_by_entry_code(&mut self, to: EnvId) -> bool {
         let World { state, machine, .. } = &mut self.world;
         let own = self.runs;
-        let index = (to.0 << gate::NAME_SHIFT) as u16 & state.envs.slots[own].index_mask;
-        let target = usize::from(index >> gate::NAME_SHIFT);
+        let at =
+            (to.0 << (gate::NAME_SHIFT + gate::INDEX_SHIFT)) & state.envs.slots[own].index_mask;
+        let target = at as usize / env::ENV_BYTES;
         let (this, other) = (&state.envs.slots[own], &state.envs.slots[target]);
         let save = |at: usize| machine.word(other.save.address() + at as u64);
         if !state.open
@@ -191,6 +192,12 @@ impl Side {
     fn call(&mut self, call: Call) {
         self.enter();
         self.world.raw(CPU, self.runs, call, call.encode().0.into());
+        self.leave();
+    }
+
+    fn owe(&mut self, index: usize) {
+        self.enter();
+        self.world.state.envs.slots[index].debt_ns = 1000;
         self.leave();
     }
 
@@ -268,7 +275,9 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
             1 => side.call(Call::TimerSet { deadline: 0 }),
             2 => side.call(Call::Sleep { deadline: 0, posted: 1, events: 2, flags: SLEEP_ACCEPT }),
             3 => side.world.save(runs, offset::EVENTS, 0),
-            4..16 => side.yield_to(EnvId(ready)),
+            // As after a slice whose end it has put off; a turn slept through pays it.
+            4 => side.owe(runs),
+            5..16 => side.yield_to(EnvId(ready)),
             _ => {
                 let word = u64::from(number::TransferSync)
                     | if accept { TRANSFER_ACCEPT } else { 0 }

@@ -114,7 +114,7 @@ fn populated() -> World {
         let index = world.spawn(own);
         assert_eq!(index, at);
         if at < 5 {
-            world.state.envs.slots[index].flags |= FLAG_BORROW as u32;
+            world.state.envs.slots[index].flags |= FLAG_BORROW as u16;
         }
         if at % 3 == 0 {
             let env = world.id(index);

@@ -221,10 +221,10 @@ fn populated() -> World {
             2..=4 => FLAG_BORROW,
             5 => FLAG_BORROW | FLAG_GIVEN_TIME,
             _ => 0,
-        } as u32;
+        } as u16;
         sched::turns_changed(&mut world.state, index);
     }
-    world.state.envs.slots[1].flags |= FLAG_BORROW as u32;
+    world.state.envs.slots[1].flags |= FLAG_BORROW as u16;
     for count in [0, 1] {
         world.put(1, &[u64::MAX]);
         let frames = UserAddress(SCRATCH);

@@ -115,6 +115,61 @@ pub fn yield_by_either_way(ground: &Ground) -> Result<String, Failure> {
     Ok(format!("({} of {} by short ways)", short[0], 2 * ROUNDS))
 }
 
+/// aegis95 T17: pairs on two processors go their short ways as if they were alone, and what they
+/// have done is known to whoever takes the lock; two clients of one server get their own replies.
+pub fn transfers_do_not_meet(ground: &Ground) -> Result<String, Failure> {
+    const CALLS: u64 = 20_000;
+    if published::directory().cpus < 2 {
+        return Ok(String::from("(one processor)"));
+    }
+    let server = || -> Result<Spawned, Failure> {
+        let words = [roles::SERVE_SUMS, 1, 0, 0, 0, 0];
+        let server = assistant::spawn(ground.image, roles::SERVE, words, &[])?;
+        assistant::start(server)?;
+        until(|| counter(server.env) == 1, "the server to accept")?;
+        Ok(server)
+    };
+    let client = |server: Spawned, cpu: u16| -> Result<Spawned, Failure> {
+        let words = [server.env.0.into(), CALLS, u64::from(cpu) << 32, 0, 0, 0];
+        let client = assistant::spawn(ground.image, roles::clients::ASK_OFTEN, words, &[])?;
+        call::slice_alloc(OWN, cpu, Which::Any, client.env).map_err(said)?;
+        Ok(client)
+    };
+    let servers = [server()?, server()?];
+    let before = made(number::TransferSync);
+    let clients = [client(servers[0], 0)?, client(servers[1], 1)?];
+    for client in clients {
+        assistant::start(client)?;
+    }
+    let mut late = 0;
+    for _ in 0..50 {
+        let asked: u64 = clients.iter().map(|client| counter(client.env)).sum();
+        let known = made(number::TransferSync).0 - before.0;
+        late += u64::from(known < 2 * asked);
+        let _ = call::sleep(now_ns() + 1_000_000, 0, 0, 0);
+    }
+    for client in clients {
+        let wrong = assistant::wait(client.env)?;
+        expect!(wrong == 0, "{wrong} replies were wrong");
+    }
+    let after = made(number::TransferSync);
+    let (calls, short) = (after.0 - before.0, after.1 - before.1);
+    expect!(late == 0, "{late} times the kernel knew of fewer transfers than had been made");
+    expect!(short * 100 >= calls * 95, "{short} of {calls} transfers went the short way");
+    let rivals = [client(servers[0], 0)?, client(servers[0], 1)?];
+    for rival in rivals {
+        assistant::start(rival)?;
+    }
+    for rival in rivals {
+        let wrong = assistant::wait(rival.env)?;
+        expect!(wrong == 0, "of two clients of one server, {wrong} replies were wrong");
+    }
+    for server in servers {
+        end(server)?;
+    }
+    Ok(format!("({short} of {calls} by short ways)"))
+}
+
 /// l4stack 10: what is refused, and what is another processor's, goes the long way.
 pub fn others_are_long(ground: &Ground) -> Result<String, Failure> {
     let sleeper = assistant::spawn(ground.image, roles::SLEEP, [0; 6], &[])?;

@@ -7,8 +7,10 @@
 
 use super::mirror::{enter_at, set_application_word};
 use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::error::Error;
 use abi::id::EnvId;
 use core::arch::global_asm;
+use xok::call;
 use xok::rpc;
 
 /// Serves transfers, and replies with other callee-saved registers than came.
@@ -16,6 +18,10 @@ pub const TRASH: u64 = 40;
 /// Calls the server in its first word, trusting it if its second is 1; its report: the callee-saved
 /// registers that a function which calls it did not keep, a bit each.
 pub const CALL_AND_COMPARE: u64 = 41;
+
+/// Calls the server of sums in its first word as often as its second says, counting; tells it the
+/// numbers from its third on. Its report: how many replies were wrong.
+pub const ASK_OFTEN: u64 = 47;
 
 global_asm!(
     ".section .text.clients, \"ax\"",
@@ -70,6 +76,22 @@ unsafe extern "C" {
     fn clients_trash();
     fn clients_sleep() -> !;
     fn clients_across(function: extern "C" fn(u64), argument: u64) -> u64;
+}
+
+/// Calls, and again where it is busy; nothing is counted before the first reply.
+pub fn ask_often(server: EnvId, times: u64, first: u64) -> u64 {
+    let mut wrong = 0;
+    for number in 0..times {
+        let reply = loop {
+            match call::transfer(server, [first + number, 1, 2, 3, 4, 5]) {
+                Err((Error::Busy, _)) => drop(call::yield_to(EnvId::NONE)),
+                reply => break reply,
+            }
+        };
+        wrong += u64::from(reply.map_or(0, |reply| reply[0]) != first + number + 15);
+        set_application_word(number + 1);
+    }
+    wrong
 }
 
 /// The server.

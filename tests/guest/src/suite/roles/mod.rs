@@ -173,6 +173,7 @@ pub fn play(role: &Role) -> u64 {
         DO_WITHOUT_VECTORS => vectors::do_without(EnvId(words[0] as u32)),
         FAULT_WITHOUT_PAGE => missing::fault_without(words[0]),
         clients::TRASH => clients::trash(),
+        clients::ASK_OFTEN => clients::ask_often(EnvId(words[0] as u32), words[1], words[2]),
         clients::CALL_AND_COMPARE => clients::call_and_compare(words[0], words[1] == 1),
         stream::ECHO => stream::echo(EnvId(words[0] as u32), words[1]),
         stream::SUM => stream::sum(EnvId(words[0] as u32), words[1], words[2]),
