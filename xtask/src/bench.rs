@@ -221,8 +221,13 @@ impl Request {
         let (programs, natives) = self.parts()?;
         let known = known()?;
         if let Some(rounds) = self.rounds {
-            let (table, _) = timing::measure(&known, &programs, rounds, self.alone)?;
-            println!("{table}\nWhat each boot said: {}", raw::directory()?.display());
+            if !programs.is_empty() {
+                println!("{}", timing::measure(&known, &programs, rounds, self.alone)?.0);
+            }
+            if !natives.is_empty() {
+                println!("{}", timing::measure_natives(&natives, rounds, self.alone)?);
+            }
+            println!("What each boot said: {}", raw::directory()?.display());
             return Ok(());
         }
         let mut ours = ours::count(&programs, self.samples, self.profile)?;

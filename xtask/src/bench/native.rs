@@ -74,6 +74,11 @@ pub fn count(rows: &[String], samples: u32, profile: bool) -> Result<Vec<Measure
     })
 }
 
+/// The row of Linux's that does the same for a program.
+pub fn beside_row(name: &str) -> &'static str {
+    ROWS.iter().find(|row| row.0 == name).map_or("", |row| row.3)
+}
+
 /// Takes the time of these, in ticks of the time-stamp counter.
 pub fn time(rows: &[String], samples: u32) -> Result<Vec<Measured>> {
     measure(rows, samples, None, || Ok(None))

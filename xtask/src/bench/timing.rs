@@ -4,7 +4,7 @@ use super::collect::Measured;
 use super::figures::show;
 use super::linux::{self, Profile};
 use super::program::{Repetition, Row};
-use super::{ours, program, table};
+use super::{native, ours, program, table};
 use crate::failure::Result;
 use crate::report;
 
@@ -34,6 +34,56 @@ pub fn measure(known: &[Row], rows: &[String], rounds: u32, alone: bool) -> Resu
         }
     }
     Ok((render(known, &columns), nanoseconds))
+}
+
+/// Measures these native rows in so many rounds, unless `alone` beside the rows of the tuned Linux
+/// that do the same for a program; the table.
+pub fn measure_natives(rows: &[String], rounds: u32, alone: bool) -> Result<String> {
+    let nanoseconds = 1e9 / program::ticks_per_second()?;
+    let mut others: Vec<String> = rows.iter().map(|row| native::beside_row(row).into()).collect();
+    others.sort_unstable();
+    others.dedup();
+    let mut columns = [Column::new(), Column::new()];
+    for round in 1..=rounds {
+        report::step(&format!("native, round {round} of {rounds}"));
+        add_round(&mut columns[0], &native::time(rows, REPETITION.samples)?, nanoseconds);
+        if !alone {
+            let theirs = linux::time(Profile::Tuned, &others, REPETITION)?;
+            add_round(&mut columns[1], &theirs, nanoseconds);
+        }
+    }
+    Ok(render_natives(&columns))
+}
+
+/// The same of a native row and the one that stands beside it.
+fn render_natives([ours, linux]: &[Column; 2]) -> String {
+    let line = |(name, own): &(String, Times)| {
+        let beside = native::beside_row(name);
+        let theirs = linux.iter().find(|(name, _)| name == beside);
+        let theirs = theirs.and_then(|(_, times)| times.as_ref().ok());
+        let own = own.as_ref();
+        let cells = |times: Option<&Vec<f64>>| match times {
+            Some(times) => [least(times), deviation(times)].map(show),
+            None => ["-", "-"].map(String::from),
+        };
+        let mut line = vec![name.clone(), own.map_or(0, Vec::len).to_string()];
+        line.extend(cells(own.ok()));
+        line.push(beside.into());
+        line.extend(cells(theirs));
+        line.extend(match (own, theirs) {
+            (Ok(own), Some(theirs)) => {
+                let ratio = least(own) / least(theirs);
+                [format!("{ratio:.3}"), format!("1/{:.1}", 1.0 / ratio)]
+            }
+            _ => ["-", "-"].map(String::from),
+        });
+        line.push(own.err().cloned().unwrap_or_default());
+        line
+    };
+    let head =
+        ["row", "trials", "ours ns", "deviation", "beside", "Linux ns", "deviation", "ratio", "as"];
+    let head: Vec<&str> = head.into_iter().chain(["why not"]).collect();
+    table::markdown(&head, ours.iter().map(line).collect())
 }
 
 /// The standard deviation of a sample of trials; of one nothing is known.
@@ -104,6 +154,17 @@ mod tests {
     fn round(ticks: Option<u64>) -> Vec<Measured> {
         let samples = |ticks| Samples { operations: 10, counts: Vec::new(), ticks: vec![ticks] };
         vec![("x".to_string(), ticks.map(samples).ok_or_else(|| "broke".to_string()))]
+    }
+
+    #[test]
+    fn a_native_row_stands_beside_what_does_the_same() {
+        let of = |name: &str, ns| (name.to_string(), Ok(vec![ns, 2.0 * ns]));
+        let linux = vec![of("futex", 7.0), of("pipe1", 5000.0)];
+        let text = render_natives(&[vec![of("n_pct_other", 200.0)], linux]);
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("| pipe1  | 5000") && last.contains("| 0.040 | 1/25.0 |"), "{text}");
+        let text = render_natives(&[vec![("n_null".into(), Err("broke".into()))], Column::new()]);
+        assert!(text.lines().last().unwrap().contains("broke"), "{text}");
     }
 
     #[test]
