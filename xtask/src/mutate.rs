@@ -13,6 +13,7 @@
 mod faults;
 mod plant;
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -33,8 +34,12 @@ use faults::Fault;
 const CHOSEN: &str = "XOK_MUTATE";
 /// No fault, but the copy's build.
 const NONE: &str = "none";
-/// How long one test may take, boot included; a machine that hangs is as red as one that complains.
+/// How long a test may take without a fault, boot included.
 const LIMIT: Duration = Duration::from_secs(90);
+/// How long with one: so many times what it took without, and this more. A machine that hangs is as
+/// red as one that complains, and there is no need to watch it for long.
+const PATIENCE: u32 = 4;
+const PATIENCE_MORE: Duration = Duration::from_secs(10);
 /// The usual machine of each suite.
 const PLACES: [(&str, &str); 3] = [("guest", "microvm x2"), ("net", "q35 x1"), ("exos", "x1")];
 
@@ -179,20 +184,26 @@ enum Colour {
 fn run(chosen: &[Trial], is_whole: bool) -> Result<u8> {
     let mut rows = Vec::new();
     let (mut caught, mut missed) = (0, 0);
-    let mut green: Vec<(&str, &str)> = Vec::new();
+    let mut green: HashMap<(&str, &str), Duration> = HashMap::new();
     for (number, trial) in chosen.iter().enumerate() {
         let (id, test) = (&trial.fault.id, trial.test);
         report::step(&format!("{} of {}: {id}, {test}", number + 1, chosen.len()));
         let place = (test, trial.place());
-        if !green.contains(&place)
-            && let Colour::Red(why) = colour(trial, NONE)?
-        {
-            missed += 1;
-            rows.push(row(trial, &format!("MISSED: red without a fault: {why}")));
-            continue;
-        }
-        green.push(place);
-        let verdict = match colour(trial, id)? {
+        let taken = match green.get(&place) {
+            Some(&taken) => taken,
+            None => {
+                let begun = Instant::now();
+                if let Colour::Red(why) = colour(trial, NONE, LIMIT)? {
+                    missed += 1;
+                    rows.push(row(trial, &format!("MISSED: red without a fault: {why}")));
+                    continue;
+                }
+                begun.elapsed()
+            }
+        };
+        green.insert(place, taken);
+        let limit = LIMIT.min(taken * PATIENCE + PATIENCE_MORE);
+        let verdict = match colour(trial, id, limit)? {
             Colour::Green => {
                 missed += 1;
                 "MISSED".to_string()
@@ -224,8 +235,8 @@ fn row(Trial { fault, test }: &Trial, verdict: &str) -> String {
     format!("{:<32} {:<76} {test:<40} {verdict}", fault.id, fault.what)
 }
 
-/// Runs a trial's test with the fault `id`, until it has said its verdict.
-fn colour(trial: &Trial, id: &str) -> Result<Colour> {
+/// Runs a trial's test with the fault `id`, until it has said its verdict or the time is up.
+fn colour(trial: &Trial, id: &str, limit: Duration) -> Result<Colour> {
     let mut command = command_for(trial, id)?;
     // A group of its own, so that all of it can be ended.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -238,7 +249,7 @@ fn colour(trial: &Trial, id: &str) -> Result<Colour> {
             let _ = sender.send(line);
         }
     });
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + limit;
     let mut judge = Judge::new(trial.test);
     let colour = loop {
         match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -248,7 +259,7 @@ fn colour(trial: &Trial, id: &str) -> Result<Colour> {
             },
             Err(RecvTimeoutError::Disconnected) => break judge.end(),
             Err(RecvTimeoutError::Timeout) => {
-                break Colour::Red(format!("no verdict in {} s", LIMIT.as_secs()));
+                break Colour::Red(format!("no verdict in {} s", limit.as_secs()));
             }
         }
     };

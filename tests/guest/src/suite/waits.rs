@@ -9,6 +9,7 @@ use abi::error::Error;
 use abi::id::{DomainId, EnvId, Frame, RegionId};
 use abi::memory::NO_EXECUTE;
 use abi::published::EnvState;
+use abi::region::{COPY_IN, RegionOperation};
 use abi::upcall::woken;
 use alloc::format;
 use alloc::string::String;
@@ -22,6 +23,8 @@ use xok::spawn::Spawned;
 const KILLED: u64 = 0x77;
 /// How long the waits last that time out, nanoseconds.
 const SHORT: u64 = 30_000_000;
+/// A word of the regions that no wait is for.
+const UNAWAITED: u64 = 48;
 /// How long is looked whether somebody runs, nanoseconds.
 const LOOK: u64 = 60_000_000;
 
@@ -180,7 +183,7 @@ pub fn blocked_use_no_time(ground: &Ground) -> Result<String, Failure> {
     for (way, state, ..) in WAYS {
         let waiter = Waiter::start(ground, way, 0)?;
         until(|| waiter.state() == Some(state as u32), &format!("way {way} to wait"))?;
-        let spent = stands_still(waiter.child.env);
+        let spent = stands_still(waiter.child.env, waiter.region);
         call::env_destroy(OWN, waiter.child.env, KILLED).map_err(refused)?;
         waiter.end()?;
         spent.map_err(|why| format!("way {way}: {why}"))?;
@@ -189,20 +192,44 @@ pub fn blocked_use_no_time(ground: &Ground) -> Result<String, Failure> {
     assistant::start(held)?;
     let state = || published::env(held.env).map(|record| record.state);
     until(|| state() == Some(EnvState::Held as u32), "one to be held")?;
-    let spent = stands_still(held.env);
+    let spent = stands_still(held.env, None);
     call::env_destroy(OWN, held.env, 0).map_err(refused)?;
     assistant::wait(held.env)?;
     spent.map_err(|why| format!("held: {why}"))?;
     Ok(format!("({} ways, and held)", WAYS.len()))
 }
 
-/// Looks at an environment's time and switches for a while.
-fn stands_still(env: EnvId) -> Result<(), Failure> {
+/// Stores a word of the region that nobody waits for.
+fn change(region: RegionId) -> Result<(), Failure> {
+    let word = now_ns();
+    let operation = RegionOperation {
+        region: region.0,
+        direction: COPY_IN,
+        role: waits::PEER_ROLE,
+        offset: UNAWAITED,
+        address: (&raw const word) as u64,
+        len: 8,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+/// Looks at an environment's time and switches for a while, in which the region changes that it
+/// waits for, but not the word.
+fn stands_still(env: EnvId, region: Option<RegionId>) -> Result<(), Failure> {
     // The step into its wait is over once its state shows it.
     let look =
         || published::env(env).map(|record| (record.run_ns, record.switches, record.entries));
     let before = look();
     let _ = call::sleep(now_ns() + LOOK, 0, 0, 0);
+    // Nor while others run, in whose turns it is asked whether it still waits.
+    let end = now_ns() + LOOK;
+    while now_ns() < end {
+        let _ = call::yield_to(EnvId::NONE);
+        if let Some(region) = region {
+            change(region)?;
+        }
+    }
     let after = look();
     expect!(before.is_some() && before == after, "(ns, switches, entries): {before:?} {after:?}");
     Ok(())
