@@ -15,7 +15,7 @@
 //! A record holds numbers of calls and causes, ids and lengths: no address and no byte of a
 //! program's, as all may read it.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Version of the layout (`TableInfo::version` of both tables).
 pub const VERSION: u32 = 1;
@@ -156,6 +156,55 @@ pub enum Read {
     End,
 }
 
+/// A word of a ring. Loads and stores order nothing by themselves, but for `publish`.
+pub trait Word {
+    /// Stores.
+    fn store(&self, value: u64);
+    /// Stores, after everything that was stored before.
+    fn publish(&self, value: u64);
+    /// What is loaded from here on is not older than what was loaded before.
+    fn acquire();
+    /// What is stored from here on is not seen without what was stored before.
+    fn release();
+}
+
+impl Word for AtomicU64 {
+    #[inline(always)]
+    fn store(&self, value: u64) {
+        self.store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn publish(&self, value: u64) {
+        self.store(value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn acquire() {
+        fence(Ordering::Acquire);
+    }
+
+    #[inline(always)]
+    fn release() {
+        fence(Ordering::Release);
+    }
+}
+
+/// Writes the record with this number, in the place of an older one; `next` is the ring's
+/// [`TraceRing::next`]. One at a time writes a ring.
+#[inline(always)]
+pub fn write<W: Word>(next: &W, record: &[W; WORDS], number: u64, tsc: u64, event: &Event) {
+    let [stamp, when, head, argument] = record;
+    stamp.store(0);
+    // Nobody sees a word of the new record beside the old stamp.
+    W::release();
+    when.store(tsc);
+    head.store(event.head());
+    argument.store(event.argument);
+    stamp.publish(number + 1);
+    next.publish(number + 1);
+}
+
 /// How far somebody has read a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
@@ -181,15 +230,27 @@ impl Reader {
         mut word: impl FnMut(u64, usize) -> u64,
         mut next: impl FnMut() -> u64,
     ) -> Read {
-        if records == 0 {
+        self.read_in::<AtomicU64>(records, &mut word, &mut next)
+    }
+
+    /// The same of a ring of any words.
+    pub fn read_in<W: Word>(
+        &mut self,
+        records: u64,
+        word: &mut impl FnMut(u64, usize) -> u64,
+        next: &mut impl FnMut() -> u64,
+    ) -> Read {
+        let (number, place) = (self.next, self.next.checked_rem(records));
+        let Some(place) = place.filter(|_| next() > number) else {
             return Read::End;
-        }
-        let (number, place) = (self.next, self.next % records);
+        };
+        // It has been written, and is seen or gone.
+        W::acquire();
         let stamp = number + 1;
         if word(place, 0) == stamp {
-            fence(Ordering::Acquire);
+            W::acquire();
             let (tsc, head, argument) = (word(place, 1), word(place, 2), word(place, 3));
-            fence(Ordering::Acquire);
+            W::acquire();
             if word(place, 0) == stamp {
                 self.next += 1;
                 return match Event::from_words(head, argument) {
@@ -198,11 +259,8 @@ impl Reader {
                 };
             }
         }
-        let next = next();
-        if next <= number {
-            return Read::End;
-        }
         // Overwritten. The oldest that is left will be soon, too: some distance is kept.
+        let next = next();
         let oldest = (next + records / 8).saturating_sub(records).max(number + 1).min(next);
         self.next = oldest;
         Read::Lost(oldest - number)

@@ -13,7 +13,7 @@
 mod faults;
 mod plant;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -135,8 +135,13 @@ fn prepare(all: &[Fault], chosen: &[Trial]) -> Result<()> {
         }
     }
     report::step("building the copy");
+    // Cargo builds what it tests, but that is not to be waited for as a verdict is.
+    let own: BTreeSet<&str> =
+        chosen.iter().filter(|trial| trial.is_packages_own()).map(Trial::suite).collect();
+    for package in own {
+        quietly(&mut tests_of(package, &["--no-run"]))?;
+    }
     if chosen.iter().all(Trial::is_packages_own) {
-        // Cargo builds what it tests.
         return Ok(());
     }
     let mut cargo = cargo();
@@ -270,17 +275,28 @@ fn colour(trial: &Trial, id: &str, limit: Duration) -> Result<Colour> {
     Ok(colour)
 }
 
+/// Cargo for the tests of a package, with these words behind: its unit tests, or what it has of
+/// tests beside them.
+fn tests_of(package: &str, words: &[&str]) -> Command {
+    let mut cargo = cargo();
+    cargo.args(["test", "--quiet", "--package", package]);
+    let beside = workspace::root().join(package).join("tests/suite/main.rs");
+    match package {
+        // So many orders of threads take too long otherwise.
+        "lockfree" => cargo.args(["--release", "--tests"]),
+        "xtask" => cargo.arg("--bins"),
+        _ if beside.is_file() => cargo.args(["--test", "suite"]),
+        _ => cargo.arg("--lib"),
+    };
+    cargo.args(words);
+    cargo
+}
+
 /// The command that runs a trial's test as ever.
 fn command_for(trial: &Trial, id: &str) -> Result<Command> {
     if trial.is_packages_own() {
         let name = trial.test.split_once('/').map_or("", |(_, name)| name);
-        let mut cargo = cargo();
-        cargo.args(["test", "--quiet", "--package", trial.suite()]);
-        // Its unit tests, or what it has of tests beside them.
-        let beside = workspace::root().join(trial.suite()).join("tests/suite/main.rs");
-        let unit = if trial.suite() == "xtask" { "--bins" } else { "--lib" };
-        let chosen = if beside.is_file() { vec!["--test", "suite"] } else { vec![unit] };
-        cargo.args(chosen).arg("--");
+        let mut cargo = tests_of(trial.suite(), &["--"]);
         cargo.args(["--format", "pretty", "--exact", name]).env(CHOSEN, id);
         return Ok(cargo);
     }
@@ -308,7 +324,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let own = ["kernel-core/", "code/", "xtask/"];
+        let own = ["kernel-core/", "code/", "lockfree/", "xtask/"];
         let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }

@@ -9,8 +9,8 @@ use crate::state::State;
 use abi::call::CALLS_MAX;
 use abi::capability::{DEVICE_TRACE, NAME_DEVICE, Name, WRITE};
 use abi::published::CallRecord;
-use abi::trace::{ALL_KINDS, Event, Kind, TraceRecord, TraceRing, WORDS};
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use abi::trace::{self, ALL_KINDS, Event, Kind, TraceRecord, TraceRing, WORDS};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::{Answer, Refusal};
 use abi::error::Error;
@@ -113,19 +113,11 @@ impl Ring<'_> {
     /// Overwrites the oldest record. Its processor calls this, one call at a time.
     pub fn record(&self, tsc: u64, event: &Event) {
         let number = self.head.next.load(Ordering::Relaxed);
-        let Some(Slot([stamp, when, head, argument])) =
-            self.slots.get((number % (self.slots.len() as u64).max(1)) as usize)
-        else {
+        let place = number.checked_rem(self.slots.len() as u64);
+        let Some(Slot(record)) = place.and_then(|place| self.slots.get(place as usize)) else {
             return;
         };
-        stamp.store(0, Ordering::Relaxed);
-        // Nobody sees a word of the new record beside the old stamp.
-        fence(Ordering::Release);
-        when.store(tsc, Ordering::Relaxed);
-        head.store(event.head(), Ordering::Relaxed);
-        argument.store(event.argument, Ordering::Relaxed);
-        stamp.store(number + 1, Ordering::Release);
-        self.head.next.store(number + 1, Ordering::Release);
+        trace::write(&self.head.next, record, number, tsc, event);
     }
 }
 

@@ -5,11 +5,13 @@
 //!
 //! ```text
 //!  board     thousands of conditions: which of them hold, and one post for who waits
+//!  pipe      bytes from one to another
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod board;
+pub mod pipe;
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
