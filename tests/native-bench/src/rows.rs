@@ -1,7 +1,7 @@
 //! The rows, in order.
 
 use abi::call::number;
-use abi::id::DomainId;
+use abi::id::{DomainId, EnvId};
 use abi::memory::ANY_FRAME;
 use abi::method::Binding;
 use alloc::format;
@@ -281,6 +281,15 @@ fn boards(samples: &Samples, image: &'static [u8]) {
         pair.end_board();
         sibling::end_sleepers(sleepers);
     }
+    // In turns of their own: each yield looks at the next ones, as many as one exit may.
+    let sleepers = samples.measure(
+        "n_turns_1k_asleep",
+        100,
+        || sibling::start_sleepers(SLEEPERS),
+        |_| (),
+        |_, operations| repeat(operations, || call::yield_to(EnvId::NONE).is_ok()),
+    );
+    sleepers.into_iter().for_each(sibling::end_sleepers);
 }
 
 /// A thread of one's own that lets the other one run. The last row: faults are the threads' now.

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Native = (&'static str, &'static str, &'static str, &'static str);
 
 const ROUND: &str = "round trip";
-const ROWS: [Native; 22] = [
+const ROWS: [Native; 23] = [
     ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
     ("n_method", ROUND, "native: a method of eight instructions, bound to a region", "seccomp"),
     ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
@@ -48,6 +48,7 @@ const ROWS: [Native; 22] = [
     ("n_board10", ROUND, "native: one of ten conditions notified of, both ways", "eventfd"),
     ("n_board10k", ROUND, "native: one of ten thousand conditions, both ways", "eventfd"),
     ("n_board_1k_asleep", ROUND, "native: n_board10 beside 1,000 false predicates", "eventfd"),
+    ("n_turns_1k_asleep", ROUND, "native: yield to who is next, 1,000 false predicates", "yield"),
     ("n_thread", ROUND, "native: a thread of one's own lets another run, which does so", "futex"),
 ];
 
