@@ -90,7 +90,7 @@ cargo xtask COMMAND
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
-  soak [--minutes N] [--seed N] [--part model|code|calls|threads|load]...
+  soak [--minutes N] [--seed N] [--part model|code|calls|threads|load|miri]...
        [--steps N] [--programs N] [--seconds N]
                                  random calls, threads, loads: host and guest, from a seed, all
                                  parts or some, each round of the size said
