@@ -8,6 +8,7 @@
 //!  critical  instead of a lock                                     queue      what happened
 //!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
 //!  board     thousands of conditions in a page                     threads    of one environment
+//!  redirect  faults that others answer, software interrupts
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
@@ -29,6 +30,7 @@ pub mod print;
 pub mod published;
 pub mod queue;
 pub mod reader;
+pub mod redirect;
 pub mod rpc;
 pub mod server;
 pub mod services;

@@ -1,7 +1,7 @@
 //! Exceptions: all reach the program, with pc, address and cause; the way back needs no kernel.
 
 use super::roles;
-use super::sched::until;
+use super::sched::{until, until_accepts};
 use crate::assistant;
 use crate::expect;
 use crate::faults;
@@ -127,5 +127,21 @@ pub fn without_pages(ground: &Ground) -> Result<String, Failure> {
         let upcalls = stopped.upcalls;
         expect!(upcalls == UPCALL_DEPTH as u64, "{upcalls} upcalls, without {missing}");
     }
+    Ok(String::new())
+}
+
+/// xok97 XK-21, l4stack 7.2 "exception IPC": faults of chosen causes are another environment's to
+/// answer, chosen software interrupts are functions of the program's; all others are as ever.
+pub fn redirected(ground: &Ground) -> Result<String, Failure> {
+    let judge = assistant::spawn(ground.image, roles::JUDGE, [0; 6], &[])?;
+    assistant::start(judge)?;
+    until_accepts(judge.env)?;
+    let words = [judge.env.0.into(), 0, 0, 0, 0, 0];
+    let program = assistant::spawn(ground.image, roles::REDIRECTED, words, &[])?;
+    let left = assistant::finish(program);
+    call::env_destroy(OWN, judge.env, 0).map_err(|why| format!("{why:?}"))?;
+    assistant::wait(judge.env)?;
+    let left = left?;
+    expect!(left == roles::redirected::CONTENT, "wrong at its step {left:#x}");
     Ok(String::new())
 }

@@ -39,6 +39,7 @@ use crate::judge::Test;
 /// Every test in order: its name says the crime or the promise.
 pub const TESTS: &[(&str, Test)] = &[
     ("exceptions_reach_the_program", exceptions::reach_the_program),
+    ("exceptions_redirected", exceptions::redirected),
     ("exceptions_by_either_way", exceptions::by_either_way),
     ("exceptions_return_without_the_kernel", exceptions::return_without_the_kernel),
     ("exceptions_without_pages", exceptions::without_pages),

@@ -8,6 +8,7 @@ pub mod holder;
 pub mod ledger;
 pub mod mirror;
 mod missing;
+pub mod redirected;
 pub mod region;
 mod serve;
 pub mod stream;
@@ -44,10 +45,8 @@ pub const SPIN: u64 = 2;
 pub const MAP_FOREIGN: u64 = 3;
 /// Its report when all was refused.
 pub const MAP_FOREIGN_REFUSED: u64 = 0x600d;
-/// Loads from its first word until that faults.
+/// Loads from its first word until that faults, and counts; its report is how often it could.
 pub const READ_UNTIL_FAULT: u64 = 4;
-/// Its report then.
-pub const READ_FAULTED: u64 = 0x600d;
 /// Loads the byte expected, then stores.
 pub const LOAD_THEN_STORE: u64 = 5;
 /// Stores at its first word.
@@ -111,6 +110,10 @@ pub const FAULT_HANDLED: u64 = 0x600d;
 /// Makes as many environments as its second word says, which wait for what its first one says, and
 /// counts when they do.
 pub const GATHER: u64 = 61;
+/// Has its faults answered by the environment in its first word.
+pub const REDIRECTED: u64 = 63;
+/// Answers them.
+pub const JUDGE: u64 = 64;
 /// Runs several threads, one of which waits in a fault until it is posted to.
 pub const THREADS: u64 = 62;
 /// Loads from its first word whenever it is posted to, and counts.
@@ -131,6 +134,8 @@ pub fn play(role: &Role) -> u64 {
         TOUCH => touch(words[0]),
         GATHER => crowd::gather(words[0], words[1]),
         THREADS => threads::run(),
+        REDIRECTED => redirected::run(EnvId(words[0] as u32)),
+        JUDGE => redirected::judge(),
         MAP_FOREIGN => map_foreign(words[0] as u32),
         READ_UNTIL_FAULT => read_until_fault(words[0]),
         LOAD_THEN_STORE => match faults::load(words[0]) {
@@ -323,10 +328,12 @@ fn map_foreign(frame: u32) -> u64 {
 }
 
 fn read_until_fault(address: u64) -> u64 {
+    let mut loads = 0;
     while faults::load(address).is_some() {
-        mirror::set_application_word(1);
+        loads += 1;
+        mirror::set_application_word(loads);
     }
-    READ_FAULTED
+    loads
 }
 
 fn sleep_until_word(address: u64, value: u64) -> u64 {
