@@ -1,8 +1,8 @@
 //! Faults that another environment answers, and software interrupts that are functions.
 //!
 //! Neither asks anything of the kernel. A fault comes to the environment that has it, whose handler
-//! hands it on by a control transfer (l4stack 7.1, "exception IPC"); `int n` is #GP for a gate of the
-//! interrupt table (SDM 3A §6.13), as none but those of #BP and #OF is open to programs (xok97
+//! hands it on by a control transfer (l4stack 7.1, "exception IPC"); `int n` is #GP for a gate of
+//! the interrupt table (SDM 3A §6.13), as none but those of #BP and #OF is open to programs (xok97
 //! XK-21). Which one, the instruction says: QEMU 7.2 names twice the vector in the error code. What
 //! is not redirected is the program's as before.
 //!
