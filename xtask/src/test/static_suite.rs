@@ -159,8 +159,9 @@ fn hexadecimal(text: &str) -> Option<u64> {
 /// Where the kernel's sources lie; all that depends on a model of stacks is what it does always.
 const KERNEL_SOURCES: [&str; 2] = ["kernel/src", "kernel/core/src"];
 /// The words of what its sources are compiled under: as tests or with the tests' machine, by their
-/// model for fewer steps when it is slow.
-const CONDITIONS: [&str; 10] = [
+/// model for fewer steps when it is slow, and by both in Miri.
+const CONDITIONS: [&str; 11] = [
+    "miri",
     "cfg",
     "cfg_attr",
     "any",
