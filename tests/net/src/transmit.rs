@@ -19,7 +19,7 @@ const GROUND: u64 = 0x0000_3000_0000_0000;
 /// Type of experimental frames (IEEE 802, local experiments): nobody takes them.
 pub const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
 /// Packets tried at most until the queue is full.
-const FLOOD: u64 = 100_000;
+const FLOOD: u64 = 1_000_000;
 /// Packets through the full queue.
 const STREAM: u64 = 200_000;
 /// The queue stands still when nothing has gone for so long, nanoseconds.
@@ -113,10 +113,12 @@ pub fn flood(_: &mut Control) -> Result<String, String> {
     settle();
     let (sent, copied, pins_before) = (interface().sent, interface().copied, pins());
     counter.store(FLOOD, Ordering::Relaxed);
-    let piece = Piece { address: GROUND, len: 1000 };
+    // Of as many pieces as there may be: a device that keeps up with small packets for as long as
+    // one looks has few of these in its queue.
+    let pieces = [Piece { address: GROUND, len: 90 }; TRANSMIT_PIECES];
     let (mut accepted, mut blocked) = (0, 0);
     while accepted < FLOOD && blocked < 10 {
-        match call::net_transmit(OWN, 0, &[piece], counter) {
+        match call::net_transmit(OWN, 0, &pieces, counter) {
             Ok(_) => accepted += 1,
             Err((Error::WouldBlock, _)) => blocked += 1,
             Err(why) => return Err(format!("after {accepted}: {why:?}")),
