@@ -1,5 +1,7 @@
 //! The first program: starts the servers, then shell or `run=` program, then ends the machine.
 //!
+//! With a shell, the network's servers are started after its first prompt.
+//!
 //! It holds the root name and every right; what it starts gets as little as it needs. Its own
 //! application page tells everybody where the servers are (`xok::services`).
 //!

@@ -7,7 +7,7 @@ use abi::capability::{
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
-use abi::predicate::{Atom, Operator, Source};
+use abi::predicate::Operator;
 use abi::published::{COMMAND_LINE, EnvRecord, EnvState, Table};
 use abi::upcall::EVENT_CHILD;
 use alloc::string::String;
@@ -214,14 +214,8 @@ fn start_process(
 /// Waits until the session's process waits for something itself, such as its first line or its
 /// first child, or has had long enough.
 fn await_rest(env: EnvId) {
-    let atom = |operator: Operator, state: EnvState| Atom {
-        operator: operator as u8,
-        left: Source::Memory32 as u8,
-        left_value: published::record_address(Table::Envs, env.index())
-            + offset_of!(EnvRecord, state) as u64,
-        right_value: state as u64,
-        last: 1,
-        ..Atom::default()
+    let atom = |operator: Operator, state: EnvState| {
+        published::env_atom(env, offset_of!(EnvRecord, state), operator, state as u32)
     };
     let rests = atom(Operator::Equal, EnvState::Sleeping);
     let has_ended = atom(Operator::AtLeast, EnvState::Stopped);

@@ -490,22 +490,15 @@ fn lend_area(
 
 /// Sleeps until the child has left our space: it moved into its own, or died.
 fn await_leaving(process: &mut Process, child: EnvId) {
-    use abi::predicate::{Atom, Operator, Source};
-    use abi::published::{EnvRecord, EnvState, Table};
+    use abi::predicate::Operator;
+    use abi::published::{EnvRecord, EnvState};
+    use core::mem::offset_of;
+    use xok::published::env_atom;
     let Some(record) = xok::published::env(child) else { return };
-    let address = xok::published::record_address(Table::Envs, child.index());
-    let atom = |offset: usize, operator: Operator, value: u32| Atom {
-        operator: operator as u8,
-        left: Source::Memory32 as u8,
-        left_value: address + offset as u64,
-        right_value: u64::from(value),
-        last: 1,
-        ..Atom::default()
-    };
     let dead = EnvState::Dead as u32;
     let atoms = [
-        atom(core::mem::offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
-        atom(core::mem::offset_of!(EnvRecord, state), Operator::Equal, dead),
+        env_atom(child, offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
+        env_atom(child, offset_of!(EnvRecord, state), Operator::Equal, dead),
     ];
     let set = call::predicate_set(&atoms).is_ok();
     loop {

@@ -10,6 +10,7 @@
 use abi::call::CALLS_MAX;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::layout::PUBLISHED;
+use abi::predicate::{Atom, Operator, Source};
 use abi::published::*;
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -158,6 +159,19 @@ pub(crate) fn word_at(address: u64) -> u64 {
 pub fn record_address(which: Table, index: usize) -> u64 {
     let info = table(which);
     info.address + index as u64 * u64::from(info.stride)
+}
+
+/// A term of a predicate: how a word of 32 bits, `offset` bytes into an environment's record,
+/// compares.
+pub fn env_atom(env: EnvId, offset: usize, operator: Operator, value: u32) -> Atom {
+    Atom {
+        operator: operator as u8,
+        left: Source::Memory32 as u8,
+        left_value: record_address(Table::Envs, env.index()) + offset as u64,
+        right_value: u64::from(value),
+        last: 1,
+        ..Atom::default()
+    }
 }
 
 /// A call's counters, of all processors together; the longest stretch is the longest of any.
