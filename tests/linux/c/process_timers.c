@@ -85,6 +85,7 @@ static void refused(void)
 static void signals(void)
 {
     struct itimerspec once = spec(3000, 0), often = spec(2000, 2000), old, never = spec(0, 0);
+    struct itimerspec late = {{0, 0}, {500, 0}};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN + 1};
     event.sigev_value.sival_int = 42;
     handle(SIGRTMIN + 1);
@@ -93,9 +94,10 @@ static void signals(void)
     TRY(timer_gettime(timer, &old));
     SHOW(old.it_value.tv_nsec);
     look();
-    TRY(timer_settime(timer, 0, &once, &old));
+    TRY(timer_settime(timer, 0, &late, &old));
     TRY(timer_gettime(timer, &old));
-    SHOW(old.it_value.tv_nsec > 0 && old.it_value.tv_nsec <= 3000000);
+    SHOW(old.it_value.tv_sec > 400 && old.it_value.tv_sec <= 500);
+    TRY(timer_settime(timer, 0, &once, &old));
     await(1);
     SHOW(signal_number - SIGRTMIN);
     SHOW(code);
@@ -241,11 +243,14 @@ static void processor_time(void)
     TRY(setitimer(ITIMER_VIRTUAL, &interval, NULL));
     run_until(1);
     SHOW(signal_number == SIGVTALRM);
-    /* Who sleeps does not run. */
+    /* Who sleeps does not run: a signal comes for what has been run, which may be some where a machine
+       of a busy host stands still, and for nothing else. */
+    before = run_us();
     TRY(setitimer(ITIMER_VIRTUAL, &interval, NULL));
     int so_far = count;
     usleep(60000);
-    SHOW(count - so_far);
+    int came = count - so_far;
+    SHOW(came <= (run_us() - before) / 20000);
     TRY(setitimer(ITIMER_VIRTUAL, &never, NULL));
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGXCPU};
     struct itimerspec once = spec(15000, 0);
@@ -269,9 +274,9 @@ int main(int words, char **word)
     int status;
     if (words > 1) {
         getitimer(ITIMER_REAL, &left);
-        SHOW(left.it_value.tv_sec >= 499);
+        SHOW(left.it_value.tv_sec >= 400);
         getitimer(ITIMER_PROF, &left);
-        SHOW(left.it_value.tv_sec >= 599);
+        SHOW(left.it_value.tv_sec >= 400);
         TRY(syscall(SYS_timer_delete, atoi(word[1])));
         return 0;
     }
