@@ -241,7 +241,9 @@ pub fn leave(mut hold: Hold) -> u64 {
         if let Some(index) = next {
             return exit(cpu, index);
         }
-        if more || cpu.ticked.get() || cpu.look.get() {
+        // What is due already is gone on with: its interrupt would only say so.
+        let due = deadline.is_some_and(|at| at <= now);
+        if more || due || cpu.ticked.get() || cpu.look.get() {
             breathe(cpu);
         } else {
             idle(cpu);

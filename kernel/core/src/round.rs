@@ -15,6 +15,11 @@ use abi::published::EnvState;
 use abi::setup::FLAG_SLICE_START;
 use abi::upcall::EVENT_SLICE_START;
 
+/// Members of rings that one look for whose turn it is walks past, some 55 instructions each: with
+/// the predicates it stays well within the bound of one hold. Few in tests, so that they, too, go
+/// on where they stopped.
+const MEMBERS_PER_EXIT: usize = if cfg!(test) { 24 } else { 400 };
+
 /// The next slice of the round that somebody uses.
 pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
     ages::slice_begins(state, machine, cpu, now);
@@ -25,23 +30,74 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
         let count = PREDICATES_PER_EXIT.min(usize::from(state.sched.watchers));
         look(state, machine, count);
     }
-    let mut budget = PREDICATES_PER_EXIT;
+    let this = &mut state.sched.cpus[cpu];
+    if !this.more {
+        (this.passed, this.passed_over) = (0, 0);
+    }
+    let mut walk = Walk::begin(this.passed);
     // Whoever owes slices is passed over once for each; each round pays one.
     for _ in 0..=EXCESS_MAX + 1 {
-        let mut owing = false;
+        if walked_all(state, cpu) {
+            break;
+        }
+        walk.owing = false;
         for _ in 0..state.sched.cpus[cpu].occupied.count_ones() {
             let Some(position) = next_position(&state.sched.cpus[cpu]) else { break };
             state.sched.cpus[cpu].position = position as u8;
-            let found = turn(state, machine, cpu, position, &mut budget, &mut owing);
+            let found = turn(state, machine, cpu, position, &mut walk);
             if let Some((owner, index)) = found {
                 return start_slice(state, machine, cpu, owner, index, now);
             }
+            if walk.members == 0 && go_on_later(state, cpu, position, walk.paid) {
+                state.sched.cpus[cpu].since_ns = now;
+                return;
+            }
         }
-        if !owing {
+        if !walk.owing {
             break;
         }
     }
     look_round(state, machine, cpu, now);
+}
+
+/// What one look for whose turn it is may still do, and what it has met.
+struct Walk {
+    /// Predicates to evaluate.
+    predicates: usize,
+    /// Members of rings to walk past.
+    members: usize,
+    /// Has somebody been passed over in this round who owes slices?
+    owing: bool,
+    /// Or in an earlier one?
+    paid: bool,
+}
+
+impl Walk {
+    /// The first piece of a walk looks at sleepers; those after it only look for who is ready.
+    fn begin(passed: u16) -> Self {
+        let predicates = if passed == 0 { PREDICATES_PER_EXIT } else { 0 };
+        Self { predicates, members: MEMBERS_PER_EXIT, owing: false, paid: false }
+    }
+}
+
+/// Has everybody been walked past since anything happened here?
+fn walked_all(state: &State, cpu: usize) -> bool {
+    usize::from(state.sched.cpus[cpu].passed) >= state.envs.used().end
+}
+
+/// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
+/// everybody: there are no more members than environments.
+fn go_on_later(state: &mut State, cpu: usize, position: usize, paid: bool) -> bool {
+    let this = &mut state.sched.cpus[cpu];
+    this.passed = if paid { 1 } else { this.passed.saturating_add(MEMBERS_PER_EXIT as u16) };
+    if walked_all(state, cpu) {
+        return false;
+    }
+    let this = &mut state.sched.cpus[cpu];
+    // The position after this one is the one that has been left in the middle.
+    this.position = ((position + SLICES - 1) % SLICES) as u8;
+    this.more = true;
+    true
 }
 
 /// Looks at the next sleepers with a predicate, whatever their home.
@@ -86,38 +142,49 @@ fn turn<M: Machine>(
     machine: &mut M,
     cpu: usize,
     position: usize,
-    budget: &mut usize,
-    owing: &mut bool,
+    walk: &mut Walk,
 ) -> Option<(usize, usize)> {
     let first = usize::from(state.sched.cpus[cpu].rings[position]);
     if first == 0 {
         let owner = slice::extra_owner(state, cpu, position);
-        return candidate(state, machine, owner, budget, owing).map(|index| (owner, index));
+        return candidate(state, machine, owner, walk).map(|index| (owner, index));
     }
     let last = usize::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
-    let mut passed_over = None;
     let mut found = None;
-    for _ in 0..state.envs.slots.len() {
+    while walk.members > 0 {
+        walk.members -= 1;
         let index = usize::from(state.sched.cpus[cpu].rings[position]);
         let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
         state.sched.cpus[cpu].rings[position] = next;
-        let looks = *budget > 0;
-        found = candidate(state, machine, index, budget, owing).map(|runs| (index, runs));
+        let looks = walk.predicates > 0;
+        found = candidate(state, machine, index, walk).map(|runs| (index, runs));
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
             let stays = sleep_through(state, index);
-            if stays && !looks {
-                passed_over = passed_over.or(Some(index as u16));
+            let this = &mut state.sched.cpus[cpu];
+            if stays && !looks && this.passed_over == 0 {
+                this.passed_over = index as u16;
             }
         }
         if found.is_some() || index == last {
             break;
         }
     }
-    if let Some(next) = passed_over {
-        // It is the first to be looked at when the turn comes again.
-        state.sched.cpus[cpu].rings[position] = next;
+    if walk.members > 0 || found.is_some() {
+        back_to_passed_over(state, cpu, position);
     }
     found
+}
+
+/// The turn at a position is over: the first that it has passed over is the first to be looked at
+/// when the turn comes again, if it is still there.
+fn back_to_passed_over(state: &mut State, cpu: usize, position: usize) {
+    let this = &mut state.sched.cpus[cpu];
+    let first = usize::from(core::mem::take(&mut this.passed_over));
+    let env = &state.envs.slots[first];
+    let here = (usize::from(env.cpu), usize::from(env.position)) == (cpu, position);
+    if here && list::contains(state.envs.slots, Kind::Ring, first) {
+        this.rings[position] = first as u16;
+    }
 }
 
 /// The turn of a sleeper has come: a slice that it does not use pays what it owes, and without a
@@ -136,8 +203,7 @@ fn candidate<M: Machine>(
     state: &mut State,
     machine: &mut M,
     index: usize,
-    budget: &mut usize,
-    owing: &mut bool,
+    walk: &mut Walk,
 ) -> Option<usize> {
     let mut at = index;
     for _ in 0..=DONATIONS {
@@ -146,8 +212,8 @@ fn candidate<M: Machine>(
             EnvState::Donating => {
                 at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
             }
-            EnvState::Sleeping if *budget > 0 && state.envs.slots[at].atoms > 0 => {
-                *budget -= 1;
+            EnvState::Sleeping if walk.predicates > 0 && state.envs.slots[at].atoms > 0 => {
+                walk.predicates -= 1;
                 if !sleep::try_predicate(state, machine, at, false) {
                     return None;
                 }
@@ -160,7 +226,7 @@ fn candidate<M: Machine>(
     }
     if state.published.envs[index].excess > 0 {
         state.published.envs[index].excess -= 1;
-        *owing = true;
+        (walk.owing, walk.paid) = (true, true);
         return None;
     }
     Some(at)

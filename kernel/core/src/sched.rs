@@ -51,6 +51,10 @@ pub struct Cpu {
     pub more: bool,
     /// Sleepers looked at since somebody ran.
     pub looked: u16,
+    /// Members of rings walked past in earlier pieces of a walk that goes on (`more`).
+    pub passed: u16,
+    /// The first sleeper of the position in turn that the walk had no look left for, 0: none.
+    pub passed_over: u16,
     /// When the slice in turn ends, nanoseconds since boot.
     pub slice_end_ns: u64,
     /// When the borrower must stop.
@@ -74,6 +78,8 @@ impl Cpu {
         extended: false,
         more: false,
         looked: 0,
+        passed: 0,
+        passed_over: 0,
         slice_end_ns: 0,
         borrow_end_ns: 0,
         since_ns: 0,
@@ -322,6 +328,10 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
         state.sched.woken = true;
     }
     let current = usize::from(state.sched.cpus[home].current);
+    if current == 0 {
+        // It may be among those that a walk has passed.
+        state.sched.cpus[home].passed = 0;
+    }
     if current == 0 || (front && lends(state, current)) {
         machine.interrupt(home);
     }
@@ -339,6 +349,7 @@ pub fn stay_ready(state: &mut State, index: usize) {
 pub fn kick(state: &mut State, index: usize) {
     let home = usize::from(state.envs.slots[index].cpu);
     if state.sched.cpus[home].current == 0 {
+        state.sched.cpus[home].passed = 0;
         state.sched.kicks |= 1 << home;
     }
 }
