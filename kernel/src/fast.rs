@@ -32,21 +32,24 @@ use crate::run::LOOKS;
 
 global_asm!(
     r#"
-    # From the caller's space and bases to the other one's; the caller keeps what it goes on with.
-    # `same`: where it is noted that the space is the same, to come back to `loaded`.
-    .macro exchange scratch, same, loaded
-    mov \scratch, [r11 + {slots} + {root}]
+    # From the caller's space to the other one's, the end of whose frame is r11. `same`: where it is
+    # noted that it is the same.
+    .macro load_space scratch, same
+    mov \scratch, [r11 + {root}]
     cmp \scratch, [rsp + {root}]
     je \same
     mov cr3, \scratch
-\loaded:
+    .endm
+
+    # From the caller's bases to the other one's; the caller keeps what it goes on with.
+    .macro exchange scratch
     rdfsbase \scratch
     mov [rsp + {fs_base}], \scratch
     rdgsbase \scratch
     mov [rsp + {gs_base}], \scratch
-    mov \scratch, [r11 + {slots} + {fs_base}]
+    mov \scratch, [r11 + {fs_base}]
     wrfsbase \scratch
-    mov \scratch, [r11 + {slots} + {gs_base}]
+    mov \scratch, [r11 + {gs_base}]
     wrgsbase \scratch
     mov \scratch, [rip + entry_start + {user_rsp}]
     mov [rsp + {rsp}], \scratch
@@ -56,6 +59,34 @@ global_asm!(
     mov [rsp + {r13}], r13
     mov [rsp + {r14}], r14
     mov [rsp + {r15}], r15
+    .endm
+
+    # How a transfer ends: the other one is entered on the caller's stack, and told who calls.
+    .macro enter_callee
+    exchange rcx
+    mov rcx, [r11 + {sync}]
+    mov [rip + entry_start + {entered}], rcx
+    mov [rip + entry_start + {rsp0}], r11
+    mov ecx, [rsp + {id}]
+    mov word ptr [rip + entry_start + {half}], {free}
+    lea rsp, [rip + entry_start + {entered}]
+    mov r11d, {fixed_flags}
+    iretq
+    .endm
+
+    # How a reply ends: the other one goes on behind its call, on its own stack.
+    .macro resume_caller
+    exchange rax
+    mov [rip + entry_start + {rsp0}], r11
+    # Another processor may call who replies from here on.
+    mov ecx, [rsp + {name}]
+    mov [rsp + {called_as}], ecx
+    mov ecx, [rsp + {id}]
+    mov word ptr [rip + entry_start + {half}], {free}
+    lea rsp, [r11 + {rip}]
+    mov r11, [rsp + 16]
+    xor eax, eax
+    iretq
     .endm
 
     .section .entry, "ax"
@@ -82,35 +113,28 @@ entry_transfer:
     lock cmpxchg [r11 + {slots} + {called_as}], r11d
     jne 5f
     # Does it say so itself? From now on it does not.
-    mov rcx, [r11 + {slots} + {save_area}]
+    lea r11, [r11 + {slots}]
+    mov rcx, [r11 + {save_area}]
     btr dword ptr [rcx + {accepting}], 0
     jnc 10f
     # The caller is the only one to whom it may reply by this path; nobody may call it.
     mov ecx, [rsp + {name}]
-    mov [r11 + {slots} + {serves}], rcx
+    mov [r11 + {serves}], rcx
     # Who is left counts the turn; time since it came is its own.
     inc dword ptr [rsp + {turns}]
     mov rcx, rdx
     rdtsc
     mov rdx, rcx
     add [rsp + {ticks}], eax
-    sub [r11 + {slots} + {ticks}], eax
+    sub [r11 + {ticks}], eax
     mov rax, [rsp + {rax}]
-    exchange rcx, 6f, 1
-    # It is entered on the caller's stack, and told who calls.
-    mov rcx, [r11 + {slots} + {sync}]
-    mov [rip + entry_start + {entered}], rcx
-    lea r11, [r11 + {slots}]
-    mov [rip + entry_start + {rsp0}], r11
-    mov ecx, [rsp + {id}]
-    mov word ptr [rip + entry_start + {half}], {free}
-    lea rsp, [rip + entry_start + {entered}]
-    mov r11d, {fixed_flags}
-    iretq
+    load_space rcx, 6f
+    enter_callee
 
     # Is it the one that waits for the caller's reply? Then the caller accepts the next transfer.
 5:  cmp ecx, [rsp + {serves}]
     jne 9f
+    lea r11, [r11 + {slots}]
     mov dword ptr [rsp + {serves}], 0
     mov rax, [rsp + {save_area}]
     mov qword ptr [rax + {accepting}], 1
@@ -119,20 +143,9 @@ entry_transfer:
     rdtsc
     mov rdx, rcx
     add [rsp + {ticks}], eax
-    sub [r11 + {slots} + {ticks}], eax
-    exchange rax, 7f, 2
-    lea r11, [r11 + {slots}]
-    mov [rip + entry_start + {rsp0}], r11
-    # Another processor may call it from here on.
-    mov ecx, [rsp + {name}]
-    mov [rsp + {called_as}], ecx
-    mov ecx, [rsp + {id}]
-    mov word ptr [rip + entry_start + {half}], {free}
-    # It goes on behind its call, on its own stack.
-    lea rsp, [r11 + {rip}]
-    mov r11, [rsp + 16]
-    xor eax, eax
-    iretq
+    sub [r11 + {ticks}], eax
+    load_space rax, 7f
+    resume_caller
 
     # The fast path of a yield by name (rdi): the same gates, the caller runs at home and the other
     # one has left so before. All that it then needs of its registers is what a call keeps.
@@ -144,15 +157,16 @@ entry_yield:
     and r11d, [rsp + {index_mask}]
     lock bts dword ptr [rip + entry_start + {half}], 0
     jc 14f
+    lea r11, [r11 + {slots}]
     cmp dword ptr [rsp + {called_as}], {may_yield}
     jne 11f
-    cmp dword ptr [r11 + {slots} + {called_as}], {yielded}
+    cmp dword ptr [r11 + {called_as}], {yielded}
     jne 11f
-    mov ecx, [r11 + {slots} + {id}]
+    mov ecx, [r11 + {id}]
     cmp rcx, rdi
     jne 11f
     # It would not be told of anything.
-    mov rcx, [r11 + {slots} + {save_area}]
+    mov rcx, [r11 + {save_area}]
     cmp qword ptr [rcx + {mask}], 0
     jne 3f
     cmp qword ptr [rcx + {pending}], 0
@@ -161,32 +175,32 @@ entry_yield:
     jne 11f
     # It is at home where the caller is.
 3:  mov cl, [rsp + {home}]
-    cmp cl, [r11 + {slots} + {home}]
+    cmp cl, [r11 + {home}]
     jne 11f
     mov dword ptr [rsp + {called_as}], {yielded}
-    mov dword ptr [r11 + {slots} + {called_as}], {may_yield}
+    mov dword ptr [r11 + {called_as}], {may_yield}
     inc dword ptr [rsp + {yields}]
     rdtsc
     add [rsp + {ticks}], eax
-    sub [r11 + {slots} + {ticks}], eax
+    sub [r11 + {ticks}], eax
     # Vector registers are stored and loaded, as at every switch that is no transfer.
     mov eax, -1
     mov edx, -1
     mov rcx, [rsp + {vector}]
     xsave64 [rcx]
-    mov rcx, [r11 + {slots} + {vector}]
+    mov rcx, [r11 + {vector}]
     xrstor64 [rcx]
     add qword ptr [rip + entry_start + {vector_moves}], 2
-    exchange rcx, 4f, 5
-    lea rsp, [r11 + {slots}]
-    mov [rip + entry_start + {rsp0}], rsp
+    load_space rcx, 4f
+2:  exchange rcx
+    mov [rip + entry_start + {rsp0}], r11
     mov word ptr [rip + entry_start + {half}], {free}
-    mov rbx, [rsp + {rbx}]
-    mov rbp, [rsp + {rbp}]
-    mov r12, [rsp + {r12}]
-    mov r13, [rsp + {r13}]
-    mov r14, [rsp + {r14}]
-    mov r15, [rsp + {r15}]
+    mov rbx, [r11 + {rbx}]
+    mov rbp, [r11 + {rbp}]
+    mov r12, [r11 + {r12}]
+    mov r13, [r11 + {r13}]
+    mov r14, [r11 + {r14}]
+    mov r15, [r11 + {r15}]
     xor eax, eax
     xor edx, edx
     xor edi, edi
@@ -194,17 +208,18 @@ entry_yield:
     xor r8d, r8d
     xor r9d, r9d
     xor r10d, r10d
-    lea rsp, [rsp + {rip}]
+    lea rsp, [r11 + {rip}]
     mov rcx, [rsp]
     mov r11, [rsp + 16]
     iretq
 
 4:  inc qword ptr [rip + entry_start + {same_space}]
-    jmp 5b
-6:  inc qword ptr [rip + entry_start + {same_space}]
-    jmp 1b
-7:  inc qword ptr [rip + entry_start + {same_space}]
     jmp 2b
+    # Without a jump back: within a space there are no more instructions than between two.
+6:  inc qword ptr [rip + entry_start + {same_space}]
+    enter_callee
+7:  inc qword ptr [rip + entry_start + {same_space}]
+    resume_caller
 
     # Not by the fast path, after all: nothing has changed but the context, which is stored anew.
     # Another processor holds the lock, for a while that is short mostly: who went the long way at
@@ -224,13 +239,16 @@ entry_yield:
     look_again 15b, 12f
 14: look_again 16b, 12f
     .purgem look_again
-10: mov [r11 + {slots} + {called_as}], eax
+10: mov [r11 + {called_as}], eax
 9:  mov rax, [rsp + {rax}]
 11: mov byte ptr [rip + entry_start + {half}], {unlocked}
 12: mov rcx, [rsp + {rip}]
     mov r11, [rsp + {rflags}]
     jmp entry_switch
+    .purgem load_space
     .purgem exchange
+    .purgem enter_callee
+    .purgem resume_caller
     .text
     "#,
     user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
