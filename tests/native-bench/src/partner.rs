@@ -126,4 +126,6 @@ pub fn meet(env: EnvId) -> Result<(), Failure> {
 pub fn end(env: EnvId) {
     // Gone already: just as well.
     let _ = call::env_destroy(OWN, env, 0);
+    // News of it that waits, masked, would have every transfer of the next row go the long way.
+    xok::upcall::take_events_of(abi::upcall::EVENT_CHILD);
 }
