@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  area (256 KiB of addresses, aligned; all else unmapped, so that each stack has guards)
-//!  0x00000  entry code, a copy for each processor, RX
+//!  0x00000  entry code, a copy for each processor, RX: a page, two at most
 //!  0x02000  `Cpu`: what entry code needs, at fixed offsets, then what Rust needs
 //!  0x04000  GDT and TSS          0x05000  IDT          0x06000  copied arguments
 //!  0x0c000  the stack, 16 KiB, down from 0x10000
@@ -159,8 +159,10 @@ pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: b
         frames
     };
     let data = NO_EXECUTE | WRITABLE;
-    let code = piece(Category::PerCpu, CODE, PAGE_SIZE, 0);
-    crate::physical::fill(code, crate::entry::template());
+    let template = crate::entry::template();
+    let code =
+        piece(Category::PerCpu, CODE, (template.len() as u64).next_multiple_of(PAGE_SIZE), 0);
+    crate::physical::fill(code, template);
     if poisons {
         let (at, jump) = crate::entry::poison();
         crate::physical::fill(code + at, &jump);

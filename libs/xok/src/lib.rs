@@ -8,7 +8,7 @@
 //!  critical  instead of a lock                                     queue      what happened
 //!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
 //!  board     thousands of conditions in a page                     threads    of one environment
-//!  redirect  faults that others answer, software interrupts
+//!  redirect  faults that others answer, software interrupts        gang       at the same time
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
@@ -22,6 +22,7 @@ pub mod boot_image;
 pub mod call;
 pub mod clock;
 pub mod critical;
+pub mod gang;
 pub mod heap;
 pub mod memory;
 pub mod own;

@@ -20,16 +20,19 @@ const PATHS: &str = "bench/no_path_has_grown";
 const IDLE: &str = "bench/an_idle_guest_leaves_the_host_alone";
 const OFTEN: &str = "bench/fifty_thousand_by_the_counter";
 const NO_STACK: &str = "bench/calls_without_a_stack";
+const FLAT: &str = "bench/notifications_are_flat";
 const TRIALS: &str = "bench/ten_trials_and_their_raw_logs";
 
 /// What is done most often: a call, a fault, transfers, a yield.
 const OFTEN_ROWS: [&str; 5] = ["n_null", "n_fault", "n_pct_same", "n_pct_other", "n_yield"];
+/// How much more or less a condition may cost for how many there are.
+const FLAT_WITHIN: f64 = 0.1;
 /// How often each is done at least for a figure of time.
 const OFTEN_MIN: u64 = 50_000;
 /// Samples of each row: those with fewest operations have a hundred, and the first warms up.
 const OFTEN_SAMPLES: u32 = 501;
 
-/// Runs those that are wanted: six boots in all.
+/// Runs those that are wanted: seven boots in all.
 pub fn run(tally: &mut Tally) -> Result<()> {
     if tally.wants(BOOT) {
         let total = bench::boot_here()?;
@@ -47,6 +50,9 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         let grown = bench::paths::grown(&bench::paths::written()?, &measured);
         let said = if grown.is_empty() { format!("({measured:?})") } else { grown.join(", ") };
         tally.record(PATHS, "", verdict(grown.is_empty(), said));
+    }
+    if tally.wants(FLAT) {
+        tally.record(FLAT, "", flat()?);
     }
     if tally.wants(NO_STACK) {
         tally.record(NO_STACK, "", without_a_stack()?);
@@ -78,6 +84,20 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         tally.record(GETPPID, "", verdict(getppid.total <= GETPPID_MAX, said));
     }
     Ok(())
+}
+
+/// One of ten thousand conditions costs what one of ten does, within a tenth; so does one of ten
+/// beside a thousand environments asleep on predicates that do not hold.
+fn flat() -> Result<Verdict> {
+    let rows = ["n_board10", "n_board10k", "n_board_1k_asleep"].map(String::from);
+    let figures = bench::native_figures(&rows)?;
+    let [few, many, beside] = &figures[..] else {
+        return Ok(Err(format!("{} rows of three", figures.len())));
+    };
+    let said =
+        format!("({} of ten, {} of ten thousand, {} beside)", few.total, many.total, beside.total);
+    let near = |one: f64| (one / few.total - 1.0).abs() <= FLAT_WITHIN;
+    Ok(verdict(near(many.total) && near(beside.total), said))
 }
 
 /// aegis95 T20: of the kernel's ways for a call, the one that sets up no stack (a Linux call, which

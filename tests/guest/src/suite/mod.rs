@@ -11,6 +11,7 @@ mod exceptions;
 mod exposed;
 mod freed;
 mod fuzz;
+mod gang;
 mod life;
 mod memory;
 mod method;
@@ -78,6 +79,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("slice_positions", sched::slice_positions),
     ("slice_events", sched::slice_events),
     ("gang_of_two", sched::gang_of_two),
+    ("gangs_in_step", gang::in_step),
     ("siblings_of_a_fault", threads::siblings_of_a_fault),
     ("stride_three_to_two_to_one", stride::three_to_two_to_one),
     ("own_context_switch", vectors::own_context_switch),

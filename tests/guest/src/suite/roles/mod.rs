@@ -4,6 +4,7 @@ pub mod clients;
 pub mod crowd;
 mod ending;
 mod events;
+pub mod gang;
 pub mod holder;
 pub mod ledger;
 pub mod mirror;
@@ -116,6 +117,10 @@ pub const REDIRECTED: u64 = 63;
 pub const JUDGE: u64 = 64;
 /// Runs several threads, one of which waits in a fault until it is posted to.
 pub const THREADS: u64 = 62;
+/// Gives its slices to members of two gangs, as its words say.
+pub const LEAD_GANGS: u64 = 65;
+/// A member of a gang: counts in step with the one of its place in its word.
+pub const KEEP_STEP: u64 = 66;
 /// Loads from its first word whenever it is posted to, and counts.
 pub const TOUCH: u64 = 60;
 /// Jumps to its first word.
@@ -134,6 +139,8 @@ pub fn play(role: &Role) -> u64 {
         TOUCH => touch(words[0]),
         GATHER => crowd::gather(words[0], words[1]),
         THREADS => threads::run(),
+        LEAD_GANGS => gang::lead(words),
+        KEEP_STEP => gang::keep_step(words[0] as usize),
         REDIRECTED => redirected::run(EnvId(words[0] as u32)),
         JUDGE => redirected::judge(),
         MAP_FOREIGN => map_foreign(words[0] as u32),
