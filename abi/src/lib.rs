@@ -17,6 +17,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod atomic;
 pub mod call;
 pub mod capability;
 pub mod error;

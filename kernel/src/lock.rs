@@ -1,23 +1,20 @@
 //! The spin lock. Interrupts are off wherever it is taken; who waits serves its own mailbox.
 //!
 //! # Safety
-//! A `Guard` is made only by the one who exchanged `TAKEN` for `FREE`, so the inner reference is
-//! unique until the guard stores that. What entry code changes by assembly, gates and what is the
-//! processor's own, it changes with its processor's half (`half`).
+//! A `Guard` is made only by the one who has taken the word (`lockfree::spin`), so the inner
+//! reference is unique until the guard gives that back. What entry code changes by assembly, gates
+//! and what is the processor's own, it changes with its processor's half (`half`).
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::AtomicU8;
 
-/// Nobody has it.
-const FREE: u8 = 0;
-/// Somebody has.
-const TAKEN: u8 = 1;
+use lockfree::spin::Spin;
 
 /// A value that one processor uses at a time.
 pub struct Lock<T> {
-    taken: AtomicU8,
+    taken: Spin<AtomicU8>,
     value: UnsafeCell<T>,
 }
 
@@ -32,15 +29,14 @@ pub struct Guard<'a, T> {
 impl<T> Lock<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        Self { taken: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
+        Self { taken: Spin::new(AtomicU8::new(0)), value: UnsafeCell::new(value) }
     }
 
     /// Takes it if it is free.
     #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        let taken = self.taken.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         // Not `then_some`: a guard that is made is dropped, and gives back what another one holds.
-        taken.is_ok().then(|| Guard { lock: self })
+        self.taken.try_take().then(|| Guard { lock: self })
     }
 
     /// Takes it if it is free, or becomes free while one looks so many times.
@@ -51,10 +47,7 @@ impl<T> Lock<T> {
 
     #[cold]
     fn look_for(&self, looks: u32) -> Option<Guard<'_, T>> {
-        (0..looks).find_map(|_| {
-            core::hint::spin_loop();
-            if self.taken.load(Ordering::Relaxed) == TAKEN { None } else { self.try_lock() }
-        })
+        self.taken.look_for(looks).then(|| Guard { lock: self })
     }
 
     /// Waits until it is free and takes it.
@@ -70,15 +63,8 @@ impl<T> Lock<T> {
 
     #[cold]
     fn wait(&self, serve: impl Fn()) -> Guard<'_, T> {
-        loop {
-            if let Some(guard) = self.try_lock() {
-                return guard;
-            }
-            while self.taken.load(Ordering::Relaxed) == TAKEN {
-                serve();
-                core::hint::spin_loop();
-            }
-        }
+        self.taken.wait(serve);
+        Guard { lock: self }
     }
 }
 
@@ -99,6 +85,6 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.taken.store(FREE, Ordering::Release);
+        self.lock.taken.give_back();
     }
 }

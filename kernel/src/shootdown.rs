@@ -4,22 +4,18 @@
 //! releasing the lock it asks them and waits for their answers, serving its own mailbox meanwhile.
 //! A processor that waits for the lock serves it, too, so that nobody waits for ever. Answers are
 //! full flushes: the tested path.
-//!
-//! ```text
-//!  asked[cpu]    requests ever made of it, counted by the askers
-//!  answered[cpu] the value of `asked` that its last flush has seen
-//! ```
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::limits::CPUS;
+use lockfree::mailbox::Mailbox;
 
 use crate::cpu::Cpu;
 use crate::entry::FLUSH_VECTOR;
 use crate::platform::apic;
 
-static ASKED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
-static ANSWERED: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
+static BOXES: [Mailbox<AtomicU64>; CPUS] =
+    [const { Mailbox::new(AtomicU64::new(0), AtomicU64::new(0)) }; CPUS];
 /// The root that each processor has loaded; the kernel's own while idle. Written under the lock.
 static ROOTS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
 static APIC_IDS: [AtomicU64; CPUS] = [const { AtomicU64::new(0) }; CPUS];
@@ -51,12 +47,12 @@ pub fn ask(cpu: &Cpu, targets: u64) {
     crate::delay::point();
     let mut wanted = [0; CPUS];
     for target in (0..CPUS).filter(|target| targets >> target & 1 != 0) {
-        wanted[target] = ASKED[target].fetch_add(1, Ordering::SeqCst) + 1;
+        wanted[target] = BOXES[target].ask();
         apic::interrupt(apic_id(target), FLUSH_VECTOR);
         cpu.shootdowns.set(cpu.shootdowns.get() + 1);
     }
     for target in (0..CPUS).filter(|target| targets >> target & 1 != 0) {
-        while ANSWERED[target].load(Ordering::SeqCst) < wanted[target] {
+        while !BOXES[target].has_answered(wanted[target]) {
             serve(cpu);
             crate::registers::pause();
         }
@@ -65,11 +61,8 @@ pub fn ask(cpu: &Cpu, targets: u64) {
 
 /// Answers what this processor has been asked.
 pub fn serve(cpu: &Cpu) {
-    let index = cpu.index.get();
-    let asked = ASKED[index].load(Ordering::SeqCst);
-    if ANSWERED[index].load(Ordering::Relaxed) != asked {
+    BOXES[cpu.index.get()].serve(|| {
         crate::delay::point();
         crate::registers::flush_all();
-        ANSWERED[index].fetch_max(asked, Ordering::SeqCst);
-    }
+    });
 }

@@ -1,17 +1,23 @@
 //! Structures in memory that several processors change at once and nobody locks.
 //!
-//! Each is generic over its [`Word`]: programs have processors' atomics in pages that they share,
-//! the tests in `tests/` have loom's, which try every order of every step.
+//! Each is generic over its words ([`Word`], [`abi::atomic::Atomic`]): the kernel and programs have
+//! processors' atomics, the tests in `tests/` have loom's, which try every order of every step.
 //!
 //! ```text
 //!  board     thousands of conditions: which of them hold, and one post for who waits
+//!  half      a processor's own part of a lock, for a path without it
+//!  mailbox   what a processor is asked to do before others go on
 //!  pipe      bytes from one to another
+//!  spin      a spin lock's word
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod board;
+pub mod half;
+pub mod mailbox;
 pub mod pipe;
+pub mod spin;
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

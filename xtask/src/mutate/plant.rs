@@ -18,12 +18,11 @@ const OUTSIDE: [&str; 3] = ["target", ".git", ".cache"];
 /// The module that says which fault is chosen.
 const MODULE: &str = include_str!("planted.rs");
 /// What hooks the module up: a file, a text in it, what the text becomes.
-const HOOKS: [(&str, &str, &str); 6] = [
+const HOOKS: [(&str, &str, &str); 5] = [
     ("abi/src/lib.rs", "#![forbid(unsafe_code)]", "extern crate self as abi;\npub mod planted;"),
     // Packages with faults that have no use for the module's otherwise.
     ("libs/unix/Cargo.toml", "[dependencies]", "[dependencies]\nabi.workspace = true"),
     ("code/Cargo.toml", "[dependencies]", "[dependencies]\nabi.workspace = true"),
-    ("libs/lockfree/Cargo.toml", "[lints]", "[dependencies]\nabi.workspace = true\n\n[lints]"),
     (
         "kernel/src/boot/sequence.rs",
         "let command_line = info.command_line();",

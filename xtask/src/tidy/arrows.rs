@@ -4,7 +4,7 @@ use crate::workspace::Package;
 
 /// What each package may use of ours. What is not listed may use nothing.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("kernel", &["kernel-core", "code", "abi", "image"]),
+    ("kernel", &["kernel-core", "lockfree", "code", "abi", "image"]),
     ("kernel-core", &["code", "abi", "image"]),
     ("libs/xok", &["lockfree", "abi", "image"]),
     ("libs/lockfree", &["abi"]),
