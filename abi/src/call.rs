@@ -202,7 +202,7 @@ calls! {
     /// number in the high half.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
-                NotEmpty, WrongState, BadAddress, TooLarge];
+                NotEmpty, WrongState, BadAddress, TooLarge, Changed];
     /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs CONTROL over its
     /// guard: who may only write it does not own it.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];

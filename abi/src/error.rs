@@ -68,7 +68,8 @@ errors! {
     20 NoTable,
     /// The slot already holds a table, or the table still holds entries.
     21 NotEmpty,
-    /// A compare of a region operation failed; `rdx` is the word found.
+    /// A compare of a region operation failed; `rdx` is the word found. An entry of a table to be
+    /// folded is not as it must be; `rdx` is its index.
     22 Changed,
     /// The target cannot take a transfer now; nothing has changed.
     23 Busy,

@@ -21,11 +21,12 @@ pub const CACHE_DISABLE: u64 = 1 << 4;
 pub const ACCESSED: u64 = 1 << 5;
 /// The processor has stored through the entry.
 pub const DIRTY: u64 = 1 << 6;
-/// Large page (levels 2 and 3).
+/// A large page (level 2: 2 MiB): a folded table ([`Operation::Fold`]).
 pub const LARGE: u64 = 1 << 7;
 /// Instruction fetch is refused.
 pub const NO_EXECUTE: u64 = 1 << 63;
-/// Software bits: the application's own, in every entry.
+/// Software bits: the application's own, in every leaf entry of a table. Of a folded table's large
+/// entry they are the kernel's.
 pub const SOFTWARE: u64 = 0b111 << 9 | 0x7ff << 52;
 /// The frame's address in a present entry.
 pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
@@ -111,6 +112,17 @@ pub enum Operation {
     /// The last reference to a frozen table (`level` 2) gets `WRITABLE` back, cleared in all 512
     /// entries.
     Thaw = 8,
+    /// Folds the level-1 table that the entry at `level` 2 leads to: a 2 MiB leaf stands for its
+    /// 512 entries from now on. They map 512 frames of program memory in a row, the first of a
+    /// number that 512 divides, all with the same rights and without instruction fetch. The table
+    /// stays behind the leaf, with what its entries say; accessed and dirty bits are the leaf's,
+    /// set if any entry's was. Whatever changes one of the entries unfolds the table first. `value`
+    /// is 0. Refused with the index of the first entry that is absent (`BadAddress`), not program
+    /// memory (`WrongType`) or otherwise not as it must be (`Changed`).
+    Fold = 9,
+    /// Puts the table back in place of the 2 MiB leaf at `level` 2, whose accessed and dirty bits
+    /// all its entries get. `value` is 0.
+    Unfold = 10,
 }
 
 impl Operation {
@@ -125,6 +137,8 @@ impl Operation {
             6 => Operation::Share,
             7 => Operation::Split,
             8 => Operation::Thaw,
+            9 => Operation::Fold,
+            10 => Operation::Unfold,
             _ => return None,
         })
     }

@@ -255,6 +255,7 @@ pub fn carve(memory: &mut MemoryMap, tables: &mut Tables, sizes: &Sizes, trace: 
     Parts {
         published,
         frames: kernel_core::frame::Frames::new(private(memory, Category::Frames, sizes.frames)),
+        folds: kernel_core::fold::Folds::new(private(memory, Category::Frames, sizes.folds)),
         accounts: kernel_core::account::Accounts::new(private(
             memory,
             Category::Published,

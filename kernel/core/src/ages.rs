@@ -13,6 +13,7 @@
 //! Frames that no entry maps (tables, regions, registers) have no age, nor has the boot image.
 
 use crate::chain;
+use crate::fold;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -104,6 +105,9 @@ fn look<M: Machine>(
         if machine.word(entry) & ACCESSED != 0 {
             machine.word_and(entry, !ACCESSED);
             used = true;
+        }
+        if fold::is_folded(state, place.table) {
+            used |= fold::take_accessed(state, machine, place);
         }
         next = chain::next(state, machine, place);
         entries += 1;

@@ -33,6 +33,8 @@ pub const APPLICATION_PAGE: u64 = 0xffff_c0ff_ffff_1000;
 pub struct Sizes {
     /// Frame records.
     pub frames: usize,
+    /// Folded tables.
+    pub folds: usize,
     /// Environments.
     pub envs: usize,
     /// Domains.
@@ -58,12 +60,13 @@ impl Sizes {
     pub const RULE: &str = "envs = frames/64 in 64..=16384, domains the same to 4096; \
                             predicates compiled = envs/4; regions = frames/32 in \
                             128..=4096; attachments = domains + 4*regions; filters, rings = \
-                            frames/128 in 64..=1024";
+                            frames/128 in 64..=1024; tables folded = frames/128 in 64..=16384";
 
     /// Tables for a machine with frame numbers below `frames`.
     pub fn for_frames(frames: usize) -> Self {
         Self {
             frames,
+            folds: (frames / 128).clamp(64, crate::fold::MOST),
             envs: (frames / 64).clamp(64, INDICES),
             domains: (frames / 64).clamp(64, DOMAINS),
             accounts: ACCOUNTS,
@@ -83,6 +86,8 @@ pub struct Parts {
     pub published: Published,
     /// Physical memory.
     pub frames: crate::frame::Frames,
+    /// Tables that large pages stand for.
+    pub folds: crate::fold::Folds,
     /// Who pays.
     pub accounts: crate::account::Accounts,
     /// Protection domains.
@@ -109,6 +114,7 @@ impl State {
         let mut state = Self {
             published: parts.published,
             frames: parts.frames,
+            folds: parts.folds,
             accounts: parts.accounts,
             domains: parts.domains,
             envs: parts.envs,

@@ -7,6 +7,7 @@
 //! hangs on that ticket or a later one.
 
 use crate::chain::{self, Place};
+use crate::fold;
 use crate::frame::{self, GROUP, LINE};
 use crate::machine::Machine;
 use crate::state::State;
@@ -79,7 +80,8 @@ fn take_tables<M: Machine>(
                 work::spend(state, cost::ENTRY);
                 machine.entry_swap(table, index, 0);
                 state.frames.records[table.0 as usize].discount_entries(1);
-                frame::release(state, target(entry));
+                let below = fold::left_by(state, entry);
+                frame::release(state, below);
                 left -= 1;
                 if left == 0 {
                     return true;

@@ -4,7 +4,9 @@ use crate::boot::{Parts, Sizes};
 use crate::context::Context;
 use crate::machine::{Flush, Machine, UserFault};
 use crate::state::{Published, State};
-use crate::{account, compiled, console, domain, env, frame, net, region, sched, table, workshop};
+use crate::{
+    account, compiled, console, domain, env, fold, frame, net, region, sched, table, workshop,
+};
 use abi::call::CALLS_MAX;
 use abi::capability::Name;
 use abi::id::Frame;
@@ -338,6 +340,11 @@ fn directory(frames: usize) -> &'static mut Directory {
 /// A state and a machine with `frames` frames: the first are the kernel's, then the image's, the
 /// rest free; account 1 exists. Leaks its tables.
 pub fn new(frames: usize) -> (State, FakeMachine) {
+    with_hole(frames, frames as u32..frames as u32)
+}
+
+/// As [`new`], with these frames the kernel's, too.
+pub fn with_hole(frames: usize, hole: Range<u32>) -> (State, FakeMachine) {
     let sizes = Sizes::for_frames(frames);
     let mut state = State::new(Parts {
         published: Published {
@@ -358,6 +365,7 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
             interfaces: leak(net::INTERFACES),
         },
         frames: frame::Frames::new(leak(sizes.frames)),
+        folds: fold::Folds::new(leak(sizes.folds)),
         accounts: account::Accounts::new(leak(sizes.accounts)),
         domains: domain::Domains::new(leak(sizes.domains)),
         envs: env::Envs::new(leak(sizes.envs)),
@@ -387,6 +395,9 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
     frame::claim(&mut state, 0..KERNEL_FRAMES, FrameType::Kernel, Name::ROOT);
     let guard = Name::of(&[abi::capability::NAME_IMAGE]);
     frame::claim(&mut state, image.clone(), FrameType::Image, guard);
-    frame::donate(&mut state, image.end..frames as u32);
+    frame::claim(&mut state, hole.clone(), FrameType::Kernel, Name::ROOT);
+    // Low numbers are given out first.
+    frame::donate(&mut state, hole.end..frames as u32);
+    frame::donate(&mut state, image.end..hole.start);
     (state, FakeMachine::new(frames, sizes.envs))
 }

@@ -32,6 +32,7 @@ mod dying;
 pub mod env;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+pub mod fold;
 pub mod frame;
 pub mod gate;
 pub mod handover;

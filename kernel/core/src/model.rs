@@ -11,6 +11,7 @@
 mod act;
 mod calls;
 mod check;
+mod folds;
 mod methods;
 mod network;
 mod processor;
@@ -24,10 +25,13 @@ use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, Frame};
 use abi::limits::{CAPABILITIES, RESOURCES};
 use abi::word::Which;
+use core::ops::Range;
 use processor::Processors;
 use std::collections::HashMap;
 
 const FRAMES: usize = 160;
+/// The same with frames that can be a large page.
+const FRAMES_LARGE: usize = 1024;
 const DOMAINS: usize = 6;
 /// Steps between two walks through everything.
 const WALK: u64 = 64;
@@ -92,6 +96,13 @@ struct Model {
     pins: Vec<Frame>,
     references: Vec<Frame>,
     vectors: Vec<Frame>,
+    /// The frames of a large page, which the model refers to; or none.
+    block: Range<u32>,
+    /// How many frames there are, and how many of them are the kernel's.
+    frames: usize,
+    kernel_frames: u32,
+    /// How often a table was folded.
+    folded: u64,
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<usize>,
     /// What dying accounts were charged at the last walk, by index, with their ids.
@@ -106,8 +117,15 @@ struct Model {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let (state, machine) = fake::new(FRAMES);
-        assert!(Sizes::for_frames(FRAMES).domains > DOMAINS);
+        Self::with(seed, FRAMES)
+    }
+
+    /// A world of so many frames: of more than the usual ones, only a block of 512 is to be had.
+    fn with(seed: u64, frames: usize) -> Self {
+        let hole = FRAMES as u32..frames.saturating_sub(512).max(FRAMES) as u32;
+        let kernel_frames = fake::KERNEL_FRAMES + hole.len() as u32;
+        let (state, machine) = fake::with_hole(frames, hole);
+        assert!(Sizes::for_frames(frames).domains > DOMAINS);
         let mut model = Self {
             state,
             machine,
@@ -118,7 +136,11 @@ impl Model {
             pins: Vec::new(),
             references: Vec::new(),
             vectors: Vec::new(),
-            last: vec![0; FRAMES],
+            last: vec![0; frames],
+            block: 0..0,
+            frames,
+            kernel_frames,
+            folded: 0,
             dying: HashMap::new(),
             answers: [0; 40],
             faults: 0,
@@ -127,6 +149,9 @@ impl Model {
         model.accounts();
         for payer in [1, 2, 3] {
             model.domain(payer);
+        }
+        if frames > FRAMES {
+            model.take_block();
         }
         model.start();
         model
@@ -211,9 +236,8 @@ impl Drop for Reproduce {
     }
 }
 
-fn run(seed: u64, steps: u64) -> Model {
+fn run(mut model: Model, seed: u64, steps: u64) -> Model {
     let mut place = Reproduce { seed, step: 0 };
-    let mut model = Model::new(seed);
     let mut done = 0;
     for step in 0..steps {
         place.step = step;
@@ -235,7 +259,8 @@ fn random_calls_keep_every_invariant() {
         (false, false) => 1_000_000,
     };
     let steps = number("XOK_STEPS", steps);
-    let model = run(number("XOK_SEED", 1), steps);
+    let seed = number("XOK_SEED", 1);
+    let model = run(Model::new(seed), seed, steps);
     if steps >= 1_000_000 {
         use abi::error::Error;
         let met = |error: Error| model.answers[error as usize];
@@ -260,4 +285,18 @@ fn random_calls_keep_every_invariant() {
             assert!(met(error) > 10, "{} hardly met: {:?}", error.name(), model.answers);
         }
     }
+}
+
+/// The same where 512 frames can be folded in every space, by whoever maps them all.
+#[test]
+fn random_calls_on_large_pages_keep_every_invariant() {
+    let steps = match (cfg!(miri), cfg!(debug_assertions)) {
+        (true, _) => 100,
+        (false, true) => 5_000,
+        (false, false) => 100_000,
+    };
+    let steps = number("XOK_STEPS", steps);
+    let seed = number("XOK_SEED", 1);
+    let model = run(Model::with(seed, FRAMES_LARGE), seed, steps);
+    assert!(model.folded * 1000 > steps, "hardly anything is folded: {}", model.folded);
 }

@@ -6,7 +6,7 @@ use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
 use crate::work::{self, cost};
-use crate::{chain, frame, predicate};
+use crate::{chain, fold, frame, predicate};
 use abi::capability::{CONTROL, Capability};
 use abi::error::Error;
 use abi::id::Frame;
@@ -72,6 +72,13 @@ fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -
     let mut broken = false;
     let mut left = chain::first(state, frame);
     while let Some(place) = left.filter(|_| work::room(state, cost::ENTRY)) {
+        if fold::is_folded(state, place.table) {
+            if !work::room(state, cost::UNFOLD + cost::ENTRY) {
+                break;
+            }
+            work::spend(state, cost::UNFOLD);
+            fold::unfold(state, machine, place.table);
+        }
         work::spend(state, cost::ENTRY);
         let old = machine.entry_swap(place.table, place.index, 0);
         debug_assert_eq!(target(old), frame);

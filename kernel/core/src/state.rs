@@ -52,6 +52,8 @@ pub struct State {
     pub published: Published,
     /// Physical memory: references, guards, reverse chains, limbo.
     pub frames: crate::frame::Frames,
+    /// Tables that large pages stand for.
+    pub folds: crate::fold::Folds,
     /// Who pays.
     pub accounts: crate::account::Accounts,
     /// Protection domains and their capabilities.

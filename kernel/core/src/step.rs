@@ -18,7 +18,7 @@ use abi::error::Error;
 use abi::id::{Frame, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range, table_index};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
-use abi::memory::{ACCESSED, DIRTY, PRESENT, USER, WRITABLE};
+use abi::memory::{ACCESSED, DIRTY, LARGE, PRESENT, USER, WRITABLE};
 use abi::published::EnvState;
 use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
 
@@ -193,12 +193,17 @@ pub(crate) fn written_page<M: Machine>(
     // As `table::place` goes, level by level.
     let below = |table: Frame, level: u8| {
         let entry = machine.entry(table, table_index(at, level));
-        (entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE).then(|| table::target(entry))
+        (entry & (PRESENT | WRITABLE) == PRESENT | WRITABLE).then_some(entry)
     };
     let root = domain::root(state, domain);
-    let leaves = below(below(below(root, 4)?, 3)?, 2)?;
-    let entry = machine.entry(leaves, table_index(at, 1));
-    let frame = table::target(entry);
+    let middle = table::target(below(table::target(below(root, 4)?), 3)?);
+    let above = below(middle, 2)?;
+    let (entry, frame) = if above & LARGE == 0 {
+        let entry = machine.entry(table::target(above), table_index(at, 1));
+        (entry, table::target(entry))
+    } else {
+        (above, Frame(table::target(above).0 + table_index(at, 1) as u32))
+    };
     let stays = entry & NEEDED == NEEDED && !frame::is_leaving(state, frame);
     stays.then_some(frame.address())
 }

@@ -15,7 +15,7 @@ use abi::capability::{Capability, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{is_user, table_index};
-use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, USER, WRITABLE};
+use abi::memory::{ADDRESS, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE};
 
 pub use crate::dying::work;
 pub use crate::update::{cost, update_item};
@@ -47,7 +47,10 @@ pub fn walk<M: Machine>(
 
 /// As [`walk`], whatever the rights.
 pub fn look_up<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<Leaf> {
-    leaf_table(machine, root, address)?.leaf(machine, address)
+    match leaf_table(machine, root, address) {
+        Some(table) => table.leaf(machine, address),
+        None => large_leaf(machine, root, address),
+    }
 }
 
 /// A level-1 table, and what the entries on the way to it leave of the rights.
@@ -58,24 +61,52 @@ pub(crate) struct LeafTable {
     forbidden: u64,
 }
 
-/// The level-1 table for an address that a program may name.
+/// The level-1 table for an address that a program may name, if it is not folded.
 pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<LeafTable> {
     if !is_user(address) {
         return None;
     }
-    let mut way = LeafTable { table: root, rights: PRESENT | USER | WRITABLE, forbidden: 0 };
+    let mut way = LeafTable::from(root);
     for level in (2..=4).rev() {
         way = way.below(machine.entry(way.table, table_index(address, level)))?;
     }
     Some(way)
 }
 
+/// What an address leads to for which there is no [`leaf_table`]: a page of a large one. What a
+/// folded table's entries say is what the large entry says.
+#[cold]
+#[inline(never)]
+pub(crate) fn large_leaf<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<Leaf> {
+    if !is_user(address) {
+        return None;
+    }
+    let mut way = LeafTable::from(root);
+    for level in [4, 3] {
+        way = way.below(machine.entry(way.table, table_index(address, level)))?;
+    }
+    let entry = machine.entry(way.table, table_index(address, 2));
+    if entry & LARGE == 0 {
+        return None;
+    }
+    let first = way.below(entry & !LARGE)?;
+    Some(Leaf {
+        frame: Frame(first.table.0 + table_index(address, 1) as u32),
+        writable: first.rights & WRITABLE != 0,
+        executable: first.forbidden == 0,
+    })
+}
+
 impl LeafTable {
-    /// Where this entry leads on to.
+    fn from(root: Frame) -> Self {
+        Self { table: root, rights: PRESENT | USER | WRITABLE, forbidden: 0 }
+    }
+
+    /// Where this entry leads on to; a large one does not.
     fn below(self, entry: u64) -> Option<Self> {
         let rights = self.rights & entry;
         let forbidden = self.forbidden | entry & NO_EXECUTE;
-        let leads_on = rights & (PRESENT | USER) == PRESENT | USER;
+        let leads_on = entry & (PRESENT | USER | LARGE) == PRESENT | USER;
         leads_on.then_some(Self { table: target(entry), rights, forbidden })
     }
 
@@ -153,7 +184,8 @@ pub(crate) enum Way {
     Thawed,
 }
 
-/// The entry of `level` for `address`; refuses with the level of the entry that stopped the walk.
+/// The entry of `level` for `address`; refuses with the level of the entry that stopped the walk. A
+/// folded table stops it, too ([`crate::fold::page`]).
 #[inline]
 pub(crate) fn place<M: Machine>(
     machine: &M,
@@ -163,9 +195,10 @@ pub(crate) fn place<M: Machine>(
     way: Way,
 ) -> Result<Place, Refusal> {
     let mut table = root;
+    let wanted = if way == Way::Thawed { PRESENT | WRITABLE } else { PRESENT };
     for above in (level + 1..=4).rev() {
         let entry = machine.entry(table, table_index(address, above));
-        if entry & PRESENT == 0 || (way == Way::Thawed && entry & WRITABLE == 0) {
+        if entry & (wanted | LARGE) != wanted {
             return Err(Refusal::new(Error::NoTable, u64::from(above)));
         }
         table = target(entry);

@@ -9,25 +9,28 @@
 //! An item for several pages is as many items: each page is checked and applied before the next.
 //! What is done once for all of them is finding the tables, and forgetting translations.
 
-use self::pages::{Lost, Pages};
-use self::whole::{copy, enter_table, make_table, share, split, thaw};
+use self::pages::{Lost, Pages, open};
+use self::whole::{
+    check_copy, copy, enter_table, few_writable, make_table, pinned, share, split, thaw,
+};
 use crate::account;
 use crate::answer::{Answer, Refusal};
 use crate::chain::{self, Place};
 use crate::domain;
+use crate::fold;
 use crate::frame;
 use crate::frame::Contents;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Leaf, Lines, Way, place, present, target};
+use crate::table::{self, Leaf, Way, place, target};
 use crate::work::{self, cost};
 use abi::capability::{Capability, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
-use abi::limits::{Resource, SHARE_COPIES, SHARE_LEAVES};
+use abi::limits::{Resource, SHARE_COPIES};
 use abi::memory::{
-    ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, NO_EXECUTE, Operation, PRESENT,
+    ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, LARGE, NO_EXECUTE, Operation, PRESENT,
     SOURCE, USER, WRITABLE,
 };
 use abi::published::FrameType;
@@ -41,7 +44,7 @@ mod whole;
 /// Position of the items among the call's arguments: an item of a wrong form is the call's.
 const ITEMS: u64 = 1;
 /// What the kernel sets in an entry that leads to a table that is not frozen.
-const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
+pub(crate) const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
 
 /// A checked item.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,10 @@ enum Plan {
     Split { place: Place, number: u32, links: u32 },
     /// Make the table changeable again.
     Thaw { place: Place },
+    /// Put this large entry in the table's place.
+    Fold { place: Place, large: u64 },
+    /// Put this table back.
+    Unfold { table: Frame },
 }
 
 /// Who asks, for whom.
@@ -110,17 +117,26 @@ fn update_pages<M: Machine>(
     done: u32,
 ) -> (u32, Answer) {
     let begun = check_form(&request.item, done).and_then(|operation| {
-        let Item { address, level, more, .. } = request.item;
+        let Item { address, more, .. } = request.item;
         let last = address + u64::from(more) * PAGE_SIZE;
         if !is_user(address) || !is_user(last) {
             return Err(Error::BadAddress.into());
         }
-        let address = address + u64::from(done) * PAGE_SIZE;
-        Ok((operation, place(machine, request.root, address, level, Way::Thawed)?))
+        Ok(operation)
     });
-    let (operation, place) = match begun {
-        Ok(begun) => begun,
+    let operation = match begun {
+        Ok(operation) => operation,
         Err(refusal) => return (done, Err(refusal)),
+    };
+    let Item { address, level, .. } = request.item;
+    let address = address + u64::from(done) * PAGE_SIZE;
+    let place = match place(machine, request.root, address, level, Way::Thawed) {
+        Ok(place) => place,
+        Err(refusal) => match open(state, machine, *request, operation, done, refusal) {
+            Ok(Some(place)) => place,
+            Ok(None) => return (done, Ok(0)),
+            Err(refusal) => return (done, Err(refusal)),
+        },
     };
     // One loop for each, in which the operation is known.
     let pages = Pages { next: place, done };
@@ -143,6 +159,8 @@ pub fn cost(item: &Item) -> u32 {
             cost::SCAN + copies as u32 * (cost::ZERO + cost::LEAF)
         }
         Some(Operation::Thaw) => cost::SCAN,
+        Some(Operation::Fold) => cost::FOLD,
+        Some(Operation::Unfold) => cost::UNFOLD,
         Some(Operation::Split) => cost::COPY,
         Some(Operation::Map | Operation::Unmap | Operation::Protect) | None => cost::ENTRY,
     }
@@ -161,6 +179,7 @@ fn check_form(item: &Item, done: u32) -> Result<Operation, Refusal> {
         Operation::Unmap => 1..=4,
         Operation::Table => 2..=4,
         Operation::Share | Operation::Split | Operation::Thaw => 2..=2,
+        Operation::Fold | Operation::Unfold => 2..=2,
     };
     let last = table_index(address, 1) + usize::from(more);
     let too_many = more != 0 && (level != 1 || last >= 512) || done > u32::from(more);
@@ -187,6 +206,11 @@ fn check<M: Machine>(
         Operation::Share => check_share(state, machine, request, place),
         Operation::Split => check_split(state, machine, request, place),
         Operation::Thaw => check_thaw(state, machine, place),
+        Operation::Fold | Operation::Unfold if request.item.value != 0 => Err(malformed()),
+        Operation::Fold => {
+            fold::check(state, machine, place).map(|large| Plan::Fold { place, large })
+        }
+        Operation::Unfold => check_unfold(state, machine, place),
     }
 }
 
@@ -351,7 +375,7 @@ fn check_share<M: Machine>(
     }
     let root = domain::root(state, request.caller);
     let source = table::place(machine, root, from, 2, Way::Any)?;
-    let entry = machine.entry(source.table, source.index);
+    let entry = whole::unfolded(state, machine.entry(source.table, source.index));
     if entry & PRESENT == 0 {
         return Err(Refusal::new(Error::NoTable, 2));
     }
@@ -371,54 +395,12 @@ fn check_share<M: Machine>(
     Ok(Plan::Share { place, source })
 }
 
-/// How many leaves of a table are writable, if they are at most so many and few others have
-/// anything hanging on them.
-fn few_writable<M: Machine>(state: &State, machine: &M, table: Frame, most: u32) -> Option<u32> {
-    let (mut leaves, mut writable) = (0, 0);
-    for first in Lines::of(state.frames.chained(table)) {
-        let eight = machine.eight_entries(table, first);
-        for (_, entry) in present(&eight) {
-            if !frame::is_image(state, target(entry)) {
-                leaves += 1;
-                writable += u32::from(entry & WRITABLE != 0);
-            }
-        }
-        if writable > most || leaves > SHARE_LEAVES {
-            return None;
-        }
-    }
-    Some(writable)
-}
-
-/// The frames of a table, of its links and of so many copies: is there room for them all?
-fn check_copy(state: &State, request: &Request, copies: u32) -> Result<(u32, u32), Refusal> {
-    let account = payer(state, request);
-    let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
-    account::check(state, account, Resource::Frames, 2 + copies)?;
-    if state.frames.free_count() < 2 + copies {
-        return Err(Error::Exhausted.into());
-    }
-    Ok(pair)
-}
-
-/// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
-fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
-    for first in Lines::of(state.frames.chained(table)) {
-        for (at, entry) in present(&machine.eight_entries(table, first)) {
-            if state.published.frames[target(entry).0 as usize].pins != 0 {
-                return Some(first | at);
-            }
-        }
-    }
-    None
-}
-
 /// The frozen table that the entry at `place` leads to.
 fn frozen<M: Machine>(machine: &M, place: Place) -> Result<Frame, Refusal> {
     let entry = machine.entry(place.table, place.index);
     if entry & PRESENT == 0 {
         Err(Refusal::new(Error::NoTable, 2))
-    } else if entry & WRITABLE != 0 {
+    } else if entry & (WRITABLE | LARGE) != 0 {
         Err(Error::WrongState.into())
     } else {
         Ok(target(entry))
@@ -445,6 +427,17 @@ fn check_thaw<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Pl
         return Err(Error::WrongState.into());
     }
     Ok(Plan::Thaw { place })
+}
+
+fn check_unfold<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Plan, Refusal> {
+    let entry = machine.entry(place.table, place.index);
+    if entry & PRESENT == 0 {
+        Err(Refusal::new(Error::NoTable, 2))
+    } else if entry & LARGE == 0 {
+        Err(Error::WrongState.into())
+    } else {
+        Ok(Plan::Unfold { table: fold::behind(state, entry) })
+    }
 }
 
 #[inline(always)]
@@ -494,6 +487,8 @@ fn apply<M: Machine>(
             split(state, machine, request, place, number, links)
         }
         Plan::Thaw { place } => thaw(state, machine, place),
+        Plan::Fold { place, large } => fold::fold(state, machine, request.root, place, large),
+        Plan::Unfold { table } => fold::unfold_own(state, machine, request.root, table),
     }
 }
 
@@ -559,7 +554,8 @@ fn unmap<M: Machine>(
     } else {
         machine.flush(Flush::Space(request.root));
         state.frames.records[place.table.0 as usize].discount_entry();
-        frame::release(state, target(old));
+        let below = fold::left_by(state, old);
+        frame::release(state, below);
         let record = &mut state.published.domains[request.target];
         record.tables = record.tables.saturating_sub(frames_of(level));
     }

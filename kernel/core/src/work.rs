@@ -56,6 +56,10 @@ pub mod cost {
     pub const METHODS: u32 = 9_000;
     /// All entries of a table looked at, and changed where they must be.
     pub const SCAN: u32 = 9_000;
+    /// A folded table put back, and what was set in its large entry given to all entries.
+    pub const UNFOLD: u32 = 6_000;
+    /// All entries of a table looked at, and the frames that they map.
+    pub const FOLD: u32 = 14_000;
     /// All entries of a table copied into another.
     pub const COPY: u32 = super::PIECE;
 }

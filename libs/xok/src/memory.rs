@@ -149,6 +149,19 @@ impl Space {
         self.flush()
     }
 
+    /// Folds the table that maps the 2 MiB at `address`: 512 frames in a row, to be used by one
+    /// large entry. What changes one of its pages later unfolds it.
+    pub fn fold(&mut self, address: u64) -> Result<(), Refused> {
+        self.push(item(Operation::Fold, 2, address, ANY_FRAME, 0))?;
+        self.flush()
+    }
+
+    /// Puts the table back.
+    pub fn unfold(&mut self, address: u64) -> Result<(), Refused> {
+        self.push(item(Operation::Unfold, 2, address, ANY_FRAME, 0))?;
+        self.flush()
+    }
+
     /// Removes `pages` leaf entries from `address` on (absent ones are passed over).
     pub fn unmap(&mut self, address: u64, pages: u64) -> Result<(), Refused> {
         for page in 0..pages {

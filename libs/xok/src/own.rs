@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use abi::layout::{PAGE_SIZE, own_entry_address};
-use abi::memory::{ADDRESS, DIRTY, LARGE, PRESENT};
+use abi::memory::{ADDRESS, DIRTY, LARGE, PRESENT, SOFTWARE};
 use core::arch::asm;
 
 #[inline(always)]
@@ -19,8 +19,19 @@ const fn leads_on(entry: u64) -> bool {
     entry & (PRESENT | LARGE) == PRESENT
 }
 
-/// The entry of `level` for `address`; `Err(l)` if the entry of level `l` above it is absent (or a
-/// large page).
+/// What the entry of level 1 would be, if a folded table's large entry stood for nothing else: its
+/// software bits are the kernel's.
+#[cold]
+fn page_of(large: u64, address: u64) -> u64 {
+    large & !(LARGE | SOFTWARE) | address & (LARGE_SIZE - PAGE_SIZE)
+}
+
+/// Bytes of a large page.
+const LARGE_SIZE: u64 = 512 * PAGE_SIZE;
+
+/// The entry of `level` for `address`; `Err(l)` if the entry of level `l` above it is absent. Of a
+/// folded table level 1 is what its large entry says; what one would read in place of the table is
+/// the first page's memory.
 #[inline]
 pub fn entry(address: u64, level: u8) -> Result<u64, u8> {
     if level < 4 && !leads_on(load(address, 4)) {
@@ -29,8 +40,11 @@ pub fn entry(address: u64, level: u8) -> Result<u64, u8> {
     if level < 3 && !leads_on(load(address, 3)) {
         return Err(3);
     }
-    if level < 2 && !leads_on(load(address, 2)) {
-        return Err(2);
+    if level < 2 {
+        let above = load(address, 2);
+        if !leads_on(above) {
+            return if above & PRESENT != 0 { Ok(page_of(above, address)) } else { Err(2) };
+        }
     }
     Ok(match level {
         1 => load(address, 1),
@@ -51,10 +65,23 @@ pub fn leaf(address: u64) -> Option<u64> {
 #[inline]
 pub fn walk(address: u64) -> Result<(u64, u64), u8> {
     let above = entry(address, 2)?;
-    if leads_on(above) { Ok((above, load(address, 1))) } else { Err(2) }
+    if leads_on(above) {
+        Ok((above, load(address, 1)))
+    } else if above & PRESENT != 0 {
+        Ok((above, page_of(above, address)))
+    } else {
+        Err(2)
+    }
 }
 
-/// The leaf entry for `address`, whose level-1 table the caller knows to be there (by [`entry`]).
+/// Is the table of the page at `address` folded ([`abi::memory::Operation::Fold`])? Then there is
+/// no table for [`leaf_below`] and what follows it to read.
+pub fn is_folded(address: u64) -> bool {
+    matches!(entry(address, 2), Ok(entry) if entry & (PRESENT | LARGE) == PRESENT | LARGE)
+}
+
+/// The leaf entry for `address`, whose level-1 table the caller knows to be there (by [`entry`])
+/// and not folded.
 #[inline]
 pub fn leaf_below(address: u64) -> u64 {
     load(address, 1)

@@ -17,8 +17,9 @@ use abi::word::Which;
 use std::vec::Vec;
 
 /// First pages of the regions used: two in one level-2 table, one in the next, one in another
-/// slot of the root, one of the library.
-pub(super) const PAGES: [u64; 5] = [0x40_0000, 0x60_0000, 0x4000_0000, 1 << 39, LIBRARY];
+/// slot of the root, one of the library; where there is one, that of the large page.
+pub(super) const PAGES: [u64; 6] =
+    [0x40_0000, 0x60_0000, 0x4000_0000, 1 << 39, LIBRARY, super::folds::BLOCK];
 /// Pages of each region.
 pub(super) const OFFSETS: [u64; 5] = [0, 0x1000, 0x2000, 0x3000, 0x1f_f000];
 
@@ -30,7 +31,7 @@ const LEAF: [Operation; 6] = [
     Operation::Protect,
     Operation::Unmap,
 ];
-const TABLES: [Operation; 7] = [
+const TABLES: [Operation; 9] = [
     Operation::Table,
     Operation::Table,
     Operation::Share,
@@ -38,6 +39,8 @@ const TABLES: [Operation; 7] = [
     Operation::Split,
     Operation::Thaw,
     Operation::Unmap,
+    Operation::Fold,
+    Operation::Unfold,
 ];
 
 /// Is `rights` over `guard` what this capability gives? Written down a second time.
@@ -76,6 +79,7 @@ impl Model {
             94 => self.begin_domain(),
             95 => self.end_domain(),
             96 => self.clear_stray(),
+            97 if !self.block.is_empty() => self.map_block(),
             _ => {
                 dying::work(&mut self.state, &mut self.machine);
             }
@@ -89,17 +93,18 @@ impl Model {
         crate::account::find(&self.state, id).unwrap_or(1)
     }
 
-    fn some_domain(&mut self) -> usize {
+    pub(super) fn some_domain(&mut self) -> usize {
         self.random.below(self.domains.len())
     }
 
     pub(super) fn some_page(&mut self) -> u64 {
-        self.random.pick(&PAGES) + self.random.pick(&OFFSETS)
+        let regions = if self.block.is_empty() { PAGES.len() - 1 } else { PAGES.len() };
+        self.random.pick(&PAGES[..regions]) + self.random.pick(&OFFSETS)
     }
 
     pub(super) fn some_frame(&mut self) -> u32 {
         match self.random.below(8) {
-            0 => self.random.below(super::FRAMES + 8) as u32,
+            0 => self.random.below(self.frames + 8) as u32,
             1 => {
                 let page = self.some_page();
                 let root = self.some_root();
@@ -147,7 +152,7 @@ impl Model {
         }
         let mut frame = self.some_frame();
         if operation == Operation::Map && frame == ANY_FRAME && self.random.one_in(3) {
-            frame = self.random.below(super::FRAMES) as u32;
+            frame = self.random.below(self.frames) as u32;
         }
         let address = self.some_page();
         self.item(Item { operation: operation as u8, level: 1, more: 0, frame, address, value });
@@ -163,6 +168,7 @@ impl Model {
         let value = match operation {
             Operation::Share => self.some_page() | self.random.pick(&[0, 0, 1, 3, 16]),
             Operation::Unmap => 0,
+            Operation::Fold | Operation::Unfold if !self.random.one_in(8) => 0,
             _ => u64::from(self.some_frame()),
         };
         let frame = self.some_frame();
@@ -178,7 +184,7 @@ impl Model {
         }
         let level = self.random.below(6) as u8;
         let item = Item {
-            operation: self.random.below(10) as u8,
+            operation: self.random.below(12) as u8,
             level,
             more: if level == 1 { 0 } else { u16::from(self.random.one_in(8)) },
             frame: self.some_frame(),
@@ -224,9 +230,13 @@ impl Model {
         let copied = self.to_copy(caller, &item);
         let shared = (item.operation == Operation::Share as u8).then(|| self.look(caller, &item));
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let (_, answer) =
+        let (after, answer) =
             table::update_item(state, machine, caller_index, target_index, &named, &whole, done);
         self.note(&answer);
+        if answer.is_ok() && after == done {
+            // There is no room to unfold a table in this hold of the lock.
+            return;
+        }
         match answer {
             Err(Refusal { error: Error::NotPermitted, .. }) => {
                 assert!(expected == Right::Missing, "refused what is allowed: {item:x?}");
@@ -277,7 +287,7 @@ impl Model {
     }
 
     /// Mostly, a missing table is entered, as a program would.
-    fn grow(&mut self, domain: usize, level: u8, address: u64) {
+    pub(super) fn grow(&mut self, domain: usize, level: u8, address: u64) {
         if self.random.one_in(4) {
             return;
         }
@@ -300,7 +310,7 @@ impl Model {
         }
     }
 
-    fn note(&mut self, answer: &Answer) {
+    pub(super) fn note(&mut self, answer: &Answer) {
         let number = answer.err().map_or(0, |refusal| refusal.error as usize);
         self.answers[number] += 1;
     }
@@ -342,7 +352,7 @@ impl Model {
             }
             _ => return Right::Held,
         };
-        if frame.0 as usize >= super::FRAMES || frame::is_leaving(&self.state, frame) {
+        if frame.0 as usize >= self.frames || frame::is_leaving(&self.state, frame) {
             return Right::Missing;
         }
         let guard = frame::guard(&self.state, frame);
@@ -385,6 +395,8 @@ impl Model {
                     self.remember_stray(target, item);
                 }
             }
+            Operation::Fold => self.folded += 1,
+            Operation::Unfold => {}
             Operation::Share => unreachable!("see `remember_share`"),
         }
     }

@@ -349,7 +349,7 @@ impl Model {
                 which: self.some_which(12),
                 domain: self.some_domain_id(),
                 account: self.some_account(),
-                vector: self.some_which(super::FRAMES),
+                vector: self.some_which(self.frames),
             },
             26..=29 => self.some_set(),
             30 => Call::EnvMove {
@@ -362,7 +362,7 @@ impl Model {
             34..=35 if self.domains.len() < super::DOMAINS => Call::DomainAlloc {
                 which: self.some_which(10),
                 account: self.some_account(),
-                root: self.some_which(super::FRAMES),
+                root: self.some_which(self.frames),
                 window: 0,
                 bytes: u64::MAX,
             },

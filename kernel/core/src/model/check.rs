@@ -1,15 +1,15 @@
 //! What must be true after every step, and what a walk through all tables must find.
 
 use super::calls::FIRST;
-use super::{FRAMES, Model, STILL};
+use super::{Model, STILL};
 use crate::chain::{self, Place};
-use crate::fake::{FakeMachine, IMAGE_FRAMES, KERNEL_FRAMES};
+use crate::fake::{FakeMachine, IMAGE_FRAMES};
 use crate::machine::Machine;
-use crate::{domain, frame};
+use crate::{domain, fold, frame};
 use abi::id::{AccountId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS, table_index};
 use abi::limits::{RESOURCES, Resource};
-use abi::memory::{ACCESSED, ADDRESS, ENTRY_CHOICE, NO_EXECUTE, PRESENT, USER, WRITABLE};
+use abi::memory::{ACCESSED, ADDRESS, ENTRY_CHOICE, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE};
 use abi::published::{EnvState, FrameType};
 use std::collections::{HashMap, HashSet};
 
@@ -26,6 +26,9 @@ pub(super) fn effective(machine: &FakeMachine, root: Frame, address: u64) -> Opt
         }
         writable &= entry & WRITABLE != 0;
         table = Frame::containing(entry & ADDRESS);
+        if level == 2 && entry & LARGE != 0 {
+            return Some((Frame(table.0 + table_index(address, 1) as u32), writable));
+        }
     }
     Some((table, writable))
 }
@@ -36,6 +39,7 @@ struct Seen {
     references: HashMap<Frame, u32>,
     leaves: HashMap<Frame, HashSet<(Frame, usize)>>,
     tables: HashSet<Frame>,
+    folded: usize,
 }
 
 impl Model {
@@ -87,6 +91,7 @@ impl Model {
             self.walk(&mut seen, table, level, false);
         }
         self.check_frames(&seen);
+        assert_eq!(self.state.folds.used(), seen.folded, "records of folded tables");
         self.check_writers();
         self.check_accounts();
         self.check_dying_accounts();
@@ -116,6 +121,7 @@ impl Model {
         };
         self.pins.iter().for_each(|&frame| hold(frame, 1));
         self.references.iter().chain(&self.vectors).for_each(|&frame| hold(frame, 0));
+        self.block.clone().for_each(|number| hold(Frame(number), 0));
         for (index, env) in self.state.envs.slots.iter().enumerate() {
             hold(env.vector, 0);
             hold(env.save, 1);
@@ -156,7 +162,7 @@ impl Model {
         let mut tables: Vec<Frame> = regions.filter(|table| table.0 != 0).collect();
         let mut at = self.state.downloads.dying;
         while at != 0 {
-            assert!(tables.len() < FRAMES, "the list of dying methods is a circle");
+            assert!(tables.len() < self.frames, "the list of dying methods is a circle");
             tables.push(Frame(at));
             at = self.state.frames.record(Frame(at)).next();
         }
@@ -171,7 +177,7 @@ impl Model {
         let mut list = Vec::new();
         let mut at = self.state.frames.dying;
         while at != 0 {
-            assert!(list.len() < FRAMES, "the list of dying tables is a circle");
+            assert!(list.len() < self.frames, "the list of dying tables is a circle");
             list.push(Frame(at));
             at = self.state.frames.record(Frame(at)).next();
         }
@@ -210,7 +216,16 @@ impl Model {
                 seen.leaves.entry(target).or_default().insert((table, index));
                 continue;
             }
+            if level == 2 && entry & LARGE != 0 {
+                let behind = self.check_folded(Place { table, index }, entry);
+                *seen.references.entry(target).or_default() -= 1;
+                *seen.references.entry(behind).or_default() += 1;
+                seen.folded += 1;
+                self.walk(seen, behind, 1, true);
+                continue;
+            }
             assert_eq!(entry & !(ADDRESS | PRESENT | USER | WRITABLE | ACCESSED), 0);
+            assert!(!fold::is_folded(&self.state, target), "no large entry stands for {target:?}");
             assert_eq!(kind as u8, FrameType::Table1 as u8 + level - 2, "level {level}: {kind:?}");
             let references = self.state.published.frames[target.0 as usize].references;
             assert!(references <= 1 || entry & WRITABLE == 0, "shared {target:?} is not frozen");
@@ -240,7 +255,7 @@ impl Model {
             assert_eq!(self.kind(frame), FrameType::Links);
             *links.entry(frame).or_default() += 1;
         }
-        for number in 0..FRAMES as u32 {
+        for number in 0..self.frames as u32 {
             let frame = Frame(number);
             let record = &self.state.published.frames[number as usize];
             let walked = seen.references.get(&frame).copied().unwrap_or(0)
@@ -350,7 +365,8 @@ impl Model {
     /// An account that dies pays for less and less, and when the sweep is over nobody maps what it
     /// pays for.
     fn check_dying_accounts(&mut self) {
-        let swept = self.state.accounts.sweep as usize >= FRAMES && self.state.frames.revoking == 0;
+        let swept =
+            self.state.accounts.sweep as usize >= self.frames && self.state.frames.revoking == 0;
         for (index, record) in self.state.published.accounts.iter().enumerate() {
             if !self.state.accounts.record(index).dying {
                 self.dying.remove(&index);
@@ -361,7 +377,7 @@ impl Model {
             let before = before.filter(|(id, _)| *id == record.id).map_or(record.used, |it| it.1);
             let less = record.used.iter().zip(before).all(|(now, then)| *now <= then);
             assert!(less, "account {index} pays for {:?}, then {:?}", before, record.used);
-            for number in (0..FRAMES as u32).filter(|_| swept) {
+            for number in (0..self.frames as u32).filter(|_| swept) {
                 let frame = &self.state.published.frames[number as usize];
                 let mapped = usize::from(frame.account) == index
                     && chain::first(&self.state, Frame(number)).is_some();
@@ -374,12 +390,12 @@ impl Model {
     fn check_lists(&self) {
         let frames = &self.state.frames;
         let of = |kind| {
-            let all = 0..FRAMES as u32;
+            let all = 0..self.frames as u32;
             all.filter(|&number| self.kind(Frame(number)) == kind).count() as u32
         };
         assert_eq!(frames.free_count(), of(FrameType::Free));
         assert_eq!(frames.limbo_count(), of(FrameType::Limbo));
-        assert_eq!(of(FrameType::Kernel), KERNEL_FRAMES);
+        assert_eq!(of(FrameType::Kernel), self.kernel_frames);
         assert_eq!(of(FrameType::Image), IMAGE_FRAMES);
         assert_eq!(of(FrameType::Absent), 0);
         let mut free = 0;

@@ -6,7 +6,7 @@ use crate::machine::Flush;
 use crate::machine::Machine;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, table_index};
-use abi::memory::{ADDRESS, PRESENT, WRITABLE};
+use abi::memory::{ADDRESS, LARGE, PRESENT, WRITABLE};
 use abi::published::FrameType;
 
 pub(super) const CPUS: usize = 3;
@@ -28,6 +28,8 @@ struct Way {
     region: u64,
     table: Frame,
     writable: bool,
+    /// There is none: it is this large entry, which is remembered page by page.
+    large: Option<u64>,
 }
 
 #[derive(Default)]
@@ -82,9 +84,12 @@ impl Model {
         let known = known.iter().find(|way| way.root == root && way.region == region).copied();
         let way = known.or_else(|| self.way(root, page));
         let Some(way) = way else { return };
-        let entry = self.machine.entry(way.table, table_index(page, 1));
+        let entry = match way.large {
+            Some(entry) => entry + table_index(page, 1) as u64 * PAGE_SIZE,
+            None => self.machine.entry(way.table, table_index(page, 1)),
+        };
         let cpu = &mut self.processors.cpus[cpu];
-        if known.is_none() {
+        if known.is_none() && way.large.is_none() {
             cpu.ways.push(way);
         }
         if entry & PRESENT != 0 {
@@ -110,9 +115,12 @@ impl Model {
                 return None;
             }
             writable &= entry & WRITABLE != 0;
+            if level == 2 && entry & LARGE != 0 {
+                return Some(Way { root, region: page >> 21, table, writable, large: Some(entry) });
+            }
             table = Frame::containing(entry & ADDRESS);
         }
-        Some(Way { root, region: page >> 21, table, writable })
+        Some(Way { root, region: page >> 21, table, writable, large: None })
     }
 
     /// A processor that waits for nobody, to make the next call.

@@ -2,10 +2,11 @@
 //!
 //! What is done once for all of them: finding the tables, and having translations forgotten.
 
-use super::{Request, apply, check, source};
-use crate::answer::Answer;
+use super::{Request, apply, check, check_allocate, check_map, check_protect, check_unmap, source};
+use crate::answer::{Answer, Refusal};
 use crate::chain::Place;
 use crate::domain;
+use crate::fold;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Leaf};
@@ -23,13 +24,23 @@ struct Sources {
 }
 
 impl Sources {
+    #[inline(always)]
     fn look_up<M: Machine>(&mut self, machine: &M, root: Frame, address: u64) -> Option<Leaf> {
         let region = Some(address >> 21);
         if self.region != region {
-            *self = Self { region, way: table::leaf_table(machine, root, address) };
+            *self = Self { region, way: far_table(machine, root, address) };
         }
-        self.way?.leaf(machine, address)
+        match self.way {
+            Some(table) => table.leaf(machine, address),
+            None => table::large_leaf(machine, root, address),
+        }
     }
+}
+
+/// Out of the way of those that stay in one table.
+#[inline(never)]
+fn far_table<M: Machine>(machine: &M, root: Frame, address: u64) -> Option<table::LeafTable> {
+    table::leaf_table(machine, root, address)
 }
 
 /// Translations to be forgotten: pages from the first that lost something to the last.
@@ -99,6 +110,44 @@ impl Pages {
             place.index += 1;
         }
     }
+}
+
+/// The walk to the next page has been refused: if it lies in a folded table, that is unfolded,
+/// unless the item is refused; its entry then, or `None`: in another hold of the lock.
+#[cold]
+#[inline(never)]
+pub(super) fn open<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    mut next: Request,
+    operation: Operation,
+    done: u32,
+    refusal: Refusal,
+) -> Result<Option<Place>, Refusal> {
+    let address = next.item.address + u64::from(done) * PAGE_SIZE;
+    advance(&mut next.item, operation, done);
+    let place = match fold::page(state, machine, next.root, address) {
+        Some(place) if next.item.level == 1 => place,
+        _ => return Err(refusal),
+    };
+    if takes_source(operation) {
+        let own = domain::root(state, next.caller);
+        let from = source(next.item.value);
+        next.found = from.and_then(|from| table::look_up(machine, own, from));
+    }
+    match operation {
+        Operation::Allocate => check_allocate(state, &next, place),
+        Operation::Map => check_map(state, &next, place),
+        Operation::Protect => check_protect(state, machine, &next, place),
+        Operation::Unmap => check_unmap(&next, place),
+        // Not of level 1.
+        _ => Err(refusal),
+    }?;
+    if !work::room(state, cost::UNFOLD) {
+        return Ok(None);
+    }
+    fold::unfold_own(state, machine, next.root, place.table);
+    Ok(Some(place))
 }
 
 fn takes_source(operation: Operation) -> bool {

@@ -1,20 +1,75 @@
 //! What items do to whole tables: make, share, copy, thaw.
 
 use super::{Request, TABLE_ENTRY, frames_of, payer};
+use crate::answer::Refusal;
 use crate::chain::{self, Place};
 use crate::frame::{Contents, GROUP};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{Lines, present, target};
 use crate::work::{self, cost};
-use crate::{domain, frame};
+use crate::{account, domain, fold, frame};
+use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ACCESSED, ADDRESS, DIRTY, WRITABLE};
+use abi::limits::{Resource, SHARE_LEAVES};
+use abi::memory::{ACCESSED, ADDRESS, DIRTY, LARGE, PRESENT, WRITABLE};
 use abi::published::FrameType;
+use abi::word::Which;
 
 /// Bytes of a group of entries.
 const GROUP_BYTES: u64 = 8 * GROUP as u64;
+
+/// How many leaves of a table are writable, if they are at most so many and few others have
+/// anything hanging on them.
+pub(super) fn few_writable<M: Machine>(
+    state: &State,
+    machine: &M,
+    table: Frame,
+    most: u32,
+) -> Option<u32> {
+    let (mut leaves, mut writable) = (0, 0);
+    for first in Lines::of(state.frames.chained(table)) {
+        let eight = machine.eight_entries(table, first);
+        for (_, entry) in present(&eight) {
+            if !frame::is_image(state, target(entry)) {
+                leaves += 1;
+                writable += u32::from(entry & WRITABLE != 0);
+            }
+        }
+        if writable > most || leaves > SHARE_LEAVES {
+            return None;
+        }
+    }
+    Some(writable)
+}
+
+/// The frames of a table, of its links and of so many copies: is there room for them all?
+pub(super) fn check_copy(
+    state: &State,
+    request: &Request,
+    copies: u32,
+) -> Result<(u32, u32), Refusal> {
+    let account = payer(state, request);
+    let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
+    account::check(state, account, Resource::Frames, 2 + copies)?;
+    if state.frames.free_count() < 2 + copies {
+        return Err(Error::Exhausted.into());
+    }
+    Ok(pair)
+}
+
+/// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
+pub(super) fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
+    for first in Lines::of(state.frames.chained(table)) {
+        for (at, entry) in present(&machine.eight_entries(table, first)) {
+            if state.published.frames[target(entry).0 as usize].pins != 0 {
+                return Some(first | at);
+            }
+        }
+    }
+    None
+}
 
 pub(super) fn make_table<M: Machine>(
     state: &mut State,
@@ -54,6 +109,15 @@ pub(super) fn enter_table<M: Machine>(
     machine.entry_swap(place.table, place.index, entry)
 }
 
+/// The entry of level 2 as it would be with its table unfolded.
+pub(super) fn unfolded(state: &State, entry: u64) -> u64 {
+    if entry & (PRESENT | LARGE) == PRESENT | LARGE {
+        fold::behind(state, entry).address() | TABLE_ENTRY
+    } else {
+        entry
+    }
+}
+
 pub(super) fn share<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -61,7 +125,12 @@ pub(super) fn share<M: Machine>(
     place: Place,
     source: Place,
 ) -> u64 {
-    let entry = machine.entry(source.table, source.index);
+    let mut entry = machine.entry(source.table, source.index);
+    if entry & LARGE != 0 {
+        work::spend(state, cost::UNFOLD);
+        fold::unfold(state, machine, fold::behind(state, entry));
+        entry = machine.entry(source.table, source.index);
+    }
     let frozen = entry & !WRITABLE;
     if entry != frozen {
         // It has been looked through for pins.

@@ -12,6 +12,7 @@ mod exposed;
 mod freed;
 mod fuzz;
 mod gang;
+mod large;
 mod life;
 mod memory;
 mod method;
@@ -59,6 +60,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("silent_allocation", memory::silent_allocation),
     ("update_batched", memory::update_batched),
     ("frozen_tables", memory::frozen_tables),
+    ("large_page_is_its_frames", large::page_is_its_frames),
+    ("large_page_revoked_in_part", large::page_revoked_in_part),
+    ("large_page_comes_apart", large::page_comes_apart),
     ("published_read_only", exposed::published_read_only),
     ("published_without_calls", exposed::published_without_calls),
     ("readers_make_no_call", readers::make_no_call),
@@ -144,6 +148,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretches_by_class", ways::stretches_by_class),
     ("pipe_inlined_is_faster", pipes::inlined_is_faster),
     ("stretch_of_table_updates", stretch::of_table_updates),
+    ("stretch_of_large_pages", stretch::of_large_pages),
     ("stretch_of_revocation", stretch::of_revocation),
     ("stretch_of_regions", stretch::of_regions),
     ("stretch_of_methods", stretch::of_methods),

@@ -87,6 +87,50 @@ fn fill() -> Result<(), Failure> {
     )
 }
 
+/// Large pages folded and taken apart again: by a batch, by a page, by sharing, by revocation.
+pub fn of_large_pages(_: &Ground) -> Result<String, Failure> {
+    use super::large::{AREA, given_back, mapped};
+    let block = mapped()?;
+    let dirty = || {
+        for page in 0..512 {
+            crate::faults::store(AREA + page * 4096, 1);
+        }
+    };
+    let fold = item(Operation::Fold, 2, AREA, ANY_FRAME, 0);
+    let unfold = item(Operation::Unfold, 2, AREA, ANY_FRAME, 0);
+    let protect = item(Operation::Protect, 1, AREA, ANY_FRAME, DATA);
+    update([fold].into_iter())?;
+    dirty();
+    update([unfold, fold].into_iter().cycle().take(63))?;
+    update([fold, protect].into_iter().cycle().take(64))?;
+    check()?;
+    // Each sharing finds it folded; the last one's is unmapped, and it is thawed.
+    let shares = (1..9).flat_map(|table| {
+        let to = AREA + table * SPAN;
+        let thawed = DATA & WRITABLE;
+        [
+            fold,
+            item(Operation::Share, 2, to, ANY_FRAME, AREA),
+            item(Operation::Unmap, 2, to, ANY_FRAME, 0),
+            item(Operation::Thaw, 2, AREA, ANY_FRAME, thawed),
+        ]
+    });
+    update(shares)?;
+    check()?;
+    let any = u64::from(ANY_FRAME);
+    update((1..9).map(|table| item(Operation::Table, 2, AREA + table * SPAN, ANY_FRAME, any)))?;
+    for table in 1..9 {
+        let all = item(Operation::Map, 1, AREA + table * SPAN, block.0, DATA);
+        update([Item { more: 511, ..all }, Item { address: all.address, ..fold }].into_iter())?;
+    }
+    update([fold].into_iter())?;
+    dirty();
+    call::frame_revoke(OWN, abi::id::Frame(block.0 + 300)).map_err(said)?;
+    check()?;
+    given_back()?;
+    check()
+}
+
 /// Batches of every operation, each item as dear as it can be.
 pub fn of_table_updates(_: &Ground) -> Result<String, Failure> {
     let any = u64::from(ANY_FRAME);
