@@ -89,7 +89,8 @@ fn leave() {
             *thread = EnvId(name.load(Ordering::Relaxed));
         }
     }
-    if OWNER.swap(0, Ordering::Release) & AWAITED != 0 {
+    // Acquire as well: who has said that it sleeps is among the sleepers then.
+    if OWNER.swap(0, Ordering::AcqRel) & AWAITED != 0 {
         wake_one();
     }
     for thread in rung.into_iter().take(later) {
