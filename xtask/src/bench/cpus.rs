@@ -1,8 +1,12 @@
-//! The same work on one processor and on two: how much more is done, and how much of it is kernel.
+//! The same work on one processor and on two: how much more is done, and how much of it is kernel;
+//! beside it the tuned Linux, on the same emulator in the same run.
 
 use std::time::Duration;
 
-use super::{raw, table};
+use super::initramfs::Initramfs;
+use super::linux::{self, Profile};
+use super::{program, raw, table};
+use crate::accelerator::Accelerator;
 use crate::failure::{Failure, Result};
 use crate::machine::{Kind, Machine};
 use crate::report;
@@ -25,19 +29,43 @@ type Line = (String, usize, Rate);
 
 /// Boots once a round, and prints the median of each ratio.
 pub fn print(rounds: u32) -> Result<()> {
-    let mut said = Vec::new();
+    let (mut said, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         report::step(&format!("two processors, round {}", round + 1));
         said.push(boot()?);
+        theirs.push(boot_linux()?);
     }
-    println!("{}", beside(&said));
+    println!("{}", beside(&said, &theirs));
     Ok(())
+}
+
+fn machine() -> Machine {
+    let accelerator = Some(Accelerator::Tcg);
+    Machine { kind: Kind::Q35, cpus: 2, accelerator, ..Machine::default() }
+}
+
+/// The tuned Linux: a signal for a fault, a page mapped, touched and given back for an allocation,
+/// a byte through two pipes for a transfer.
+fn boot_linux() -> Result<Vec<Line>> {
+    const PATH: &str = "/bench-cpus";
+    let mut files = Initramfs::default();
+    files.file(PATH, &program::cpus()?)?;
+    let initial = super::file("initramfs-cpus")?;
+    files.write(&initial)?;
+    let line = linux::command_line(Profile::Tuned, PATH, &[LENGTH_MS.to_string()]);
+    let console = linux::run(machine().boot(&linux::kernel()?, &initial, &line)?)?;
+    raw::keep("cpus-linux", &console)?;
+    let lines: Vec<Line> = console.lines().filter_map(parse).collect();
+    if lines.is_empty() || console.contains("fatal ") {
+        return Err(Failure::new(format!("Linux on two processors said:\n{console}")));
+    }
+    Ok(lines)
 }
 
 fn boot() -> Result<Vec<Line>> {
     let settings = [("init", "/xok/native-bench".into()), ("cpus", LENGTH_MS.to_string())];
     let job = Job {
-        machine: Machine { kind: Kind::Q35, cpus: 2, ..Machine::default() },
+        machine: machine(),
         settings: settings.map(|(key, value): (&str, String)| (key.to_string(), value)).to_vec(),
         limit: Some(LIMIT),
         ..Job::default()
@@ -71,28 +99,44 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn beside(rounds: &[Vec<Line>]) -> String {
+/// The rates of one and of two processors in each round that has both.
+fn pairs(rounds: &[Vec<Line>], name: &str) -> Vec<(Rate, Rate)> {
+    let find = |round: &Vec<Line>, processors| {
+        let of = |line: &&Line| line.0 == name && line.1 == processors;
+        round.iter().find(of).map(|line| line.2)
+    };
+    rounds.iter().filter_map(|round| Some((find(round, 1)?, find(round, 2)?))).collect()
+}
+
+fn beside(rounds: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
     let works = rounds.iter().flatten().filter(|line| line.1 == 1).map(|line| &line.0);
     let mut names: Vec<&String> = Vec::new();
     works.for_each(|name| names.extend((!names.contains(&name)).then_some(name)));
+    let ratio = |pair: &(Rate, Rate)| pair.1.each_second / pair.0.each_second;
     let row = |name: &&String| {
-        let of = |line: &&Line, processors| line.0 == **name && line.1 == processors;
-        let find = |round: &Vec<Line>, processors| {
-            round.iter().find(|line| of(line, processors)).map(|line| line.2)
-        };
-        let pairs: Vec<(Rate, Rate)> =
-            rounds.iter().filter_map(|round| Some((find(round, 1)?, find(round, 2)?))).collect();
+        let (pairs, theirs) = (pairs(rounds, name), pairs(theirs, name));
         let all = |of: fn(&(Rate, Rate)) -> f64| median(pairs.iter().map(of).collect());
         vec![
             name.to_string(),
             format!("{:.0}", all(|pair| pair.0.each_second)),
             format!("{:.0}", all(|pair| pair.1.each_second)),
-            format!("{:.2}", all(|pair| pair.1.each_second / pair.0.each_second)),
+            format!("{:.2}", all(ratio)),
             format!("{:.0} %", 100.0 * all(|pair| pair.0.kernel)),
             format!("{:.0} %", 100.0 * all(|pair| pair.1.kernel)),
+            format!("{:.0}", median(theirs.iter().map(|pair| pair.0.each_second).collect())),
+            format!("{:.2}", median(theirs.iter().map(ratio).collect())),
         ]
     };
-    let head = ["work", "one: a second", "two: a second", "ratio", "kernel of one", "of two"];
+    let head = [
+        "work",
+        "one: a second",
+        "two: a second",
+        "ratio",
+        "kernel of one",
+        "of two",
+        "Linux: one",
+        "ratio",
+    ];
     let table = table::markdown(&head, names.iter().map(row).collect());
     format!(
         "{table}\nMedians of {} rounds. The control never enters the kernel: its ratio is what \
@@ -111,8 +155,10 @@ mod tests {
         let lines = ["x cpus fault 1 1000 1000000000 500000000", "cpus fault 2 1800 1000000000 0"];
         let round: Vec<Line> = lines.iter().filter_map(|line| parse(line)).collect();
         assert_eq!(round[0].2, Rate { each_second: 1000.0, kernel: 0.5 });
-        let table = beside(&[round]);
-        assert!(table.contains("| 1.80 "), "{table}");
+        let theirs = ["cpus fault 1 100 1000000000 0", "cpus fault 2 150 1000000000 0"];
+        let theirs: Vec<Line> = theirs.iter().filter_map(|line| parse(line)).collect();
+        let table = beside(&[round], &[theirs]);
+        assert!(table.contains("| 1.80 ") && table.contains("| 1.50 "), "{table}");
         assert_eq!(parse("cpus fault 1 many"), None);
     }
 }

@@ -41,6 +41,12 @@ pub fn end() -> Result<PathBuf> {
     compile::directory("tests/bench-end", "bench-end", &options)
 }
 
+/// Compiles the program that has Linux do the same work on one processor and on two.
+pub fn cpus() -> Result<PathBuf> {
+    packages::require_file(LIBRARY)?;
+    compile::directory("tests/bench-cpus", "bench-cpus", &["-static"])
+}
+
 /// All rows, in the program's order.
 pub fn rows() -> Result<Vec<Row>> {
     Ok(parse(&process::output(Command::new(path()?).arg("--list"))?))
