@@ -172,6 +172,19 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "this.lender != 0 || !lends(state, current) {",
         "this.front == 0 {",
     ),
+    ("a walk past many ends with the hold", "round.rs", "    this.more = true;\n", ""),
+    (
+        "a walk past many looks at the same ones each time",
+        "round.rs",
+        "                this.passed_over = index as u16;\n",
+        "",
+    ),
+    (
+        "a walk in pieces passes who has become ready behind it",
+        "sched.rs",
+        "        // It may be among those that a walk has passed.\n        state.sched.cpus[home].passed = 0;\n",
+        "",
+    ),
     (
         "excess is not paid",
         "round.rs",
