@@ -4,8 +4,8 @@
 //!  upcall ──► enter ──► … ──► leave ──► way back          a sleep is `released(…)`: the others
 //!             (nested: the lock is ours already)          go on meanwhile
 //!
-//!  OWNER  0 free, else the owner's tid, and whether somebody sleeps for it
-//!  SLEEPERS, a bit for each thread number; NAMES, whom to post to
+//!  LOCK   the owner's id, a bit for each thread number that sleeps (`lockfree::awaited`)
+//!  NAMES  whom to post to
 //! ```
 //! Taken with events masked, which is the critical section that the kernel lets run on for a
 //! while. A space of one thread takes no lock at all. Who finds it taken spins for as long as most
@@ -23,9 +23,10 @@ use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::woken;
-use core::hint::{black_box, spin_loop};
+use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use linux_raw_sys::general::SIGKILL;
+use lockfree::awaited::Awaited;
 use xok::call;
 use xok::upcall;
 
@@ -33,10 +34,6 @@ use xok::upcall;
 /// SIGKILL is not posted.
 pub const DOORBELL: u64 = bit(SIGKILL);
 
-/// Somebody sleeps for the lock.
-const AWAITED: u64 = 1 << 32;
-/// The owner in the lock's word.
-const NAME: u64 = AWAITED - 1;
 /// Looks at a taken lock before sleeping: as long as most calls take.
 const SPINS: usize = 500;
 /// Threads that are rung at when the lock is given back.
@@ -49,8 +46,8 @@ const WORDS: usize = THREADS_MAX / 64;
 static SHARED: AtomicBool = AtomicBool::new(false);
 /// The pages of what follows are there.
 static TOUCHED: AtomicBool = AtomicBool::new(false);
-static OWNER: AtomicU64 = AtomicU64::new(0);
-static SLEEPERS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+static LOCK: Awaited<AtomicU64, WORDS> =
+    Awaited::new(AtomicU64::new(0), [const { AtomicU64::new(0) }; WORDS]);
 static NAMES: [AtomicU32; THREADS_MAX] = [const { AtomicU32::new(0) }; THREADS_MAX];
 
 /// Whom the owner rings at when it gives the lock back; more are rung at at once.
@@ -67,7 +64,7 @@ pub fn enter() -> bool {
         return false;
     }
     let own = own_name();
-    if OWNER.load(Ordering::Relaxed) & NAME == own {
+    if LOCK.is_of(own) {
         return false;
     }
     acquire(own);
@@ -75,7 +72,7 @@ pub fn enter() -> bool {
 }
 
 fn acquire(own: u64) {
-    if OWNER.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    if !LOCK.try_take(own) {
         contend(own);
     }
 }
@@ -89,8 +86,7 @@ fn leave() {
             *thread = EnvId(name.load(Ordering::Relaxed));
         }
     }
-    // Acquire as well: who has said that it sleeps is among the sleepers then.
-    if OWNER.swap(0, Ordering::AcqRel) & AWAITED != 0 {
+    if LOCK.give_back() {
         wake_one();
     }
     for thread in rung.into_iter().take(later) {
@@ -100,7 +96,7 @@ fn leave() {
 
 /// Gives it back if it is ours.
 pub fn leave_if_ours() {
-    if SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) & NAME == own_name() {
+    if SHARED.load(Ordering::Relaxed) && LOCK.is_of(own_name()) {
         leave();
     }
 }
@@ -113,7 +109,7 @@ pub fn released<T>(process: &mut Process, run: impl FnOnce() -> T) -> T {
         return run();
     }
     let own = own_name();
-    if OWNER.load(Ordering::Relaxed) & NAME != own {
+    if !LOCK.is_of(own) {
         return run();
     }
     leave();
@@ -131,10 +127,8 @@ pub fn share() {
                 name.store(0, Ordering::Relaxed);
             }
         }
-        for word in &SLEEPERS {
-            word.store(0, Ordering::Relaxed);
-        }
-        OWNER.store(own_name(), Ordering::Relaxed);
+        LOCK.forget_sleepers();
+        LOCK.set(own_name());
         at_once::set_detour(THREADS, true);
         SHARED.store(true, Ordering::Release);
     }
@@ -142,7 +136,7 @@ pub fn share() {
 
 /// The running thread is the only one of the space, and has the lock: it needs none any more.
 pub fn alone() {
-    OWNER.store(0, Ordering::Relaxed);
+    LOCK.set(0);
     LATER_COUNT.store(0, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
     at_once::set_detour(THREADS, false);
@@ -156,7 +150,7 @@ pub fn is_shared() -> bool {
 /// Rings at another thread of the space, as soon as the lock is free: it runs at once, and wants
 /// the lock first of all.
 pub fn ring(thread: EnvId) {
-    let ours = SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) & NAME == own_name();
+    let ours = SHARED.load(Ordering::Relaxed) && LOCK.is_of(own_name());
     let count = LATER_COUNT.load(Ordering::Relaxed);
     match LATER.get(count) {
         Some(place) if ours => {
@@ -175,41 +169,11 @@ fn ring_now(thread: EnvId) {
 #[cold]
 fn contend(own: u64) {
     let number = thread::own().number as usize;
-    let (word, mask) = (number / 64, 1 << (number % 64));
-    let (Some(sleepers), Some(name)) = (SLEEPERS.get(word), NAMES.get(number)) else { return };
+    let Some(name) = NAMES.get(number) else { return };
     name.store(own as u32, Ordering::Relaxed);
     // On one processor nothing changes while we look.
     let spins = if xok::published::directory().cpus > 1 { SPINS } else { 1 };
-    loop {
-        for _ in 0..spins {
-            if OWNER.load(Ordering::Relaxed) == 0 && take(own) {
-                return;
-            }
-            spin_loop();
-        }
-        sleepers.fetch_or(mask, Ordering::SeqCst);
-        let seen = OWNER.fetch_or(AWAITED, Ordering::SeqCst);
-        if seen & NAME == 0 {
-            // It has just become free; the flag that we left there is nobody's.
-            let free = seen | AWAITED;
-            let taken = own | AWAITED;
-            let swapped = OWNER.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed);
-            sleepers.fetch_and(!mask, Ordering::SeqCst);
-            if swapped.is_ok() {
-                return;
-            }
-            continue;
-        }
-        sleep_for(EnvId((seen & NAME) as u32));
-        sleepers.fetch_and(!mask, Ordering::SeqCst);
-    }
-}
-
-/// Takes the lock, awaited by those who still sleep for it.
-fn take(own: u64) -> bool {
-    let others = SLEEPERS.iter().any(|word| word.load(Ordering::SeqCst) != 0);
-    let taken = if others { own | AWAITED } else { own };
-    OWNER.compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    LOCK.contend(own, number, spins, |owner| sleep_for(EnvId(owner as u32)));
 }
 
 fn sleep_for(owner: EnvId) {
@@ -232,22 +196,12 @@ fn sleep_for(owner: EnvId) {
 }
 
 fn is_dead(owner: EnvId) -> bool {
-    let still = OWNER.load(Ordering::SeqCst) & NAME == u64::from(owner.0);
-    still && !xok::published::env_lives(owner)
+    LOCK.owner() == u64::from(owner.0) && !xok::published::env_lives(owner)
 }
 
 #[cold]
 fn wake_one() {
-    for (at, word) in SLEEPERS.iter().enumerate() {
-        let bits = word.load(Ordering::SeqCst);
-        if bits == 0 {
-            continue;
-        }
-        let place = bits.trailing_zeros();
-        word.fetch_and(!(1 << place), Ordering::SeqCst);
-        if let Some(name) = NAMES.get(at * 64 + place as usize) {
-            ring_now(EnvId(name.load(Ordering::Relaxed)));
-        }
-        return;
+    if let Some(name) = LOCK.next().and_then(|number| NAMES.get(number)) {
+        ring_now(EnvId(name.load(Ordering::Relaxed)));
     }
 }

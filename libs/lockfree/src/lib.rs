@@ -4,6 +4,7 @@
 //! processors' atomics, the tests in `tests/` have loom's, which try every order of every step.
 //!
 //! ```text
+//!  awaited   a lock for which one may sleep
 //!  board     thousands of conditions: which of them hold, and one post for who waits
 //!  half      a processor's own part of a lock, for a path without it
 //!  mailbox   what a processor is asked to do before others go on
@@ -13,6 +14,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod awaited;
 pub mod board;
 pub mod half;
 pub mod mailbox;

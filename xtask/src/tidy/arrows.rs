@@ -8,7 +8,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kernel-core", &["code", "abi", "image"]),
     ("libs/xok", &["lockfree", "abi", "image"]),
     ("libs/lockfree", &["abi"]),
-    ("libs/exos", &["xok", "xio", "xnet", "unix", "callsites", "door", "strace", "abi", "image"]),
+    (
+        "libs/exos",
+        &["xok", "xio", "xnet", "unix", "callsites", "door", "strace", "lockfree", "abi", "image"],
+    ),
     ("libs/xio", &["abi"]),
     ("libs/xnet", &["xok", "xio", "abi"]),
     ("libs/vdso", &["abi"]),

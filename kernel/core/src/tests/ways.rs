@@ -5,8 +5,10 @@ use super::*;
 use std::fmt::Debug;
 use std::string::String;
 
+/// Few where an interpreter runs them (`soak --part miri`).
+const SEEDS: u64 = if cfg!(miri) { 1 } else { 4 };
 /// Steps with each seed.
-const STEPS: usize = 2_000;
+const STEPS: usize = if cfg!(miri) { 100 } else { 2_000 };
 
 /// Notes what is said of a world, a line each.
 pub fn note(all: &mut String, what: &dyn Debug) {
@@ -50,7 +52,7 @@ impl<T: Debug> Ways<T> {
     /// Drives both, and compares after each step by the short way and some by the long one.
     pub fn end_alike(&self) {
         let mut taken = [0; 3];
-        for seed in 1..=4 {
+        for seed in 1..=SEEDS {
             let (mut long, mut short) = ((self.populated)(), (self.populated)());
             let (mut one, mut other) = (Random(seed), Random(seed));
             for at in 0..STEPS {
@@ -68,6 +70,6 @@ impl<T: Debug> Ways<T> {
                 assert_eq!(one.len(), other.len(), "seed {seed}, step {at}: {done:?}");
             }
         }
-        assert!(taken.iter().all(|&times| times > self.least), "{taken:?}");
+        assert!(cfg!(miri) || taken.iter().all(|&times| times > self.least), "{taken:?}");
     }
 }
