@@ -109,7 +109,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a table with many writable pages is copied",
-        "update.rs",
+        "update/whole.rs",
         "if writable > most || leaves",
         "if leaves",
     ),
@@ -220,7 +220,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "Some(FrameType::Image) if !write => {}",
         "Some(FrameType::Image) => {}",
     ),
-    ("a pinned page is frozen", "update.rs", ".pins != 0 {", ".pins > 1 {"),
+    ("a pinned page is frozen", "update/whole.rs", ".pins != 0 {", ".pins > 1 {"),
     (
         "a table replaces a table",
         "update.rs",

@@ -1,5 +1,4 @@
-//! The same work on one processor and on two: how much more is done, and how much of it is kernel;
-//! beside it the tuned Linux, on the same emulator in the same run.
+//! The same work on one processor and on two, here and on the tuned Linux: how much more is done.
 
 use std::time::Duration;
 

@@ -182,8 +182,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a walk in pieces passes who has become ready behind it",
         "sched.rs",
-        "        // It may be among those that a walk has passed.\n        state.sched.cpus[home].passed = 0;\n",
-        "",
+        "a walk has passed.\n        state.sched.cpus[home].passed = 0;\n",
+        "\n",
     ),
     (
         "excess is not paid",
