@@ -89,6 +89,8 @@ fn walked_all(state: &State, cpu: usize) -> bool {
 /// everybody: there are no more members than environments.
 fn go_on_later(state: &mut State, cpu: usize, position: usize, paid: bool) -> bool {
     let this = &mut state.sched.cpus[cpu];
+    // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
+    // from 1, as sleepers have been looked at.
     this.passed = if paid { 1 } else { this.passed.saturating_add(MEMBERS_PER_EXIT as u16) };
     if walked_all(state, cpu) {
         return false;
