@@ -5,7 +5,7 @@
 //! order that is too weak for it is found there.
 
 pub use core::sync::atomic::Ordering;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, fence};
 
 /// A word that others change; as the methods of those names of [`AtomicU64`].
 #[expect(missing_docs, reason = "the standard library's")]
@@ -25,6 +25,7 @@ pub trait Atomic {
         done: Ordering,
         otherwise: Ordering,
     ) -> Result<Self::Value, Self::Value>;
+    fn fence(order: Ordering);
     /// Whoever is waited for may go on.
     fn pause();
 }
@@ -78,6 +79,11 @@ macro_rules! words {
                 otherwise: Ordering,
             ) -> Result<$value, $value> {
                 self.compare_exchange(from, to, done, otherwise)
+            }
+
+            #[inline(always)]
+            fn fence(order: Ordering) {
+                fence(order);
             }
 
             #[inline(always)]

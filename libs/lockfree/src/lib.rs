@@ -9,6 +9,7 @@
 //!  half      a processor's own part of a lock, for a path without it
 //!  mailbox   what a processor is asked to do before others go on
 //!  pipe      bytes from one to another
+//!  sequence  words that one writes and all read as a whole
 //!  spin      a spin lock's word
 //! ```
 #![no_std]
@@ -19,6 +20,7 @@ pub mod board;
 pub mod half;
 pub mod mailbox;
 pub mod pipe;
+pub mod sequence;
 pub mod spin;
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};

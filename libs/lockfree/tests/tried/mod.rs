@@ -1,7 +1,7 @@
 //! Loom's words in the place of the processors', and how much of what there is gets tried.
 
 use abi::atomic::Atomic;
-use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A word of loom's.
 pub struct Tried<A>(pub A);
@@ -53,6 +53,10 @@ macro_rules! words {
                 otherwise: Ordering,
             ) -> Result<$value, $value> {
                 self.0.compare_exchange(from, to, done, otherwise)
+            }
+
+            fn fence(order: Ordering) {
+                fence(order);
             }
 
             fn pause() {

@@ -9,12 +9,15 @@
 //!       5 + 3n            link address in 48 bits, first byte lowest
 //!       6 + 3n            microseconds on the owner's clock when it was last confirmed
 //! ```
-//! A reader copies between two equal, even sequence words; a reader can't stop the writer, and a
-//! writer that dies in the middle leaves the table unreadable, not wrong. An entry that nobody
-//! confirmed for [`EXPIRY_US`] is dropped; when all places are taken the oldest one gives way.
+//! A reader copies between two equal, even sequence words ([`lockfree::sequence`]); a reader can't
+//! stop the writer, and a writer that dies in the middle leaves the table unreadable, not wrong. An
+//! entry that nobody confirmed for [`EXPIRY_US`] is dropped; when all places are taken the oldest
+//! one gives way.
 
 use core::net::Ipv4Addr;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use lockfree::sequence;
 
 use crate::ethernet::Mac;
 
@@ -80,13 +83,15 @@ impl<'a> Table<'a> {
 
     /// Empties the words and becomes their only writer.
     pub fn create(self) -> Writer<'a> {
-        for word in self.words {
-            word.store(0, Ordering::Relaxed);
+        let mut writer = Writer { table: self };
+        // As a change, for those who have an older table here open.
+        writer.write(|writer| {
+            let others = (0..self.words.len()).filter(|&at| at != SEQUENCE);
+            others.for_each(|at| writer.store(at, 0));
+        });
+        if let Some(magic) = self.words.first() {
+            magic.store(MAGIC, Ordering::Release);
         }
-        let writer = Writer { table: self };
-        writer.store(SEQUENCE, 2);
-        fence(Ordering::Release);
-        writer.store(0, MAGIC);
         writer
     }
 
@@ -176,12 +181,8 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, change: impl FnOnce(&Self)) {
-        let sequence = self.table.load(SEQUENCE) | 1;
-        self.store(SEQUENCE, sequence);
-        fence(Ordering::Release);
-        change(self);
         if let Some(word) = self.table.words.get(SEQUENCE) {
-            word.store(sequence.wrapping_add(1), Ordering::Release);
+            sequence::write(word, || change(self));
         }
     }
 
@@ -223,19 +224,7 @@ impl Reader<'_> {
     }
 
     fn consistent<T>(&self, read: impl Fn(&Table) -> T) -> Option<T> {
-        let sequence = self.table.words.get(SEQUENCE)?;
-        for _ in 0..ATTEMPTS {
-            let before = sequence.load(Ordering::Acquire);
-            if before & 1 == 0 {
-                let found = read(&self.table);
-                fence(Ordering::Acquire);
-                if sequence.load(Ordering::Relaxed) == before {
-                    return Some(found);
-                }
-            }
-            core::hint::spin_loop();
-        }
-        None
+        sequence::read(self.table.words.get(SEQUENCE)?, ATTEMPTS, || read(&self.table))
     }
 }
 
