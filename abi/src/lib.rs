@@ -1,7 +1,7 @@
 //! What the kernel and everything above it agree on: calls, words, errors, names, layouts.
 //!
-//! Nothing here runs; it depends on nothing, and both sides, the host's tools included, depend on
-//! it. Read in this order: [`layout`] (the address space), [`call`] (the one table of calls),
+//! Nothing here runs but what both sides do to memory that they share; it depends on nothing, and
+//! both sides, the host's tools included, depend on it. Read in this order: [`layout`] (the address space), [`call`] (the one table of calls),
 //! [`upcall`] (how the kernel speaks to a program), [`published`] (what all may read).
 //!
 //! ```text
@@ -20,6 +20,7 @@
 pub mod atomic;
 pub mod call;
 pub mod capability;
+pub mod console;
 pub mod error;
 pub mod extent;
 pub mod filter;
@@ -34,6 +35,7 @@ pub mod queue;
 pub mod region;
 pub mod ring;
 pub mod setup;
+pub mod shared;
 pub mod trace;
 pub mod upcall;
 pub mod word;

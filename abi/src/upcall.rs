@@ -33,7 +33,9 @@
 //! `returning` stays non-zero, which tells the handler that the program's registers are in the
 //! slot, not in the processor.
 
+use crate::atomic::{Atomic, Ordering};
 use crate::limits::{SENDERS, UPCALL_DEPTH};
+use crate::shared::Memory;
 
 /// What one upcall saved; 256 bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -148,6 +150,26 @@ const _: () = assert!(core::mem::offset_of!(SaveArea, resume) == offset::RESUME)
 const _: () = assert!(core::mem::offset_of!(SaveArea, sender_count) == 0xc0);
 const _: () = assert!(core::mem::offset_of!(SaveArea, held_off) == offset::HELD_OFF);
 const _: () = assert!(core::mem::offset_of!(SaveArea, slots) == offset::SLOTS);
+
+/// The owner's: takes all bits of `pending` or `events`; those that were set.
+#[inline]
+pub fn take_all<W: Atomic<Value = u64>>(word: &W) -> u64 {
+    word.swap(0, Ordering::AcqRel)
+}
+
+/// The owner's: takes those in `which`; those of them that were set.
+#[inline]
+pub fn take<W: Atomic<Value = u64>>(word: &W, which: u64) -> u64 {
+    word.fetch_and(!which, Ordering::AcqRel) & which
+}
+
+/// The kernel's: says by bits of the word at this address that something has happened. Who sees
+/// one, on whatever processor, sees as well what `more` says of it.
+#[inline]
+pub fn tell<M: Memory>(memory: &mut M, word: u64, bits: u64, more: impl FnOnce(&mut M)) {
+    more(memory);
+    memory.word_or(word, bits);
+}
 
 /// Why an upcall happened. Exceptions have the processor's vector numbers (SDM 3A §6.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

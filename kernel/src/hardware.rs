@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use abi::id::{Frame, INDEX_BITS};
 use abi::layout::{PAGE_SIZE, PROGRAM_SLOTS};
 use abi::memory::{NO_EXECUTE, PRESENT, USER};
+use abi::shared::{LOAD, STEP, STORE};
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
 use code::signature::Signature;
@@ -190,13 +191,12 @@ impl Machine for Hardware {
 
     #[inline(always)]
     fn word(&self, address: u64) -> u64 {
-        physical::word(address).load(Ordering::SeqCst)
+        physical::word(address).load(LOAD)
     }
 
     #[inline(always)]
     fn word_set(&mut self, address: u64, value: u64) {
-        // Release is enough: what must be seen in one order with a load goes through `word_or`.
-        physical::word(address).store(value, Ordering::Release);
+        physical::word(address).store(value, STORE);
     }
 
     #[inline]
@@ -204,20 +204,20 @@ impl Machine for Hardware {
         let frame = physical::table(address);
         let first = (address % PAGE_SIZE / 8) as usize;
         for (place, &word) in frame[first..first + words.len()].iter().zip(words) {
-            place.store(word, Ordering::Release);
+            place.store(word, STORE);
         }
     }
 
     fn word_or(&mut self, address: u64, bits: u64) -> u64 {
-        physical::word(address).fetch_or(bits, Ordering::SeqCst)
+        physical::word(address).fetch_or(bits, STEP)
     }
 
     fn word_and(&mut self, address: u64, bits: u64) -> u64 {
-        physical::word(address).fetch_and(bits, Ordering::SeqCst)
+        physical::word(address).fetch_and(bits, STEP)
     }
 
     fn word_add(&mut self, address: u64, value: u64) -> u64 {
-        physical::word(address).fetch_add(value, Ordering::SeqCst)
+        physical::word(address).fetch_add(value, STEP)
     }
 
     fn zero(&mut self, frame: Frame) {

@@ -1,12 +1,13 @@
 //! The console: its input ring, which the kernel fills, and its output streams.
 //!
 //! # Safety
-//! The ring is one static page. The kernel writes its head word and data bytes, this program its
-//! tail word; all are read and written through atomics of the page.
+//! The ring is one static page (`abi::console`). The kernel writes its head word and data bytes,
+//! this program its tail word; all are read and written through atomics of the page.
 #![allow(unsafe_code)]
 
+use abi::console::{self, ROOM};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64};
 use xok::call::{self, Refused};
 
 /// Index of the capability over the console, given by init.
@@ -15,8 +16,6 @@ pub const CONSOLE: u8 = 1;
 pub const OUTPUT: u16 = 0;
 /// Standard error of a program that runs without a terminal.
 pub const ERROR: u16 = 1;
-/// Bytes that the ring holds.
-const CAPACITY: u64 = 4080;
 
 #[repr(C, align(4096))]
 struct Page(UnsafeCell<[u8; 4096]>);
@@ -24,9 +23,16 @@ struct Page(UnsafeCell<[u8; 4096]>);
 unsafe impl Sync for Page {}
 static PAGE: Page = Page(UnsafeCell::new([0; 4096]));
 
-fn word(offset: usize) -> &'static AtomicU64 {
-    // SAFETY: inside the static page, aligned, never referenced otherwise.
-    unsafe { &*(PAGE.0.get().cast::<u8>().add(offset).cast::<AtomicU64>()) }
+fn byte(offset: u64) -> &'static AtomicU8 {
+    assert!(offset < size_of::<Page>() as u64);
+    // SAFETY: inside the static page, reached through atomics only.
+    unsafe { &*(PAGE.0.get().cast::<AtomicU8>().add(offset as usize)) }
+}
+
+fn word(offset: u64) -> &'static AtomicU64 {
+    assert!(offset + 8 <= size_of::<Page>() as u64 && offset.is_multiple_of(8));
+    // SAFETY: inside the static page, aligned, reached through atomics only.
+    unsafe { &*(PAGE.0.get().cast::<u8>().add(offset as usize).cast::<AtomicU64>()) }
 }
 
 /// Has the kernel fill the ring from now on.
@@ -36,16 +42,7 @@ pub fn open() -> Result<(), Refused> {
 
 /// The next byte that arrived.
 pub fn next() -> Option<u8> {
-    let tail = word(8).load(Ordering::Relaxed);
-    if word(0).load(Ordering::Acquire) == tail {
-        return None;
-    }
-    let at = 16 + (tail % CAPACITY) as usize;
-    // SAFETY: 16 + CAPACITY is the page's size.
-    let byte = unsafe { &*(PAGE.0.get().cast::<u8>().add(at).cast::<AtomicU8>()) };
-    let byte = byte.load(Ordering::Relaxed);
-    word(8).store(tail + 1, Ordering::Release);
-    Some(byte)
+    console::take::<ROOM, _, _>(word, byte)
 }
 
 /// Writes all of `bytes`; a console that takes nothing ends it.

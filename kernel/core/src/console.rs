@@ -1,22 +1,18 @@
 //! The console's input ring and who is told of it.
 //!
-//! The ring is a page of the program's: two words, head (the kernel's: bytes put in, ever) and tail
-//! (the owner's: bytes taken out, ever), then 4,080 bytes. What a full ring has no room for waits
-//! in the device.
+//! The ring is a page of the program's (`abi::console`).
 
 use crate::answer::Answer;
-use crate::machine::Machine;
+use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{capability, domain, env, frame, sched, table};
 use abi::capability::{DEVICE_CONSOLE, NAME_DEVICE, Name, READ};
+use abi::console::ROOM;
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user};
 use abi::published::FrameType;
 use abi::upcall::EVENT_CONSOLE;
-
-/// Bytes that the ring holds.
-pub const RING_BYTES: u64 = PAGE_SIZE - 16;
 
 impl Console {
     /// The pinned ring.
@@ -68,8 +64,7 @@ pub fn set_ring<M: Machine>(
     }
     frame::pin(state, leaf.frame);
     drop_ring(state, caller);
-    machine.word_set(leaf.frame.address(), 0);
-    machine.word_set(leaf.frame.address() + 8, 0);
+    abi::console::begin(&mut Shared(machine), leaf.frame.address());
     state.console = Console { owner: caller as u16, ring: leaf.frame, head: 0 };
     Ok(0)
 }
@@ -83,10 +78,9 @@ pub fn drop_ring(state: &mut State, index: usize) {
 }
 
 /// Would a byte be taken?
-pub fn has_room<M: Machine>(state: &State, machine: &M) -> bool {
-    let console = &state.console;
-    let used = |tail: u64| console.head.wrapping_sub(tail);
-    console.owner != 0 && used(machine.word(console.ring.address() + 8)) < RING_BYTES
+pub fn has_room<M: Machine>(state: &State, machine: &mut M) -> bool {
+    let Console { owner, ring, head } = state.console;
+    owner != 0 && abi::console::has_room::<ROOM>(&Shared(machine), ring.address(), head)
 }
 
 /// A byte arrived at the terminal. `false`: nobody took it.
@@ -95,11 +89,9 @@ pub fn input<M: Machine>(state: &mut State, machine: &mut M, byte: u8) -> bool {
         return false;
     }
     let owner = usize::from(state.console.owner);
-    let ring = state.console.ring.address();
-    let place = ring + 16 + state.console.head % RING_BYTES;
-    machine.fill(place, &[byte]);
+    let (ring, head) = (state.console.ring.address(), state.console.head);
+    abi::console::put::<ROOM>(&mut Shared(machine), ring, head, byte);
     state.console.head += 1;
-    machine.word_set(ring, state.console.head);
     sched::written(state, state.console.ring);
     sched::event(state, machine, owner, EVENT_CONSOLE);
     true

@@ -6,6 +6,7 @@
 use crate::context::Context;
 use abi::id::Frame;
 use abi::layout::PROGRAM_SLOTS;
+use abi::shared::Memory;
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
 use code::signature::Signature;
@@ -54,7 +55,8 @@ pub trait Machine {
             self.entry_swap(root, slot, self.kernel_entry(slot));
         }
     }
-    /// Loads the 64-bit word at a physical address, a multiple of 8.
+    /// Loads the 64-bit word at a physical address, a multiple of 8. This and the next ones are in
+    /// the orders that `abi::shared` has.
     fn word(&self, address: u64) -> u64;
     /// Stores a 64-bit word at a physical address, a multiple of 8.
     fn word_set(&mut self, address: u64, value: u64);
@@ -183,5 +185,35 @@ pub trait Machine {
         rest: &[crate::net::transmit::Segment],
     ) {
         let _ = (interface, token, header, rest);
+    }
+}
+
+/// The machine's memory, for what the kernel and programs do to what they share.
+pub struct Shared<'a, M>(pub &'a mut M);
+
+impl<M: Machine> Memory for Shared<'_, M> {
+    #[inline(always)]
+    fn word(&self, at: u64) -> u64 {
+        self.0.word(at)
+    }
+
+    #[inline(always)]
+    fn word_set(&mut self, at: u64, value: u64) {
+        self.0.word_set(at, value);
+    }
+
+    #[inline(always)]
+    fn word_or(&mut self, at: u64, bits: u64) -> u64 {
+        self.0.word_or(at, bits)
+    }
+
+    #[inline(always)]
+    fn word_add(&mut self, at: u64, value: u64) -> u64 {
+        self.0.word_add(at, value)
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, at: u64, bytes: &[u8]) {
+        self.0.fill(at, bytes);
     }
 }

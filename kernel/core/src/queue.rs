@@ -2,11 +2,11 @@
 //!
 //! The queue's words are the program's: each is read once, and any value is safe.
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Shared};
 use crate::state::State;
 use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
-use abi::queue::{BYTES, ENTRIES, POST, offset};
+use abi::queue::{BYTES, ENTRIES, Entry, POST};
 
 /// May the queue lie so far from the beginning of its save area? 0: there is none.
 pub fn is_place(distance: u64) -> bool {
@@ -42,12 +42,6 @@ fn put<M: Machine>(
 ) {
     let env = &state.envs.slots[index];
     let queue = env.save.address() + u64::from(env.queue);
-    let put = machine.word(queue + offset::PUT);
-    if put.wrapping_sub(machine.word(queue + offset::TAKEN)) >= ENTRIES as u64 {
-        machine.word_add(queue + offset::OVERFLOW + 8 * kind as u64, 1);
-        return;
-    }
-    let entry = queue + offset::ENTRIES + 16 * (put % ENTRIES as u64);
-    machine.words_set(entry, &[kind as u64 | u64::from(sender.0) << 32, value]);
-    machine.word_set(queue + offset::PUT, put.wrapping_add(1));
+    let entry = Entry { kind: kind as u32, sender: sender.0, value };
+    abi::queue::put::<ENTRIES>(&mut Shared(machine), queue, &entry);
 }

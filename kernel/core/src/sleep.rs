@@ -6,7 +6,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::env::{self, Pending};
 use crate::list::{self, Kind};
-use crate::machine::Machine;
+use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{gate, operate, predicate, queue, sched};
 use abi::call::SLEEP_ACCEPT;
@@ -14,7 +14,7 @@ use abi::error::Error;
 use abi::id::{EnvId, Frame};
 use abi::limits::{SENDERS, WORK_PIECES};
 use abi::published::EnvState;
-use abi::upcall::{EVENT_TIMER, SaveArea, offset, woken};
+use abi::upcall::{self, EVENT_TIMER, SaveArea, offset, woken};
 
 /// The arguments of `Sleep`.
 #[derive(Clone, Copy, Debug)]
@@ -241,8 +241,10 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
 pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
     if let Some((_, physical)) = env::save_area(state, index) {
         gate::close(state, index);
-        machine.word_or(physical + offset::EVENTS as u64, bits);
-        queue::events(state, machine, index, bits);
+        let word = physical + offset::EVENTS as u64;
+        upcall::tell(&mut Shared(machine), word, bits, |memory| {
+            queue::events(state, memory.0, index, bits);
+        });
         sched::written(state, Frame::containing(physical));
         notify(state, machine, index, bits, woken::EVENT);
     }
@@ -261,23 +263,25 @@ pub fn post<M: Machine>(
     env::living(state, env::id(state, index))?;
     let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
     gate::close(state, index);
-    machine.word_or(physical + offset::PENDING as u64, bits);
-    queue::post(state, machine, index, env::id(state, caller), bits);
+    let word = physical + offset::PENDING as u64;
+    upcall::tell(&mut Shared(machine), word, bits, |memory| {
+        queue::post(state, memory.0, index, env::id(state, caller), bits);
+        note_sender(memory.0, physical, env::id(state, caller));
+    });
     sched::written(state, Frame::containing(physical));
-    let count_at = physical + core::mem::offset_of!(SaveArea, sender_count) as u64;
-    let count = machine.word_add(count_at, 1);
-    note_sender(machine, physical, count, env::id(state, caller));
     notify(state, machine, index, bits, woken::POSTED);
     Ok(0)
 }
 
-fn note_sender<M: Machine>(machine: &mut M, physical: u64, count: u64, sender: EnvId) {
-    let place = count % SENDERS as u64;
+fn note_sender<M: Machine>(machine: &mut M, physical: u64, sender: EnvId) {
+    let count_at = physical + core::mem::offset_of!(SaveArea, sender_count) as u64;
+    let place = machine.word(count_at) % SENDERS as u64;
     let senders = physical + core::mem::offset_of!(SaveArea, senders) as u64;
     let at = senders + place / 2 * 8;
     let shift = 32 * (place % 2);
     let word = machine.word(at) & !(0xffff_ffff << shift) | u64::from(sender.0) << shift;
     machine.word_set(at, word);
+    machine.word_add(count_at, 1);
 }
 
 /// `TimerSet`.

@@ -15,9 +15,10 @@
 #![allow(unsafe_code)]
 
 use abi::layout::PAGE_SIZE;
+use abi::ring;
 use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 /// Bytes of a buffer: the largest packet fits.
 pub const BUFFER: usize = 1536;
@@ -78,7 +79,7 @@ impl Slots {
 
     /// The packet that the kernel has put into a slot of a receive ring: its word is the length.
     pub fn arrived(&self, slot: usize) -> Option<&[u8]> {
-        match self.word(slot).load(Ordering::Acquire) {
+        match ring::owner(self.word(slot)) {
             0 => None,
             // SAFETY: a word other than 0 says that it is ours until the word is 0 again.
             len => Some(unsafe {
@@ -90,7 +91,7 @@ impl Slots {
 
     /// The buffer of a slot of a send queue, when nothing of it is under way: its word is 0.
     pub fn vacant(&mut self, slot: usize) -> Option<&mut [u8]> {
-        if self.word(slot).load(Ordering::Acquire) != 0 {
+        if ring::owner(self.word(slot)) != 0 {
             return None;
         }
         // SAFETY: word 0 says that the device has read it; then nobody else uses it.
@@ -102,7 +103,7 @@ impl Slots {
 
     /// Gives a slot to the other side, or takes it back, by its word.
     pub fn hand_over(&mut self, slot: usize, word: u64) {
-        self.word(slot).store(word, Ordering::Release);
+        ring::hand_over(self.word(slot), word);
     }
 }
 

@@ -4,10 +4,9 @@ use abi::error::Error;
 use abi::id::{FilterId, RingId};
 use abi::limits::RING_ENTRIES;
 use abi::published::{InterfaceRecord, Table};
-use abi::ring::{Piece, RingEntry};
+use abi::ring::{self, Piece, RingEntry};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use xio::ethernet::Mac;
 use xio::filter::Filter;
 use xio::stack::{Receive, Transmit};
@@ -94,7 +93,7 @@ impl Port {
         ring.slots.free();
         let Transmitter { slots, .. } = transmitter;
         // What is still under way is read by the device: then its memory stays.
-        if (0..slots.count()).all(|slot| slots.word(slot).load(Ordering::Acquire) == 0) {
+        if (0..slots.count()).all(|slot| ring::owner(slots.word(slot)) == 0) {
             slots.free();
         }
     }

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use crate::start::SAVE_AREA;
-use abi::queue::{ENTRIES, Entry, KINDS, offset};
-use core::sync::atomic::{AtomicU64, Ordering};
+use abi::queue::{self, ENTRIES, Entry};
+use core::sync::atomic::AtomicU64;
 
 /// Where a native program has its queue: for `EnvSetup::queue`.
 pub const PLACE: u64 = SAVE_AREA + 0x800;
@@ -20,18 +20,10 @@ fn word(at: u64) -> &'static AtomicU64 {
 
 /// The oldest entry, if there is one; it makes room.
 pub fn take() -> Option<Entry> {
-    let taken = word(offset::TAKEN).load(Ordering::Relaxed);
-    if word(offset::PUT).load(Ordering::Acquire) == taken {
-        return None;
-    }
-    let at = offset::ENTRIES + 16 * (taken % ENTRIES as u64);
-    let head = word(at).load(Ordering::Relaxed);
-    let value = word(at + 8).load(Ordering::Relaxed);
-    word(offset::TAKEN).store(taken.wrapping_add(1), Ordering::Release);
-    Some(Entry { kind: head as u32, sender: (head >> 32) as u32, value })
+    queue::take::<ENTRIES, _>(word)
 }
 
 /// How many of this kind found no room since this was last asked.
 pub fn take_overflow(kind: usize) -> u64 {
-    word(offset::OVERFLOW + 8 * (kind % KINDS) as u64).swap(0, Ordering::AcqRel)
+    queue::take_overflow(word, kind)
 }

@@ -31,7 +31,7 @@
 //! see to it), and nothing here writes the kernel's part but the words the protocol gives us.
 #![allow(unsafe_code)]
 
-use abi::upcall::offset;
+use abi::upcall::{self, offset};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -464,17 +464,17 @@ pub unsafe fn set_word(offset: usize, value: u64) {
 
 /// Takes all posted bits: returns them and leaves none.
 pub fn take_pending() -> u64 {
-    atomic(offset::PENDING).swap(0, Ordering::AcqRel)
+    upcall::take_all(atomic(offset::PENDING))
 }
 
 /// Takes all event bits: returns them and leaves none.
 pub fn take_events() -> u64 {
-    atomic(offset::EVENTS).swap(0, Ordering::AcqRel)
+    upcall::take_all(atomic(offset::EVENTS))
 }
 
 /// Takes the posted bits in `which`: returns those that were set.
 pub fn take_pending_of(which: u64) -> u64 {
-    atomic(offset::PENDING).fetch_and(!which, Ordering::AcqRel) & which
+    upcall::take(atomic(offset::PENDING), which)
 }
 
 /// Posted bits, as they stand.
@@ -489,7 +489,7 @@ pub fn events() -> u64 {
 
 /// Takes the event bits in `which`: returns those that were set.
 pub fn take_events_of(which: u64) -> u64 {
-    atomic(offset::EVENTS).fetch_and(!which, Ordering::AcqRel) & which
+    upcall::take(atomic(offset::EVENTS), which)
 }
 
 /// Whether asynchronous events wait; returns what it was.

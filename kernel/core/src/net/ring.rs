@@ -5,7 +5,7 @@
 
 use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
-use crate::machine::Machine;
+use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, domain, env, frame, sched, table};
@@ -14,7 +14,7 @@ use abi::id::{EnvId, Frame, RingId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{RING_ENTRIES, Resource};
 use abi::published::RingRecord;
-use abi::ring::RingEntry;
+use abi::ring::{RingEntry, is_given_back};
 use abi::trace::{Event, Kind};
 use abi::upcall::EVENT_PACKET;
 
@@ -262,7 +262,7 @@ pub fn deliver<M: Machine>(
     let buffer = ring.buffers[usize::from(ring.next)];
     let record = &mut state.published.rings[index];
     let event = packet_in(interface, packet, id.0, ring.env.0);
-    if buffer.owner == 0 || machine.word(buffer.owner) != 0 {
+    if buffer.owner == 0 || !is_given_back(&Shared(machine), buffer.owner) {
         record.dropped += 1;
         machine.trace(Event { kind: Kind::PacketDropped, ..event });
         return;
@@ -273,9 +273,8 @@ pub fn deliver<M: Machine>(
     record.delivered += 1;
     ring.next = (ring.next + 1) % ring.count;
     let (told, in_domain) = (ring.env, ring.domain);
-    machine.fill(buffer.place, &packet[..len]);
-    // The length last: it hands the buffer over.
-    machine.word_set(buffer.owner, packet.len() as u64);
+    let (place, fits) = (buffer.place, &packet[..len]);
+    abi::ring::put(&mut Shared(machine), buffer.owner, place, fits, packet.len());
     sched::written(state, Frame::containing(buffer.owner));
     if let Ok(who) = env::living(state, told)
         && env::domain(state, who).index() == usize::from(in_domain)

@@ -10,7 +10,7 @@
 
 use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
-use crate::machine::Machine;
+use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{account, capability, domain, env, frame, sched, table};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
@@ -249,7 +249,7 @@ fn turn<M: Machine>(
     state.published.interfaces[interface].sent += 1;
     // A sender who changes the address meanwhile sends to whoever it says, on this machine.
     let claimed = super::distribute(state, machine, interface, &packet[..len]);
-    machine.word_add(plan.pending, u64::MAX);
+    abi::ring::sent(&mut Shared(machine), plan.pending);
     sched::written(state, Frame::containing(plan.pending));
     if let Ok(who) = env::living(state, plan.env) {
         sched::event(state, machine, who, EVENT_SENT);
@@ -266,7 +266,7 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
     }
     let Flight { pending, count, account, env, .. } = *flight;
     state.published.interfaces[interface].queued -= 1;
-    machine.word_add(pending, u64::MAX);
+    abi::ring::sent(&mut Shared(machine), pending);
     let word = Frame::containing(pending);
     sched::written(state, word);
     for at in 0..usize::from(count) {

@@ -241,7 +241,7 @@ fn the_console_writes_and_fills_its_ring() {
     assert_eq!(world.machine.word(frame.address()), 1);
     assert_eq!(world.machine.word(frame.address() + 16) & 0xff, u64::from(b'x'));
     assert_eq!(world.saved(1, offset::EVENTS), abi::upcall::EVENT_CONSOLE);
-    for _ in 1..crate::console::RING_BYTES {
+    for _ in 1..abi::console::ROOM {
         assert!(crate::console::input(&mut world.state, &mut world.machine, b'y'));
     }
     assert!(!crate::console::input(&mut world.state, &mut world.machine, b'z'), "full");
