@@ -118,18 +118,18 @@ fn running(switches: usize, asks_first: bool) {
 
 #[test]
 fn who_runs_is_told_of_every_bit() {
-    running(4, false);
+    running(3, false);
 }
 
 #[test]
 #[should_panic]
 fn who_asks_for_the_mask_first_is_found_out() {
-    running(4, true);
+    running(3, true);
 }
 
 #[test]
 fn who_sleeps_is_woken_for_every_bit() {
-    try_all(4, || {
+    try_all(2, || {
         let env = Arc::new(Environment::new(true, false));
         let posters = [1, 2].map(|bit| {
             let there = env.clone();
