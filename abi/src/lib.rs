@@ -1,8 +1,9 @@
 //! What the kernel and everything above it agree on: calls, words, errors, names, layouts.
 //!
 //! Nothing here runs but what both sides do to memory that they share; it depends on nothing, and
-//! both sides, the host's tools included, depend on it. Read in this order: [`layout`] (the address space), [`call`] (the one table of calls),
-//! [`upcall`] (how the kernel speaks to a program), [`published`] (what all may read).
+//! both sides, the host's tools included, depend on it. Read in this order: [`layout`] (the address
+//! space), [`call`] (the one table of calls), [`upcall`] (how the kernel speaks to a program),
+//! [`published`] (what all may read).
 //!
 //! ```text
 //!  program / library OS                         kernel

@@ -29,9 +29,9 @@ loom::lazy_static! {
     static ref MEETING: AtomicU8 = AtomicU8::new(0);
 }
 
-/// Loom tries another order of two steps on a word only if nobody has had it between them, and takes
-/// what happens between two steps for a part of the first. So each access here is a step on one and
-/// the same word, which orders nothing; unless there are fences, which no one here has.
+/// Loom tries another order of two steps on a word only if nobody has had it between them, and
+/// takes what happens between two steps for a part of the first. So each access here is a step on
+/// one and the same word, which orders nothing; with fences it would, and nobody here has any.
 fn meet() {
     MEETING.fetch_add(0, Ordering::Relaxed);
 }
