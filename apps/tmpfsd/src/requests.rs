@@ -41,8 +41,7 @@ pub fn answer(
             if c == 0 {
                 tree.check(a, who, 2)?;
             }
-            // Who reads what is shown meanwhile must see that it changes.
-            versions::advance(a);
+            versions::begin(a);
             tree.truncate(a, b)?;
             done()
         }
@@ -246,7 +245,7 @@ fn open(
     }
     tree.check(node, who, mask)?;
     if flags & raw::O_TRUNC != 0 && writes && attributes.kind() == raw::S_IFREG {
-        versions::advance(node);
+        versions::begin(node);
         tree.truncate(node, 0)?;
     }
     hold(tree, clients, caller, description, node)?;
@@ -321,8 +320,7 @@ fn write(
     let buffer = clients.buffer(bytes as usize);
     fetch(region, DATA, buffer)?;
     let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
-    // Who reads what is shown meanwhile must see that it changes.
-    versions::advance(node);
+    versions::begin(node);
     let count = tree.write(node, offset, buffer)? as u64;
     Ok([count, offset + count, 0, 0])
 }

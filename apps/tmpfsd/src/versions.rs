@@ -4,7 +4,8 @@
 //! The page is mapped writable for the server alone, at the place all native programs have it.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
+use lockfree::versions;
 use unix::tree::Id;
 use unix::versions::{MAGIC, number, pack};
 use xok::start::APPLICATION_PAGE;
@@ -21,18 +22,21 @@ pub fn open() {
 
 /// Says that an inode has changed.
 pub fn advance(node: Id) {
-    let word = word(number(node));
-    // One writer: no need for an addition in one step.
-    word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    versions::advance(word(number(node)));
+}
+
+/// Says that an inode changes from now on: who reads what is shown meanwhile sees that.
+pub fn begin(node: Id) {
+    versions::begin(word(number(node)));
 }
 
 /// The inode's word now, packed.
 pub fn seen(node: Id) -> u64 {
     let number = number(node);
-    pack(number, word(number).load(Ordering::Relaxed))
+    pack(number, versions::told(word(number)))
 }
 
 /// Whatever is read from now on was written after everybody could see the words.
 pub fn finish() {
-    fence(Ordering::SeqCst);
+    versions::said::<AtomicU64>();
 }

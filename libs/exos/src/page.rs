@@ -15,6 +15,7 @@ use crate::thread;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use core::sync::atomic::{AtomicU64, Ordering};
+use lockfree::versions;
 use xok::published;
 
 pub use unix::process_page::{
@@ -139,7 +140,8 @@ const HELD_AT: usize = core::mem::offset_of!(ProcessPage, held);
 pub struct Hold(&'static AtomicU64);
 
 impl Hold {
-    /// Takes a word, if one is free, and says what is held.
+    /// Takes a word, if one is free, and says what is held: who then looks at versions, or asks the
+    /// server, is seen by it.
     pub fn take(held: u64) -> Option<Self> {
         let first = (thread::process().area + APPLICATION_PAGE) as usize + HELD_AT;
         (0..HELD)
@@ -149,20 +151,20 @@ impl Hold {
             .map(|at| unsafe { AtomicU64::from_ptr((first + 8 * at) as *mut u64) })
             .find(|word| word.load(Ordering::Relaxed) == 0)
             .map(|word| {
-                word.store(held, Ordering::SeqCst);
+                versions::say(word, held);
                 Self(word)
             })
     }
 
     /// Says that something else is held from now on.
     pub fn set(&self, held: u64) {
-        self.0.store(held, Ordering::SeqCst);
+        versions::say(self.0, held);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+        versions::say(self.0, 0);
     }
 }
 

@@ -11,6 +11,7 @@
 //!  pipe      bytes from one to another
 //!  sequence  words that one writes and all read as a whole
 //!  spin      a spin lock's word
+//!  versions  what still holds, and what is held, said to all
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod mailbox;
 pub mod pipe;
 pub mod sequence;
 pub mod spin;
+pub mod versions;
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("libs/callsites", &[]),
     ("libs/door", &["abi"]),
     ("libs/strace", &[]),
-    ("apps/", &["xok", "xio", "xnet", "unix", "exos", "abi", "image"]),
+    ("apps/", &["xok", "xio", "xnet", "unix", "exos", "lockfree", "abi", "image"]),
     ("tests/", &["xok", "xio", "xnet", "unix", "door", "code", "abi", "image"]),
     ("code", &[]),
     ("xtask", &["code", "kernel-core", "xio", "unix", "abi", "image"]),

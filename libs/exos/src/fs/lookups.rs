@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::AtomicU64;
 use unix::Errno;
 use unix::attributes::{Attributes, Credentials};
 use unix::versions::{self, MAGIC, Seen};
@@ -175,7 +175,7 @@ impl Files {
 
     /// Is all that is known of a path still so, and would it be if that were asked only now?
     pub fn is_so(&self, known: &Known) -> bool {
-        fence(Ordering::SeqCst);
+        lockfree::versions::said::<AtomicU64>();
         self.lookups.is_so(known)
     }
 }

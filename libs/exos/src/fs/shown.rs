@@ -11,7 +11,7 @@ use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::AtomicU64;
 use unix::protocol::SHOWN_PAGES;
 use unix::tree::Id;
 use xok::memory::Space;
@@ -93,13 +93,10 @@ impl Files {
             return None;
         }
         let from = SHOWN + place as u64 * PIECE_BYTES + within;
-        if !memory.copy_shown(from, len) {
-            return None;
-        }
-        fence(Ordering::Acquire);
-        if !self.lookups.hold(&piece.seen) {
-            return None;
-        }
+        lockfree::versions::copy::<AtomicU64, _>(
+            || memory.copy_shown(from, len).then_some(()),
+            || self.lookups.hold(&piece.seen),
+        )?;
         memory.advance(len);
         Some(len)
     }
