@@ -7,6 +7,7 @@ use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
 use abi::error::Error;
+use abi::id::EnvId;
 use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
 use abi::upcall::woken;
@@ -177,6 +178,16 @@ pub fn no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
     }
     let was = xok::upcall::set_mask(true);
     xok::upcall::take_pending();
+    // What is there before is sure; what comes while one falls asleep is a matter of chance.
+    let posted = call::post(OWN, EnvId(1), 4);
+    let seen = call::sleep(now_ns() + 2_000_000_000, 4, 0, 0);
+    let bits = xok::upcall::take_pending();
+    if posted.is_err() || seen.is_err() || bits != 4 {
+        xok::upcall::set_mask(was);
+        call::env_destroy(OWN, echo.env, 0).map_err(|why| format!("{why:?}"))?;
+        let _ = assistant::wait(echo.env)?;
+        return Err(format!("posted {posted:?} before the sleep: {seen:?}, bits {bits:#x}"));
+    }
     assistant::start(echo)?;
     until(|| counter(echo.env) == 1, "the other to listen")?;
     let mut lost = 0;
