@@ -202,7 +202,8 @@ calls! {
     /// number in the high half.
     15 TableUpdate { domain: DomainId, items: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
-                NotEmpty, WrongState, BadAddress, TooLarge, Changed];
+                NotEmpty, WrongState, BadAddress, TooLarge, Changed,
+                NotPresent];
     /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs CONTROL over its
     /// guard: who may only write it does not own it.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
@@ -339,6 +340,14 @@ calls! {
     /// (r10, 0 at first, counts those of rounds before), also with an error.
     52 RegionPass { domain: DomainId, places: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchRegion, BadAddress, Exhausted, OverQuota, TooLarge];
+    /// Goes on in `domain`, behind this call, with its registers as they are: one environment with
+    /// several protection domains (the papers' `CIDswitch`). Needs CONTROL over its guard, or over
+    /// the fresh name that it was made with, by which it lets others in. The save area is writable
+    /// at the same address there. The domain that the caller was made in, or moved to, stays its
+    /// home and does not end meanwhile; whoever destroys the home or the domain visited ends the
+    /// caller. A domain that has only been visited is its maker's as before.
+    53 DomainSwitch { domain: DomainId } guarded Atomic
+        errors [NoSuchDomain, WrongState, BadAddress];
 }
 
 /// What `rax` carries besides the number.

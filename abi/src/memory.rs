@@ -17,6 +17,11 @@ pub const USER: u64 = 1 << 2;
 pub const WRITE_THROUGH: u64 = 1 << 3;
 /// Not cached.
 pub const CACHE_DISABLE: u64 = 1 << 4;
+/// Of what memory type the page is: its frame's ([`Operation::Type`]), in every entry that maps it.
+/// Neither bit: write-back; [`WRITE_THROUGH`]: that; both: uncacheable.
+pub const TYPE: u64 = WRITE_THROUGH | CACHE_DISABLE;
+/// Shift of [`TYPE`] in an entry.
+pub const TYPE_SHIFT: u32 = 3;
 /// The processor has used the entry.
 pub const ACCESSED: u64 = 1 << 5;
 /// The processor has stored through the entry.
@@ -123,6 +128,13 @@ pub enum Operation {
     /// Puts the table back in place of the 2 MiB leaf at `level` 2, whose accessed and dirty bits
     /// all its entries get. `value` is 0.
     Unfold = 10,
+    /// Gives the frame that the entry at level 1 maps the memory type `value` (see [`TYPE`]): the
+    /// entry has it, and so has every one entered later, until the frame is given back. The
+    /// capability named has WRITE over the frame's guard, and the entry is the frame's only
+    /// reference (else `Taken`): no two entries ever differ (Intel SDM 3A, 12.12.4). `NotPresent`:
+    /// the processor does not keep the kernel's own, cached view of memory coherent with others
+    /// ([`crate::published::FEATURE_SELF_SNOOP`]).
+    Type = 11,
 }
 
 impl Operation {
@@ -139,6 +151,7 @@ impl Operation {
             8 => Operation::Thaw,
             9 => Operation::Fold,
             10 => Operation::Unfold,
+            11 => Operation::Type,
             _ => return None,
         })
     }

@@ -122,6 +122,8 @@ pub const FEATURE_FSGSBASE: u64 = 2;
 pub const FEATURE_ENTROPY: u64 = 4;
 /// XSAVE is used.
 pub const FEATURE_XSAVE: u64 = 8;
+/// The processor keeps mappings of one frame coherent that differ in memory type.
+pub const FEATURE_SELF_SNOOP: u64 = 16;
 
 /// States of an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,7 +158,7 @@ pub struct EnvRecord {
     pub id: u32,
     /// [`EnvState`] as a number.
     pub state: u32,
-    /// Its domain.
+    /// The domain it is in.
     pub domain: u32,
     /// Its account.
     pub account: u32,
@@ -186,8 +188,12 @@ pub struct EnvRecord {
     pub excess: u32,
     /// Changes whenever `state`, `word` or `holder` changes; a predicate can name it.
     pub sequence: u64,
+    /// The domain it is at home in while it visits another; else 0.
+    pub home: u32,
     /// Zero.
-    pub zero: [u64; 4],
+    pub rest: u32,
+    /// Zero.
+    pub zero: [u64; 3],
 }
 
 /// A domain.
@@ -198,7 +204,7 @@ pub struct DomainRecord {
     pub id: u32,
     /// Its account.
     pub account: u32,
-    /// Environments in it.
+    /// Environments in it, and those at home in it that visit another.
     pub envs: u32,
     /// Frame of its root table.
     pub root: u32,
@@ -273,8 +279,9 @@ pub struct FrameRecord {
     pub account: u16,
     /// [`FrameType`] as a number.
     pub kind: u8,
-    /// Zero.
-    pub zero: u8,
+    /// Its memory type: [`TYPE`](crate::memory::TYPE) of each entry that maps it, shifted right by
+    /// `TYPE_SHIFT`; 0: write-back.
+    pub memory_type: u8,
     /// References: entries, tables' uses, pins.
     pub references: u32,
     /// Pins for writing or by devices.

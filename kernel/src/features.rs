@@ -19,6 +19,8 @@ pub struct Features {
     pub fsgsbase: bool,
     pub rdrand: bool,
     pub xsave: bool,
+    /// Mappings of one frame with different memory types are coherent.
+    pub self_snoop: bool,
     /// Meltdown and L1TF don't concern this processor.
     pub isolated: bool,
     /// The time stamp counter runs at one rate always.
@@ -53,7 +55,7 @@ impl Features {
     pub fn probe() -> Self {
         let bit = |word: u32, n: u32| word >> n & 1 != 0;
         let [max, vendor, ..] = cpuid(0, 0);
-        let [_, _, ecx1, _] = cpuid(1, 0);
+        let [_, _, ecx1, edx1] = cpuid(1, 0);
         let [_, ebx7, ecx7, edx7] = if max >= 7 { cpuid(7, 0) } else { [0; 4] };
         let [extended, ..] = cpuid(0x8000_0000, 0);
         let edx_power = if extended >= 0x8000_0007 { cpuid(0x8000_0007, 0)[3] } else { 0 };
@@ -68,6 +70,7 @@ impl Features {
             fsgsbase: bit(ebx7, 0),
             rdrand: bit(ecx1, 30),
             xsave: bit(ecx1, 26),
+            self_snoop: bit(edx1, 27),
             isolated: amd || rdcl_no,
             invariant_tsc: bit(edx_power, 8),
             hypervisor,

@@ -156,6 +156,7 @@ pub fn move_to<M: Machine>(
     death::drop_pages(state, machine, caller);
     state.envs.slots[caller].entries = Entries::default();
     state.published.envs[caller].domain = target.0;
+    let home = core::mem::take(&mut state.published.envs[caller].home);
     domain::born(state, to);
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
@@ -169,7 +170,51 @@ pub fn move_to<M: Machine>(
     machine.vector_init(state.envs.slots[caller].vector);
     env::changed(state, caller);
     death::leave_domain(state, machine, from);
+    if home != 0 {
+        death::leave_domain(state, machine, DomainId(home));
+    }
     Ok(())
+}
+
+/// `DomainSwitch`: the caller goes on in another domain, and stays at home where it was.
+pub fn switch_to<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    caller: usize,
+    capability: u8,
+    target: DomainId,
+) -> Answer {
+    let from = env::domain(state, caller);
+    let to = domain::find(state, target)?;
+    let capability = domain::capability(state, from.index(), capability)?;
+    if !domain::may_enter(state, to, &capability) {
+        return Err(Error::NotPermitted.into());
+    }
+    if to == from.index() {
+        return Err(Error::WrongState.into());
+    }
+    // Upcalls name it by its address: it is where the handlers there look for it.
+    if let Some((address, physical)) = env::save_area(state, caller) {
+        let leaf = table::walk(state, machine, domain::root(state, to), address, true);
+        if leaf.is_none_or(|leaf| leaf.frame.address() != physical) {
+            return Err(Error::BadAddress.into());
+        }
+    }
+    gate::close(state, caller);
+    state.envs.slots[caller].prepared = false;
+    let record = &mut state.published.envs[caller];
+    let home = if record.home == 0 { from } else { DomainId(record.home) };
+    record.domain = target.0;
+    record.home = if target == home { 0 } else { home.0 };
+    // It counts once where it is, and once at home.
+    if target != home {
+        state.published.domains[to].envs += 1;
+    }
+    env::changed(state, caller);
+    if from != home {
+        death::leave_domain(state, machine, from);
+    }
+    Ok(0)
 }
 
 /// Posted bits and event bits in an environment's save area.

@@ -160,8 +160,10 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     sleep::set_alarm(state, index);
     sched::dequeue(state, index);
     drop_places(state, machine, index);
-    let domain = env::domain(state, index);
-    let account = AccountId(state.published.envs[index].account).index();
+    // Now, as its record may go with the last of those that it holds.
+    let record = &mut state.published.envs[index];
+    let domains = [record.domain, core::mem::take(&mut record.home)];
+    let account = AccountId(record.account).index();
     slice::drop_all(state, index);
     account::uncharge(state, account, Resource::Envs, 1);
     state.published.envs[index].word = word;
@@ -169,7 +171,9 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     env::set_state(state, index, EnvState::Dead);
     refuse_donors(state, machine, index);
     orphan(state, machine, index);
-    leave_domain(state, machine, domain);
+    for domain in domains.into_iter().filter(|&id| id != 0) {
+        leave_domain(state, machine, DomainId(domain));
+    }
     if env::living(state, EnvId(state.published.envs[index].holder)).is_ok() {
         env::tell_holder(state, machine, index);
     } else {
@@ -263,11 +267,13 @@ fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     }
 }
 
-/// One environment fewer in a domain; the last one takes it with it.
+/// One environment fewer in a domain; the last one takes it with it, unless it was a visitor of one
+/// that is its maker's still.
 pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId) {
     let index = id.index();
     state.published.domains[index].envs -= 1;
-    if state.published.domains[index].envs == 0 {
+    let record = &state.domains.records[index];
+    if state.published.domains[index].envs == 0 && (record.maker == 0 || record.dying) {
         end_domain(state, machine, index);
     }
 }
@@ -278,12 +284,13 @@ pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
     let maker = domain::id(state, index);
     domain::born(state, index);
     domain::condemn(state, index, EnvId::NONE);
-    // Those that were to become children of who dies here; nobody has been in them to make more.
+    // Those that were to become children of who dies here. Visitors of one end first.
     while let Some(unborn) = domain::an_unborn_of(state, index) {
         work::spend(state, cost::LOOK * state.published.domains.len() as u32);
         domain::born(state, unborn);
         domain::condemn(state, unborn, EnvId::NONE);
-        if !end_piece(state, machine, unborn) {
+        let visited = state.published.domains[unborn].envs != 0;
+        if visited || !end_piece(state, machine, unborn) {
             sweep::begin(state);
         }
     }

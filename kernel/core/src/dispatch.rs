@@ -339,6 +339,9 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             let asked = create::Request { which, domain, account, vector };
             create::allocate(state, machine, index, capability, &asked)
         }
+        Call::DomainSwitch { domain } => {
+            create::switch_to(state, machine, index, capability, domain)
+        }
         Call::EnvSet { env, fields, .. } => {
             create::set(state, machine, index, capability, env, fields, bytes)
         }

@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::{account, frame};
-use abi::capability::{ALL, Capability, Name};
+use abi::capability::{ALL, CONTROL, Capability, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT};
@@ -22,6 +22,8 @@ use abi::word::Which;
 pub struct Record {
     /// What guards it.
     pub guard: Name,
+    /// The fresh name it was made with, which it may have handed on.
+    pub own: Name,
     /// Its list.
     pub capabilities: [Capability; CAPABILITIES],
     /// First address of the native window.
@@ -113,6 +115,12 @@ pub fn guard(state: &State, index: usize) -> &Name {
     &state.domains.records[index].guard
 }
 
+/// May who has this capability bring itself into the domain? So may whom it has given its own name.
+pub fn may_enter(state: &State, index: usize, capability: &Capability) -> bool {
+    let Record { guard, own, .. } = &state.domains.records[index];
+    [guard, own].into_iter().any(|name| capability.dominates(name, CONTROL))
+}
+
 /// The arguments of `DomainAlloc`.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -169,6 +177,7 @@ pub(crate) fn create<M: Machine>(
     capabilities[0] = Capability { rights: ALL, zero: 0, name: own };
     state.domains.records[index] = Record {
         guard,
+        own,
         capabilities,
         window: asked.window,
         window_bytes: asked.bytes,

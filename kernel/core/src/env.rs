@@ -259,6 +259,12 @@ pub fn domain(state: &State, index: usize) -> DomainId {
     DomainId(state.published.envs[index].domain)
 }
 
+/// Is it in the domain at this index, or at home there?
+pub fn belongs_to(state: &State, index: usize, domain: usize) -> bool {
+    let EnvRecord { domain: own, home, .. } = state.published.envs[index];
+    [own, home].into_iter().any(|id| DomainId(id).index() == domain)
+}
+
 /// The frame of an environment's vector state; `None` when it is dead.
 #[inline]
 pub fn vector(state: &State, index: usize) -> Option<Frame> {

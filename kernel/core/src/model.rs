@@ -16,6 +16,7 @@ mod methods;
 mod network;
 mod processor;
 mod share;
+mod visits;
 
 use crate::boot::Sizes;
 use crate::fake::{self, FakeMachine};
@@ -101,8 +102,10 @@ struct Model {
     /// How many frames there are, and how many of them are the kernel's.
     frames: usize,
     kernel_frames: u32,
-    /// How often a table was folded.
+    /// How often a table was folded, a frame got a type, an environment went to another domain.
     folded: u64,
+    typed: u64,
+    visits: u64,
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<usize>,
     /// What dying accounts were charged at the last walk, by index, with their ids.
@@ -141,6 +144,8 @@ impl Model {
             frames,
             kernel_frames,
             folded: 0,
+            typed: 0,
+            visits: 0,
             dying: HashMap::new(),
             answers: [0; 40],
             faults: 0,
@@ -264,6 +269,8 @@ fn random_calls_keep_every_invariant() {
     if steps >= 1_000_000 {
         use abi::error::Error;
         let met = |error: Error| model.answers[error as usize];
+        let (typed, visits) = (model.typed, model.visits);
+        assert!(typed > 50 && visits > 20, "{typed} types and {visits} visits");
         assert!(model.faults > 10, "too few calls fault: {}", model.faults);
         for error in [
             Error::BadArgument,

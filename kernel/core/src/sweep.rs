@@ -81,11 +81,14 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
         return Some((word, killer));
     }
     let record = &state.published.envs[index];
-    let own = &state.domains.records[DomainId(record.domain).index()];
-    if own.dying {
-        return Some((0, own.killer));
+    // Index 0, of who is at home, is nobody's.
+    let domains = [record.domain, record.home].map(|id| DomainId(id).index());
+    let domains = domains.map(|index| &state.domains.records[index]);
+    if let Some(dying) = domains.into_iter().find(|domain| domain.dying) {
+        return Some((0, dying.killer));
     }
-    let payers = [AccountId(record.account).index(), usize::from(own.account)];
+    let [own, home] = domains.map(|domain| usize::from(domain.account));
+    let payers = [AccountId(record.account).index(), own, home];
     let account = payers.into_iter().find(|&at| state.accounts.record(at).dying)?;
     Some((0, state.accounts.record(account).killer))
 }

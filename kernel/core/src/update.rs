@@ -36,6 +36,7 @@ use abi::memory::{
 use abi::published::FrameType;
 use abi::word::{Which, Word};
 
+mod memory_type;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,8 @@ enum Plan {
     Fold { place: Place, large: u64 },
     /// Put this table back.
     Unfold { table: Frame },
+    /// Give the frame that this entry maps another memory type.
+    Type { place: Place, entry: u64 },
 }
 
 /// Who asks, for whom.
@@ -162,7 +165,9 @@ pub fn cost(item: &Item) -> u32 {
         Some(Operation::Fold) => cost::FOLD,
         Some(Operation::Unfold) => cost::UNFOLD,
         Some(Operation::Split) => cost::COPY,
-        Some(Operation::Map | Operation::Unmap | Operation::Protect) | None => cost::ENTRY,
+        Some(Operation::Map | Operation::Unmap | Operation::Protect | Operation::Type) | None => {
+            cost::ENTRY
+        }
     }
 }
 
@@ -175,7 +180,7 @@ fn check_form(item: &Item, done: u32) -> Result<Operation, Refusal> {
     let Item { operation, level, more, address, .. } = *item;
     let operation = Operation::from_number(operation).ok_or(malformed())?;
     let levels = match operation {
-        Operation::Allocate | Operation::Map | Operation::Protect => 1..=1,
+        Operation::Allocate | Operation::Map | Operation::Protect | Operation::Type => 1..=1,
         Operation::Unmap => 1..=4,
         Operation::Table => 2..=4,
         Operation::Share | Operation::Split | Operation::Thaw => 2..=2,
@@ -211,6 +216,7 @@ fn check<M: Machine>(
             fold::check(state, machine, place).map(|large| Plan::Fold { place, large })
         }
         Operation::Unfold => check_unfold(state, machine, place),
+        Operation::Type => memory_type::check(state, machine, request, place),
     }
 }
 
@@ -271,7 +277,8 @@ fn check_map(state: &State, request: &Request, place: Place) -> Result<Plan, Ref
     if !copied && !request.capability.dominates(frame::guard(state, frame), rights) {
         return Err(Error::NotPermitted.into());
     }
-    Ok(Plan::Map { place, frame, choice: value & ENTRY_CHOICE })
+    let choice = value & ENTRY_CHOICE | memory_type::of(state, frame);
+    Ok(Plan::Map { place, frame, choice })
 }
 
 /// Does the frame's type allow it to be mapped?
@@ -489,6 +496,9 @@ fn apply<M: Machine>(
         Plan::Thaw { place } => thaw(state, machine, place),
         Plan::Fold { place, large } => fold::fold(state, machine, request.root, place, large),
         Plan::Unfold { table } => fold::unfold_own(state, machine, request.root, table),
+        Plan::Type { place, entry } => {
+            memory_type::change(state, machine, request, lost, place, entry)
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use abi::layout::PAGE_SIZE;
 use abi::limits::SLICES;
 use abi::memory::ADDRESS;
 use abi::published::{
-    Category, Directory, FEATURE_ENTROPY, FEATURE_FSGSBASE, FEATURE_SMAP, FEATURE_XSAVE, FrameType,
-    Table, clock_source,
+    Category, Directory, FEATURE_ENTROPY, FEATURE_FSGSBASE, FEATURE_SELF_SNOOP, FEATURE_SMAP,
+    FEATURE_XSAVE, FrameType, Table, clock_source,
 };
 use image::archive::Archive;
 use image::elf::Plan;
@@ -314,7 +314,8 @@ fn fill_directory(directory: &mut Directory, boot: &Boot) {
     directory.features = when(boot.features.smap && boot.features.smep, FEATURE_SMAP)
         | when(boot.features.fsgsbase, FEATURE_FSGSBASE)
         | when(entropy::present(), FEATURE_ENTROPY)
-        | when(boot.features.xsave, FEATURE_XSAVE);
+        | when(boot.features.xsave, FEATURE_XSAVE)
+        | when(boot.features.self_snoop, FEATURE_SELF_SNOOP);
     let line = boot.command_line.as_bytes();
     directory.command_line_len = line.len() as u64;
     directory.command_line[..line.len()].copy_from_slice(line);

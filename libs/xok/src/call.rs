@@ -146,6 +146,12 @@ pub fn domain_destroy(capability: u8, domain: DomainId) -> Result<u64, Refused> 
     make(Call::DomainDestroy { domain }, capability)
 }
 
+/// `DomainSwitch`: what the program goes on with, its next instruction and its stack, is what lies
+/// at the same addresses there.
+pub fn domain_switch(capability: u8, domain: DomainId) -> Result<u64, Refused> {
+    make(Call::DomainSwitch { domain }, capability)
+}
+
 /// `TableUpdate`
 pub fn table_update(capability: u8, domain: DomainId, items: &[Item]) -> Result<u64, Refused> {
     let call = Call::TableUpdate { domain, items: at(items.as_ptr()), count: items.len() as u64 };

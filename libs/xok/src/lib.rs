@@ -9,6 +9,7 @@
 //!  rpc       calling a server: trusted or not, typed               pipe       bytes in a page
 //!  board     thousands of conditions in a page                     threads    of one environment
 //!  redirect  faults that others answer, software interrupts        gang       at the same time
+//!  compartment  a second domain, which sees less
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
@@ -21,6 +22,7 @@ pub mod board;
 pub mod boot_image;
 pub mod call;
 pub mod clock;
+pub mod compartment;
 pub mod critical;
 pub mod gang;
 pub mod heap;

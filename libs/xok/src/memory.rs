@@ -162,6 +162,14 @@ impl Space {
         self.flush()
     }
 
+    /// Gives the frame at `address`, whose only reference is this entry, a memory type:
+    /// [`abi::memory::TYPE`] (uncacheable), `WRITE_THROUGH`, or 0 (write-back, as at first).
+    /// Whoever maps the frame later gets it with the type.
+    pub fn set_type(&mut self, address: u64, memory_type: u64) -> Result<(), Refused> {
+        self.push(item(Operation::Type, 1, address, ANY_FRAME, memory_type))?;
+        self.flush()
+    }
+
     /// Removes `pages` leaf entries from `address` on (absent ones are passed over).
     pub fn unmap(&mut self, address: u64, pages: u64) -> Result<(), Refused> {
         for page in 0..pages {

@@ -10,7 +10,8 @@ use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{LIBRARY, PAGE_SIZE, table_index};
 use abi::memory::{
-    ACCESSED, ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, SOFTWARE, SOURCE, WRITABLE,
+    ACCESSED, ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, SOFTWARE, SOURCE, TYPE, TYPE_SHIFT,
+    WRITABLE, WRITE_THROUGH,
 };
 use abi::published::FrameType;
 use abi::word::Which;
@@ -23,7 +24,8 @@ pub(super) const PAGES: [u64; 6] =
 /// Pages of each region.
 pub(super) const OFFSETS: [u64; 5] = [0, 0x1000, 0x2000, 0x3000, 0x1f_f000];
 
-const LEAF: [Operation; 6] = [
+const LEAF: [Operation; 7] = [
+    Operation::Type,
     Operation::Allocate,
     Operation::Allocate,
     Operation::Map,
@@ -44,7 +46,7 @@ const TABLES: [Operation; 9] = [
 ];
 
 /// Is `rights` over `guard` what this capability gives? Written down a second time.
-fn gives(capability: &Capability, guard: &[u16], rights: u8) -> bool {
+pub(super) fn gives(capability: &Capability, guard: &[u16], rights: u8) -> bool {
     let name = &capability.name.components[..usize::from(capability.name.length)];
     guard.starts_with(name) && capability.rights & rights == rights && capability.rights != 0
 }
@@ -140,6 +142,7 @@ impl Model {
         let operation = self.random.pick(&LEAF);
         let mut value = match operation {
             Operation::Unmap => self.random.next() & !1 & self.random.next(),
+            Operation::Type => self.random.pick(&[0, WRITE_THROUGH, TYPE, TYPE]),
             _ => self.some_choice(),
         };
         let sourced = match operation {
@@ -184,7 +187,7 @@ impl Model {
         }
         let level = self.random.below(6) as u8;
         let item = Item {
-            operation: self.random.below(12) as u8,
+            operation: self.random.below(13) as u8,
             level,
             more: if level == 1 { 0 } else { u16::from(self.random.one_in(8)) },
             frame: self.some_frame(),
@@ -343,6 +346,7 @@ impl Model {
                 }
                 None => return Right::Missing,
             },
+            Some(Operation::Type) => return self.expect_type(target, named, item),
             Some(Operation::Share) => return self.expect_share(caller, item),
             Some(Operation::Allocate) if item.value & SOURCE != 0 => {
                 return match source {
@@ -369,7 +373,7 @@ impl Model {
     }
 
     /// What an accepted item changes of what the model knows.
-    fn remember(&mut self, target: usize, item: &Item, copied: Option<Vec<u64>>) {
+    pub(super) fn remember(&mut self, target: usize, item: &Item, copied: Option<Vec<u64>>) {
         let root = domain::root(&self.state, self.domains[target].index);
         let write = item.value & WRITABLE != 0;
         let now = super::check::effective(&self.machine, root, item.address);
@@ -396,6 +400,13 @@ impl Model {
                 }
             }
             Operation::Fold => self.folded += 1,
+            Operation::Type => {
+                let (frame, _) = now.expect("what has a type is there");
+                let record = &self.state.published.frames[frame.0 as usize];
+                assert!(record.references == 1 && record.pins == 0, "{frame:?}: {record:?}");
+                assert_eq!(u64::from(record.memory_type) << TYPE_SHIFT, item.value);
+                self.typed += u64::from(item.value != 0);
+            }
             Operation::Unfold => {}
             Operation::Share => unreachable!("see `remember_share`"),
         }

@@ -174,6 +174,9 @@ impl Model {
         let (number, words) = call.encode();
         let number = u64::from(number);
         let mut capability = self.some_capability_index(index);
+        if let Call::DomainSwitch { domain } = call {
+            capability = self.best_over(index, domain, capability);
+        }
         if matches!(call, Call::AccountDestroy { .. } | Call::NetTransmit { .. }) {
             capability = 1;
         }
@@ -202,6 +205,7 @@ impl Model {
         }
         match outcome {
             Outcome::Answer(error, value) => {
+                self.visits += u64::from(error == 0 && matches!(call, Call::DomainSwitch { .. }));
                 machine.context(index).answer(error, value);
                 self.answers[error as usize] += 1;
             }
@@ -225,7 +229,7 @@ impl Model {
         let on_first = |env: EnvId| env == first || (env.is_none() && by_first);
         match *call {
             Call::Sleep { deadline, .. } => !by_first || deadline != 0,
-            Call::TransferSync {} | Call::EnvMove { .. } => !by_first,
+            Call::TransferSync {} | Call::EnvMove { .. } | Call::DomainSwitch { .. } => !by_first,
             Call::EnvHold { env } | Call::EnvDestroy { env, .. } => !on_first(env),
             Call::EnvSet { env, .. } => !on_first(env),
             Call::DomainDestroy { domain } => domain != self.domains[0].id,
@@ -413,6 +417,7 @@ impl Model {
                 let (region, first) = (self.some_region(), word & 0x1f);
                 Call::MethodCall { region, method, role, first, second: word, third: 0 }
             }
+            76..=77 => self.some_visit(caller),
             62 => Call::ConsoleWrite { stream: small, bytes: BUFFER, len: word },
             _ => self.some_network_call(caller, word),
         }

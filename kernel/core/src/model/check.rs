@@ -9,7 +9,9 @@ use crate::{domain, fold, frame};
 use abi::id::{AccountId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS, table_index};
 use abi::limits::{RESOURCES, Resource};
-use abi::memory::{ACCESSED, ADDRESS, ENTRY_CHOICE, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE};
+use abi::memory::{
+    ACCESSED, ADDRESS, ENTRY_CHOICE, LARGE, NO_EXECUTE, PRESENT, TYPE_SHIFT, USER, WRITABLE,
+};
 use abi::published::{EnvState, FrameType};
 use std::collections::{HashMap, HashSet};
 
@@ -95,6 +97,7 @@ impl Model {
         self.check_writers();
         self.check_accounts();
         self.check_dying_accounts();
+        self.check_homes();
         self.check_lists();
         for known in &self.domains {
             let list = &self.state.domains.record(known.index).capabilities;
@@ -208,7 +211,9 @@ impl Model {
             *seen.references.entry(target).or_default() += 1;
             assert_ne!(entry & USER, 0);
             if level == 1 {
-                assert_eq!(entry & !(ADDRESS | PRESENT | USER | ENTRY_CHOICE), 0, "{entry:#x}");
+                let bits = entry & !(ADDRESS | PRESENT | USER | ENTRY_CHOICE);
+                let record = &self.state.published.frames[target.0 as usize];
+                assert_eq!(bits, u64::from(record.memory_type) << TYPE_SHIFT, "{entry:#x}");
                 assert!(matches!(kind, FrameType::Data | FrameType::Image), "{kind:?} is mapped");
                 assert!(kind != FrameType::Image || entry & WRITABLE == 0, "image writable");
                 let chained = self.state.frames.chained(table) >> (index / frame::LINE) & 1 != 0;

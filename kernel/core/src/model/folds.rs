@@ -6,7 +6,9 @@ use crate::machine::Machine;
 use crate::{domain, fold, frame, table};
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ANY_FRAME, DIRTY, Item, LARGE, NO_EXECUTE, Operation, PRESENT, USER, WRITABLE};
+use abi::memory::{
+    ANY_FRAME, DIRTY, Item, LARGE, NO_EXECUTE, Operation, PRESENT, TYPE, USER, WRITABLE,
+};
 use abi::published::FrameType;
 
 /// Where the block is mapped: in the first region's level-2 table.
@@ -77,7 +79,7 @@ impl Model {
         assert_eq!(self.state.published.frames[behind.0 as usize].references, 1);
         let first = table::target(large);
         assert!(first.0.is_multiple_of(512) && large & NO_EXECUTE != 0, "{large:#x}");
-        let rights = PRESENT | USER | WRITABLE | NO_EXECUTE;
+        let rights = PRESENT | USER | WRITABLE | NO_EXECUTE | TYPE;
         for at in 0..512 {
             let entry = self.machine.entry(behind, at);
             assert_eq!(table::target(entry).0, first.0 + at as u32, "frame of {at}");

@@ -277,7 +277,7 @@ pub fn deliver<M: Machine>(
     abi::ring::put(&mut Shared(machine), buffer.owner, place, fits, packet.len());
     sched::written(state, Frame::containing(buffer.owner));
     if let Ok(who) = env::living(state, told)
-        && env::domain(state, who).index() == usize::from(in_domain)
+        && env::belongs_to(state, who, usize::from(in_domain))
     {
         sched::event(state, machine, who, EVENT_PACKET);
     }

@@ -18,6 +18,7 @@ mod slices;
 mod steps;
 mod transfers;
 mod upcalls;
+mod visits;
 mod waiting;
 mod ways;
 

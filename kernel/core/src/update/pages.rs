@@ -2,7 +2,10 @@
 //!
 //! What is done once for all of them: finding the tables, and having translations forgotten.
 
-use super::{Request, apply, check, check_allocate, check_map, check_protect, check_unmap, source};
+use super::{
+    Request, apply, check, check_allocate, check_map, check_protect, check_unmap, memory_type,
+    source,
+};
 use crate::answer::{Answer, Refusal};
 use crate::chain::Place;
 use crate::domain;
@@ -140,6 +143,7 @@ pub(super) fn open<M: Machine>(
         Operation::Map => check_map(state, &next, place),
         Operation::Protect => check_protect(state, machine, &next, place),
         Operation::Unmap => check_unmap(&next, place),
+        Operation::Type => memory_type::check(state, machine, &next, place),
         // Not of level 1.
         _ => Err(refusal),
     }?;

@@ -9,6 +9,8 @@ use abi::id::AccountId;
 use abi::memory::{SOFTWARE, from_source};
 use abi::published::FrameRecord;
 
+mod memory_types;
+
 const PAGE: u64 = 0x40_0000;
 
 /// Two domains of account 1, each with its own name in slot 0, and one that holds the root name.

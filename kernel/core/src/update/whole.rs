@@ -13,7 +13,7 @@ use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
 use abi::limits::{Resource, SHARE_LEAVES};
-use abi::memory::{ACCESSED, ADDRESS, DIRTY, LARGE, PRESENT, WRITABLE};
+use abi::memory::{ACCESSED, ADDRESS, DIRTY, LARGE, PRESENT, TYPE, WRITABLE};
 use abi::published::FrameType;
 use abi::word::Which;
 
@@ -226,7 +226,7 @@ fn copy_entries<M: Machine>(
             {
                 let copy = copy_frame(state, machine, request, frame);
                 chain::link(state, machine, place, links, copy);
-                entry & !(ADDRESS | ACCESSED | DIRTY) | copy.address()
+                entry & !(ADDRESS | ACCESSED | DIRTY | TYPE) | copy.address()
             } else {
                 state.published.frames[frame.0 as usize].references += 1;
                 chain::link(state, machine, place, links, frame);

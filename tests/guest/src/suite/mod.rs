@@ -4,6 +4,7 @@ mod ages;
 mod calling;
 mod capability;
 mod census;
+mod compartment;
 mod compiled;
 mod crowd;
 mod events;
@@ -32,6 +33,7 @@ mod threads;
 mod token;
 mod trace;
 mod transfer;
+mod types;
 mod vectors;
 mod waits;
 mod ways;
@@ -63,6 +65,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("large_page_is_its_frames", large::page_is_its_frames),
     ("large_page_revoked_in_part", large::page_revoked_in_part),
     ("large_page_comes_apart", large::page_comes_apart),
+    ("memory_type_is_the_frames", types::memory_type_is_the_frames),
+    ("compartment_sees_what_it_is_shown", compartment::compartment_sees_what_it_is_shown),
+    ("domain_of_others_is_refused", compartment::domain_of_others_is_refused),
     ("published_read_only", exposed::published_read_only),
     ("published_without_calls", exposed::published_without_calls),
     ("readers_make_no_call", readers::make_no_call),
