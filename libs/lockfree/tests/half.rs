@@ -3,9 +3,12 @@
 //! Entry code is assembly (`kernel/src/fast.rs`); what it does to its half is here once more,
 //! instruction by instruction, and `entry_code_does_what_is_tried` compares the two.
 
+#[path = "tried/entry.rs"]
+mod entry;
 mod tried;
 
 use abi::atomic::{Atomic, Ordering};
+use entry::store_lowest;
 use lockfree::half::{FREE_BY_ENTRY, Half, SHUT, TAKEN};
 use lockfree::spin::Spin;
 use loom::cell::Cell;
@@ -88,13 +91,6 @@ impl Kernel {
         }
         self.lock.give_back();
     }
-}
-
-/// A store to the lowest bytes of a word, which are those in `mask`. The bytes above stay whoever
-/// changes them meanwhile: so it is one step here, which orders no more than a store does.
-fn store_lowest(word: &Tried<AtomicU32>, mask: u32, value: u32) {
-    let change = |old| Some(old & !mask | value);
-    let _ = word.0.fetch_update(Ordering::Release, Ordering::Relaxed, change);
 }
 
 /// What a processor does.
