@@ -10,6 +10,8 @@
 //!            + …       application pages: one 4 KiB page per environment index
 //! ```
 
+use crate::atomic::{Atomic, Ordering};
+
 /// First word of the directory: "XOKPUBL1", little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"XOKPUBL1");
 /// The layout's version; the upper 16 bits change when a reader must refuse.
@@ -469,6 +471,18 @@ pub struct CpuRecord {
 
 /// Classes of stretches that are counted apart.
 pub const STRETCHES: usize = 14;
+
+/// Adds to a counter. One at a time does so; who reads it sees it late, and never go back.
+#[inline]
+pub fn count<W: Atomic<Value = u64>>(counter: &W, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+/// Raises a counter, likewise, to what is the most so far.
+#[inline]
+pub fn raise<W: Atomic<Value = u64>>(counter: &W, to: u64) {
+    counter.store(counter.load(Ordering::Relaxed).max(to), Ordering::Relaxed);
+}
 
 /// A call's counters on one processor.
 #[derive(Clone, Copy, Debug, Default)]

@@ -545,11 +545,13 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     record.longest_ns = clock::ticks_to_ns(longest);
     record.longest_call = if call == NO_CALL { u64::MAX } else { call as u64 };
     record.stack_bytes = cpu.stack_bytes.get();
-    record.stretches = [0; STRETCHES];
+    let mut stretches = [0_u64; STRETCHES];
     for (log, count) in cpu.classes.iter().enumerate() {
         let class = log.saturating_sub(FIRST_CLASS).min(STRETCHES - 1);
-        record.stretches[class] = record.stretches[class].wrapping_add(count.get());
+        stretches[class] = stretches[class].wrapping_add(count.get());
     }
+    // Each at once: others read meanwhile, and see none go back.
+    record.stretches = stretches;
     if cpu.stretched.take() {
         let own = &state.published.calls[cpu.index.get()];
         for (counters, longest) in own.iter().zip(&cpu.stretches[..CALLS_MAX]) {

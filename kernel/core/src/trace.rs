@@ -1,4 +1,4 @@
-//! The trace's rings and the calls' counters: words that one processor writes and all may read.
+//! The trace's rings and the calls' counters: words that one at a time writes and all may read.
 //!
 //! The layouts are those of `abi::trace` and `abi::published::CallRecord`, in atomic words: a ring
 //! is written by its own processor, with interrupts off, without the lock.
@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::state::State;
 use abi::call::CALLS_MAX;
 use abi::capability::{DEVICE_TRACE, NAME_DEVICE, Name, WRITE};
-use abi::published::CallRecord;
+use abi::published::{CallRecord, count, raise};
 use abi::trace::{self, ALL_KINDS, Event, Kind, TraceRecord, TraceRing, WORDS};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -121,7 +121,8 @@ impl Ring<'_> {
     }
 }
 
-/// A [`CallRecord`] in atomic words, written by its own processor alone: nothing is locked.
+/// A [`CallRecord`] in atomic words. All are counted with the lock, on whatever processor; but
+/// `ticks` without, by its own processor alone.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CallCounters {
@@ -131,36 +132,31 @@ pub struct CallCounters {
     ticks: AtomicU64,
 }
 
-#[inline]
-fn add(word: &AtomicU64, value: u64) {
-    word.store(word.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-}
-
 impl CallCounters {
     /// It was made.
     #[inline]
     pub fn made(&self) {
-        add(&self.count, 1);
+        count(&self.count, 1);
     }
 
     /// It was made so often.
     pub(crate) fn made_often(&self, times: u64) {
-        add(&self.count, times);
+        count(&self.count, times);
     }
 
     /// It was answered by an error.
     pub fn refused(&self) {
-        add(&self.errors, 1);
+        count(&self.errors, 1);
     }
 
     /// It took so many TSC ticks.
     pub fn took(&self, ticks: u64) {
-        add(&self.ticks, ticks);
+        count(&self.ticks, ticks);
     }
 
     /// Interrupts were off for so many nanoseconds.
     pub fn stretched(&self, ns: u64) {
-        self.longest_ns.store(self.longest_ns.load(Ordering::Relaxed).max(ns), Ordering::Relaxed);
+        raise(&self.longest_ns, ns);
     }
 
     /// What readers see.

@@ -1,5 +1,4 @@
-//! Every order in which entry code can meet, at the gates of one environment, entry code on another
-//! processor, or a hold of the lock that closes them.
+//! Every order in which entry code and holds of the lock can meet at the gates of one environment.
 //!
 //! The fast path of transfers is assembly (`kernel/src/fast.rs`); its steps on what processors
 //! share are here once more, instruction by instruction, and `entry_code_does_what_is_tried`

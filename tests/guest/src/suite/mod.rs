@@ -78,6 +78,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("trace_in_order", trace::in_order),
     ("trace_loss_is_told", trace::loss_is_told),
     ("calls_are_counted", trace::calls_are_counted),
+    ("counters_only_go_up", trace::counters_only_go_up),
     ("capability_named", capability::named),
     ("capability_narrowed", capability::narrowed),
     ("token_passed_as_data", token::passed_as_data),

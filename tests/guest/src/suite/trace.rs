@@ -1,5 +1,8 @@
 //! The trace and the calls' counters: what was done shows, in order; what is lost is told.
 
+use super::roles;
+use super::sched::{counter, until};
+use crate::assistant;
 use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground};
@@ -7,11 +10,14 @@ use abi::call::number;
 use abi::capability::{CONTROL, DEVICE_TRACE, NAME_DEVICE, READ};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
+use abi::published::{CpuRecord, Table};
 use abi::trace::{ALL_KINDS, Event, Kind, Read};
+use abi::word::Which;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use xok::call::{self, OWN};
+use xok::clock::now_ns;
 use xok::published;
 use xok::trace::{self, Follower};
 
@@ -159,4 +165,35 @@ pub fn calls_are_counted(_: &Ground) -> Result<String, Failure> {
     let ticks = traced.ticks - untraced.ticks;
     expect!(ticks >= TIMES, "{ticks} ticks for {TIMES} calls");
     Ok(format!("({} ticks a call)", ticks / TIMES))
+}
+
+/// Who reads another processor's counters while it counts never sees one go back.
+pub fn counters_only_go_up(ground: &Ground) -> Result<String, Failure> {
+    const NANOSECONDS: u64 = 300_000_000;
+    if published::directory().cpus < 2 {
+        return Ok(String::from("(one processor)"));
+    }
+    let remote = assistant::spawn(ground.image, roles::COUNT_AND_YIELD, [0; 6], &[])?;
+    let said = |refused| format!("{refused:?}");
+    call::slice_alloc(OWN, 1, Which::Any, remote.env).map_err(said)?;
+    assistant::start(remote)?;
+    until(|| counter(remote.env) > 0, "it to run elsewhere")?;
+    let counters = || {
+        let cpu = published::record::<CpuRecord>(Table::Cpus, 1).unwrap_or_default();
+        let [first, .., last] = cpu.stretches;
+        (cpu.stretches, [first, last, cpu.interrupts, cpu.calls, cpu.switches, cpu.vector_moves])
+    };
+    let (mut looks, mut backwards, mut before) = (0, 0, counters());
+    let (begin, end) = (before, now_ns() + NANOSECONDS);
+    while now_ns() < end {
+        let now = counters();
+        let pairs = now.0.iter().zip(before.0).chain(now.1.iter().zip(before.1));
+        backwards += u32::from(pairs.into_iter().any(|(now, before)| *now < before));
+        (looks, before) = (looks + 1, now);
+    }
+    call::env_destroy(OWN, remote.env, 0).map_err(said)?;
+    assistant::wait(remote.env)?;
+    expect!(before.0 != begin.0 && before.1 != begin.1, "nothing was counted in {looks} looks");
+    expect!(backwards == 0, "{backwards} of {looks} looks saw a counter go back");
+    Ok(format!("({looks} looks)"))
 }
