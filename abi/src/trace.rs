@@ -15,7 +15,8 @@
 //! A record holds numbers of calls and causes, ids and lengths: no address and no byte of a
 //! program's, as all may read it.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::atomic::{Atomic, Ordering};
+use core::sync::atomic::AtomicU64;
 
 /// Version of the layout (`TableInfo::version` of both tables).
 pub const VERSION: u32 = 1;
@@ -156,53 +157,25 @@ pub enum Read {
     End,
 }
 
-/// A word of a ring. Loads and stores order nothing by themselves, but for `publish`.
-pub trait Word {
-    /// Stores.
-    fn store(&self, value: u64);
-    /// Stores, after everything that was stored before.
-    fn publish(&self, value: u64);
-    /// What is loaded from here on is not older than what was loaded before.
-    fn acquire();
-    /// What is stored from here on is not seen without what was stored before.
-    fn release();
-}
-
-impl Word for AtomicU64 {
-    #[inline(always)]
-    fn store(&self, value: u64) {
-        self.store(value, Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn publish(&self, value: u64) {
-        self.store(value, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn acquire() {
-        fence(Ordering::Acquire);
-    }
-
-    #[inline(always)]
-    fn release() {
-        fence(Ordering::Release);
-    }
-}
-
 /// Writes the record with this number, in the place of an older one; `next` is the ring's
 /// [`TraceRing::next`]. One at a time writes a ring.
 #[inline(always)]
-pub fn write<W: Word>(next: &W, record: &[W; WORDS], number: u64, tsc: u64, event: &Event) {
+pub fn write<W: Atomic<Value = u64>>(
+    next: &W,
+    record: &[W; WORDS],
+    number: u64,
+    tsc: u64,
+    event: &Event,
+) {
     let [stamp, when, head, argument] = record;
-    stamp.store(0);
+    stamp.store(0, Ordering::Relaxed);
     // Nobody sees a word of the new record beside the old stamp.
-    W::release();
-    when.store(tsc);
-    head.store(event.head());
-    argument.store(event.argument);
-    stamp.publish(number + 1);
-    next.publish(number + 1);
+    W::fence(Ordering::Release);
+    when.store(tsc, Ordering::Relaxed);
+    head.store(event.head(), Ordering::Relaxed);
+    argument.store(event.argument, Ordering::Relaxed);
+    stamp.store(number + 1, Ordering::Release);
+    next.store(number + 1, Ordering::Release);
 }
 
 /// How far somebody has read a ring.
@@ -234,7 +207,7 @@ impl Reader {
     }
 
     /// The same of a ring of any words.
-    pub fn read_in<W: Word>(
+    pub fn read_in<W: Atomic<Value = u64>>(
         &mut self,
         records: u64,
         word: &mut impl FnMut(u64, usize) -> u64,
@@ -245,12 +218,12 @@ impl Reader {
             return Read::End;
         };
         // It has been written, and is seen or gone.
-        W::acquire();
+        W::fence(Ordering::Acquire);
         let stamp = number + 1;
         if word(place, 0) == stamp {
-            W::acquire();
+            W::fence(Ordering::Acquire);
             let (tsc, head, argument) = (word(place, 1), word(place, 2), word(place, 3));
-            W::acquire();
+            W::fence(Ordering::Acquire);
             if word(place, 0) == stamp {
                 self.next += 1;
                 return match Event::from_words(head, argument) {

@@ -18,7 +18,7 @@
 //! all is to make conditions seem true that are not, or to have its own forgotten. So the owner
 //! looks whether what it is told is so.
 
-use crate::Word;
+use abi::atomic::{Atomic, Ordering};
 
 /// Conditions of a word.
 const BITS: usize = 64;
@@ -37,7 +37,9 @@ pub type Page = Board<core::sync::atomic::AtomicU64, 7, BITS>;
 
 const _: () = assert!(core::mem::size_of::<Page>() <= 4096);
 
-impl<W: Word, const SUMMARIES: usize, const WORDS: usize> Board<W, SUMMARIES, WORDS> {
+impl<W: Atomic<Value = u64>, const SUMMARIES: usize, const WORDS: usize>
+    Board<W, SUMMARIES, WORDS>
+{
     /// How many conditions there are.
     pub const CONDITIONS: usize = SUMMARIES * WORDS * BITS;
 
@@ -56,27 +58,27 @@ impl<W: Word, const SUMMARIES: usize, const WORDS: usize> Board<W, SUMMARIES, WO
     pub fn set(&self, condition: usize) -> bool {
         let (summary, word) = (condition / BITS / WORDS, condition / BITS % WORDS);
         let Some(words) = self.words.get(summary) else { return false };
-        words[word].set_bits(1 << (condition % BITS));
+        words[word].fetch_or(1 << (condition % BITS), Ordering::AcqRel);
         // Looked at each time: who set the word's first bit may be gone before it came here.
-        if self.summaries[summary].load() >> word & 1 == 0 {
-            self.summaries[summary].set_bits(1 << word);
+        if self.summaries[summary].load(Ordering::Acquire) >> word & 1 == 0 {
+            self.summaries[summary].fetch_or(1 << word, Ordering::AcqRel);
         }
         // The owner says that it sleeps and then looks; we set and then look whether it sleeps.
-        W::fence();
-        self.asleep.load() != 0
+        W::fence(Ordering::SeqCst);
+        self.asleep.load(Ordering::Acquire) != 0
     }
 
     /// The owner's: takes the conditions that hold, in order, and tells `each` of them.
     #[inline]
     pub fn take(&self, mut each: impl FnMut(usize)) {
         for (number, (summary, words)) in self.summaries.iter().zip(&self.words).enumerate() {
-            if summary.load() == 0 {
+            if summary.load(Ordering::Acquire) == 0 {
                 continue;
             }
             // The summary before its words: a bit that is set between the two is set again there.
-            for word in ones(summary.swap(0)).filter(|&word| word < WORDS) {
+            for word in ones(summary.swap(0, Ordering::AcqRel)).filter(|&word| word < WORDS) {
                 let first = (number * WORDS + word) * BITS;
-                ones(words[word].swap(0)).for_each(|bit| each(first + bit));
+                ones(words[word].swap(0, Ordering::AcqRel)).for_each(|bit| each(first + bit));
             }
         }
     }
@@ -84,9 +86,9 @@ impl<W: Word, const SUMMARIES: usize, const WORDS: usize> Board<W, SUMMARIES, WO
     /// The owner's: says that it sleeps, if no condition holds; may it?
     #[inline]
     pub fn fall_asleep(&self) -> bool {
-        self.asleep.store(1);
-        W::fence();
-        let nothing = self.summaries.iter().all(|summary| summary.load() == 0);
+        self.asleep.store(1, Ordering::Release);
+        W::fence(Ordering::SeqCst);
+        let nothing = self.summaries.iter().all(|word| word.load(Ordering::Acquire) == 0);
         if !nothing {
             self.wake();
         }
@@ -96,7 +98,7 @@ impl<W: Word, const SUMMARIES: usize, const WORDS: usize> Board<W, SUMMARIES, WO
     /// The owner's: it does not sleep any more. Posts may still come, of those who saw it asleep.
     #[inline]
     pub fn wake(&self) {
-        self.asleep.store(0);
+        self.asleep.store(0, Ordering::Release);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Structures in memory that several processors change at once and nobody locks.
 //!
-//! Each is generic over its words ([`Word`], [`abi::atomic::Atomic`]): the kernel and programs have
+//! Each is generic over its words ([`abi::atomic::Atomic`]): the kernel and programs have
 //! processors' atomics, the tests in `tests/` have loom's, which try every order of every step.
 //!
 //! ```text
@@ -24,46 +24,3 @@ pub mod pipe;
 pub mod sequence;
 pub mod spin;
 pub mod versions;
-
-use core::sync::atomic::{AtomicU64, Ordering, fence};
-
-/// A word that others change.
-pub trait Word {
-    /// What stands there; what was stored before it is seen as well.
-    fn load(&self) -> u64;
-    /// Stores, after everything that was stored before.
-    fn store(&self, value: u64);
-    /// Stores and answers what stood there, as one step.
-    fn swap(&self, value: u64) -> u64;
-    /// Sets these bits and answers what stood there, as one step.
-    fn set_bits(&self, bits: u64) -> u64;
-    /// Nothing behind it is read before what stands in front of it is stored, for all to see.
-    fn fence();
-}
-
-impl Word for AtomicU64 {
-    #[inline(always)]
-    fn load(&self) -> u64 {
-        self.load(Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn store(&self, value: u64) {
-        self.store(value, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn swap(&self, value: u64) -> u64 {
-        self.swap(value, Ordering::AcqRel)
-    }
-
-    #[inline(always)]
-    fn set_bits(&self, bits: u64) -> u64 {
-        self.fetch_or(bits, Ordering::AcqRel)
-    }
-
-    #[inline(always)]
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
-}

@@ -3,34 +3,13 @@
 //! ```text
 //!  byte 0     bytes written since the beginning, stored by the writer alone, after the bytes
 //!  byte 64    bytes read, stored by the reader alone, after it has them
-//!  byte 2048  the ring
+//!  byte 2048  the ring: nothing is ordered by its bytes, the positions do that
 //! ```
 //! The other end is not trusted: each keeps its own position to itself, and a position of the
 //! other's that cannot be is an error. Who must wait says so to `wait`, which lets the other end
 //! go on and answers whether it is still there.
 
-use crate::Word;
-use core::sync::atomic::{AtomicU8, Ordering};
-
-/// A byte of the ring. Nothing is ordered by it: the positions do that.
-pub trait Byte {
-    /// What stands there.
-    fn load(&self) -> u8;
-    /// Stores.
-    fn store(&self, value: u8);
-}
-
-impl Byte for AtomicU8 {
-    #[inline(always)]
-    fn load(&self) -> u8 {
-        self.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn store(&self, value: u8) {
-        self.store(value, Ordering::Relaxed);
-    }
-}
+use abi::atomic::{Atomic, Ordering};
 
 /// Why a pipe can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +45,7 @@ pub struct Reader<P> {
     read: u64,
 }
 
-impl<W: Word, B: Byte, const RING: usize> Pipe<W, B, RING> {
+impl<W: Atomic<Value = u64>, B: Atomic<Value = u8>, const RING: usize> Pipe<W, B, RING> {
     /// An empty one, of words and bytes that are 0.
     pub fn new(mut word: impl FnMut() -> W, mut byte: impl FnMut() -> B) -> Self {
         Self {
@@ -79,7 +58,7 @@ impl<W: Word, B: Byte, const RING: usize> Pipe<W, B, RING> {
     }
 }
 
-impl<P, W: Word, B: Byte, const RING: usize> Writer<P>
+impl<P, W: Atomic<Value = u64>, B: Atomic<Value = u8>, const RING: usize> Writer<P>
 where
     P: core::ops::Deref<Target = Pipe<W, B, RING>>,
 {
@@ -93,7 +72,7 @@ where
     pub fn write(&mut self, bytes: &[u8], mut wait: impl FnMut() -> bool) -> Result<(), Broken> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let read = self.pipe.read.load();
+            let read = self.pipe.read.load(Ordering::Acquire);
             let filled = self.written.wrapping_sub(read);
             if filled > RING as u64 {
                 return Err(Broken::Garbage);
@@ -106,17 +85,17 @@ where
                 continue;
             }
             for (at, byte) in (self.written as usize..).zip(&rest[..room]) {
-                self.pipe.ring[at % RING].store(*byte);
+                self.pipe.ring[at % RING].store(*byte, Ordering::Relaxed);
             }
             self.written = self.written.wrapping_add(room as u64);
-            self.pipe.written.store(self.written);
+            self.pipe.written.store(self.written, Ordering::Release);
             rest = &rest[room..];
         }
         Ok(())
     }
 }
 
-impl<P, W: Word, B: Byte, const RING: usize> Reader<P>
+impl<P, W: Atomic<Value = u64>, B: Atomic<Value = u8>, const RING: usize> Reader<P>
 where
     P: core::ops::Deref<Target = Pipe<W, B, RING>>,
 {
@@ -135,7 +114,7 @@ where
     ) -> Result<usize, Broken> {
         let mut alive = true;
         loop {
-            let filled = self.pipe.written.load().wrapping_sub(self.read);
+            let filled = self.pipe.written.load(Ordering::Acquire).wrapping_sub(self.read);
             if filled > RING as u64 {
                 return Err(Broken::Garbage);
             }
@@ -146,10 +125,10 @@ where
                 continue;
             }
             for (at, byte) in (self.read as usize..).zip(&mut into[..count]) {
-                *byte = self.pipe.ring[at % RING].load();
+                *byte = self.pipe.ring[at % RING].load(Ordering::Relaxed);
             }
             self.read = self.read.wrapping_add(count as u64);
-            self.pipe.read.store(self.read);
+            self.pipe.read.store(self.read, Ordering::Release);
             return Ok(count);
         }
     }

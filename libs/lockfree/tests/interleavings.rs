@@ -1,12 +1,15 @@
 //! Every order in which the parties of a structure can meet, by loom.
 
-use lockfree::Word;
+mod tried;
+
+use abi::atomic::{Atomic, Ordering};
 use lockfree::board::Board;
-use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use tried::{Tried, try_all};
 
 loom::thread_local! {
     /// How many more words this thread changes before it is gone.
@@ -18,38 +21,55 @@ fn lives() -> bool {
     CHANGES.with(|left| left.replace(left.get().saturating_sub(1)) > 0)
 }
 
-/// A word of loom's.
-struct Tried(AtomicU64);
+/// A word of loom's, whose bits are set by those who live.
+#[derive(Default)]
+struct Mortal(Tried<AtomicU64>);
 
-impl Tried {
-    fn zero() -> Self {
-        Self(AtomicU64::new(0))
+impl Atomic for Mortal {
+    type Value = u64;
+
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
+    }
+
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        if lives() { self.0.fetch_or(bits, order) } else { 0 }
+    }
+
+    fn fetch_add(&self, _: u64, _: Ordering) -> u64 {
+        unreachable!("a board counts nothing")
+    }
+
+    fn fetch_and(&self, _: u64, _: Ordering) -> u64 {
+        unreachable!("a board's bits are taken all at once")
+    }
+
+    fn fetch_max(&self, _: u64, _: Ordering) -> u64 {
+        unreachable!("a board compares nothing")
+    }
+
+    fn compare_exchange(&self, _: u64, _: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+        unreachable!("a board compares nothing")
+    }
+
+    fn fence(order: Ordering) {
+        Tried::<AtomicU64>::fence(order);
+    }
+
+    fn pause() {
+        Tried::<AtomicU64>::pause();
     }
 }
 
-impl Word for Tried {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn store(&self, value: u64) {
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn swap(&self, value: u64) -> u64 {
-        self.0.swap(value, Ordering::AcqRel)
-    }
-
-    fn set_bits(&self, bits: u64) -> u64 {
-        if lives() { self.0.fetch_or(bits, Ordering::AcqRel) } else { 0 }
-    }
-
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
-}
-
-type Small = Board<Tried, 1, 2>;
+type Small = Board<Mortal, 1, 2>;
 
 /// The owner, as a program is it: takes until it has been told of all `wanted`; a post is
 /// remembered, as the kernel remembers one.
@@ -75,17 +95,17 @@ fn notifier(board: &Arc<Small>, post: &Arc<Notify>, condition: usize, changes: u
     });
 }
 
-/// Tries every way in which threads meet with so many switches that none of them asked for.
-fn try_all(switches: usize, parties: impl Fn(Arc<Small>, Arc<Notify>) + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(switches);
-    model.check(move || parties(Arc::new(Small::new(Tried::zero)), Arc::new(Notify::new())));
+/// Parties around a board that is empty, and a post for its owner.
+fn meet(switches: usize, parties: impl Fn(Arc<Small>, Arc<Notify>) + Sync + Send + 'static) {
+    try_all(switches, move || {
+        parties(Arc::new(Small::new(Mortal::default)), Arc::new(Notify::new()));
+    });
 }
 
 /// A lost wake-up would leave the owner waiting for ever, which loom calls a deadlock.
 #[test]
 fn a_board_loses_nothing_of_one_notifier() {
-    try_all(4, |board, post| {
+    meet(4, |board, post| {
         notifier(&board, &post, 64, u32::MAX);
         owner(&board, &post, &BTreeSet::from([64]));
     });
@@ -93,7 +113,7 @@ fn a_board_loses_nothing_of_one_notifier() {
 
 #[test]
 fn a_board_loses_nothing_of_two_that_share_a_word() {
-    try_all(2, |board, post| {
+    meet(2, |board, post| {
         notifier(&board, &post, 3, u32::MAX);
         notifier(&board, &post, 5, u32::MAX);
         owner(&board, &post, &BTreeSet::from([3, 5]));
@@ -105,7 +125,7 @@ fn a_board_loses_nothing_of_two_that_share_a_word() {
 #[test]
 fn a_board_does_without_those_who_die() {
     for changes in 0..3 {
-        try_all(2, move |board, post| {
+        meet(2, move |board, post| {
             notifier(&board, &post, 3, changes);
             notifier(&board, &post, 5, u32::MAX);
             owner(&board, &post, &BTreeSet::from([5]));

@@ -1,50 +1,14 @@
 //! Every order in which a pipe's two ends can meet, by loom: bytes come once, in order, not early.
 
-use lockfree::Word;
-use lockfree::pipe::{Broken, Byte, Pipe, Reader, Writer};
+mod tried;
+
+use lockfree::pipe::{Broken, Pipe, Reader, Writer};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU8, AtomicU64};
 use loom::thread;
+use tried::{Tried, try_all};
 
-/// A position, of loom's.
-struct Tried(AtomicU64);
-
-impl Word for Tried {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn store(&self, value: u64) {
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn swap(&self, _: u64) -> u64 {
-        unreachable!("a pipe's words are stored by one each")
-    }
-
-    fn set_bits(&self, _: u64) -> u64 {
-        unreachable!("a pipe's words are stored by one each")
-    }
-
-    fn fence() {
-        unreachable!("a pipe needs none")
-    }
-}
-
-/// A byte of the ring, of loom's.
-struct Place(AtomicU8);
-
-impl Byte for Place {
-    fn load(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn store(&self, value: u8) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-}
-
-type Small = Pipe<Tried, Place, 2>;
+type Small = Pipe<Tried<AtomicU64>, Tried<AtomicU8>, 2>;
 
 /// Lets the other end go on, as a yield does; it lives.
 fn wait() -> bool {
@@ -54,12 +18,9 @@ fn wait() -> bool {
 
 /// Writes pieces of these lengths, the bytes counted from 1, and reads all of them, in every way
 /// with so many switches that neither end asked for.
-fn try_all(switches: usize, pieces: &'static [usize], into: usize) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(switches);
-    model.check(move || {
-        let word = || Tried(AtomicU64::new(0));
-        let pipe = Arc::new(Small::new(word, || Place(AtomicU8::new(0))));
+fn meet(switches: usize, pieces: &'static [usize], into: usize) {
+    try_all(switches, move || {
+        let pipe = Arc::new(Small::new(Tried::default, Tried::default));
         let mut writer = Writer::new(pipe.clone());
         let all: Vec<u8> = (1..=pieces.iter().sum::<usize>() as u8).collect();
         let mut rest = all.clone();
@@ -84,12 +45,12 @@ fn try_all(switches: usize, pieces: &'static [usize], into: usize) {
 
 #[test]
 fn bytes_come_through_a_pipe_one_by_one() {
-    try_all(3, &[1, 1, 1], 1);
+    meet(3, &[1, 1, 1], 1);
 }
 
 #[test]
 fn bytes_come_through_a_pipe_that_is_full_at_times() {
-    try_all(3, &[3, 1], 2);
+    meet(3, &[3, 1], 2);
 }
 
 /// A writer that dies with bytes in the pipe: they are read, then it is at its end; and a position
@@ -97,8 +58,7 @@ fn bytes_come_through_a_pipe_that_is_full_at_times() {
 #[test]
 fn ends_and_nonsense_are_told() {
     loom::model(|| {
-        let word = || Tried(AtomicU64::new(0));
-        let pipe = Arc::new(Small::new(word, || Place(AtomicU8::new(0))));
+        let pipe = Arc::new(Small::new(Tried::default, Tried::default));
         let mut writer = Writer::new(pipe.clone());
         let mut reader = Reader::new(pipe.clone());
         assert_eq!(writer.write(&[1, 2, 3], || false), Err(Broken::NoReader));

@@ -2,46 +2,21 @@
 //!
 //! Records are whole, in order, and lost only if they have been overwritten.
 
-use abi::trace::{self, Event, Kind, Read, Reader, WORDS, Word};
+mod tried;
+
+use abi::atomic::{Atomic, Ordering};
+use abi::trace::{self, Event, Kind, Read, Reader, WORDS};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::atomic::AtomicU64;
 use loom::thread;
+use tried::{Tried, try_all};
 
-/// A word of loom's.
-struct Tried(AtomicU64);
-
-impl Tried {
-    fn zero() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Word for Tried {
-    fn store(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    fn publish(&self, value: u64) {
-        self.0.store(value, Ordering::Release);
-    }
-
-    fn acquire() {
-        fence(Ordering::Acquire);
-    }
-
-    fn release() {
-        fence(Ordering::Release);
-    }
-}
+type Word = Tried<AtomicU64>;
 
 /// A ring of so many records.
 struct Ring {
-    next: Tried,
-    records: Vec<[Tried; WORDS]>,
+    next: Word,
+    records: Vec<[Word; WORDS]>,
 }
 
 /// What is recorded under a number: every word tells it.
@@ -53,8 +28,8 @@ fn told(number: u64) -> (u64, Event) {
 
 impl Ring {
     fn new(records: usize) -> Self {
-        let records = (0..records).map(|_| std::array::from_fn(|_| Tried::zero())).collect();
-        Self { next: Tried::zero(), records }
+        let records = (0..records).map(|_| std::array::from_fn(|_| Word::default())).collect();
+        Self { next: Word::default(), records }
     }
 
     fn write(&self, number: u64) {
@@ -66,9 +41,10 @@ impl Ring {
     /// Reads once: a record is whole, and the one that comes next. How many were seen, and lost?
     fn read(&self, reader: &mut Reader) -> Option<(u64, u64)> {
         let before = reader.position();
-        let mut word = |place: u64, at: usize| self.records[place as usize][at].load();
-        let mut next = || self.next.load();
-        match reader.read_in::<Tried>(self.records.len() as u64, &mut word, &mut next) {
+        let mut word =
+            |place: u64, at: usize| self.records[place as usize][at].load(Ordering::Relaxed);
+        let mut next = || self.next.load(Ordering::Relaxed);
+        match reader.read_in::<Word>(self.records.len() as u64, &mut word, &mut next) {
             Read::Record(number, tsc, event) => {
                 assert_eq!((number, (tsc, event)), (before, told(before)), "torn");
                 Some((1, 0))
@@ -84,10 +60,8 @@ impl Ring {
 
 /// Writes so many records while somebody reads so often; the rest is read at the end. `lost` is
 /// told how many were.
-fn try_all(switches: usize, records: usize, all: u64, looks: u32, lost: fn(u64)) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(switches);
-    model.check(move || {
+fn meet(switches: usize, records: usize, all: u64, looks: u32, lost: fn(u64)) {
+    try_all(switches, move || {
         let ring = Arc::new(Ring::new(records));
         let other = ring.clone();
         let writer = thread::spawn(move || (0..all).for_each(|number| other.write(number)));
@@ -107,11 +81,11 @@ fn try_all(switches: usize, records: usize, all: u64, looks: u32, lost: fn(u64))
 
 #[test]
 fn a_record_is_whole_or_lost() {
-    try_all(3, 1, 2, 2, |_| {});
-    try_all(2, 2, 4, 2, |_| {});
+    meet(3, 1, 2, 2, |_| {});
+    meet(2, 2, 4, 2, |_| {});
 }
 
 #[test]
 fn what_fits_is_not_lost() {
-    try_all(3, 2, 2, 2, |lost| assert_eq!(lost, 0));
+    meet(3, 2, 2, 2, |lost| assert_eq!(lost, 0));
 }
