@@ -32,6 +32,8 @@ pub fn post<M: Machine>(state: &State, machine: &mut M, index: usize, sender: En
     }
 }
 
+/// Apart from the callers: most environments have no queue.
+#[inline(never)]
 fn put<M: Machine>(
     state: &State,
     machine: &mut M,
