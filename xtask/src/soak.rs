@@ -19,24 +19,13 @@ use crate::machine::{Kind, Machine};
 use crate::options::{self, Options};
 use crate::report;
 use crate::run::{self, Job};
-use crate::workspace;
+
+mod miri;
 
 /// How long each cell of the web servers' load takes, in seconds.
 const LOAD_SECONDS: u64 = 4;
 /// What a boot with random calls or threads may take longer than they do.
 const GUEST_MARGIN: Duration = Duration::from_secs(120);
-
-/// Tests that Miri has no time for: long loops and long random runs, which run as machine code.
-const TOO_LONG: [&str; 8] = [
-    "concurrent_reader",
-    "doorbell",
-    "filters_agree",
-    "heap_gives",
-    "no_two_places_meet",
-    "overlap_is_symmetric",
-    "overwritten_while",
-    "the_fast_path_ends",
-];
 
 /// What a round consists of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,7 +134,7 @@ impl Part {
             Self::Calls => calls(seed, sizes.seconds),
             Self::Threads => threads(sizes.seconds),
             Self::Load => crate::test::load_for_long(seed as usize, LOAD_SECONDS),
-            Self::Miri => miri(seed),
+            Self::Miri => miri::tests(seed),
         }
     }
 }
@@ -165,32 +154,6 @@ fn host(package: &str, test: &[&str], seed: u64, size: (&str, u64)) -> Result<()
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("{package}, seed {seed}:\n{text}{error}")))
-}
-
-/// The tests of kernel-core under Miri, which a nightly toolchain has. There is no `unsafe` in it:
-/// whether references are used as they may be is left out, and its tables are leaked on purpose.
-fn miri(seed: u64) -> Result<()> {
-    let mut rustup = Command::new("rustup");
-    rustup.args(["run", "nightly", "cargo", "miri", "test", "--package", "kernel-core", "--lib"]);
-    rustup.arg("--").args(TOO_LONG.iter().flat_map(|name| ["--skip", name]));
-    rustup.env("CARGO_TARGET_DIR", workspace::target().join("miri"));
-    rustup.env(
-        "MIRIFLAGS",
-        "-Zmiri-disable-isolation -Zmiri-disable-stacked-borrows -Zmiri-ignore-leaks",
-    );
-    let output = rustup.env("XOK_SEED", seed.to_string()).stdin(Stdio::null()).output();
-    let output = output.context("rustup, for a nightly toolchain with its component miri")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match text.lines().find(|line| line.starts_with("test result: ok. ")) {
-        Some(line) if output.status.success() && !line.contains(" 0 passed") => {
-            report::step(line);
-            Ok(())
-        }
-        _ => {
-            let error = String::from_utf8_lossy(&output.stderr);
-            Err(Failure::new(format!("kernel-core under Miri:\n{text}{error}")))
-        }
-    }
 }
 
 /// The torture of sixty-four threads, on two processors: it says what it says here.

@@ -156,12 +156,17 @@ impl Machine for FakeMachine {
         core::mem::replace(word, word.wrapping_add(value))
     }
     fn zero(&mut self, frame: Frame) {
-        self.memory[frame.0 as usize * 512..][..512].fill(0);
+        // As one copy, which an interpreter makes at once.
+        self.memory[frame.0 as usize * 512..][..512].copy_from_slice(&[0; 512]);
         self.zeroed += 1;
     }
     fn copy(&mut self, to: u64, from: u64, len: usize) {
         within_frame(to, len);
         within_frame(from, len);
+        if [to, from, len as u64].iter().all(|part| part.is_multiple_of(8)) {
+            let (to, from) = (Self::at(to), Self::at(from));
+            return self.memory.copy_within(from..from + len / 8, to);
+        }
         for at in 0..len as u64 {
             let byte = self.byte(from + at);
             self.byte_set(to + at, byte);
@@ -311,7 +316,19 @@ impl Machine for FakeMachine {
     }
 }
 
-fn leak<T: Default>(count: usize) -> &'static mut [T] {
+/// So many records; by copies of ever more of them, which an interpreter makes at once.
+fn leak<T: Default + Copy>(count: usize) -> &'static mut [T] {
+    let mut records = Vec::with_capacity(count);
+    records.resize_with(count.min(1), T::default);
+    while records.len() < count {
+        let more = records.len().min(count - records.len());
+        records.extend_from_within(..more);
+    }
+    Vec::leak(records)
+}
+
+/// The same of what is not copied.
+fn leak_each<T: Default>(count: usize) -> &'static mut [T] {
     let mut records = Vec::with_capacity(count);
     records.resize_with(count, T::default);
     Vec::leak(records)
@@ -362,7 +379,7 @@ pub fn with_hole(frames: usize, hole: Range<u32>) -> (State, FakeMachine) {
             slices: leak(sizes.slices),
             clock: &mut leak::<Clock>(1)[0],
             cpus: leak(CPUS).first_chunk_mut().unwrap(),
-            calls: leak(CPUS * CALLS_MAX).as_chunks().0.first_chunk().unwrap(),
+            calls: leak_each(CPUS * CALLS_MAX).as_chunks().0.first_chunk().unwrap(),
             census: leak(CATEGORIES),
             interfaces: leak(net::INTERFACES),
         },

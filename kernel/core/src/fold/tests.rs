@@ -13,7 +13,9 @@ use abi::memory::{ANY_FRAME, Item, Operation, from_source};
 /// Where the block is mapped.
 const AT: u64 = 0x80_4000_0000;
 /// Its frames: aligned, free in a new world.
-const BLOCK: u32 = 4096;
+const BLOCK: u32 = if cfg!(miri) { 1024 } else { 4096 };
+/// Frames of the machine: those, and as many again.
+const FRAMES: usize = 2 * BLOCK as usize;
 const DATA: u64 = WRITABLE | NO_EXECUTE;
 const ROOT: Capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
 
@@ -53,7 +55,7 @@ fn tables(world: &mut World, target: usize) {
 
 /// The block, mapped into the first domain.
 fn mapped() -> World {
-    let mut world = World::new();
+    let mut world = World::of(FRAMES);
     tables(&mut world, 1);
     let all = Item { more: 511, ..leaf(Operation::Allocate, 0, BLOCK, DATA) };
     item(&mut world, 1, all).unwrap();
