@@ -86,10 +86,10 @@ fn repeat(mut operation: impl FnMut() -> Result<(), Refused>) -> Result<(), Fail
     }
 }
 
-/// Measures each kind, for so many milliseconds on one processor and on two.
-pub fn measure(image: &'static [u8], length_ms: u64) {
+/// Measures each kind, for so many milliseconds on one processor and, if so many may work, on two.
+pub fn measure(image: &'static [u8], length_ms: u64, workers: usize) {
     for (kind, name) in KINDS.iter().enumerate() {
-        for cpus in [&[1][..], &[0, 1]] {
+        for cpus in [&[1][..], &[0, 1]].into_iter().filter(|cpus| cpus.len() <= workers) {
             match operations(image, kind as u8, cpus, length_ms * 1_000_000) {
                 Ok([count, ns, kernel]) => {
                     let number = cpus.len();

@@ -7,6 +7,7 @@ use abi::method::Binding;
 use alloc::format;
 use alloc::vec::Vec;
 use xok::call::{self, OWN};
+use xok::compartment::Compartment;
 use xok::memory::Space;
 use xok::published;
 use xok::threads::{self, Fate, Fault, Program, Threads};
@@ -34,10 +35,13 @@ pub fn run() {
     let count = value(line, b"samples").and_then(|text| core::str::from_utf8(text).ok());
     let count = count.and_then(|text| text.parse().ok()).unwrap_or(SAMPLES);
     let samples = Samples::new(count, value(line, b"rows").map(<[u8]>::to_vec));
-    let number = |text| core::str::from_utf8(text).ok()?.parse().ok();
+    let number = |text| core::str::from_utf8(text).ok()?.parse::<u64>().ok();
     if let Some(length) = value(line, b"cpus").and_then(number) {
         match xok::boot_image::map(OWN) {
-            Ok(image) => crate::cpus::measure(image, length),
+            Ok(image) => {
+                let workers = value(line, b"workers").and_then(number).unwrap_or(2);
+                crate::cpus::measure(image, length, workers as usize);
+            }
             Err(why) => xok::log!(0, "fatal boot image: {why:?}"),
         }
         let _ = call::machine_end(OWN, 0, 0);
@@ -50,6 +54,7 @@ pub fn run() {
         Ok(image) => {
             partners(&samples, image);
             pages_of_both(&samples, image);
+            visits(&samples);
             boards(&samples, image);
             threads_of_one(&samples);
         }
@@ -256,6 +261,18 @@ fn pages_of_both(samples: &Samples, image: &'static [u8]) {
         },
     );
     counted.into_iter().for_each(Pair::end);
+}
+
+/// aegis95 S25c: another of the program's own protection domains.
+fn visits(samples: &Samples) {
+    let prepare = || Compartment::but_for(&[]).map_err(|why| format!("{why:?}"));
+    samples.measure(
+        "n_visit",
+        100,
+        prepare,
+        |_| (),
+        |compartment, operations| repeat(operations, || compartment.run(|| ()).is_ok()),
+    );
 }
 
 /// Conditions on a board, few and many, and few beside sleepers whose predicates do not hold.

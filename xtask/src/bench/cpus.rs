@@ -1,5 +1,6 @@
 //! The same work on one processor and on two, here and on the tuned Linux: how much more is done.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::initramfs::Initramfs;
@@ -28,14 +29,35 @@ type Line = (String, usize, Rate);
 
 /// Boots once a round, and prints the median of each ratio.
 pub fn print(rounds: u32) -> Result<()> {
-    let (mut said, mut theirs) = (Vec::new(), Vec::new());
+    let image = run::make_image(&Job::default())?;
+    let (mut said, mut apart, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         report::step(&format!("two processors, round {}", round + 1));
-        said.push(boot()?);
+        said.push(boot(&image.path, 2, "cpus")?);
+        apart.push(two_machines(&image.path)?);
         theirs.push(boot_linux()?);
     }
-    println!("{}", beside(&said, &theirs));
+    println!("{}", beside(&said, &apart, &theirs));
     Ok(())
+}
+
+/// One worker in each of two emulators at the same time, which share nothing but the host: what
+/// both do together, as if it were two processors of one.
+fn two_machines(image: &Path) -> Result<Vec<Line>> {
+    let both = std::thread::scope(|scope| {
+        let other = scope.spawn(|| boot(image, 1, "cpus-other"));
+        let first = boot(image, 1, "cpus-first");
+        first.and_then(|first| match other.join() {
+            Ok(other) => Ok((first, other?)),
+            Err(_) => Err(Failure::new("the second machine's thread has ended")),
+        })
+    });
+    let (first, other) = both?;
+    let sum = |(one, two): (&Line, &Line)| {
+        let each_second = one.2.each_second + two.2.each_second;
+        (one.0.clone(), 2, Rate { each_second, kernel: 0.0 })
+    };
+    Ok(first.iter().zip(&other).map(sum).collect())
 }
 
 fn machine() -> Machine {
@@ -61,18 +83,21 @@ fn boot_linux() -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn boot() -> Result<Vec<Line>> {
-    let settings = [("init", "/xok/native-bench".into()), ("cpus", LENGTH_MS.to_string())];
+fn boot(image: &Path, workers: usize, name: &str) -> Result<Vec<Line>> {
+    let settings = [
+        ("init", "/xok/native-bench".into()),
+        ("cpus", LENGTH_MS.to_string()),
+        ("workers", workers.to_string()),
+    ];
     let job = Job {
         machine: machine(),
         settings: settings.map(|(key, value): (&str, String)| (key.to_string(), value)).to_vec(),
         limit: Some(LIMIT),
         ..Job::default()
     };
-    let image = run::make_image(&job)?;
-    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    let captured = run::capture(&job, image, None, |_| {})?;
     let text = captured.log.join("\n");
-    raw::keep("cpus", &text)?;
+    raw::keep(name, &text)?;
     let lines: Vec<Line> = captured.log.iter().filter_map(|line| parse(line)).collect();
     let whole = captured.status == Some(0) && !lines.is_empty() && !text.contains("fatal ");
     if whole {
@@ -107,12 +132,20 @@ fn pairs(rounds: &[Vec<Line>], name: &str) -> Vec<(Rate, Rate)> {
     rounds.iter().filter_map(|round| Some((find(round, 1)?, find(round, 2)?))).collect()
 }
 
-fn beside(rounds: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
+fn ones(round: &[Line]) -> impl Iterator<Item = Line> {
+    round.iter().filter(|line| line.1 == 1).cloned()
+}
+
+fn beside(rounds: &[Vec<Line>], apart: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
     let works = rounds.iter().flatten().filter(|line| line.1 == 1).map(|line| &line.0);
     let mut names: Vec<&String> = Vec::new();
     works.for_each(|name| names.extend((!names.contains(&name)).then_some(name)));
     let ratio = |pair: &(Rate, Rate)| pair.1.each_second / pair.0.each_second;
+    // One worker of the round before it, two of it.
+    let together: Vec<Vec<Line>> =
+        rounds.iter().zip(apart).map(|(one, two)| ones(one).chain(two.clone()).collect()).collect();
     let row = |name: &&String| {
+        let machines = pairs(&together, name);
         let (pairs, theirs) = (pairs(rounds, name), pairs(theirs, name));
         let all = |of: fn(&(Rate, Rate)) -> f64| median(pairs.iter().map(of).collect());
         vec![
@@ -120,6 +153,7 @@ fn beside(rounds: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
             format!("{:.0}", all(|pair| pair.0.each_second)),
             format!("{:.0}", all(|pair| pair.1.each_second)),
             format!("{:.2}", all(ratio)),
+            format!("{:.2}", median(machines.iter().map(ratio).collect())),
             format!("{:.0} %", 100.0 * all(|pair| pair.0.kernel)),
             format!("{:.0} %", 100.0 * all(|pair| pair.1.kernel)),
             format!("{:.0}", median(theirs.iter().map(|pair| pair.0.each_second).collect())),
@@ -131,6 +165,7 @@ fn beside(rounds: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
         "one: a second",
         "two: a second",
         "ratio",
+        "two machines",
         "kernel of one",
         "of two",
         "Linux: one",
@@ -139,7 +174,8 @@ fn beside(rounds: &[Vec<Line>], theirs: &[Vec<Line>]) -> String {
     let table = table::markdown(&head, names.iter().map(row).collect());
     format!(
         "{table}\nMedians of {} rounds. The control never enters the kernel: its ratio is what \
-         this host\ngives a second processor. Kernel: the share of the processors' time with \
+         this host\ngives a second processor. Two machines: the same in two emulators at the same \
+         time,\nwhich share nothing but the host. Kernel: the share of the processors' time with \
          interrupts off,\nmost of it under the lock, by the published classes of stretches.",
         rounds.len()
     )
@@ -156,8 +192,11 @@ mod tests {
         assert_eq!(round[0].2, Rate { each_second: 1000.0, kernel: 0.5 });
         let theirs = ["cpus fault 1 100 1000000000 0", "cpus fault 2 150 1000000000 0"];
         let theirs: Vec<Line> = theirs.iter().filter_map(|line| parse(line)).collect();
-        let table = beside(&[round], &[theirs]);
-        assert!(table.contains("| 1.80 ") && table.contains("| 1.50 "), "{table}");
+        let apart: Vec<Line> = parse("cpus fault 2 1700 1000000000 0").into_iter().collect();
+        let table = beside(&[round], &[apart], &[theirs]);
+        for ratio in ["| 1.80 ", "| 1.70 ", "| 1.50 "] {
+            assert!(table.contains(ratio), "{table}");
+        }
         assert_eq!(parse("cpus fault 1 many"), None);
     }
 }

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 type Native = (&'static str, &'static str, &'static str, &'static str);
 
 const ROUND: &str = "round trip";
-const ROWS: [Native; 23] = [
+const ROWS: [Native; 24] = [
     ("n_null", ROUND, "native: a call whose number is refused", "getppid"),
     ("n_method", ROUND, "native: a method of eight instructions, bound to a region", "seccomp"),
     ("n_timer", ROUND, "native: the cheapest call that changes something, TimerSet", "getppid"),
@@ -45,6 +45,7 @@ const ROWS: [Native; 23] = [
     ("n_pipe", ROUND, "native: a word through pipes in shared pages", "pipe1"),
     ("n_pipe_inlined", ROUND, "native: the same as part of the program", "pipe1"),
     ("n_shm", ROUND, "native: a counter in a shared page, yield to the partner", "shm_yield"),
+    ("n_visit", ROUND, "native: into a compartment of the program, and home", "pipe1"),
     ("n_board10", ROUND, "native: one of ten conditions notified of, both ways", "eventfd"),
     ("n_board10k", ROUND, "native: one of ten thousand conditions, both ways", "eventfd"),
     ("n_board_1k_asleep", ROUND, "native: n_board10 beside 1,000 false predicates", "eventfd"),
