@@ -1,6 +1,7 @@
 //! Mistakes made on purpose, for tests of what the kernel says then.
 //!
-//! `provoke=…` on the command line asks for one.
+//! `provoke=…` on the command line asks for one; `provoke=root-loads` is none, but says what the
+//! machine takes for a load of CR3 with nothing around it: below that no switch of spaces gets.
 //!
 //! # Safety
 //! Each one ends the kernel; that it ends with the right last words is what is tested.
@@ -10,6 +11,8 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cpu::Cpu;
+use crate::platform::clock;
+use crate::registers::{read_cr3, write_cr3};
 
 /// Looks for `provoke=` and obeys.
 pub fn provoke(cpu: &'static Cpu, command_line: &str) {
@@ -26,9 +29,23 @@ pub fn provoke(cpu: &'static Cpu, command_line: &str) {
         Some("write-text") => unsafe { (provoke as *mut u8).write_volatile(0) },
         Some("kept-stack") => keep(),
         Some("panic") => panic!("asked for"),
+        Some("root-loads") => load_roots(),
         Some(other) => crate::log!("provoke={other}: unknown"),
         None => {}
     }
+}
+
+/// Loads the root that is loaded, again and again: the space stays, its translations go.
+fn load_roots() {
+    const LOADS: u64 = 100_000;
+    let root = read_cr3();
+    let begin = clock::now_ns();
+    for _ in 0..LOADS {
+        // SAFETY: it is loaded.
+        unsafe { write_cr3(root) }
+    }
+    let took = clock::now_ns() - begin;
+    crate::log!("provoke: {LOADS} loads of CR3 in {took} ns, {} each", took / LOADS);
 }
 
 #[inline(never)]

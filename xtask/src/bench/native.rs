@@ -7,7 +7,7 @@ use super::figures::{Figures, show};
 use super::program::Row;
 use super::table::{self, Column};
 use super::{counts, ours, plugin, raw};
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::machine::Counting;
 use crate::report;
 use crate::run::{self, Job};
@@ -16,6 +16,9 @@ use crate::run::{self, Job};
 const PROGRAM: &str = "/xok/native-bench";
 /// How long one boot may take.
 const LIMIT: Duration = Duration::from_secs(300);
+
+/// Boots of which the one with the fastest loads counts.
+const ROOT_LOAD_BOOTS: u32 = 3;
 
 /// Name, way, what one operation is, and the row of Linux's that does the same for a program.
 type Native = (&'static str, &'static str, &'static str, &'static str);
@@ -84,6 +87,32 @@ pub fn beside_row(name: &str) -> &'static str {
 /// Takes the time of these, in ticks of the time-stamp counter.
 pub fn time(rows: &[String], samples: u32) -> Result<Vec<Measured>> {
     measure(rows, samples, None, || Ok(None))
+}
+
+/// Nanoseconds of a load of CR3 with nothing around it, the least of some boots' averages: what
+/// each switch between spaces takes at the least, whatever a kernel does.
+pub fn root_load() -> Result<f64> {
+    let settings = [("init", PROGRAM), ("rows", "n_null"), ("provoke", "root-loads")];
+    let job = Job {
+        machine: ours::machine(None),
+        settings: settings.map(|(key, value)| (key.to_string(), value.to_string())).to_vec(),
+        limit: Some(LIMIT),
+        ..Job::default()
+    };
+    let image = run::make_image(&job)?;
+    let mut least = f64::INFINITY;
+    for _ in 0..ROOT_LOAD_BOOTS {
+        let said = run::capture(&job, &image.path, None, |_| ())?.log;
+        let each = said.iter().find_map(|line| {
+            let (_, loads) = line.split_once("loads of CR3 in ")?;
+            loads.rsplit_once(", ")?.1.strip_suffix(" each")?.parse().ok()
+        });
+        let Some(each) = each else {
+            return Err(Failure::new(format!("no loads in the log:\n{}", said.join("\n"))));
+        };
+        least = least.min(each);
+    }
+    Ok(least)
 }
 
 fn measure(

@@ -52,7 +52,15 @@ pub fn measure_natives(rows: &[String], rounds: u32, alone: bool) -> Result<Stri
             add_round(&mut columns[1], &theirs, nanoseconds);
         }
     }
-    Ok(render_natives(&columns))
+    let mut text = render_natives(&columns);
+    if rows.iter().any(|row| row == "n_pct_other") {
+        let each = native::root_load()?;
+        text += &format!(
+            "\nA load of CR3 with nothing around it takes {each:.0} ns here; to another space and \
+             back there are two.\n"
+        );
+    }
+    Ok(text)
 }
 
 /// The same of a native row and the one that stands beside it.
