@@ -36,25 +36,35 @@ pub fn tests(seed: u64) -> Result<()> {
         return Err(Failure::new(format!("no test is listed:\n{text}")));
     }
     let waiting = Mutex::new(names.chunks(TAKEN));
-    let work = || -> Result<usize> {
-        let mut passed = 0;
+    // One that fails does not keep the others from being run.
+    let work = || -> Result<(usize, Vec<String>)> {
+        let (mut passed, mut failures) = (0, Vec::new());
         loop {
             let next = waiting.lock().map_err(|_| Failure::new("a part has failed"))?.next();
-            let Some(some) = next else { return Ok(passed) };
-            passed += run(seed, some)?;
+            let Some(some) = next else { return Ok((passed, failures)) };
+            match run(seed, some) {
+                Ok(count) => passed += count,
+                Err(failure) => failures.push(failure.to_string()),
+            }
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let passed = std::thread::scope(|scope| -> Result<usize> {
+    let (passed, failures) = std::thread::scope(|scope| -> Result<(usize, Vec<String>)> {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let mut passed = 0;
+        let mut all = (0, Vec::new());
         for worker in workers {
-            passed += worker.join().map_err(|_| Failure::new("a part has failed"))??;
+            let one = worker.join().map_err(|_| Failure::new("a part has failed"))??;
+            all.0 += one.0;
+            all.1.extend(one.1);
         }
-        Ok(passed)
+        Ok(all)
     })?;
     report::step(&format!("{passed} of {} tests passed under Miri", names.len()));
-    if passed == names.len() { Ok(()) } else { Err(Failure::new("not all have been run")) }
+    if failures.is_empty() && passed == names.len() {
+        Ok(())
+    } else {
+        Err(Failure::new(failures.join("\n")))
+    }
 }
 
 /// Runs these; how many passed, if all did.

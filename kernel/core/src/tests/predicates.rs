@@ -53,7 +53,15 @@ fn set(world: &mut World, index: usize, atoms: &[A_]) -> Outcome {
 }
 
 fn spawned() -> (World, usize) {
-    let mut world = World::new();
+    spawned_in(World::new())
+}
+
+/// In a machine with room for a hundred and more environments.
+fn spawned_in_a_crowd() -> (World, usize) {
+    spawned_in(World::of(8192))
+}
+
+fn spawned_in(mut world: World) -> (World, usize) {
     let domain = world.domain();
     let index = world.spawn(domain);
     mask(&mut world, index);
@@ -267,7 +275,7 @@ fn what_a_program_writes_is_looked_at_at_the_sleepers_turn() {
 
 #[test]
 fn an_idle_processor_looks_at_everybody_in_pieces() {
-    let (mut world, bystander) = spawned();
+    let (mut world, bystander) = spawned_in_a_crowd();
     assert_eq!(world.by(bystander, SLEEP), Outcome::Left);
     let sleepers = a_hundred_sleepers(&mut world);
     for wanted in [sleepers[0], sleepers[50], sleepers[99]] {
@@ -319,7 +327,7 @@ fn pieces(world: &mut World) -> usize {
 /// all of these are looked at in turn, those that a hold has walked past, too.
 #[test]
 fn a_long_ring_is_walked_in_pieces() {
-    let (mut world, busy) = spawned();
+    let (mut world, busy) = spawned_in_a_crowd();
     // Beside an idle processor all sleepers are looked at: it must be the ring that finds them.
     let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(busy) };
     assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
