@@ -15,9 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
-#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -74,6 +75,11 @@ static void fault(void)
     __asm__ volatile("movb (%%rax), %%al" : "=a"(word) : "a"((char *)PAGE) : "memory");
 }
 
+static void call(void)
+{
+    syscall(SYS_getppid);
+}
+
 static void page(void)
 {
     char *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +134,8 @@ static const struct kind {
     void (*prepare)(void);
     void (*once)(void);
 } KINDS[] = {
-    {"control", NULL, control},       {"fault", handle_faults, fault}, {"page", NULL, page},
+    {"control", NULL, control},      {"call", NULL, call},
+    {"fault", handle_faults, fault}, {"page", NULL, page},
     {"transfer", start_server, ask}, {"fork", prepare_fork, fork_once},
 };
 
