@@ -305,9 +305,6 @@ fn random_calls_on_large_pages_keep_every_invariant() {
     let steps = number("XOK_STEPS", steps);
     let seed = number("XOK_SEED", 1);
     let model = run(Model::with(seed, FRAMES_LARGE), seed, steps);
-    assert!(
-        cfg!(miri) || model.folded * 1000 > steps,
-        "hardly anything is folded: {}",
-        model.folded
-    );
+    let least = if cfg!(miri) { 0 } else { 1 + steps / 1000 };
+    assert!(model.folded >= least, "hardly anything is folded: {}", model.folded);
 }

@@ -255,9 +255,6 @@ impl World {
     /// Asks who runs on a processor; 0: nobody.
     pub fn pick(&mut self, cpu: usize) -> usize {
         check(&self.state);
-        if !cfg!(miri) {
-            crate::region::check(&self.state);
-        }
         let index = sched::pick(&mut self.state, &mut self.machine, cpu).unwrap_or(0);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
             .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
@@ -378,6 +375,7 @@ pub fn check(state: &State) {
     if cfg!(miri) {
         return;
     }
+    crate::region::check(state);
     state.envs.check();
     let envs = &state.envs.slots;
     let mut watchers = 0;
