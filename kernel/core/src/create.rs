@@ -272,8 +272,10 @@ fn check<M: Machine>(
             return Err(Error::BadAddress.into());
         }
         let leaf = table::walk(state, machine, root, address, true).ok_or(Error::BadAddress)?;
+        // Others have entries for it, which are write-back.
+        let plain = state.published.frames[leaf.frame.0 as usize].memory_type == 0;
         match frame::kind(state, leaf.frame) {
-            Some(FrameType::Data) => Ok(leaf.frame),
+            Some(FrameType::Data) if plain => Ok(leaf.frame),
             _ => Err(Error::BadAddress.into()),
         }
     };

@@ -281,20 +281,7 @@ pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId
 /// Ends a domain without environments, with all that is attached to it: now, as far as there is
 /// room.
 pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    let maker = domain::id(state, index);
-    domain::born(state, index);
     domain::condemn(state, index, EnvId::NONE);
-    // Those that were to become children of who dies here. Visitors of one end first.
-    while let Some(unborn) = domain::an_unborn_of(state, index) {
-        work::spend(state, cost::LOOK * state.published.domains.len() as u32);
-        domain::born(state, unborn);
-        domain::condemn(state, unborn, EnvId::NONE);
-        let visited = state.published.domains[unborn].envs != 0;
-        if visited || !end_piece(state, machine, unborn) {
-            sweep::begin(state);
-        }
-    }
-    debug_assert_eq!(domain::id(state, index), maker);
     if !end_piece(state, machine, index) {
         sweep::begin(state);
     }
@@ -303,14 +290,33 @@ pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
 /// Ends a condemned domain without environments if there is room for what is left of it; else some
 /// of that goes, and it stays.
 pub(crate) fn end_piece<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
-    let gone = work::room(state, cost::DOMAIN)
+    let gone = condemn_unborn(state, index)
+        && work::room(state, cost::DOMAIN)
         && region::detach_all(state, index)
         && crate::net::end_domain(state, index);
     if gone {
         work::spend(state, cost::DOMAIN);
+        domain::born(state, index);
         domain::end(state, machine, index);
     }
     gone
+}
+
+/// Those that were to become children of who dies here end, with all who visit them: that is the
+/// sweep's. Were these all?
+fn condemn_unborn(state: &mut State, index: usize) -> bool {
+    let cost = cost::LOOK * state.published.domains.len() as u32;
+    while state.domains.records[index].unborn != 0 {
+        if !work::room(state, cost) {
+            return false;
+        }
+        work::spend(state, cost);
+        let Some(unborn) = domain::an_unborn_of(state, index) else { break };
+        domain::born(state, unborn);
+        domain::condemn(state, unborn, EnvId::NONE);
+        sweep::begin(state);
+    }
+    true
 }
 
 /// `DomainDestroy`; `None`: the caller was in it. A crowd in it ends in pieces, the caller first.
@@ -429,15 +435,13 @@ fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
     Ok(0)
 }
 
-/// An environment and its holder, which must be in the caller's domain: what one thread holds is
-/// all its threads'.
+/// An environment and its holder, which must be at home where the caller is: what one thread holds
+/// is all its threads'.
 fn held(state: &State, caller: usize, id: EnvId) -> Result<(usize, usize), Error> {
     let index = env::lookup(state, id)?;
     let holder = env::lookup(state, EnvId(state.published.envs[index].holder));
     match holder {
-        Ok(holder) if env::domain(state, holder) == env::domain(state, caller) => {
-            Ok((index, holder))
-        }
+        Ok(holder) if env::home(state, holder) == env::home(state, caller) => Ok((index, holder)),
         _ => Err(Error::NotPermitted),
     }
 }

@@ -259,6 +259,12 @@ pub fn domain(state: &State, index: usize) -> DomainId {
     DomainId(state.published.envs[index].domain)
 }
 
+/// The domain that it is at home in.
+pub fn home(state: &State, index: usize) -> DomainId {
+    let EnvRecord { domain, home, .. } = state.published.envs[index];
+    DomainId(if home == 0 { domain } else { home })
+}
+
 /// Is it in the domain at this index, or at home there?
 pub fn belongs_to(state: &State, index: usize, domain: usize) -> bool {
     let EnvRecord { domain: own, home, .. } = state.published.envs[index];

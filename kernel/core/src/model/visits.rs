@@ -81,6 +81,11 @@ impl Model {
         }
         for (index, record) in self.state.published.domains.iter().enumerate() {
             assert_eq!(record.envs, there[index], "environments of domain {index}");
+            let records = &self.state.domains.records;
+            let unborn = records.iter().filter(|one| usize::from(one.maker) == index).count();
+            let counted = usize::from(records[index].unborn);
+            assert!(index == 0 || unborn == counted, "{index} has made {unborn}, not {counted}");
+            assert!(record.id != 0 || unborn == 0 || index == 0, "the maker {index} has ended");
         }
     }
 }

@@ -6,6 +6,16 @@ fn go(world: &mut World, index: usize, domain: DomainId) -> Outcome {
     world.by(index, Call::DomainSwitch { domain })
 }
 
+fn alloc() -> Call {
+    Call::DomainAlloc {
+        which: Which::Any,
+        account: AccountId::NONE,
+        root: Which::Any,
+        window: 0,
+        bytes: u64::MAX,
+    }
+}
+
 /// The save area of an environment at the same address of another domain.
 fn shown(world: &mut World, index: usize, domain: DomainId) {
     let (address, physical) = env::save_area(&world.state, index).unwrap();
@@ -29,14 +39,7 @@ fn shown(world: &mut World, index: usize, domain: DomainId) {
 fn visitor(world: &mut World) -> (usize, DomainId, DomainId) {
     let home = world.domain();
     let index = world.spawn(home);
-    let call = Call::DomainAlloc {
-        which: Which::Any,
-        account: AccountId::NONE,
-        root: Which::Any,
-        window: 0,
-        bytes: u64::MAX,
-    };
-    let Outcome::Answer(0, other) = world.by(index, call) else { panic!("a domain") };
+    let Outcome::Answer(0, other) = world.by(index, alloc()) else { panic!("a domain") };
     let other = DomainId(other as u32);
     let capabilities = &mut world.state.domains.records[other.index()].capabilities;
     capabilities[usize::from(ROOT)] = Capability { rights: ALL, zero: 0, name: Name::ROOT };
@@ -182,4 +185,81 @@ fn who_is_away_belongs_to_both() {
     assert!(of(&world, home) && !of(&world, other));
     assert_eq!(go(&mut world, index, other), OK);
     assert!(of(&world, home) && of(&world, other));
+}
+
+/// What a visitor makes is the visited domain's to end, whoever ends that, and nobody's later.
+#[test]
+fn what_is_made_abroad_ends_with_the_domain_that_made_it() {
+    for visitor_ends in [false, true] {
+        let mut world = World::new();
+        let before = world.census();
+        let (index, home, other) = visitor(&mut world);
+        assert_eq!(go(&mut world, index, other), OK);
+        let Outcome::Answer(0, made) = world.by(index, alloc()) else { panic!("a domain") };
+        let made = DomainId(made as u32);
+        assert_eq!(go(&mut world, index, home), OK);
+        let call = match visitor_ends {
+            true => Call::EnvDestroy { env: world.id(index), word: 0 },
+            false => Call::DomainDestroy { domain: other },
+        };
+        assert_eq!(world.by(1, call), OK);
+        world.settle();
+        assert!(!lives(&world, other) && !lives(&world, made), "{visitor_ends}");
+        let record = &world.state.domains.records[other.index()];
+        assert_eq!((record.unborn, record.maker), (0, 0));
+        if !visitor_ends {
+            let env = world.id(index);
+            assert_eq!(world.by(1, Call::EnvDestroy { env, word: 0 }), OK);
+        }
+        world.settle();
+        let forget = Call::EnvForget { env: world.id(index) };
+        assert!(matches!(world.by(1, forget), Outcome::Answer(0, _)));
+        assert_eq!(world.census(), before, "{visitor_ends}");
+    }
+}
+
+#[test]
+fn a_domain_that_is_destroyed_unborn_is_its_makers_no_more() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        let Outcome::Answer(0, made) = world.by(1, alloc()) else { panic!("a domain") };
+        let own = env::domain(&world.state, 1).index();
+        assert_eq!(world.state.domains.records[own].unborn, 1);
+        assert_eq!(world.by(1, Call::DomainDestroy { domain: DomainId(made as u32) }), OK);
+        world.settle();
+        assert_eq!(world.state.domains.records[own].unborn, 0);
+    }
+}
+
+/// What one thread holds is all its threads', also while that one is away; not the residents'.
+#[test]
+fn what_a_visitor_holds_is_its_homes() {
+    let mut world = World::new();
+    let (index, home, other) = visitor(&mut world);
+    let sibling = world.spawn(home);
+    let child = world.spawn_by(index, home);
+    let resident = world.spawn(other);
+    assert_eq!(go(&mut world, index, other), OK);
+    let env = world.id(child);
+    let kill = Call::EnvDestroy { env, word: 9 };
+    assert_eq!(world.by(1, kill), OK);
+    let forget = Call::EnvForget { env };
+    assert_eq!(world.by(resident, forget), error(Error::NotPermitted, 0));
+    assert_eq!(world.by(sibling, forget), Outcome::Answer(0, 9));
+}
+
+/// Everybody sees an application page, write-back.
+#[test]
+fn a_page_of_another_memory_type_is_nobodys_application_page() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let new = world.spawn_new(1, domain);
+    let page = 0x60_0000;
+    let frame = world.map(domain.index(), page);
+    world.state.published.frames[frame.0 as usize].memory_type = 3;
+    let setup = EnvSetup { application_page: page, save_area: page, ..EnvSetup::default() };
+    for field in [field::APPLICATION_PAGE, field::SAVE_AREA] {
+        let answer = world.set_by(1, world.id(new), field, &setup);
+        assert_eq!(answer, error(Error::BadAddress, 0));
+    }
 }

@@ -133,8 +133,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a stranger forgets the dead",
         "death.rs",
-        "Ok(holder) if env::domain(state, holder) == env::domain(state, caller) => {",
-        "Ok(holder) if holder != usize::MAX => {",
+        "Ok(holder) if env::home(state, holder) == env::home(state, caller) => Ok(",
+        "Ok(holder) if holder != usize::MAX => Ok(",
     ),
     (
         "what was never released outlives its maker",
