@@ -200,10 +200,10 @@ pub fn switch_to<M: Machine>(
             return Err(Error::BadAddress.into());
         }
     }
+    let home = env::home(state, caller);
     gate::close(state, caller);
     state.envs.slots[caller].prepared = false;
     let record = &mut state.published.envs[caller];
-    let home = if record.home == 0 { from } else { DomainId(record.home) };
     record.domain = target.0;
     record.home = if target == home { 0 } else { home.0 };
     // It counts once where it is, and once at home.

@@ -22,8 +22,6 @@ use abi::word::Which;
 pub struct Record {
     /// What guards it.
     pub guard: Name,
-    /// The fresh name it was made with, which it may have handed on.
-    pub own: Name,
     /// Its list.
     pub capabilities: [Capability; CAPABILITIES],
     /// First address of the native window.
@@ -115,9 +113,11 @@ pub fn guard(state: &State, index: usize) -> &Name {
     &state.domains.records[index].guard
 }
 
-/// May who has this capability bring itself into the domain? So may whom it has given its own name.
+/// May who has this capability bring itself into the domain? So may whom it has given the fresh
+/// name that it was made with, which guards its root table.
 pub fn may_enter(state: &State, index: usize, capability: &Capability) -> bool {
-    let Record { guard, own, .. } = &state.domains.records[index];
+    let Record { guard, root, .. } = &state.domains.records[index];
+    let own = frame::guard(state, *root);
     [guard, own].into_iter().any(|name| capability.dominates(name, CONTROL))
 }
 
@@ -177,7 +177,6 @@ pub(crate) fn create<M: Machine>(
     capabilities[0] = Capability { rights: ALL, zero: 0, name: own };
     state.domains.records[index] = Record {
         guard,
-        own,
         capabilities,
         window: asked.window,
         window_bytes: asked.bytes,
