@@ -43,8 +43,26 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// What is lost, repeated and delayed then, in percent.
 const BAD: Weather = Weather { loss: 3, repeat: 2, delay: 10 };
 
-/// Boots each machine and does it all.
+/// What is recorded besides [`weather`]; each needs what comes before it.
+const NAMES: [&str; 5] = [
+    "wire/fetch",
+    "wire/wrong_frames",
+    "wire/mutated_frames",
+    "wire/flood_of_handshakes",
+    "wire/guest_ends",
+];
+
+fn weather(seed: u64) -> String {
+    format!("wire/fetch_in_bad_weather_{seed}")
+}
+
+/// Boots each machine and does it all, if any of it is asked for.
 pub fn run(tally: &mut Tally) -> Result<()> {
+    let asked = NAMES.iter().any(|name| tally.wants(name))
+        || SEEDS.iter().any(|&seed| tally.wants(&weather(seed)));
+    if !asked {
+        return Ok(());
+    }
     let image = run::make_image(&Job { extras: vec![net_suite::make_files()?], ..Job::default() })?;
     for kind in MACHINES {
         report::step(&format!("wire: {}", kind.name()));
@@ -95,7 +113,7 @@ fn converse(tally: &mut Tally, wire: &mut Wire, place: &str) -> std::result::Res
         return Err("after the wrong frames".into());
     }
     for seed in SEEDS {
-        record(&format!("wire/fetch_in_bad_weather_{seed}"), fetch(wire, seed, BAD, "100k"));
+        record(&weather(seed), fetch(wire, seed, BAD, "100k"));
     }
     record("wire/mutated_frames", mutated(wire));
     record("wire/flood_of_handshakes", handshakes(wire));
