@@ -96,6 +96,8 @@ pub struct Machine {
     pub disk: Option<PathBuf>,
     /// Whether instructions are counted; the translator runs them then, one after the other.
     pub counting: Option<Counting>,
+    /// A library that is loaded into the emulator before its own.
+    pub library: Option<PathBuf>,
 }
 
 impl Default for Machine {
@@ -111,6 +113,7 @@ impl Default for Machine {
             rng: true,
             disk: None,
             counting: None,
+            library: None,
         }
     }
 }
@@ -212,6 +215,9 @@ impl Machine {
         }
         if let Some(counting) = &self.counting {
             counting.add_to(&mut qemu);
+        }
+        if let Some(library) = &self.library {
+            qemu.env("LD_PRELOAD", library);
         }
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initial);
         qemu.args(["-append", line]);

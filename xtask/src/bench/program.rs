@@ -47,6 +47,11 @@ pub fn cpus() -> Result<PathBuf> {
     compile::directory("tests/bench-cpus", "bench-cpus", &["-static"])
 }
 
+/// Compiles what keeps the emulator awake while it waits for a lock.
+pub fn awake() -> Result<PathBuf> {
+    compile::directory("tests/bench-awake", "awake.so", &["-shared", "-fPIC"])
+}
+
 /// All rows, in the program's order.
 pub fn rows() -> Result<Vec<Row>> {
     Ok(parse(&process::output(Command::new(path()?).arg("--list"))?))
