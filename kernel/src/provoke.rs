@@ -1,14 +1,15 @@
 //! Mistakes made on purpose, for tests of what the kernel says then.
 //!
-//! `provoke=…` on the command line asks for one; `provoke=root-loads` is none, but says what the
-//! machine takes for a load of CR3 with nothing around it: below that no switch of spaces gets.
+//! `provoke=…` on the command line asks for one. Two are none: `root-loads` says what the machine
+//! takes for a load of CR3 with nothing around it, below which no switch of spaces gets;
+//! `late-processors` has all processors but the first go on later than the first program does.
 //!
 //! # Safety
-//! Each one ends the kernel; that it ends with the right last words is what is tested.
+//! Each mistake ends the kernel; that it ends with the right last words is what is tested.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cpu::Cpu;
 use crate::platform::clock;
@@ -30,8 +31,23 @@ pub fn provoke(cpu: &'static Cpu, command_line: &str) {
         Some("kept-stack") => keep(),
         Some("panic") => panic!("asked for"),
         Some("root-loads") => load_roots(),
+        Some("late-processors") => LATE.store(true, Ordering::Relaxed),
         Some(other) => crate::log!("provoke={other}: unknown"),
         None => {}
+    }
+}
+
+/// Whether processors go on late.
+static LATE: AtomicBool = AtomicBool::new(false);
+
+/// Waits for a twentieth of a second, as if something had stopped this processor; serves meanwhile
+/// who wants it to flush.
+pub fn be_late(serve: impl Fn()) {
+    const LATE_NS: u64 = 50_000_000;
+    let begin = clock::now_ns();
+    while LATE.load(Ordering::Relaxed) && clock::now_ns() - begin < LATE_NS {
+        serve();
+        crate::registers::pause();
     }
 }
 

@@ -129,10 +129,10 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
             crate::registers::pause();
             shootdown::serve(cpu);
         }
+        crate::provoke::be_late(|| shootdown::serve(cpu));
     }
     cpu.entered_tsc.set(rdtsc());
-    let mut hold = Hold::take(cpu);
-    sched::start_cpu(&mut hold.state, cpu.index.get());
+    let hold = Hold::take(cpu);
     // Only `entry` uses it, and only its counts.
     let own = &raw const hold.state.published.cpus[cpu.index.get()];
     cpu.cpu_record.set(own.expose_provenance() as u64);

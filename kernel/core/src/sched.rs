@@ -157,7 +157,7 @@ impl Scheduler {
     }
 }
 
-/// Tells the scheduler that a processor has started.
+/// Tells the scheduler of a processor that has arrived: its slices may be given out.
 pub fn start_cpu(state: &mut State, cpu: usize) {
     state.sched.cpus[cpu].online = true;
 }

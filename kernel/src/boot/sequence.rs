@@ -24,9 +24,9 @@ use abi::published::{
 use image::archive::Archive;
 use image::elf::Plan;
 use kernel_core::boot::{Parts, Sizes};
-use kernel_core::frame;
 use kernel_core::state::State;
 use kernel_core::trace::Asked;
+use kernel_core::{frame, sched};
 
 use super::memory_map::MemoryMap;
 use super::start_info::{Range, StartInfo};
@@ -278,6 +278,8 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     for index in 0..running {
         state.published.cpus[index].apic = boot.platform.cpus[index];
         state.published.cpus[index].longest_call = u64::MAX;
+        // It may go on later than the first program; who gets a slice of it waits as long.
+        sched::start_cpu(state, index);
     }
     let each = running as u64;
     state.published.directory.tables[Table::Cpus as usize].count = running as u32;

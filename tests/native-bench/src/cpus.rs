@@ -125,7 +125,11 @@ fn operations(
         *place = Some(start(cpu)?);
     }
     let all = || workers.iter().flatten().map(|worker| counter(worker.env)).sum::<u64>();
-    // They have begun, and what is translated first is translated.
+    // They begin, and what is translated first is translated.
+    let waits = |worker: &Spawned| counter(worker.env) == 0 && published::env_lives(worker.env);
+    while workers.iter().flatten().any(waits) {
+        let _ = call::sleep(now_ns() + 1_000_000, 0, 0, 0);
+    }
     let _ = call::sleep(now_ns() + length / 4, 0, 0, 0);
     let (began, before, kernel) = (now_ns(), all(), in_the_kernel(cpus));
     let _ = call::sleep(began + length, 0, 0, 0);

@@ -14,13 +14,14 @@ use crate::workspace;
 /// How long a boot that is to fail may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
     ("boot/fall_off_the_stack_is_named", || provoke("stack-top", "fall off the stack's top")),
     ("boot/use_of_a_stack_given_up_is_named", kept_stack),
     ("boot/fault_in_the_kernel_is_named", || provoke("kernel-fault", "page fault in the kernel")),
     ("boot/kernel_text_is_read_only", || provoke("write-text", "page fault in the kernel")),
     ("boot/panic_ends_the_machine", || provoke("panic", "asked for")),
+    ("boot/late_processors_are_there", late_processors),
     ("boot/image_cut_short_is_refused", image_cut_short),
     ("boot/image_with_wrong_checksum_is_refused", image_with_wrong_checksum),
     ("boot/missing_init_is_named", missing_init),
@@ -48,6 +49,19 @@ fn kept_stack() -> Result<Verdict> {
     job.program = Some(("/bin/busybox".into(), ["busybox", "true"].map(String::from).to_vec()));
     let image = run::make_image(&job)?;
     Ok(refused(&run::capture(&job, &image.path, None, |_| {})?, "vector 13 "))
+}
+
+/// A processor that is counted has slices to be had before the first program runs, also if it is
+/// the last to go on: the program asks for one at once, for somebody who then works there.
+fn late_processors() -> Result<Verdict> {
+    let work = [("init", "/xok/native-bench"), ("cpus", "100"), ("workers", "1")];
+    let mut job = job(&[&work[..], &[("provoke", "late-processors")]].concat());
+    job.machine.cpus = 2;
+    let image = run::make_image(&job)?;
+    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    let log = captured.log.join(" | ");
+    let works = captured.status == Some(0) && log.contains("cpus control 1 ");
+    Ok(if works && !log.contains("fatal ") { Ok(String::new()) } else { Err(log) })
 }
 
 fn image_cut_short() -> Result<Verdict> {
