@@ -163,13 +163,13 @@ pub fn sync_async(ground: &Ground) -> Result<String, Failure> {
     Ok(format!("(sync {took} ns, async back after {back} ns)"))
 }
 
-/// aegis95 T17: calls and replies under timer interrupts, none lost.
+/// aegis95 T17: calls and replies under timer interrupts, none lost. Half of the replies are entry
+/// code's, half the rest of the kernel's.
 pub fn storm(ground: &Ground) -> Result<String, Failure> {
     const CALLS: u64 = 5_000;
-    // So often somebody else's slice has come in between, whatever was being done: what the short
-    // ways do about an interruption is seen, not only what they do without one.
+    // So often somebody else's slice has come in between, whatever was being done.
     const INTERRUPTIONS: u64 = 40;
-    let adder = server(ground, roles::SERVE_SUMS)?;
+    let adder = server(ground, roles::SERVE_SUMS_BY_TURNS)?;
     let rival = assistant::spawn(ground.image, roles::SPIN, [0; 6], &[])?;
     assistant::start(rival)?;
     let slices = || published::env(rival.env).map_or(u64::MAX, |record| record.switches);

@@ -36,7 +36,8 @@ use xok::start::APPLICATION_PAGE;
 pub use ending::{ENDING_CONTENT, set_vectors, vectors};
 pub use events::{LAST, QUEUE_CONTENT, TOO_MANY};
 pub use missing::{MISSING_CODE, MISSING_SAVE_AREA, MISSING_STACK};
-pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, TURNED_AWAY, WELCOME};
+pub use serve::{SERVE_CHOOSY, SERVE_DEATH, SERVE_SLOWLY, SERVE_SUMS, SERVE_SUMS_BY_TURNS};
+pub use serve::{TURNED_AWAY, WELCOME};
 
 /// Sleeps for ever.
 pub const SLEEP: u64 = 1;
