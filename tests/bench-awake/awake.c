@@ -2,13 +2,13 @@
  *
  *   LD_PRELOAD=awake.so qemu-system-x86_64 ...
  *
- * QEMU takes one lock for all processors at every exception, for a tenth of a microsecond. Who
- * sleeps for that is woken by the host ten times as late, and the measure is the host's. */
+ * QEMU takes one lock for all processors at every exception, and soon gives it back. Who sleeps
+ * for that is woken when the host comes to it, and what is measured is the host. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* How often it is tried: some tens of microseconds, what going to sleep and being woken takes. */
+/* How often it is tried: far longer than an exception takes; what lasts longer is slept for. */
 #define TRIALS 2000
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)

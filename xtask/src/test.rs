@@ -35,7 +35,7 @@ type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 const SUITES: &[Suite] = &[
     ("host", "unit and model tests, on the host", host_suite::run),
     ("static", "what can be seen without running anything", static_suite::run),
-    ("boot", "what the kernel says when it cannot go on", boot_suite::run),
+    ("boot", "how the kernel begins, or says that it cannot", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
     ("status", "the status page in a browser", status_suite::run),

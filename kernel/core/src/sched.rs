@@ -43,7 +43,7 @@ pub struct Cpu {
     pub lender: u16,
     /// Position in turn.
     pub position: u8,
-    /// Is the processor there and started?
+    /// Has the processor arrived? Then its slices may be given out.
     pub online: bool,
     /// The end of the slice has been put off once.
     pub extended: bool,

@@ -7,7 +7,7 @@
 //! A boot on two processors in which the host had too little for the second is done again: its
 //! control, which shares nothing, tells.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::initramfs::Initramfs;
@@ -63,15 +63,15 @@ struct Measured {
 /// Measures so many rounds, and prints the median of each ratio.
 pub fn print(rounds: u32) -> Result<()> {
     let image = run::make_image(&Job::default())?;
-    let awake = program::awake()?;
+    let library = program::awake()?;
+    let awake = || Machine { library: Some(library.clone()), ..machine() };
     let mut all = Measured::new();
     for round in 0..rounds {
         report::step(&format!("two processors, round {}", round + 1));
         let said = all.quiet(|| boot(&image.path, 2, "cpus", machine()))?;
-        let library = |path: &PathBuf| Machine { library: Some(path.clone()), ..machine() };
-        let kept_awake = all.quiet(|| boot(&image.path, 2, "cpus-awake", library(&awake)))?;
         all.said.push(said);
-        all.awake.push(kept_awake);
+        let said = all.quiet(|| boot(&image.path, 2, "cpus-awake", awake()))?;
+        all.awake.push(said);
         all.apart.push(two_machines(&image.path)?);
         let theirs = all.quiet(boot_linux)?;
         all.theirs.push(theirs);

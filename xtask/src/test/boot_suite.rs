@@ -1,4 +1,4 @@
-//! What the kernel says when it cannot go on: a bad image, no first program, a fault of its own.
+//! How the kernel begins, and what it says when it cannot go on: a bad image, a fault of its own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::run::{self, Captured, Job};
 use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
 
-/// How long a boot that is to fail may take.
+/// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
 const TESTS: [Test; 12] = [
