@@ -156,19 +156,21 @@ calls! {
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
     /// Or-s `bits` into the target's `pending`, notes the sender, makes a sleeper ready,
-    /// interrupts a target that runs unmasked. Needs CONTROL over its guard.
+    /// interrupts a target that runs unmasked. Needs CONTROL over its guard, or SIGNAL over a
+    /// name that its domain is signalled by (`DomainSet`), unless both are in one domain.
     4 Post { env: EnvId, bits: u64 } guarded Atomic errors [NoSuchEnv];
-    /// Takes `env` (0: oneself) off the processors. Needs CONTROL over its guard.
+    /// Takes `env` (0: oneself) off the processors. Needs what `Post` needs.
     5 EnvHold { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
-    /// Gives a held or new `env` back to the processors. Needs CONTROL over its guard.
+    /// Gives a held or new `env` back to the processors. Needs what `Post` needs. With the first
+    /// environment that is released in a domain its builder's rights over the domain end.
     6 EnvRelease { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
     /// Ends `env` (0: oneself) with `word`; the record stays until its holder forgets it. The last
-    /// environment of a domain takes the domain with it. Needs CONTROL over its guard.
+    /// environment of a domain takes the domain with it. Needs what `Post` needs.
     7 EnvDestroy { env: EnvId, word: u64 } guarded Continued errors [NoSuchEnv];
     /// Makes an environment in `domain`, charged to `account` and guarded by the capability's name;
     /// allocates `vector` for its vector state. It runs after `EnvSet` and `EnvRelease`. The
     /// caller holds its record; never released, it ends with it. Needs CONTROL over the domain
-    /// unless own. `rdx`: its id.
+    /// unless own or being built. `rdx`: its id.
     8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Sets the fields of `env` (0: oneself) named by `fields` from an `EnvSetup`.
@@ -187,11 +189,14 @@ calls! {
     /// released, dies.
     12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
-    /// native window is `[window, window + bytes)`, charged to `account` (0 or the caller's own,
-    /// else CONTROL over the account's name). Its slot 0 gets a fresh name that nobody else
-    /// dominates but the account: [account, serial high, serial low], with ALL rights; so processes
-    /// have flat names and need no right over their account to fork (decisions 22). It ends with
-    /// the caller's domain while no environment has been in it. `rdx`: its id.
+    /// native window is `[window, window + bytes)`, as far as the program's half or the library's
+    /// slot goes, in which it begins (calls from elsewhere are foreign), charged to `account` (0 or
+    /// the caller's own, else CONTROL over the account's name). Its slot 0 gets a fresh name,
+    /// `[NAME_FRESH, serial]`, which no other capability dominates but the empty name's, with ALL
+    /// rights. The names that it is signalled by are the caller's domain's. The caller's domain is
+    /// its builder: until the first environment in it is released, or moves in, it may do what
+    /// WRITE and CONTROL over its guard allow. It ends with the caller's domain while no
+    /// environment has been in it. `rdx`: its id.
     13 DomainAlloc { which: Which, account: AccountId, root: Which, window: u64, bytes: u64 }
         guarded Atomic errors [NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
     /// Stops the domain's environments and drops all it holds. Needs CONTROL over its guard.
@@ -204,7 +209,8 @@ calls! {
         errors [NoSuchDomain, NoSuchFrame, Taken, Exhausted, OverQuota, Pinned, WrongType, NoTable,
                 NotEmpty, WrongState, BadAddress, TooLarge, Changed,
                 NotPresent];
-    /// Breaks everybody's bindings to `frame`: entries, rings, predicates. Needs CONTROL over its
+    /// Breaks everybody's bindings to `frame`: entries, rings, predicates, save areas (who has none
+    /// stops at the next fault), application pages, the console's ring. Needs CONTROL over its
     /// guard: who may only write it does not own it.
     16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else the one
@@ -217,12 +223,14 @@ calls! {
     18 CapabilityDrop { slot: u16 } own Atomic errors [];
     /// Makes an account below `parent`, its limits all zero. Needs CONTROL over the parent's name.
     /// `rdx`: its id; its name is the capability's followed by `NAME_ACCOUNT + index`.
+    /// `NotPresent`: the processor keeps no two users apart (`FEATURE_USERS`).
     19 AccountAlloc { which: Which, parent: AccountId } guarded Atomic
-        errors [NoSuchAccount, Taken, Exhausted];
+        errors [NoSuchAccount, Taken, Exhausted, NotPresent];
     /// Sets the limit of one resource. Needs CONTROL over the account's name.
     20 AccountLimit { account: AccountId, resource: u16, limit: u32 } guarded Atomic
         errors [NoSuchAccount];
-    /// Destroys everything charged to the account and those below. Needs CONTROL over its name.
+    /// Destroys everything charged to the account and those below. Needs CONTROL over its name. The
+    /// first account has the machine: nothing destroys it (`NotPermitted`).
     21 AccountDestroy { account: AccountId } guarded Continued errors [NoSuchAccount];
     /// Gives `env` a slice position of `cpu` (any: the first free one). Needs CONTROL over its
     /// guard. `rdx`: the position.
@@ -234,8 +242,9 @@ calls! {
     /// of 64 bytes when `count` is 0; guarded by the capability's name. `rdx`: its id.
     24 RegionAlloc { frames: UserAddress, count: u64 } guarded Atomic
         errors [BadAddress, Taken, Exhausted, OverQuota, NoSuchFrame, TooLarge];
-    /// Attaches `domain` (0: own; else WRITE over its guard) in `role`: by the capability named, or
-    /// because the caller is itself attached in that role.
+    /// Attaches `domain` (0: own; else WRITE over its guard, or being built) in `role`: because the
+    /// caller's domain made the region or is itself attached in that role, or by the capability
+    /// named: READ and WRITE over its guard, for a role that only reads READ or CONTROL.
     25 RegionAttach { region: RegionId, role: u16, domain: DomainId } guarded Atomic
         errors [NoSuchRegion, NoSuchDomain, Exhausted, OverQuota];
     /// Takes one attachment of one's own back; a region nobody is attached to ends.
@@ -262,7 +271,8 @@ calls! {
                 TooLarge];
     /// Drops one reference of one's own; the last one removes the filter.
     34 FilterDrop { filter: FilterId } own Atomic errors [NoSuchFilter];
-    /// Adds a reference for `domain`. Needs WRITE over the filter's guard.
+    /// Adds a reference for `domain` (0: own; else the capability named or that in slot 0 has WRITE
+    /// over the domain's guard). Needs WRITE over the filter's guard.
     35 FilterReference { filter: FilterId, domain: DomainId } guarded Atomic
         errors [NoSuchFilter, NoSuchDomain, Exhausted, OverQuota];
     /// Sends the filter's packets to another ring of one's own. Needs WRITE over its guard.
@@ -304,7 +314,8 @@ calls! {
         errors [NotPermitted, NotPresent];
     /// Takes back all capabilities at or below the name of the one named, extended by `components`
     /// (0..=3, as in `CapabilityDerive`), from all lists but one's own, and all tokens of that
-    /// name's account. What is bound by them stays bound. Needs CONTROL in it.
+    /// name and those below (of a domain's fresh name, all below that). What is bound by them stays
+    /// bound. Needs CONTROL in it.
     46 CapabilityRetract { extend: u16, components: u64 } guarded Restartable
         errors [TooLarge];
     /// A `region::Step`: if the word that moves is `from`, and (`STEP_BESIDE`) the one beside it is
@@ -348,6 +359,15 @@ calls! {
     /// caller. A domain that has only been visited is its maker's as before.
     53 DomainSwitch { domain: DomainId } guarded Atomic
         errors [NoSuchDomain, WrongState, BadAddress];
+    /// Does `domain` hold a capability that dominates the user or group (`NAME_USER`,
+    /// `NAME_GROUP`) `number`? `NotPermitted`: it does not. `rdx`: the domain's published count of
+    /// changes to what it holds, so that the answer may be kept until that moves.
+    54 DomainHolds { domain: DomainId, kind: u16, number: u32 } own Atomic
+        errors [NoSuchDomain, NotPermitted];
+    /// Sets `property` of `domain` (0: own; else one that the caller builds) as `domain::Property`
+    /// says.
+    55 DomainSet { domain: DomainId, property: u16, value: u64 } guarded Atomic
+        errors [NoSuchDomain, NoSuchAccount, NoSuchRegion, NoSuchEnv, WrongState, OverQuota];
 }
 
 /// What `rax` carries besides the number.

@@ -21,8 +21,12 @@ pub const WRITE: u8 = 2;
 pub const CONTROL: u8 = 4;
 /// May derive capabilities from this one for other domains.
 pub const DERIVE: u8 = 8;
+/// May signal: post, hold, release, destroy environments whose domain says so (`DomainSet`).
+pub const SIGNAL: u8 = 16;
 /// All of the rights.
-pub const ALL: u8 = READ | WRITE | CONTROL | DERIVE;
+pub const ALL: u8 = READ | WRITE | CONTROL | DERIVE | SIGNAL;
+/// The rights that a user's capability has: over the user's processes, never over their memory.
+pub const USER_RIGHTS: u8 = CONTROL | DERIVE | SIGNAL;
 
 /// First component of the frames of the boot image (readable by whoever is given the name).
 pub const NAME_IMAGE: u16 = 1;
@@ -36,6 +40,14 @@ pub const DEVICE_NETWORK: u16 = 2;
 pub const DEVICE_POWER: u16 = 3;
 /// Second component under [`NAME_DEVICE`]: what the trace records.
 pub const DEVICE_TRACE: u16 = 4;
+/// First component of users: `[NAME_USER, high half, low half]` of the user's number. User 0 holds
+/// `[NAME_USER]` itself, and so dominates all others.
+pub const NAME_USER: u16 = 3;
+/// First component of groups, in the same form; user 0 holds `[NAME_GROUP]` itself.
+pub const NAME_GROUP: u16 = 4;
+/// First component of fresh names: `[NAME_FRESH]` and a 48-bit serial number, which is never used
+/// again. Every domain gets one when it is made; no user's name dominates it.
+pub const NAME_FRESH: u16 = 5;
 /// First component of account number `n` is `NAME_ACCOUNT + n`.
 pub const NAME_ACCOUNT: u16 = 256;
 
@@ -67,6 +79,20 @@ impl Name {
         name
     }
 
+    /// The name of a user or group ([`NAME_USER`], [`NAME_GROUP`]); that of number 0 dominates all
+    /// others of its kind.
+    pub const fn principal(kind: u16, number: u32) -> Name {
+        match number {
+            0 => Name::of(&[kind]),
+            _ => Name::of(&[kind, (number >> 16) as u16, number as u16]),
+        }
+    }
+
+    /// Is it the name of a user or of a group? Those are never told as tokens.
+    pub const fn is_principal(&self) -> bool {
+        self.length != 0 && matches!(self.components[0], NAME_USER | NAME_GROUP)
+    }
+
     /// Is this name a prefix of `other` (or the same)?
     pub fn is_prefix_of(&self, other: &Name) -> bool {
         let mut both = self.components.iter().zip(&other.components).take(self.length.into());
@@ -90,7 +116,7 @@ impl Name {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Capability {
-    /// [`READ`], [`WRITE`], [`CONTROL`], [`DERIVE`]; 0 is an empty slot.
+    /// [`READ`], [`WRITE`], [`CONTROL`], [`DERIVE`], [`SIGNAL`]; 0 is an empty slot.
     pub rights: u8,
     /// Zero.
     pub zero: u8,

@@ -33,9 +33,9 @@ pub struct FilterProgram {
     /// Atoms that count, 1..=FILTER_ATOMS (a copy filter may have none).
     pub count: u32,
     /// The ring that matching packets go to.
-    pub ring: u32,
+    pub ring: u64,
     /// The filter that the caller means to subset (its capability is the one named), or 0.
-    pub parent: u32,
+    pub parent: u64,
     /// The comparisons.
     pub atoms: [FilterAtom; FILTER_ATOMS],
 }
@@ -45,4 +45,4 @@ pub const COPY: u16 = 1;
 /// Anyone may take a subset.
 pub const SUBSETTABLE: u16 = 2;
 
-const _: () = assert!(core::mem::size_of::<FilterProgram>() == 16 + 12 * FILTER_ATOMS);
+const _: () = assert!(core::mem::size_of::<FilterProgram>() == 24 + 12 * FILTER_ATOMS);

@@ -22,6 +22,7 @@ pub mod atomic;
 pub mod call;
 pub mod capability;
 pub mod console;
+pub mod domain;
 pub mod error;
 pub mod extent;
 pub mod filter;

@@ -16,8 +16,10 @@ pub struct Atom {
     pub right: u8,
     /// Non-zero at the last atom of a term.
     pub last: u8,
+    /// Zero.
+    pub zero: u32,
     /// Region id when a source is `Source::Region`.
-    pub region: u32,
+    pub region: u64,
     /// Address, offset or constant of the left word.
     pub left_value: u64,
     /// Address, offset or constant of the right word.
@@ -26,7 +28,7 @@ pub struct Atom {
     pub mask: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Atom>() == 32);
+const _: () = assert!(core::mem::size_of::<Atom>() == 40);
 
 /// Where a word comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

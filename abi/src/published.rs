@@ -15,7 +15,7 @@ use crate::atomic::{Atomic, Ordering};
 /// First word of the directory: "XOKPUBL1", little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"XOKPUBL1");
 /// The layout's version; the upper 16 bits change when a reader must refuse.
-pub const VERSION: u32 = 1 << 16;
+pub const VERSION: u32 = 2 << 16;
 /// Bytes of the command line the directory holds.
 pub const COMMAND_LINE: usize = 2048;
 
@@ -126,10 +126,12 @@ pub const FEATURE_ENTROPY: u64 = 4;
 pub const FEATURE_XSAVE: u64 = 8;
 /// The processor keeps mappings of one frame coherent that differ in memory type.
 pub const FEATURE_SELF_SNOOP: u64 = 16;
+/// Users can be kept apart, or shall not be (`mitigations=off`): accounts can be made.
+pub const FEATURE_USERS: u64 = 32;
 
 /// States of an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum EnvState {
     /// The index is unused.
     #[default]
@@ -161,9 +163,9 @@ pub struct EnvRecord {
     /// [`EnvState`] as a number.
     pub state: u32,
     /// The domain it is in.
-    pub domain: u32,
+    pub domain: u64,
     /// Its account.
-    pub account: u32,
+    pub account: u64,
     /// The environment that holds the record and hears of its death.
     pub holder: u32,
     /// Processor it last ran on.
@@ -191,11 +193,12 @@ pub struct EnvRecord {
     /// Changes whenever `state`, `word` or `holder` changes; a predicate can name it.
     pub sequence: u64,
     /// The domain it is at home in while it visits another; else 0.
-    pub home: u32,
-    /// Zero.
-    pub rest: u32,
-    /// Zero.
-    pub zero: [u64; 3],
+    pub home: u64,
+    /// Which environment it is of all that there have been: no other has this number, whatever its
+    /// id is.
+    pub serial: u64,
+    /// The account of the domain that it is in: between turns of two of them predictors forget.
+    pub user: u64,
 }
 
 /// A domain.
@@ -203,9 +206,9 @@ pub struct EnvRecord {
 #[repr(C)]
 pub struct DomainRecord {
     /// Its id.
-    pub id: u32,
+    pub id: u64,
     /// Its account.
-    pub account: u32,
+    pub account: u64,
     /// Environments in it, and those at home in it that visit another.
     pub envs: u32,
     /// Frame of its root table.
@@ -218,8 +221,10 @@ pub struct DomainRecord {
     pub attachments: u32,
     /// Zero.
     pub zero: u32,
+    /// Moves whenever a capability or group enters or leaves what it holds (`DomainHolds`).
+    pub holdings: u64,
     /// Zero.
-    pub more: [u64; 4],
+    pub more: [u64; 2],
 }
 
 /// An account.
@@ -227,15 +232,15 @@ pub struct DomainRecord {
 #[repr(C)]
 pub struct AccountRecord {
     /// Its id.
-    pub id: u32,
+    pub id: u64,
     /// Its parent, 0 for the first.
-    pub parent: u32,
+    pub parent: u64,
     /// In use, by `limits::Resource`.
     pub used: [u32; 8],
     /// May be in use.
     pub limit: [u32; 8],
     /// Zero.
-    pub zero: [u64; 7],
+    pub zero: [u64; 6],
 }
 
 /// What a frame is used as.
@@ -289,7 +294,8 @@ pub struct FrameRecord {
     /// Pins for writing or by devices.
     pub pins: u32,
     /// The first entry of the reverse chain: table frame's number << 9 | index, 0: none. Of a table
-    /// of level 1 to 3, which is in no chain: the id of the domain that it was made for.
+    /// of level 1 to 3, which is in no chain: the low half of the id of the domain that it was made
+    /// for.
     pub chain: u32,
 }
 
@@ -312,19 +318,21 @@ pub const AGE_SHIFT: u32 = 23;
 #[repr(C)]
 pub struct RegionRecord {
     /// Its id.
-    pub id: u32,
+    pub id: u64,
     /// Its account.
-    pub account: u32,
+    pub account: u64,
     /// The domain that made it.
-    pub domain: u32,
+    pub domain: u64,
     /// Bytes.
     pub bytes: u32,
+    /// Zero.
+    pub zero: u32,
     /// Attachments in each role; words a predicate can name.
     pub attached: [u64; 4],
     /// Operations done.
     pub operations: u64,
     /// Zero.
-    pub zero: u64,
+    pub more: [u64; 7],
 }
 
 /// A packet filter.
@@ -332,23 +340,23 @@ pub struct RegionRecord {
 #[repr(C)]
 pub struct FilterRecord {
     /// Its id.
-    pub id: u32,
+    pub id: u64,
     /// The domain that inserted it.
-    pub domain: u32,
+    pub domain: u64,
     /// The ring its packets go to.
-    pub ring: u32,
+    pub ring: u64,
     /// References.
     pub references: u32,
     /// `filter::COPY`, `filter::SUBSETTABLE`.
     pub flags: u32,
     /// Interface.
     pub interface: u32,
+    /// Atoms.
+    pub atoms: u32,
     /// Packets accepted.
     pub matched: u64,
-    /// Atoms.
-    pub atoms: u64,
     /// Zero.
-    pub zero: [u64; 3],
+    pub zero: [u64; 2],
 }
 
 /// A ring.
@@ -356,9 +364,9 @@ pub struct FilterRecord {
 #[repr(C)]
 pub struct RingRecord {
     /// Its id.
-    pub id: u32,
+    pub id: u64,
     /// Its domain.
-    pub domain: u32,
+    pub domain: u64,
     /// Buffers.
     pub entries: u32,
     /// Zero.
@@ -370,7 +378,7 @@ pub struct RingRecord {
     /// Packets cut to the buffer's capacity.
     pub cut: u64,
     /// Zero.
-    pub more: [u64; 3],
+    pub more: [u64; 2],
 }
 
 /// A slice position.
@@ -429,8 +437,8 @@ pub struct CpuRecord {
     pub apic: u32,
     /// Slice position in turn.
     pub position: u32,
-    /// Zero.
-    pub zero: u32,
+    /// Barriers between turns of different users.
+    pub barriers: u32,
     /// Nanoseconds idle.
     pub idle_ns: u64,
     /// Switches between environments.
@@ -580,7 +588,7 @@ const _: () = assert!(core::mem::size_of::<EnvRecord>() == 128);
 const _: () = assert!(core::mem::size_of::<DomainRecord>() == 64);
 const _: () = assert!(core::mem::size_of::<AccountRecord>() == 128);
 const _: () = assert!(core::mem::size_of::<FrameRecord>() == 16);
-const _: () = assert!(core::mem::size_of::<RegionRecord>() == 64);
+const _: () = assert!(core::mem::size_of::<RegionRecord>() == 128);
 const _: () = assert!(core::mem::size_of::<FilterRecord>() == 64);
 const _: () = assert!(core::mem::size_of::<RingRecord>() == 64);
 const _: () = assert!(core::mem::size_of::<SliceRecord>() == 16);

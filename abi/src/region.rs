@@ -22,9 +22,9 @@ pub struct WordAt {
 #[repr(C)]
 pub struct Place {
     /// The region's id.
-    pub region: u32,
+    pub region: u64,
     /// The role.
-    pub role: u32,
+    pub role: u64,
 }
 
 /// The argument of `RegionOperate`, read once from program memory.
@@ -32,7 +32,13 @@ pub struct Place {
 #[repr(C)]
 pub struct RegionOperation {
     /// The region's id.
-    pub region: u32,
+    pub region: u64,
+    /// Where in program memory.
+    pub address: u64,
+    /// Where in the region the copied bytes begin.
+    pub offset: u64,
+    /// How many bytes, at most `limits::REGION_COPY_BYTES`.
+    pub len: u32,
     /// Compares that count, 0..=4.
     pub compares: u8,
     /// Writes that count, 0..=4.
@@ -41,12 +47,6 @@ pub struct RegionOperation {
     pub direction: u8,
     /// Role used: `COPY_OUT` needs a read attachment or right, the rest a write one.
     pub role: u8,
-    /// Where in program memory.
-    pub address: u64,
-    /// Where in the region the copied bytes begin.
-    pub offset: u64,
-    /// How many bytes, at most `limits::REGION_COPY_BYTES`.
-    pub len: u64,
     /// All of these must hold.
     pub compare: [WordAt; REGION_WORDS],
     /// Then these are written.
@@ -70,21 +70,22 @@ pub struct RegionWait {
 /// moves on by as many bytes as are copied. Their arguments hold it in three words:
 ///
 /// ```text
-///  which  region's id 32, role 8, peers' role 8, STEP_IN … 16
+///  which  the region's id
 ///  piece  bytes 32, where in the region they begin 32
-///  words  number of the word that moves 16, of the one beside it 16, event bits 32
+///  words  number of the word that moves 16, of the one beside it 16, event bits 16,
+///         role 4, peers' role 4, STEP_IN … 8
 /// ```
 /// Words are counted in units of 8 bytes from the region's beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The region's id.
-    pub region: u32,
+    pub region: u64,
     /// Role used; it must be one that writes.
     pub role: u8,
-    /// Who waits waits while somebody is attached in this role; 255: whoever is.
+    /// Who waits waits while somebody is attached in this role; [`NO_PEER`]: whoever is.
     pub peer: u8,
     /// [`STEP_IN`], [`STEP_BESIDE`].
-    pub flags: u16,
+    pub flags: u8,
     /// Bytes copied, at most `limits::REGION_COPY_BYTES`; the word moves by as many.
     pub len: u32,
     /// Where in the region they begin.
@@ -94,13 +95,17 @@ pub struct Step {
     /// The word beside it, which is compared.
     pub beside: u16,
     /// Event bits that end the wait.
-    pub events: u32,
+    pub events: u16,
 }
 
 /// The bytes go from program memory to the region; without it the other way.
-pub const STEP_IN: u16 = 1;
+pub const STEP_IN: u8 = 1;
 /// The word beside must be as said (`RegionStepOrWait` always asks for it).
-pub const STEP_BESIDE: u16 = 2;
+pub const STEP_BESIDE: u8 = 2;
+/// Where the flags are in a step's `words`.
+pub const STEP_FLAGS_SHIFT: u32 = 56;
+/// No role's attachments end a step's wait.
+pub const NO_PEER: u8 = 15;
 
 impl Step {
     /// Everything 0.
@@ -120,26 +125,26 @@ impl Step {
     #[inline]
     pub const fn to_words(self) -> [u64; 3] {
         let Self { region, role, peer, flags, len, offset, moves, beside, events } = self;
-        let which =
-            region as u64 | (role as u64) << 32 | (peer as u64) << 40 | (flags as u64) << 48;
         let piece = len as u64 | (offset as u64) << 32;
-        let words = moves as u64 | (beside as u64) << 16 | (events as u64) << 32;
-        [which, piece, words]
+        let roles = (role as u64 & 15) << 48 | (peer as u64 & 15) << 52;
+        let flags = (flags as u64) << STEP_FLAGS_SHIFT;
+        let words = moves as u64 | (beside as u64) << 16 | (events as u64) << 32 | roles | flags;
+        [region, piece, words]
     }
 
     /// From these arguments.
     #[inline]
     pub const fn from_words([which, piece, words]: [u64; 3]) -> Self {
         Self {
-            region: which as u32,
-            role: (which >> 32) as u8,
-            peer: (which >> 40) as u8,
-            flags: (which >> 48) as u16,
+            region: which,
+            role: (words >> 48) as u8 & 15,
+            peer: (words >> 52) as u8 & 15,
+            flags: (words >> STEP_FLAGS_SHIFT) as u8,
             len: piece as u32,
             offset: (piece >> 32) as u32,
             moves: words as u16,
             beside: (words >> 16) as u16,
-            events: (words >> 32) as u32,
+            events: (words >> 32) as u16,
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::atomic::{Atomic, Ordering};
 use core::sync::atomic::AtomicU64;
 
 /// Version of the layout (`TableInfo::version` of both tables).
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Words of a record.
 pub const WORDS: usize = 4;
 
@@ -65,12 +65,13 @@ kinds! {
     5 Switch "switch";
     /// Interrupt vector `detail` came, whoever ran.
     6 Interrupt "interrupt";
-    /// A packet of `detail` bytes came from interface `argument` >> 32 for the ring in the low half
-    /// of `argument`, made by `env`; ring 0: nobody's filter wanted it.
+    /// A packet of `detail` bytes came from interface `argument` >> 56 for the ring whose id has
+    /// the other bits of `argument` as its low ones, made by `env`; ring 0: nobody's filter wanted
+    /// it.
     7 PacketIn "packet-in";
     /// As `PacketIn`, but the ring had no room.
     8 PacketDropped "packet-dropped";
-    /// `env` sent a packet of `detail` bytes by interface `argument` >> 32.
+    /// `env` sent a packet of `detail` bytes by interface `argument` >> 56.
     9 PacketOut "packet-out";
     /// A request to a block device was given to it. Reserved: there is no driver yet.
     10 BlockAsked "block-asked";

@@ -21,7 +21,7 @@ pub const ENTRY: usize = 8;
 /// Most comparisons of a watch.
 pub const COMPARISONS_MAX: usize = 32;
 /// The most bytes that one comparison becomes.
-pub const BYTES_MAX: usize = 96;
+pub const BYTES_MAX: usize = 98;
 
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub struct Comparison {
     pub how: How,
     /// And-ed to both sides first.
     pub mask: u64,
-    /// A 32-bit word and its value: while it has another one, the comparison counts as true.
-    pub unless: Option<(u64, u32)>,
+    /// A 64-bit word and its value: while it has another one, the comparison counts as true.
+    pub unless: Option<(u64, u64)>,
     /// It is the last one of its product.
     pub last: bool,
 }
@@ -173,10 +173,10 @@ impl<'c> Compiler<'c> {
         let Comparison { left, right, how, mask, unless, last } = *comparison;
         let mut skip = None;
         if let Some((address, value)) = unless {
-            self.load(LEFT, Side::Half(address));
-            self.set(RIGHT, value.into());
-            // cmp eax, ecx
-            self.put(&[0x39, 0xc8]);
+            self.load(LEFT, Side::Word(address));
+            self.set(RIGHT, value);
+            // cmp rax, rcx
+            self.put(&[0x48, 0x39, 0xc8]);
             if last {
                 self.branch(NOT_EQUAL, true);
             } else {

@@ -24,12 +24,14 @@ use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::published::Category;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_SS};
+use kernel_core::speculation::Plan;
 use kernel_core::timer::OneShot;
 
 use crate::boot::memory_map::MemoryMap;
 use crate::half::Half;
 use crate::hardware;
 use crate::paging::Tables;
+use crate::patch;
 
 /// Where the areas are.
 pub const AREAS: u64 = 0xffff_ffff_c000_0000;
@@ -83,6 +85,10 @@ pub struct Cpu {
     pub same_space: AtomicU64,
     /// Its half of the lock.
     pub half: Half,
+    /// Whose turn the last one was, if turns of users have barriers between them (`mitigate`).
+    pub user: Cell<u64>,
+    /// Barriers so far.
+    pub barriers: Cell<u32>,
 
     /// Which processor.
     pub index: Cell<usize>,
@@ -148,9 +154,19 @@ pub const fn area(cpu: usize) -> u64 {
     AREAS + STRIDE * cpu as u64
 }
 
-/// Maps a processor's area, the next one, in the tables that are loaded; is its stack filled with
-/// poison whenever the kernel is left?
-pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: bool) {
+/// How the copies of entry code differ from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes {
+    /// The stack is filled with poison whenever the kernel is left.
+    pub poisons: bool,
+    /// There is SMAP.
+    pub smap: bool,
+    /// What is done about running ahead.
+    pub speculation: Plan,
+}
+
+/// Maps a processor's area, the next one, in the tables that are loaded.
+pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, changes: &Changes) {
     assert!(cpu < CPUS);
     let base = area(cpu);
     let mut piece = |category, at: u64, len: u64, flags: u64| {
@@ -163,7 +179,13 @@ pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, poisons: b
     let code =
         piece(Category::PerCpu, CODE, (template.len() as u64).next_multiple_of(PAGE_SIZE), 0);
     crate::physical::fill(code, template);
-    if poisons {
+    patch::put(code, |kind| match kind {
+        patch::CLAC => changes.smap,
+        patch::VERW => changes.speculation.clears_buffers,
+        patch::BARRIER => changes.speculation.has_barrier,
+        _ => false,
+    });
+    if changes.poisons {
         let (at, jump) = crate::entry::poison();
         crate::physical::fill(code + at, &jump);
     }

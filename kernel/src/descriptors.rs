@@ -12,6 +12,8 @@
 
 use core::arch::asm;
 
+use kernel_core::exit::MASKED_FLAGS;
+
 use crate::cpu::{self, Cpu, EXCEPTION_STACKS, area};
 use crate::entry;
 use crate::registers::{msr, wrmsr};
@@ -82,12 +84,11 @@ pub fn load(cpu: &Cpu) {
         }
     }
     load_tables(base + cpu::GDT, 80 - 1, base + cpu::IDT);
-    // SAFETY: selectors as in the table above; entry code as in `entry`. TF, IF, DF, NT, AC are
-    // cleared at entry.
+    // SAFETY: selectors as in the table above; entry code as in `entry`.
     unsafe {
         wrmsr(msr::STAR, 0x23 << 48 | KERNEL_CS << 32);
         wrmsr(msr::LSTAR, entry::syscall_address(index));
-        wrmsr(msr::FMASK, 1 << 8 | 1 << 9 | 1 << 10 | 1 << 14 | 1 << 18);
+        wrmsr(msr::FMASK, MASKED_FLAGS);
     }
 }
 

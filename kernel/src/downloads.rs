@@ -20,6 +20,7 @@ use code::watch::ENTRY;
 use kernel_core::compiled::CELL_BYTES;
 
 use crate::cpu::Cpu;
+use crate::mitigate::call_compiled;
 use crate::paging::{CELL_WINDOW, CODE_WINDOW};
 use crate::{entropy, physical, registers};
 
@@ -92,11 +93,9 @@ pub fn store(cell: usize, code: &[u8]) {
 #[inline]
 pub fn holds(cpu: &Cpu, cell: usize, now: u64) -> bool {
     catch_up(cpu);
-    type Compiled = extern "sysv64" fn(u64, u64) -> u64;
     let at = CELL_WINDOW + (cell * CELL_BYTES + ENTRY) as u64;
     // SAFETY: see the file's head: the core has stored what `code::watch` compiled there.
-    let function: Compiled = unsafe { core::mem::transmute(at as *const ()) };
-    function(now, KEY.load(Ordering::Relaxed)) != 0
+    unsafe { call_compiled(now, KEY.load(Ordering::Relaxed), at) != 0 }
 }
 
 /// Runs the function that begins at `page`.
@@ -105,9 +104,7 @@ pub fn run(cpu: &Cpu, page: usize, signature: &Signature, arguments: &mut [Argum
     let Ok(mut context) = Context::new(signature, arguments, 0) else { return Outcome::Outside };
     catch_up(cpu);
     let at = CODE_WINDOW + page as u64 * PAGE_SIZE;
-    type Compiled = extern "sysv64" fn(*mut Context) -> u64;
     // SAFETY: see the file's head.
-    let function: Compiled = unsafe { core::mem::transmute(at as *const ()) };
-    let ending = function(context.prepare());
+    let ending = unsafe { call_compiled(context.prepare() as u64, 0, at) };
     context.outcome(ending)
 }

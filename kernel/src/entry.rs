@@ -24,13 +24,15 @@ use abi::call::number;
 use abi::limits::UPCALL_DEPTH;
 use abi::published::{CpuRecord, EnvRecord};
 use abi::upcall::{Slot, offset};
-use kernel_core::context::{Context, FRAME_END};
+use kernel_core::context::{Context, FRAME_END, USER_CS, USER_SS};
 use kernel_core::env::{Entries, Env};
+use kernel_core::exit::CLEARED_FLAGS;
 use kernel_core::upcall::HANDLER_FLAGS;
 
 use crate::cpu::{CODE, Cpu, Entered, RSP0, STACK_BYTES, UNUSED, area};
 use crate::fast::{cpu, data, env, slot};
 use crate::hardware::{EntryData, FAULTS_AT_LENGTH};
+use crate::patch::{CLAC, VERW, jump};
 
 unsafe extern "C" {
     static entry_start: u8;
@@ -58,8 +60,15 @@ pub const FLUSH_VECTOR: u8 = 0xf2;
 pub const SPURIOUS_VECTOR: u8 = 0xff;
 
 global_asm!(
+    crate::patch::macros!(),
     r#"
     .section .entry, "ax"
+    # A program may have set AC, which lets the kernel touch its memory; no gate clears it.
+    .macro forbid_programs_memory
+901: .byte 0x0f, 0x1f, 0x00              # becomes clac
+    site {clac}, 0
+    .endm
+
     .macro push_all
     push rax
     push rbx
@@ -81,10 +90,10 @@ global_asm!(
     # A `syscall`: the frame as the processor would push it, without vector and error code. rsp:
     # where it ends.
     .macro enter_call function
-    push 0x2b
+    push {user_ss}
     push [rip + entry_start + {user_rsp}]
     push r11
-    push 0x33
+    push {user_cs}
     push rcx
     sub rsp, 16
     push_all
@@ -135,8 +144,7 @@ entry_switch:
     mov rcx, [rip + entry_start + {rsp0}]
     mov rcx, [rcx + {foreign_entry}]
     and r11, {cleared}
-    mov rsp, [rip + entry_start + {user_rsp}]
-    sysretq
+    last_two "mov rsp, [rip + entry_start + {user_rsp}]", "sysretq"
 3:  enter_call {foreign_call}
 
     .global entry_leave
@@ -162,8 +170,7 @@ entry_leave_behind:
     pop rcx
     pop rbx
     pop rax
-    add rsp, 16
-    iretq
+    last_two "add rsp, 16", "iretq"
     # Answered: what Rust keeps is as it was, the answer and where to go are in the context.
 8:  mov rax, [rsp + {rax}]
     mov rdx, [rsp + {rdx}]
@@ -175,8 +182,7 @@ entry_leave_behind:
     xor r8d, r8d
     xor r9d, r9d
     xor r10d, r10d
-    mov rsp, [rsp + {rsp}]
-    sysretq
+    last_two "mov rsp, [rsp + {rsp}]", "sysretq"
 5:  mov r15, [rsp + {r15}]
     mov r14, [rsp + {r14}]
     mov r13, [rsp + {r13}]
@@ -192,8 +198,7 @@ entry_leave_behind:
     mov rax, [rsp + {rax}]
     mov rcx, [rsp + {rip}]
     mov r11, [rsp + {rflags}]
-    mov rsp, [rsp + {rsp}]
-    sysretq
+    last_two "mov rsp, [rsp + {rsp}]", "sysretq"
 
     # On a machine that poisons, `entry_leave` begins with a jump here: nothing on the stack means
     # anything any more.
@@ -225,8 +230,9 @@ entry_first:
     # what is written is the program's, or counted by this processor alone; each word of the save
     # area is read once. rsp: at the context's vector, in the environment's `Slot`.
     .macro deliver is_page_fault
+    forbid_programs_memory
     test byte ptr [rsp + 24], 3
-    jz entry_common
+    jz entry_forbidden
     mov [rsp + {r11} + {at_vector}], r11
     mov [rsp + {rcx} + {at_vector}], rcx
     mov [rsp + {rsi} + {at_vector}], rsi
@@ -291,12 +297,11 @@ entry_first:
     mov rcx, [rsp + {fault_entry} + {at_vector}]
     mov r11, [rsp + {rflags} + {at_vector}]
     and r11d, {handler_flags}
-    mov rsp, [rsp + {rsp} + {at_vector}]
-    sysretq
+    last_two "mov rsp, [rsp + {rsp} + {at_vector}]", "sysretq"
 9:  mov r11, [rsp + {r11} + {at_vector}]
     mov rcx, [rsp + {rcx} + {at_vector}]
     mov rsi, [rsp + {rsi} + {at_vector}]
-    jmp entry_common
+    jmp entry_forbidden
     .endm
 
 entry_fault:
@@ -305,6 +310,8 @@ entry_page_fault:
     deliver 1
 
 entry_common:
+    forbid_programs_memory
+entry_forbidden:
     test byte ptr [rsp + 24], 3
     jz 6f
     push_all
@@ -339,8 +346,14 @@ entry_common:
     add rsp, 16
     iretq
 
+    # For `verw`: any selector that may be written.
+    .global entry_selector
+entry_selector:
+    .word {user_ss}
+
     # On an exception stack: a program's frame is copied to where it belongs.
 entry_exception_stack:
+    forbid_programs_memory
     test byte ptr [rsp + 24], 3
     jz 6b
     push_all
@@ -381,13 +394,18 @@ entry_stubs:
     jmp entry_common
     .set vector, vector + 1
     .endr
+    .purgem site
+    .purgem last_two
     .text
     "#,
+    clac = const CLAC,
+    verw = const VERW,
     stub_bytes = const STUB_BYTES,
     stack_bytes = const STACK_BYTES,
     unused = const UNUSED,
-    // TF, DF, NT, AC
-    cleared = const !(1i32 << 8 | 1 << 10 | 1 << 14 | 1 << 18),
+    cleared = const !(CLEARED_FLAGS as i32),
+    user_ss = const USER_SS,
+    user_cs = const USER_CS,
     by_sysret = const crate::run::BY_SYSRET,
     cpu = const cpu(0),
     user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
@@ -473,7 +491,12 @@ pub fn stubs() -> impl Iterator<Item = (usize, u8)> {
 }
 
 fn offset_of(symbol: *const u8) -> u64 {
-    symbol as u64 - &raw const entry_start as u64
+    offset_of_address(symbol as u64)
+}
+
+/// How far from its beginning a piece of the code is that was linked at this address.
+pub fn offset_of_address(address: u64) -> u64 {
+    address - &raw const entry_start as u64
 }
 
 /// The code to copy.
@@ -483,16 +506,11 @@ pub fn template() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(&raw const entry_start, len) }
 }
 
-/// Bytes of a jump.
-const JUMP_BYTES: usize = 5;
-
 /// Where in the copy of a machine that poisons a jump goes, and the jump: from the way out to what
 /// fills the stack first.
-pub fn poison() -> (u64, [u8; JUMP_BYTES]) {
+pub fn poison() -> (u64, [u8; 5]) {
     let (from, to) = (offset_of(&raw const entry_leave), offset_of(&raw const entry_poison));
-    let distance = (to.wrapping_sub(from) as u32).wrapping_sub(JUMP_BYTES as u32);
-    let [a, b, c, d] = distance.to_le_bytes();
-    (from, [0xe9, a, b, c, d])
+    (from, jump(from, to))
 }
 
 /// Where `syscall` enters on a processor.

@@ -20,6 +20,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use abi::published::EnvRecord;
 use abi::upcall::offset;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END};
 use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES, Entries, Env};
@@ -27,18 +28,47 @@ use kernel_core::gate::{Gate, INDEX_SHIFT, MAY_YIELD, NAME_SHIFT, YIELDED};
 
 use crate::cpu::{Cpu, DATA, Entered, RSP0};
 use crate::half::{FREE_BY_ENTRY, SHUT, TAKEN};
-use crate::hardware::{BLOCKS_BYTES, EntryData, SLOTS, Slot};
+use crate::hardware::{BLOCKS_BYTES, EntryData, FAULTS_AT_LENGTH, SLOTS, Slot};
+use crate::patch::{BARRIER, VERW};
 use crate::run::LOOKS;
 
 global_asm!(
+    crate::patch::macros!(),
     r#"
     # From the caller's space to the other one's, the end of whose frame is r11. `same`: where it is
     # noted that it is the same.
     .macro load_space scratch, same
-    mov \scratch, [r11 + {root}]
+901: mov \scratch, [r11 + {root}]
     cmp \scratch, [rsp + {root}]
     je \same
     mov cr3, \scratch
+902:
+    # Where predictors remember, and another user's turn begins: a barrier first. The caller's rcx
+    # and rdx are written anew before anybody reads them.
+    .pushsection .entry.beside, "ax"
+903: mov \scratch, [r11 + {root}]
+    cmp \scratch, [rsp + {root}]
+    je \same
+    mov [rsp + {rdx}], rdx
+    mov rdx, [r11 + {record}]
+    and rdx, {record_address}
+    mov rdx, [rdx + {user}]
+    cmp rdx, [rip + entry_start + {own_user}]
+    je 904f
+    mov [rip + entry_start + {own_user}], rdx
+    mov [rsp + {rcx}], rax
+    mov ecx, {pred_cmd}
+    mov eax, 1
+    xor edx, edx
+    wrmsr
+    inc dword ptr [rip + entry_start + {barriers}]
+    mov rax, [rsp + {rcx}]
+904: mov rdx, [rsp + {rdx}]
+    mov \scratch, [r11 + {root}]
+    mov cr3, \scratch
+    jmp 902b
+    .popsection
+    site {barrier}, 903b
     .endm
 
     # From the caller's bases to the other one's; the caller keeps what it goes on with.
@@ -70,8 +100,7 @@ global_asm!(
     mov ecx, [rsp + {id}]
     mov word ptr [rip + entry_start + {half}], {free}
     lea rsp, [rip + entry_start + {entered}]
-    mov r11d, {fixed_flags}
-    iretq
+    last_two "mov r11d, {fixed_flags}", "iretq"
     .endm
 
     # How a reply ends: the other one goes on behind its call, on its own stack.
@@ -84,9 +113,8 @@ global_asm!(
     mov ecx, [rsp + {id}]
     mov word ptr [rip + entry_start + {half}], {free}
     lea rsp, [r11 + {rip}]
-    mov r11, [rsp + 16]
     xor eax, eax
-    iretq
+    last_two "mov r11, [rsp + 16]", "iretq"
     .endm
 
     .section .entry, "ax"
@@ -210,8 +238,7 @@ entry_yield:
     xor r10d, r10d
     lea rsp, [r11 + {rip}]
     mov rcx, [rsp]
-    mov r11, [rsp + 16]
-    iretq
+    last_two "mov r11, [rsp + 16]", "iretq"
 
 4:  inc qword ptr [rip + entry_start + {same_space}]
     jmp 2b
@@ -249,6 +276,8 @@ entry_yield:
     .purgem exchange
     .purgem enter_callee
     .purgem resume_caller
+    .purgem site
+    .purgem last_two
     .text
     "#,
     user_rsp = const cpu(offset_of!(Cpu, entered) + offset_of!(Entered, rsp)),
@@ -257,6 +286,16 @@ entry_yield:
     same_space = const cpu(offset_of!(Cpu, same_space)),
     rsp0 = const RSP0,
     slots = const SLOTS as i64 + FRAME_END as i64,
+    barrier = const BARRIER,
+    verw = const VERW,
+    pred_cmd = const crate::registers::msr::PRED_CMD,
+    own_user = const cpu(offset_of!(Cpu, user)),
+    barriers = const cpu(offset_of!(Cpu, barriers)),
+    user = const offset_of!(EnvRecord, user),
+    record = const data(offset_of!(EntryData, record)),
+    record_address = const !(FAULTS_AT_LENGTH as i32),
+    rcx = const slot(offset_of!(Context, rcx)),
+    rdx = const slot(offset_of!(Context, rdx)),
     rax = const slot(offset_of!(Context, rax)),
     rbx = const slot(offset_of!(Context, rbx)),
     rbp = const slot(offset_of!(Context, rbp)),

@@ -6,6 +6,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use kernel_core::speculation::{self, Asked, Plan};
+
+use crate::mitigate;
 use crate::registers::{
     cpuid, msr, rdmsr, read_cr0, read_cr4, write_cr0, write_cr4, wrmsr, xsetbv,
 };
@@ -21,8 +24,8 @@ pub struct Features {
     pub xsave: bool,
     /// Mappings of one frame with different memory types are coherent.
     pub self_snoop: bool,
-    /// Meltdown and L1TF don't concern this processor.
-    pub isolated: bool,
+    /// What is done about its running ahead.
+    pub speculation: Plan,
     /// The time stamp counter runs at one rate always.
     pub invariant_tsc: bool,
     /// A hypervisor says so.
@@ -51,18 +54,17 @@ pub fn xcr0() -> u64 {
 }
 
 impl Features {
-    /// Asks the processor.
-    pub fn probe() -> Self {
+    /// Asks the processor; what is done about its running ahead is as asked.
+    pub fn probe(asked: Asked) -> Self {
         let bit = |word: u32, n: u32| word >> n & 1 != 0;
-        let [max, vendor, ..] = cpuid(0, 0);
+        let [max, ..] = cpuid(0, 0);
         let [_, _, ecx1, edx1] = cpuid(1, 0);
-        let [_, ebx7, ecx7, edx7] = if max >= 7 { cpuid(7, 0) } else { [0; 4] };
+        let [_, ebx7, ecx7, _] = if max >= 7 { cpuid(7, 0) } else { [0; 4] };
         let [extended, ..] = cpuid(0x8000_0000, 0);
         let edx_power = if extended >= 0x8000_0007 { cpuid(0x8000_0007, 0)[3] } else { 0 };
         let hypervisor = bit(ecx1, 31);
-        // "Auth" of AuthenticAMD, "Hygo" of HygonGenuine.
-        let amd = [0x6874_7541, 0x6f67_7948].contains(&vendor);
-        let rdcl_no = bit(edx7, 29) && rdmsr(msr::ARCH_CAPABILITIES) & 1 != 0;
+        // "TCGT" of TCGTCGTCGTCG
+        let tcg = hypervisor && cpuid(0x4000_0000, 0)[1] == 0x5447_4354;
         Self {
             smep: bit(ebx7, 7),
             smap: bit(ebx7, 20),
@@ -71,11 +73,10 @@ impl Features {
             rdrand: bit(ecx1, 30),
             xsave: bit(ecx1, 26),
             self_snoop: bit(edx1, 27),
-            isolated: amd || rdcl_no,
+            speculation: speculation::plan(&mitigate::facts(tcg), asked),
             invariant_tsc: bit(edx_power, 8),
             hypervisor,
-            // "TCGT" of TCGTCGTCGTCG
-            tcg: hypervisor && cpuid(0x4000_0000, 0)[1] == 0x5447_4354,
+            tcg,
         }
     }
 }
@@ -113,6 +114,7 @@ pub fn enable(features: &Features) {
         write_cr4(read_cr4() | cr4);
         wrmsr(msr::EFER, rdmsr(msr::EFER) | EFER_SCE | EFER_NXE);
     }
+    mitigate::enable(&features.speculation);
     if features.xsave {
         let offered = u64::from(cpuid(0xd, 0)[0]);
         let mut used = XCR0_BASE | offered & XCR0_AVX;

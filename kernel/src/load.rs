@@ -14,7 +14,7 @@ use abi::id::DomainId;
 use crate::cpu::Cpu;
 use crate::hardware::{self, EntryData, FAULTS_AT_LENGTH, Hardware, Slot};
 use crate::registers::{read_cr3, write_cr3};
-use crate::{bases, physical, run, shootdown, trace, vector};
+use crate::{bases, mitigate, physical, shootdown, trace, vector};
 
 /// Loads a space: of what runs, or of what is about to.
 #[inline(always)]
@@ -114,6 +114,7 @@ fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
 /// Its id.
 #[inline(always)]
 fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -> u32 {
+    mitigate::turn_of(cpu, state.published.envs[index].user);
     load_root(cpu, data.root);
     state.published.envs[index].id
 }
@@ -122,21 +123,19 @@ fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -
 #[cold]
 fn prepare(state: &State, index: usize) -> EntryData {
     let own = DomainId(state.published.envs[index].domain).index();
-    let (window, window_bytes) = domain::window(state, own);
+    let (window, window_end) = domain::window(state, own);
     let root = domain::root(state, own).address();
     let entries = &state.envs.slots[index].entries;
     let (save_area, foreign_entry) = match env::save_area(state, index) {
         Some((_, physical)) => (physical::virtual_address(physical), entries.foreign),
         None => (0, 0),
     };
-    // What `sysret` would fault at goes the long way.
-    let enters = entries.fault != 0 && run::is_canonical(entries.fault);
-    let faults = if enters && save_area != 0 { 0 } else { FAULTS_AT_LENGTH };
+    let faults = if entries.fault != 0 && save_area != 0 { 0 } else { FAULTS_AT_LENGTH };
     let env = &state.envs.slots[index];
     EntryData {
         root,
         window,
-        window_end: window.saturating_add(window_bytes),
+        window_end,
         foreign_entry,
         save_area,
         vector: vector::place(env.flags, env.vector.address()),

@@ -49,6 +49,30 @@ pub fn unlocked_line(arguments: fmt::Arguments<'_>) {
     let _ = writeln!(Writer, "xok: {arguments}");
 }
 
+/// The stream that a person reads.
+struct Errors;
+
+impl Write for Errors {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match console::write(console::ERRORS, rest) {
+                0 => break,
+                taken => rest = rest.get(taken..).unwrap_or(&[]),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Last words, for who does not see the log.
+pub fn unlocked_error(arguments: fmt::Arguments<'_>) {
+    if DEBUGCON.load(Ordering::Relaxed) {
+        // The writer never fails.
+        let _ = write!(Errors, "\r\nxok: {arguments}\r\n");
+    }
+}
+
 /// Writes one line to the kernel's log.
 #[macro_export]
 macro_rules! log {

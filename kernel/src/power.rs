@@ -46,6 +46,7 @@ pub fn reset(status: u8) -> ! {
 }
 
 fn exit(status: u8) -> ! {
+    crate::console::serial_drain();
     // QEMU ends with (value << 1) | 1; all eight bits are in the log line.
     outb(DEBUG_EXIT, status);
     let register = SLEEP_REGISTER.load(Ordering::Relaxed);
@@ -67,6 +68,7 @@ fn exit(status: u8) -> ! {
 }
 
 fn reset_quietly() -> ! {
+    crate::console::serial_drain();
     // The keyboard controller's reset line, if there is one and it isn't busy.
     if inb(0x64) & 2 == 0 {
         outb(0x64, 0xfe);
@@ -86,6 +88,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         exit(255);
     }
     crate::log::unlocked_line(format_args!("panic: {info}"));
+    crate::log::unlocked_error(format_args!("panic: {info}"));
     crate::backtrace::print(crate::registers::read_rbp());
     crate::log::unlocked_line(format_args!("end status 255"));
     exit(255)

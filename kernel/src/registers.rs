@@ -46,6 +46,8 @@ pub mod msr {
     pub const FS_BASE: u32 = 0xc000_0100;
     pub const GS_BASE: u32 = 0xc000_0101;
     pub const ARCH_CAPABILITIES: u32 = 0x10a;
+    pub const SPEC_CTRL: u32 = 0x48;
+    pub const PRED_CMD: u32 = 0x49;
 }
 
 /// Reads a model-specific register that the processor is known to have.
@@ -107,12 +109,21 @@ pub fn read_rsp() -> u64 {
     value
 }
 
-/// Are interrupts on?
-pub fn interrupts_enabled() -> bool {
+fn flags() -> u64 {
     let flags: u64;
     // SAFETY: reading has no effect but on the stack's next word.
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(nomem)) }
-    flags & 1 << 9 != 0
+    flags
+}
+
+/// Are interrupts on?
+pub fn interrupts_enabled() -> bool {
+    flags() & 1 << 9 != 0
+}
+
+/// Is AC set, which lifts SMAP?
+pub fn smap_is_lifted() -> bool {
+    flags() & 1 << 18 != 0
 }
 
 /// The frame pointer.

@@ -6,11 +6,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use kernel_core::context::{Context, FIXED_FLAGS, USER_CS, USER_FLAGS, USER_SS};
+use kernel_core::context::{Context, USER_CS, USER_SS};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
-use kernel_core::{frame, handover, relay, sched, sweep, upcall, work};
+use kernel_core::{exit, frame, handover, relay, sched, sweep, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::id::EnvId;
@@ -162,8 +162,11 @@ pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
     let Hold { state, hardware, cpu } = &mut hold;
     let cpu = *cpu;
     upcall::deliver_events(state, hardware, index);
+    if !exit::settle(state, hardware, index) {
+        return leave(hold);
+    }
     finish(hold);
-    exit(cpu, index)
+    go(cpu, index)
 }
 
 /// The shortest: to the caller, of whose registers only those of the answer have changed.
@@ -180,15 +183,11 @@ pub fn leave_with(mut hold: Hold, caller: usize, error: u64, value: u64) -> u64 
 }
 
 /// To the caller whose call has changed nothing but the answer's registers. The lock is not held:
-/// what others want of the caller comes by interrupts.
+/// what others want of the caller comes by interrupts. Where it goes on was looked at when it came
+/// (`kernel_core::exit`).
 #[inline(always)]
 pub fn answer(cpu: &'static Cpu, error: u64, value: u64) -> u64 {
     let context = own_context(cpu);
-    if !is_canonical(context.rip) {
-        context.answer(error, value);
-        context.rip = 0;
-        return BY_IRET;
-    }
     (context.rax, context.rdx) = (error, value);
     note_stretch(cpu);
     trace::leave(cpu);
@@ -216,7 +215,13 @@ pub fn leave(mut hold: Hold) -> u64 {
         let next = sched::pick(state, hardware, cpu.index.get());
         let before = cpu.loaded();
         match next {
-            Some(index) => load::activate(cpu, state, hardware, index),
+            Some(index) => {
+                load::activate(cpu, state, hardware, index);
+                if !exit::settle(state, hardware, index) {
+                    // It has stopped there: somebody else runs.
+                    continue;
+                }
+            }
             None => load::park(cpu, state, hardware),
         }
         let waited = waiting || work::waiting(state);
@@ -239,7 +244,7 @@ pub fn leave(mut hold: Hold) -> u64 {
         finish(hold);
         arm_timer(cpu, deadline, now);
         if let Some(index) = next {
-            return exit(cpu, index);
+            return go(cpu, index);
         }
         // What is due already is gone on with: its interrupt would only say so.
         let due = deadline.is_some_and(|at| at <= now);
@@ -256,9 +261,10 @@ pub fn leave(mut hold: Hold) -> u64 {
     }
 }
 
-/// How often a short way looks whether the lock is free: longer than most have it. Who went the
-/// long way at once would make the next one wait, and so on for ever.
-pub const LOOKS: u32 = 32;
+/// How often a short way looks whether the lock is free: longer than most have it, also where a
+/// `pause` takes no longer than another instruction. Who went the long way at once would make the
+/// next one wait, and so on for ever.
+pub const LOOKS: u32 = 256;
 
 /// The short way of a call that hands the processor to somebody else, if it may go it: nobody waits
 /// long for the lock, nothing is traced, and the longest stretch does not see it.
@@ -374,14 +380,24 @@ fn disturbed(cpu: &'static Cpu, state: Locked, number: u16, rest: relay::Rest) -
 #[inline(always)]
 fn switched(cpu: &'static Cpu) -> u64 {
     let context = own_context(cpu);
-    if !is_canonical(context.rip) {
-        context.rip = 0;
-    }
-    how_to_leave(context)
+    if exit::may_run_at(context.rip) { how_to_leave(context) } else { go_astray(cpu) }
 }
 
-/// As `answer` with 0, for who came by a short way: rip is behind the `syscall`, and no program has
-/// the last page below the addresses that are none.
+/// It cannot go on where it was interrupted: the long way, which tells it.
+#[cold]
+#[inline(never)]
+fn go_astray(cpu: &'static Cpu) -> u64 {
+    cpu.entered_tsc.set(rdtsc());
+    cpu.call.set(NO_CALL);
+    leave(Hold::take(cpu))
+}
+
+/// Back to what an operator's NMI has interrupted.
+pub fn go_back(cpu: &'static Cpu) -> u64 {
+    if exit::may_run_at(own_context(cpu).rip) { BY_IRET } else { go_astray(cpu) }
+}
+
+/// As `answer` with 0, for who came by a short way.
 #[inline(always)]
 fn answer_unseen(cpu: &'static Cpu) -> u64 {
     let context = own_context(cpu);
@@ -498,20 +514,13 @@ fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
     cpu.timer.set(timer);
 }
 
-pub fn is_canonical(address: u64) -> bool {
-    address.wrapping_add(1 << 47) >> 48 == 0
-}
-
-/// How to leave to the environment that is loaded.
-fn exit(cpu: &'static Cpu, index: usize) -> u64 {
+/// How to leave to the environment that is loaded, where it may go (`exit::settle`).
+fn go(cpu: &'static Cpu, index: usize) -> u64 {
     let context = own_context(cpu);
     context.cs = USER_CS;
     context.ss = USER_SS;
-    context.rflags = context.rflags & USER_FLAGS | FIXED_FLAGS;
-    if !is_canonical(context.rip) {
-        // No processor takes it; the program gets a page fault where it went.
-        context.rip = 0;
-    }
+    context.rflags = upcall::clean(context.rflags);
+    debug_assert!(exit::may_run_at(context.rip));
     debug_assert_eq!(cpu.loaded(), Some(index));
     note_stretch(cpu);
     trace::leave(cpu);
@@ -531,6 +540,7 @@ fn note_switch<'a>(cpu: &'static Cpu, state: &'a mut State) -> &'a mut CpuRecord
     record.foreign = record.foreign.wrapping_add(cpu.foreign_calls.take());
     record.cr3_loads = record.cr3_loads.wrapping_add(cpu.cr3_loads.take());
     record.vector_moves = cpu.vector_moves.get();
+    record.barriers = cpu.barriers.get();
     record
 }
 

@@ -5,6 +5,7 @@ use abi::error::Error;
 use abi::upcall::Cause;
 use kernel_core::context::Context;
 use kernel_core::dispatch::{self, Outcome};
+use kernel_core::index::bounded;
 use kernel_core::machine::{Machine, UserFault};
 
 use crate::cpu::{Cpu, NO_CALL};
@@ -67,6 +68,9 @@ pub extern "C" fn any_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u6
         cpu.call.set(NO_CALL);
         return run::answer(cpu, Error::NoSuchCall as u64, number.into());
     }
+    // Behind the comparison, whatever a processor makes of it before it is done.
+    let number = bounded(number.into(), TABLE.len()) as u16;
+    let word = word & !u64::from(u16::MAX) | u64::from(number);
     cpu.call.set(usize::from(number));
     let words = [a, b, c, d, e, f];
     let mut bytes: &[u8] = &[];

@@ -34,6 +34,7 @@ pub const DELIVERED: u32 = 1 | 0b11111 << 3 | 0b111 << 11 | 1 << 16 | 1 << 17 | 
 pub extern "C" fn trap(cpu: &'static Cpu) -> u64 {
     cpu.entered_tsc.set(rdtsc());
     cpu.call.set(NO_CALL);
+    assert!(user::is_forbidden(), "AC is set in the kernel");
     // Only the words that name the trap are read, before anybody else uses the context.
     let context = cpu.context() as *const Context;
     // SAFETY: see the file's head.
@@ -54,7 +55,7 @@ fn exception(cpu: &'static Cpu, vector: u64, error: u64) -> u64 {
     let (cause, error) = match vector {
         NMI => {
             run::report(cpu);
-            return 0;
+            return run::go_back(cpu);
         }
         MACHINE_CHECK => panic!("machine check"),
         DEBUG => {

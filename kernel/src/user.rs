@@ -7,9 +7,12 @@
 #![allow(unsafe_code)]
 
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use abi::layout::is_user_range;
 use kernel_core::machine::UserFault;
+
+use crate::registers::smap_is_lifted;
 
 global_asm!(
     r#"
@@ -40,12 +43,21 @@ unsafe extern "C" {
     fn user_copy(to: u64, from: u64, len: u64) -> u64;
 }
 
+/// Whether there is SMAP.
+static SMAP: AtomicBool = AtomicBool::new(false);
+
+/// May the kernel touch no program's memory now, if there is SMAP?
+pub fn is_forbidden() -> bool {
+    !SMAP.load(Ordering::Relaxed) || !smap_is_lifted()
+}
+
 /// Lets the routine through SMAP. Only at boot, while the image can be written.
 pub fn use_smap() {
     let patch = |at: *const u8, code: [u8; 3]| {
         // SAFETY: three bytes of padding in the routine above; nothing runs it yet.
         unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), at.cast_mut(), 3) }
     };
+    SMAP.store(true, Ordering::Relaxed);
     patch(&raw const user_copy_allow, [0x0f, 0x01, 0xcb]);
     patch(&raw const user_copy_forbid, [0x0f, 0x01, 0xca]);
 }

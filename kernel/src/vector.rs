@@ -21,7 +21,7 @@ use crate::physical::{virtual_address, word, word32, zero};
 use crate::registers::{read_cr0, write_cr0};
 
 /// Bytes of the area in a `Vector` frame; the predicate follows.
-pub const VECTOR_BYTES: u64 = 3072;
+pub const VECTOR_BYTES: u64 = kernel_core::predicate::OFFSET;
 
 /// x87 control word and MXCSR after reset (SDM 1 §8.1.5, §10.2.3).
 const CONTROL: u32 = 0x37f;

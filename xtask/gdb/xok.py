@@ -48,11 +48,11 @@ class Environment:
     """The published record of an environment, as it stands."""
 
     def __init__(self, index, record):
-        field = lambda name: number(record, LAYOUT["env"][name], 4)
+        field = lambda name, length=4: number(record, LAYOUT["env"][name], length)
         self.index = index
         self.id = field("id")
         self.state = field("state")
-        self.domain = field("domain")
+        self.domain = field("domain", 8)
         self.cpu = field("cpu")
 
     def program(self):
@@ -80,7 +80,7 @@ def domain_root(wanted):
     address, stride, count = table("domains")
     data = read(address, stride * count)
     for at in range(0, len(data), stride):
-        if number(data, at + LAYOUT["domain"]["id"], 4) == wanted:
+        if number(data, at + LAYOUT["domain"]["id"], 8) == wanted:
             return number(data, at + LAYOUT["domain"]["root"], 4) * PAGE
     return None
 

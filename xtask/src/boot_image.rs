@@ -1,4 +1,4 @@
-//! `cargo xtask image`: the archive that the kernel is booted with.
+//! `cargo xtask image`: the archive that the kernel is booted with, alone or in an ISO (`iso`).
 //!
 //! ```text
 //! /bin/busybox         Debian's, unmodified; /bin/sh and the other applets are links to it
@@ -17,6 +17,7 @@ use image::archive::{Attributes, BuildError, Builder};
 use image::elf::Plan;
 
 use crate::failure::{Context, Failure, Result};
+use crate::iso;
 use crate::options::{self, Options};
 use crate::packages;
 use crate::process;
@@ -57,20 +58,35 @@ impl Extra {
     }
 }
 
-/// `cargo xtask image [--file HOST[:GUEST]]... [--output FILE]`
+/// `cargo xtask image [--iso] [--line WORDS] [--file HOST[:GUEST]]... [--output FILE]`
 pub fn command(words: Vec<String>) -> Result<()> {
     let mut options = Options::new(words);
     let mut extras = Vec::new();
-    let mut to = workspace::output().join("boot.img");
+    let mut output = None;
+    let mut is_iso = false;
+    let mut line = None;
     while let Some(word) = options.next() {
         match word.as_str() {
             "--file" => extras.push(Extra::parse(&options.value("--file")?)?),
-            "--output" => to = options.value("--output")?.into(),
+            "--output" => output = Some(PathBuf::from(options.value("--output")?)),
+            "--iso" => is_iso = true,
+            "--line" => line = Some(options.value("--line")?),
             _ => return Err(options::unknown("image", &word)),
         }
     }
+    if line.is_some() && !is_iso {
+        return Err(Failure::new("--line: only an ISO has a command line").next(options::HELP));
+    }
     crate::build::build()?;
-    make(&extras, &to)?;
+    let name = if is_iso { "xok.iso" } else { "boot.img" };
+    let to = output.unwrap_or_else(|| workspace::output().join(name));
+    if is_iso {
+        let job = crate::run::Job { extras, ..Default::default() };
+        let image = crate::run::make_image(&job)?;
+        iso::make(&image.path, &line.unwrap_or_default(), &to)?;
+    } else {
+        make(&extras, &to)?;
+    }
     println!("{}", to.display());
     Ok(())
 }

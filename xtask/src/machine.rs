@@ -280,7 +280,7 @@ impl Counting {
 }
 
 /// A command that ends when we end, however we end: no machine is left running.
-fn guarded(program: &str) -> Command {
+pub fn guarded(program: &str) -> Command {
     if process::find("setpriv").is_none() {
         return Command::new(program);
     }

@@ -15,6 +15,7 @@ mod failure;
 mod firmware;
 mod gdb;
 mod guest;
+mod iso;
 mod json;
 mod linux_suite;
 mod listing;
@@ -65,9 +66,9 @@ cargo xtask COMMAND
                                  target/xok/trace.json, which Perfetto opens
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
-                                 guest, net, status, load, machines, wire, exos, linux,
-                                 command, debug, bench, wrong; on one of the machines of guest, net,
-                                 load, exos, such as `q35 x1`;
+                                 guest, iso, net, status, load, machines, wire, exos, linux,
+                                 command, debug, bench, wrong; on one of the machines of guest, iso,
+                                 net, load, exos, such as `q35 x1`;
                                  the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
         [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--cpus] [--stride] [--paths]
@@ -81,19 +82,23 @@ cargo xtask COMMAND
                                  --stride: shares of processor time, by a program
                                  --paths: the kernel's shortest paths, listed by instruction
   build                          the kernel and its programs
-  image [--file HOST[:GUEST]]... [--output FILE]
-                                 the boot image alone
+  image [--file HOST[:GUEST]]... [--output FILE] [--iso [--line WORDS]]
+                                 the boot image alone; --iso: with the kernel and GRUB, for a CD
+                                 or a USB stick, by BIOS and UEFI, WORDS the kernel's command line
   check                          format, lints, the tree's rules, host tests
   machines [--only PATTERN] [--all] [--list]
                                  boot the table of machines, every pair of their properties in
-                                 some cell, or --all cells; the last line is as test's
+                                 some cell, or --all cells; the native suite on Bochs, one and two
+                                 processors; the last line is as test's
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
-  soak [--minutes N] [--seed N] [--part model|code|calls|threads|load|miri]...
-       [--steps N] [--programs N] [--seconds N]
+  soak [--minutes N] [--seed N] [--part PART]...
+       [--steps N] [--programs N] [--inputs N] [--calls N] [--seconds N]
                                  random calls, threads, loads: host and guest, from a seed, all
-                                 parts or some, each round of the size said
+                                 parts or some, each round of the size said: model,
+                                 noninterference, code, fuzz, words, calls, threads,
+                                 load, miri
   chroot [--keep]                run and test in a fresh Debian, as root
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here

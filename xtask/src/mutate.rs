@@ -65,7 +65,7 @@ impl<'a> Trial<'a> {
     fn is_packages_own(&self) -> bool {
         let suites = [
             "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug",
-            "status", "load", "bench",
+            "status", "load", "bench", "iso",
         ];
         !suites.contains(&self.suite())
     }
@@ -324,7 +324,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let own = ["kernel-core/", "code/", "lockfree/", "xtask/"];
+        let own = ["kernel-core/", "code/", "fuzz/", "lockfree/", "xtask/"];
         let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }

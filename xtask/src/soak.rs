@@ -3,7 +3,11 @@
 //! ```text
 //!  part     what a round of it is                          sized by
 //!  model    the model test of kernel-core, on the host     --steps
+//!  noninterference
+//!           an attacker's calls beside a victim, there     --steps
 //!  code     downloaded code, interpreted and compiled      --programs
+//!  fuzz     the same and rbpf, inputs chosen by coverage   --inputs
+//!  words    calls with any words, in the core on the host  --calls
 //!  calls    one boot of random native calls, two cpus      --seconds
 //!  threads  the torture of sixty-four threads              --seconds
 //!  load     web servers beside programs that compute
@@ -11,14 +15,16 @@
 //! ```
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::build;
 use crate::failure::{Context, Failure, Result};
 use crate::machine::{Kind, Machine};
 use crate::options::{self, Options};
+use crate::process;
 use crate::report;
 use crate::run::{self, Job};
+use crate::workspace;
 
 mod miri;
 
@@ -31,7 +37,10 @@ const GUEST_MARGIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     Model,
+    Noninterference,
     Code,
+    Fuzz,
+    Words,
     Calls,
     Threads,
     Load,
@@ -40,17 +49,34 @@ enum Part {
 
 impl Part {
     /// All that need nothing but what builds the system.
-    const USUAL: [Self; 5] = [Self::Model, Self::Code, Self::Calls, Self::Threads, Self::Load];
+    const USUAL: [Self; 8] = [
+        Self::Model,
+        Self::Noninterference,
+        Self::Code,
+        Self::Fuzz,
+        Self::Words,
+        Self::Calls,
+        Self::Threads,
+        Self::Load,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Model => "model",
+            Self::Noninterference => "noninterference",
             Self::Code => "code",
+            Self::Fuzz => "fuzz",
+            Self::Words => "words",
             Self::Calls => "calls",
             Self::Threads => "threads",
             Self::Load => "load",
             Self::Miri => "miri",
         }
+    }
+
+    /// Does it boot the system?
+    fn boots(self) -> bool {
+        matches!(self, Self::Calls | Self::Threads | Self::Load)
     }
 
     fn of_name(name: &str) -> Result<Self> {
@@ -63,23 +89,33 @@ impl Part {
 /// How much each part does in a round.
 #[derive(Debug)]
 struct Sizes {
-    /// Steps of the model.
+    /// Steps of the model; calls of the attacker's.
     steps: u64,
     /// Random programs that are run interpreted and compiled: in a round ten times as many as
     /// `test` runs.
     programs: u64,
+    /// Inputs for the verifier, and for all that run what it accepts.
+    inputs: u64,
+    /// Calls with any words.
+    calls: u64,
     /// How long the guest makes random calls, or threads work, in one boot.
     seconds: u64,
 }
 
-/// `cargo xtask soak`; answers the exit status. Each round takes the seed that follows the one
-/// before, so that a failure is repeated by its own.
+/// `cargo xtask soak`; answers the exit status. The first seed is drawn unless one is said; each
+/// round takes the seed that follows the one before, so that a failure is repeated by its own.
 pub fn command(words: Vec<String>) -> Result<u8> {
     let mut options = Options::new(words);
     let mut minutes = 10;
-    let mut seed: u64 = 1;
+    let mut seed = fresh_seed();
     let mut parts = Vec::new();
-    let mut sizes = Sizes { steps: 1_000_000, programs: 1_000_000, seconds: 60 };
+    let mut sizes = Sizes {
+        steps: 1_000_000,
+        programs: 1_000_000,
+        inputs: 10_000_000,
+        calls: 10_000_000,
+        seconds: 60,
+    };
     while let Some(word) = options.next() {
         match word.as_str() {
             "--minutes" => minutes = options.number("--minutes")?,
@@ -87,6 +123,8 @@ pub fn command(words: Vec<String>) -> Result<u8> {
             "--part" => parts.push(Part::of_name(&options.value("--part")?)?),
             "--steps" => sizes.steps = options.number("--steps")?,
             "--programs" => sizes.programs = options.number("--programs")?,
+            "--inputs" => sizes.inputs = options.number("--inputs")?,
+            "--calls" => sizes.calls = options.number("--calls")?,
             "--seconds" => sizes.seconds = options.number("--seconds")?,
             _ => return Err(options::unknown("soak", &word)),
         }
@@ -94,17 +132,19 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     if parts.is_empty() {
         parts = Part::USUAL.to_vec();
     }
-    build::build()?;
+    if parts.iter().any(|part| part.boots()) {
+        build::build()?;
+    }
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut rounds = 0;
     loop {
         report::step(&format!("seed {seed}"));
         for part in &parts {
             part.run(seed, &sizes).map_err(|failure| {
-                let Sizes { steps, programs, seconds } = sizes;
+                let Sizes { steps, programs, inputs, calls, seconds } = sizes;
                 Failure::new(failure.to_string()).next(format!(
                     "cargo xtask soak --minutes 0 --part {} --seed {seed} --steps {steps} \
-                     --programs {programs} --seconds {seconds}",
+                     --programs {programs} --inputs {inputs} --calls {calls} --seconds {seconds}",
                     part.name()
                 ))
             })?;
@@ -118,6 +158,12 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     }
 }
 
+/// One that nobody has had.
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |now| now.as_micros() as u64 & 0xffff_ffff)
+}
+
 impl Part {
     /// One round of it.
     fn run(self, seed: u64, sizes: &Sizes) -> Result<()> {
@@ -127,9 +173,21 @@ impl Part {
                 let size = ("XOK_STEPS", sizes.steps);
                 host("kernel-core", &["random_calls_keep_every_invariant"], seed, size)
             }
+            Self::Noninterference => {
+                let size = ("XOK_STEPS", sizes.steps);
+                for test in ["what_an_attacker_does", "what_a_victim_has"] {
+                    host("kernel-core", &[test], seed, size)?;
+                }
+                Ok(())
+            }
             Self::Code => {
                 let test = ["--test", "suite", "interpreter_and_compiled_code_agree"];
                 host("code", &test, seed, ("XOK_PROGRAMS", sizes.programs))
+            }
+            Self::Fuzz => fuzz(seed, sizes.inputs),
+            Self::Words => {
+                let size = ("XOK_CALLS", sizes.calls);
+                host("kernel-core", &["calls_with_any_words_keep_every_invariant"], seed, size)
             }
             Self::Calls => calls(seed, sizes.seconds),
             Self::Threads => threads(sizes.seconds),
@@ -154,6 +212,19 @@ fn host(package: &str, test: &[&str], seed: u64, size: (&str, u64)) -> Result<()
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("{package}, seed {seed}:\n{text}{error}")))
+}
+
+/// What makes each branch count itself in a byte (tests/fuzz/src/coverage.rs).
+const COUNTERS: &str = "-C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=3 \
+                        -C llvm-args=-sanitizer-coverage-inline-8bit-counters";
+
+/// Inputs for downloaded code that coverage chooses: built with counters, in a place of its own.
+fn fuzz(seed: u64, inputs: u64) -> Result<()> {
+    let mut cargo = build::cargo();
+    cargo.args(["run", "--quiet", "--release", "--package", "fuzz"]);
+    cargo.env("RUSTFLAGS", COUNTERS).env("CARGO_TARGET_DIR", workspace::target().join("fuzz"));
+    cargo.env("XOK_SEED", seed.to_string()).env("XOK_INPUTS", inputs.to_string());
+    process::run(cargo.stdin(Stdio::null()))
 }
 
 /// The torture of sixty-four threads, on two processors: it says what it says here.

@@ -57,6 +57,11 @@ impl Tally {
         self.place.as_deref().is_none_or(|wanted| wanted == place)
     }
 
+    /// Whether this place was asked for by name.
+    pub fn is_asked_for(&self, place: &str) -> bool {
+        self.place.as_deref() == Some(place)
+    }
+
     /// The place that was asked for, if nothing ran there: a name that no suite has.
     pub fn missed_place(&self) -> Option<&str> {
         let place = self.place.as_deref()?;

@@ -16,14 +16,16 @@ mod exos_suite;
 mod guest_suite;
 mod host_suite;
 mod idle;
+mod iso_suite;
 mod load_suite;
 mod net_suite;
+mod servers_suite;
 mod static_suite;
 mod status_suite;
 mod wire_suite;
 mod wrong_suite;
 
-pub use guest_suite::PROGRAM as GUEST_TESTS;
+pub use guest_suite::{PROGRAM as GUEST_TESTS, judge};
 pub use load_suite::{command as load_inside, long as load_for_long};
 pub use net_suite::inside_command as net_inside;
 pub use status_suite::command as status_inside;
@@ -37,6 +39,7 @@ const SUITES: &[Suite] = &[
     ("static", "what can be seen without running anything", static_suite::run),
     ("boot", "how the kernel begins, or says that it cannot", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
+    ("iso", "the ISO by BIOS, by UEFI, and on Bochs's processor", iso_suite::run),
     ("net", "the network, over a tap device in a namespace", net_suite::run),
     ("status", "the status page in a browser", status_suite::run),
     ("load", "a terminal and web servers beside busy programs", load_suite::run),
@@ -44,6 +47,7 @@ const SUITES: &[Suite] = &[
     ("machines", "machines of every kind, size and model", machines::test),
     ("wire", "the network over a wire that loses, repeats, forges", wire_suite::run),
     ("command", "what `cargo xtask run` promises", command_suite::run),
+    ("servers", "servers that end, hang, or have no memory", servers_suite::run),
     ("debug", "strace beside Linux's, and gdb", debug_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("bench", "what the bench counts, and that it counts the same twice", bench_suite::run),

@@ -27,6 +27,7 @@ const LOG: u8 = 3;
 
 #[cfg(target_os = "none")]
 fn main(_argument: &'static [u8]) {
+    xok::beat::begin("arpd");
     match server::Server::open() {
         Ok(server) => {
             let server = alloc::boxed::Box::leak(alloc::boxed::Box::new(server));

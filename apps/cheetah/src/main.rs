@@ -48,6 +48,7 @@ const EXIT_TAKEN: u64 = 2 << 8;
 
 #[cfg(target_os = "none")]
 fn main(argument: &'static [u8]) {
+    xok::beat::begin("cheetah");
     let port = core::str::from_utf8(argument).ok().and_then(|text| text.parse().ok());
     let port = port.unwrap_or(PORT);
     match server::Server::open(port) {

@@ -1,9 +1,10 @@
 //! The first Linux process: the shell on the terminal, or the `run=` program with raw streams.
 
 use abi::capability::{
-    ALL, CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, NAME_DEVICE, NAME_IMAGE,
-    READ, WRITE,
+    ALL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, NAME_DEVICE, NAME_GROUP, NAME_IMAGE,
+    NAME_USER, READ, USER_RIGHTS, WRITE,
 };
+use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
@@ -14,6 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem::offset_of;
+use exos::capabilities::{ALL_GROUPS_SLOT, GROUP_SLOTS, REAL_SLOT, SAVED_SLOT, USER_SLOTS};
 use exos::exec;
 use exos::fs::Program;
 use exos::layout::TEXT;
@@ -27,14 +29,15 @@ use xok::memory::Space;
 use xok::services::{INIT_INDEX, Service};
 use xok::{clock, published};
 
+use crate::keeper::Keeper;
 use crate::programs::Image;
 use crate::publish;
-use crate::servers::{self, ACCOUNT, gift};
+use crate::servers::{self, gift};
 use crate::settings::{self, Settings};
 use crate::terminal::Terminal;
 
-/// Init's slot with the account's own name, under which it makes Linux processes.
-const ACCOUNT_SLOT: u8 = 1;
+/// Init's slot with the name of all users: that of user 0, whose process it starts.
+const USERS_SLOT: u8 = 1;
 /// Status of a program that cannot be executed, as a shell has it.
 const NOT_EXECUTABLE: u16 = 126;
 /// Status of a program that is not there.
@@ -77,22 +80,23 @@ pub fn run() -> Result<u16, Failure> {
     let mut line = [0; COMMAND_LINE];
     let settings = settings::parse(published::command_line(&mut line));
     let streams = settings.run.is_some() && !settings.terminal;
-    call::capability_derive(OWN, DomainId::NONE, u16::from(ACCOUNT_SLOT), &[ACCOUNT], 0xf)?;
+    call::capability_derive(OWN, DomainId::NONE, u16::from(USERS_SLOT), &[NAME_USER], ALL)?;
     let image = Image::open()?
         .ok_or_else(|| failure(NOT_EXECUTABLE, "the boot image is damaged".into()))?;
     let command = command(&image, &settings)?;
 
-    let domain = call::domain_alloc(ACCOUNT_SLOT, AccountId::NONE, TEXT, start::text_bytes())?;
-    let env = call::env_alloc(ACCOUNT_SLOT, domain, AccountId::NONE)?;
+    let domain = call::domain_alloc(USERS_SLOT, AccountId::NONE, TEXT, start::text_bytes())?;
+    let env = call::env_alloc(USERS_SLOT, domain, AccountId::NONE)?;
     let terminal = Terminal::make(streams)?;
     terminal.set_up(env.0, streams)?;
     publish::set(Service::Session, u64::from(env.0));
     publish::open();
     let tracer = servers::start_tracer(&image, &settings);
-    servers::start_own(&image, &terminal);
+    let mut keeper = Keeper::new(terminal);
+    servers::start_own(&image, &mut keeper);
     // Who sits at the terminal sees the prompt first; a program finds all that there is.
     if streams {
-        servers::start_network(&image, &settings);
+        servers::start_network(&image, &settings, &mut keeper);
     }
 
     terminal.attach_program(domain)?;
@@ -101,11 +105,13 @@ pub fn run() -> Result<u16, Failure> {
     start_process(domain, env, entry, &command, streams)?;
     if !streams {
         await_rest(env);
-        servers::start_network(&image, &settings);
+        servers::start_network(&image, &settings, &mut keeper);
     }
-    let status = await_end(env);
-    await_keepers(env);
-    terminal.drain();
+    let status = await_end(env, &mut keeper);
+    await_keepers(env, &mut keeper);
+    terminal.drain(|| {
+        keeper.look();
+    });
     servers::end_tracer(tracer);
     Ok(status)
 }
@@ -151,23 +157,22 @@ fn environment(settings: &Settings) -> Vec<Vec<u8>> {
     kept.map(|text| text.to_vec()).chain(settings.environment.iter().cloned()).collect()
 }
 
-/// Below the account's name: the guard of what its processes show each other. Names of domains have
-/// the first bit set there.
-const NAME_SHARED: u16 = 1;
-
-/// What each Linux process holds: see `exos::fork::INHERITED`.
+/// What the first Linux process, user 0's, holds: see `exos::capabilities`.
 fn give_capabilities(domain: DomainId) -> Result<(), Refused> {
     let gifts = [
         gift(1, &[NAME_IMAGE], READ | DERIVE),
-        gift(2, &[ACCOUNT], CONTROL | DERIVE),
         gift(3, &[NAME_DEVICE, DEVICE_NETWORK], WRITE | DERIVE),
         gift(4, &[NAME_DEVICE, DEVICE_CONSOLE], WRITE | DERIVE),
         gift(5, &[NAME_DEVICE, DEVICE_POWER], WRITE | DERIVE),
-        gift(6, &[ACCOUNT, NAME_SHARED], ALL),
     ];
-    for gift in gifts {
+    let users = USER_SLOTS.map(|slot| gift(slot.into(), &[NAME_USER], USER_RIGHTS));
+    let groups = GROUP_SLOTS.map(|slot| gift(slot.into(), &[NAME_GROUP], USER_RIGHTS));
+    let all_groups = gift(ALL_GROUPS_SLOT.into(), &[NAME_GROUP], USER_RIGHTS);
+    for gift in gifts.iter().chain(&users).chain(&groups).chain([&all_groups]) {
         call::capability_derive(gift.from, domain, gift.slot, gift.extend, gift.rights)?;
     }
+    let slots = u64::from(REAL_SLOT) | u64::from(SAVED_SLOT) << 8;
+    call::domain_set(OWN, domain, Property::Signals, slots)?;
     Ok(())
 }
 
@@ -206,8 +211,8 @@ fn start_process(
     exec::fill_page(&mut page, command);
     library::build_fresh(domain, page::bytes_of(&page), &block)?;
     let (setup, fields) = library::fresh_setup(entry, block.len());
-    call::env_set(ACCOUNT_SLOT, env, fields, &setup)?;
-    call::env_release(ACCOUNT_SLOT, env)?;
+    call::env_set(USERS_SLOT, env, fields, &setup)?;
+    call::env_release(USERS_SLOT, env)?;
     Ok(())
 }
 
@@ -227,7 +232,7 @@ fn await_rest(env: EnvId) {
 }
 
 /// Waits until the session's process is dead; what the machine ends with.
-fn await_end(env: EnvId) -> u16 {
+fn await_end(env: EnvId, keeper: &mut Keeper) -> u16 {
     loop {
         xok::upcall::take_events();
         match published::env(env) {
@@ -235,23 +240,23 @@ fn await_end(env: EnvId) -> u16 {
             Some(record) => return status(record.word),
             None => return NOT_EXECUTABLE,
         }
-        forget_entrusted(env);
+        forget_entrusted(env, keeper);
+        let deadline = keeper.look();
         // Whatever ends the sleep, the loop looks again.
-        let _ = call::sleep(0, 0, EVENT_CHILD, 0);
+        let _ = call::sleep(deadline, 0, EVENT_CHILD, 0);
         xok::upcall::take_pending();
     }
 }
 
 /// What was written to a shared socket leaves before the machine ends: whatever else the session
 /// left running is ended, so that keepers of sockets have no more users, and they may finish.
-fn await_keepers(session: EnvId) {
-    let keepers: Vec<_> = entrusted(session).filter(is_process).map(|record| record.id).collect();
-    if keepers.is_empty() {
+fn await_keepers(session: EnvId, keeper: &mut Keeper) {
+    if !entrusted(session).any(|record| is_process(&record)) {
         return;
     }
-    for record in others().filter(is_process).filter(|record| !keepers.contains(&record.id)) {
+    for record in others().filter(is_process).filter(|record| record.holder != own_id()) {
         // One that has ended meanwhile is what we want.
-        let _ = call::env_destroy(ACCOUNT_SLOT, EnvId(record.id), KILLED);
+        let _ = call::env_destroy(USERS_SLOT, EnvId(record.id), KILLED);
     }
     let end = clock::now_ns() + LINGER;
     loop {
@@ -259,15 +264,17 @@ fn await_keepers(session: EnvId) {
         if !entrusted(session).any(|record| is_process(&record)) || clock::now_ns() >= end {
             return;
         }
+        let deadline = keeper.look();
         // Whatever ends the sleep, the loop looks again.
-        let _ = call::sleep(end, 0, EVENT_CHILD, 0);
+        let _ = call::sleep(end.min(deadline), 0, EVENT_CHILD, 0);
         xok::upcall::take_pending();
     }
 }
 
-/// Forgets the dead whose records processes left to us: keepers of sockets.
-fn forget_entrusted(session: EnvId) {
-    for record in entrusted(session).filter(|record| record.state == EnvState::Dead as u32) {
+/// Forgets the dead whose records processes left to us: keepers of sockets. Servers are kept.
+fn forget_entrusted(session: EnvId, keeper: &Keeper) {
+    let dead = entrusted(session).filter(|record| record.state == EnvState::Dead as u32);
+    for record in dead.filter(|record| !keeper.has(EnvId(record.id))) {
         // Ours to forget, and dead.
         let _ = call::env_forget(EnvId(record.id));
     }
@@ -275,8 +282,12 @@ fn forget_entrusted(session: EnvId) {
 
 /// Whose records are ours, servers and the keepers of sockets.
 fn entrusted(session: EnvId) -> impl Iterator<Item = EnvRecord> {
-    let own = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id);
+    let own = own_id();
     others().filter(move |record| record.holder == own && record.id != session.0)
+}
+
+fn own_id() -> u32 {
+    published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |own| own.id)
 }
 
 /// Everybody but ourselves.
@@ -287,9 +298,9 @@ fn others() -> impl Iterator<Item = EnvRecord> {
     records.filter(|record| record.id != 0)
 }
 
-/// Lives, and has a name below the account's, which no server has: no bit may be posted to others.
+/// Lives, and is signalled by users, as no server is: no bit may be posted to others.
 fn is_process(record: &EnvRecord) -> bool {
-    call::post(ACCOUNT_SLOT, EnvId(record.id), 0).is_ok()
+    call::post(USERS_SLOT, EnvId(record.id), 0).is_ok()
 }
 
 /// A wait status as a shell shows it: 128 + n for signal n.

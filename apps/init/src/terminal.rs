@@ -14,7 +14,7 @@ use crate::publish;
 /// Rows and columns of a serial terminal that has not said otherwise.
 const SIZE: (u16, u16) = (24, 80);
 /// Looks at the output rings before the machine ends.
-const PATIENCE: usize = 2000;
+const PATIENCE: usize = 15_000;
 
 /// The regions.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +45,11 @@ impl Terminal {
         // Init stays attached, so that the regions live as long as the machine.
         terminal.attach(DomainId::NONE, INPUT_SERVER, OUTPUT_SERVER)?;
         terminal.attach_table(DomainId::NONE)?;
-        publish::set(Service::Terminals, u64::from(terminal.table.0));
-        publish::set(Service::TerminalInput, u64::from(terminal.input.0));
-        publish::set(Service::TerminalOutput, u64::from(terminal.output.0));
-        publish::set(Service::TerminalState, u64::from(terminal.control.0));
-        publish::set(Service::ErrorOutput, terminal.error.map_or(0, |region| u64::from(region.0)));
+        publish::set(Service::Terminals, terminal.table.0);
+        publish::set(Service::TerminalInput, terminal.input.0);
+        publish::set(Service::TerminalOutput, terminal.output.0);
+        publish::set(Service::TerminalState, terminal.control.0);
+        publish::set(Service::ErrorOutput, terminal.error.map_or(0, |region| region.0));
         publish::set(Service::RawConsole, u64::from(streams));
         Ok(terminal)
     }
@@ -96,15 +96,18 @@ impl Terminal {
             direction: COPY_IN,
             role: CONTROL_ROLE as u8,
             address: bytes.as_ptr() as u64,
-            len: CONTROL_BYTES as u64,
+            len: CONTROL_BYTES as u32,
             ..RegionOperation::default()
         };
         call::region_operate(&operation).map(|_| ())
     }
 
     /// Lets ttyd show what programs wrote last.
-    pub fn drain(&self) {
+    ///
+    /// One that hangs just then is started again meanwhile, by `keep`.
+    pub fn drain(&self, mut keep: impl FnMut()) {
         for _ in 0..PATIENCE {
+            keep();
             let shown = |region| is_empty(region).unwrap_or(true);
             if shown(self.output) && self.error.is_none_or(shown) {
                 return;

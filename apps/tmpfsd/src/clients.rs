@@ -15,6 +15,9 @@ use xok::{call, published};
 /// Index of the capability over the regions of the account's processes, given by init.
 pub const PROCESSES: u8 = 2;
 
+/// Pages of holders looked at after a request, at most: a few microseconds each.
+const HOLDERS_AT_ONCE: usize = 512;
+
 /// An open file: the region of its description and the inode it holds.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -72,11 +75,14 @@ pub fn domain_of(env: EnvId) -> Option<DomainId> {
 impl Clients {
     /// The transport region that the request names, if the caller's domain made it.
     pub fn transport(&mut self, caller: EnvId, region: u32) -> Result<RegionId, Errno> {
-        let region = RegionId(region);
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
-        if self.transports.contains(&(region, domain)) {
+        // Those that we are attached to are there still.
+        let known =
+            |(own, whose): &&(RegionId, DomainId)| own.0 as u32 == region && *whose == domain;
+        if let Some(&(region, _)) = self.transports.iter().find(known) {
             return Ok(region);
         }
+        let region = published::region_with(region).ok_or(Errno::EBADF)?;
         let record = record(region).ok_or(Errno::EBADF)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
         if record.domain != domain.0 || !sized {
@@ -85,19 +91,20 @@ impl Clients {
         // Their frames come back by then, whoever died, and however: at most the last client's stay
         // behind.
         self.sweep_transports();
+        room(&mut self.transports)?;
         attach(region, SERVER)?;
         self.transports.push((region, domain));
         Ok(region)
     }
 
     /// Watches the region of an open file's description.
-    pub fn watch(&mut self, caller: EnvId, region: u32, node: Id) -> Result<(), Errno> {
-        let region = RegionId(region);
+    pub fn watch(&mut self, caller: EnvId, region: RegionId, node: Id) -> Result<(), Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let record = record(region).ok_or(Errno::EBADF)?;
         if record.domain != domain.0 || record.attached[CLIENT as usize] == 0 {
             return Err(Errno::EPERM);
         }
+        room(&mut self.open)?;
         attach(region, WATCHER)?;
         self.open.push(Open { region, node });
         Ok(())
@@ -112,6 +119,7 @@ impl Clients {
         }
         self.holders.retain(|&holder| published::env_lives(holder));
         if !self.holders.contains(&process) {
+            room(&mut self.holders)?;
             self.holders.push(process);
         }
         Ok(())
@@ -130,6 +138,7 @@ impl Clients {
         let region = match known {
             Some(region) => region,
             None => {
+                room(&mut self.fifos)?;
                 let frames = [u32::MAX; abi::limits::REGION_FRAMES];
                 let region = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
                 attach(region, WATCHER)?;
@@ -179,17 +188,28 @@ impl Clients {
     }
 
     /// Room for that many bytes on their way; what is in it is worth nothing.
-    pub fn buffer(&mut self, bytes: usize) -> &mut [u8] {
-        if self.buffer.len() < bytes {
+    pub fn buffer(&mut self, bytes: usize) -> Result<&mut [u8], Errno> {
+        if let Some(more) = bytes.checked_sub(self.buffer.len()) {
+            self.buffer.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
             self.buffer.resize(bytes, 0);
         }
-        &mut self.buffer[..bytes]
+        Ok(&mut self.buffer[..bytes])
+    }
+
+    /// Inodes that may be looked for with all holders in one go.
+    pub fn nodes_at_once(&self) -> usize {
+        (HOLDERS_AT_ONCE / (self.holders.len() + 1)).max(1)
     }
 
     /// Is a pipe open behind this node?
     pub fn has_fifo(&self, node: Id) -> bool {
         self.fifos.iter().any(|fifo| fifo.node == node)
     }
+}
+
+/// Makes room for one element more.
+fn room<T>(list: &mut Vec<T>) -> Result<(), Errno> {
+    list.try_reserve(1).map_err(|_| Errno::ENOMEM)
 }
 
 fn says_it_holds(process: EnvId, node: Id) -> bool {
@@ -218,7 +238,7 @@ pub fn fetch(region: RegionId, offset: u64, into: &mut [u8]) -> Result<(), Errno
         role: SERVER as u8,
         address: into.as_mut_ptr() as u64,
         offset,
-        len: into.len() as u64,
+        len: into.len() as u32,
         ..RegionOperation::default()
     };
     call::region_operate(&operation).map(|_| ()).map_err(refused)
@@ -235,7 +255,7 @@ pub fn deliver(region: RegionId, offset: u64, bytes: &[u8]) -> Result<(), Errno>
         role: SERVER as u8,
         address: bytes.as_ptr() as u64,
         offset,
-        len: bytes.len() as u64,
+        len: bytes.len() as u32,
         ..RegionOperation::default()
     };
     call::region_operate(&operation).map(|_| ()).map_err(refused)

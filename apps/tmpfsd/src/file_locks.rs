@@ -35,25 +35,27 @@ impl FileLocks {
     /// Serves `Lock`: file, what | description << 32, first and last byte.
     pub fn request(&mut self, caller: EnvId, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
         let [file, what, first, last] = arguments;
-        let description = (what >> 32) as u32;
-        let owner = match description {
+        let owner = match (what >> 32) as u32 {
             0 => Owner::Process(caller.0),
-            region => Owner::Description(region),
+            region => Owner::Description(published::region_with(region).ok_or(Errno::EINVAL)?.0),
         };
         if first > last || !lives(owner) {
             return Err(Errno::EINVAL);
         }
         self.locks.sweep(lives);
         if what & LOCK_UNLOCK != 0 {
-            if self.locks.unlock(file, owner, first, last) {
+            if self.locks.unlock(file, owner, first, last)? {
                 self.changed();
             }
             return Ok([0; 4]);
         }
         let wanted = Lock { file, owner, exclusive: what & LOCK_EXCLUSIVE != 0, first, last };
         if let Some(held) = self.locks.conflict(&wanted) {
-            let (Owner::Description(id) | Owner::Process(id)) = held.owner;
-            let outcome = 1 | u64::from(held.exclusive) << 1 | u64::from(id) << 32;
+            let id = match held.owner {
+                Owner::Description(region) => region,
+                Owner::Process(pid) => pid.into(),
+            };
+            let outcome = 1 | u64::from(held.exclusive) << 1 | id << 32;
             let news = if what & LOCK_WAIT != 0 { self.news_for(caller)? } else { 0 };
             return Ok([outcome, held.first, held.last, news]);
         }
@@ -64,7 +66,7 @@ impl FileLocks {
         Ok([0; 4])
     }
 
-    /// Attaches the caller's domain to the region of changes; its id, and the count now.
+    /// Attaches the caller's domain to the region of changes; its id's low half, and the count now.
     fn news_for(&mut self, caller: EnvId) -> Result<u64, Errno> {
         if self.changes.is_none() {
             let region = call::region_alloc(PROCESSES, &[]).map_err(refused)?;
@@ -74,7 +76,7 @@ impl FileLocks {
         }
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         call::region_attach(PROCESSES, self.changes, WATCHER, domain).map_err(refused)?;
-        Ok(u64::from(self.changes.0) | u64::from(self.count) << 32)
+        Ok(u64::from(self.changes.0 as u32) | u64::from(self.count) << 32)
     }
 
     /// Wakes those who wait.

@@ -15,7 +15,11 @@ mod clients;
 #[cfg(target_os = "none")]
 mod file_locks;
 #[cfg(target_os = "none")]
+mod principals;
+#[cfg(target_os = "none")]
 mod requests;
+#[cfg(target_os = "none")]
+mod seals;
 #[cfg(target_os = "none")]
 mod seed;
 #[cfg(target_os = "none")]
@@ -33,9 +37,20 @@ mod versions;
 xok::program!(main);
 
 #[cfg(target_os = "none")]
-fn main(_argument: &'static [u8]) {
-    let server = alloc::boxed::Box::leak(alloc::boxed::Box::new(server::Server::new()));
-    xok::server::run(server)
+fn main(argument: &'static [u8]) {
+    xok::beat::begin("tmpfsd");
+    let life = core::str::from_utf8(argument).ok().and_then(|text| text.parse().ok());
+    let place = unix::map::vector(1).and_then(|mut place| {
+        place.push(server::Server::new(life.unwrap_or(0))?);
+        Ok(place)
+    });
+    match place.map(alloc::vec::Vec::leak) {
+        Ok([server]) => xok::server::run(server),
+        _ => {
+            xok::log!(seed::LOG, "tmpfsd: no memory to begin with");
+            xok::call::exit(1 << 8)
+        }
+    }
 }
 
 #[cfg(not(target_os = "none"))]

@@ -2,7 +2,6 @@
 
 use abi::id::{EnvId, RegionId};
 use alloc::borrow::Cow;
-use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::Errno;
@@ -17,13 +16,14 @@ use unix::protocol::{
 use unix::tree::{Change, Id, Kind, Outcome, Tree, Walk};
 
 use crate::clients::{Clients, deliver, fetch};
+use crate::seals::{self, Seals};
 use crate::{shown, versions};
 
 type Answer = Result<[u64; 4], Errno>;
 
 /// Answers one request.
 pub fn answer(
-    tree: &mut Tree,
+    (tree, seals): (&mut Tree, &Seals),
     clients: &mut Clients,
     caller: EnvId,
     region: RegionId,
@@ -32,15 +32,19 @@ pub fn answer(
     let [a, b, c, d] = request.arguments;
     let who = &request.who;
     match request.operation {
-        Operation::Walk => walk(tree, region, who, [a, b, c, d]),
-        Operation::Open => open(tree, clients, caller, who, [a, b, c]),
-        Operation::Create => create(tree, clients, caller, region, who, [a, b, c, d]),
-        Operation::Read => read(tree, clients, region, [a, b, c]),
-        Operation::Write => write(tree, clients, region, [a, b, c]),
+        Operation::Walk => walk((tree, seals), region, who, [a, b, c, d]),
+        Operation::Open => open((tree, seals), clients, caller, who, [a, b, c]),
+        Operation::Create => create((tree, seals), clients, caller, region, who, [a, b, c, d]),
+        Operation::Read => {
+            permitted((tree, seals), who, (a, d), seals::READ)?;
+            read(tree, clients, region, [a, b, c])
+        }
+        Operation::Write => {
+            permitted((tree, seals), who, (a, d), seals::WRITE)?;
+            write(tree, clients, region, [a, b, c])
+        }
         Operation::Truncate => {
-            if c == 0 {
-                tree.check(a, who, 2)?;
-            }
+            permitted((tree, seals), who, (a, d), seals::WRITE)?;
             versions::begin(a);
             tree.truncate(a, b)?;
             done()
@@ -50,7 +54,8 @@ pub fn answer(
             done()
         }
         Operation::List => {
-            let mut packer = Packer::new(c.min(DATA_BYTES) as usize);
+            permitted((tree, seals), who, (a, d), seals::READ)?;
+            let mut packer = Packer::with_room(c.min(DATA_BYTES) as usize)?;
             tree.list(a, b, &mut packer)?;
             let bytes = packer.finish();
             deliver(region, DATA, &bytes)?;
@@ -115,7 +120,7 @@ pub fn answer(
             if fresh {
                 tree.hold(a)?;
             }
-            Ok([u64::from(pipe.0), 0, 0, 0])
+            Ok([pipe.0, 0, 0, 0])
         }
         Operation::Holder => {
             clients.add_holder(caller, a)?;
@@ -125,7 +130,7 @@ pub fn answer(
         Operation::Make => {
             let mut short = [0; INLINE_BYTES];
             let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
-            make(tree, who, a, &name, (b >> 32) as u32)
+            make((tree, seals), who, a, &name, (b >> 32) as u32)
         }
         Operation::Access => {
             tree.check(a, who, b as u32 & 7)?;
@@ -138,11 +143,18 @@ fn done() -> Answer {
     Ok([0; 4])
 }
 
+/// So many zeroes, to be written over.
+fn zeroes(count: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = unix::map::vector(count)?;
+    bytes.resize(count, 0);
+    Ok(bytes)
+}
+
 fn data(region: RegionId, bytes: u64) -> Result<Vec<u8>, Errno> {
     if bytes > DATA_BYTES {
         return Err(Errno::ENAMETOOLONG);
     }
-    let mut data = vec![0; bytes as usize];
+    let mut data = zeroes(bytes as usize)?;
     fetch(region, DATA, &mut data)?;
     Ok(data)
 }
@@ -151,7 +163,7 @@ fn name(region: RegionId, offset: u64, bytes: u64) -> Result<Vec<u8>, Errno> {
     if bytes > NAME_MAX as u64 {
         return Err(Errno::ENAMETOOLONG);
     }
-    let mut name = vec![0; bytes as usize];
+    let mut name = zeroes(bytes as usize)?;
     fetch(region, offset, &mut name)?;
     Ok(name)
 }
@@ -172,7 +184,7 @@ fn short_or_sent<'a>(
         *short = unpack_inline(words);
         return Ok(Cow::Borrowed(&short[..len]));
     }
-    let mut sent = vec![0; len];
+    let mut sent = zeroes(len)?;
     fetch(region, offset, &mut sent)?;
     Ok(Cow::Owned(sent))
 }
@@ -192,7 +204,7 @@ fn shown(attributes: &Attributes, walk: &Walk) -> [u8; WALK_BYTES] {
 }
 
 fn walk(
-    tree: &Tree,
+    (tree, seals): (&Tree, &Seals),
     region: RegionId,
     who: &Credentials,
     [start, bytes, first, second]: [u64; 4],
@@ -209,6 +221,9 @@ fn walk(
         Outcome::Missing => outcome::MISSING,
     };
     if bytes >> 32 != 0 && walk.outcome != Outcome::Missing {
+        let may = |right: u64| if attributes.permits(who, right as u32) { right } else { 0 };
+        let seal = seals.seal(walk.node, may(seals::READ) | may(seals::WRITE));
+        let attributes = Attributes { seal, ..attributes };
         deliver(region, DATA, &shown(&attributes, &walk))?;
     }
     let mut target_len = 0;
@@ -221,8 +236,18 @@ fn walk(
     Ok([result, walk.node, walk.parent, walk.used as u64 | target_len << 32])
 }
 
+/// Was the file opened for this, or does its mode permit it now?
+fn permitted(
+    (tree, seals): (&Tree, &Seals),
+    who: &Credentials,
+    (node, seal): (Id, u64),
+    right: u64,
+) -> Result<(), Errno> {
+    if seals.permits(seal, node, right) { Ok(()) } else { tree.check(node, who, right as u32) }
+}
+
 fn open(
-    tree: &mut Tree,
+    (tree, seals): (&mut Tree, &Seals),
     clients: &mut Clients,
     caller: EnvId,
     who: &Credentials,
@@ -249,7 +274,7 @@ fn open(
         tree.truncate(node, 0)?;
     }
     hold(tree, clients, caller, description, node)?;
-    Ok([tree.attributes(node)?.size, 0, 0, 0])
+    Ok([tree.attributes(node)?.size, seals.seal(node, mask.into()), 0, 0])
 }
 
 fn hold(
@@ -263,12 +288,11 @@ fn hold(
         return Ok(());
     }
     tree.hold(node)?;
-    let region = u32::try_from(description).map_err(|_| Errno::EBADF)?;
-    clients.watch(caller, region, node).inspect_err(|_| tree.release(node))
+    clients.watch(caller, RegionId(description), node).inspect_err(|_| tree.release(node))
 }
 
 fn create(
-    tree: &mut Tree,
+    (tree, seals): (&mut Tree, &Seals),
     clients: &mut Clients,
     caller: EnvId,
     region: RegionId,
@@ -285,14 +309,24 @@ fn create(
     };
     let node = tree.create(directory, &name, kind, mode, who)?;
     hold(tree, clients, caller, description, node)?;
-    Ok([node, 0, 0, 0])
+    // Whoever makes a file opens it as it likes, whatever mode it gives it (open(2)).
+    Ok([node, seals.seal(node, seals::READ | seals::WRITE), 0, 0])
 }
 
-fn make(tree: &mut Tree, who: &Credentials, directory: Id, name: &[u8], mode: u32) -> Answer {
+fn make(
+    (tree, seals): (&mut Tree, &Seals),
+    who: &Credentials,
+    directory: Id,
+    name: &[u8],
+    mode: u32,
+) -> Answer {
     tree.check(directory, who, 1)?;
     match tree.child(directory, name) {
         Some(node) => Ok([node, 1, 0, 0]),
-        None => Ok([tree.create(directory, name, Kind::File, mode, who)?, 0, 0, 0]),
+        None => {
+            let node = tree.create(directory, name, Kind::File, mode, who)?;
+            Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), 0])
+        }
     }
 }
 
@@ -302,7 +336,7 @@ fn read(
     region: RegionId,
     [node, offset, bytes]: [u64; 3],
 ) -> Answer {
-    let buffer = clients.buffer(bytes.min(TRANSFER_BYTES) as usize);
+    let buffer = clients.buffer(bytes.min(TRANSFER_BYTES) as usize)?;
     let count = tree.read(node, offset, buffer)?;
     deliver(region, DATA, &buffer[..count])?;
     Ok([count as u64, 0, 0, 0])
@@ -317,7 +351,7 @@ fn write(
     if bytes > TRANSFER_BYTES {
         return Err(Errno::EINVAL);
     }
-    let buffer = clients.buffer(bytes as usize);
+    let buffer = clients.buffer(bytes as usize)?;
     fetch(region, DATA, buffer)?;
     let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
     versions::begin(node);

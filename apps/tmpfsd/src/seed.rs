@@ -7,8 +7,8 @@ use unix::tree::{self, Change, ROOT, Tree};
 /// Index of the capability over the boot image, given by init.
 const IMAGE: u8 = 1;
 /// Index of the capability over the console, for the log.
-const LOG: u8 = 3;
-const SUPER: Credentials = Credentials { uid: 0, gid: 0 };
+pub const LOG: u8 = 3;
+const SUPER: Credentials = Credentials::of(0, 0);
 const SECOND: u64 = 1_000_000_000;
 
 /// Makes the directories and copies the image's files into them. What does not fit or cannot be
@@ -36,7 +36,7 @@ pub fn fill(tree: &mut Tree) {
         };
         let Some(mount) = tree.child(ROOT, directory) else { continue };
         let Ok(walk) = tree.walk(mount, parents, &SUPER) else { continue };
-        let who = Credentials { uid: entry.uid, gid: entry.gid };
+        let who = Credentials::of(entry.uid, entry.gid);
         let made = match entry.kind {
             Kind::Directory => tree.make_directory(walk.node, name, entry.mode, &SUPER),
             Kind::Symlink => tree.make_link(walk.node, name, archive.data(&entry), &SUPER),

@@ -9,9 +9,11 @@ use xok::clock;
 use xok::published;
 use xok::server::Serve;
 
-use crate::clients::Clients;
+use crate::clients::{Clients, domain_of};
 use crate::file_locks::FileLocks;
+use crate::principals::Principals;
 use crate::requests;
+use crate::seals::Seals;
 use crate::seed;
 use crate::sockets::Sockets;
 use crate::{shown, terminals, versions};
@@ -19,12 +21,21 @@ use crate::{shown, terminals, versions};
 /// Inodes for each page that files may fill, and at least this many.
 const INODES_MIN: u64 = 1024;
 
+/// Pages of files that have ended given back at a time, with a request and between requests.
+const PAGES_A_REQUEST: usize = 32;
+/// See [`PAGES_A_REQUEST`].
+const PAGES_A_PIECE: usize = 256;
+/// Nanoseconds for others between two pieces.
+const PAUSE_NS: u64 = 200_000;
+
 /// The file system and its clients.
 pub struct Server {
     tree: Tree,
     clients: Clients,
     locks: FileLocks,
     sockets: Sockets,
+    principals: Principals,
+    seals: Seals,
 }
 
 fn now() -> u64 {
@@ -32,19 +43,22 @@ fn now() -> u64 {
 }
 
 impl Server {
-    /// A file system of at most half of the memory, filled from the boot image.
-    pub fn new() -> Self {
+    /// A file system of at most half of the memory, filled from the boot image; `life`: how many
+    /// there were before it.
+    pub fn new(life: u64) -> Result<Self, Errno> {
         let pages = published::directory().frames_usable / 2;
         let limits = Limits { pages, inodes: pages.max(INODES_MIN) };
-        let mut tree = Tree::new(limits, now());
+        let mut tree = Tree::new(limits, now(), life, shown::release)?;
         seed::fill(&mut tree);
-        versions::open();
-        let (clients, locks, sockets) = Default::default();
-        Self { tree, clients, locks, sockets }
+        versions::open(life);
+        let (clients, locks, sockets, principals) = Default::default();
+        Ok(Self { tree, clients, locks, sockets, principals, seals: Seals::new() })
     }
 
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
-        let request = Request::from_words(message)?;
+        let mut request = Request::from_words(message)?;
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        request.who = self.principals.check(domain, &request.who)?;
         self.tree.set_now(now());
         let region = self.clients.transport(caller, request.region)?;
         let [first, second, third, _] = request.arguments;
@@ -52,19 +66,25 @@ impl Server {
         match request.operation {
             Operation::Lock => return self.locks.request(caller, request.arguments),
             Operation::SocketBind => {
-                return self.sockets.bind(&self.tree, (caller, region), arguments);
+                return self.sockets.bind(&self.tree, (caller, region), &request.who, arguments);
             }
             Operation::SocketConnect => {
                 let ends = (caller, region);
                 return self.sockets.connect(&self.tree, ends, &request.who, arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
-            Operation::TerminalMake => return terminals::open_master(caller),
-            Operation::TerminalOpen => return terminals::open_slave(caller, first),
+            Operation::TerminalMake => return terminals::open_master(caller, region),
+            Operation::TerminalOpen => return terminals::open_slave(caller, region, first),
             Operation::TerminalList => return terminals::list(),
             _ => {}
         }
-        let answer = requests::answer(&mut self.tree, &mut self.clients, caller, region, &request);
+        let answer = requests::answer(
+            (&mut self.tree, &self.seals),
+            &mut self.clients,
+            caller,
+            region,
+            &request,
+        );
         self.tree.take_changed(versions::advance);
         // After the words: whoever says now that it holds a file looks at them once more.
         versions::finish();
@@ -77,8 +97,10 @@ impl Serve for Server {
         let result = self.answer(caller, message);
         *message = protocol::reply(result);
         self.clients.sweep(&mut self.tree);
-        self.tree.settle(|node| self.clients.has_holder(node));
-        self.tree.take_retired(shown::retire);
+        let most = self.clients.nodes_at_once();
+        self.tree.settle(most, |node| self.clients.has_holder(node));
+        let more = self.tree.work(PAGES_A_REQUEST);
+        self.sockets.hurry(more);
     }
 
     fn events(&mut self) -> u64 {
@@ -87,6 +109,8 @@ impl Serve for Server {
         xok::upcall::take_pending();
         self.sockets.sweep();
         self.sockets.watch();
-        0
+        // Clients come in between: the server sleeps after each piece.
+        self.sockets.hurry(false);
+        if self.tree.work(PAGES_A_PIECE) { clock::now_ns() + PAUSE_NS } else { 0 }
     }
 }

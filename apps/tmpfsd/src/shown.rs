@@ -4,15 +4,14 @@
 //! over the account's processes is enough. Only a client's own domain is ever changed, and where
 //! the client said: it can spoil nothing but its own space.
 
-use abi::id::{DomainId, EnvId, Frame};
+use abi::id::{DomainId, EnvId};
 use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, from_source};
-use alloc::boxed::Box;
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::protocol::SHOWN_PAGES;
-use unix::tree::{PageBytes, Tree};
-use xok::call::{self, OWN};
-use xok::memory::{DATA, Space, item};
+use unix::tree::{PageBox, PageBytes, Tree};
+use xok::call;
+use xok::memory::item;
 
 use crate::clients::{PROCESSES, domain_of, refused};
 use crate::versions;
@@ -57,14 +56,7 @@ fn enter(domain: DomainId, items: &[Item]) -> Result<(), Errno> {
     call::table_update(PROCESSES, domain, items).map(|_| ()).map_err(refused)
 }
 
-/// Takes a page out of every space; another frame is in its place, which nobody else has.
-pub fn retire(page: Box<PageBytes>) {
-    let address = address_of(&page);
-    let frame = xok::own::frame(address).unwrap_or(Frame(ANY_FRAME));
-    let taken =
-        call::frame_revoke(OWN, frame).and_then(|_| Space::own().allocate(address, 1, DATA));
-    if taken.is_err() {
-        // Better to lose a page than to let others see what it becomes.
-        core::mem::forget(page);
-    }
+/// Takes a page out of every space, and frees it.
+pub fn release(page: PageBox) {
+    xok::heap::free_everywhere(page);
 }

@@ -11,7 +11,6 @@ use abi::id::{DomainId, EnvId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
-use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use linux_raw_sys::net::SOCK_DGRAM;
@@ -24,7 +23,7 @@ use unix::local::{
 use unix::protocol::{DATA, NO_NODE, SOCKET_OWN_NAME, WATCHER};
 use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
-use xok::{call, published};
+use xok::{call, published, services};
 
 use crate::clients::{PROCESSES, alive, domain_of, fetch, refused};
 
@@ -45,6 +44,9 @@ struct Named {
     name: Vec<u8>,
     kind: u32,
     port: RegionId,
+    /// For whom the one who bound it acted.
+    user: u32,
+    group: u32,
 }
 
 /// A connection that nobody has accepted yet.
@@ -61,6 +63,8 @@ pub struct Sockets {
     named: Vec<Named>,
     offers: Vec<Offer>,
     watches: bool,
+    /// The server is to be woken at its next turn.
+    hurries: bool,
 }
 
 fn operate(
@@ -75,7 +79,7 @@ fn operate(
         direction: if len == 0 { COPY_NONE } else { direction },
         address,
         offset,
-        len: len as u64,
+        len: len as u32,
         compares: compare.len() as u8,
         writes: write.len() as u8,
         ..RegionOperation::default()
@@ -135,7 +139,8 @@ fn fetch_name(transport: RegionId, offset: u64, len: usize) -> Result<Vec<u8>, E
     if len > NAME_MAX {
         return Err(Errno::EINVAL);
     }
-    let mut name = vec![0; len];
+    let mut name = unix::map::vector(len)?;
+    name.resize(len, 0);
     fetch(transport, offset, &mut name)?;
     Ok(name)
 }
@@ -151,11 +156,13 @@ impl Sockets {
         &mut self,
         tree: &Tree,
         (caller, transport): (EnvId, RegionId),
+        who: &Credentials,
         [node, port, len]: [u64; 3],
     ) -> Result<[u64; 4], Errno> {
         self.sweep();
         let name = fetch_name(transport, DATA, len as usize)?;
-        let (port, kind) = (RegionId(port as u32), (port >> 32) as u32);
+        let kind = (port >> 32) as u32;
+        let port = published::region_with(port as u32).ok_or(Errno::EBADF)?;
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let record: Option<RegionRecord> = published::record(Table::Regions, port.index());
         let record = record.filter(|record| record.id == port.0).ok_or(Errno::EBADF)?;
@@ -169,8 +176,9 @@ impl Sockets {
         if self.find(node, &name).is_some() {
             return Err(Errno::EADDRINUSE);
         }
+        self.named.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         attach(port, WRITER, DomainId::NONE)?;
-        self.named.push(Named { node, name, kind, port });
+        self.named.push(Named { node, name, kind, port, user: who.uid, group: who.gid });
         Ok([0; 4])
     }
 
@@ -198,7 +206,7 @@ impl Sockets {
         let port = named.port;
         if named.kind == SOCK_DGRAM {
             attach(port, WRITER, domain)?;
-            return Ok([u64::from(port.0), 0, 0, 0]);
+            return Ok([port.0, 0, 0, 0]);
         }
         let mut head = [0; HEAD_BYTES];
         read(port, WRITER, 0, &mut head)?;
@@ -209,24 +217,29 @@ impl Sockets {
         let waiting = self.offers.iter().filter(|offer| offer.port == port).count() as u64;
         if waiting >= limit {
             attach(port, WATCHER, domain)?;
-            return Ok([0, u64::from(port.0), word(&head, TAIL), 0]);
+            return Ok([0, port.0, word(&head, TAIL), 0]);
         }
         if looks != 0 {
             return Ok([0; 4]);
         }
-        let owner = [word(&head, OWNER), word(&head, OWNER + 8)];
-        let server = named.name.clone();
+        // Which process it is says the owner; for whom it acts was asked when it bound the name.
+        let process = word(&head, OWNER) & 0xffff_ffff;
+        let owner = [process | u64::from(named.user) << 32, u64::from(named.group)];
+        let server = unix::map::copied(&named.name)?;
+        self.offers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let own = domain_of(EnvId(pid as u32)) == Some(domain);
+        let pid = if own { pid } else { u64::from(caller.0) };
         let client = [pid & 0xffff_ffff | u64::from(who.uid) << 32, u64::from(who.gid)];
         let connection = self.make(domain, (owner, &server), (client, &own_name))?;
         let number = word(&head, HEAD);
         let words = [
-            WordAt { offset: offer(number), value: u64::from(connection.0) },
+            WordAt { offset: offer(number), value: connection.0 },
             WordAt { offset: HEAD, value: number + 1 },
         ];
         write(port, WRITER, 0, &[], &words).inspect_err(|_| detach(connection, OFFERED))?;
         self.offers.push(Offer { port, number, connection });
         self.watch();
-        Ok([u64::from(connection.0), 0, 0, 0])
+        Ok([connection.0, 0, 0, 0])
     }
 
     /// A connection: `domain` has one end, we keep the other.
@@ -248,13 +261,13 @@ impl Sockets {
 
     /// Serves `SocketAccept`: port, number of the offer that its owner has claimed.
     pub fn accept(&mut self, caller: EnvId, [port, number]: [u64; 2]) -> Result<[u64; 4], Errno> {
-        let port = RegionId(port as u32);
+        let port = RegionId(port);
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let is_it = |offer: &Offer| offer.port == port && offer.number == number;
         let at = self.offers.iter().position(is_it).ok_or(Errno::ECONNABORTED)?;
         let mut claim = [0; 8];
         read(port, WRITER, offer(number), &mut claim)?;
-        if u64::from_le_bytes(claim) != CLAIMED | u64::from(domain.0) {
+        if u64::from_le_bytes(claim) != CLAIMED | domain.0 {
             return Err(Errno::EPERM);
         }
         let connection = self.offers[at].connection;
@@ -262,7 +275,7 @@ impl Sockets {
         detach(connection, OFFERED);
         self.offers.swap_remove(at);
         self.watch();
-        Ok([u64::from(connection.0), 0, 0, 0])
+        Ok([connection.0, 0, 0, 0])
     }
 
     /// Lets go of ports whose owners have gone, and of what was offered there.
@@ -286,14 +299,26 @@ impl Sockets {
         });
     }
 
+    /// Asks to be woken soon, or no more: after a request nothing else ends the server's sleep.
+    pub fn hurry(&mut self, is: bool) {
+        if core::mem::replace(&mut self.hurries, is) != is {
+            self.watch();
+        }
+    }
+
     /// Asks to be woken when the last owner of a port has gone at which something is offered.
     pub fn watch(&mut self) {
-        if self.offers.is_empty() && !self.watches {
+        if self.offers.is_empty() && !self.watches && !self.hurries {
             return;
         }
-        let mut ports: Vec<RegionId> = self.offers.iter().map(|offer| offer.port).collect();
-        ports.sort_unstable_by_key(|port| port.0);
-        ports.dedup();
+        let mut ports = [RegionId::NONE; WATCHED];
+        let mut count = 0;
+        for port in self.offers.iter().map(|offer| offer.port) {
+            if count < WATCHED && !ports[..count].contains(&port) {
+                ports[count] = port;
+                count += 1;
+            }
+        }
         let attached = core::mem::offset_of!(RegionRecord, attached) as u64;
         let gone = |port: &RegionId| Atom {
             operator: Operator::Equal as u8,
@@ -304,9 +329,20 @@ impl Sockets {
                 + 8 * u64::from(OWNERS),
             ..Atom::default()
         };
-        let atoms: Vec<Atom> = ports.iter().take(WATCHED).map(gone).collect();
-        self.watches = !atoms.is_empty();
+        let mut atoms = [Atom::default(); WATCHED + 1];
+        for (place, port) in atoms.iter_mut().zip(&ports[..count]) {
+            *place = gone(port);
+        }
+        if self.hurries {
+            // Init is always there.
+            let init = published::record_address(Table::Envs, services::INIT_INDEX);
+            let operator = Operator::NotEqual as u8;
+            let left = Source::Memory as u8;
+            atoms[count] = Atom { operator, left, last: 1, left_value: init, ..Atom::default() };
+            count += 1;
+        }
+        self.watches = count > 0;
         // Refused only for want of pins: then they are noticed at the next request.
-        let _ = call::predicate_set(&atoms);
+        let _ = call::predicate_set(&atoms[..count]);
     }
 }

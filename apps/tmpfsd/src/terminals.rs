@@ -5,10 +5,10 @@
 //! user of the master has gone, and then empties the entry.
 
 use abi::id::{DomainId, EnvId, RegionId};
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
 use unix::Errno;
 use unix::local::CONNECTION_FRAMES;
-use unix::protocol::WATCHER;
+use unix::protocol::{DATA, WATCHER};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_FRAMES, INPUT_PROGRAM, OUTPUT_FRAMES,
     OUTPUT_PROGRAM, TABLE_SERVER, TERMINALS,
@@ -16,13 +16,13 @@ use unix::tty::shared::{
 use xok::call;
 use xok::services::{self, Service};
 
-use crate::clients::{PROCESSES, domain_of, refused};
+use crate::clients::{PROCESSES, deliver, domain_of, refused};
 
 /// Role of the master's users.
 const MASTER: u16 = 0;
 
 fn table() -> Result<RegionId, Errno> {
-    let id = RegionId(services::get(Service::Terminals) as u32);
+    let id = RegionId(services::get(Service::Terminals));
     if id.is_none() { Err(Errno::ENODEV) } else { Ok(id) }
 }
 
@@ -33,7 +33,7 @@ fn read(region: RegionId, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
         direction: COPY_OUT,
         address: into.as_mut_ptr() as u64,
         offset,
-        len: into.len() as u64,
+        len: into.len() as u32,
         ..RegionOperation::default()
     };
     call::region_operate(&operation).map(|_| ()).map_err(refused)
@@ -55,7 +55,7 @@ fn make(frames: usize) -> Result<RegionId, Errno> {
 }
 
 /// Serves `TerminalMake`.
-pub fn open_master(caller: EnvId) -> Result<[u64; 4], Errno> {
+pub fn open_master(caller: EnvId, transport: RegionId) -> Result<[u64; 4], Errno> {
     let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
     let free = |number: &usize| entry(*number).is_ok_and(|entry| entry.is_none());
     let number = (0..TERMINALS).find(free).ok_or(Errno::ENOSPC)?;
@@ -81,8 +81,8 @@ pub fn open_master(caller: EnvId) -> Result<[u64; 4], Errno> {
     for region in made.into_iter().filter(|region| !region.is_none()) {
         let _ = call::region_detach(region, CONTROL_ROLE);
     }
-    let [first, second] = prepared?.to_words();
-    Ok([number as u64, first, second, 0])
+    deliver(transport, DATA, &prepared?.to_bytes())?;
+    Ok([number as u64, 0, 0, 0])
 }
 
 /// The first settings: nobody may open it yet.
@@ -93,7 +93,7 @@ fn lock(control: RegionId) -> Result<(), Errno> {
         role: CONTROL_ROLE as u8,
         direction: COPY_IN,
         address: bytes.as_ptr() as u64,
-        len: CONTROL_BYTES as u64,
+        len: CONTROL_BYTES as u32,
         ..RegionOperation::default()
     };
     call::region_operate(&operation).map(|_| ()).map_err(refused)
@@ -105,30 +105,32 @@ fn enter(number: usize, entry: &Entry) -> Result<(), Errno> {
     let mut sequence = [0; 8];
     read(table, 0, &mut sequence)?;
     let at = Entry::offset(number);
-    let [first, second] = entry.to_words();
+    let bytes = entry.to_bytes();
     let next = u64::from_le_bytes(sequence) + 1;
-    let words = [(at + 8, first), (at + 16, second), (at, 1), (0, next)];
-    let operation = RegionOperation {
+    let mut operation = RegionOperation {
         region: table.0,
         role: TABLE_SERVER as u8,
-        direction: COPY_NONE,
-        writes: words.len() as u8,
-        write: words.map(|(offset, value)| WordAt { offset, value }),
+        direction: COPY_IN,
+        address: bytes.as_ptr() as u64,
+        offset: at,
+        len: bytes.len() as u32,
+        writes: 1,
         ..RegionOperation::default()
     };
+    operation.write[0] = WordAt { offset: 0, value: next };
     call::region_operate(&operation).map(|_| ()).map_err(refused)
 }
 
 /// Serves `TerminalOpen`.
-pub fn open_slave(caller: EnvId, number: u64) -> Result<[u64; 4], Errno> {
+pub fn open_slave(caller: EnvId, transport: RegionId, number: u64) -> Result<[u64; 4], Errno> {
     let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
     let known = usize::try_from(number).ok().filter(|&number| number < TERMINALS);
     let entry = entry(known.ok_or(Errno::ENOENT)?)?.ok_or(Errno::EIO)?;
     attach(RegionId(entry.control), CONTROL_ROLE, domain)?;
     attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
     attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
-    let [first, second] = entry.to_words();
-    Ok([0, first, second, 0])
+    deliver(transport, DATA, &entry.to_bytes())?;
+    Ok([0; 4])
 }
 
 /// Serves `TerminalList`.

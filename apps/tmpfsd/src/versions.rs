@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use lockfree::versions;
 use unix::tree::Id;
-use unix::versions::{MAGIC, number, pack};
+use unix::versions::{MAGIC, WORDS, first, number, pack};
 use xok::start::APPLICATION_PAGE;
 
 fn word(number: u32) -> &'static AtomicU64 {
@@ -16,7 +16,10 @@ fn word(number: u32) -> &'static AtomicU64 {
 }
 
 /// From now on the words count.
-pub fn open() {
+pub fn open(life: u64) {
+    for number in 1..=WORDS {
+        word(number).store(first(life), Ordering::Release);
+    }
     word(0).store(MAGIC, Ordering::Release);
 }
 

@@ -29,6 +29,7 @@ xok::program!(main);
 
 #[cfg(target_os = "none")]
 fn main(_argument: &'static [u8]) {
+    xok::beat::begin("ttyd");
     match server::Server::open() {
         Ok(mut server) => server.serve(),
         Err((error, number)) => {

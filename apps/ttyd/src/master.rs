@@ -29,7 +29,7 @@ pub struct Master {
 }
 
 /// Attaches this server to a region of a program's.
-pub fn attach(id: u32, role: u16) -> Result<Region, Refused> {
+pub fn attach(id: u64, role: u16) -> Result<Region, Refused> {
     let id = RegionId(id);
     call::region_attach(PROCESSES, id, role, DomainId::NONE)?;
     Ok(Region { id, role })
@@ -42,7 +42,7 @@ pub fn detach(region: Region) {
 
 impl Master {
     /// The master that is reached through this region.
-    pub fn open(number: usize, region: u32) -> Result<Self, Refused> {
+    pub fn open(number: usize, region: u64) -> Result<Self, Refused> {
         Ok(Self { number, region: attach(region, SERVER)? })
     }
 
@@ -108,7 +108,7 @@ impl Master {
             region: self.region.id.0,
             left_value: head_of(MASTER) + HEAD,
             right_value: head_of(MASTER) + TAIL,
-            mask: 0,
+            ..Atom::default()
         };
         if types {
             atoms.push(words);

@@ -34,7 +34,7 @@ impl Region {
         operation.direction = COPY_OUT;
         operation.address = into.as_mut_ptr() as u64;
         operation.offset = offset;
-        operation.len = into.len() as u64;
+        operation.len = into.len() as u32;
         call::region_operate(&operation).map(|_| ())
     }
 
@@ -51,7 +51,7 @@ impl Region {
             operation.direction = COPY_IN;
             operation.address = bytes.as_ptr() as u64;
             operation.offset = offset;
-            operation.len = bytes.len() as u64;
+            operation.len = bytes.len() as u32;
         }
         call::region_operate(&operation).map(|_| ())
     }

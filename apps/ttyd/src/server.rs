@@ -29,7 +29,7 @@ impl Server {
     /// Opens the console.
     pub fn open() -> Result<Self, Refused> {
         let console = Terminal::console()?;
-        let id = RegionId(services::get(Service::Terminals) as u32);
+        let id = RegionId(services::get(Service::Terminals));
         let table = Region { id, role: TABLE_SERVER };
         Ok(Self { console, others: Vec::new(), table, sequence: 0 })
     }
@@ -38,6 +38,8 @@ impl Server {
     pub fn serve(&mut self) -> ! {
         loop {
             xok::upcall::take_events();
+            xok::upcall::take_pending_of(xok::beat::ASKED);
+            xok::beat::beat();
             let mut busy = self.step();
             while let Ok(true) = busy {
                 busy = self.step();

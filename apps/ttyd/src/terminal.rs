@@ -65,7 +65,7 @@ impl Terminal {
     pub fn console() -> Result<Self, Refused> {
         xok::upcall::set_mask(true);
         console::open()?;
-        let region = |service, role| Region { id: RegionId(services::get(service) as u32), role };
+        let region = |service, role| Region { id: RegionId(services::get(service)), role };
         let error = region(Service::ErrorOutput, OUTPUT_SERVER);
         let control = region(Service::TerminalState, CONTROL_ROLE);
         let mut bytes = [0; CONTROL_BYTES];
@@ -369,7 +369,7 @@ impl Terminal {
             region: region.id.0,
             left_value: left,
             right_value: right.unwrap_or_else(|offset| offset),
-            mask: 0,
+            ..Atom::default()
         };
         atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.sequence)));
         if !self.line.stopped() && self.screen.is_empty() {

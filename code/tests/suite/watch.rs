@@ -20,7 +20,7 @@ fn holds(watch: &[Comparison], now: u64) -> bool {
         Side::Half(address) => load(address),
     };
     let compare = |one: &Comparison| {
-        let gone = one.unless.is_some_and(|(at, value)| load(at) != u64::from(value));
+        let gone = one.unless.is_some_and(|(at, value)| side(Side::Word(at)) != value);
         gone || one.how.holds(side(one.left) & one.mask, side(one.right) & one.mask)
     };
     // Products that are ended.
@@ -44,12 +44,13 @@ fn some_comparison(random: &mut Random, words: &[u64; WORDS]) -> Comparison {
     let hows = [How::Equal, How::NotEqual, How::Below, How::AtLeast];
     let masks = [u64::MAX, u64::MAX, 1, 0xffff_ffff, 2 << 40];
     let gone = words.as_ptr() as u64 + 8 * random.below(WORDS) as u64;
+    let value = random.below(4) as u64 | (random.below(3) as u64) << 32;
     Comparison {
         left: some_side(random, words),
         right: some_side(random, words),
         how: hows[random.below(4)],
         mask: masks[random.below(5)],
-        unless: (random.below(3) == 0).then(|| (gone, random.below(3) as u32)),
+        unless: (random.below(3) == 0).then_some((gone, value)),
         last: random.below(3) == 0,
     }
 }
@@ -111,7 +112,7 @@ fn no_word_stands_in_the_code() {
         right: Side::Word(word),
         how: How::Equal,
         mask: word,
-        unless: Some((word, word as u32)),
+        unless: Some((word, word)),
         last: true,
     };
     let mut code = [0; 256];

@@ -5,13 +5,15 @@
 //! bounded by [`DEPTH`], so a charge is a short loop.
 
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
+use crate::identity::{self, Serial};
 use crate::retract;
 use crate::state::State;
-use abi::capability::{CONTROL, Capability, NAME_ACCOUNT, Name};
+use abi::capability::{ALL, CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
-use abi::id::{AccountId, EnvId};
+use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::{RESOURCES, Resource};
-use abi::published::AccountRecord;
+use abi::published::{AccountRecord, FEATURE_USERS};
 use abi::word::Which;
 
 /// Accounts on the way from one to the first, at most.
@@ -28,10 +30,11 @@ pub struct Record {
     pub parent: u16,
     /// Steps to the first.
     pub depth: u8,
-    /// How often the index has been used.
-    pub generation: u32,
-    /// How often names at or below its own have been taken back ([`crate::retract`]).
-    pub(crate) epoch: u32,
+    /// Which account of this place it is, or the next one will be.
+    pub serial: Serial,
+    /// How often the place has been used, as far as that can be counted here: who is whose heir
+    /// ([`heir`]).
+    lives: u8,
     /// Have all names below its own been taken back, as it ends?
     retracted: bool,
     /// Being destroyed: takes no more charges.
@@ -47,6 +50,9 @@ pub struct Accounts {
     pub(crate) records: &'static mut [Record],
     /// How many are dying.
     pub(crate) dying: u16,
+    /// One of those may have lost the last of what it waits for. One that others hold something of
+    /// costs nothing until they let go.
+    pub(crate) lighter: bool,
     /// First frame that the sweep for dying accounts has not looked at; past the end: none is due.
     pub(crate) sweep: u32,
 }
@@ -54,7 +60,7 @@ pub struct Accounts {
 impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records, dying: 0, sweep: u32::MAX }
+        Self { records, dying: 0, lighter: false, sweep: u32::MAX }
     }
 
     /// The private half of the account at `index`.
@@ -65,13 +71,9 @@ impl Accounts {
 
 /// The index of a live account.
 pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
-    let index = id.index();
-    match state.published.accounts.get(index) {
-        Some(record) if index != 0 && record.id == id.0 && !state.accounts.records[index].dying => {
-            Ok(index)
-        }
-        _ => Err(Error::NoSuchAccount),
-    }
+    identity::find(state.published.accounts, id)
+        .filter(|&index| !state.accounts.records[index].dying)
+        .ok_or(Error::NoSuchAccount)
 }
 
 /// Would [`charge`] succeed?
@@ -116,8 +118,10 @@ pub(crate) fn count(state: &mut State, account: usize, resource: Resource, n: u3
 pub fn uncharge(state: &mut State, account: usize, resource: Resource, n: u32) {
     let mut at = account;
     while at != 0 {
-        state.published.accounts[at].used[resource as usize] -= n;
-        at = usize::from(state.accounts.records[at].parent);
+        let account = &state.accounts.records[at];
+        state.published.accounts[at].used[resource as usize].less(n);
+        state.accounts.lighter |= account.dying;
+        at = usize::from(account.parent);
     }
 }
 
@@ -153,6 +157,7 @@ pub(crate) fn condemn(state: &mut State, index: usize, killer: EnvId) {
         record.killer = killer;
         state.accounts.dying += 1;
     }
+    state.accounts.lighter = true;
     state.accounts.sweep = 0;
 }
 
@@ -171,19 +176,39 @@ pub(crate) fn finish(state: &mut State, index: usize) {
         return;
     }
     // Its index, and so its name, may be given to another one: nobody may hold the old one then.
-    if retract::under_way(state) {
+    let Record { name, retracted, .. } = state.accounts.records[index];
+    if !retracted {
+        // If there is no room, one of those under way ends first, and says so.
+        if retract::has_room(state) {
+            state.accounts.records[index].retracted = true;
+            retract::begin(state, name, ALL, DomainId::NONE, 0);
+        }
         return;
     }
-    if !core::mem::replace(&mut state.accounts.records[index].retracted, true) {
-        let name = state.accounts.records[index].name;
-        return retract::begin(state, name, 0);
+    if retract::is_ending(state, &name) {
+        return;
     }
-    state.accounts.records[usize::from(parent)].below -= 1;
-    let generation = (state.accounts.records[index].generation + 1) % abi::id::GENERATIONS;
-    state.accounts.records[index] = Record { generation, ..Record::default() };
+    state.accounts.records[usize::from(parent)].below.less(1);
+    let serial = state.accounts.records[index].serial.next();
+    let lives = state.accounts.records[index].lives.saturating_add(1);
+    state.accounts.records[index] = Record { serial, lives, ..Record::default() };
     state.published.accounts[index] = AccountRecord::default();
-    state.accounts.dying -= 1;
+    state.accounts.dying.less(1);
+    // The one above may have waited for it.
+    state.accounts.lighter = state.accounts.dying != 0;
 }
+
+/// The mark of an account at `index`, which may find what it has left in its frames; an account
+/// that has got its index since may not. 0: none may, as the index has been used more often than
+/// is counted.
+pub(crate) fn heir(state: &State, index: usize) -> u16 {
+    match state.accounts.records[index].lives {
+        u8::MAX => 0,
+        lives => u16::from(lives) << 8 | index as u16,
+    }
+}
+
+const _: () = assert!(abi::limits::ACCOUNTS <= 256);
 
 /// Index of the last account on the way of `name`: 0 if its way leads through none.
 pub(crate) fn keeper(state: &State, name: &Name) -> usize {
@@ -222,6 +247,10 @@ pub fn allocate(
     if !capability.dominates(&state.accounts.records[above].name, CONTROL) {
         return Err(Error::NotPermitted.into());
     }
+    // What the processor gives away one user would have of the other.
+    if state.published.directory.features & FEATURE_USERS == 0 {
+        return Err(Error::NotPresent.into());
+    }
     let depth = state.accounts.records[above].depth + 1;
     if depth >= DEPTH {
         return Err(Error::Exhausted.into());
@@ -233,24 +262,27 @@ pub fn allocate(
             if index == 0 || index >= count {
                 return Err(Error::NoSuchAccount.into());
             }
-            if state.published.accounts[index].id != 0 {
+            if !is_free(state, index) {
                 return Err(Error::Taken.into());
             }
             index
         }
-        Which::Any => (1..count)
-            .find(|&index| state.published.accounts[index].id == 0)
-            .ok_or(Error::Exhausted)?,
+        Which::Any => (1..count).find(|&index| is_free(state, index)).ok_or(Error::Exhausted)?,
     };
     let name = capability.name.child(NAME_ACCOUNT + index as u16).ok_or(Error::Exhausted)?;
-    let generation = state.accounts.records[index].generation;
+    let Record { serial, lives, .. } = state.accounts.records[index];
     state.accounts.records[index] =
-        Record { name, parent: above as u16, depth, generation, ..Record::default() };
+        Record { name, parent: above as u16, depth, serial, lives, ..Record::default() };
     state.accounts.records[above].below += 1;
-    let id = AccountId::new(index as u16, generation);
+    let id = AccountId::new(index as u16, serial.number());
     state.published.accounts[index] =
         AccountRecord { id: id.0, parent: parent.0, ..AccountRecord::default() };
-    Ok(u64::from(id.0))
+    Ok(id.0)
+}
+
+/// May an account be made at this index?
+fn is_free(state: &State, index: usize) -> bool {
+    state.published.accounts[index].id == 0 && !state.accounts.records[index].serial.is_spent()
 }
 
 /// `AccountLimit`. A limit below what is in use only stops further charges.

@@ -59,8 +59,9 @@ impl Sizes {
     /// The rule as boot prints it.
     pub const RULE: &str = "envs = frames/64 in 64..=16384, domains the same to 4096; \
                             predicates compiled = envs/4; regions = frames/32 in \
-                            128..=4096; attachments = domains + 4*regions; filters, rings = \
-                            frames/128 in 64..=1024; tables folded = frames/128 in 64..=16384";
+                            128..=4096; attachments = domains + 4*regions; filters = frames/128 \
+                            in 64..=256, rings the same to 1024; tables folded = frames/128 in \
+                            64..=16384";
 
     /// Tables for a machine with frame numbers below `frames`.
     pub fn for_frames(frames: usize) -> Self {
@@ -73,7 +74,8 @@ impl Sizes {
             cells: (frames / 64).clamp(64, INDICES) / 4,
             regions: (frames / 32).clamp(128, DOMAINS),
             attachments: (frames / 64).clamp(64, DOMAINS) + 4 * (frames / 32).clamp(128, DOMAINS),
-            filters: (frames / 128).clamp(64, 1024),
+            // A new one is compared with all, in one hold of the lock.
+            filters: (frames / 128).clamp(64, 256),
             rings: (frames / 128).clamp(64, 1024),
             slices: CPUS * SLICES,
         }
@@ -124,8 +126,9 @@ impl State {
             net: parts.net,
             console: parts.console,
             ages: crate::ages::Ages::default(),
-            sweep: crate::sweep::OVER,
-            retraction: None,
+            sweep: crate::sweep::Sweep::default(),
+            retractions: crate::retract::Retractions::default(),
+            voided: crate::voided::Voided::NOTHING,
             token_key: None,
             spent: 0,
             settled: false,

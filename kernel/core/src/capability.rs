@@ -2,9 +2,10 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::domain;
+use crate::index::bounded;
 use crate::retract::retracted;
 use crate::state::State;
-use abi::capability::{Capability, DERIVE, Name, WRITE};
+use abi::capability::{Capability, DERIVE, Name};
 use abi::error::Error;
 use abi::id::DomainId;
 use abi::limits::{CAPABILITIES, NAME_COMPONENTS};
@@ -13,7 +14,8 @@ use abi::limits::{CAPABILITIES, NAME_COMPONENTS};
 pub fn get(state: &State, domain: usize, index: u8) -> Result<Capability, Error> {
     let list = &state.domains.records[domain].capabilities;
     let slot = usize::from(index);
-    match list.get(slot) {
+    let inside = slot < CAPABILITIES;
+    match list.get(bounded(slot, CAPABILITIES)).filter(|_| inside) {
         Some(held) if held.rights != 0 && !retracted(state, domain, slot, held) => Ok(*held),
         _ => Err(Error::NoSuchCapability),
     }
@@ -83,6 +85,13 @@ pub(crate) fn extended(
     Ok(name)
 }
 
+/// May the domain at `caller` give something to the one at `target` by the capability `named`?
+/// What is passed on need not itself reach the receiver: one's own name may.
+pub(crate) fn reaches(state: &State, caller: usize, target: usize, named: &Capability) -> bool {
+    let own = get(state, caller, 0).unwrap_or_default();
+    [&own, named].into_iter().any(|one| domain::may_write(state, caller, target, one))
+}
+
 /// `CapabilityDerive`, from the capability at `index` of the caller's list.
 pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -> Answer {
     let source = get(state, caller, index)?;
@@ -92,16 +101,14 @@ pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -
         return Err(Refusal::new(Error::BadArgument, 1));
     }
     if target != caller {
-        // A capability to be passed on need not itself reach the receiver: one's own name may.
-        let guard = state.domains.records[target].guard;
-        let own = get(state, caller, 0).is_ok_and(|own| own.dominates(&guard, WRITE));
-        let over = own || source.dominates(&guard, WRITE);
+        let over = reaches(state, caller, target, &source);
         if !over || source.rights & DERIVE == 0 {
             return Err(Error::NotPermitted.into());
         }
     }
     let derived = check_derived(&source, asked)?;
     state.domains.records[target].capabilities[slot] = derived;
+    domain::holdings_changed(state, target);
     Ok(0)
 }
 
@@ -109,7 +116,7 @@ pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -
 pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u16) -> Answer {
     let named = get(state, caller, index)?;
     let target = domain::find(state, id)?;
-    if !named.dominates(domain::guard(state, target), WRITE) {
+    if !domain::may_write(state, caller, target, &named) {
         return Err(Error::NotPermitted.into());
     }
     let bits =
@@ -126,6 +133,7 @@ pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u1
         let held = state.domains.records[caller].capabilities[slot];
         state.domains.records[target].capabilities[slot] = held;
     }
+    domain::holdings_changed(state, target);
     Ok(entered.into())
 }
 
@@ -135,6 +143,7 @@ pub fn drop(state: &mut State, caller: usize, slot: u16) -> Answer {
     match list.get_mut(usize::from(slot)) {
         Some(capability) => {
             *capability = Capability::default();
+            domain::holdings_changed(state, caller);
             Ok(0)
         }
         None => Err(Refusal::new(Error::BadArgument, 0)),

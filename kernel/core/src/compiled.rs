@@ -9,6 +9,7 @@
 //!                         └── no: atom by atom
 //! ```
 
+use crate::count::Count;
 use crate::machine::Machine;
 use crate::predicate;
 use crate::region;
@@ -74,7 +75,7 @@ pub(crate) fn forget(state: &mut State, index: usize) {
     if cell != 0 {
         let cells = &mut state.downloads.cells;
         cells.next[usize::from(cell)] = core::mem::replace(&mut cells.free, cell);
-        state.published.census[Category::Code as usize].objects -= 1;
+        state.published.census[Category::Code as usize].objects.less(1);
     }
 }
 

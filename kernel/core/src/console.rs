@@ -77,6 +77,13 @@ pub fn drop_ring(state: &mut State, index: usize) {
     }
 }
 
+/// A frame is revoked: if it is the ring of the environment at `index`, nobody has the input.
+pub(crate) fn revoke(state: &mut State, index: usize, frame: Frame) {
+    if state.console.ring == frame {
+        drop_ring(state, index);
+    }
+}
+
 /// Would a byte be taken?
 pub fn has_room<M: Machine>(state: &State, machine: &mut M) -> bool {
     let Console { owner, ring, head } = state.console;

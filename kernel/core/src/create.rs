@@ -7,12 +7,13 @@ use crate::env::Entries;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
-    account, capability, death, domain, env, frame, gate, predicate, queue, sched, slice, table,
+    account, arrival, death, domain, env, exit, frame, gate, predicate, principal, queue, sched,
+    slice, table,
 };
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
-use abi::layout::{PAGE_SIZE, is_user};
+use abi::layout::PAGE_SIZE;
 use abi::limits::Resource;
 use abi::published::{EnvState, FrameType};
 use abi::setup::{EnvSetup, field};
@@ -56,11 +57,14 @@ pub fn allocate<M: Machine>(
     let capability = domain::capability(state, own, capability)?;
     let target = domain::find_or_own(state, own, asked.domain)?;
     // Another thread of one's own can do nothing that one could not do oneself.
-    if target != own && !capability.dominates(domain::guard(state, target), CONTROL) {
+    let permitted = target == own
+        || domain::is_builder(state, own, target)
+        || capability.dominates(domain::guard(state, target), CONTROL);
+    if !permitted {
         return Err(Error::NotPermitted.into());
     }
     let payer = if asked.account.is_none() {
-        AccountId(state.published.envs[caller].account).index()
+        domain::account(state, own)
     } else {
         account::find(state, asked.account)?
     };
@@ -143,9 +147,17 @@ pub fn move_to<M: Machine>(
 ) -> Result<(), Refusal> {
     let from = env::domain(state, caller);
     let to = domain::find(state, target)?;
-    capability::check(state, from.index(), capability, domain::guard(state, to), CONTROL)?;
     if to == from.index() {
         return Err(Error::WrongState.into());
+    }
+    if let Some(prepared) = principal::admitted(state, to, caller) {
+        arrival::arrive(state, machine, caller, to, prepared);
+        return Ok(());
+    }
+    let held = domain::capability(state, from.index(), capability)?;
+    let builds = domain::is_builder(state, from.index(), to);
+    if !builds && !held.dominates(domain::guard(state, to), CONTROL) {
+        return Err(Error::NotPermitted.into());
     }
     if fields & !ALL != 0 {
         return Err(Refusal::new(Error::BadArgument, 1));
@@ -155,9 +167,10 @@ pub fn move_to<M: Machine>(
     let waiting = waiting(state, machine, caller);
     death::drop_pages(state, machine, caller);
     state.envs.slots[caller].entries = Entries::default();
-    state.published.envs[caller].domain = target.0;
+    env::set_domain(state, caller, target);
     let home = core::mem::take(&mut state.published.envs[caller].home);
     domain::born(state, to);
+    domain::built(state, to);
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);
@@ -203,8 +216,8 @@ pub fn switch_to<M: Machine>(
     let home = env::home(state, caller);
     gate::close(state, caller);
     state.envs.slots[caller].prepared = false;
+    env::set_domain(state, caller, target);
     let record = &mut state.published.envs[caller];
-    record.domain = target.0;
     record.home = if target == home { 0 } else { home.0 };
     // It counts once where it is, and once at home.
     if target != home {
@@ -218,7 +231,7 @@ pub fn switch_to<M: Machine>(
 }
 
 /// Posted bits and event bits in an environment's save area.
-fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (u64, u64) {
+pub(crate) fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (u64, u64) {
     let save = state.envs.slots[index].save;
     if save.0 == 0 {
         return (0, 0);
@@ -244,12 +257,11 @@ fn check<M: Machine>(
         (field::ASYNC_ENTRY, setup.async_entry),
         (field::RIP, setup.rip),
     ];
-    if entries.into_iter().any(|(bit, entry)| set(bit) && !is_user(entry)) {
+    if entries.into_iter().any(|(bit, entry)| set(bit) && !exit::may_run_at(entry)) {
         return Err(Error::BadAddress.into());
     }
-    let canonical = |address: u64| (address as i64) << 16 >> 16 == address as i64;
     let bases = [(field::FS_BASE, setup.fs_base), (field::GS_BASE, setup.gs_base)];
-    if bases.into_iter().any(|(bit, base)| set(bit) && !canonical(base)) {
+    if bases.into_iter().any(|(bit, base)| set(bit) && !exit::is_canonical(base)) {
         return Err(Error::BadAddress.into());
     }
     // Who ignores the end of a slice pays by its turns.

@@ -4,11 +4,14 @@
 //! holder to read. The record goes when the holder forgets it, or at once when there is none.
 
 use crate::answer::Answer;
+use crate::count::Count;
 use crate::env::{self, Pending, Request};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, console, domain, frame, gate, predicate, region, sched, sleep, slice, sweep};
+use crate::{
+    account, console, domain, frame, gate, lent, predicate, region, sched, sleep, slice, sweep,
+};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::Resource;
@@ -24,7 +27,7 @@ pub fn hold<M: Machine>(
     capability: u8,
     id: EnvId,
 ) -> Option<Answer> {
-    let index = match env::controlled(state, caller, capability, id) {
+    let index = match env::signalled(state, caller, capability, id) {
         Ok(index) => index,
         Err(error) => return Some(Err(error.into())),
     };
@@ -37,7 +40,8 @@ pub fn hold<M: Machine>(
         }
         EnvState::Running => {
             gate::close(state, index);
-            if state.envs.slots[index].request == Request::Nothing {
+            // One that is held lets go of everything as well.
+            if matches!(state.envs.slots[index].request, Request::Nothing | Request::LetGo) {
                 state.envs.slots[index].request = Request::Hold;
             }
             machine.interrupt(state.published.envs[index].cpu as usize);
@@ -66,7 +70,7 @@ pub fn release<M: Machine>(
     capability: u8,
     id: EnvId,
 ) -> Answer {
-    let index = env::controlled(state, caller, capability, id)?;
+    let index = env::signalled(state, caller, capability, id)?;
     if state.envs.slots[index].request == Request::Hold {
         state.envs.slots[index].request = Request::Nothing;
         return Ok(0);
@@ -75,6 +79,7 @@ pub fn release<M: Machine>(
     let new = state.envs.slots[index].state == EnvState::New;
     match (state.envs.slots[index].state, pending) {
         (EnvState::New | EnvState::Stopped, _) | (EnvState::Held, Pending::Nothing) => {
+            domain::built(state, env::domain(state, index).index());
             state.published.envs[index].cause = 0;
             sched::make_ready(state, machine, index, false);
         }
@@ -111,7 +116,7 @@ pub fn destroy<M: Machine>(
     id: EnvId,
     word: u64,
 ) -> Option<Answer> {
-    let found = env::controlled(state, caller, capability, id)
+    let found = env::signalled(state, caller, capability, id)
         .and_then(|index| env::living(state, env::id(state, index)));
     match found {
         Err(error) => Some(Err(error.into())),
@@ -146,15 +151,16 @@ pub fn kill<M: Machine>(
     die(state, machine, index, word, killer);
 }
 
-/// What the end of an environment costs at most: others' records are looked through for those that
-/// wait for it, for those that it holds and for those that share its slice.
-pub(crate) fn cost(state: &State) -> u32 {
-    cost::DEATH + 3 * cost::LOOK * state.envs.used().len() as u32
+/// What the end of an environment costs at most.
+pub(crate) fn cost(state: &State, index: usize) -> u32 {
+    cost::DEATH + slice::cost(state, index) + predicate::cost(state, index)
 }
 
-/// The end of an environment that no processor runs.
+/// The end of an environment that no processor runs. Those that wait for it, those that it holds
+/// and those that share its slice hear of it by [`bereave`], one after the other.
 pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u64, killer: EnvId) {
-    work::spend(state, cost::DEATH);
+    let cost = cost(state, index);
+    work::spend(state, cost);
     cancel(state, machine, index);
     state.envs.slots[index].timer = 0;
     sleep::set_alarm(state, index);
@@ -169,15 +175,16 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     state.published.envs[index].word = word;
     state.published.envs[index].killer = killer.0;
     env::set_state(state, index, EnvState::Dead);
-    refuse_donors(state, machine, index);
-    orphan(state, machine, index);
+    if state.envs.slots[index].donors != 0 || state.envs.slots[index].children != 0 {
+        sweep::look_for_bereaved(state);
+    }
     for domain in domains.into_iter().filter(|&id| id != 0) {
         leave_domain(state, machine, DomainId(domain));
     }
     if env::living(state, EnvId(state.published.envs[index].holder)).is_ok() {
         env::tell_holder(state, machine, index);
     } else {
-        env::forget(state, index);
+        forget_orphan(state, index);
     }
 }
 
@@ -202,68 +209,85 @@ fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 
 /// Unpins the save area and the application page, and the console ring if it is this one's.
 pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    gate::close(state, index);
     console::drop_ring(state, index);
-    let env = &mut state.envs.slots[index];
-    let (save, page) = (core::mem::take(&mut env.save), core::mem::take(&mut env.application));
-    (env.save_address, env.queue) = (0, 0);
-    env.prepared = false;
-    if save.0 != 0 {
-        frame::unpin(state, save);
+    lent::drop_save(state, index);
+    lent::drop_application(state, machine, index);
+}
+
+/// An environment has ended: was it one that the one at `index` waits for, that holds it, or whose
+/// slice it shares? `false`: there is no room for what is to be done then.
+pub(crate) fn bereave<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+    let record = &state.published.envs[index];
+    let (holder, awaited) = (EnvId(record.holder), EnvId(record.donated_to));
+    let ended = |id: EnvId| !id.is_none() && env::living(state, id).is_err();
+    let (orphaned, unanswered) = (ended(holder), ended(awaited));
+    let kind = state.envs.slots[index].state;
+    if kind == EnvState::Free || !work::room(state, cost::BEREAVED) {
+        return kind == EnvState::Free;
     }
-    if page.0 != 0 {
-        machine.application_page(index, None);
-        frame::unpin(state, page);
+    if unanswered && state.envs.slots[index].pending == Pending::Reply {
+        work::spend(state, cost::BEREAVED);
+        refuse_donor(state, machine, index);
+    }
+    if kind != EnvState::Dead && slice::is_ownerless(state, index) {
+        work::spend(state, cost::BEREAVED);
+        slice::inherit(state, index);
+    }
+    !orphaned || orphan(state, machine, index, holder)
+}
+
+/// Who waits for a reply of the dead gets `Dead`.
+fn refuse_donor<M: Machine>(state: &mut State, machine: &mut M, donor: usize) {
+    crate::transfer::end_wait(state, donor);
+    machine.context(donor).answer(Error::Dead as u64, 0);
+    if state.envs.slots[donor].state == EnvState::Donating {
+        sched::make_ready(state, machine, donor, true);
     }
 }
 
-/// Those that wait for a reply of the dead get `Dead`.
-fn refuse_donors<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    let id = env::id(state, index).0;
-    if state.envs.slots[index].donors != 0 {
-        work::spend(state, cost::LOOK * state.envs.used().len() as u32);
-    }
-    for donor in state.envs.used() {
-        if state.envs.slots[index].donors == 0 {
-            return;
-        }
-        let waits = state.envs.slots[donor].pending == Pending::Reply;
-        if waits && state.published.envs[donor].donated_to == id {
-            crate::transfer::end_wait(state, donor);
-            machine.context(donor).answer(Error::Dead as u64, 0);
-            if state.envs.slots[donor].state == EnvState::Donating {
-                sched::make_ready(state, machine, donor, true);
+/// A record that the dead one held is nobody's; it goes if it is a dead one's, and one that was
+/// never released ends. `false`: there is no room for that.
+fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize, holder: EnvId) -> bool {
+    work::spend(state, cost::BEREAVED);
+    match state.envs.slots[index].state {
+        EnvState::Dead => forget_orphan(state, index),
+        EnvState::New => {
+            if !work::room(state, cost(state, index)) {
+                return false;
             }
+            die(state, machine, index, 0, holder);
         }
+        _ => {
+            let_go_of(state, index);
+            env::changed(state, index);
+        }
+    }
+    true
+}
+
+/// Nobody holds the record any more.
+fn let_go_of(state: &mut State, index: usize) {
+    let holder = EnvId(core::mem::take(&mut state.published.envs[index].holder));
+    if let Ok(holder) = env::lookup(state, holder) {
+        state.envs.slots[holder].children.less(1);
+        forget_unnamed(state, holder);
     }
 }
 
-/// The records that the dead one held are nobody's; those of dead ones go, and those it never
-/// released.
-fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    let id = env::id(state, index).0;
-    if state.envs.slots[index].children != 0 {
-        work::spend(state, cost::LOOK * state.envs.used().len() as u32);
-    }
-    for child in state.envs.used() {
-        if state.envs.slots[index].children == 0 {
-            return;
-        }
-        if state.published.envs[child].holder == id {
-            state.envs.slots[index].children -= 1;
-            state.published.envs[child].holder = 0;
-            match state.envs.slots[child].state {
-                EnvState::Dead => env::forget(state, child),
-                EnvState::New if work::room(state, cost::DEATH) => {
-                    die(state, machine, child, 0, EnvId(id));
-                }
-                EnvState::New => {
-                    state.envs.slots[child].request = Request::Die { word: 0, killer: EnvId(id) };
-                    sweep::begin(state);
-                }
-                _ => env::changed(state, child),
-            }
-        }
+/// The record of a dead one that nobody holds goes.
+fn forget_orphan(state: &mut State, index: usize) {
+    let_go_of(state, index);
+    forget_unnamed(state, index);
+}
+
+/// The record of a dead one that nobody holds goes as soon as no other record names it as its
+/// holder or as the one that it waits for: its place, and so its id, may be used again then.
+pub(crate) fn forget_unnamed(state: &mut State, index: usize) {
+    let env = &state.envs.slots[index];
+    let named = env.children != 0 || env.donors != 0;
+    let is_held = state.published.envs[index].holder != 0;
+    if env.state == EnvState::Dead && !named && !is_held {
+        env::forget(state, index);
     }
 }
 
@@ -271,7 +295,7 @@ fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 /// that is its maker's still.
 pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId) {
     let index = id.index();
-    state.published.domains[index].envs -= 1;
+    state.published.domains[index].envs.less(1);
     let record = &state.domains.records[index];
     if state.published.domains[index].envs == 0 && (record.maker == 0 || record.dying) {
         end_domain(state, machine, index);
@@ -305,13 +329,12 @@ pub(crate) fn end_piece<M: Machine>(state: &mut State, machine: &mut M, index: u
 /// Those that were to become children of who dies here end, with all who visit them: that is the
 /// sweep's. Were these all?
 fn condemn_unborn(state: &mut State, index: usize) -> bool {
-    let cost = cost::LOOK * state.published.domains.len() as u32;
     while state.domains.records[index].unborn != 0 {
-        if !work::room(state, cost) {
+        if !work::room(state, cost::RECORD) {
             return false;
         }
-        work::spend(state, cost);
-        let Some(unborn) = domain::an_unborn_of(state, index) else { break };
+        work::spend(state, cost::RECORD);
+        let unborn = usize::from(state.domains.records[index].unborn);
         domain::born(state, unborn);
         domain::condemn(state, unborn, EnvId::NONE);
         sweep::begin(state);
@@ -371,10 +394,11 @@ fn end_condemned<M: Machine>(
 
 /// Forgets dying accounts that nothing is charged to any more.
 pub fn finish_accounts(state: &mut State) {
+    if !core::mem::take(&mut state.accounts.lighter) {
+        return;
+    }
+    work::spend(state, cost::SKIP * state.published.accounts.len() as u32);
     for at in 1..state.published.accounts.len() {
-        if state.accounts.dying == 0 {
-            return;
-        }
         if state.accounts.record(at).dying {
             account::finish(state, at);
         }
@@ -388,8 +412,9 @@ pub fn forget(state: &mut State, caller: usize, id: EnvId) -> Answer {
         return Err(Error::WrongState.into());
     }
     let word = state.published.envs[index].word;
-    state.envs.slots[holder].children -= 1;
-    env::forget(state, index);
+    state.envs.slots[holder].children.less(1);
+    state.published.envs[index].holder = 0;
+    forget_unnamed(state, index);
     Ok(word)
 }
 
@@ -409,7 +434,7 @@ pub fn entrust<M: Machine>(
     if state.envs.slots[heir].state == EnvState::Dead || heir == index {
         return Err(Error::WrongState.into());
     }
-    state.envs.slots[former].children -= 1;
+    state.envs.slots[former].children.less(1);
     state.envs.slots[heir].children += 1;
     state.published.envs[index].holder = holder.0;
     env::changed(state, index);
@@ -425,10 +450,10 @@ fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
     if state.envs.slots[index].state == EnvState::New {
         return Err(Error::WrongState.into());
     }
-    state.envs.slots[holder].children -= 1;
+    state.envs.slots[holder].children.less(1);
     state.published.envs[index].holder = 0;
     if state.envs.slots[index].state == EnvState::Dead {
-        env::forget(state, index);
+        forget_unnamed(state, index);
     } else {
         env::changed(state, index);
     }

@@ -12,8 +12,8 @@ use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
-    account, capability, console, create, death, domain, env, method, operate, predicate, region,
-    retract, revoke, sched, sleep, slice, step, token, trace, transfer,
+    account, capability, console, create, death, domain, env, method, operate, predicate,
+    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, voided,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -356,6 +356,13 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             let asked = capability::Derivation { domain, slot, extend, components, rights };
             capability::derive(state, who.domain(state), capability, &asked)
         }
+        Call::DomainHolds { domain, kind, number } => {
+            principal::ask(state, machine, domain, kind, number)
+        }
+        Call::DomainSet { domain, property, value } => {
+            let asked = (domain, property, value);
+            principal::set(state, who.domain(state), capability, asked)
+        }
         Call::CapabilityDrop { slot } => capability::drop(state, who.domain(state), slot),
         Call::CapabilityPass { domain, slots } => {
             capability::pass(state, who.domain(state), capability, domain, slots)
@@ -420,8 +427,11 @@ fn named(state: &State, who: Caller<'_>) -> Result<Capability, Error> {
 
 fn may_destroy_domain(state: &State, who: Caller<'_>, id: DomainId) -> Result<usize, Refusal> {
     let target = domain::find(state, id)?;
-    let guard = domain::guard(state, target);
-    capability::check(state, who.domain(state), who.capability(), guard, CONTROL)?;
+    let own = who.domain(state);
+    if !domain::is_builder(state, own, target) {
+        let guard = domain::guard(state, target);
+        capability::check(state, own, who.capability(), guard, CONTROL)?;
+    }
     Ok(target)
 }
 
@@ -429,6 +439,11 @@ fn may_destroy_account(state: &State, who: Caller<'_>, id: AccountId) -> Result<
     let target = account::find(state, id)?;
     let name = state.accounts.record(target).name;
     capability::check(state, who.domain(state), who.capability(), &name, CONTROL)?;
+    // Each of the others has a parent, which what it leaves behind is charged to. The first one
+    // has the machine: no right ends that.
+    if state.accounts.record(target).parent == 0 {
+        return Err(Error::NotPermitted.into());
+    }
     Ok(target)
 }
 
@@ -444,9 +459,14 @@ fn retract_capabilities(
     let own = who.domain(state);
     match retract::check(state, own, who.capability(), below) {
         Err(refusal) => k.refuse(refusal),
-        Ok(_) if retract::under_way(state) => k.again(),
-        Ok(name) => {
-            retract::begin(state, name, own);
+        Ok((name, rights)) => {
+            let payer = domain::account(state, own);
+            if !retract::may_begin(state, payer) {
+                return k.again();
+            }
+            let own = domain::id(state, own);
+            voided::void(state, &name);
+            retract::begin(state, name, rights, own, payer);
             k.answer(Ok(0))
         }
     }

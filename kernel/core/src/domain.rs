@@ -5,10 +5,12 @@
 //! are worked off in pieces, so that ending one is short whatever it holds.
 
 use crate::answer::{Answer, Refusal};
+use crate::identity::{self, Serial};
 use crate::machine::{Flush, Machine};
+use crate::principal::Principals;
 use crate::state::State;
-use crate::{account, frame};
-use abi::capability::{ALL, CONTROL, Capability, Name};
+use crate::{account, exit, frame};
+use abi::capability::{ALL, CONTROL, Capability, NAME_FRESH, Name, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT};
@@ -26,14 +28,14 @@ pub struct Record {
     pub capabilities: [Capability; CAPABILITIES],
     /// First address of the native window.
     pub window: u64,
-    /// Its bytes; `u64::MAX` with window 0 is the whole space.
+    /// Its bytes; `u64::MAX` with window 0 is the whole lower half.
     pub window_bytes: u64,
     /// Its root table.
     pub root: Frame,
     /// Index of the account that pays.
     pub account: u16,
-    /// How often the index has been used.
-    pub generation: u32,
+    /// Which domain of this place it is, or the next one will be.
+    pub serial: Serial,
     /// Is being destroyed: no call finds it.
     pub dying: bool,
     /// By whom.
@@ -41,8 +43,19 @@ pub struct Record {
     /// Index of the domain that made it, while no environment has been in it: it ends with its
     /// maker.
     pub(crate) maker: u16,
-    /// Domains it made that no environment has been in.
+    /// The first domain it made that no environment has been in, 0: none.
     pub(crate) unborn: u16,
+    /// The domain that made it, while no environment has been released in it: it may still change
+    /// it.
+    pub(crate) builder: DomainId,
+    /// Whose processes it is, for those that would signal them: [`crate::principal`].
+    pub(crate) principals: Principals,
+    /// Its neighbours among such domains of its maker's.
+    pub(crate) beside: [u16; 2],
+    /// The number in the fresh name that it was made with; 0: there is no domain.
+    made: u64,
+    /// How often names at or below that one have been taken back ([`crate::voided`]).
+    pub(crate) epoch: u64,
 }
 
 /// The private half of the table.
@@ -51,7 +64,7 @@ pub struct Domains {
     /// No index below this one is free.
     lowest: usize,
     /// Domains made so far.
-    serial: u32,
+    serial: u64,
 }
 
 impl Domains {
@@ -68,13 +81,9 @@ impl Domains {
 
 /// The index of a live domain.
 pub fn find(state: &State, id: DomainId) -> Result<usize, Error> {
-    let index = id.index();
-    match state.published.domains.get(index) {
-        Some(record) if index != 0 && record.id == id.0 && !state.domains.records[index].dying => {
-            Ok(index)
-        }
-        _ => Err(Error::NoSuchDomain),
-    }
+    identity::find(state.published.domains, id)
+        .filter(|&index| !state.domains.records[index].dying)
+        .ok_or(Error::NoSuchDomain)
 }
 
 /// The index of a live domain; 0 names the caller's own.
@@ -97,10 +106,10 @@ pub fn root(state: &State, index: usize) -> Frame {
     state.domains.records[index].root
 }
 
-/// Its native window: first address and bytes.
+/// Its native window, as far as calls are served there: the first address and the first behind it.
 pub fn window(state: &State, index: usize) -> (u64, u64) {
     let record = &state.domains.records[index];
-    (record.window, record.window_bytes)
+    exit::window(record.window, record.window_bytes)
 }
 
 /// The capability at `index` of a domain's list.
@@ -151,9 +160,16 @@ pub fn allocate<M: Machine>(
     };
     account::may_charge(state, caller, capability, payer)?;
     let id = create(state, machine, payer, capability.name, asked)?;
-    state.domains.records[id.index()].maker = caller as u16;
-    state.domains.records[caller].unborn += 1;
-    Ok(u64::from(id.0))
+    let (index, builder) = (id.index(), self::id(state, caller));
+    let signals = state.domains.records[caller].principals.signals;
+    let after = core::mem::replace(&mut state.domains.records[caller].unborn, index as u16);
+    let record = &mut state.domains.records[index];
+    (record.maker, record.builder, record.beside) = (caller as u16, builder, [0, after]);
+    record.principals.signals = signals;
+    if after != 0 {
+        state.domains.records[usize::from(after)].beside[0] = index as u16;
+    }
+    Ok(id.0)
 }
 
 /// A domain without asking who may.
@@ -165,14 +181,15 @@ pub(crate) fn create<M: Machine>(
     asked: &Request,
 ) -> Result<DomainId, Refusal> {
     let index = free_index(state, asked.which)?;
-    let own = fresh_name(state, payer).ok_or(Error::Exhausted)?;
+    let own = fresh_name(state.domains.serial).ok_or(Error::Exhausted)?;
     account::check(state, payer, Resource::Domains, 1)?;
     let root = frame::allocate(state, machine, asked.root, payer, own, FrameType::Table4)?;
     account::count(state, payer, Resource::Domains, 1);
     fill_root(machine, root);
+    let made = state.domains.serial;
     state.domains.serial += 1;
-    let generation = state.domains.records[index].generation;
-    let id = DomainId::new(index as u16, generation);
+    let serial = state.domains.records[index].serial;
+    let id = DomainId::new(index as u16, serial.number());
     let mut capabilities = [Capability::default(); CAPABILITIES];
     capabilities[0] = Capability { rights: ALL, zero: 0, name: own };
     state.domains.records[index] = Record {
@@ -182,7 +199,8 @@ pub(crate) fn create<M: Machine>(
         window_bytes: asked.bytes,
         root,
         account: payer as u16,
-        generation,
+        serial,
+        made,
         ..Record::default()
     };
     state.published.domains[index] = DomainRecord {
@@ -195,15 +213,70 @@ pub(crate) fn create<M: Machine>(
     Ok(id)
 }
 
-/// [account, serial high, serial low], which only the account dominates. The high half has its
-/// first bit set: numbers of accounts below and names that libraries choose keep clear of it.
-fn fresh_name(state: &State, payer: usize) -> Option<Name> {
-    let serial = state.domains.serial;
-    if serial >= 1 << 31 {
-        return None;
+/// Components of a fresh name.
+const FRESH_COMPONENTS: usize = 4;
+
+/// The name with this serial number, which is not used again: `None` when all have been.
+fn fresh_name(serial: u64) -> Option<Name> {
+    let part = |shift: u32| (serial >> shift) as u16;
+    (serial >> 48 == 0).then(|| Name::of(&[NAME_FRESH, part(32), part(16), part(0)]))
+}
+
+/// May the domain at `caller` change the one at `index`, with what `capability` gives: is it itself
+/// the one, does it build it, or does it have WRITE over its guard?
+pub fn may_write(state: &State, caller: usize, index: usize, capability: &Capability) -> bool {
+    let own = index == caller || is_builder(state, caller, index);
+    own || capability.dominates(guard(state, index), WRITE)
+}
+
+/// Does the domain at `caller` build the one at `index`?
+pub fn is_builder(state: &State, caller: usize, index: usize) -> bool {
+    let builder = state.domains.records[index].builder;
+    !builder.is_none() && builder == id(state, caller)
+}
+
+/// An environment of the domain runs: what its builder could change is no longer its builder's.
+pub fn built(state: &mut State, index: usize) {
+    state.domains.records[index].builder = DomainId::NONE;
+}
+
+/// Moves what is charged to the domain itself, it and its attachments, to the account at `to`,
+/// which pays for what is charged to it from now on.
+pub fn move_charges(state: &mut State, index: usize, to: usize) -> Result<(), Refusal> {
+    let from = account(state, index);
+    let attachments = state.published.domains[index].attachments;
+    let charges = [(Resource::Domains, 1), (Resource::Regions, attachments)];
+    for (resource, count) in charges {
+        account::check(state, to, resource, count)?;
     }
-    let account = &state.accounts.record(payer).name;
-    account.child(0x8000 | (serial >> 16) as u16)?.child(serial as u16)
+    for (resource, count) in charges {
+        account::uncharge(state, from, resource, count);
+        account::count(state, to, resource, count);
+    }
+    state.domains.records[index].account = to as u16;
+    state.published.domains[index].account = state.published.accounts[to].id;
+    Ok(())
+}
+
+/// What the domain at `index` holds has changed: answers about it are no longer good.
+pub(crate) fn holdings_changed(state: &mut State, index: usize) {
+    let holdings = &mut state.published.domains[index].holdings;
+    *holdings = holdings.wrapping_add(1);
+}
+
+/// The fresh name that `name` is, or lies below, if it lies below one.
+pub(crate) fn fresh_part(name: &Name) -> Option<Name> {
+    let components = &name.components[..usize::from(name.length)];
+    let fresh = components.get(..FRESH_COMPONENTS)?;
+    (components.first() == Some(&NAME_FRESH)).then(|| Name::of(fresh))
+}
+
+/// The domain that was made with this fresh name, while it lives.
+pub(crate) fn made_with(state: &State, fresh: &Name) -> Option<usize> {
+    let [_, high, middle, low, ..] = fresh.components.map(u64::from);
+    let made = high << 32 | middle << 16 | low;
+    let index = state.domains.records.iter().position(|record| record.made == made)?;
+    (made != 0).then_some(index)
 }
 
 /// The kernel's half of a root, which is empty: the kernel's own entries, and the one that shows
@@ -216,18 +289,19 @@ fn fill_root<M: Machine>(machine: &mut M, root: Frame) {
 }
 
 fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
-    let table = &state.published.domains;
+    let count = state.published.domains.len();
+    let is_free = |index: usize| {
+        let serial = state.domains.records[index].serial;
+        state.published.domains[index].id == 0 && !serial.is_spent()
+    };
     match which {
         Which::This(0) => Err(Error::Taken.into()),
-        Which::This(index) => match table.get(index as usize) {
-            Some(record) if record.id == 0 => Ok(index as usize),
-            Some(_) => Err(Error::Taken.into()),
-            None => Err(Error::Exhausted.into()),
-        },
+        Which::This(index) if index as usize >= count => Err(Error::Exhausted.into()),
+        Which::This(index) if is_free(index as usize) => Ok(index as usize),
+        Which::This(_) => Err(Error::Taken.into()),
         Which::Any => {
-            let lowest = state.domains.lowest;
-            let found = (lowest..table.len()).find(|&index| table[index].id == 0);
-            state.domains.lowest = found.unwrap_or(table.len());
+            let found = (state.domains.lowest..count).find(|&index| is_free(index));
+            state.domains.lowest = found.unwrap_or(count);
             found.ok_or(Error::Exhausted.into())
         }
     }
@@ -235,18 +309,19 @@ fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
 
 /// The domain is no longer its maker's to end: an environment is in it, or it ends.
 pub(crate) fn born(state: &mut State, index: usize) {
-    let maker = usize::from(core::mem::take(&mut state.domains.records[index].maker));
-    if maker != 0 {
-        state.domains.records[maker].unborn -= 1;
+    let record = &mut state.domains.records[index];
+    let maker = usize::from(core::mem::take(&mut record.maker));
+    if maker == 0 {
+        return;
     }
-}
-
-/// A domain made by the one at `index` that no environment has been in.
-pub(crate) fn an_unborn_of(state: &State, index: usize) -> Option<usize> {
-    if state.domains.records[index].unborn == 0 {
-        return None;
+    let [before, after] = core::mem::take(&mut record.beside);
+    match before {
+        0 => state.domains.records[maker].unborn = after,
+        before => state.domains.records[usize::from(before)].beside[1] = after,
     }
-    state.domains.records.iter().position(|record| usize::from(record.maker) == index)
+    if after != 0 {
+        state.domains.records[usize::from(after)].beside[0] = before;
+    }
 }
 
 /// Marks a domain as dying: from now on no call finds it, and it takes no new environment.
@@ -265,8 +340,8 @@ pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     machine.flush(Flush::Space(record.root));
     frame::release(state, record.root);
     account::uncharge(state, usize::from(record.account), Resource::Domains, 1);
-    let generation = record.generation.wrapping_add(1);
-    state.domains.records[index] = Record { generation, ..Record::default() };
+    let serial = record.serial.next();
+    state.domains.records[index] = Record { serial, ..Record::default() };
     state.published.domains[index] = DomainRecord::default();
     state.domains.lowest = state.domains.lowest.min(index);
 }

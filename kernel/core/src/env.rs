@@ -13,11 +13,11 @@
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{gate, predicate, sched};
+use crate::{gate, identity, predicate, principal, sched};
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
-use abi::limits::WORK_PIECES;
+use abi::limits::{INDICES, WORK_PIECES};
 use abi::published::{EnvRecord, EnvState, Table};
 
 pub use crate::create::{First, start_first};
@@ -48,6 +48,8 @@ pub enum Request {
     Nothing,
     /// It shall be held.
     Hold,
+    /// Its save area is taken from it ([`crate::lent`]).
+    LetGo,
     /// It shall die: with this word, by this environment.
     Die {
         /// The word it dies with.
@@ -98,8 +100,10 @@ pub struct Env {
     pub alarm: u64,
     /// What its predicate reads: one bit for each class of words.
     pub watched: u64,
-    /// What of a region it waits for.
+    /// What of a region it waits for …
     pub wait: crate::operate::Wait,
+    /// … while somebody is attached in this role; `REGION_ROLES` or more: whoever is.
+    pub(crate) peer: u8,
     /// Atoms of its predicate.
     pub atoms: u8,
     /// Where the predicate's compiled form is, 0: it has none ([`crate::compiled`]).
@@ -159,6 +163,9 @@ pub struct Entries {
     pub asynchronous: u64,
 }
 
+/// How often a place is used before an id comes again: in tests soon, so that it does.
+const GENERATIONS: u32 = if cfg!(test) { 4 } else { abi::id::GENERATIONS };
+
 /// Entry code finds a record by its index.
 pub const ENV_BYTES: usize = 256;
 const _: () = assert!(core::mem::size_of::<Env>() == ENV_BYTES);
@@ -166,20 +173,27 @@ const _: () = assert!(core::mem::size_of::<Env>() == ENV_BYTES);
 pub const CONTEXT_BYTES: usize = 256;
 const _: () = assert!(core::mem::size_of::<Env>() + CONTEXT_BYTES <= 512);
 
+/// Indices that are counted together.
+const BLOCK: usize = 64;
+
 /// The private half of the table.
 pub struct Envs {
     /// By index; index 0 is never used.
     pub slots: &'static mut [Env],
-    /// No index below is free.
-    first_free: usize,
+    /// How many of each [`BLOCK`] are in use, index 0 among them.
+    used_in: [u8; INDICES / BLOCK],
     /// All indices from here on are free.
     end: usize,
+    /// Environments made so far: the number of the last one ([`crate::identity::Thread`]).
+    serial: u64,
 }
 
 impl Envs {
     /// An empty table.
     pub fn new(slots: &'static mut [Env]) -> Self {
-        Self { slots, first_free: 1, end: 1 }
+        let mut used_in = [0; INDICES / BLOCK];
+        used_in[0] = 1;
+        Self { slots, used_in, end: 1, serial: 0 }
     }
 
     /// What there is of environments has an index in here: whoever looks through all of them looks
@@ -189,32 +203,36 @@ impl Envs {
         1..self.end
     }
 
-    /// The lowest free index.
-    pub fn lowest_free(&mut self) -> Option<usize> {
-        let free = |&index: &usize| self.slots[index].state == EnvState::Free;
-        let found = (self.first_free..self.end).find(free).unwrap_or(self.end);
-        self.first_free = found;
-        (found < self.slots.len()).then_some(found)
+    /// The lowest free index: in the first block that has one, so that no look is long.
+    pub fn lowest_free(&self) -> Option<usize> {
+        let block = self.used_in.iter().position(|&used| usize::from(used) < BLOCK)?;
+        let first = (block * BLOCK).max(1);
+        let last = ((block + 1) * BLOCK).min(self.slots.len());
+        (first..last).find(|&index| self.slots[index].state == EnvState::Free)
     }
 
-    /// Every index in use is among those said to be, and none below the first free one is free.
+    /// Every index in use is among those said to be, and counted in its block.
     #[cfg(test)]
     pub(crate) fn check(&self) {
+        let mut used_in = [0; INDICES / BLOCK];
+        used_in[0] = 1;
         for (index, env) in self.slots.iter().enumerate().skip(1) {
             let free = env.state == EnvState::Free;
             assert!(free || self.used().contains(&index), "{index} is not among those in use");
-            assert!(!free || index >= self.first_free, "{index} is free");
+            used_in[index / BLOCK] += u8::from(!free);
         }
+        assert_eq!(self.used_in, used_in);
     }
 
     /// The index is in use from now on.
     fn note_used(&mut self, index: usize) {
+        self.used_in[index / BLOCK] += 1;
         self.end = self.end.max(index + 1);
     }
 
     /// The index has become free.
     fn note_free(&mut self, index: usize) {
-        self.first_free = self.first_free.min(index);
+        self.used_in[index / BLOCK] -= 1;
         // So many at a time; the next one to become free goes on.
         for _ in 0..WORK_PIECES {
             if self.end == 1 || self.slots[self.end - 1].state != EnvState::Free {
@@ -222,19 +240,13 @@ impl Envs {
             }
             self.end -= 1;
         }
-        self.first_free = self.first_free.min(self.end);
     }
 }
 
 /// The index of the environment with this id, dead or alive.
 #[inline]
 pub fn lookup(state: &State, id: EnvId) -> Result<usize, Error> {
-    let index = id.index();
-    let used = !id.is_none() && index < state.envs.slots.len();
-    if !used || state.published.envs[index].id != id.0 {
-        return Err(Error::NoSuchEnv);
-    }
-    Ok(index)
+    identity::find(state.published.envs, id).ok_or(Error::NoSuchEnv)
 }
 
 /// The index of the living environment with this id.
@@ -257,6 +269,14 @@ pub fn id(state: &State, index: usize) -> EnvId {
 #[inline]
 pub fn domain(state: &State, index: usize) -> DomainId {
     DomainId(state.published.envs[index].domain)
+}
+
+/// It runs in this domain from now on.
+pub(crate) fn set_domain(state: &mut State, index: usize, id: DomainId) {
+    let payer = crate::domain::account(state, id.index());
+    let user = state.published.accounts[payer].id;
+    let record = &mut state.published.envs[index];
+    (record.domain, record.user) = (id.0, user);
 }
 
 /// The domain that it is at home in.
@@ -303,6 +323,28 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
         crate::capability::check(state, own, capability, &guard, CONTROL)?;
     }
     Ok(index)
+}
+
+/// The environment a call means by `id` (0: the caller), if the caller may signal it: it has
+/// CONTROL over it, or SIGNAL over a name that its domain is signalled by, or both are in one
+/// domain, where a thread can do nothing that the others could not do themselves.
+pub fn signalled(state: &State, caller: usize, capability: u8, id: EnvId) -> Result<usize, Error> {
+    if id.is_none() {
+        return Ok(caller);
+    }
+    let index = lookup(state, id)?;
+    let own = domain(state, caller);
+    if index == caller || domain(state, index) == own {
+        return Ok(index);
+    }
+    let held = crate::capability::get(state, own.index(), capability)?;
+    let guard = &state.envs.slots[index].guard;
+    let home = home(state, index).index();
+    if held.dominates(guard, CONTROL) || principal::signals(state, home, &held) {
+        Ok(index)
+    } else {
+        Err(Error::NotPermitted)
+    }
 }
 
 /// Changes the state of an environment, private and published. Who watches the record is looked at
@@ -357,6 +399,8 @@ pub fn enter<M: Machine>(
     account: AccountId,
     vector: Frame,
 ) -> EnvId {
+    // More than can be made while a machine runs.
+    state.envs.serial += 1;
     let slot = &mut state.envs.slots[index];
     let (id, heap_entry) = (EnvId::new(index as u16, slot.id.generation()), slot.heap_entry);
     *slot = Env { id, heap_entry, vector, ..Env::default() };
@@ -367,8 +411,10 @@ pub fn enter<M: Machine>(
         account: account.0,
         born_ns: machine.now_ns(),
         sequence,
+        serial: state.envs.serial,
         ..EnvRecord::default()
     };
+    set_domain(state, index, domain);
     state.envs.note_used(index);
     machine.vector_init(vector);
     *machine.context(index) = crate::context::Context::default();
@@ -382,7 +428,7 @@ pub fn enter<M: Machine>(
 pub fn forget(state: &mut State, index: usize) {
     let slot = &mut state.envs.slots[index];
     let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);
-    let id = EnvId::new(index as u16, next % abi::id::GENERATIONS);
+    let id = EnvId::new(index as u16, next % GENERATIONS);
     *slot = Env { id, heap_entry, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };

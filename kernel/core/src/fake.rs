@@ -14,7 +14,8 @@ use abi::layout::{PAGE_SIZE, PUBLISHED_SLOT, is_user_range};
 use abi::limits::{CPUS, TRANSMIT_HEADER};
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{
-    CATEGORIES, Clock, Directory, FEATURE_SELF_SNOOP, FrameType, MAGIC, TableInfo, VERSION,
+    CATEGORIES, Clock, Directory, FEATURE_SELF_SNOOP, FEATURE_USERS, FrameType, MAGIC, TableInfo,
+    VERSION,
 };
 use abi::trace::Event;
 use code::argument::{Argument, Outcome};
@@ -347,7 +348,7 @@ fn directory(frames: usize) -> &'static mut Directory {
         payload_forced: !(frames.next_power_of_two() as u64 * PAGE_SIZE - 1) & ((1 << 46) - 1),
         vector_bytes: 512,
         vector_features: 0,
-        features: FEATURE_SELF_SNOOP,
+        features: FEATURE_SELF_SNOOP | FEATURE_USERS,
         frames_free: 0,
         zero: [0; 6],
         tables: [TableInfo::default(); 24],

@@ -16,6 +16,8 @@
 
 use crate::account;
 use crate::answer::Refusal;
+use crate::count::Count;
+use crate::index::bounded;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -34,8 +36,8 @@ use core::ops::Range;
 pub struct Record {
     /// What guards it.
     pub guard: Name,
-    /// The account that held it last; 0: it must be zeroed whoever gets it. Of a table in use, the
-    /// groups of [`GROUP`] entries that may have others than 0, a bit for each.
+    /// The account that held it last ([`account::heir`]); 0: it must be zeroed in any case. Of a
+    /// table in use, the groups of [`GROUP`] entries that may have others than 0, a bit for each.
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked. Of a table's
     /// links, which are in no list, the low half of [`Record::lines`].
@@ -113,11 +115,11 @@ impl Record {
     }
 
     pub(crate) fn discount_entry(&mut self) {
-        self.previous -= 1;
+        self.previous.less(1);
     }
 
     pub(crate) fn discount_entries(&mut self, count: u32) {
-        self.previous -= count;
+        self.previous.less(count);
     }
 }
 
@@ -278,12 +280,17 @@ pub fn claim(state: &mut State, range: Range<u32>, kind: FrameType, guard: Name)
     }
 }
 
+/// The frame of a number that a caller has said; of what is none, the first one, which is nobody's.
+pub(crate) fn named(state: &State, number: u32) -> Frame {
+    Frame(bounded(number as usize, state.published.frames.len()) as u32)
+}
+
 /// The free frame that `which` asks for.
 pub(crate) fn check_free(state: &State, which: Which) -> Result<u32, Refusal> {
     match which {
         Which::Any if state.frames.free != 0 => Ok(state.frames.free),
         Which::Any => Err(Error::Exhausted.into()),
-        Which::This(number) => match kind(state, Frame(number)) {
+        Which::This(number) => match kind(state, named(state, number)) {
             Some(FrameType::Free) => Ok(number),
             None | Some(FrameType::Absent | FrameType::Kernel | FrameType::Image) => {
                 Err(Error::NoSuchFrame.into())
@@ -364,9 +371,9 @@ pub(crate) fn take<M: Machine>(
     if next != 0 {
         state.frames.records[next as usize].previous = previous;
     }
-    state.frames.free_count -= 1;
-    state.published.directory.frames_free -= 1;
-    let foreign = kind != FrameType::Data || usize::from(last) != account;
+    state.frames.free_count.less(1);
+    state.published.directory.frames_free.less(1);
+    let foreign = kind != FrameType::Data || last == 0 || last != account::heir(state, account);
     let zeros = match contents {
         Contents::Any => foreign,
         Contents::Zeros => true,
@@ -411,7 +418,7 @@ pub fn release(state: &mut State, frame: Frame) {
         return;
     }
     let record = &mut state.published.frames[frame.0 as usize];
-    record.references -= 1;
+    record.references.less(1);
     if record.references != 0 {
         return;
     }
@@ -446,7 +453,7 @@ pub fn pin(state: &mut State, frame: Frame) {
 
 /// Takes a pin back.
 pub fn unpin(state: &mut State, frame: Frame) {
-    state.published.frames[frame.0 as usize].pins -= 1;
+    state.published.frames[frame.0 as usize].pins.less(1);
     release(state, frame);
 }
 
@@ -465,11 +472,13 @@ fn is_donated(kind: FrameType) -> bool {
 
 /// Puts a frame that nothing refers to in limbo.
 pub(crate) fn bury(state: &mut State, frame: Frame) {
+    let heir = account::heir(state, state.published.frames[frame.0 as usize].account.into());
     let published = &mut state.published.frames[frame.0 as usize];
-    // Registers and regions are not the account's to read: zeroed whoever comes next.
+    // Registers and regions are not the account's to read; links are written in part, and between
+    // them is what was there before. Zeroed whoever comes next.
     let last = match kind_of(published.kind) {
-        FrameType::Vector | FrameType::Region | FrameType::Code => 0,
-        _ => published.account,
+        FrameType::Vector | FrameType::Region | FrameType::Code | FrameType::Links => 0,
+        _ => heir,
     };
     let kind = kind_of(published.kind);
     published.kind = FrameType::Limbo as u8;
@@ -478,8 +487,8 @@ pub(crate) fn bury(state: &mut State, frame: Frame) {
     published.chain = 0;
     if is_donated(kind) {
         let line = &mut state.published.census[Category::Donated as usize];
-        line.objects -= 1;
-        line.bytes -= PAGE_SIZE;
+        line.objects.less(1);
+        line.bytes.less(PAGE_SIZE);
     }
     let ticket = state.frames.ticket;
     state.frames.records[frame.0 as usize] =
@@ -533,7 +542,7 @@ pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u6
         if next == 0 {
             state.frames.limbo_last = 0;
         }
-        state.frames.limbo_count -= 1;
+        state.frames.limbo_count.less(1);
         let account = usize::from(state.published.frames[first as usize].account);
         if account != payer {
             account::uncharge(state, payer, Resource::Frames, frames);

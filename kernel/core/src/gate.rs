@@ -10,6 +10,7 @@
 //! states, times and counts, [`fold`] works out from gates and from who runs: so nobody who has the
 //! lock sees anything of it. Which processor a turn is counted on is where it ended.
 
+use crate::count::Count;
 use crate::env::{self, Pending, Request};
 use crate::handover;
 use crate::list::Kind;
@@ -234,7 +235,7 @@ fn note<M: Machine>(
     }
     let waited_for = EnvId(state.published.envs[index].donated_to).index();
     let donated_to = callee.map_or(0, |callee| env::id(state, callee).0);
-    state.envs.slots[waited_for].donors -= u16::from(waited_for != 0);
+    state.envs.slots[waited_for].donors.less(u16::from(waited_for != 0));
     state.envs.slots[callee.unwrap_or(0)].donors += u16::from(callee.is_some());
 
     let env = &mut state.envs.slots[index];

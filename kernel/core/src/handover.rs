@@ -8,7 +8,9 @@
 //! the target may run, nothing waits to be looked at, time is left, and the deadline stays as it
 //! is. A test drives both ways with the same random calls and compares everything.
 
+use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
+use crate::index::bounded;
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
@@ -59,7 +61,7 @@ pub fn check<M: Machine>(
 ) -> Option<Plan> {
     let yields = word as u16 == number::Yield;
     let id = if yields { EnvId(u32::try_from(to).ok()?) } else { transfer_target(word) };
-    let target = id.index();
+    let target = bounded(id.index(), state.envs.slots.len());
     let (env, own) = (state.envs.slots.get(target)?, &state.envs.slots[caller]);
     let record = state.published.envs.get(target)?;
     if id.is_none() || record.id != id.0 || target == caller || called_away(machine, env) {
@@ -73,8 +75,8 @@ pub fn check<M: Machine>(
         Way::Yield
     } else if env.state == EnvState::Donating {
         let awaited = record.donated_to == env::id(state, caller).0;
-        if !(awaited && word & TRANSFER_ACCEPT != 0 && sleeps_for_ever(own) && !told(machine, own))
-        {
+        let accepts = word & TRANSFER_ACCEPT != 0 && own.save.0 != 0;
+        if !(awaited && accepts && sleeps_for_ever(own) && !told(machine, own)) {
             return None;
         }
         Way::Reply
@@ -140,7 +142,8 @@ pub fn apply<M: Machine>(
     let (Ok([own, env]), Ok([own_record, record])) =
         (state.envs.slots.get_disjoint_mut(pair), state.published.envs.get_disjoint_mut(pair))
     else {
-        unreachable!("two environments, both checked")
+        // Two environments, both checked.
+        return;
     };
     let this = &mut state.sched.cpus[cpu];
     let cpu_record = &mut state.published.cpus[cpu];
@@ -177,7 +180,7 @@ pub fn apply<M: Machine>(
         Way::Reply => {
             record.donated_to = 0;
             env.pending = Pending::Nothing;
-            own.donors -= 1;
+            own.donors.less(1);
             own.pending = Pending::Accept;
             (own.posted, own.events) = (u64::MAX, u64::MAX);
             machine.word_set(own.save.address() + offset::ACCEPTING as u64, 1);

@@ -4,6 +4,7 @@
 //! the list is empty (index 0 is never an environment). The heap's slot `n` is stored in record
 //! `n`, so it needs no memory of its own.
 
+use crate::count::Count;
 use crate::env::Env;
 
 /// The lists a record can be in.
@@ -132,7 +133,7 @@ impl Heap {
     fn take_out(&mut self, envs: &mut [Env], slot: usize) {
         let gone = usize::from(envs[slot].heap_entry);
         let last = usize::from(self.len);
-        self.len -= 1;
+        self.len.less(1);
         envs[gone].heap_slot = 0;
         let moved = usize::from(core::mem::take(&mut envs[last].heap_entry));
         if last != slot {

@@ -12,6 +12,7 @@
 //! Whoever calls sees nothing of what a method does until all of it is done: it works on a copy.
 
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
 use crate::machine::Machine;
 use crate::region::{self, BY_METHOD};
 use crate::state::State;
@@ -313,7 +314,7 @@ pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
             let Some(function) = load(machine, table, number) else { continue };
             window::hide(state, machine, function.page..function.page + function.pages);
             account::uncharge(state, payer, Resource::Regions, 1);
-            state.published.census[Category::Code as usize].objects -= 1;
+            state.published.census[Category::Code as usize].objects.less(1);
         }
         frame::release(state, table);
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!  XOK_SEED=7 XOK_STEPS=1000000 cargo test --release -p kernel-core model
 //! ```
+//! The seed is drawn anew each time and printed, unless `XOK_SEED` says one.
 //! The world is small (some hundred frames, three accounts, six domains, a few pages of each) so
 //! that everything runs out, collides and is reused. Three processors act in turn; each has a
 //! translation buffer and a cache of the way to level-1 tables, filled at random and emptied only
@@ -13,10 +14,12 @@ mod calls;
 mod check;
 mod folds;
 mod methods;
+mod names;
 mod network;
 mod processor;
 mod share;
 mod visits;
+mod wild;
 
 use crate::boot::Sizes;
 use crate::fake::{self, FakeMachine};
@@ -25,10 +28,12 @@ use crate::{account, domain};
 use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, Frame};
 use abi::limits::{CAPABILITIES, RESOURCES};
+use abi::published::AccountRecord;
 use abi::word::Which;
 use core::ops::Range;
 use processor::Processors;
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const FRAMES: usize = 160;
 /// The same with frames that can be a large page.
@@ -93,6 +98,8 @@ struct Model {
     domains: Vec<Known>,
     /// Ids of domains that have ended.
     stale: Vec<DomainId>,
+    /// Names that objects have had, and those that were there after the last step.
+    names: names::Names,
     /// Pins and plain references that the model holds.
     pins: Vec<Frame>,
     references: Vec<Frame>,
@@ -109,11 +116,15 @@ struct Model {
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<usize>,
     /// What dying accounts were charged at the last walk, by index, with their ids.
-    dying: HashMap<usize, (u32, [u32; RESOURCES])>,
+    dying: HashMap<usize, (u64, [u32; RESOURCES])>,
+    /// What accounts, by index, were charged and could be after the last step, with their ids.
+    charged: Vec<AccountRecord>,
     /// Answers by error number, 0 for done: a model that only meets refusals tests nothing.
     answers: [u64; 40],
     /// Calls that ended in a page fault of their caller's.
     faults: u64,
+    /// Calls with any words that were made.
+    wild_calls: u64,
     /// The step at which the first environment was last seen running.
     ran: u64,
 }
@@ -136,6 +147,7 @@ impl Model {
             processors: Processors::default(),
             domains: Vec::new(),
             stale: Vec::new(),
+            names: names::Names::default(),
             pins: Vec::new(),
             references: Vec::new(),
             vectors: Vec::new(),
@@ -147,10 +159,13 @@ impl Model {
             typed: 0,
             visits: 0,
             dying: HashMap::new(),
+            charged: Vec::new(),
             answers: [0; 40],
             faults: 0,
+            wild_calls: 0,
             ran: 0,
         };
+        model.shorten_lives();
         model.accounts();
         for payer in [1, 2, 3] {
             model.domain(payer);
@@ -170,7 +185,7 @@ impl Model {
             let parent = AccountId(self.state.published.accounts[index - 1].id);
             let which = Which::This(index as u32);
             if let Ok(id) = account::allocate(&mut self.state, &root, which, parent) {
-                self.limit(&root, AccountId(id as u32), [frames, 6, 4, 4, 8, 3, 3, 16]);
+                self.limit(&root, AccountId(id), [frames, 6, 4, 4, 8, 3, 3, 16]);
             }
         }
     }
@@ -223,6 +238,17 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     }
 }
 
+/// The seed asked for (`XOK_SEED`), or one that nobody has had. An interpreter has no clock.
+pub(crate) fn seed() -> u64 {
+    if cfg!(miri) {
+        return number("XOK_SEED", 1);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos());
+    let seed = number("XOK_SEED", Random(now as u64).next() >> 16);
+    eprintln!("seed {seed}");
+    seed
+}
+
 /// Prints the line that reproduces a failure.
 struct Reproduce {
     seed: u64,
@@ -264,7 +290,7 @@ fn random_calls_keep_every_invariant() {
         (false, false) => 1_000_000,
     };
     let steps = number("XOK_STEPS", steps);
-    let seed = number("XOK_SEED", 1);
+    let seed = seed();
     let model = run(Model::new(seed), seed, steps);
     if steps >= 1_000_000 {
         use abi::error::Error;
@@ -303,7 +329,7 @@ fn random_calls_on_large_pages_keep_every_invariant() {
         (false, false) => 100_000,
     };
     let steps = number("XOK_STEPS", steps);
-    let seed = number("XOK_SEED", 1);
+    let seed = seed();
     let model = run(Model::with(seed, FRAMES_LARGE), seed, steps);
     let least = if cfg!(miri) { 0 } else { 1 + steps / 1000 };
     assert!(model.folded >= least, "hardly anything is folded: {}", model.folded);

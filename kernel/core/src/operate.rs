@@ -6,7 +6,8 @@
 //! sleepers is looked through as for predicates. Whatever wakes it, its call begins anew.
 
 use crate::answer::{Answer, Refusal};
-use crate::env::{self, Pending};
+use crate::count::Count;
+use crate::env::{self, Env, Pending};
 use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
 use crate::sleep::{self, Sleep};
@@ -19,7 +20,7 @@ use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES, REGION_WORDS};
 use abi::published::Table;
 use abi::region::{
-    COPY_IN, COPY_NONE, NO_ROLE, RegionOperation, STEP_IN, Step, WordAt, role_writes,
+    COPY_IN, COPY_NONE, NO_PEER, NO_ROLE, RegionOperation, STEP_IN, Step, WordAt, role_writes,
 };
 use core::mem::{offset_of, size_of};
 
@@ -29,8 +30,6 @@ use core::mem::{offset_of, size_of};
 pub struct Wait {
     /// The region.
     pub region: RegionId,
-    /// The role, `REGION_ROLES` or more: none.
-    pub(crate) peer: u8,
     /// The word's physical address.
     pub(crate) physical: u64,
     /// Its value then.
@@ -85,20 +84,25 @@ pub(crate) fn watch_waiter(state: &mut State, index: usize) {
 
 /// Is there no reason any more for the environment at `index` to wait for a region?
 pub fn wait_is_over<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
-    let wait = &state.envs.slots[index].wait;
-    find(state, wait.region).map_or(true, |region| is_over(state, machine, region, wait))
+    let Env { wait, peer, .. } = &state.envs.slots[index];
+    find(state, wait.region).map_or(true, |region| is_over(state, machine, region, (wait, *peer)))
 }
 
-fn is_over<M: Machine>(state: &State, machine: &M, index: usize, wait: &Wait) -> bool {
+fn is_over<M: Machine>(
+    state: &State,
+    machine: &M,
+    index: usize,
+    (wait, peer): (&Wait, u8),
+) -> bool {
     let attached = &state.published.regions[index].attached;
-    let alone = attached.get(usize::from(wait.peer)).is_some_and(|&count| count == 0);
+    let alone = attached.get(usize::from(peer)).is_some_and(|&count| count == 0);
     alone || machine.word(wait.physical) != wait.value
 }
 
 /// One fewer waits for a region, if there still is one.
 pub fn end_wait(state: &mut State, index: usize) {
     if let Ok(region) = find(state, state.envs.slots[index].wait.region) {
-        state.regions.slots[region].waiters -= 1;
+        state.regions.slots[region].waiters.less(1);
     }
 }
 
@@ -156,12 +160,12 @@ pub fn operate_or_wait<M: Machine>(
 ) -> Result<Option<Answer>, UserFault> {
     let checked =
         check(state, caller, bytes).and_then(|plan| Ok((check_wait(state, &plan, bytes)?, plan)));
-    let (wait, plan) = match checked {
+    let ((wait, peer), plan) = match checked {
         Ok(checked) => checked,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
     let Some(found) = attempt(state, machine, &plan)? else { return Ok(Some(Ok(0))) };
-    Ok(wait_for(state, machine, (cpu, caller), (plan.index, wait), &asked, found))
+    Ok(wait_for(state, machine, (cpu, caller), (plan.index, wait, peer), &asked, found))
 }
 
 /// A compare has `found` another word: the caller sleeps, unless its wait is over already. The
@@ -170,11 +174,11 @@ pub(crate) fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (usize, usize),
-    (index, wait): (usize, Wait),
+    (index, wait, peer): (usize, Wait, u8),
     asked: &Sleep,
     found: u64,
 ) -> Option<Answer> {
-    if is_over(state, machine, index, &wait) {
+    if is_over(state, machine, index, (&wait, peer)) {
         return Some(Err(Refusal::new(Error::Changed, found)));
     }
     if let Err(refusal) = sleep::may_wait(state, machine, caller, asked) {
@@ -185,7 +189,8 @@ pub(crate) fn wait_for<M: Machine>(
     if !alone {
         watch_waiter(state, index);
     }
-    state.envs.slots[caller].wait = wait;
+    let env = &mut state.envs.slots[caller];
+    (env.wait, env.peer) = (wait, peer);
     let slot = &mut state.regions.slots[index];
     slot.waiters += 1;
     slot.waiter = caller as u16;
@@ -263,9 +268,10 @@ fn attempt<M: Machine>(
 fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'a>, Refusal> {
     let bytes = bytes.first_chunk::<OPERATION>().ok_or(Error::BadAddress)?;
     let (words, (pairs, _)) = (bytes.as_chunks::<8>().0, bytes.as_chunks());
-    let [_, _, _, _, compares, writes, direction, role] = words[0];
-    let [address, offset, len] = [1, 2, 3].map(|at: usize| u64::from_le_bytes(words[at]));
-    let index = find(state, RegionId(u64::from_le_bytes(words[0]) as u32))?;
+    let [region, address, offset] = [0, 1, 2].map(|at: usize| u64::from_le_bytes(words[at]));
+    let len = u64::from(u64::from_le_bytes(words[3]) as u32);
+    let [_, _, _, _, compares, writes, direction, role] = words[3];
+    let index = find(state, RegionId(region))?;
     let (compares, writes) = (usize::from(compares), usize::from(writes));
     if compares > REGION_WORDS || writes > REGION_WORDS || direction > COPY_IN {
         return Err(Refusal::new(Error::BadArgument, 0));
@@ -308,20 +314,20 @@ fn check_word(state: &State, index: usize, offset: u64) -> Result<(), Error> {
 }
 
 #[inline(always)]
-fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<Wait, Refusal> {
+fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<(Wait, u8), Refusal> {
     let index = plan.index;
     let rest = bytes[OPERATION..].first_chunk::<24>().ok_or(Error::BadAddress)?;
     let [offset, value, peer] =
         [0, 1, 2].map(|at: usize| u64::from_le_bytes(rest.as_chunks().0[at]));
     check_word(state, index, offset)?;
     let peer = match peer {
-        NO_ROLE => u8::MAX,
+        NO_ROLE => NO_PEER,
         role if role < REGION_ROLES as u64 => role as u8,
         _ => return Err(Refusal::new(Error::BadArgument, 0)),
     };
     let region = RegionId(state.published.regions[index].id);
     let physical = physical(state, index, offset);
-    Ok(Wait { region, peer, physical, value, ..Wait::default() })
+    Ok((Wait { region, physical, value, ..Wait::default() }, peer))
 }
 
 /// Copies between the region at `index` and program memory, a frame at a time: where in the region,

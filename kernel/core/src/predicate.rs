@@ -20,7 +20,7 @@ use abi::predicate::{Atom, Operator, Source};
 use abi::published::{FrameType, Table};
 
 /// Where the atoms begin in the environment's vector frame.
-pub const OFFSET: u64 = 3072;
+pub const OFFSET: u64 = 2816;
 /// Bytes of an atom.
 pub const ATOM_BYTES: usize = core::mem::size_of::<Atom>();
 const _: () = assert!(OFFSET as usize + PREDICATE_ATOMS * ATOM_BYTES == PAGE_SIZE as usize);
@@ -140,6 +140,16 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
         store(machine, base + (at * ATOM_BYTES) as u64, &always);
     }
     crate::sched::touched(state, class);
+}
+
+/// What a look at a sleeper costs at most: at its predicate, or at the region that it waits for.
+pub(crate) fn cost(state: &State, index: usize) -> u32 {
+    let env = &state.envs.slots[index];
+    let (look, each) = match env.cell {
+        0 => (cost::PREDICATE, cost::COMPARISON),
+        _ => (cost::COMPILED, cost::COMPILED / 5),
+    };
+    look + each * u32::from(env.atoms)
 }
 
 /// Does the predicate of an environment hold?
@@ -338,14 +348,13 @@ fn published_physical<M: Machine>(machine: &M, address: u64) -> Option<u64> {
 }
 
 fn read_atom(bytes: &[u8]) -> Atom {
-    decode([0, 8, 16, 24].map(|at| crate::bytes::u64_at(bytes, at)))
+    decode([0, 8, 16, 24, 32].map(|at| crate::bytes::u64_at(bytes, at)))
 }
 
 #[inline]
-fn decode([first, left_value, right_value, mask]: [u64; 4]) -> Atom {
+fn decode([first, region, left_value, right_value, mask]: [u64; 5]) -> Atom {
     let [operator, left, right, last, ..] = first.to_le_bytes();
-    let region = (first >> 32) as u32;
-    Atom { operator, left, right, last, region, left_value, right_value, mask }
+    Atom { operator, left, right, last, zero: 0, region, left_value, right_value, mask }
 }
 
 pub(crate) fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
@@ -355,16 +364,15 @@ pub(crate) fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usi
 
 #[inline]
 fn load_from<M: Machine>(machine: &M, place: u64) -> Atom {
-    decode([0, 8, 16, 24].map(|at| machine.word(place + at)))
+    decode([0, 8, 16, 24, 32].map(|at| machine.word(place + at)))
 }
 
 fn store<M: Machine>(machine: &mut M, at: u64, atom: &Atom) {
     let first = u64::from(atom.operator)
         | u64::from(atom.left) << 8
         | u64::from(atom.right) << 16
-        | u64::from(atom.last) << 24
-        | u64::from(atom.region) << 32;
-    let words = [first, atom.left_value, atom.right_value, atom.mask];
+        | u64::from(atom.last) << 24;
+    let words = [first, atom.region, atom.left_value, atom.right_value, atom.mask];
     for (place, word) in words.into_iter().enumerate() {
         machine.word_set(at + 8 * place as u64, word);
     }

@@ -1,24 +1,27 @@
 //! Software regions: operations, roles, attachments (decisions 6, xok97 XK-6).
 //!
 //! A region's words are reached by the kernel only, so an operation ([`crate::operate`]) is one
-//! hold of the lock. Attachments are records of one table: the first ones are list heads, one for
-//! each domain, the others are free or in one domain's list.
+//! hold of the lock. Who is attached is found by [`crate::attachment`]'s trees; a region that no
+//! domain has attached to yet is in a list of its maker's.
 
 use crate::answer::{Answer, Refusal};
+use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
+use crate::count::Count;
+use crate::identity::{self, Serial};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain, env, frame, method, operate, predicate, sched};
-use abi::capability::{Name, READ, WRITE};
+use abi::capability::{CONTROL, Name, READ, WRITE};
 use abi::error::Error;
 use abi::extent;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{Place, STEP_BESIDE, STEP_IN, Step, role_writes};
+use abi::region::{NO_PEER, Place, STEP_BESIDE, STEP_IN, Step, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -30,8 +33,8 @@ pub(crate) const BY_METHOD: u8 = REGION_ROLES as u8;
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Region {
-    /// Generation of the id that is in use or comes next.
-    pub generation: u32,
+    /// Which region of this place it is, or the next one will be.
+    pub serial: Serial,
     /// Who may attach.
     pub guard: Name,
     /// Frames that count, 0: the region is the 64 bytes in the kernel's table.
@@ -47,6 +50,8 @@ pub struct Region {
     pub(crate) known: [u16; REGION_ROLES],
     /// The last steps that were allowed: one that does not wait, and one that may.
     pub(crate) allowed: [Allowed; 2],
+    /// Nobody may be attached who could change it: it is a set of groups.
+    pub(crate) sealed: bool,
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
     /// The table of its methods, 0: it has none ([`crate::method`]).
@@ -55,6 +60,9 @@ pub struct Region {
     pub(crate) first: u64,
     /// Its frames.
     pub frames: [Frame; REGION_FRAMES],
+    /// The first of its attachments; while it has had none, its neighbours among its maker's.
+    pub(crate) attachments: u16,
+    pub(crate) unused: [u16; 2],
 }
 
 /// What of a step along a ring is the same each time, and that it was allowed: nothing of it can
@@ -107,7 +115,7 @@ impl Region {
             && role_writes(step.role)
             && usize::from(self.known[usize::from(step.role)]) == domain
             && step.flags & !(STEP_IN | STEP_BESIDE) == 0
-            && step.peer.wrapping_add(1) <= REGION_ROLES as u8
+            && (usize::from(step.peer) < REGION_ROLES || step.peer == NO_PEER)
             && step.moves.max(step.beside) < self.words;
         if allows {
             let word = |number: u16| self.first | u64::from(number) << 3;
@@ -118,28 +126,12 @@ impl Region {
     }
 }
 
-/// One domain's attachments to one region in one role.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Attachment {
-    /// Next in the domain's list or in the free list, 0: last.
-    next: u16,
-    /// Index of the region.
-    region: u16,
-    /// The role, and [`BY_METHOD`].
-    role: u8,
-    /// The region's generation then.
-    generation: u32,
-    /// How often (of a head: regions the domain made that nobody has attached to yet).
-    count: u32,
-}
-
 /// The private half of the table.
 pub struct Regions {
     /// By index; index 0 is never used.
     pub slots: &'static mut [Region],
-    /// Attachments; the first ones are the domains' list heads.
-    attachments: &'static mut [Attachment],
-    free: u16,
+    /// Who is attached.
+    attachments: Attachments,
     /// No index below this one is free.
     lowest: usize,
     /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in
@@ -155,23 +147,15 @@ impl Regions {
         domains: usize,
         words: u64,
     ) -> Self {
-        let count = attachments.len();
-        for (at, attachment) in attachments.iter_mut().enumerate().skip(domains) {
-            attachment.next = if at + 1 < count { at as u16 + 1 } else { 0 };
-        }
-        let free = if domains < count { domains as u16 } else { 0 };
-        Self { slots, attachments, free, lowest: 1, words }
+        let attachments = Attachments::new(attachments, domains);
+        Self { slots, attachments, lowest: 1, words }
     }
 }
 
 /// The index of a living region.
 #[inline]
 pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
-    let index = id.index();
-    match state.published.regions.get(index) {
-        Some(record) if index != 0 && record.id == id.0 => Ok(index),
-        _ => Err(Error::NoSuchRegion),
-    }
+    identity::find(state.published.regions, id).ok_or(Error::NoSuchRegion)
 }
 
 /// Do `len` bytes at `offset` lie in the region?
@@ -192,26 +176,10 @@ pub fn physical(state: &State, index: usize, offset: u64) -> u64 {
     frame.address() + offset % PAGE_SIZE
 }
 
-/// The attachment of a domain to a region in a role, and the one before it in the list.
-fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<(usize, usize)> {
-    let generation = state.regions.slots[index].generation;
-    let list = &state.regions.attachments;
-    let mut before = domain;
-    for _ in 0..list.len() {
-        let at = usize::from(list[before].next);
-        if at == 0 {
-            return None;
-        }
-        let found = &list[at];
-        if usize::from(found.region) == index
-            && found.role == role
-            && found.generation == generation
-        {
-            return Some((before, at));
-        }
-        before = at;
-    }
-    None
+/// The attachment of a domain to a region in a role.
+fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<usize> {
+    let serial = state.regions.slots[index].serial;
+    state.regions.attachments.find(domain, index, role, serial)
 }
 
 /// As [`attached`], at a glance if the domain is the one that asked last.
@@ -236,7 +204,8 @@ pub fn attached(state: &State, domain: usize, index: usize, role: u8) -> bool {
 
 /// Is the domain attached in any role?
 pub fn attached_any(state: &State, domain: usize, index: usize) -> bool {
-    (0..REGION_ROLES as u8).any(|role| attached(state, domain, index, role))
+    let serial = state.regions.slots[index].serial;
+    state.regions.attachments.any(domain, index, BY_METHOD, serial)
 }
 
 /// `RegionAlloc`: `bytes` holds the numbers of the frames asked for.
@@ -254,9 +223,12 @@ pub fn allocate<M: Machine>(
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
     }
     let payer = domain::account(state, own);
-    let lowest = state.regions.lowest;
-    let table = &state.published.regions;
-    let index = (lowest..table.len()).find(|&at| table[at].id == 0).ok_or(Error::Exhausted)?;
+    let is_free = |index: usize| {
+        let serial = state.regions.slots[index].serial;
+        state.published.regions[index].id == 0 && !serial.is_spent()
+    };
+    let mut all = state.regions.lowest..state.published.regions.len();
+    let index = all.find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
     account::charge(state, payer, Resource::Regions, 1)?;
     let mut frames = [Frame::default(); REGION_FRAMES];
     for at in 0..count as usize {
@@ -276,11 +248,11 @@ pub fn allocate<M: Machine>(
         }
     }
     state.regions.lowest = index + 1;
-    let generation = state.regions.slots[index].generation;
+    let serial = state.regions.slots[index].serial;
     state.regions.slots[index] =
-        Region { generation, guard, count: count as u8, frames, ..Region::default() };
+        Region { serial, guard, count: count as u8, frames, ..Region::default() };
     state.regions.slots[index].first = physical(state, index, 0);
-    let id = RegionId::new(index as u16, generation);
+    let id = RegionId::new(index as u16, serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
     state.regions.slots[index].words = (size.min(PAGE_SIZE) / 8) as u16;
     state.published.regions[index] = RegionRecord {
@@ -296,8 +268,8 @@ pub fn allocate<M: Machine>(
             machine.word_set(at, 0);
         }
     }
-    state.regions.attachments[own].count += 1;
-    Ok(u64::from(id.0))
+    begin_unused(state, own, index);
+    Ok(id.0)
 }
 
 /// `RegionAttach`.
@@ -315,12 +287,18 @@ pub fn attach(
     let own = env::domain(state, caller).index();
     let target = domain::find_or_own(state, own, target)?;
     if target != own {
-        capability::check(state, own, capability, domain::guard(state, target), WRITE)?;
+        may_attach(state, own, capability, target)?;
     }
-    if !attached(state, own, index, role) {
-        let rights = if role_writes(asked) { READ | WRITE } else { READ };
+    let made = state.published.regions[index].domain == domain::id(state, own).0;
+    if !made && !attached(state, own, index, role) {
         let guard = state.regions.slots[index].guard;
-        capability::check(state, own, capability, &guard, rights)?;
+        let held = capability::get(state, own, capability)?;
+        // Who may enter the domains of a user may look at what they share.
+        let looks = !role_writes(asked) && held.dominates(&guard, CONTROL);
+        let rights = if role_writes(asked) { READ | WRITE } else { READ };
+        if !looks && !held.dominates(&guard, rights) {
+            return Err(Error::NotPermitted.into());
+        }
     }
     enter(state, target, index, role)?;
     Ok(0)
@@ -334,14 +312,14 @@ pub(crate) fn receiver(
     id: DomainId,
 ) -> Result<usize, Error> {
     let target = domain::find(state, id)?;
-    capability::check(state, own, capability, domain::guard(state, target), WRITE)?;
+    may_attach(state, own, capability, target)?;
     Ok(target)
 }
 
-/// What one place of [`pass`] costs at most, for domains with so many attachments.
-pub(crate) fn pass_cost(state: &State, own: usize, target: usize) -> u32 {
-    let length = |domain: usize| state.published.domains[domain].attachments;
-    cost::ATTACH + cost::LOOK * (length(own) + length(target))
+/// May the domain at `own` attach the one at `target`?
+fn may_attach(state: &State, own: usize, capability: u8, target: usize) -> Result<(), Error> {
+    let named = capability::get(state, own, capability)?;
+    domain::may_write(state, own, target, &named).then_some(()).ok_or(Error::NotPermitted)
 }
 
 /// `RegionPass`, one place: attaches the domain at `target` as the one at `own` is.
@@ -360,19 +338,37 @@ pub(crate) fn pass(
     enter(state, target, index, role)
 }
 
+/// Makes the region at `index` one that stays as it is. It has no methods, nobody is attached who
+/// could change it, and the domain at `holder` is attached, so that it lasts.
+pub(crate) fn seal(state: &mut State, index: usize, holder: usize) -> Result<(), Refusal> {
+    let writers = (0..REGION_ROLES).filter(|&role| role_writes(role as u8));
+    let record = &state.published.regions[index];
+    let written = writers.into_iter().any(|role| record.attached[role] != 0);
+    if written || state.regions.slots[index].methods.0 != 0 || !attached_any(state, holder, index) {
+        return Err(Error::WrongState.into());
+    }
+    state.regions.slots[index].sealed = true;
+    Ok(())
+}
+
 /// Attaches a domain that may be.
 fn enter(state: &mut State, target: usize, index: usize, role: u8) -> Result<(), Refusal> {
+    if state.regions.slots[index].sealed && role_writes(role) {
+        return Err(Error::WrongState.into());
+    }
     match attachment(state, target, index, role) {
-        Some((_, at)) if state.regions.attachments[at].count == COUNT_MAX => {
-            return Err(Error::Exhausted.into());
+        Some(at) => {
+            let count = &mut state.regions.attachments.at(at).count;
+            if *count == COUNT_MAX {
+                return Err(Error::Exhausted.into());
+            }
+            *count += 1;
         }
-        Some((_, at)) => state.regions.attachments[at].count += 1,
         None => add(state, target, index, role)?,
     }
     state.published.regions[index].attached[usize::from(role % BY_METHOD)] += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
-        let maker = DomainId(state.published.regions[index].domain).index();
-        state.regions.attachments[maker].count -= 1;
+        end_unused(state, index);
     }
     touched(state, index);
     Ok(())
@@ -392,18 +388,16 @@ pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
 }
 
 fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), Refusal> {
-    let at = state.regions.free;
-    if at == 0 {
+    if !state.regions.attachments.has_room() {
         return Err(Error::Exhausted.into());
     }
     account::charge(state, domain::account(state, domain), Resource::Regions, 1)?;
     state.published.domains[domain].attachments += 1;
-    let generation = state.regions.slots[index].generation;
-    let list = &mut state.regions.attachments;
-    state.regions.free = list[usize::from(at)].next;
-    let next = core::mem::replace(&mut list[domain].next, at);
-    let region = index as u16;
-    list[usize::from(at)] = Attachment { next, region, role, generation, count: 1 };
+    let slot = &mut state.regions.slots[index];
+    let (serial, count) = (slot.serial, 1);
+    let (domain, region) = (domain as u16, index as u16);
+    let new = Attachment { domain, region, role, serial, count, ..Attachment::default() };
+    state.regions.attachments.insert(new, &mut slot.attachments);
     Ok(())
 }
 
@@ -412,36 +406,64 @@ pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answ
     let index = find(state, id)?;
     let role = check_role(role)? | kind(state, index);
     let own = env::domain(state, caller).index();
-    let (before, at) = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
-    state.regions.attachments[at].count -= 1;
-    if state.regions.attachments[at].count == 0 {
-        remove(state, own, before, at);
+    let at = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
+    let count = &mut state.regions.attachments.at(at).count;
+    count.less(1);
+    if *count == 0 {
+        remove(state, at);
     }
     drop_count(state, index, role, 1);
     Ok(0)
 }
 
-/// Takes a record out of a domain's list.
-fn remove(state: &mut State, domain: usize, before: usize, at: usize) {
-    state.published.domains[domain].attachments -= 1;
-    let list = &mut state.regions.attachments;
-    let Attachment { next, region, role, .. } = list[at];
-    // Of this region, or of one that has its place by now.
+/// Takes a record out of its domain's tree and its region's list.
+fn remove(state: &mut State, at: usize) {
+    let Attachment { domain, region, role, .. } = *state.regions.attachments.at(at);
+    let domain = usize::from(domain);
+    state.published.domains[domain].attachments.less(1);
     let slot = &mut state.regions.slots[usize::from(region)];
     slot.known[usize::from(role % BY_METHOD)] = 0;
     slot.allowed = Default::default();
     // It may be the one that has left.
     state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();
-    list[before].next = next;
-    list[at] = Attachment { next: state.regions.free, ..Attachment::default() };
-    state.regions.free = at as u16;
+    state.regions.attachments.remove(at, &mut slot.attachments);
     account::uncharge(state, domain::account(state, domain), Resource::Regions, 1);
+}
+
+/// Takes all that one record says back; with the last one the region ends.
+fn remove_whole(state: &mut State, at: usize) {
+    let Attachment { region, role, count, .. } = *state.regions.attachments.at(at);
+    remove(state, at);
+    drop_count(state, region.into(), role, count);
+}
+
+/// A region that nobody has attached to goes into its maker's list of such ones.
+fn begin_unused(state: &mut State, maker: usize, index: usize) {
+    let first = &mut state.regions.attachments.at(maker).beside[0];
+    let after = core::mem::replace(first, index as u16);
+    state.regions.slots[index].unused = [0, after];
+    if after != 0 {
+        state.regions.slots[usize::from(after)].unused[0] = index as u16;
+    }
+}
+
+/// It leaves that list: somebody has attached to it, or it ends.
+fn end_unused(state: &mut State, index: usize) {
+    let maker = DomainId(state.published.regions[index].domain).index();
+    let [before, after] = core::mem::take(&mut state.regions.slots[index].unused);
+    match before {
+        0 => state.regions.attachments.at(maker).beside[0] = after,
+        before => state.regions.slots[usize::from(before)].unused[1] = after,
+    }
+    if after != 0 {
+        state.regions.slots[usize::from(after)].unused[0] = before;
+    }
 }
 
 /// Fewer are attached; with the last one the region ends.
 fn drop_count(state: &mut State, index: usize, role: u8, count: u32) {
     let record = &mut state.published.regions[index];
-    record.attached[usize::from(role % BY_METHOD)] -= u64::from(count);
+    record.attached[usize::from(role % BY_METHOD)].less(u64::from(count));
     let left = record.attached.iter().any(|&count| count != 0);
     touched(state, index);
     if !left {
@@ -454,8 +476,7 @@ fn end(state: &mut State, index: usize) {
     let slot = state.regions.slots[index];
     let account = AccountId(state.published.regions[index].account).index();
     if !slot.used {
-        let maker = DomainId(state.published.regions[index].domain).index();
-        state.regions.attachments[maker].count -= 1;
+        end_unused(state, index);
     }
     for frame in &slot.frames[..usize::from(slot.count)] {
         frame::release(state, *frame);
@@ -464,8 +485,8 @@ fn end(state: &mut State, index: usize) {
         method::end(state, slot.methods);
     }
     account::uncharge(state, account, Resource::Regions, 1);
-    let generation = (slot.generation + 1) % abi::id::GENERATIONS;
-    state.regions.slots[index] = Region { generation, ..Region::default() };
+    let serial = slot.serial.next();
+    state.regions.slots[index] = Region { serial, ..Region::default() };
     state.published.regions[index] = RegionRecord::default();
     state.regions.lowest = state.regions.lowest.min(index);
 }
@@ -473,68 +494,56 @@ fn end(state: &mut State, index: usize) {
 /// A domain ends: its attachments go, and the regions it made that nobody ever attached to, while
 /// there is room; are they all gone?
 pub fn detach_all(state: &mut State, domain: usize) -> bool {
-    while state.regions.attachments[domain].next != 0 {
+    loop {
+        let at = state.regions.attachments.some_of(domain);
+        let unused = usize::from(state.regions.attachments.at(domain).beside[0]);
+        if at == 0 && unused == 0 {
+            return true;
+        }
         if !work::room(state, cost::REGION) {
             return false;
         }
         work::spend(state, cost::REGION);
-        let at = usize::from(state.regions.attachments[domain].next);
-        let Attachment { region, role, generation, count, .. } = state.regions.attachments[at];
-        remove(state, domain, domain, at);
-        let index = usize::from(region);
-        if state.regions.slots[index].generation == generation
-            && state.published.regions[index].id != 0
-        {
-            drop_count(state, index, role, count);
+        if at != 0 {
+            remove_whole(state, at);
+        } else {
+            end(state, unused);
         }
     }
-    let id = state.published.domains[domain].id;
-    for index in 1..state.regions.slots.len() {
-        if state.regions.attachments[domain].count == 0 {
-            break;
-        }
-        if !work::room(state, cost::REGION) {
-            return false;
-        }
-        work::spend(state, cost::LOOK);
-        let record = &state.published.regions[index];
-        if record.id != 0 && record.domain == id && !state.regions.slots[index].used {
-            work::spend(state, cost::REGION);
-            end(state, index);
-        }
-    }
-    state.regions.attachments[domain].count == 0
 }
 
-/// Ends the region at `index`, whoever is attached, if there is one.
-pub(crate) fn destroy(state: &mut State, index: usize) {
-    if state.published.regions[index].id != 0 {
+/// Ends the region at `index`, if there is one, with everybody's attachments, while there is room;
+/// are they all gone?
+pub(crate) fn destroy(state: &mut State, index: usize) -> bool {
+    while state.published.regions[index].id != 0 {
+        if !work::room(state, cost::REGION) {
+            return false;
+        }
         work::spend(state, cost::REGION);
-        touched(state, index);
-        end(state, index);
+        match usize::from(state.regions.slots[index].attachments) {
+            0 => end(state, index),
+            at => remove_whole(state, at),
+        }
     }
+    true
 }
 
 /// Attachments a domain pays for.
 #[cfg(test)]
 pub(crate) fn records(state: &State, domain: usize) -> usize {
-    let list = &state.regions.attachments;
-    let next = |&at: &usize| Some(usize::from(list[at].next)).filter(|&at| at != 0);
-    core::iter::successors(next(&domain), next).count()
+    state.regions.attachments.of(domain).len()
 }
 
-/// What must hold of attachments: each region's record counts those of all domains.
+/// What must hold of attachments: each region's record counts those of all domains, and no one is
+/// to a region that has ended.
 #[cfg(test)]
 pub(crate) fn check(state: &State) {
-    let list = &state.regions.attachments;
     let mut counted = std::vec![[0; REGION_ROLES]; state.regions.slots.len()];
     for domain in 1..state.published.domains.len() {
-        let next = |&at: &usize| Some(usize::from(list[at].next)).filter(|&at| at != 0);
-        for at in core::iter::successors(next(&domain), next) {
-            let Attachment { region, role, generation, count, .. } = list[at];
-            if state.regions.slots[usize::from(region)].generation == generation {
-                counted[usize::from(region)][usize::from(role % BY_METHOD)] += u64::from(count);
-            }
+        for one in state.regions.attachments.of(domain) {
+            let Attachment { region, role, serial, count, .. } = one;
+            assert_eq!(state.regions.slots[usize::from(region)].serial, serial, "it has ended");
+            counted[usize::from(region)][usize::from(role % BY_METHOD)] += u64::from(count);
         }
     }
     for (index, counted) in counted.iter().enumerate() {

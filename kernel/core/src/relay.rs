@@ -12,6 +12,7 @@
 
 use crate::env::{Env, Pending, Request};
 use crate::handover::{called_away, leaves, runs, told};
+use crate::index::bounded;
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -23,7 +24,7 @@ use abi::id::{DomainId, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range};
 use abi::limits::SLICE_NS;
 use abi::published::{CpuRecord, EnvRecord, EnvState};
-use abi::region::{STEP_BESIDE, STEP_IN, Step};
+use abi::region::{STEP_BESIDE, STEP_FLAGS_SHIFT, STEP_IN, Step};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
 
 /// What is left for the way out.
@@ -97,7 +98,7 @@ pub fn call<M: Machine, const NUMBER: u16>(
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
     let State { published, sched, regions, settled, .. } = &mut *state;
-    let index = RegionId(which as u32).index();
+    let index = bounded(RegionId(which).index(), regions.slots.len());
     let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller)?);
     let (region, region_record) =
         (regions.slots.get_mut(index)?, published.regions.get_mut(index)?);
@@ -116,7 +117,7 @@ pub fn call<M: Machine, const NUMBER: u16>(
         return None;
     }
     let end = from.wrapping_add(len);
-    if waits || which >> FLAGS_AT & u64::from(STEP_BESIDE) != 0 {
+    if waits || words >> STEP_FLAGS_SHIFT & u64::from(STEP_BESIDE) != 0 {
         let found = machine.word(beside);
         if found != if waits { end } else { last } {
             // Nothing there, rather than something else than was asked for?
@@ -125,7 +126,7 @@ pub fn call<M: Machine, const NUMBER: u16>(
         }
     }
     let bytes = bytes(region, offset)?;
-    let copied = if which >> FLAGS_AT & u64::from(STEP_IN) != 0 {
+    let copied = if words >> STEP_FLAGS_SHIFT & u64::from(STEP_IN) != 0 {
         machine.copy_in(bytes, address, len as usize)
     } else {
         machine.copy_out(address, bytes, len as usize)
@@ -144,10 +145,6 @@ pub fn call<M: Machine, const NUMBER: u16>(
         false => Done::Answered,
     })
 }
-
-/// Where the flags are in a step's first word.
-const FLAGS_AT: u32 = 48;
-const _: () = assert!(Step { flags: 1, ..Step::NONE }.to_words()[0] == 1 << FLAGS_AT);
 
 /// As `region::physical`.
 #[inline(always)]
@@ -300,12 +297,11 @@ pub fn wait_for<M: Machine>(
     (own.posted, own.events) = (context.r9, step.events.into());
     own.wait = Wait {
         region: RegionId(step.region),
-        peer: step.peer,
         physical: region.first | u64::from(step.beside) << 3,
         value: context.r8,
         piece: Piece::of(&step, context.rsi),
     };
-    own.pending = Pending::Region;
+    (own.pending, own.peer) = (Pending::Region, step.peer);
     (region.waiters, region.waiter) = (1, caller as u16);
     context.again();
     let cpu_record = &mut published.cpus[cpu];

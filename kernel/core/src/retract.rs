@@ -2,37 +2,68 @@
 //!
 //! From the moment it begins, a retraction counts as done: [`retracted`] is asked wherever a
 //! capability is used, copied or entered. The lists themselves are emptied in pieces
-//! ([`crate::work`]), one retraction at a time, as there may be thousands of them.
+//! ([`crate::work`]), as there may be thousands of them: one number goes round all domains, and
+//! each list is looked through for all retractions that are under way. Each ends when it has seen
+//! every domain since it began, so none is held up by another one.
 //!
 //! ```text
 //!   begin ── used as if gone ─────────────────────────────────────────► over: gone
-//!     0 ─── domains' lists, a piece at each way out of the kernel ───► end
+//!     n ─── domains' lists, a piece at each way out of the kernel ───► n again
 //! ```
-//! Spared are the list of the domain that asks, and the fresh name that each domain was made with
-//! (decision 0002): that one is no grant, and goes when the domain goes.
+//! An account has one under way at a time; who asks for a second one asks again. Spared are the
+//! list of the domain that asks, and the fresh name that each domain was made with (decision 0002):
+//! that one is no grant, and goes when the domain goes.
 
 use crate::answer::Refusal;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, frame};
-use abi::capability::{CONTROL, Capability, Name};
+use crate::{capability, domain, frame};
+use abi::capability::{CONTROL, Capability, Name, WRITE};
 use abi::error::Error;
+use abi::id::DomainId;
+
+/// Retractions under way at a time.
+pub const RETRACTIONS: usize = 16;
 
 /// A retraction under way.
-#[derive(Clone, Copy, Debug)]
-pub struct Retraction {
+#[derive(Clone, Copy, Debug, Default)]
+struct Retraction {
     /// Taken back are names at and below this one.
     name: Name,
-    /// The domain whose list is spared; 0: none is.
-    spared: u16,
-    /// The first domain that has not been looked at.
+    /// What it was taken back by: without WRITE, what gives that was not granted by it and stays.
+    rights: u8,
+    /// The domain whose list is spared, if there is one, as long as it lives.
+    spared: DomainId,
+    /// Index of the account that pays; 0: it is of the name of an account that ends.
+    payer: u16,
+    /// Domains that have not been looked at since it began, 0: it is over.
+    left: u16,
+}
+
+/// Those under way, which come first, and the domain that is looked at next.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Retractions {
+    all: [Retraction; RETRACTIONS],
+    count: u8,
     next: u16,
+}
+
+impl Retractions {
+    fn under_way(&self) -> &[Retraction] {
+        &self.all[..usize::from(self.count)]
+    }
 }
 
 /// Has the capability `held` at `slot` of a domain's list been taken back?
 #[inline(always)]
 pub fn retracted(state: &State, domain: usize, slot: usize, held: &Capability) -> bool {
-    state.retraction.is_some_and(|retraction| takes(state, &retraction, domain, slot, held))
+    state.retractions.count != 0 && taken(state, domain, slot, held)
+}
+
+#[cold]
+fn taken(state: &State, domain: usize, slot: usize, held: &Capability) -> bool {
+    let mut all = state.retractions.under_way().iter();
+    all.any(|retraction| takes(state, retraction, domain, slot, held))
 }
 
 fn takes(
@@ -42,59 +73,98 @@ fn takes(
     slot: usize,
     held: &Capability,
 ) -> bool {
-    usize::from(retraction.spared) != domain
+    retraction.spared != domain::id(state, domain)
+        && (held.rights & WRITE == 0 || retraction.rights & WRITE != 0)
         && retraction.name.is_prefix_of(&held.name)
         && !(slot == 0 && held.name == *frame::guard(state, state.domains.records[domain].root))
 }
 
-/// Is a retraction under way, so that no other can begin?
+/// Is any retraction under way?
 pub fn under_way(state: &State) -> bool {
-    state.retraction.is_some()
+    state.retractions.count != 0
 }
 
-/// Begins: names at and below `name` are worth nothing from now on, in lists and in tokens.
-pub(crate) fn begin(state: &mut State, name: Name, spared: usize) {
-    let keeper = account::keeper(state, &name);
-    let epoch = &mut state.accounts.records[keeper].epoch;
-    *epoch = epoch.wrapping_add(1);
-    state.retraction = Some(Retraction { name, spared: spared as u16, next: 1 });
+/// May a retraction begin that the account at this index pays for?
+pub fn may_begin(state: &State, payer: usize) -> bool {
+    let all = state.retractions.under_way();
+    all.len() < RETRACTIONS && all.iter().all(|one| usize::from(one.payer) != payer)
 }
 
-/// `CapabilityRetract`, by the domain at `caller`: the name taken back. The answer is the same
-/// whether or not one is under way; the caller comes again if one is.
+/// Is there room for the one that an account's end brings?
+pub(crate) fn has_room(state: &State) -> bool {
+    state.retractions.under_way().len() < RETRACTIONS
+}
+
+/// Is the retraction of this name under way, that the account's end has brought?
+pub(crate) fn is_ending(state: &State, name: &Name) -> bool {
+    let all = state.retractions.under_way();
+    all.iter().any(|one| one.payer == 0 && one.name == *name)
+}
+
+/// Begins, as there is room: names at and below `name` are worth nothing from now on in lists; of
+/// tokens see [`crate::voided`].
+pub(crate) fn begin(state: &mut State, name: Name, rights: u8, spared: DomainId, payer: usize) {
+    let left = state.published.domains.len() as u16;
+    let all = &mut state.retractions;
+    let payer = payer as u16;
+    all.all[usize::from(all.count)] = Retraction { name, rights, spared, payer, left };
+    all.count += 1;
+}
+
+/// `CapabilityRetract`, by the domain at `caller`: the name taken back, and the rights of the
+/// capability that it is taken back by. The answer is the same whether or not one may begin; the
+/// caller comes again if none may.
 pub fn check(
     state: &State,
     caller: usize,
     index: u8,
     (extend, components): (u16, u64),
-) -> Result<Name, Refusal> {
+) -> Result<(Name, u8), Refusal> {
     let source = capability::get(state, caller, index)?;
     if source.rights & CONTROL == 0 {
         return Err(Error::NotPermitted.into());
     }
-    capability::extended(&source.name, (extend, 0), (components, 1))
+    let name = capability::extended(&source.name, (extend, 0), (components, 1))?;
+    Ok((name, source.rights))
 }
 
 /// Empties lists while there is room.
 pub fn work(state: &mut State) {
-    while let Some(retraction) = state.retraction {
-        if !work::room(state, cost::LIST) {
+    while under_way(state) {
+        let cost = cost::LIST * u32::from(state.retractions.count);
+        if !work::room(state, cost) {
             return;
         }
-        work::spend(state, cost::LIST);
-        let domain = usize::from(retraction.next);
-        if domain >= state.published.domains.len() {
-            state.retraction = None;
-            return;
-        }
+        work::spend(state, cost);
+        let domain = usize::from(state.retractions.next);
         let lives = state.published.domains[domain].id != 0;
         let count = if lives { state.domains.records[domain].capabilities.len() } else { 0 };
         for slot in 0..count {
             let held = state.domains.records[domain].capabilities[slot];
-            if takes(state, &retraction, domain, slot, &held) {
+            if taken(state, domain, slot, &held) {
                 state.domains.records[domain].capabilities[slot] = Capability::default();
+                domain::holdings_changed(state, domain);
             }
         }
-        state.retraction = Some(Retraction { next: retraction.next + 1, ..retraction });
+        looked_at_one(state);
+    }
+}
+
+/// Every retraction has one domain less to look at; those that have none are over.
+fn looked_at_one(state: &mut State) {
+    let domains = state.published.domains.len();
+    let all = &mut state.retractions;
+    all.next = ((usize::from(all.next) + 1) % domains) as u16;
+    let mut at = 0;
+    while at < usize::from(all.count) {
+        all.all[at].left -= 1;
+        if all.all[at].left == 0 {
+            all.count -= 1;
+            all.all[at] = all.all[usize::from(all.count)];
+            // An account may wait for this to end.
+            state.accounts.lighter |= state.accounts.dying != 0;
+        } else {
+            at += 1;
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
 use crate::work::{self, cost};
-use crate::{chain, fold, frame, predicate};
+use crate::{chain, fold, frame, lent, predicate};
 use abi::capability::{CONTROL, Capability};
 use abi::error::Error;
 use abi::id::Frame;
@@ -14,7 +14,8 @@ use abi::published::FrameType;
 
 /// May the holder of `capability` revoke `frame`?
 pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(), Refusal> {
-    match frame::kind(state, frame) {
+    let named = frame::named(state, frame.0);
+    match frame::kind(state, named).filter(|_| named == frame) {
         Some(FrameType::Data) => {}
         None
         | Some(
@@ -94,7 +95,8 @@ fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -
 }
 
 /// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go
-/// there. A packet in a device's queue keeps its frame until the device has sent it.
+/// there, what was lent to the kernel is not used any more ([`lent`]). A packet in a device's queue
+/// keeps its frame until the device has sent it.
 fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
     let (envs, rings) = (state.envs.slots.len(), state.net.rings.len());
     // A look at everybody is long, and most frames have no reference left but the list's.
@@ -112,6 +114,9 @@ fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) ->
         }
         if at < envs {
             predicate::revoke(state, machine, at, frame);
+            if !lent::revoke(state, machine, at, frame) {
+                return false;
+            }
         } else {
             ring::revoke(state, at - envs, frame);
         }

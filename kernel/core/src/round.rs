@@ -3,12 +3,14 @@
 //! The positions of a processor's vector are visited in order; a position's ring gives one of its
 //! members the slice. When nobody is ready, all sleepers with a predicate are looked at once.
 
+use crate::count::Count;
 use crate::env;
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
-use crate::{ages, sched, sleep, slice};
+use crate::work::{self, cost};
+use crate::{ages, predicate, sched, sleep, slice};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -27,14 +29,15 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
     let idle = |other: &Cpu| other.online && other.current == 0;
     let mut others = state.sched.cpus.iter().enumerate().filter(|&(other, _)| other != cpu);
     if state.sched.watch != 0 && others.any(|(_, other)| idle(other)) {
-        let count = PREDICATES_PER_EXIT.min(usize::from(state.sched.watchers));
+        let count = state.sched.watchers.min(PREDICATES_PER_EXIT as u16);
         look(state, machine, count);
     }
     let this = &mut state.sched.cpus[cpu];
     if !this.more {
         (this.passed, this.passed_over) = (0, 0);
     }
-    let mut walk = Walk::begin(this.passed);
+    let passed = this.passed;
+    let mut walk = Walk::begin(passed, work::turn(state));
     // Whoever owes slices is passed over once for each; each round pays one.
     for _ in 0..=EXCESS_MAX + 1 {
         if walked_all(state, cpu) {
@@ -48,7 +51,7 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
             if let Some((owner, index)) = found {
                 return start_slice(state, machine, cpu, owner, index, now);
             }
-            if walk.members == 0 && go_on_later(state, cpu, position, walk.paid) {
+            if walk.members == 0 && go_on_later(state, cpu, position, &walk) {
                 state.sched.cpus[cpu].since_ns = now;
                 return;
             }
@@ -64,8 +67,12 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
 struct Walk {
     /// Predicates to evaluate.
     predicates: usize,
-    /// Members of rings to walk past.
+    /// What they may cost, of the reckoning of one hold.
+    room: u32,
+    /// Members of rings to walk past, and owners of further positions.
     members: usize,
+    /// Members walked past.
+    walked: u16,
     /// Has somebody been passed over in this round who owes slices?
     owing: bool,
     /// Or in an earlier one?
@@ -74,9 +81,22 @@ struct Walk {
 
 impl Walk {
     /// The first piece of a walk looks at sleepers; those after it only look for who is ready.
-    fn begin(passed: u16) -> Self {
+    fn begin(passed: u16, room: u32) -> Self {
         let predicates = if passed == 0 { PREDICATES_PER_EXIT } else { 0 };
-        Self { predicates, members: MEMBERS_PER_EXIT, owing: false, paid: false }
+        let members = MEMBERS_PER_EXIT.min((room / cost::MEMBER) as usize);
+        Self { predicates, room, members, walked: 0, owing: false, paid: false }
+    }
+
+    /// May one more predicate be evaluated, of this cost?
+    fn looks(&mut self, state: &mut State, index: usize) -> bool {
+        let looks = self.predicates > 0 && state.envs.slots[index].atoms > 0;
+        if looks {
+            let cost = predicate::cost(state, index);
+            work::spend(state, cost);
+            self.room = self.room.saturating_sub(cost);
+            self.predicates = if self.room == 0 { 0 } else { self.predicates - 1 };
+        }
+        looks
     }
 }
 
@@ -87,11 +107,11 @@ fn walked_all(state: &State, cpu: usize) -> bool {
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
 /// everybody: there are no more members than environments.
-fn go_on_later(state: &mut State, cpu: usize, position: usize, paid: bool) -> bool {
+fn go_on_later(state: &mut State, cpu: usize, position: usize, walk: &Walk) -> bool {
     let this = &mut state.sched.cpus[cpu];
     // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
     // from 1, as sleepers have been looked at.
-    this.passed = if paid { 1 } else { this.passed.saturating_add(MEMBERS_PER_EXIT as u16) };
+    this.passed = if walk.paid { 1 } else { this.passed.saturating_add(walk.walked.max(1)) };
     if walked_all(state, cpu) {
         return false;
     }
@@ -102,16 +122,21 @@ fn go_on_later(state: &mut State, cpu: usize, position: usize, paid: bool) -> bo
     true
 }
 
-/// Looks at the next sleepers with a predicate, whatever their home.
-fn look<M: Machine>(state: &mut State, machine: &mut M, count: usize) {
-    for _ in 0..count {
+/// Looks at the next sleepers with a predicate, whatever their home, so many at most; at how many.
+fn look<M: Machine>(state: &mut State, machine: &mut M, count: u16) -> u16 {
+    let mut left = work::turn(state);
+    for looked in 0..count {
         let index = usize::from(state.sched.watch);
-        if index == 0 {
-            break;
+        if index == 0 || left == 0 {
+            return looked;
         }
         state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
+        let cost = predicate::cost(state, index);
+        work::spend(state, cost);
+        left = left.saturating_sub(cost);
         sleep::try_predicate(state, machine, index, true);
     }
+    count
 }
 
 /// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
@@ -121,10 +146,10 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
     this.since_ns = now;
     let looked = this.looked;
     let left = state.sched.watchers.saturating_sub(looked);
-    let count = left.min(PREDICATES_PER_EXIT as u16);
-    look(state, machine, usize::from(count));
+    let count = look(state, machine, left.min(PREDICATES_PER_EXIT as u16));
     let this = &mut state.sched.cpus[cpu];
-    this.more = left > count || this.front != 0;
+    // What it finds by none being left is that it has looked at all.
+    this.more = state.sched.watch != 0 && left > count || this.front != 0;
     this.looked = if this.more { looked + count } else { 0 };
 }
 
@@ -148,13 +173,17 @@ fn turn<M: Machine>(
 ) -> Option<(usize, usize)> {
     let first = usize::from(state.sched.cpus[cpu].rings[position]);
     if first == 0 {
+        walk.members = walk.members.saturating_sub(1);
+        work::spend(state, cost::MEMBER);
         let owner = slice::extra_owner(state, cpu, position);
         return candidate(state, machine, owner, walk).map(|index| (owner, index));
     }
     let last = usize::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
-    let mut found = None;
+    let (mut found, mut index_was_last) = (None, false);
     while walk.members > 0 {
         walk.members -= 1;
+        walk.walked += 1;
+        work::spend(state, cost::MEMBER);
         let index = usize::from(state.sched.cpus[cpu].rings[position]);
         let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
         state.sched.cpus[cpu].rings[position] = next;
@@ -167,11 +196,12 @@ fn turn<M: Machine>(
                 this.passed_over = index as u16;
             }
         }
-        if found.is_some() || index == last {
+        index_was_last = index == last;
+        if found.is_some() || index_was_last {
             break;
         }
     }
-    if walk.members > 0 || found.is_some() {
+    if index_was_last || found.is_some() {
         back_to_passed_over(state, cpu, position);
     }
     found
@@ -212,11 +242,12 @@ fn candidate<M: Machine>(
         match state.envs.slots[at].state {
             EnvState::Ready => break,
             EnvState::Donating => {
+                walk.members = walk.members.saturating_sub(1);
+                work::spend(state, cost::MEMBER);
                 at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
             }
-            EnvState::Sleeping if walk.predicates > 0 && state.envs.slots[at].atoms > 0 => {
-                walk.predicates -= 1;
-                if !sleep::try_predicate(state, machine, at, false) {
+            EnvState::Sleeping => {
+                if !walk.looks(state, at) || !sleep::try_predicate(state, machine, at, false) {
                     return None;
                 }
             }
@@ -227,7 +258,7 @@ fn candidate<M: Machine>(
         return None;
     }
     if state.published.envs[index].excess > 0 {
-        state.published.envs[index].excess -= 1;
+        state.published.envs[index].excess.less(1);
         (walk.owing, walk.paid) = (true, true);
         return None;
     }
@@ -246,7 +277,7 @@ fn start_slice<M: Machine>(
     let env = &mut state.envs.slots[owner];
     let most = (SLICE_NS - SHORTEST_NS) as u32;
     let paid = env.debt_ns.min(most);
-    env.debt_ns -= paid;
+    env.debt_ns.less(paid);
     let this = &mut state.sched.cpus[cpu];
     this.slice_end_ns = now + SLICE_NS - u64::from(paid);
     this.extended = false;

@@ -18,9 +18,10 @@ use crate::env::{self, Pending};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, gate, predicate, round, sleep, slice, upcall};
+use crate::work::{self, cost};
+use crate::{death, gate, lent, predicate, round, sleep, slice, upcall};
 use abi::id::{EnvId, Frame};
-use abi::limits::{CPUS, PREDICATES_PER_EXIT, SLICE_NS, SLICES, WORK_PIECES};
+use abi::limits::{CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
 use abi::upcall::{EVENT_SLICE_END, offset};
@@ -467,6 +468,7 @@ fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
     }
     match core::mem::take(&mut state.envs.slots[index].request) {
         env::Request::Nothing => {}
+        env::Request::LetGo => lent::drop_save(state, index),
         env::Request::Hold => {
             leave(state, machine, cpu);
             death::hold_now(state, machine, index);
@@ -487,8 +489,8 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
     }
     let whole = left == state.sched.watchers;
     let mut watched = 0;
-    let mut evaluated = 0;
-    while left > 0 && evaluated < PREDICATES_PER_EXIT {
+    let mut room = work::turn(state);
+    while left > 0 && room > 0 {
         let index = usize::from(state.sched.watch);
         if index == 0 {
             break;
@@ -497,7 +499,9 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
         state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
         let own = sleep::watched(state, index);
         let looks = own & classes != 0;
-        evaluated += usize::from(looks);
+        let cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
+        work::spend(state, cost);
+        room = room.saturating_sub(cost);
         if !(looks && sleep::try_predicate(state, machine, index, true)) {
             watched |= own;
         }

@@ -4,10 +4,12 @@
 //! same lock under which the sleeper looks at its bits before it sleeps.
 
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
 use crate::env::{self, Pending};
 use crate::list::{self, Kind};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{gate, operate, predicate, queue, sched};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
@@ -129,7 +131,7 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     }
     if list::contains(state.envs.slots, Kind::Watch, index) {
         list::remove(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
-        state.sched.watchers -= 1;
+        state.sched.watchers.less(1);
     }
     if state.envs.slots[index].pending == Pending::Region {
         operate::end_wait(state, index);
@@ -259,7 +261,7 @@ pub fn post<M: Machine>(
     to: EnvId,
     bits: u64,
 ) -> Answer {
-    let index = env::controlled(state, caller, capability, to)?;
+    let index = env::signalled(state, caller, capability, to)?;
     env::living(state, env::id(state, index))?;
     let (_, physical) = env::save_area(state, index).ok_or(Error::NoSuchEnv)?;
     gate::close(state, index);
@@ -303,13 +305,19 @@ pub fn set_alarm(state: &mut State, index: usize) {
     }
 }
 
-/// Serves the deadlines that have passed, so many at a time.
+/// Serves the deadlines that have passed, as many as one hold of the lock has room for. The next
+/// timer interrupt comes at once if there are more.
 pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
+    let mut left = work::turn(state);
     for _ in 0..WORK_PIECES {
         let Some(index) = state.sched.alarms.first(state.envs.slots) else { return };
-        if state.envs.slots[index].alarm > now {
+        if state.envs.slots[index].alarm > now || left == 0 {
             return;
         }
+        // Its predicate is evaluated, and looked through for its next edge.
+        let cost = cost::ALARM + 2 * predicate::cost(state, index);
+        work::spend(state, cost);
+        left = left.saturating_sub(cost);
         alarm(state, machine, index, now);
         set_alarm(state, index);
     }

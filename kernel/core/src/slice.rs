@@ -6,13 +6,15 @@
 
 use crate::account;
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
 use crate::env;
 use crate::gate;
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
-use crate::work::{self, cost};
+use crate::sweep;
+use crate::work::cost;
 use abi::error::Error;
 use abi::id::{AccountId, EnvId};
 use abi::limits::{CPUS, Resource, SLICES};
@@ -52,6 +54,10 @@ pub fn share(state: &mut State, index: usize, with: usize) {
     let env = &mut state.envs.slots[index];
     (env.cpu, env.position) = (cpu, position);
     state.published.slices[slot(usize::from(cpu), usize::from(position))].sharers += 1;
+    if is_ownerless(state, index) {
+        // It may have been passed already by who looks for an heir.
+        sweep::look_for_bereaved(state);
+    }
 }
 
 /// Makes a free position, paid for, the home of an environment that has none or shares one.
@@ -102,7 +108,7 @@ pub fn allocate<M: Machine>(
         state.envs.slots[index].owned += 1;
         state.sched.cpus[cpu].occupied |= 1 << position;
     } else {
-        state.published.slices[slot(home_cpu, home)].sharers -= 1;
+        state.published.slices[slot(home_cpu, home)].sharers.less(1);
         settle(state, index, cpu, position);
     }
     if state.sched.cpus[cpu].current == 0 {
@@ -114,14 +120,20 @@ pub fn allocate<M: Machine>(
 fn free_position(state: &State, cpu: usize, which: Which) -> Result<usize, Refusal> {
     match which {
         Which::This(position) if position as usize >= SLICES => Err(Error::NoSuchDevice.into()),
-        Which::This(position) if owner(state, cpu, position as usize) != 0 => {
+        Which::This(position) if is_taken(state, cpu, position as usize) => {
             Err(Error::Taken.into())
         }
         Which::This(position) => Ok(position as usize),
         Which::Any => (0..SLICES)
-            .find(|&position| owner(state, cpu, position) == 0)
+            .find(|&position| !is_taken(state, cpu, position))
             .ok_or(Error::Exhausted.into()),
     }
+}
+
+/// Is there an owner, or somebody who may become it?
+fn is_taken(state: &State, cpu: usize, position: usize) -> bool {
+    let record = &state.published.slices[slot(cpu, position)];
+    record.env != 0 || record.sharers != 0
 }
 
 /// `SliceFree`. A home goes to one of those who share it; who has no other position shares the
@@ -154,11 +166,22 @@ pub fn free(
     Ok(0)
 }
 
+fn home_owned(state: &State, index: usize) -> u16 {
+    let env = &state.envs.slots[index];
+    u16::from(owner(state, env.cpu.into(), env.position.into()) == index)
+}
+
+/// What [`drop_all`] costs at most, beside the end of an environment that has no more than a home.
+pub(crate) fn cost(state: &State, index: usize) -> u32 {
+    let more = state.envs.slots[index].owned > home_owned(state, index);
+    if more { cost::LOOK * (CPUS * SLICES) as u32 } else { 0 }
+}
+
 /// Gives up everything a dying environment has of the processors; it is in no ring any more.
 pub fn drop_all(state: &mut State, index: usize) {
     let env = &state.envs.slots[index];
     let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
-    let home_owned = u16::from(owner(state, home_cpu, home) == index);
+    let home_owned = home_owned(state, index);
     for at in 0..CPUS * SLICES {
         let (cpu, position) = (at / SLICES, at % SLICES);
         if state.envs.slots[index].owned <= home_owned {
@@ -171,14 +194,14 @@ pub fn drop_all(state: &mut State, index: usize) {
     if owner(state, home_cpu, home) == index {
         pass_on(state, index, home_cpu, home);
     } else {
-        state.published.slices[slot(home_cpu, home)].sharers -= 1;
+        state.published.slices[slot(home_cpu, home)].sharers.less(1);
     }
 }
 
 /// Frees a position that is no ring's.
 fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
     account::uncharge(state, account_of(state, index), Resource::Slices, 1);
-    state.envs.slots[index].owned -= 1;
+    state.envs.slots[index].owned.less(1);
     let record = &mut state.published.slices[slot(cpu, position)];
     record.env = 0;
     record.sharers = 0;
@@ -188,43 +211,35 @@ fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
     }
 }
 
-/// The owner leaves its home: one of those who share it pays from now on. If none can, they all
-/// move to the first environment's.
+/// The owner leaves its home: the first of those who share it that can pay for it has it from now
+/// on. They are looked for one after the other ([`crate::sweep`]); whoever cannot pay and is looked
+/// at before moves to the first environment's. Until then nobody else is given the position.
 fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
-    let others = state.published.slices[slot(cpu, position)].sharers > 1
-        || !at_home(state, index, cpu, position);
+    let sharers = state.published.slices[slot(cpu, position)].sharers - 1;
     release(state, index, cpu, position);
-    if !others {
-        return;
+    if sharers != 0 {
+        state.published.slices[slot(cpu, position)].sharers = sharers;
+        sweep::look_for_bereaved(state);
     }
-    let shares = |state: &State, other: usize| {
-        let live = !matches!(state.envs.slots[other].state, EnvState::Free | EnvState::Dead);
-        other != index && live && at_home(state, other, cpu, position)
-    };
-    work::spend(state, cost::LOOK * state.envs.used().len() as u32);
-    let mut sharers = 0;
-    let mut heir = 0;
-    for other in state.envs.used() {
-        if shares(state, other) {
-            sharers += 1;
-            let payer = account_of(state, other);
-            if heir == 0 && account::charge(state, payer, Resource::Slices, 1).is_ok() {
-                heir = other;
-            }
-        }
-    }
-    if heir != 0 {
-        let id = env::id(state, heir);
-        let record = &mut state.published.slices[slot(cpu, position)];
-        record.env = id.0;
-        record.sharers = sharers;
-        state.envs.slots[heir].owned += 1;
-        return;
-    }
-    for other in state.envs.used() {
-        if sharers > 0 && shares(state, other) {
-            rehome(state, other, |state| share(state, other, FIRST));
-        }
+}
+
+/// Has the home of an environment no owner any more?
+pub(crate) fn is_ownerless(state: &State, index: usize) -> bool {
+    let env = &state.envs.slots[index];
+    owner(state, env.cpu.into(), env.position.into()) == 0
+}
+
+/// The environment at `index`, which lives, has its home from now on, or another one.
+pub(crate) fn inherit(state: &mut State, index: usize) {
+    let env = &state.envs.slots[index];
+    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
+    let payer = account_of(state, index);
+    if account::charge(state, payer, Resource::Slices, 1).is_ok() {
+        state.published.slices[slot(cpu, position)].env = env::id(state, index).0;
+        state.envs.slots[index].owned += 1;
+    } else {
+        state.published.slices[slot(cpu, position)].sharers -= 1;
+        rehome(state, index, |state| share(state, index, FIRST));
     }
 }
 

@@ -73,9 +73,11 @@ pub struct State {
     /// Console input ring.
     pub console: crate::console::Console,
     /// What has been condemned and not ended: [`crate::sweep`].
-    pub(crate) sweep: u32,
-    /// The retraction of capabilities that is under way: [`crate::retract`].
-    pub(crate) retraction: Option<crate::retract::Retraction>,
+    pub(crate) sweep: crate::sweep::Sweep,
+    /// The retractions of capabilities that are under way: [`crate::retract`].
+    pub(crate) retractions: crate::retract::Retractions,
+    /// Which tokens are void: [`crate::voided`].
+    pub(crate) voided: crate::voided::Voided,
     /// What tokens are sealed with, once one has been: [`crate::token`].
     pub(crate) token_key: Option<[u64; 2]>,
     /// Work done in this hold of the lock ([`crate::work`]).

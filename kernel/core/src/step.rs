@@ -20,7 +20,7 @@ use abi::layout::{PAGE_SIZE, is_user_range, table_index};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
 use abi::memory::{ACCESSED, DIRTY, LARGE, PRESENT, USER, WRITABLE};
 use abi::published::EnvState;
-use abi::region::{STEP_BESIDE, STEP_IN, Step, role_writes};
+use abi::region::{NO_PEER, STEP_BESIDE, STEP_IN, Step, role_writes};
 
 /// The arguments of both calls.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +82,9 @@ pub fn step_or_wait<M: Machine>(
     let Some(found) = attempt(state, machine, &plan, Some(end))? else { return Ok(Some(Ok(0))) };
     let Plan { step: Step { region, peer, events, .. }, index, from, beside, .. } = plan;
     let piece = Piece::of(&plan.step, plan.address);
-    let wait = Wait { region: RegionId(region), peer, physical: beside, value: from, piece };
+    let wait = Wait { region: RegionId(region), physical: beside, value: from, piece };
     let until = Sleep { deadline: 0, posted, events: events.into(), flags: 0 };
-    Ok(wait_for(state, machine, (cpu, caller), (index, wait), &until, found))
+    Ok(wait_for(state, machine, (cpu, caller), (index, wait, peer), &until, found))
 }
 
 /// May the caller do this?
@@ -117,7 +117,7 @@ fn check(state: &mut State, caller: usize, asked: &Asked) -> Result<Plan, Refusa
 #[inline(always)]
 fn check_peer(plan: Plan) -> Result<Plan, Refusal> {
     let peer = usize::from(plan.step.peer);
-    let known = peer < REGION_ROLES || peer == usize::from(u8::MAX);
+    let known = peer < REGION_ROLES || peer == usize::from(NO_PEER);
     if known { Ok(plan) } else { Err(Refusal::new(Error::BadArgument, 0)) }
 }
 

@@ -1,14 +1,16 @@
 //! What has been condemned and not yet ended: environments and domains, in pieces (decisions 20).
 //!
-//! Destroying a domain or an account marks it; then one number goes through the records of all
-//! environments, all domains, all regions, and what is marked or charged to what is marked ends.
-//! Each way out of the kernel goes on with it while there is room ([`crate::work`]), so no call
-//! waits for a crowd, and it makes no difference whether the caller lives on.
+//! Destroying a domain or an account marks it; then one number goes round the records of all
+//! environments and another one round those of all domains and regions, and what is marked or
+//! charged to what is marked ends. Each way out of the kernel goes on with it while there is room
+//! ([`crate::work`]), so no call waits for a crowd, and it makes no difference whether the caller
+//! lives on. The first of these rounds also tells those that the dead have left behind.
 //!
 //! ```text
-//!   0 ─── environments ─── domains ─── regions ─── end: nothing is condemned
-//!              ▲ condemning anything begins again here
+//!   ┌─► environments ─┐   ┌─► domains ─── regions ─┐    each goes on from where it is until it has
+//!   └─────────────────┘   └────────────────────────┘    been round since the last reason to begin
 //! ```
+//! So whoever gives reasons without end holds nobody else's end up: all are looked at once a round.
 
 use crate::env::Request;
 use crate::machine::Machine;
@@ -18,57 +20,115 @@ use crate::{account, death, domain, region};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::EnvState;
 
-/// Nothing is condemned.
-pub(crate) const OVER: u32 = u32::MAX;
+/// How far both rounds are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sweep {
+    envs: Round,
+    others: Round,
+}
+
+/// One of the rounds: what is looked at next, and how many records are left to look at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    next: u32,
+    left: u32,
+}
+
+impl Round {
+    fn begin(&mut self, records: usize) {
+        self.left = records as u32;
+    }
+
+    /// One has been looked at.
+    fn go_on(&mut self, records: usize) {
+        let behind = self.next as usize + 1;
+        self.next = if behind >= records { 0 } else { behind as u32 };
+    }
+}
 
 /// Something has been condemned.
 pub(crate) fn begin(state: &mut State) {
-    state.sweep = 0;
+    look_for_bereaved(state);
+    state.sweep.others.begin(others(state));
 }
 
-/// Is something condemned that has not ended?
+/// Somebody has ended that others held, waited for or shared a slice with.
+pub(crate) fn look_for_bereaved(state: &mut State) {
+    let records = state.envs.slots.len();
+    state.sweep.envs.begin(records);
+}
+
+/// Is something condemned that has not ended, or somebody not told?
 #[inline]
 pub fn waiting(state: &State) -> bool {
-    state.sweep != OVER
+    state.sweep.envs.left | state.sweep.others.left != 0
 }
 
-fn end(state: &State) -> usize {
-    state.envs.slots.len() + state.published.domains.len() + state.published.regions.len()
+fn others(state: &State) -> usize {
+    state.published.domains.len() + state.published.regions.len()
 }
 
 /// Ends what is condemned while there is room; is there more? It may end whom `cpu` runs.
 pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool {
-    let (envs, domains) = (state.envs.slots.len(), state.published.domains.len());
     while waiting(state) {
-        if !work::room(state, cost::RECORD) {
+        if !(one_env(state, machine, cpu) && one_other(state, machine)) {
             return true;
-        }
-        let at = state.sweep as usize;
-        let done = if at < envs {
-            if !state.envs.used().contains(&at.max(1)) {
-                state.sweep = envs as u32;
-                continue;
-            }
-            sweep_env(state, machine, cpu, at)
-        } else if at < envs + domains {
-            sweep_domain(state, machine, at - envs)
-        } else {
-            sweep_region(state, at - envs - domains)
-        };
-        if !done {
-            return true;
-        }
-        // Not before: what is longest has room only in a hold that has done nothing else.
-        work::spend(state, cost::RECORD);
-        // What ended may have condemned more: then it begins again.
-        if state.sweep as usize == at {
-            state.sweep += 1;
-            if at + 1 == end(state) {
-                state.sweep = OVER;
-            }
         }
     }
     false
+}
+
+/// Looks at the next environment, if any is left; `false`: there is no room.
+fn one_env<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool {
+    if state.sweep.envs.left == 0 {
+        return true;
+    }
+    let (at, records) = (state.sweep.envs.next as usize, state.envs.slots.len());
+    if at >= state.envs.used().end {
+        // What follows is free.
+        let round = &mut state.sweep.envs;
+        round.left = round.left.saturating_sub((records - at) as u32);
+        round.next = 0;
+        return true;
+    }
+    if !work::room(state, cost::ENV) {
+        return false;
+    }
+    // What ends may give reason to begin again.
+    state.sweep.envs.left -= 1;
+    if !sweep_env(state, machine, cpu, at) {
+        state.sweep.envs.left += 1;
+        return false;
+    }
+    // Not before: what is longest has room only in a hold that has done nothing else.
+    work::spend(state, cost::ENV);
+    state.sweep.envs.go_on(records);
+    true
+}
+
+/// The same of domains and regions.
+fn one_other<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+    if state.sweep.others.left == 0 {
+        return true;
+    }
+    if !work::room(state, cost::RECORD) {
+        return false;
+    }
+    let (at, domains) = (state.sweep.others.next as usize, state.published.domains.len());
+    state.sweep.others.left -= 1;
+    let done = if at < domains {
+        sweep_domain(state, machine, at)
+    } else {
+        sweep_region(state, at - domains)
+    };
+    if !done {
+        state.sweep.others.left += 1;
+        return false;
+    }
+    work::spend(state, cost::RECORD);
+    let records = others(state);
+    state.sweep.others.go_on(records);
+    true
 }
 
 /// Who condemned the environment at `index`, or what it is in or charged to, if anybody did.
@@ -94,8 +154,10 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
 }
 
 fn sweep_env<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) -> bool {
-    let Some((word, killer)) = condemned(state, index) else { return true };
-    let room = work::room(state, death::cost(state));
+    let Some((word, killer)) = condemned(state, index) else {
+        return death::bereave(state, machine, index);
+    };
+    let room = work::room(state, death::cost(state, index));
     if room {
         death::kill(state, machine, cpu, index, word, killer);
     }
@@ -116,12 +178,5 @@ fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) ->
 
 fn sweep_region(state: &mut State, index: usize) -> bool {
     let payer = AccountId(state.published.regions[index].account).index();
-    let lives = !state.accounts.record(payer).dying;
-    lives || {
-        let room = work::room(state, cost::REGION);
-        if room {
-            region::destroy(state, index);
-        }
-        room
-    }
+    !state.accounts.record(payer).dying || region::destroy(state, index)
 }

@@ -11,7 +11,7 @@ use crate::frame::LINE;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, frame};
-use abi::capability::{Capability, WRITE};
+use abi::capability::Capability;
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{is_user, table_index};
@@ -215,7 +215,7 @@ pub fn changeable(
     id: DomainId,
 ) -> Result<usize, Error> {
     let index = domain::find_or_own(state, caller, id)?;
-    if index == caller || capability.dominates(domain::guard(state, index), WRITE) {
+    if domain::may_write(state, caller, index, capability) {
         Ok(index)
     } else {
         Err(Error::NotPermitted)

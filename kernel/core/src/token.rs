@@ -4,11 +4,11 @@
 //!
 //! ```text
 //!   word 0, 1: the capability's 16 bytes     word 2: its seal
-//!   seal = SipHash-2-4 (key of this boot; word 0, word 1, account's id, account's epoch)
+//!   seal = SipHash-2-4 (key of this boot; word 0, word 1, the name's epochs)
 //! ```
-//! The account is the last one on the name's way (`account::keeper`). Its epoch moves with each
-//! retraction below it, its id when it ends: tokens made before are then worth nothing. So the
-//! kernel remembers nothing of a token, and a token that has gone astray can be made worthless.
+//! Epochs ([`crate::voided`]) move when the name, or one above it, is taken back, and whose the
+//! name is, a domain or an account, is named with them: tokens made before are then worth nothing.
+//! So the kernel remembers nothing of a token, and one that went astray can be made worthless.
 
 use core::hash::Hasher;
 #[expect(
@@ -20,7 +20,7 @@ use core::hash::SipHasher;
 use crate::answer::{Answer, Refusal};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{account, capability, retract};
+use crate::{capability, domain, retract, voided};
 use abi::capability::{Capability, DERIVE};
 use abi::error::Error;
 use abi::limits::CAPABILITIES;
@@ -34,7 +34,8 @@ pub fn word<M: Machine>(
     word: u16,
 ) -> Answer {
     let held = capability::get(state, caller, index)?;
-    if held.rights & DERIVE == 0 {
+    // Users and groups are no plain data: what has been given up could come back by it.
+    if held.rights & DERIVE == 0 || held.name.is_principal() {
         return Err(Error::NotPermitted.into());
     }
     let words = held.to_words();
@@ -63,19 +64,20 @@ pub fn enter<M: Machine>(
         return Err(Error::NotPermitted.into());
     }
     state.domains.records[caller].capabilities[slot] = told;
+    domain::holdings_changed(state, caller);
     Ok(0)
 }
 
 fn seal<M: Machine>(state: &mut State, machine: &mut M, capability: &Capability) -> Answer {
     let [low, high] = key(state, machine).ok_or(Error::NotPresent)?;
-    let keeper = account::keeper(state, &capability.name);
+    // Sealed for a domain that has ended, or for nobody.
+    let epochs = voided::epochs(state, &capability.name).ok_or(Error::NotPermitted)?;
     #[expect(deprecated, reason = "see above")]
     let mut hasher = SipHasher::new_with_keys(low, high);
     for word in capability.to_words() {
         hasher.write_u64(word);
     }
-    hasher.write_u32(state.published.accounts[keeper].id);
-    hasher.write_u32(state.accounts.records[keeper].epoch);
+    epochs.into_iter().for_each(|epoch| hasher.write_u64(epoch));
     Ok(hasher.finish())
 }
 

@@ -10,11 +10,12 @@
 //! permission is asked: whom to serve is the callee's business, and rcx cannot be forged.
 
 use crate::context::Context;
+use crate::count::Count;
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Env, Pending};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{gate, sched, sleep, upcall};
+use crate::{death, gate, sched, sleep, upcall};
 use abi::call::{TRANSFER_ACCEPT, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
@@ -85,7 +86,8 @@ pub fn end_wait(state: &mut State, index: usize) {
     state.published.envs[index].donated_to = 0;
     state.envs.slots[index].pending = Pending::Nothing;
     if let Ok(callee) = env::lookup(state, callee) {
-        state.envs.slots[callee].donors -= 1;
+        state.envs.slots[callee].donors.less(1);
+        death::forget_unnamed(state, callee);
     }
 }
 

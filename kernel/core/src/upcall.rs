@@ -5,6 +5,7 @@
 
 use crate::context::{FIXED_FLAGS, USER_FLAGS};
 use crate::env;
+use crate::exit::CLEARED_FLAGS;
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
@@ -13,10 +14,8 @@ use abi::published::EnvState;
 use abi::trace::{Event, Kind};
 use abi::upcall::{Cause, Slot, offset};
 
-/// Flags that a handler never starts with: TF, DF, NT, AC.
-const CLEARED: u64 = 1 << 8 | 1 << 10 | 1 << 14 | 1 << 18;
 /// Flags of the program's that its handler starts with, and those that are always set.
-pub const HANDLER_FLAGS: u32 = (USER_FLAGS & !CLEARED | FIXED_FLAGS) as u32;
+pub const HANDLER_FLAGS: u32 = (USER_FLAGS & !CLEARED_FLAGS | FIXED_FLAGS) as u32;
 const SLOT_BYTES: u64 = core::mem::size_of::<Slot>() as u64;
 
 /// What is delivered.
@@ -154,7 +153,7 @@ fn deliver<M: Machine>(
     context.rsi = upcall.cause;
     context.rdx = upcall.address;
     context.rip = upcall.entry;
-    context.rflags = clean(context.rflags) & !CLEARED;
+    context.rflags = clean(context.rflags) & !CLEARED_FLAGS;
     context.rcx = context.rip;
     context.r11 = context.rflags;
     true

@@ -11,7 +11,8 @@
 
 use self::pages::{Lost, Pages, open};
 use self::whole::{
-    check_copy, copy, enter_table, few_writable, make_table, pinned, share, split, thaw,
+    check_copy, check_reach, check_split, check_thaw, copy, enter_table, few_writable, make_table,
+    pinned, share, split, thaw,
 };
 use crate::account;
 use crate::answer::{Answer, Refusal};
@@ -210,10 +211,13 @@ fn check<M: Machine>(
         Operation::Table => check_table(state, machine, request, place),
         Operation::Share => check_share(state, machine, request, place),
         Operation::Split => check_split(state, machine, request, place),
-        Operation::Thaw => check_thaw(state, machine, place),
+        Operation::Thaw => check_thaw(state, machine, request, place),
         Operation::Fold | Operation::Unfold if request.item.value != 0 => Err(malformed()),
         Operation::Fold => {
-            fold::check(state, machine, place).map(|large| Plan::Fold { place, large })
+            let large = fold::check(state, machine, place)?;
+            let table = target(machine.entry(place.table, place.index));
+            check_reach(machine, table, request.item.address)?;
+            Ok(Plan::Fold { place, large })
         }
         Operation::Unfold => check_unfold(state, machine, place),
         Operation::Type => memory_type::check(state, machine, request, place),
@@ -268,7 +272,7 @@ fn check_map(state: &State, request: &Request, place: Place) -> Result<Plan, Ref
     let frame = match (number, source(value)) {
         (ANY_FRAME, None) => return Err(malformed()),
         (ANY_FRAME, Some(_)) => found.ok_or(Error::BadAddress)?.frame,
-        (number, _) => Frame(number),
+        (number, _) => frame::named(state, number),
     };
     let write = value & WRITABLE != 0;
     check_mappable(state, frame, write)?;
@@ -386,6 +390,7 @@ fn check_share<M: Machine>(
     if entry & PRESENT == 0 {
         return Err(Refusal::new(Error::NoTable, 2));
     }
+    check_reach(machine, target(entry), request.item.address)?;
     if entry & WRITABLE != 0
         && most != 0
         && let Some(copies) = few_writable(state, machine, target(entry), most as u32)
@@ -400,40 +405,6 @@ fn check_share<M: Machine>(
         return Err(Refusal::new(Error::Pinned, index as u64));
     }
     Ok(Plan::Share { place, source })
-}
-
-/// The frozen table that the entry at `place` leads to.
-fn frozen<M: Machine>(machine: &M, place: Place) -> Result<Frame, Refusal> {
-    let entry = machine.entry(place.table, place.index);
-    if entry & PRESENT == 0 {
-        Err(Refusal::new(Error::NoTable, 2))
-    } else if entry & (WRITABLE | LARGE) != 0 {
-        Err(Error::WrongState.into())
-    } else {
-        Ok(target(entry))
-    }
-}
-
-fn check_split<M: Machine>(
-    state: &State,
-    machine: &M,
-    request: &Request,
-    place: Place,
-) -> Result<Plan, Refusal> {
-    frozen(machine, place)?;
-    let Item { frame, value, .. } = request.item;
-    let links = Which::from_word(value).ok_or(malformed())?;
-    let account = payer(state, request);
-    let (number, links) = frame::check_pair(state, which(frame), links, account)?;
-    Ok(Plan::Split { place, number, links })
-}
-
-fn check_thaw<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Plan, Refusal> {
-    let table = frozen(machine, place)?;
-    if state.published.frames[table.0 as usize].references != 1 {
-        return Err(Error::WrongState.into());
-    }
-    Ok(Plan::Thaw { place })
 }
 
 fn check_unfold<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Plan, Refusal> {

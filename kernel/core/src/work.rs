@@ -18,6 +18,10 @@ use crate::{frame, sweep};
 /// copied arguments, the running order, frames that come back from limbo, the way out.
 pub const PIECE: u32 = 36_000;
 
+/// What looking who runs next may spend of whatever kind, at least and at most: it comes last, so
+/// that some of it is done whatever the call has spent.
+pub const TURN: core::ops::RangeInclusive<u32> = 2_000..=6_000;
+
 /// What parts cost at most, in instructions, repeated string instructions by the step.
 pub mod cost {
     /// Looking at an entry or a record that is not in use.
@@ -25,9 +29,13 @@ pub mod cost {
     /// The same of a table's entry, of many in a row.
     pub const SKIP: u32 = 3;
     /// Looking whether a record's object is condemned.
-    pub const RECORD: u32 = 56;
-    /// Looking for retracted capabilities in a domain's list.
-    pub const LIST: u32 = 400;
+    pub const RECORD: u32 = 90;
+    /// The same of an environment, and whether it has lost another one.
+    pub const ENV: u32 = 220;
+    /// What one hears of another's end, or a record that goes with it.
+    pub const BEREAVED: u32 = 600;
+    /// Looking in a domain's list for what one retraction takes.
+    pub const LIST: u32 = 1_000;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 450;
     /// The same of a further page of an item, whose tables have been found.
@@ -40,12 +48,12 @@ pub mod cost {
     pub const TRANSFER: u32 = 700;
     /// A predicate or a ring looked through for a frame.
     pub const HOLDER: u32 = 4_000;
-    /// The end of an environment, but for looks through others' records.
+    /// The end of an environment, but for its predicate and further positions.
     pub const DEATH: u32 = 4_000;
     /// The end of a domain with nothing attached.
     pub const DOMAIN: u32 = 2_000;
-    /// An attachment handed on, but for looks through lists.
-    pub const ATTACH: u32 = 400;
+    /// An attachment handed on: one looked for, another entered.
+    pub const ATTACH: u32 = 900;
     /// An entry looked at for its frame's age.
     pub const AGE: u32 = 40;
     /// The end of a region with its frames, or of a ring with its buffers.
@@ -60,6 +68,18 @@ pub mod cost {
     pub const UNFOLD: u32 = 6_000;
     /// All entries of a table looked at, and the frames that they map.
     pub const FOLD: u32 = 14_000;
+    /// A predicate interpreted, but for its comparisons.
+    pub const PREDICATE: u32 = 400;
+    /// A comparison of one that is interpreted.
+    pub const COMPARISON: u32 = 150;
+    /// A predicate that is compiled; a comparison of it takes a fifth of that.
+    pub const COMPILED: u32 = 150;
+    /// A sleeper whose predicate is of no interest now.
+    pub const SLEEPER: u32 = 30;
+    /// A member of a ring walked past, or one step to whom it waits for.
+    pub const MEMBER: u32 = 55;
+    /// A deadline served, but for predicates.
+    pub const ALARM: u32 = 4_000;
     /// All entries of a table copied into another.
     pub const COPY: u32 = super::PIECE;
 }
@@ -91,13 +111,19 @@ pub fn room(state: &State, cost: u32) -> bool {
     state.spent == 0 || state.spent.saturating_add(cost) <= PIECE
 }
 
+/// What looking who runs next may spend now.
+#[inline]
+pub fn turn(state: &State) -> u32 {
+    PIECE.saturating_sub(state.spent).clamp(*TURN.start(), *TURN.end())
+}
+
 /// Is there anything to destroy?
 #[inline]
 pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
     let listed = state.frames.dying | state.frames.revoking | state.downloads.dying;
     listed != 0
-        || state.accounts.dying != 0
+        || state.accounts.lighter
         || !swept
         || sweep::waiting(state)
         || crate::retract::under_way(state)

@@ -9,12 +9,12 @@
 
 use crate::answer::Refusal;
 use crate::compiled::Cells;
-use crate::env;
+use crate::identity::Thread;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
 use abi::error::Error;
-use abi::id::{EnvId, RegionId};
+use abi::id::RegionId;
 use abi::layout::PAGE_SIZE;
 use abi::limits::{METHOD_PAGES, METHOD_SLOTS, METHOD_STATE_BYTES, SLICE_NS};
 use abi::method::Part;
@@ -106,7 +106,7 @@ pub(crate) fn signature(parameters: &[Parameter], budget: u32) -> Signature<'_> 
 
 /// A function on its way.
 struct Job {
-    owner: EnvId,
+    owner: Thread,
     request: Request,
     progress: Progress,
     /// It is verified, and is being compiled.
@@ -123,11 +123,11 @@ pub(crate) fn enter<M: Machine>(
     request: &Request,
     program: &[u8],
 ) -> Result<(), Refusal> {
-    let (owner, now) = (env::id(state, caller), machine.now_ns());
+    let (owner, now) = (Thread::of(state, caller), machine.now_ns());
     work::spend(state, cost::TRANSFER);
     let others = state.downloads.job.as_ref().filter(|job| job.owner != owner);
     if let Some(job) = others
-        && env::living(state, job.owner).is_ok()
+        && job.owner.living(state).is_some()
         && now.saturating_sub(job.seen_ns) < PATIENCE_NS
     {
         return Err(Error::WouldBlock.into());

@@ -74,7 +74,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a crowd dies without room",
         "sweep.rs",
-        "let room = work::room(state, death::cost(state));",
+        "let room = work::room(state, death::cost(state, index));",
         "let room = true;",
     ),
     (
@@ -125,7 +125,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "machine.entry_swap(table, first | at, entry & !WRITABLE);",
         "machine.entry_swap(table, first | at, entry);",
     ),
-    ("thawing a table that others share", "update.rs", ".references != 1 {", ".references == 0 {"),
+    (
+        "thawing a table that others share",
+        "update/whole.rs",
+        ".references != 1 {",
+        ".references == 0 {",
+    ),
     ("a frozen table is changed", "table.rs", "if way == Way::Thawed {", "if way != way {"),
     (
         "a table is folded whatever its entries allow",
@@ -239,12 +244,17 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "let horizon = open.unwrap_or(frames.ticket);",
         "let horizon = open.map_or(frames.ticket, |_| frames.ticket);",
     ),
-    ("another account's memory is not zeroed", "frame.rs", "usize::from(last) != account", "false"),
+    (
+        "another account's memory is not zeroed",
+        "frame.rs",
+        "last != account::heir(state, account)",
+        "false",
+    ),
     (
         "registers become program memory",
         "frame.rs",
-        "FrameType::Vector | FrameType::Region | FrameType::Code => 0,",
-        "FrameType::Region | FrameType::Code => 0,",
+        "FrameType::Vector | FrameType::Region | FrameType::Code | FrameType::Links => 0,",
+        "FrameType::Region | FrameType::Code | FrameType::Links => 0,",
     ),
     (
         "a freed frame is paid for ever",
@@ -268,8 +278,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a stale id is found",
         "domain.rs",
-        "let generation = record.generation.wrapping_add(1);",
-        "let generation = record.generation;",
+        "let serial = record.serial.next();",
+        "let serial = record.serial;",
     ),
     ("a domain's library is left behind", "dying.rs", "index != LIBRARY_SLOT;", "true;"),
     (
@@ -294,7 +304,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     ("a sent packet's pin is kept", "net/transmit.rs", "    frame::unpin(state, word);\n", ""),
     (
         "a dead environment's pages stay pinned",
-        "death.rs",
+        "lent.rs",
         "        frame::unpin(state, save);\n",
         "        let _ = save;\n",
     ),
@@ -343,14 +353,14 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an account's name goes to the next one with those who hold it",
         "account.rs",
-        "return retract::begin(state, name, 0);",
+        "retract::begin(state, name, ALL, DomainId::NONE, 0);",
         "let _ = name;",
     ),
     (
         "a seal does not know its account",
-        "token.rs",
-        "hasher.write_u32(state.published.accounts[keeper].id);",
-        "",
+        "voided.rs",
+        "*holder = state.published.accounts[account::keeper(state, name)].id;",
+        "*holder = 0;",
     ),
     (
         "a capability is given to a stranger",
@@ -366,9 +376,9 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "another's tables are changed",
-        "table.rs",
-        "index == caller || capability.dominates(domain::guard(state, index), WRITE)",
-        "index == caller || capability.rights & WRITE != 0",
+        "domain.rs",
+        "own || capability.dominates(guard(state, index), WRITE)",
+        "own || capability.rights & WRITE != 0",
     ),
 ];
 

@@ -1,8 +1,8 @@
 //! Memory before there are frame records: ranges that are free, taken from once, never returned.
 
-use super::start_info::Range;
 use abi::layout::PAGE_SIZE;
 use abi::published::{CATEGORIES, Category};
+use kernel_core::loader::Range;
 
 const RANGES: usize = 64;
 

@@ -3,4 +3,4 @@
 pub mod memory_map;
 pub mod sequence;
 mod start;
-pub mod start_info;
+mod start_info;

@@ -8,6 +8,7 @@
 //!  trace=WORD,... what the trace records from the beginning: `kernel_core::trace`
 //!  provoke=WHAT   a mistake on purpose (`provoke`)
 //!  poison=1       the kernel's stacks are filled with poison whenever it is left (`entry`)
+//!  mitigations=   auto, off or all: what is done about processors that run ahead (`mitigate`)
 //! ```
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -19,26 +20,27 @@ use abi::limits::SLICES;
 use abi::memory::ADDRESS;
 use abi::published::{
     Category, Directory, FEATURE_ENTROPY, FEATURE_FSGSBASE, FEATURE_SELF_SNOOP, FEATURE_SMAP,
-    FEATURE_XSAVE, FrameType, Table, clock_source,
+    FEATURE_USERS, FEATURE_XSAVE, FrameType, Table, clock_source,
 };
 use image::archive::Archive;
 use image::elf::Plan;
 use kernel_core::boot::{Parts, Sizes};
+use kernel_core::loader::{Loaded, Range};
 use kernel_core::state::State;
 use kernel_core::trace::Asked;
-use kernel_core::{frame, sched};
+use kernel_core::{frame, sched, speculation};
 
 use super::memory_map::MemoryMap;
-use super::start_info::{Range, StartInfo};
+use super::start_info;
 use crate::cpu::Cpu;
 use crate::features::{self, Features};
 use crate::lock::Lock;
 use crate::paging::{Tables, image_parts};
-use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, smp};
+use crate::platform::{Platform, Sleep, apic, clock, io_apic::IoApics, pic, smp};
 use crate::run::Hold;
 use crate::{
     bases, carve, console, cpu, delay, descriptors, devices, entropy, entry, hardware, log,
-    physical, power, provoke, run, shootdown, user, vector, virtio,
+    mitigate, physical, power, provoke, run, shootdown, user, vector, virtio,
 };
 
 /// The first program: the kernel starts nothing else.
@@ -52,7 +54,6 @@ struct Boot {
     platform: Platform,
     features: Features,
     image: Range,
-    command_line: &'static str,
     clock_how: &'static str,
     io_apics: IoApics,
     trampoline: Option<u64>,
@@ -61,6 +62,8 @@ struct Boot {
 }
 
 static BOOT: Lock<Option<Boot>> = Lock::new(None);
+/// What the loader left. Held by the first half, then by the second one.
+static LOADED: Lock<Loaded> = Lock::new(Loaded::empty());
 static READY: AtomicBool = AtomicBool::new(false);
 
 /// Is the state set and every processor counted?
@@ -69,22 +72,31 @@ pub fn everything_is_ready() -> bool {
 }
 
 /// The first processor, on the boot stack, with the first 4 GiB mapped.
-pub extern "C" fn start(start_info: u64) -> ! {
+pub extern "C" fn start(start_info: u64, magic: u32) -> ! {
     console::initialize();
-    let Some(info) = StartInfo::at(start_info) else { panic!("no PVH start information") };
+    let mut info = LOADED.lock();
+    if let Err(error) = start_info::read(start_info, magic, &mut info) {
+        log!("what the loader left: {error}");
+        power::end(NO_BEGINNING)
+    }
     let command_line = info.command_line();
     if word_is_there(command_line, "log=debugcon") {
         log::use_debugcon();
     }
     let image = check_image(&info);
-    let platform = Platform::probe(info.rsdp());
-    let features = Features::probe();
+    let platform = Platform::probe(info.rsdp);
+    let asked = value_of(command_line, "mitigations=");
+    let Some(asked) = speculation::Asked::parse(asked) else {
+        log!("mitigations={}: auto, off or all", asked.unwrap_or_default());
+        power::end(NO_BEGINNING)
+    };
+    let features = Features::probe(asked);
     features::enable(&features);
     use_features(&features);
     let clock_how = clock::calibrate(&features, platform.timer_port);
 
     let mut memory = MemoryMap::new(info.memory());
-    let trampoline = trampoline_page(&memory, &info);
+    let trampoline = trampoline_page(&memory);
     let [text, _, data] = image_parts();
     let own = Range { start: text.0, end: data.1 };
     memory.reserve(Range::of(0, 1 << 20));
@@ -100,28 +112,32 @@ pub extern "C" fn start(start_info: u64) -> ! {
     let io_apics = map_devices(&platform, &mut tables, &mut memory);
     virtio::probe(&platform, &info, &mut tables, &mut memory);
     let sizes = Sizes::for_frames((memory.end() / PAGE_SIZE) as usize);
+    let changes = cpu::Changes {
+        poisons: value_of(command_line, "poison=").is_some(),
+        smap: features.smap,
+        speculation: features.speculation,
+    };
     let asked = Asked::parse(value_of(command_line, "trace="));
     let asked = asked.within(memory.bytes(), platform.cpu_count);
     let trace = carve::Trace { cpus: platform.cpu_count, asked };
     let parts = carve::carve(&mut memory, &mut tables, &sizes, &trace);
     for index in 0..platform.cpu_count {
-        let poisons = value_of(command_line, "poison=").is_some();
-        cpu::build(&mut tables, &mut memory, index, poisons);
+        cpu::build(&mut tables, &mut memory, index, &changes);
         shootdown::register(index, platform.cpus[index]);
     }
     let boot = Boot {
         platform,
         features,
         image,
-        command_line,
         clock_how,
         io_apics,
         trampoline,
         sizes,
         memory_bytes: memory.bytes(),
     };
-    first_state(parts, &boot, &memory);
+    first_state(parts, &boot, &memory, command_line);
     *BOOT.lock() = Some(boot);
+    drop(info);
     begin(0)
 }
 
@@ -146,6 +162,8 @@ fn begin(index: usize) -> ! {
 /// The rest, on processor 0's own stack.
 pub fn second_half(cpu: &'static Cpu) {
     let boot = BOOT.lock().expect("the first half hands over");
+    let info = LOADED.lock();
+    let line = info.command_line();
     apic::calibrate_timer();
     if console::serial_present() {
         let (global, flags) = boot.platform.isa_interrupt(console::COM1_IRQ);
@@ -162,11 +180,11 @@ pub fn second_half(cpu: &'static Cpu) {
     }
     count_processors(&mut hold.state, &boot, running);
     say(&boot, &hold.state, running);
-    provoke::provoke(cpu, boot.command_line);
-    if let Some(us) = value_of(boot.command_line, "delay=").and_then(|us| us.parse().ok()) {
+    provoke::provoke(cpu, line);
+    if let Some(us) = value_of(line, "delay=").and_then(|us| us.parse().ok()) {
         delay::enable(us, clock::hz());
     }
-    start_init(&mut hold, &boot);
+    start_init(&mut hold, &boot, line);
     drop(hold);
     if console::serial_present() {
         console::enable_interrupt();
@@ -184,9 +202,9 @@ fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The boot image is there and whole, or this is the end.
-fn check_image(info: &StartInfo) -> Range {
-    let Some(range) = info.image() else {
-        log!("no boot image: start with -initrd");
+fn check_image(info: &Loaded) -> Range {
+    let Some(range) = info.image else {
+        log!("no boot image: start with -initrd, or by GRUB with module2");
         power::end(NO_BEGINNING)
     };
     if !range.start.is_multiple_of(PAGE_SIZE) {
@@ -208,6 +226,7 @@ fn use_features(features: &Features) {
     if features.smap {
         user::use_smap();
     }
+    mitigate::set(&features.speculation);
     if features.fsgsbase {
         bases::use_instructions();
     }
@@ -218,17 +237,16 @@ fn use_features(features: &Features) {
     assert!(u64::from(bytes) <= vector::VECTOR_BYTES, "vector state of {bytes} bytes");
 }
 
-/// A usable page below 1 MiB that holds nothing of the loader's.
-fn trampoline_page(memory: &MemoryMap, info: &StartInfo) -> Option<u64> {
-    let pieces = info.own_pieces();
+/// A usable page below 1 MiB.
+fn trampoline_page(memory: &MemoryMap) -> Option<u64> {
     (1..0x9f).rev().map(|number| number * PAGE_SIZE).find(|&page| {
         let inside = |range: &Range| range.start <= page && page + PAGE_SIZE <= range.end;
-        let apart = |range: &Range| range.end <= page || page + PAGE_SIZE <= range.start;
-        memory.usable().iter().any(inside) && pieces.iter().all(apart)
+        memory.usable().iter().any(inside)
     })
 }
 
-/// Maps the registers of interrupt controllers, and of what switches the machine off.
+/// Maps the registers of interrupt controllers, and of what switches the machine off; no device
+/// interrupts from here on.
 fn map_devices(platform: &Platform, tables: &mut Tables, memory: &mut MemoryMap) -> IoApics {
     let mut map = |address, len| tables.map_device(memory, address, len);
     apic::set_registers(map(platform.local_apic, PAGE_SIZE));
@@ -238,11 +256,12 @@ fn map_devices(platform: &Platform, tables: &mut Tables, memory: &mut MemoryMap)
         Sleep::BytePort(port, value) => power::remember_port(port, u16::from(value), false),
         Sleep::Memory(address, value) => power::remember_register(map(address, 1), value),
     }
+    pic::silence();
     IoApics::map(platform, map)
 }
 
 /// Frames, directory and census as the state begins.
-fn first_state(parts: Parts, boot: &Boot, memory: &MemoryMap) {
+fn first_state(parts: Parts, boot: &Boot, memory: &MemoryMap, command_line: &str) {
     let mut state = State::new(parts);
     let frames = |range: &Range| (range.start / PAGE_SIZE) as u32..(range.end / PAGE_SIZE) as u32;
     // Everything above the first MiB that isn't free is the kernel's, or the image.
@@ -266,7 +285,7 @@ fn first_state(parts: Parts, boot: &Boot, memory: &MemoryMap) {
     for range in memory.free() {
         frame::donate(&mut state, frames(range));
     }
-    fill_directory(state.published.directory, boot);
+    fill_directory(state.published.directory, boot, command_line);
     state.published.directory.payload_forced = ADDRESS & !(memory.end().next_power_of_two() - 1);
     fill_census(&mut state, memory, kernel);
     run::set_state(state);
@@ -304,7 +323,7 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
     clock.source = if steady { clock_source::TSC } else { clock_source::TICK };
 }
 
-fn fill_directory(directory: &mut Directory, boot: &Boot) {
+fn fill_directory(directory: &mut Directory, boot: &Boot, command_line: &str) {
     directory.magic = abi::published::MAGIC;
     directory.version = abi::published::VERSION;
     directory.frames = boot.sizes.frames as u64;
@@ -317,8 +336,9 @@ fn fill_directory(directory: &mut Directory, boot: &Boot) {
         | when(boot.features.fsgsbase, FEATURE_FSGSBASE)
         | when(entropy::present(), FEATURE_ENTROPY)
         | when(boot.features.xsave, FEATURE_XSAVE)
-        | when(boot.features.self_snoop, FEATURE_SELF_SNOOP);
-    let line = boot.command_line.as_bytes();
+        | when(boot.features.self_snoop, FEATURE_SELF_SNOOP)
+        | when(boot.features.speculation.takes_users, FEATURE_USERS);
+    let line = command_line.as_bytes();
     directory.command_line_len = line.len() as u64;
     directory.command_line[..line.len()].copy_from_slice(line);
 }
@@ -352,7 +372,7 @@ fn say(boot: &Boot, state: &State, running: usize) {
         if features.fsgsbase { ", fsgsbase" } else { "" },
         entropy::source(),
         if virtio::net::mac().is_some() { "virtio" } else { "none" },
-        if features.isolated { "" } else { ", not isolated: Meltdown, L1TF" },
+        features.speculation,
     );
     log!(
         "kernel {} KiB; {} envs and domains, {} regions, {} filters and rings ({})",
@@ -372,9 +392,9 @@ fn say(boot: &Boot, state: &State, running: usize) {
 }
 
 /// Makes the first program's environment, or this is the end.
-fn start_init(hold: &mut Hold, boot: &Boot) {
+fn start_init(hold: &mut Hold, boot: &Boot, command_line: &str) {
     let archive = Archive::open_checked(image_bytes(boot.image)).expect("checked before");
-    let init = value_of(boot.command_line, "init=").unwrap_or(INIT);
+    let init = value_of(command_line, "init=").unwrap_or(INIT);
     let Some(entry) = archive.lookup(init) else {
         log!("the boot image has no {init}");
         power::end(NO_BEGINNING)

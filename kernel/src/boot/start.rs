@@ -1,9 +1,10 @@
-//! From power-on to Rust: the PVH entry and the way into long mode, which all processors share.
+//! From power-on to Rust: the loaders' entries, and the way into long mode for all processors.
 //!
 //! # Safety
 //! Assembly that runs before anything else. The first processor arrives in 32-bit protected mode
-//! without paging and with the start information's address in `ebx` (Xen, "x86/HVM direct boot
-//! ABI"); the others come from the trampoline. The tables made here map the first 4 GiB at 0, at
+//! without paging and with the address of what the loader says in `ebx` (Xen, "x86/HVM direct boot
+//! ABI"; Multiboot2 specification 2.0 §3.3, which has a magic number in `eax` as well); the others
+//! come from the trampoline. The tables made here map the first 4 GiB at 0, at
 //! the direct map's address and, its first GiB, at -2 GiB; `paging` replaces them.
 #![allow(unsafe_code)]
 
@@ -19,11 +20,34 @@ global_asm!(
     .asciz "Xen"
     .quad pvh_start - BASE
 
+    # How a multiboot2 loader places the file (§3.1): a loader of ELF files would want the entry's
+    # address in a segment as linked, which for this kernel is no physical one.
+    .section .multiboot, "a"
+    .balign 8
+multiboot:
+    .long 0xe85250d6, 0, multiboot_end - multiboot
+    .long 0x100000000 - (0xe85250d6 + multiboot_end - multiboot)
+    .word 2, 0                          # addresses: of this, of the file's part, of zeroes
+    .long 24, multiboot - BASE, image_start - BASE, image_loaded - BASE, image_end - BASE
+    .word 3, 0                          # the entry
+    .long 12, multiboot_start - BASE, 0
+    .word 6, 0                          # modules begin at pages
+    .long 8
+    .word 0, 0
+    .long 8
+multiboot_end:
+
     .section .text.boot, "ax"
     .code32
+    .global multiboot_start
+multiboot_start:
+    mov esi, eax
+    jmp 0f
+
     .global pvh_start
 pvh_start:
-    cld
+    xor esi, esi
+0:  cld
     mov ebp, ebx
     mov edi, offset boot_directories - BASE
     mov eax, 0x83                       # present, writable, large
@@ -82,6 +106,7 @@ start_high:
     movabs rax, offset boot_stack_end
     mov rsp, rax
     mov edi, ebp
+    mov esi, esi                        # the upper half is not said to be kept
     test edi, edi
     jz 3f
     xor ebp, ebp

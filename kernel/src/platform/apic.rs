@@ -77,6 +77,8 @@ pub fn enable() {
         // SAFETY: enables the APIC where it is.
         unsafe { wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | 1 << 11) }
     }
+    // First: while it is switched off by software every entry below stays masked (§11.4.7.2).
+    write(SPURIOUS, 1 << 8 | u32::from(SPURIOUS_VECTOR));
     write(TASK_PRIORITY, 0);
     write(LINT0, MASKED);
     // An operator's NMI: `run::report` answers.
@@ -85,7 +87,6 @@ pub fn enable() {
     write(DIVIDE, 0b1011);
     write(TIMER, u32::from(TIMER_VECTOR));
     write(INITIAL_COUNT, 0);
-    write(SPURIOUS, 1 << 8 | u32::from(SPURIOUS_VECTOR));
 }
 
 /// This processor's id.

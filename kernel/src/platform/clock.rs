@@ -35,12 +35,11 @@ pub fn calibrate(features: &Features, timer_port: u16) -> &'static str {
 }
 
 fn rate(features: &Features, timer_port: u16) -> (u64, &'static str) {
-    if cpuid(0, 0)[0] >= 0x15 {
-        let [denominator, numerator, crystal, _] = cpuid(0x15, 0);
-        if denominator != 0 && numerator != 0 && crystal != 0 {
-            let hz = u64::from(crystal) * u64::from(numerator) / u64::from(denominator);
-            return (hz, "cpuid 15");
-        }
+    let told = by_cpuid();
+    if told.is_some()
+        && let Some(found) = kernel_core::rate::choose(told, by_acpi_timer(timer_port))
+    {
+        return found;
     }
     if features.hypervisor && cpuid(0x4000_0000, 0)[0] >= 0x4000_0010 {
         let khz = cpuid(0x4000_0010, 0)[0];
@@ -49,13 +48,23 @@ fn rate(features: &Features, timer_port: u16) -> (u64, &'static str) {
         }
     }
     // One access instead of three, and finer ticks.
-    if let Some(hz) = by_acpi_timer(timer_port) {
-        return (hz, "acpi timer");
+    if let Some(found) = kernel_core::rate::choose(None, by_acpi_timer(timer_port)) {
+        return found;
     }
     match by_pit() {
         Some(hz) => (hz, "pit"),
         None => (1_000_000_000, "guess"),
     }
+}
+
+/// What the processor says (SDM 2A, CPUID, leaf 15H).
+fn by_cpuid() -> Option<u64> {
+    if cpuid(0, 0)[0] < 0x15 {
+        return None;
+    }
+    let [denominator, numerator, crystal, _] = cpuid(0x15, 0);
+    let hz = (u64::from(crystal) * u64::from(numerator)).checked_div(u64::from(denominator))?;
+    (hz != 0).then_some(hz)
 }
 
 /// Tries at a measurement that no host disturbed.

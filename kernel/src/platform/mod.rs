@@ -5,6 +5,7 @@ pub mod apic;
 pub mod clock;
 pub mod io_apic;
 mod mp_table;
+pub mod pic;
 pub mod smp;
 
 use abi::limits::CPUS;

@@ -11,8 +11,9 @@ mod queue;
 pub mod rng;
 mod transport;
 
+use kernel_core::loader::Loaded;
+
 use crate::boot::memory_map::MemoryMap;
-use crate::boot::start_info::StartInfo;
 use crate::devices::VIRTIO_VECTOR;
 use crate::paging::Tables;
 use crate::platform::Platform;
@@ -31,7 +32,7 @@ const LEVEL_HIGH: u16 = 0b1101;
 pub const DEVICES: usize = 4;
 
 /// Finds every device, sets up those that the kernel drives, leaves the others alone.
-pub fn probe(platform: &Platform, info: &StartInfo, tables: &mut Tables, memory: &mut MemoryMap) {
+pub fn probe(platform: &Platform, info: &Loaded, tables: &mut Tables, memory: &mut MemoryMap) {
     let mut used = 0;
     let mut each = |transport: Transport, memory: &mut MemoryMap| {
         if used == DEVICES {

@@ -1,11 +1,11 @@
 //! Devices on PCI, by the configuration space in memory, placed where the firmware did not.
 
+use kernel_core::loader::Loaded;
 use kernel_core::pci::{self, Window};
 
 use super::Transport;
 use super::transport::{read, write};
 use crate::boot::memory_map::MemoryMap;
-use crate::boot::start_info::StartInfo;
 use crate::paging::Tables;
 use crate::platform::{Ecam, Platform};
 
@@ -43,7 +43,7 @@ const DEVICE: u8 = 4;
 /// Calls `each` for every virtio device of the first bus.
 pub fn find(
     platform: &Platform,
-    info: &StartInfo,
+    info: &Loaded,
     tables: &mut Tables,
     memory: &mut MemoryMap,
     each: &mut impl FnMut(Transport, &mut MemoryMap),
@@ -73,7 +73,7 @@ pub fn find(
 }
 
 /// What is free for registers: not memory, nor what the firmware gave to functions of this bus.
-fn window(info: &StartInfo, ecam: Ecam, present: impl Iterator<Item = u64>) -> Window {
+fn window(info: &Loaded, ecam: Ecam, present: impl Iterator<Item = u64>) -> Window {
     let mut window = Window::default();
     for (_, range) in info.map() {
         window.take(range.start, range.end.saturating_sub(range.start));

@@ -1,10 +1,10 @@
 //! The environment that a program was started with, for `/proc/PID/environ`.
 //!
 //! Published pages hold no secrets, and passwords travel in environments: so it lies in a region
-//! that only processes of the account may read, and the page tells which. All that run the program,
+//! that only processes of the user may read, and the page tells which. All that run the program,
 //! fork children too, are attached to it; with the last of them it goes.
 
-use crate::capabilities::SHARED_SLOT;
+use crate::capabilities::{REAL_SLOT, USER_SLOT};
 use crate::errno::{Errno, from_kernel};
 use crate::fs::region::{self, Region};
 use crate::page::{self, ProcessPage};
@@ -48,7 +48,7 @@ pub fn hide() {
 }
 
 fn put(text: &[u8]) -> Result<RegionId, Errno> {
-    let region = Region { id: region::make_shared(text.len())?, role: OWNER };
+    let region = Region { id: region::make_for(text.len())?, role: OWNER };
     attach(&region)?;
     let pieces = (0..).step_by(PAGE_SIZE as usize).zip(text.chunks(PAGE_SIZE as usize));
     for (offset, piece) in pieces {
@@ -61,9 +61,9 @@ fn put(text: &[u8]) -> Result<RegionId, Errno> {
 }
 
 fn attach(region: &Region) -> Result<(), Errno> {
-    call::region_attach(SHARED_SLOT, region.id, region.role, DomainId::NONE)
-        .map(|_| ())
-        .map_err(|(error, _)| from_kernel(error))
+    let by = |slot| call::region_attach(slot, region.id, region.role, DomainId::NONE);
+    let attached = by(USER_SLOT).or_else(|_| by(REAL_SLOT));
+    attached.map(|_| ()).map_err(|(error, _)| from_kernel(error))
 }
 
 /// The region it is shown in, for a fork child's domain to hold, too.

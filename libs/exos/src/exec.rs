@@ -6,7 +6,6 @@
 //! there; the program is loaded by the next life itself (`start`), in its own space. Whatever can
 //! fail is looked at before either.
 
-use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fork;
 use crate::fs::{self, Program};
@@ -226,7 +225,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     if !thread::own().is_first() {
         // The pid is the first thread's environment: that goes, and we end with the old life.
         process.orders.next_life = Some(life);
-        let _ = call::env_release(CONTROL_SLOT, process.id);
+        let _ = call::env_release(OWN, process.id);
         threads::order(process);
         threads::await_the_end(process);
     }

@@ -1,6 +1,5 @@
 //! The end of a process, and what its parent hears of it.
 
-use crate::capabilities::CONTROL_SLOT;
 use crate::process::Process;
 use crate::{lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
@@ -41,7 +40,7 @@ pub fn with_the_dead() -> ! {
     let own = xok::published::env(thread::own().id).unwrap_or_default();
     let word = signalled(linux::SIGKILL);
     loop {
-        let _ = call::env_destroy(CONTROL_SLOT, thread::process().id, word);
+        let _ = call::env_destroy(OWN, thread::process().id, word);
         let _ = call::domain_destroy(OWN, DomainId(own.domain));
     }
 }
@@ -82,7 +81,7 @@ pub fn end(process: &mut Process, word: u64) -> ! {
     let word = word | u64::from(crate::page::own().group) << GROUP_SHIFT;
     // Children lose their holder with the first thread, and with it their zombies.
     if !thread::own().is_first() {
-        let _ = call::env_destroy(CONTROL_SLOT, process.id, word);
+        let _ = call::env_destroy(OWN, process.id, word);
     }
     // A vfork child's space lives on, and so may that of a vfork parent.
     lock::leave_if_ours();

@@ -4,7 +4,7 @@
 //! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
 //! from a copy of slot 0 with rax = 0, on fresh handler stacks.
 
-use crate::capabilities::INHERITED;
+use crate::capabilities::{FAMILY_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::fs::region::{Heritage, Region};
 use crate::layout::{
@@ -23,7 +23,7 @@ use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
-use crate::{lock, page, start, thread, threads, user};
+use crate::{group_list, identity, lock, page, start, thread, threads, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
@@ -234,11 +234,13 @@ pub fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
 /// A domain with the native window of ExOS, our inherited capabilities, our open files, and one
 /// region more, if there is one.
 pub fn new_domain(process: &Process, more: Option<Region>) -> Result<DomainId, Errno> {
-    let domain = bare_domain()?;
+    let domain = bare_domain(process)?;
     let mut heritage = Heritage::of(domain);
     let attached = process.files.attach(&mut heritage).and_then(|()| {
         more.iter().try_for_each(|region| heritage.add(region))?;
-        heritage.send()
+        group_list::attach(process, &mut heritage)?;
+        heritage.send()?;
+        group_list::pass(process, domain)
     });
     if let Err(errno) = attached {
         // The domain has no environment yet; nothing else is left of it.
@@ -248,14 +250,14 @@ pub fn new_domain(process: &Process, more: Option<Region>) -> Result<DomainId, E
     Ok(domain)
 }
 
-/// A domain with the native window of ExOS and our inherited capabilities.
-fn bare_domain() -> Result<DomainId, Errno> {
+/// A domain of the process's user with the native window of ExOS and what the process's ids keep.
+fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
     let bytes = start::text_bytes();
-    let domain = call::domain_alloc(OWN, AccountId::NONE, TEXT, bytes).map_err(refused)?;
-    if let Err(why) = call::capability_pass(OWN, domain, INHERITED) {
+    let domain = call::domain_alloc(USER_SLOT, AccountId::NONE, TEXT, bytes).map_err(refused)?;
+    if let Err(errno) = identity::pass(process, domain) {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);
-        return Err(refused(why));
+        return Err(errno);
     }
     Ok(domain)
 }
@@ -292,9 +294,10 @@ fn copy_into(
 }
 
 /// A domain and an environment that will keep our sockets (`net::keeper`), nothing in them yet.
-pub fn begin_keeper() -> Result<(DomainId, EnvId), Errno> {
-    let domain = bare_domain()?;
-    match call::env_alloc(OWN, domain, AccountId::NONE) {
+pub fn begin_keeper(process: &Process) -> Result<(DomainId, EnvId), Errno> {
+    let domain = bare_domain(process)?;
+    // Those that share its sockets ring at it, whatever users they become.
+    match call::env_alloc(FAMILY_SLOT, domain, AccountId::NONE) {
         Ok(env) => Ok((domain, env)),
         Err(answer) => {
             let _ = call::domain_destroy(OWN, domain);
@@ -311,7 +314,7 @@ pub fn build_keeper(domain: DomainId, env: EnvId) -> Result<(), Errno> {
         .and_then(|()| {
             let (setup, fields) = child_setup(FIRST_THREAD, &Request::default());
             let setup = EnvSetup { rip: start::keeper_entry(), ..setup };
-            call::env_set(OWN, env, fields, &setup)
+            call::env_set(FAMILY_SLOT, env, fields, &setup)
         });
     built.map(|_| ()).map_err(refused)
 }
@@ -493,11 +496,11 @@ fn await_leaving(process: &mut Process, child: EnvId) {
     use abi::predicate::Operator;
     use abi::published::{EnvRecord, EnvState};
     use core::mem::offset_of;
-    use xok::published::env_atom;
+    use xok::published::{env_atom, env_word_atom};
     let Some(record) = xok::published::env(child) else { return };
     let dead = EnvState::Dead as u32;
     let atoms = [
-        env_atom(child, offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
+        env_word_atom(child, offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
         env_atom(child, offset_of!(EnvRecord, state), Operator::Equal, dead),
     ];
     let set = call::predicate_set(&atoms).is_ok();

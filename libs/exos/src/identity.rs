@@ -1,9 +1,24 @@
-//! Users and groups of a process. Root may become anybody; nobody gets more by asking.
+//! Users and groups of a process: what Linux's calls say, and the capabilities that make it so.
+//!
+//! Three users and three groups stand in the process, as in credentials(7), and each has its slot
+//! in the domain's list (`capabilities`). What no id keeps is dropped from there, for all threads
+//! at once: so a server that asks the kernel hears what is so, and a process that has given up a
+//! user has no way back. A vfork child changes its own ids; it is in its parent's domain, whose
+//! capabilities stay, and gets its own with the domain that it executes a program in.
 
-use crate::errno::{Answer, Errno};
+use crate::capabilities::{
+    ALL_GROUPS_SLOT, GROUP_SLOTS, INHERITED, LOG_SLOT, NETWORK_GROUP, NETWORK_SLOT, POWER_SLOT,
+    REAL_SLOT, SAVED_SLOT, SPARE_SLOTS, USER_SLOTS,
+};
+use crate::errno::{Answer, Errno, from_kernel};
+use crate::group_list;
 use crate::page;
 use crate::process::Process;
 use crate::user;
+use abi::capability::USER_RIGHTS;
+use abi::domain::Property;
+use abi::id::DomainId;
+use xok::call;
 
 /// "Leave it as it is" in `setresuid` and its kin.
 const KEEP: u32 = u32::MAX;
@@ -47,13 +62,132 @@ fn changed(ids: [u32; 3], wanted: [u32; 3], privileged: bool) -> Result<[u32; 3]
     Ok(new)
 }
 
+/// A capability to be derived: from which slot, extended by the number or as it is.
+type Source = (u8, Option<u32>);
+
+/// Where the capability of `id` comes from: the slot of an id that is the same, that of user 0 or
+/// group 0, which dominates all, or (groups) the one over all groups.
+fn source(old: [u32; 3], slots: [u8; 3], all: Option<u8>, id: u32) -> Option<Source> {
+    let of = |wanted: u32| old.iter().position(|&id| id == wanted).map(|at| slots[at]);
+    let whole = |slot: u8| (slot, (id != 0).then_some(id));
+    of(id).map(|slot| (slot, None)).or_else(|| of(0).or(all).map(whole))
+}
+
+fn derive(to: DomainId, slot: u8, (from, extend): Source) -> Result<(), Errno> {
+    let parts = extend.map(|id| [(id >> 16) as u16, id as u16]);
+    let parts = parts.as_ref().map_or(&[][..], |parts| parts);
+    match call::capability_derive(from, to, slot.into(), parts, USER_RIGHTS) {
+        Ok(_) => Ok(()),
+        Err((error, _)) => Err(from_kernel(error)),
+    }
+}
+
+/// Has the list hold what belongs to the new ids. Nothing has changed if it is refused.
+fn hold(process: &Process, kind: Kind, old: [u32; 3], new: [u32; 3]) -> Result<(), Errno> {
+    let slots = slots_of(kind);
+    let all = all_groups(process, kind);
+    for (spare, id) in SPARE_SLOTS.into_iter().zip(new) {
+        let from = source(old, slots, all, id).ok_or(Errno::EPERM)?;
+        derive(DomainId::NONE, spare, from)?;
+    }
+    for (spare, slot) in SPARE_SLOTS.into_iter().zip(slots) {
+        derive(DomainId::NONE, slot, (spare, None))?;
+        drop_slot(spare);
+    }
+    Ok(())
+}
+
+fn slots_of(kind: Kind) -> [u8; 3] {
+    match kind {
+        Kind::User => USER_SLOTS,
+        Kind::Group => GROUP_SLOTS,
+    }
+}
+
+fn all_groups(process: &Process, kind: Kind) -> Option<u8> {
+    (kind == Kind::Group && process.users.contains(&0)).then_some(ALL_GROUPS_SLOT)
+}
+
+fn drop_slot(slot: u8) {
+    // An empty slot may be emptied; there is no other refusal.
+    let _ = call::capability_drop(slot.into());
+}
+
+/// The slots that a process with these ids passes on, a bit each.
+fn kept(process: &Process) -> u16 {
+    let mut kept = INHERITED;
+    if !process.users.contains(&0) {
+        kept &= !(1 << ALL_GROUPS_SLOT | 1 << LOG_SLOT | 1 << POWER_SLOT);
+        let member =
+            process.groups.contains(&NETWORK_GROUP) || group_list::contains(process, NETWORK_GROUP);
+        if !member {
+            kept &= !(1 << NETWORK_SLOT);
+        }
+    }
+    kept
+}
+
+/// Drops what no id keeps, and says who may signal the process (kill(2): real and saved user).
+pub fn settle(process: &Process) {
+    let dropped = INHERITED & !kept(process);
+    for slot in (0..16).filter(|slot| dropped >> slot & 1 != 0) {
+        drop_slot(slot);
+    }
+    signalled_by(DomainId::NONE);
+}
+
+fn signalled_by(domain: DomainId) {
+    let slots = u64::from(REAL_SLOT) | u64::from(SAVED_SLOT) << 8;
+    // The slots are ours, and so is the domain: nothing can be refused.
+    let _ = call::domain_set(crate::capabilities::USER_SLOT, domain, Property::Signals, slots);
+}
+
+/// Gives a domain that is being built what belongs to the ids of `process`.
+pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
+    let slots = kept(process);
+    call::capability_pass(call::OWN, domain, slots).map_err(|(error, _)| from_kernel(error))?;
+    if !process.borrows_space {
+        return Ok(());
+    }
+    // Ours is the list of the parent that lends its space: with its ids, not with ours.
+    let (users, groups) = process.listed;
+    for (kind, old, new) in
+        [(Kind::User, users, process.users), (Kind::Group, groups, process.groups)]
+    {
+        let all = (kind == Kind::Group && users.contains(&0)).then_some(ALL_GROUPS_SLOT);
+        for (slot, id) in slots_of(kind).into_iter().zip(new) {
+            let from = source(old, slots_of(kind), all, id).ok_or(Errno::EPERM)?;
+            derive(domain, slot, from)?;
+        }
+    }
+    signalled_by(domain);
+    Ok(())
+}
+
+/// Has the process be these, which it may be.
+fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
+    let old = *ids(process, kind);
+    if new == old {
+        return Ok(0);
+    }
+    process.files.seal_all();
+    if !process.borrows_space {
+        hold(process, kind, old, new)?;
+    }
+    *ids(process, kind) = new;
+    if !process.borrows_space {
+        process.listed = (process.users, process.groups);
+        settle(process);
+    }
+    publish(process);
+    Ok(0)
+}
+
 /// `setresuid`, `setresgid`
 pub fn set_all(process: &mut Process, kind: Kind, wanted: [u64; 3]) -> Answer {
     let privileged = process.users[1] == 0;
-    let place = ids(process, kind);
-    *place = changed(*place, wanted.map(|id| id as u32), privileged)?;
-    publish(process);
-    Ok(0)
+    let new = changed(*ids(process, kind), wanted.map(|id| id as u32), privileged)?;
+    become_these(process, kind, new)
 }
 
 /// `setuid`, `setgid`
@@ -63,10 +197,28 @@ pub fn set(process: &mut Process, kind: Kind, id: u64) -> Answer {
     set_all(process, kind, wanted)
 }
 
+/// What `setreuid` makes of `ids`: the saved one follows the effective one if the real one is set,
+/// or the effective one to something else than the real one was.
+fn changed_two(
+    ids: [u32; 3],
+    [real, effective]: [u32; 2],
+    privileged: bool,
+) -> Result<[u32; 3], Errno> {
+    let permitted = |want: u32, among: &[u32]| privileged || want == KEEP || among.contains(&want);
+    if !permitted(real, &ids[..2]) || !permitted(effective, &ids) {
+        return Err(Errno::EPERM);
+    }
+    let or = |want: u32, kept: u32| if want == KEEP { kept } else { want };
+    let (new_real, new_effective) = (or(real, ids[0]), or(effective, ids[1]));
+    let follows = real != KEEP || effective != KEEP && effective != ids[0];
+    Ok([new_real, new_effective, if follows { new_effective } else { ids[2] }])
+}
+
 /// `setreuid`, `setregid`
 pub fn set_two(process: &mut Process, kind: Kind, real: u64, effective: u64) -> Answer {
-    let saved = if real as u32 != KEEP { effective } else { u64::from(KEEP) };
-    set_all(process, kind, [real, effective, saved])
+    let privileged = process.users[1] == 0;
+    let new = changed_two(*ids(process, kind), [real as u32, effective as u32], privileged)?;
+    become_these(process, kind, new)
 }
 
 /// `getresuid`, `getresgid`
@@ -83,9 +235,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_becomes_somebody_else() {
+    fn only_root_becomes_another_user() {
         assert_eq!(changed([0; 3], [5, 5, 5], true), Ok([5; 3]));
         assert_eq!(changed([5, 0, 5], [KEEP, 5, KEEP], false), Ok([5, 5, 5]));
         assert_eq!(changed([5; 3], [0, KEEP, KEEP], false), Err(Errno::EPERM));
+    }
+
+    #[test]
+    fn the_saved_id_follows_as_setreuid_2_has_it() {
+        assert_eq!(changed_two([0, 0, 0], [KEEP, 5], true), Ok([0, 5, 5]));
+        assert_eq!(changed_two([0, 5, 5], [KEEP, 0], false), Ok([0, 0, 5]));
+        assert_eq!(changed_two([5, 6, 7], [6, 5], false), Ok([6, 5, 5]));
+        assert_eq!(changed_two([5, 6, 7], [7, KEEP], false), Err(Errno::EPERM));
+        assert_eq!(changed_two([5, 6, 7], [KEEP, 7], false), Ok([5, 7, 7]));
+        assert_eq!(changed_two([5, 6, 7], [KEEP, KEEP], false), Ok([5, 6, 7]));
+    }
+
+    #[test]
+    fn a_capability_comes_from_the_same_id_or_from_above_all() {
+        let slots = USER_SLOTS;
+        assert_eq!(source([5, 6, 7], slots, None, 7), Some((slots[2], None)));
+        assert_eq!(source([5, 0, 7], slots, None, 9), Some((slots[1], Some(9))));
+        assert_eq!(source([5, 0, 7], slots, None, 0), Some((slots[1], None)));
+        assert_eq!(source([5, 6, 7], slots, None, 9), None);
+        assert_eq!(
+            source([5, 6, 7], slots, Some(ALL_GROUPS_SLOT), 0),
+            Some((ALL_GROUPS_SLOT, None))
+        );
+        assert_eq!(
+            source([5, 6, 7], slots, Some(ALL_GROUPS_SLOT), 9),
+            Some((ALL_GROUPS_SLOT, Some(9)))
+        );
     }
 }

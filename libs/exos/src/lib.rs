@@ -23,6 +23,7 @@ pub mod exit;
 pub mod fork;
 pub mod fs;
 pub mod futex;
+pub mod group_list;
 pub mod groups;
 pub mod heap;
 pub mod identity;

@@ -13,7 +13,7 @@
 //! in a copy from or to the program, has it already. An owner that has died leaves what it was
 //! changing half done, so the others end with it instead of waiting for it.
 
-use crate::capabilities::CONTROL_SLOT;
+use crate::capabilities::USER_SLOT;
 use crate::fs::at_once::{self, THREADS};
 use crate::layout::THREADS_MAX;
 use crate::process::Process;
@@ -163,7 +163,7 @@ pub fn ring(thread: EnvId) {
 
 fn ring_now(thread: EnvId) {
     // One that has died needs nothing any more.
-    let _ = call::post(CONTROL_SLOT, thread, DOORBELL);
+    let _ = call::post(USER_SLOT, thread, DOORBELL);
 }
 
 #[cold]

@@ -110,6 +110,16 @@ pub fn threads_of(process: EnvId, domain: DomainId) -> impl Iterator<Item = EnvI
     })
 }
 
+/// All environments in `domain`.
+pub fn environments_of(domain: DomainId) -> impl Iterator<Item = EnvId> {
+    let count = published::table(Table::Envs).count as usize;
+    let records = (1..count).filter_map(|index| published::record(Table::Envs, index));
+    let there = records.filter(move |record: &EnvRecord| {
+        record.id != 0 && record.domain == domain.0 && record.state != EnvState::Dead as u32
+    });
+    there.map(|record| EnvId(record.id))
+}
+
 /// Offset of the word that says which shared futex a thread sleeps for, in every thread's page.
 const FUTEX: usize = core::mem::offset_of!(ProcessPage, futex);
 

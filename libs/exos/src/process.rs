@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use crate::fs::Files;
+use crate::group_list::Groups;
 use crate::lock;
 use crate::net::Net;
 use crate::parts::Parts;
@@ -40,6 +41,11 @@ pub struct Process {
     pub users: [u32; 3],
     /// Real, effective, saved group.
     pub groups: [u32; 3],
+    /// The groups beyond the three.
+    pub more_groups: Groups,
+    /// The users and groups that the domain's list has capabilities of: a vfork child's are its
+    /// parent's.
+    pub listed: ([u32; 3], [u32; 3]),
     /// Address of its first thread's area.
     pub area: u64,
     /// Its threads.

@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::posix_timers::Timers;
 use crate::process::{Child, LIMITS, Process};
 use crate::signal::Info;
-use abi::id::EnvId;
+use abi::id::{EnvId, RegionId};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -88,6 +88,10 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     for id in process.users.iter().chain(&process.groups) {
         out.word(u64::from(*id));
     }
+    out.word(u64::from(process.more_groups.count));
+    for region in process.more_groups.regions {
+        out.word(region.0);
+    }
     out.word(blocked);
     out.word(process.signals.pending.list().len() as u64);
     for (signal, info) in process.signals.pending.list() {
@@ -132,6 +136,11 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     let mut process = Process { id: EnvId(from.word()? as u32), ..Process::default() };
     for id in process.users.iter_mut().chain(&mut process.groups) {
         *id = from.word()? as u32;
+    }
+    process.listed = (process.users, process.groups);
+    process.more_groups.count = from.word()? as u32;
+    for region in &mut process.more_groups.regions {
+        *region = RegionId(from.word()?);
     }
     let blocked = from.word()?;
     let waiting = from.word()?;

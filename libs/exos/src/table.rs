@@ -8,8 +8,8 @@ use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
-    children, exec, exit, fork, fs, futex, groups, machine, page, parts, posix_timers, thread,
-    threads, time, user,
+    children, exec, exit, fork, fs, futex, group_list, groups, machine, page, parts, posix_timers,
+    thread, threads, time, user,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -153,9 +153,8 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
         __NR_setresgid => identity::set_all(process, Kind::Group, [first, second, third]),
         __NR_getresuid => identity::get_all(process, Kind::User, [first, second, third]),
         __NR_getresgid => identity::get_all(process, Kind::Group, [first, second, third]),
-        __NR_getgroups => Ok(0),
-        __NR_setgroups if process.users[1] == 0 => Ok(0),
-        __NR_setgroups => Err(Errno::EPERM),
+        __NR_getgroups => group_list::get(process, first, second),
+        __NR_setgroups => group_list::set(process, first, second),
         __NR_setfsuid => Ok(u64::from(process.users[1])),
         __NR_setfsgid => Ok(u64::from(process.groups[1])),
         __NR_prlimit64 => machine::prlimit(process, words),

@@ -8,7 +8,6 @@
 //! An area cannot be given back by the thread that stands on it: the next thread that is made or
 //! ends does so, once the kernel has forgotten the environment.
 
-use crate::capabilities::CONTROL_SLOT;
 use crate::errno::{Answer, Errno};
 use crate::exec;
 use crate::fork::{self, Request};
@@ -283,7 +282,7 @@ pub fn each_other(process: &mut Process, act: impl Fn(u8, EnvId) -> Result<u64, 
     let own = thread::own().id;
     for thread in process.threads.all().filter(|thread| thread.id != own) {
         // Refused: it has just died, or is held already.
-        let _ = act(CONTROL_SLOT, thread.id);
+        let _ = act(OWN, thread.id);
     }
 }
 
@@ -295,10 +294,10 @@ pub fn stop_others(process: &mut Process) {
         process.threads.all().map(|thread| thread.id).filter(|&id| id != own).collect();
     for id in others {
         if id == first {
-            let _ = call::env_hold(CONTROL_SLOT, id);
+            let _ = call::env_hold(OWN, id);
             continue;
         }
-        let _ = call::env_destroy(CONTROL_SLOT, id, 0);
+        let _ = call::env_destroy(OWN, id, 0);
         if let Some(thread) = process.threads.remove(id) {
             let number = thread.number;
             space().places.leaving.push(Leaving { id, number, _thread: thread });

@@ -32,6 +32,8 @@ pub struct Attributes {
     pub written_ns: u64,
     /// Last change of anything.
     pub changed_ns: u64,
+    /// Of a file that a server looked up for a client: its seal for what that client may do.
+    pub seal: u64,
 }
 
 /// Bytes of [`Attributes`] as they travel between server and client.
@@ -101,6 +103,7 @@ impl Attributes {
             self.read_ns,
             self.written_ns,
             self.changed_ns,
+            self.seal,
         ];
         let mut bytes = [0; ATTRIBUTES_BYTES];
         for (at, word) in words.iter().enumerate() {
@@ -129,6 +132,7 @@ impl Attributes {
             read_ns: word(7),
             written_ns: word(8),
             changed_ns: word(9),
+            seal: word(10),
         }
     }
 
@@ -183,12 +187,20 @@ impl Attributes {
         }
         let bits = if who.uid == self.uid {
             self.mode >> 6
-        } else if who.gid == self.gid {
-            self.mode >> 3
-        } else {
+        } else if (self.mode >> 3 ^ self.mode) & 7 == 0 || !who.is_member(self.gid) {
             self.mode
+        } else {
+            self.mode >> 3
         };
         bits & mask == mask
+    }
+
+    /// May the asker give it another name (proc_sys_fs(5), `protected_hardlinks`)? Its owner may;
+    /// others one of a regular file that they can read and write, and that has no set-id bits.
+    pub fn may_be_linked(&self, who: &Credentials) -> bool {
+        let set_group = self.mode & 0o2010 == 0o2010;
+        let plain = self.kind() == raw::S_IFREG && self.mode & 0o4000 == 0 && !set_group;
+        who.uid == 0 || who.uid == self.uid || plain && self.permits(who, 6)
     }
 }
 
@@ -199,7 +211,38 @@ pub struct Credentials {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// How further groups are looked up; `None`: there are none.
+    pub more: Option<Membership>,
 }
+
+impl Credentials {
+    /// A user and one group.
+    pub const fn of(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, more: None }
+    }
+
+    /// Is the asker in this group?
+    pub fn is_member(&self, group: u32) -> bool {
+        self.gid == group || self.more.is_some_and(|more| (more.asks)(more.of, group))
+    }
+}
+
+/// Where an asker's further groups are looked up: of what, and by which function.
+#[derive(Clone, Copy, Debug)]
+pub struct Membership {
+    /// Whose they are, as the function understands it.
+    pub of: u64,
+    /// Is it in this group?
+    pub asks: fn(u64, u32) -> bool,
+}
+
+impl PartialEq for Membership {
+    fn eq(&self, other: &Self) -> bool {
+        self.of == other.of
+    }
+}
+
+impl Eq for Membership {}
 
 /// A file system's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -260,6 +303,7 @@ mod tests {
             read_ns: 3 * SECOND + 1,
             written_ns: 4 * SECOND + 2,
             changed_ns: 5 * SECOND + 3,
+            seal: 77,
         }
     }
 
@@ -290,11 +334,18 @@ mod tests {
     #[test]
     fn permissions_are_those_of_the_first_class_that_fits() {
         let file = Attributes { mode: raw::S_IFREG | 0o604, ..sample() };
-        assert!(file.permits(&Credentials { uid: 1000, gid: 1 }, 6));
-        assert!(!file.permits(&Credentials { uid: 1000, gid: 1 }, 1));
-        assert!(!file.permits(&Credentials { uid: 1, gid: 100 }, 4));
-        assert!(file.permits(&Credentials { uid: 1, gid: 1 }, 4));
-        assert!(file.permits(&Credentials { uid: 0, gid: 0 }, 6));
-        assert!(!file.permits(&Credentials { uid: 0, gid: 0 }, 1));
+        assert!(file.permits(&Credentials::of(1000, 1), 6));
+        assert!(!file.permits(&Credentials::of(1000, 1), 1));
+        assert!(!file.permits(&Credentials::of(1, 100), 4));
+        assert!(file.permits(&Credentials::of(1, 1), 4));
+        assert!(file.permits(&Credentials::of(0, 0), 6));
+        assert!(!file.permits(&Credentials::of(0, 0), 1));
+        let more = Some(Membership { of: 3, asks: |of, group| of == 3 && group == 100 });
+        assert!(file.permits(&Credentials { more, ..Credentials::of(1, 1) }, 0));
+        let shared = Attributes { mode: raw::S_IFREG | 0o660, uid: 1000, gid: 100, ..file };
+        assert!(shared.permits(&Credentials { more, ..Credentials::of(1, 1) }, 6));
+        assert!(!shared.permits(&Credentials::of(1, 1), 4));
+        let other = Attributes { gid: 101, ..shared };
+        assert!(!other.permits(&Credentials { more, ..Credentials::of(1, 1) }, 4));
     }
 }

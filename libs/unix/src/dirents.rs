@@ -2,6 +2,9 @@
 
 use alloc::vec::Vec;
 
+use crate::errno::Errno;
+use crate::map;
+
 /// Bytes of a record before its name.
 const HEADER: usize = 19;
 
@@ -16,6 +19,11 @@ impl Packer {
     /// A listing of at most `room` bytes.
     pub fn new(room: usize) -> Self {
         Self { bytes: Vec::new(), room }
+    }
+
+    /// The same with all its memory, or none: nothing is asked for later.
+    pub fn with_room(room: usize) -> Result<Self, Errno> {
+        Ok(Self { bytes: map::vector(room)?, room })
     }
 
     /// Adds one record; false, and nothing added, if it does not fit. `next` is the position from

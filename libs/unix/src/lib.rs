@@ -19,6 +19,7 @@ pub mod dirents;
 mod errno;
 pub mod local;
 pub mod locks;
+pub mod map;
 pub mod mounts;
 pub mod path;
 pub mod proc_text;

@@ -13,7 +13,7 @@ const LOCKS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// An open file description (`flock`).
-    Description(u32),
+    Description(u64),
     /// A process (`fcntl`).
     Process(u32),
 }
@@ -61,8 +61,21 @@ impl Locks {
     }
 
     /// Gives what the owner holds of the file in `first..=last` back; did it hold anything there?
-    pub fn unlock(&mut self, file: u64, owner: Owner, first: u64, last: u64) -> bool {
-        let mut rests = Vec::new();
+    pub fn unlock(
+        &mut self,
+        file: u64,
+        owner: Owner,
+        first: u64,
+        last: u64,
+    ) -> Result<bool, Errno> {
+        // What is cut in the middle becomes two.
+        self.list.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
+        Ok(self.give_back(file, owner, first, last))
+    }
+
+    /// The same with room for one lock more. An owner's locks do not overlap: two are cut at most.
+    fn give_back(&mut self, file: u64, owner: Owner, first: u64, last: u64) -> bool {
+        let mut rests = [None; 2];
         let before = self.list.len();
         self.list.retain(|held| {
             let hit = held.file == file
@@ -70,15 +83,15 @@ impl Locks {
                 && held.first <= last
                 && first <= held.last;
             if hit && held.first < first {
-                rests.push(Lock { last: first - 1, ..*held });
+                rests[0] = Some(Lock { last: first - 1, ..*held });
             }
             if hit && held.last > last {
-                rests.push(Lock { first: last + 1, ..*held });
+                rests[1] = Some(Lock { first: last + 1, ..*held });
             }
             !hit
         });
         let any = self.list.len() != before;
-        self.list.extend(rests);
+        self.list.extend(rests.into_iter().flatten());
         any
     }
 
@@ -88,7 +101,8 @@ impl Locks {
         if self.list.len() + 2 > LOCKS_MAX {
             return Err(Errno::ENOLCK);
         }
-        let gave = self.unlock(wanted.file, wanted.owner, wanted.first, wanted.last);
+        self.list.try_reserve(2).map_err(|_| Errno::ENOLCK)?;
+        let gave = self.give_back(wanted.file, wanted.owner, wanted.first, wanted.last);
         // Ranges that touch are one lock, as `F_GETLK` shows.
         let mut whole = wanted;
         self.list.retain(|held| {
@@ -142,7 +156,7 @@ mod tests {
         let mut locks = Locks::default();
         let (one, two) = (Owner::Process(1), Owner::Process(2));
         locks.lock(lock(one, true, 0, 99)).unwrap();
-        assert!(locks.unlock(7, one, 40, 59));
+        assert_eq!(locks.unlock(7, one, 40, 59), Ok(true));
         assert_eq!(locks.conflict(&lock(two, true, 40, 59)), None);
         assert_eq!(locks.conflict(&lock(two, true, 59, 60)), Some(lock(one, true, 60, 99)));
         assert_eq!(locks.lock(lock(one, false, 30, 69)), Ok(true));
@@ -150,7 +164,7 @@ mod tests {
         assert!(locks.conflict(&lock(two, false, 20, 69)).is_some());
         locks.lock(lock(one, true, 30, 69)).unwrap();
         assert_eq!(locks.conflict(&lock(two, true, 50, 50)), Some(lock(one, true, 0, 99)));
-        assert!(!locks.unlock(7, two, 0, u64::MAX));
+        assert_eq!(locks.unlock(7, two, 0, u64::MAX), Ok(false));
         assert!(locks.sweep(|owner| owner != one));
         assert_eq!(locks.conflict(&lock(two, true, 0, u64::MAX)), None);
     }

@@ -76,8 +76,10 @@ pub struct ProcessPage {
     pub command_len: u32,
     /// Bytes of `path`.
     pub path_len: u32,
+    /// Zero.
+    pub more: u32,
     /// Region that its environment lies in, 0: none. It is not shown here, where all may read.
-    pub environment: u32,
+    pub environment: u64,
     /// Arguments, each with its NUL.
     pub command: [u8; COMMAND_BYTES],
     /// The executable.
@@ -134,6 +136,7 @@ impl ProcessPage {
         executed: 0,
         command_len: 0,
         path_len: 0,
+        more: 0,
         environment: 0,
         command: [0; COMMAND_BYTES],
         path: [0; PATH_BYTES],

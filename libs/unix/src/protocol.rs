@@ -4,6 +4,9 @@
 //!  request  0 operation | region << 32   1..=4 arguments        5 uid | gid << 32
 //!  reply    0 error number, or 0         1..=4 results
 //!
+//!  "region << 32": the low half of its id. A client has its region while it asks: so the server
+//!  finds that one, and looks whose it is.
+//!
 //!  transport region, made by the client's domain, of two frames or, to move more, seventeen
 //!  0x0000 names     two names of up to 255 bytes: at 0x0000 and at 0x0100
 //!  0x1000 data      what is read or written; attributes; link targets; paths
@@ -66,19 +69,21 @@ operations! {
     /// attributes if wanted and found, the words that say how long all this holds
     /// ([`WALK_BYTES`]), and at [`TARGET`] where it leads if it is a link.
     1 Walk,
-    /// Node, `open(2)` flags, description region. Checks permission and truncates. Result: size.
+    /// Node, `open(2)` flags, description region or 0. Checks permission and truncates. Results:
+    /// size, the seal that says what it was opened for.
     2 Open,
-    /// Directory, name bytes (first name), mode with kind, description region or 0. Result: node.
+    /// Directory, name bytes (first name), mode with kind, description region or 0. Results: node,
+    /// seal.
     3 Create,
-    /// Node, offset, bytes. Result: bytes, in data.
+    /// Node, offset, bytes, seal. Result: bytes, in data. Without a seal the mode decides.
     4 Read,
-    /// Node, offset (all ones: at the end), bytes, in data. Results: bytes, offset behind.
+    /// Node, offset (all ones: at the end), bytes, in data, seal. Results: bytes, offset behind.
     5 Write,
-    /// Node, size, 1 if by an open file (permission was checked then).
+    /// Node, size, nothing, seal.
     6 Truncate,
     /// Node. Data: attributes.
     7 Attributes,
-    /// Directory, position, room. Result: bytes of `getdents64` records in data.
+    /// Directory, position, room, seal. Result: bytes of `getdents64` records in data.
     8 List,
     /// Directory, name bytes, mode. Result: node.
     9 MakeDirectory,
@@ -102,8 +107,9 @@ operations! {
     18 Access,
     /// File (a node, or any number above them), `LOCK_…` | description region << 32 (0: the lock is
     /// the caller's process's), first byte, last byte. Results: 0; or of a lock in the way 1 |
-    /// exclusive << 1 | owner << 32, first byte, last byte, and with `LOCK_WAIT` the region whose
-    /// first word changes, attached for the caller | that word << 32.
+    /// exclusive << 1 | owner << 32 (of a description's region the low half), first byte, last
+    /// byte, and with `LOCK_WAIT` the region whose first word changes, attached for the caller (its
+    /// low half) | that word << 32.
     19 Lock,
     /// Node of a local socket (or [`NO_NODE`]: the name is abstract), region of its port or inbox |
     /// type << 32, bytes of the name (in data). See `unix::local`.
@@ -116,11 +122,11 @@ operations! {
     /// Port, number of the offer that the caller has claimed. Result: the connection, whose end 1
     /// is the caller's.
     22 SocketAccept,
-    /// Makes a pseudo-terminal. Results: its number, and its regions (`unix::tty::shared::Entry`);
-    /// the caller is attached as the master.
+    /// Makes a pseudo-terminal. Result: its number; data: its regions
+    /// (`unix::tty::shared::Entry`); the caller is attached as the master.
     23 TerminalMake,
-    /// Number of a pseudo-terminal. Results: 0, and its regions; the caller is attached as one of
-    /// its programs.
+    /// Number of a pseudo-terminal. Data: its regions; the caller is attached as one of its
+    /// programs.
     24 TerminalOpen,
     /// Result: a bit for each pseudo-terminal there is.
     25 TerminalList,
@@ -200,7 +206,7 @@ pub fn unpack_inline([first, second]: [u64; 2]) -> [u8; INLINE_BYTES] {
 pub struct Request {
     /// What is asked.
     pub operation: Operation,
-    /// The transport region's id.
+    /// The low half of the transport region's id.
     pub region: u32,
     /// Its arguments.
     pub arguments: [u64; 4],
@@ -223,7 +229,7 @@ impl Request {
             operation,
             region: (words[0] >> 32) as u32,
             arguments: [words[1], words[2], words[3], words[4]],
-            who: Credentials { uid: words[5] as u32, gid: (words[5] >> 32) as u32 },
+            who: Credentials::of(words[5] as u32, (words[5] >> 32) as u32),
         })
     }
 }
@@ -266,7 +272,7 @@ mod tests {
             operation: Operation::Rename,
             region: 0x3fff_ffff,
             arguments: [1, 2, 3, u64::MAX],
-            who: Credentials { uid: 7, gid: 8 },
+            who: Credentials::of(7, 8),
         };
         assert_eq!(Request::from_words(&request.to_words()), Ok(request));
         assert_eq!(Request::from_words(&[999; 6]), Err(Errno::ENOSYS));

@@ -4,15 +4,18 @@
 //! name and nobody holds it open; `hold` and `release` count the holders. Directory positions are
 //! numbers that grow with each entry made, so a listing goes on rightly while others remove and add
 //! names.
+//!
+//! Every allocation may fail: then the operation says `ENOSPC` and has changed nothing, or has
+//! written less. What takes the longer the larger a file is, giving its pages back, is done in
+//! pieces by `work`; until then they wait among the dying.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 
 use crate::attributes::{Attributes, Credentials, Space};
 use crate::errno::Errno;
+use crate::map::{self, Map};
 use crate::{bytes, path};
 use name::Names;
 
@@ -30,18 +33,39 @@ pub use walk::{Outcome, Walk};
 pub const PAGE: usize = 4096;
 /// Units of `st_blocks` in a page.
 const BLOCKS: u64 = PAGE as u64 / 512;
-/// Largest size of a file.
-pub const SIZE_MAX: u64 = 1 << 40;
+/// Largest size of a file, as on Linux.
+pub const SIZE_MAX: u64 = i64::MAX as u64;
 /// Most names that one file may have.
 pub const LINKS_MAX: u32 = 65_000;
 /// The file system's device number.
 pub const DEVICE: u64 = 0x17;
 
-/// Names an inode: index in the low 32 bits, generation in the high ones, so that a stale one finds
-/// nothing.
+/// Names an inode: its index, then the tree's life, then a generation, so that a stale one finds
+/// nothing, and one of an earlier life is told from others.
 pub type Id = u64;
-/// The root directory.
+/// The root directory, in every life.
 pub const ROOT: Id = 0;
+
+/// Bits of an [`Id`] that are the index.
+const INDEX_BITS: u32 = 24;
+/// Bits above them that are the life.
+const LIFE_BITS: u32 = 12;
+/// Bits above those that are the generation; the highest bit stays clear.
+const GENERATION_BITS: u32 = 27;
+/// Lives that can be told apart.
+pub const LIVES: u64 = 1 << LIFE_BITS;
+/// Inodes at most.
+const INODES_MAX: u64 = (1 << INDEX_BITS) - 1;
+/// Slots allocated at a time.
+const CHUNK: usize = 64;
+/// Changes that are kept one by one.
+const CHANGES: usize = 64;
+/// Files that wait for their pages to be given back, as far as memory is had at once.
+const DYING: usize = 64;
+/// Pages given back where nothing else helps.
+const PIECE: usize = 64;
+/// No slot.
+const NOWHERE: u32 = u32::MAX;
 
 /// How much a tree may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +79,7 @@ pub struct Limits {
 #[derive(Debug)]
 struct Directory {
     parent: Id,
-    by_name: Names,
-    by_position: BTreeMap<u64, (Rc<[u8]>, Id)>,
+    names: Names,
     next: u64,
 }
 
@@ -65,16 +88,20 @@ struct Directory {
 #[repr(C, align(4096))]
 pub struct PageBytes([u8; PAGE]);
 
+/// A page of memory with such bytes; an array, as that can be had without the program's end if
+/// there is none.
+pub type PageBox = Box<[PageBytes; 1]>;
+
 #[derive(Debug)]
 struct Page {
-    bytes: Box<PageBytes>,
+    bytes: PageBox,
     /// Others may see it: it must be taken from them before it becomes anything else.
     shown: bool,
 }
 
 #[derive(Debug)]
 enum Body {
-    File(Vec<Option<Page>>),
+    File(Map<Page>),
     Directory(Directory),
     Link(Box<[u8]>),
     /// A fifo or socket: only the name is here.
@@ -87,31 +114,49 @@ struct Inode {
     holders: u32,
     /// Counted in `Tree::orphans`.
     orphan: bool,
+    /// In the list of the nameless.
+    listed: bool,
     body: Body,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
-    generation: u32,
+    /// What is above the index in its inode's id: life and generation.
+    tag: u64,
     inode: Option<Inode>,
+    /// The next one in the list in which it is: of the free, or of the nameless.
+    next: u32,
+}
+
+/// The inodes without names and holders that the tree knows: a queue, linked through the slots.
+#[derive(Debug)]
+struct Nameless {
+    first: u32,
+    last: u32,
+    count: usize,
 }
 
 /// The tree.
 #[derive(Debug)]
 pub struct Tree {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    life: u64,
+    slots: Vec<Vec<Slot>>,
+    used: u32,
+    free: u32,
     limits: Limits,
     pages: u64,
     inodes: u64,
     orphans: u64,
     now: u64,
-    /// Inodes that changed since somebody asked.
+    /// Inodes that changed since somebody asked, as far as there was room.
     changed: Vec<Id>,
-    /// Inodes that have neither names nor holders that the tree knows.
-    nameless: Vec<Id>,
-    /// Pages that were shown and have left their file.
-    retired: Vec<Box<PageBytes>>,
+    /// There was not.
+    all_changed: bool,
+    nameless: Nameless,
+    /// Pages that have left their files.
+    dying: Vec<Map<Page>>,
+    /// Takes a page that others may see from them, and frees it.
+    release: fn(PageBox),
 }
 
 /// What kind of file to make.
@@ -143,34 +188,31 @@ pub struct Change {
 }
 
 impl Tree {
-    /// A tree with an empty root directory.
-    pub fn new(limits: Limits, now: u64) -> Self {
+    /// A tree with an empty root directory, the `life`th of its kind: inodes of others are told
+    /// from its own. `release` is given each page that was shown and has left its file: it is to be
+    /// nobody's when it comes back.
+    pub fn new(limits: Limits, now: u64, life: u64, release: fn(PageBox)) -> Result<Self, Errno> {
         let mut tree = Self {
+            life: life % LIVES,
             slots: Vec::new(),
-            free: Vec::new(),
-            limits,
+            used: 0,
+            free: NOWHERE,
+            limits: Limits { inodes: limits.inodes.min(INODES_MAX), ..limits },
             pages: 0,
             inodes: 0,
             orphans: 0,
             now,
-            changed: Vec::new(),
-            nameless: Vec::new(),
-            retired: Vec::new(),
+            changed: map::vector(CHANGES)?,
+            all_changed: false,
+            nameless: Nameless { first: NOWHERE, last: NOWHERE, count: 0 },
+            dying: map::vector(DYING)?,
+            release,
         };
-        let root = Directory {
-            parent: ROOT,
-            by_name: Names::default(),
-            by_position: BTreeMap::new(),
-            next: names::FIRST_POSITION,
-        };
+        let root = Directory { parent: ROOT, names: Names::default(), next: names::FIRST_POSITION };
         let who = Credentials::default();
-        // The first inode always fits: nothing has been counted yet.
-        if let Ok(id) = tree.add(Body::Directory(root), raw::S_IFDIR | 0o755, &who)
-            && let Ok(inode) = tree.inode_mut(id)
-        {
-            inode.attributes.links = 2;
-        }
-        tree
+        let id = tree.add(Body::Directory(root), raw::S_IFDIR | 0o755, &who)?;
+        tree.inode_mut(id)?.attributes.links = 2;
+        Ok(tree)
     }
 
     /// Sets the time that changes are stamped with, nanoseconds since 1970.
@@ -184,9 +226,7 @@ impl Tree {
         let mut attributes = inode.attributes;
         match &inode.body {
             Body::File(_) | Body::Special => {}
-            Body::Directory(directory) => {
-                attributes.size = 20 * directory.by_name.len() as u64 + 40
-            }
+            Body::Directory(directory) => attributes.size = 20 * directory.names.len() as u64 + 40,
             Body::Link(target) => attributes.size = target.len() as u64,
         }
         Ok(attributes)
@@ -224,7 +264,7 @@ impl Tree {
         if change.uid.is_some_and(|uid| uid != attributes.uid || !owner) && who.uid != 0 {
             return Err(Errno::EPERM);
         }
-        let own_group = |gid| owner && (gid == who.gid || gid == attributes.gid);
+        let own_group = |gid| owner && (gid == attributes.gid || who.is_member(gid));
         if change.gid.is_some_and(|gid| !own_group(gid)) && who.uid != 0 {
             return Err(Errno::EPERM);
         }
@@ -267,9 +307,15 @@ impl Tree {
     }
 
     /// Calls `tell` with each inode that changed in attributes, content or entries, or ended, since
-    /// the last time; with some several times.
+    /// the last time; with some several times. After very many changes: with one for each version
+    /// word (`crate::versions`), whether it has changed or not.
     pub fn take_changed(&mut self, tell: impl FnMut(Id)) {
-        self.changed.drain(..).for_each(tell);
+        if core::mem::take(&mut self.all_changed) {
+            self.changed.clear();
+            (0..u64::from(crate::versions::WORDS)).for_each(tell);
+        } else {
+            self.changed.drain(..).for_each(tell);
+        }
     }
 
     /// Inodes without a name that are still held open.
@@ -277,29 +323,47 @@ impl Tree {
         self.orphans > 0
     }
 
+    /// Why there is no inode of this name: it was an earlier life's, or it has ended.
+    fn missing(&self, id: Id) -> Errno {
+        let life = id >> INDEX_BITS & (LIVES - 1);
+        if life == self.life || id == ROOT { Errno::ESTALE } else { Errno::EIO }
+    }
+
+    fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+    }
+
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+    }
+
+    fn index(id: Id) -> u32 {
+        (id & INODES_MAX) as u32
+    }
+
     fn inode(&self, id: Id) -> Result<&Inode, Errno> {
-        let slot = self.slots.get(id as u32 as usize).ok_or(Errno::ESTALE)?;
-        if u64::from(slot.generation) != id >> 32 {
-            return Err(Errno::ESTALE);
-        }
-        slot.inode.as_ref().ok_or(Errno::ESTALE)
+        let slot = self.slot(Self::index(id)).filter(|slot| slot.tag == id >> INDEX_BITS);
+        slot.and_then(|slot| slot.inode.as_ref()).ok_or_else(|| self.missing(id))
     }
 
     /// An inode to change so that others see it.
     fn inode_mut(&mut self, id: Id) -> Result<&mut Inode, Errno> {
         if self.changed.last() != Some(&id) {
-            self.changed.push(id);
+            // Without room the vector would ask for memory.
+            if self.changed.len() < self.changed.capacity() {
+                self.changed.push(id);
+            } else {
+                self.all_changed = true;
+            }
         }
         self.inode_unseen(id)
     }
 
     /// An inode to change in what nobody sees.
     fn inode_unseen(&mut self, id: Id) -> Result<&mut Inode, Errno> {
-        let slot = self.slots.get_mut(id as u32 as usize).ok_or(Errno::ESTALE)?;
-        if u64::from(slot.generation) != id >> 32 {
-            return Err(Errno::ESTALE);
-        }
-        slot.inode.as_mut().ok_or(Errno::ESTALE)
+        let missing = self.missing(id);
+        let slot = self.slot_mut(Self::index(id)).filter(|slot| slot.tag == id >> INDEX_BITS);
+        slot.and_then(|slot| slot.inode.as_mut()).ok_or(missing)
     }
 
     fn directory(&self, id: Id) -> Result<&Directory, Errno> {
@@ -316,19 +380,38 @@ impl Tree {
         }
     }
 
+    /// A slot that is free.
+    fn free_slot(&mut self) -> Result<u32, Errno> {
+        if self.free != NOWHERE {
+            return Ok(self.free);
+        }
+        if u64::from(self.used) >= INODES_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        if self.slots.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.slots.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+            self.slots.push(map::vector(CHUNK)?);
+        }
+        let index = self.used;
+        // The first one is the root directory, whose name is the same in every life.
+        let tag = if index == 0 { 0 } else { self.life };
+        if let Some(chunk) = self.slots.last_mut() {
+            chunk.push(Slot { tag, inode: None, next: NOWHERE });
+        }
+        self.used += 1;
+        self.free = index;
+        Ok(index)
+    }
+
     /// Makes an inode without a name.
     fn add(&mut self, body: Body, mode: u32, who: &Credentials) -> Result<Id, Errno> {
         if self.inodes >= self.limits.inodes {
             return Err(Errno::ENOSPC);
         }
-        self.inodes += 1;
-        let index = self.free.pop().unwrap_or(self.slots.len() as u32);
-        if index as usize == self.slots.len() {
-            self.slots.push(Slot::default());
-        }
+        let index = self.free_slot()?;
         let now = self.now;
-        let slot = &mut self.slots[index as usize];
-        let id = u64::from(slot.generation) << 32 | u64::from(index);
+        let slot = self.slot_mut(index).ok_or(Errno::ENOSPC)?;
+        let id = slot.tag << INDEX_BITS | u64::from(index);
         let attributes = Attributes {
             device: DEVICE,
             inode: id + 1,
@@ -341,7 +424,9 @@ impl Tree {
             changed_ns: now,
             ..Attributes::default()
         };
-        slot.inode = Some(Inode { attributes, holders: 0, orphan: false, body });
+        slot.inode = Some(Inode { attributes, holders: 0, orphan: false, listed: false, body });
+        self.free = core::mem::replace(&mut slot.next, NOWHERE);
+        self.inodes += 1;
         Ok(id)
     }
 
@@ -352,47 +437,84 @@ impl Tree {
             return;
         }
         let (held, was_orphan) = (inode.holders > 0, inode.orphan);
+        let listed = inode.listed;
         inode.orphan = held;
+        inode.listed |= !held;
         self.orphans = self.orphans + u64::from(held) - u64::from(was_orphan);
-        if !held {
-            self.nameless.push(id);
+        if !held && !listed {
+            self.queue(Self::index(id));
         }
     }
 
-    /// Ends the inodes that have neither names nor holders, but for those that `in_use` knows of:
-    /// they are asked about again the next time.
-    pub fn settle(&mut self, in_use: impl Fn(Id) -> bool) {
-        if self.nameless.is_empty() {
-            return;
+    /// Puts a slot at the end of the nameless ones.
+    fn queue(&mut self, index: u32) {
+        let last = core::mem::replace(&mut self.nameless.last, index);
+        match self.slot_mut(last) {
+            Some(slot) => slot.next = index,
+            None => self.nameless.first = index,
         }
-        let mut list = core::mem::take(&mut self.nameless);
-        list.retain(|&id| match self.inode(id) {
-            Ok(inode) if inode.holders == 0 => {
-                let used = in_use(id);
-                if !used {
-                    self.end(id);
+        self.nameless.count += 1;
+    }
+
+    /// The first of the nameless ones.
+    fn unqueue(&mut self) -> Option<Id> {
+        let index = self.nameless.first;
+        let slot = self.slot_mut(index)?;
+        let next = core::mem::replace(&mut slot.next, NOWHERE);
+        let id = slot.tag << INDEX_BITS | u64::from(index);
+        if let Some(inode) = &mut slot.inode {
+            inode.listed = false;
+        }
+        self.nameless.first = next;
+        if next == NOWHERE {
+            self.nameless.last = NOWHERE;
+        }
+        self.nameless.count -= 1;
+        Some(id)
+    }
+
+    /// How many inodes have neither names nor holders that the tree knows.
+    pub fn nameless(&self) -> usize {
+        self.nameless.count
+    }
+
+    /// Ends inodes that have neither names nor holders, but for those that `in_use` knows of: they
+    /// are asked about again later. Looks at so many at `most`.
+    pub fn settle(&mut self, most: usize, in_use: impl Fn(Id) -> bool) {
+        for _ in 0..self.nameless.count.min(most) {
+            let Some(id) = self.unqueue() else { return };
+            match self.inode(id) {
+                Ok(inode) if inode.holders == 0 && in_use(id) => {
+                    if let Ok(inode) = self.inode_unseen(id) {
+                        inode.listed = true;
+                    }
+                    self.queue(Self::index(id));
                 }
-                used
+                Ok(inode) if inode.holders == 0 => self.end(id),
+                // It has a holder now, whose release is noticed.
+                _ => {}
             }
-            // It has a holder now, whose release is noticed, or has ended.
-            _ => false,
-        });
-        self.nameless = list;
+        }
     }
 
-    /// Ends an inode.
+    /// Ends an inode, which is in no list.
     fn end(&mut self, id: Id) {
         let Ok(inode) = self.inode(id) else { return };
         self.pages -= inode.attributes.blocks / BLOCKS;
         self.inodes -= 1;
-        let index = id as u32;
-        let slot = &mut self.slots[index as usize];
-        if let Some(Inode { body: Body::File(pages), .. }) = slot.inode.take() {
+        let (index, free) = (Self::index(id), self.free);
+        let Some(slot) = self.slot_mut(index) else { return };
+        let inode = slot.inode.take();
+        let generation = (slot.tag >> LIFE_BITS) + 1;
+        slot.tag = generation << LIFE_BITS | slot.tag & (LIVES - 1);
+        // A slot whose generations are used up is not used again.
+        if generation < 1 << GENERATION_BITS {
+            slot.next = free;
+            self.free = index;
+        }
+        if let Some(Inode { body: Body::File(pages), .. }) = inode {
             self.retire(pages);
         }
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
-        self.free.push(index);
     }
 
     /// Stamps a read, but only if the last one was before a change or a day ago (mount(8),

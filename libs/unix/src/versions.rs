@@ -8,7 +8,8 @@
 //!
 //! ```text
 //!  0x000  magic
-//!  0x008  words 1..=511
+//!  0x008  words 1..=510
+//!  0xff8  the server's heartbeat, which is no word
 //! ```
 
 use crate::tree::Id;
@@ -16,12 +17,20 @@ use crate::tree::Id;
 /// First word of the page: "TMPFSVER".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TMPFSVER");
 /// Words, numbered from 1.
-pub const WORDS: u32 = 511;
+pub const WORDS: u32 = 510;
 /// Inodes that one walk shows at most: a longer one cannot be kept.
 pub const SEEN_MAX: usize = 7;
 
+/// Where in a word the life begins: changes below it are more than come about.
+const LIFE_SHIFT: u32 = 43;
+
 /// Bits of a packed word that hold its number.
 const NUMBER_BITS: u32 = 9;
+
+/// What the words of a server's life begin with: those of two lives never agree.
+pub fn first(life: u64) -> u64 {
+    life << LIFE_SHIFT
+}
 
 /// The number of an inode's word.
 pub fn number(node: Id) -> u32 {
@@ -73,7 +82,7 @@ pub fn hold(words: &[u64], now: impl Fn(u32) -> u64) -> bool {
     })
 }
 
-const _: () = assert!(WORDS < 1 << NUMBER_BITS && 8 * (WORDS + 1) == 4096);
+const _: () = assert!(WORDS < 1 << NUMBER_BITS && 8 * (WORDS + 2) == 4096);
 
 #[cfg(test)]
 mod tests {
@@ -83,14 +92,14 @@ mod tests {
     fn what_was_seen_holds_until_one_word_moves() {
         let mut words = [0u64; WORDS as usize + 1];
         words[3] = u64::MAX;
-        words[511] = 5;
+        words[510] = 5;
         let mut seen = Seen::default();
-        for number in [3, 511] {
+        for number in [3, 510] {
             assert!(seen.add(pack(number, words[number as usize])));
         }
         let now = |words: [u64; WORDS as usize + 1]| move |number| words[number as usize];
         assert!(hold(seen.words(), now(words)));
-        words[511] = 6;
+        words[510] = 6;
         assert!(!hold(seen.words(), now(words)));
         assert!(hold(seen.way(), now(words)), "the way there is the same");
         for _ in 2..SEEN_MAX {
@@ -101,9 +110,9 @@ mod tests {
 
     #[test]
     fn every_inode_has_a_word_behind_the_magic() {
-        for node in [0, 1, 510, 511, 1 << 40 | 1022, u64::MAX] {
+        for node in [0, 1, 509, 510, 1 << 40 | 1022, u64::MAX] {
             assert!((1..=WORDS).contains(&number(node)));
         }
-        assert_eq!(unpack(pack(511, 77)), (511, 77));
+        assert_eq!(unpack(pack(510, 77)), (510, 77));
     }
 }

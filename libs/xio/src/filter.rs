@@ -77,7 +77,7 @@ impl Filter {
     }
 
     /// The filter as `FilterInsert` takes it.
-    pub fn program(&self, interface: u16, ring: u32) -> FilterProgram {
+    pub fn program(&self, interface: u16, ring: u64) -> FilterProgram {
         FilterProgram {
             interface,
             flags: 0,

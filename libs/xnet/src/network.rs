@@ -172,7 +172,10 @@ impl Network {
         if deadline_ns != 0 && deadline_ns <= clock::now_ns() {
             return;
         }
-        // A passed deadline and an event both mean: look again.
-        let _ = call::sleep(deadline_ns, 0, events, 0);
+        xok::beat::beat();
+        // A passed deadline and an event both mean: look again; so does who asks for a beat.
+        let asked = xok::beat::asked_bit();
+        let _ = call::sleep(deadline_ns, asked, events, 0);
+        xok::upcall::take_pending_of(asked);
     }
 }

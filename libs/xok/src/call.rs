@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
@@ -138,7 +139,7 @@ pub fn domain_alloc(
 ) -> Result<DomainId, Refused> {
     let (which, root) = (Which::Any, Which::Any);
     let call = Call::DomainAlloc { which, account, root, window, bytes };
-    make(call, capability).map(|id| DomainId(id as u32))
+    make(call, capability).map(DomainId)
 }
 
 /// `DomainDestroy`
@@ -183,6 +184,22 @@ pub fn capability_derive(
     make(Call::CapabilityDerive { domain, slot, extend, components, rights }, capability)
 }
 
+/// `DomainHolds`: does `domain` act for the user or group `number`? The count of changes to what it
+/// holds.
+pub fn domain_holds(domain: DomainId, kind: u16, number: u32) -> Result<u64, Refused> {
+    make(Call::DomainHolds { domain, kind, number }, OWN)
+}
+
+/// `DomainSet`
+pub fn domain_set(
+    capability: u8,
+    domain: DomainId,
+    property: Property,
+    value: u64,
+) -> Result<u64, Refused> {
+    make(Call::DomainSet { domain, property: property as u16, value }, capability)
+}
+
 /// `CapabilityPass`: the slots entered, a bit each.
 pub fn capability_pass(capability: u8, domain: DomainId, slots: u16) -> Result<u64, Refused> {
     make(Call::CapabilityPass { domain, slots }, capability)
@@ -223,7 +240,7 @@ pub fn slice_free(capability: u8, cpu: u16, position: u32) -> Result<u64, Refuse
 /// `RegionAlloc`
 pub fn region_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
     let call = Call::RegionAlloc { frames: at(frames.as_ptr()), count: frames.len() as u64 };
-    make(call, capability).map(|id| RegionId(id as u32))
+    make(call, capability).map(RegionId)
 }
 
 /// `RegionAttach`
@@ -315,7 +332,7 @@ pub fn timer_set(deadline: u64) -> Result<u64, Refused> {
 /// `RingAlloc`
 pub fn ring_alloc(entries: &[abi::ring::RingEntry]) -> Result<RingId, Refused> {
     let call = Call::RingAlloc { entries: at(entries.as_ptr()), count: entries.len() as u64 };
-    make(call, 0).map(|id| RingId(id as u32))
+    make(call, 0).map(RingId)
 }
 
 /// `RingFree`
@@ -328,7 +345,7 @@ pub fn filter_insert(
     capability: u8,
     program: &abi::filter::FilterProgram,
 ) -> Result<FilterId, Refused> {
-    make(Call::FilterInsert { program: at(program) }, capability).map(|id| FilterId(id as u32))
+    make(Call::FilterInsert { program: at(program) }, capability).map(FilterId)
 }
 
 /// `FilterDrop`

@@ -53,6 +53,7 @@ impl Space {
 
     /// Adds an item, sending the batch when it is full.
     pub fn push(&mut self, item: Item) -> Result<(), Refused> {
+        self.batch.try_reserve(1).map_err(|_| (Error::Exhausted, 0))?;
         self.batch.push(item);
         if self.batch.len() >= BATCH { self.flush() } else { Ok(()) }
     }
@@ -69,6 +70,11 @@ impl Space {
         (address >> (12 + 9 * (u32::from(level) - 1))) << 3 | u64::from(level)
     }
 
+    /// Room to remember a table more.
+    fn room(&mut self) -> Result<(), Refused> {
+        self.made.try_reserve(1).map_err(|_| (Error::Exhausted, 0))
+    }
+
     /// Remembers that another domain has a table under the entry of `level` for `address`.
     pub fn note_table(&mut self, address: u64, level: u8) {
         if !self.domain.is_none() {
@@ -82,6 +88,7 @@ impl Space {
             if self.has_table(address, above) {
                 continue;
             }
+            self.room()?;
             // One at a time: in one's own space the next level is looked up in what this makes.
             self.flush()?;
             self.push(item(Operation::Table, above, address, ANY_FRAME, u64::from(ANY_FRAME)))?;
@@ -185,6 +192,7 @@ impl Space {
     /// Shares with this (other) space the table under one's own entry of `level` for `address`.
     pub fn share(&mut self, address: u64, level: u8) -> Result<(), Refused> {
         self.tables_to(address, level)?;
+        self.room()?;
         self.push(item(Operation::Share, level, address, 0, address))?;
         self.note_table(address, level);
         Ok(())

@@ -124,7 +124,14 @@ pub fn region_word(id: RegionId, offset: usize) -> u64 {
     }
     let first: u64 = load(info + core::mem::offset_of!(TableInfo, address) as u64);
     let record = first.wrapping_add(index as u64 * RECORD);
-    if load::<u32>(record) == id.0 { load(record.wrapping_add(offset as u64)) } else { 0 }
+    if load::<u64>(record) == id.0 { load(record.wrapping_add(offset as u64)) } else { 0 }
+}
+
+/// The region that is there now and whose id has this low half, as a region travels in a word that
+/// has to hold more. Whose it is must be looked at, as with any id.
+pub fn region_with(low: u32) -> Option<RegionId> {
+    let record: RegionRecord = record(Table::Regions, RegionId(low.into()).index())?;
+    (record.id as u32 == low && low != 0).then_some(RegionId(record.id))
 }
 
 /// A published word whose place is known: looking at it is one load.
@@ -161,8 +168,19 @@ pub fn record_address(which: Table, index: usize) -> u64 {
     info.address + index as u64 * u64::from(info.stride)
 }
 
-/// A term of a predicate: how a word of 32 bits, `offset` bytes into an environment's record,
-/// compares.
+/// A term of a predicate: how a word, `offset` bytes into an environment's record, compares.
+pub fn env_word_atom(env: EnvId, offset: usize, operator: Operator, value: u64) -> Atom {
+    Atom {
+        operator: operator as u8,
+        left: Source::Memory as u8,
+        left_value: record_address(Table::Envs, env.index()) + offset as u64,
+        right_value: value,
+        last: 1,
+        ..Atom::default()
+    }
+}
+
+/// The same of a word of 32 bits.
 pub fn env_atom(env: EnvId, offset: usize, operator: Operator, value: u32) -> Atom {
     Atom {
         operator: operator as u8,
@@ -193,9 +211,9 @@ pub fn env(id: EnvId) -> Option<EnvRecord> {
     record::<EnvRecord>(Table::Envs, id.index()).filter(|record| record.id == id.0)
 }
 
-/// The 32-bit field at `offset` of an environment's record, if that still stands.
+/// The field at `offset` of an environment's record, if that still stands.
 #[inline]
-fn env_field(id: EnvId, offset: usize) -> Option<u32> {
+fn env_field<T: Copy>(id: EnvId, offset: usize) -> Option<T> {
     let info = table(Table::Envs);
     let index = id.index();
     if index >= info.count as usize || (info.stride as usize) < size_of::<EnvRecord>() {
@@ -216,7 +234,8 @@ pub fn env_domain(id: EnvId) -> Option<DomainId> {
 /// Is there an environment with this id, and has it not died?
 #[inline]
 pub fn env_lives(id: EnvId) -> bool {
-    env_field(id, offset_of!(EnvRecord, state)).is_some_and(|state| state != EnvState::Dead as u32)
+    env_field(id, offset_of!(EnvRecord, state))
+        .is_some_and(|state: u32| state != EnvState::Dead as u32)
 }
 
 /// A frame's record.

@@ -249,10 +249,10 @@ impl Reader {
     }
 }
 
-/// The domain with this id; one that has ended left its tables to others.
-fn of_domain(id: u32) -> Owner {
-    let index = DomainId(id).index();
+/// The domain whose id has this low half; one that has ended left its tables to others.
+fn of_domain(low: u32) -> Owner {
+    let index = DomainId(low.into()).index();
     let record = published::record::<DomainRecord>(Table::Domains, index);
-    let lives = record.is_some_and(|domain| domain.id == id && id != 0);
+    let lives = record.is_some_and(|domain| domain.id as u32 == low && low != 0);
     if lives { Owner::Domain(index) } else { Owner::Other }
 }

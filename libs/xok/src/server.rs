@@ -98,12 +98,14 @@ fn current() -> &'static mut dyn Serve {
 
 extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
     let caller = EnvId(caller as u32);
+    crate::beat::beat();
     current().request(caller, message);
     call::transfer_rax(caller)
 }
 
 extern "C" fn idle() -> ! {
     loop {
+        crate::beat::beat();
         let deadline = current().events();
         // Every answer, a passed deadline included, means: look again.
         let _ = call::sleep(deadline, u64::MAX, u64::MAX, SLEEP_ACCEPT);

@@ -55,6 +55,12 @@ pub fn get(service: Service) -> u64 {
     published::application_word(INIT_INDEX, 8 * service as usize).unwrap_or(0)
 }
 
+/// The word of init's page, which has been filled.
+#[inline]
+pub fn word(init: published::ApplicationPage, service: Service) -> u64 {
+    init.word(8 * service as usize)
+}
+
 /// The name of the native program that runs in this environment, if init has started it.
 pub fn name(env: u32) -> Option<&'static str> {
     if abi::id::EnvId(env).index() == INIT_INDEX {

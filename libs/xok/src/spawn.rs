@@ -44,10 +44,22 @@ pub fn native(
     argument: &[u8],
     gifts: &[Gift],
 ) -> Result<Spawned, Refused> {
+    paid_by(AccountId::NONE, plan, file, file_frame, argument, gifts)
+}
+
+/// As [`native`], in a domain that `account` pays for (0: one's own).
+pub fn paid_by(
+    account: AccountId,
+    plan: &Plan,
+    file: &[u8],
+    file_frame: Option<Frame>,
+    argument: &[u8],
+    gifts: &[Gift],
+) -> Result<Spawned, Refused> {
     if argument.len() > START_BLOCK_MAX {
         return Err((Error::TooLarge, START_BLOCK_MAX as u64));
     }
-    let domain = call::domain_alloc(OWN, AccountId::NONE, 0, u64::MAX)?;
+    let domain = call::domain_alloc(OWN, account, 0, u64::MAX)?;
     match build(domain, plan, file, file_frame, argument, gifts) {
         Ok(env) => Ok(Spawned { domain, env }),
         Err(refused) => {

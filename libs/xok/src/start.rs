@@ -71,12 +71,14 @@ pub fn set_handler(handler: Handler) {
 
 /// Events are left for `main` to find, which goes on masked: the way back would find them again
 /// and again. A fault ends the program with a word that names its cause.
-extern "C" fn default_handler(slot: &mut Slot, cause: u64, _address: u64) {
+extern "C" fn default_handler(slot: &mut Slot, cause: u64, address: u64) {
     if cause == abi::upcall::Cause::Event as u64 {
         slot.mask = 1;
         return;
     }
-    crate::call::exit(EXIT_FAULT | slot.cause);
+    let (at, cause) = (slot.rip, slot.cause);
+    crate::print::last_words(format_args!("fault {cause} at {at:#x}, address {address:#x}"));
+    crate::call::exit(EXIT_FAULT | cause);
 }
 
 fn start_block(block: u64) -> &'static [u8] {
@@ -123,7 +125,7 @@ macro_rules! program {
 
         #[panic_handler]
         fn panic(info: &core::panic::PanicInfo) -> ! {
-            $crate::log!(0, "panic: {}", info);
+            $crate::print::last_words(format_args!("panic: {}", info));
             $crate::call::exit(101 << 8)
         }
     };

@@ -1,6 +1,6 @@
 //! The second party of a test: this program again, with a role as its start block.
 
-use abi::id::EnvId;
+use abi::id::{AccountId, EnvId};
 use alloc::vec::Vec;
 use xok::call::{self, OWN};
 use xok::spawn::{Gift, Spawned};
@@ -20,6 +20,17 @@ pub fn spawn(
     words: [u64; 6],
     gifts: &[Gift],
 ) -> Result<Spawned, alloc::string::String> {
+    spawn_paid_by(AccountId::NONE, image, role, words, gifts)
+}
+
+/// The same in a domain of this account.
+pub fn spawn_paid_by(
+    account: AccountId,
+    image: &'static [u8],
+    role: u64,
+    words: [u64; 6],
+    gifts: &[Gift],
+) -> Result<Spawned, alloc::string::String> {
     let archive = image::archive::Archive::open(image).map_err(|why| alloc::format!("{why:?}"))?;
     let entry = archive.lookup("/xok/guest-tests").ok_or("no /xok/guest-tests in the image")?;
     let file = archive.data(&entry);
@@ -31,7 +42,7 @@ pub fn spawn(
     }
     let (first, _) = xok::boot_image::place();
     let frame = abi::id::Frame(first.0 + (entry.data_offset / 4096) as u32);
-    xok::spawn::native(&plan, file, Some(frame), &block, gifts)
+    xok::spawn::paid_by(account, &plan, file, Some(frame), &block, gifts)
         .map_err(|why| alloc::format!("spawn: {why:?}"))
 }
 

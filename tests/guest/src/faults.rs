@@ -164,6 +164,42 @@ pub fn illegal_many(count: u64) {
     }
 }
 
+/// Single-steps one instruction, whose exception has a stack of its own in the kernel; was it seen
+/// behind that instruction?
+pub fn debug() -> bool {
+    extern "C" fn stepped(slot: &mut Slot, cause: u64, _: u64) {
+        const TRAP: u64 = 1 << 8;
+        if cause == Cause::Debug as u64 {
+            // SAFETY: see `Shared`.
+            let seen = unsafe { &mut *SEEN.0.get() };
+            (seen.count, seen.cause, seen.rip) = (seen.count + 1, cause, slot.rip);
+            slot.rflags &= !TRAP;
+        }
+    }
+    xok::start::set_handler(stepped);
+    let at: u64;
+    // SAFETY: the handler clears the flag again.
+    unsafe {
+        asm!("lea {at}, [rip + 2f]", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop", "2:",
+            at = out(reg) at);
+    }
+    install();
+    seen().cause == Cause::Debug as u64 && seen().rip == at
+}
+
+/// Sets or clears AC in one's flags; was it set?
+pub fn alignment_check(on: bool) -> bool {
+    let before: u64;
+    let wanted = u64::from(on) << 18;
+    // SAFETY: the kernel has CR0.AM clear, so that nothing is checked; only the flag changes.
+    unsafe {
+        asm!("pushfq", "mov {before}, [rsp]", "and qword ptr [rsp], {others}",
+            "or [rsp], {wanted}", "popfq",
+            before = out(reg) before, wanted = in(reg) wanted, others = const !(1 << 18));
+    }
+    before & 1 << 18 != 0
+}
+
 /// Runs a privileged instruction (`hlt`); its address.
 pub fn privileged() -> u64 {
     let at: u64;

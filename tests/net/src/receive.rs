@@ -181,7 +181,7 @@ pub fn subsets(control: &mut Control) -> Result<String, String> {
     let listener = claim(&all, &Filter::udp(local), FilterId::NONE)?;
     let program = Filter::udp(local).program(0, special.id.0);
     match call::filter_insert(OWN, &program) {
-        Err((Error::Overlap, id)) if id == u64::from(listener.0) => {}
+        Err((Error::Overlap, id)) if id == listener.0 => {}
         other => return Err(format!("an equal filter: {other:?}")),
     }
     let subset = Filter::udp(local).and(34, 0xffff_0000, u32::from(SPECIAL) << 16);

@@ -10,6 +10,7 @@ mod faults;
 mod files;
 mod foreign;
 mod libc;
+mod nobody;
 mod peers;
 mod systems;
 mod turns;
@@ -21,7 +22,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -31,6 +32,7 @@ const TESTS: [Test; 9] = [
     ("own_kernel_calls_are_checked", calls::own_kernel_calls_are_checked),
     ("library_systems_side_by_side", systems::library_systems_side_by_side),
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
+    ("nobody_reaches_anything", nobody::nobody_reaches_anything),
 ];
 
 fn main() -> ExitCode {

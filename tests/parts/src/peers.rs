@@ -70,7 +70,7 @@ impl Random {
 }
 
 /// The regions that there are.
-fn regions() -> BTreeSet<u32> {
+fn regions() -> BTreeSet<u64> {
     (0..xok::published::table(Table::Regions).count as usize)
         .filter_map(|index| xok::published::record::<RegionRecord>(Table::Regions, index))
         .map(|record| record.id)
@@ -115,7 +115,7 @@ fn file() -> Option<(OwnedFd, OwnedFd)> {
 }
 
 /// Stores nonsense, uses the channel rightly now and then, ends.
-fn scribble(door: door::Door, own: &OwnedFd, shared: &[u32], random: &mut Random) -> i32 {
+fn scribble(door: door::Door, own: &OwnedFd, shared: &[u64], random: &mut Random) -> i32 {
     let mut bytes = [0; PIECE];
     for _ in 0..STEPS {
         bytes.iter_mut().for_each(|byte| *byte = random.word() as u8);
@@ -202,7 +202,7 @@ fn trial(door: door::Door, kind: &Kind, seed: u64) -> i32 {
         for end in [&own, &from, &to] {
             drop(libc::descriptor(end.as_raw_fd()));
         }
-        let shared: Vec<u32> = regions().difference(&before).copied().collect();
+        let shared: Vec<u64> = regions().difference(&before).copied().collect();
         scribble(door, &others, &shared, &mut Random(seed ^ 0x5bd1_e995))
     });
     drop(others);

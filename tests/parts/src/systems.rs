@@ -55,7 +55,7 @@ impl Tiny {
                 bytes: PAGE_SIZE,
             },
         )?;
-        let domain = DomainId(domain as u32);
+        let domain = DomainId(domain);
         for item in pages(text, shared) {
             let items = UserAddress(&raw const item as u64);
             libc::kernel(door, Call::TableUpdate { domain, items, count: 1 })?;

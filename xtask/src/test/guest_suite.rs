@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::failure::Result;
+use crate::iso::emulator::{self, Emulator};
+use crate::iso::native;
 use crate::machine::{Counting, Kind, Machine};
 use crate::report;
 use crate::run::{self, Captured, Job};
@@ -13,6 +15,8 @@ use crate::tally::{self, Tally};
 pub const PROGRAM: &str = "/xok/guest-tests";
 /// How long one boot with all tests may take, in seconds, beside the random calls.
 const LIMIT_SECONDS: u32 = 300;
+/// The test that the program says all that it has to say.
+const THE_END: &str = "guest/all_tests_end";
 /// How many lines of the log are shown of a boot that ended early.
 const LOG_TAIL: usize = 20;
 
@@ -21,10 +25,22 @@ const LOG_TAIL: usize = 20;
 const MACHINES: [(Kind, u32, u32); 4] =
     [(Kind::Q35, 1, 5), (Kind::Microvm, 2, 60), (Kind::Q35, 4, 5), (Kind::Microvm, 3, 5)];
 
+/// Machines on which processors that run ahead are kept from it: one where all is done that can be,
+/// and one that stays open, whose model says so; only the tests of that are run there.
+const GUARDED_PLACE: &str = "guarded";
+const OPEN_PLACE: &str = "open";
+const OPEN_MODEL: &str = "Skylake-Server";
+const OPEN: &str = "guest/users_are_taken_or_not";
+
 /// The machine with room for more than ten thousand environments, and its test.
 const CROWDED_PLACE: &str = "crowded";
 const CROWDED_MEMORY: &str = "3G";
 const CROWD: &str = "guest/crowd_costs_its_slots";
+
+/// The machine with as many environments as there can be, where time is instructions, and its test.
+const FULL_PLACE: &str = "full";
+const FULL_MEMORY: &str = "4G";
+const FULL: &str = "guest/stretch_by_call";
 
 /// Boots each machine once, with all tests that are wanted, and one on which time is instructions,
 /// with the tests that count them.
@@ -45,6 +61,20 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         let machine = Machine { memory: CROWDED_MEMORY.into(), ..Machine::default() };
         boot(tally, &image.path, machine, 0, &[("crowded", "1".into())], CROWDED_PLACE)?;
     }
+    for cpus in native::CPUS {
+        // Not with the others: some of it is in the suite `iso`, all in `cargo xtask machines`.
+        if tally.is_asked_for(&emulator::place(Emulator::Bochs, cpus)) {
+            let only = tally.only().map(str::to_string);
+            return native::run(tally, cpus, only.as_deref().as_slice());
+        }
+    }
+    guarded(tally, &image.path)?;
+    if tally.wants_place(FULL_PLACE) && tally.wants(FULL) {
+        report::step("guest: full");
+        let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
+        let machine = Machine { memory: FULL_MEMORY.into(), counting, ..Machine::default() };
+        boot(tally, &image.path, machine, 0, &[("full", "1".into())], FULL_PLACE)?;
+    }
     report::step("guest: counted");
     let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
     let machine = Machine { counting, ..Machine::default() };
@@ -56,6 +86,24 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         &[("counted", "1".into()), ("fuzz-seconds", "1".into())],
         "counted",
     )
+}
+
+/// `mitigations=all`: every way out and every switch goes beside the usual one.
+fn guarded(tally: &mut Tally, image: &Path) -> Result<()> {
+    let all = ("mitigations", "all".to_string());
+    if tally.wants_place(GUARDED_PLACE) {
+        report::step("guest: guarded");
+        let machine = Machine { kind: Kind::Microvm, cpus: 2, ..Machine::default() };
+        let settings = [all.clone(), ("fuzz-seconds", "5".into())];
+        boot(tally, image, machine, 5, &settings, GUARDED_PLACE)?;
+    }
+    if tally.wants_place(OPEN_PLACE) && tally.wants(OPEN) {
+        report::step("guest: open");
+        let machine = Machine { cpu: Some(OPEN_MODEL.into()), ..Machine::default() };
+        let settings = [all, ("model", "open".into()), ("only", OPEN[6..].to_string())];
+        boot(tally, image, machine, 0, &settings, OPEN_PLACE)?;
+    }
+    Ok(())
 }
 
 fn boot(
@@ -81,6 +129,18 @@ fn boot(
             return Ok(());
         }
     };
+    judge(tally, &captured, place, |_, word| word.to_string());
+    Ok(())
+}
+
+/// Records what the guest says of each test, and that it agrees with itself; `reason` says why a
+/// test was left out, from its name and the guest's word for it.
+pub fn judge(
+    tally: &mut Tally,
+    captured: &Captured,
+    place: &str,
+    reason: impl Fn(&str, &str) -> String,
+) {
     let mut passed = 0;
     let mut failed = 0;
     for (name, verdict) in captured.log.iter().filter_map(|line| parse(line)) {
@@ -93,11 +153,13 @@ fn boot(
                 failed += 1;
                 tally.record(name, place, Err(reason.to_string()));
             }
-            Verdict::Ignored(reason) => tally.ignore(&format!("{name} ({place})"), reason),
+            Verdict::Ignored(word) => {
+                tally.ignore(&format!("{name} ({place})"), &reason(name, word));
+            }
         }
     }
     // The guest's own count must agree: else lines were lost, or it ended in the middle.
-    let verdict = check_end(&captured, passed, failed);
+    let verdict = check_end(captured, passed, failed);
     if verdict.is_err() {
         let from = captured.log.len().saturating_sub(LOG_TAIL);
         eprintln!("{}", captured.log[from..].join("\n"));
@@ -105,10 +167,10 @@ fn boot(
         eprintln!("{}", String::from_utf8_lossy(&captured.error));
     }
     // When none was wanted, then that it ended well is no success of anything.
-    if tally.only().is_none() || passed + failed > 0 || verdict.is_err() {
-        tally.record("guest/all_tests_end", place, verdict);
+    let is_asked_for = tally.only().is_none_or(|only| only == THE_END);
+    if is_asked_for || passed + failed > 0 || verdict.is_err() {
+        tally.record(THE_END, place, verdict);
     }
-    Ok(())
 }
 
 fn check_end(captured: &Captured, passed: usize, failed: usize) -> tally::Verdict {

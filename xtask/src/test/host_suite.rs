@@ -18,7 +18,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         cargo.args(["test", "--quiet", "--no-fail-fast", "--package", &package]);
         // In release form the model test makes a million calls, the differential test of downloaded
         // code a hundred thousand programs, and all ids and more orders of threads are tried.
-        if ["kernel-core", "code", "abi", "lockfree"].contains(&package.as_str()) {
+        if ["kernel-core", "code", "fuzz", "abi", "lockfree"].contains(&package.as_str()) {
             cargo.arg("--release");
         }
         cargo.args(["--", "--format", "pretty"]);

@@ -9,7 +9,7 @@ use crate::process;
 use crate::tally::{Tally, Test, Verdict};
 use crate::workspace;
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("static/calls_fit_in_64_rows", calls_fit),
     ("static/no_call_is_unix", no_call_is_unix),
     ("static/calls_that_name_no_capability_act_on_the_caller", calls_without_capability),
@@ -17,6 +17,7 @@ const TESTS: [Test; 8] = [
     ("static/env_lookup_is_an_index", env_lookup),
     ("static/no_condition_names_a_stack_model", conditions),
     ("static/nothing_bare_uses_vector_registers", no_vector_registers),
+    ("static/ways_out_have_verw_beside_them", ways_out),
     ("static/no_fault_is_planted", no_fault_is_planted),
 ];
 
@@ -31,8 +32,8 @@ const SYMBOL_WORDS: [&str; 12] = [
     "smoltcp",
 ];
 /// Calls that act on nobody but their caller, or that the design lets anyone make: yield, sleep,
-/// transfer, and what gives up or reads something of one's own.
-const OWN_CALLS: [&str; 21] = [
+/// transfer, what gives up or reads something of one's own, the question whom a domain acts for.
+const OWN_CALLS: [&str; 22] = [
     "Yield",
     "Sleep",
     "TransferSync",
@@ -40,6 +41,7 @@ const OWN_CALLS: [&str; 21] = [
     "EnvForget",
     "EnvEntrust",
     "CapabilityDrop",
+    "DomainHolds",
     "CapabilityEnter",
     "RegionDetach",
     "RegionOperate",
@@ -154,6 +156,33 @@ fn instruction(line: &str) -> Option<(u64, &str)> {
 
 fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
+}
+
+/// Each way out to a program has its last instructions once more beside it, behind `verw`.
+fn ways_out() -> Result<Verdict> {
+    packages::require(&[packages::OBJDUMP])?;
+    let mut objdump = Command::new(packages::OBJDUMP.0);
+    objdump.args(["-d", "-M", "intel", "--no-show-raw-insn", "--section=.entry"]);
+    let text = process::output(objdump.arg(workspace::bare("kernel")))?;
+    Ok(judge_ways_out(&text))
+}
+
+fn judge_ways_out(disassembly: &str) -> Verdict {
+    let names = disassembly.lines().filter_map(instruction).map(|(_, text)| text);
+    let names: Vec<&str> = names.filter_map(|text| text.split_whitespace().next()).collect();
+    let is_out = |name: &str| name.starts_with("sysret") || name.starts_with("iret");
+    // What stands beside comes behind everything else.
+    let beside = names.iter().position(|&name| name == "verw").unwrap_or(names.len());
+    let (ways, copies) = names.split_at(beside);
+    // One goes back to the kernel itself.
+    let ways = ways.iter().filter(|name| is_out(name)).count();
+    let cleared = copies.windows(3).filter(|three| three[0] == "verw" && is_out(three[2])).count();
+    let all = copies.iter().filter(|name| is_out(name)).count();
+    if ways == cleared + 1 && all == cleared && ways > 1 {
+        Ok(format!("({cleared} ways out)"))
+    } else {
+        Err(format!("{ways} ways out, one of them to the kernel, and {cleared} with verw beside"))
+    }
 }
 
 /// Where the kernel's sources lie; all that depends on a model of stacks is what it does always.
@@ -297,6 +326,22 @@ mod tests {
         assert!(judge_lookup(&(straight.clone() + &looping + &end)).is_err());
         assert!(judge_lookup(&(straight + &line(12, "div    %rcx") + &end)).is_err());
         assert!(judge_lookup("").is_err());
+    }
+
+    #[test]
+    fn ways_out_without_verw_are_found() {
+        let code = |names: &[&str]| -> String {
+            let line = |(at, name): (usize, &&str)| format!("{at:x}:\t{name} x\n");
+            names.iter().enumerate().map(line).collect()
+        };
+        let beside = ["verw", "mov", "sysretq", "verw", "add", "iretq"];
+        let good = [&["mov", "sysretq", "add", "iretq", "iretq"][..], &beside].concat();
+        assert!(judge_ways_out(&code(&good)).is_ok());
+        let one_more = [&["iretq"][..], &good].concat();
+        assert!(judge_ways_out(&code(&one_more)).is_err());
+        let without = [&good[..], &["mov", "mov", "iretq"]].concat();
+        assert!(judge_ways_out(&code(&without)).is_err());
+        assert!(judge_ways_out(&code(&["nop"])).is_err());
     }
 
     #[test]

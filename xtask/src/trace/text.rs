@@ -32,7 +32,7 @@ pub fn text(trace: &Trace) -> String {
 
 fn said(trace: &Trace, event: &Event) -> String {
     let Event { kind, detail, env, argument } = *event;
-    let interface = argument >> 32;
+    let interface = argument >> 56;
     match kind {
         Kind::Call => format!("call {}", call_name(detail)),
         Kind::Leave => "goes on".into(),
@@ -41,7 +41,7 @@ fn said(trace: &Trace, event: &Event) -> String {
         Kind::Switch if env == 0 => "switch to nobody".into(),
         Kind::Switch => format!("switch to {}", trace.name(env)),
         Kind::Interrupt => format!("interrupt {detail:#x}"),
-        Kind::PacketIn if argument as u32 == 0 => {
+        Kind::PacketIn if argument << 8 == 0 => {
             format!("packet from interface {interface}, {detail} bytes, nobody's")
         }
         Kind::PacketIn => format!("packet from interface {interface}, {detail} bytes"),

@@ -173,10 +173,10 @@ impl Json {
         used.into_iter().try_for_each(|record| {
             self.object("", |json| {
                 json.numbers(&[
-                    ("id", record.id.into()),
+                    ("id", record.id),
                     ("domain", DomainId(record.domain).index() as u64),
-                    ("ring", record.ring.into()),
-                    ("atoms", record.atoms),
+                    ("ring", record.ring),
+                    ("atoms", record.atoms.into()),
                     ("matched", record.matched),
                 ])
             })
@@ -188,7 +188,7 @@ impl Json {
         used.into_iter().try_for_each(|record| {
             self.object("", |json| {
                 json.numbers(&[
-                    ("id", record.id.into()),
+                    ("id", record.id),
                     ("domain", DomainId(record.domain).index() as u64),
                     ("buffers", record.entries.into()),
                     ("delivered", record.delivered),

@@ -10,7 +10,6 @@ use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{domain, region, table};
-use abi::capability::WRITE;
 use abi::error::Error;
 use abi::id::DomainId;
 use abi::limits::{BATCH, BATCH_ITEMS, REGION_PLACES};
@@ -34,7 +33,7 @@ pub(super) fn update_tables<M: Machine>(
     let own = who.domain(state);
     let prepared = named(state, who).and_then(|named| {
         let target = domain::find_or_own(state, own, id)?;
-        if target != own && !named.dominates(domain::guard(state, target), WRITE) {
+        if !domain::may_write(state, own, target, &named) {
             return Err(Error::NotPermitted);
         }
         Ok((named, target))
@@ -103,16 +102,15 @@ pub(super) fn pass_regions<M: Machine>(
     let before = machine.context(who.index).r10;
     let mut done = 0;
     for place in who.bytes.chunks_exact(PLACE_BYTES).take(count as usize) {
-        let cost = region::pass_cost(state, own, target);
-        if done > 0 && !work::room(state, cost) {
+        if done > 0 && !work::room(state, cost::ATTACH) {
             let context = machine.context(who.index);
             context.rsi = places.0 + done * PLACE_BYTES as u64;
             context.rdx = count - done;
             context.r10 = before.wrapping_add(done);
             return k.again();
         }
-        work::spend(state, cost);
-        let place = Place { region: u32_at(place, 0), role: u32_at(place, 4) };
+        work::spend(state, cost::ATTACH);
+        let place = Place { region: u64_at(place, 0), role: u64_at(place, 8) };
         if let Err(refusal) = region::pass(state, own, target, place) {
             return k.refuse(Refusal::new(refusal.error, before.wrapping_add(done)));
         }

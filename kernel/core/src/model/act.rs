@@ -223,7 +223,8 @@ impl Model {
         let guard = *domain::guard(&self.state, target_index);
         let over = gives(&named, &guard.components[..usize::from(guard.length)], WRITE);
         let may = table::changeable(&self.state, caller_index, &named, id);
-        assert_eq!(may.is_ok(), over || caller == target);
+        let builds = domain::is_builder(&self.state, caller_index, target_index);
+        assert_eq!(may.is_ok(), over || builds || caller == target);
         if may.is_err() {
             return;
         }
@@ -532,7 +533,9 @@ impl Model {
         let guard = *domain::guard(&self.state, self.domains[target].index);
         let guard = &guard.components[..usize::from(guard.length)];
         // The right to the receiver's list comes from the capability or from one's own name.
-        let over = gives(&source, guard, WRITE) || gives(&own, guard, WRITE);
+        let (from, to) = (self.domains[caller].index, self.domains[target].index);
+        let builds = domain::is_builder(&self.state, from, to);
+        let over = builds || gives(&source, guard, WRITE) || gives(&own, guard, WRITE);
         let passed = over && source.rights & DERIVE != 0;
         assert!(target == caller || passed, "not to be given");
         self.domains[target].capabilities[usize::from(asked.slot)] = made;

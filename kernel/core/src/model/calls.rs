@@ -17,7 +17,7 @@ use abi::layout::PAGE_SIZE;
 use abi::limits::CPUS;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
 use abi::published::{EnvState, FrameType};
-use abi::region::Step;
+use abi::region::{NO_PEER, Step};
 use abi::setup::field::WHILE_RUNNING;
 use abi::upcall::{Cause, offset};
 use abi::word::{UserAddress, Which};
@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// Time passes on an idle processor, and something comes from outside.
-    fn arouse(&mut self) {
+    pub(super) fn arouse(&mut self) {
         self.machine.now += self.random.next() & 0xfff_ffff;
         let index = self.random.below(12);
         let alive = env::living(&self.state, env::id(&self.state, index)).is_ok();
@@ -132,7 +132,7 @@ impl Model {
     }
 
     /// The way out of the kernel.
-    fn leave(&mut self, cpu: usize) {
+    pub(super) fn leave(&mut self, cpu: usize) {
         let (state, machine) = (&mut self.state, &mut self.machine);
         sweep::work(state, machine, cpu);
         let next = sched::pick(state, machine, cpu);
@@ -146,7 +146,7 @@ impl Model {
     }
 
     /// Programs write their save areas: handlers return, servers wait for transfers.
-    fn write_save_areas(&mut self) {
+    pub(super) fn write_save_areas(&mut self) {
         for index in 1..self.state.envs.slots.len() {
             if let Some((_, area)) = env::save_area(&self.state, index)
                 && self.random.one_in(2)
@@ -161,7 +161,7 @@ impl Model {
 
     /// The first environment, stopped by a fault when all slots of its save area were in use, goes
     /// on, as one does that a debugger looks after: nobody else may be left who could let it.
-    fn revive(&mut self) {
+    pub(super) fn revive(&mut self) {
         let first = env::id(&self.state, FIRST);
         if self.state.envs.slots[FIRST].state == EnvState::Stopped {
             let (state, machine) = (&mut self.state, &mut self.machine);
@@ -223,7 +223,7 @@ impl Model {
     }
 
     /// Leaves the first environment, and what it lives on, in peace.
-    fn harmless(&self, current: usize, call: &Call) -> bool {
+    pub(super) fn harmless(&self, current: usize, call: &Call) -> bool {
         let by_first = current == FIRST;
         let first = env::id(&self.state, FIRST);
         let on_first = |env: EnvId| env == first || (env.is_none() && by_first);
@@ -233,7 +233,6 @@ impl Model {
             Call::EnvHold { env } | Call::EnvDestroy { env, .. } => !on_first(env),
             Call::EnvSet { env, .. } => !on_first(env),
             Call::DomainDestroy { domain } => domain != self.domains[0].id,
-            Call::AccountDestroy { account } => account.index() != 1,
             Call::AccountLimit { account, .. } => account.index() > 3,
             // One that nobody has attached to can only end with its maker: leave room to attach.
             Call::RegionAlloc { .. } => {
@@ -245,7 +244,7 @@ impl Model {
     }
 
     /// Mostly one that is not empty.
-    fn some_capability_index(&mut self, caller: usize) -> u64 {
+    pub(super) fn some_capability_index(&mut self, caller: usize) -> u64 {
         let list = self.state.domains.record(env::domain(&self.state, caller).index()).capabilities;
         let index = self.random.below(6);
         let empty = list[index].rights == 0;
@@ -305,8 +304,8 @@ impl Model {
     /// One that the model makes domains of, or any: those that calls make would pile up.
     fn some_account_to_end(&mut self) -> AccountId {
         let accounts = &self.state.published.accounts;
-        let below = if self.random.one_in(2) { 3 } else { accounts.len() - 2 };
-        let live = accounts[2..2 + below].iter().map(|record| record.id);
+        let below = if self.random.one_in(2) { 4 } else { accounts.len() - 1 };
+        let live = accounts[1..1 + below].iter().map(|record| record.id);
         let count = live.clone().filter(|&id| id != 0).count();
         let chosen = self.random.below(count.max(1));
         AccountId(live.filter(|&id| id != 0).nth(chosen).unwrap_or(0))
@@ -314,8 +313,8 @@ impl Model {
 
     fn some_region(&mut self) -> RegionId {
         let all = self.state.published.regions.iter();
-        let mut live: Vec<u32> = all.map(|record| record.id).filter(|&id| id != 0).collect();
-        live.push(self.random.next() as u32 & 0x3fff_ffff);
+        let mut live: Vec<u64> = all.map(|record| record.id).filter(|&id| id != 0).collect();
+        live.push(self.random.next() >> 1 >> self.random.below(50));
         RegionId(self.random.pick(&live))
     }
 
@@ -332,7 +331,7 @@ impl Model {
         if self.random.one_in(3) { 0 } else { self.machine.now.saturating_add(ahead & 0xfff_ffff) }
     }
 
-    fn some_call(&mut self, caller: usize) -> Call {
+    pub(super) fn some_call(&mut self, caller: usize) -> Call {
         let word = self.random.next() >> self.random.below(64);
         let small = self.random.below(8) as u16;
         match self.random.below(80) {
@@ -439,7 +438,7 @@ impl Model {
         let slots = self.random.pick(&super::methods::SLOTS);
         let regions = self.state.published.regions.iter().zip(self.state.regions.slots.iter());
         let fresh = regions.filter(|(record, slot)| record.id != 0 && !slot.used);
-        let fresh: Vec<u32> = fresh.map(|(record, _)| record.id).collect();
+        let fresh: Vec<u64> = fresh.map(|(record, _)| record.id).collect();
         let region = match fresh[..] {
             [] => self.some_region(),
             _ => RegionId(self.random.pick(&fresh)),
@@ -452,13 +451,13 @@ impl Model {
         let step = Step {
             region: self.some_region().0,
             role: self.random.below(3) as u8,
-            peer: if self.random.one_in(3) { u8::MAX } else { self.random.below(5) as u8 },
-            flags: self.random.below(5) as u16,
+            peer: if self.random.one_in(3) { NO_PEER } else { self.random.below(5) as u8 },
+            flags: self.random.below(5) as u8,
             len: 8 * self.random.below(3) as u32,
             offset: 8 * self.random.below(8) as u32,
             moves: self.random.below(9) as u16,
             beside: self.random.below(9) as u16,
-            events: self.random.below(256) as u32,
+            events: self.random.below(256) as u16,
         };
         let [which, piece, words] = step.to_words();
         let address = self.some_own_page(caller);
@@ -487,7 +486,7 @@ impl Model {
     }
 
     /// The argument in memory, as far as the call has one.
-    fn some_bytes(&mut self, caller: usize, call: &Call) -> Vec<u8> {
+    pub(super) fn some_bytes(&mut self, caller: usize, call: &Call) -> Vec<u8> {
         let mut words: Vec<u64> = Vec::new();
         match *call {
             Call::EnvSet { env, .. } => {
@@ -503,12 +502,16 @@ impl Model {
                     words.push(u64::from(a) | u64::from(b) << 32);
                 }
             }
-            Call::RegionPass { .. } => words.extend((0..4).map(|_| self.some_region().0 as u64)),
+            Call::RegionPass { .. } => {
+                for _ in 0..4 {
+                    words.extend([self.some_region().0, self.random.below(5) as u64]);
+                }
+            }
             Call::RegionOperate { .. } | Call::RegionAwait { .. } => {
-                let region = u64::from(self.some_region().0);
+                let region = self.some_region().0;
                 let counts = self.random.next() & 0x0103_0101;
-                words.extend([region | counts << 32, self.some_own_page(caller)]);
-                words.extend([0, 8 * self.random.below(10) as u64]);
+                words.extend([region, self.some_own_page(caller)]);
+                words.extend([0, (8 * self.random.below(10) as u64) | (counts << 32)]);
                 // Offsets and values in turn; most words are still zero.
                 let zeroes = self.random.below(4) > 0;
                 for _ in 0..8 {
@@ -521,7 +524,7 @@ impl Model {
             Call::PredicateSet { count, .. } => {
                 for _ in 0..count.min(8) {
                     let kinds = self.random.next() & 0x0104_0403;
-                    words.push(kinds | u64::from(self.some_region().0) << 32);
+                    words.extend([kinds, self.some_region().0]);
                     let pages = [self.some_own_page(caller), self.some_own_page(caller)];
                     words.extend([pages[0], pages[1] + 8, 0]);
                 }
@@ -534,8 +537,7 @@ impl Model {
             Call::FilterInsert { .. } => {
                 let flags = if self.random.one_in(4) { COPY } else { SUBSETTABLE };
                 let count = self.random.below(4) as u64;
-                let ring = u64::from(self.some_ring().0);
-                words.extend([u64::from(flags) << 16 | count << 32, ring]);
+                words.extend([u64::from(flags) << 16 | count << 32, self.some_ring().0, 0]);
                 // Atoms of three 32-bit words: offset, mask, value.
                 for _ in 0..3 {
                     let value = self.random.below(3) as u64;
@@ -566,7 +568,7 @@ impl Model {
     }
 
     /// What calls have done to domains becomes what the model knows.
-    fn forget_dead_domains(&mut self) {
+    pub(super) fn forget_dead_domains(&mut self) {
         let (state, stale) = (&self.state, &mut self.stale);
         self.domains.retain(|known| {
             let lives = domain::find(state, known.id) == Ok(known.index);

@@ -12,7 +12,7 @@ use abi::limits::{RESOURCES, Resource};
 use abi::memory::{
     ACCESSED, ADDRESS, ENTRY_CHOICE, LARGE, NO_EXECUTE, PRESENT, TYPE_SHIFT, USER, WRITABLE,
 };
-use abi::published::{EnvState, FrameType};
+use abi::published::{AccountRecord, EnvState, FrameType};
 use std::collections::{HashMap, HashSet};
 
 /// The frame at an address and whether it may be written, read from the tables alone.
@@ -48,6 +48,8 @@ impl Model {
     /// Cheap: no table is walked but for what processors remember.
     pub(super) fn check_step(&mut self) {
         self.check_translations();
+        self.check_names();
+        self.check_quotas();
         for (record, last) in self.state.published.frames.iter().zip(&mut self.last) {
             match frame::kind_of(record.kind) {
                 FrameType::Free | FrameType::Limbo => {}
@@ -63,6 +65,23 @@ impl Model {
         }
     }
 
+    /// No account is charged more than its limit, but for what it was charged when the limit was
+    /// set below that.
+    fn check_quotas(&mut self) {
+        let accounts = &self.state.published.accounts;
+        self.charged.resize(accounts.len(), AccountRecord::default());
+        for (index, (now, before)) in accounts.iter().zip(&mut self.charged).enumerate() {
+            let known = now.id != 0 && now.id == before.id;
+            for resource in (0..RESOURCES).filter(|_| known) {
+                let limit = now.limit[resource].max(before.limit[resource]);
+                let most = limit.max(before.used[resource]);
+                let used = now.used[resource];
+                assert!(used <= most, "account {index}: {used} of resource {resource}, not {most}");
+            }
+            *before = *now;
+        }
+    }
+
     /// The first environment, for which there is always something to do, runs now and then.
     pub(super) fn check_alive(&mut self, step: u64) {
         if self.state.sched.cpus.iter().any(|cpu| usize::from(cpu.current) == FIRST) {
@@ -74,6 +93,16 @@ impl Model {
 
     /// Everything.
     pub(super) fn check_all(&mut self) {
+        self.check_structure();
+        self.check_writers();
+        for known in &self.domains {
+            let list = &self.state.domains.record(known.index).capabilities;
+            assert_eq!(list, &known.capabilities, "capabilities of {:?}", known.id);
+        }
+    }
+
+    /// What can be said of tables, frames and accounts by themselves.
+    pub(super) fn check_structure(&mut self) {
         let mut seen = Seen::default();
         // Those that are dying with environments still in them, too.
         for index in self.domains_in_use() {
@@ -94,15 +123,11 @@ impl Model {
         }
         self.check_frames(&seen);
         assert_eq!(self.state.folds.used(), seen.folded, "records of folded tables");
-        self.check_writers();
         self.check_accounts();
         self.check_dying_accounts();
         self.check_homes();
+        self.check_builders();
         self.check_lists();
-        for known in &self.domains {
-            let list = &self.state.domains.record(known.index).capabilities;
-            assert_eq!(list, &known.capabilities, "capabilities of {:?}", known.id);
-        }
         for stale in &self.stale {
             assert!(domain::find(&self.state, *stale).is_err(), "{stale:?} is found again");
         }
@@ -364,6 +389,19 @@ impl Model {
         filters.into_iter().for_each(|payer| count(payer, Resource::Filters, 1));
         for (index, record) in published.accounts.iter().enumerate() {
             assert_eq!(record.used, used[index], "charged to account {index}");
+        }
+    }
+
+    /// A domain in which an environment has been released is nobody's to build, and one that is
+    /// being built admits an environment only in place of one that has not run.
+    fn check_builders(&self) {
+        for (index, env) in self.state.envs.slots.iter().enumerate().skip(1) {
+            if matches!(env.state, EnvState::Free | EnvState::New | EnvState::Dead) {
+                continue;
+            }
+            let home = crate::env::home(&self.state, index).index();
+            let builder = self.state.domains.record(home).builder;
+            assert!(builder.is_none(), "{builder:?} builds where environment {index} runs");
         }
     }
 

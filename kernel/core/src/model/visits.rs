@@ -75,7 +75,7 @@ impl Model {
             assert_ne!(record.home, record.domain, "{index} visits its home");
             let own = [record.domain, record.home].into_iter().filter(|&id| id != 0);
             own.for_each(|id| there[DomainId(id).index()] += 1);
-            let lives = |id: u32| self.state.published.domains[DomainId(id).index()].id == id;
+            let lives = |id: u64| self.state.published.domains[DomainId(id).index()].id == id;
             assert!(record.home == 0 || lives(record.home), "{index} has lost its home");
             assert!(lives(record.domain), "{index} is nowhere");
         }
@@ -83,7 +83,9 @@ impl Model {
             assert_eq!(record.envs, there[index], "environments of domain {index}");
             let records = &self.state.domains.records;
             let unborn = records.iter().filter(|one| usize::from(one.maker) == index).count();
-            let counted = usize::from(records[index].unborn);
+            let next = |&at: &u16| Some(records[usize::from(at)].beside[1]).filter(|&at| at != 0);
+            let first = Some(records[index].unborn).filter(|&at| at != 0);
+            let counted = core::iter::successors(first, next).count();
             assert!(index == 0 || unborn == counted, "{index} has made {unborn}, not {counted}");
             assert!(record.id != 0 || unborn == 0 || index == 0, "the maker {index} has ended");
         }

@@ -43,7 +43,7 @@ pub fn piece(bytes: &[u8]) -> Piece {
 pub fn program(bytes: &[u8]) -> FilterProgram {
     let mut atoms = [FilterAtom::default(); FILTER_ATOMS];
     for (number, atom) in atoms.iter_mut().enumerate() {
-        let at = 16 + size_of::<FilterAtom>() * number;
+        let at = 24 + size_of::<FilterAtom>() * number;
         let first = u32_at(bytes, at);
         *atom = FilterAtom {
             offset: first as u16,
@@ -57,8 +57,8 @@ pub fn program(bytes: &[u8]) -> FilterProgram {
         interface: first as u16,
         flags: (first >> 16) as u16,
         count: u32_at(bytes, 4),
-        ring: u32_at(bytes, 8),
-        parent: u32_at(bytes, 12),
+        ring: u64_at(bytes, 8),
+        parent: u64_at(bytes, 16),
         atoms,
     }
 }

@@ -11,6 +11,8 @@
 
 use super::{exists, hold, let_go};
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
+use crate::identity::{self, Serial};
 use crate::state::State;
 use crate::{account, capability, domain};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
@@ -38,7 +40,7 @@ pub struct Filter {
     bits: u16,
     flags: u16,
     interface: u16,
-    generation: u32,
+    pub(crate) serial: Serial,
     guard: Name,
     /// Index of the account that pays.
     account: u16,
@@ -114,12 +116,14 @@ impl Filter {
     }
 }
 
+/// May a filter be made at this index?
+fn is_free(state: &State, index: usize) -> bool {
+    state.published.filters[index].id == 0 && !state.net.filters[index].serial.is_spent()
+}
+
 /// The index of a live filter.
 pub fn lookup(state: &State, id: FilterId) -> Result<usize, Error> {
-    match state.published.filters.get(id.index()) {
-        Some(record) if id.index() != 0 && record.id == id.0 => Ok(id.index()),
-        _ => Err(Error::NoSuchFilter),
-    }
+    identity::find(state.published.filters, id).ok_or(Error::NoSuchFilter)
 }
 
 /// The first filter at or behind position `at` of the order that accepts the packet: its index,
@@ -154,7 +158,7 @@ pub fn count(state: &mut State, index: usize) {
 struct Plan {
     index: usize,
     filter: Filter,
-    atoms: u64,
+    atoms: u32,
 }
 
 /// Serves `FilterInsert`.
@@ -211,12 +215,12 @@ fn check_insert(
     }
     account::check(state, usize::from(filter.account), Resource::Filters, 1)?;
     let index = (1..state.net.filters.len())
-        .find(|&index| state.published.filters[index].id == 0)
+        .find(|&index| is_free(state, index))
         .ok_or(Error::TableFull)?;
     if state.net.ordered == state.net.order.len() {
         return Err(Error::TableFull.into());
     }
-    Ok(Plan { index, filter, atoms: count as u64 })
+    Ok(Plan { index, filter, atoms: count as u32 })
 }
 
 /// Would the new filter take a packet from one that the caller has no right to?
@@ -227,8 +231,7 @@ fn check_overlaps(state: &State, caller: usize, named: u8, filter: &Filter) -> R
         if apart || !filter.overlaps(other) {
             continue;
         }
-        let refusal =
-            Refusal::new(Error::Overlap, u64::from(state.published.filters[usize::from(index)].id));
+        let refusal = Refusal::new(Error::Overlap, state.published.filters[usize::from(index)].id);
         let (within, around) = (filter.is_within(other), other.is_within(filter));
         // Equal, or neither more specific: who gets the packet could not be said.
         if within == around {
@@ -245,10 +248,9 @@ fn check_overlaps(state: &State, caller: usize, named: u8, filter: &Filter) -> R
 
 fn apply_insert(state: &mut State, caller: usize, plan: Plan) -> u64 {
     let Plan { index, mut filter, atoms } = plan;
-    let generation = state.net.filters[index].generation;
-    filter.generation = generation;
+    filter.serial = state.net.filters[index].serial;
     filter.holders[0] = caller as u16;
-    let id = FilterId::new(index as u16, generation);
+    let id = FilterId::new(index as u16, filter.serial.number());
     state.published.filters[index] = FilterRecord {
         id: id.0,
         domain: domain::id(state, caller).0,
@@ -271,7 +273,7 @@ fn apply_insert(state: &mut State, caller: usize, plan: Plan) -> u64 {
     net.order[position] = index as u16;
     net.ordered += 1;
     hold(state, caller);
-    u64::from(id.0)
+    id.0
 }
 
 /// Serves `FilterDrop`.
@@ -288,19 +290,19 @@ fn drop_holder(state: &mut State, index: usize, slot: usize) {
     let holder = usize::from(state.net.filters[index].holders[slot]);
     state.net.filters[index].holders[slot] = 0;
     let_go(state, holder);
-    state.published.filters[index].references -= 1;
+    state.published.filters[index].references.less(1);
     if state.published.filters[index].references != 0 {
         return;
     }
     let account = usize::from(state.net.filters[index].account);
     account::uncharge(state, account, Resource::Filters, 1);
-    let generation = state.net.filters[index].generation.wrapping_add(1);
-    state.net.filters[index] = Filter { generation, ..Filter::default() };
+    let serial = state.net.filters[index].serial.next();
+    state.net.filters[index] = Filter { serial, ..Filter::default() };
     state.published.filters[index] = FilterRecord::default();
     let net = &mut state.net;
     if let Some(at) = net.order[..net.ordered].iter().position(|&one| usize::from(one) == index) {
         net.order.copy_within(at + 1..net.ordered, at);
-        net.ordered -= 1;
+        net.ordered.less(1);
     }
 }
 
@@ -315,6 +317,10 @@ pub fn reference(
     let index = lookup(state, id)?;
     capability::check(state, caller, named, &state.net.filters[index].guard, WRITE)?;
     let holder = domain::find_or_own(state, caller, for_domain)?;
+    let named = capability::get(state, caller, named)?;
+    if !capability::reaches(state, caller, holder, &named) {
+        return Err(Error::NotPermitted.into());
+    }
     let slot = state.net.filters[index].holders.iter().position(|&one| one == 0);
     let slot = slot.ok_or(Refusal::new(Error::Exhausted, HOLDERS as u64))?;
     state.net.filters[index].holders[slot] = holder as u16;

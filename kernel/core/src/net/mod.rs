@@ -17,12 +17,14 @@ pub mod ring;
 pub mod transmit;
 
 use crate::answer::Answer;
+use crate::count::Count;
 use crate::env;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
 use abi::call::Call;
 use abi::error::Error;
+use abi::id::{EnvId, RingId};
 use abi::limits::{RING_ENTRIES, TRANSMIT_PIECES};
 use abi::published::InterfaceRecord;
 use abi::ring::{Piece, RingEntry};
@@ -80,16 +82,16 @@ pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize,
     if packet.get(6..12).is_some_and(|source| address(source) == record.mac) {
         record.received += 1;
         record.unclaimed += 1;
-        machine.trace(packet_in(interface, packet, 0, 0));
+        machine.trace(packet_in(interface, packet, RingId::NONE, EnvId::NONE));
         return;
     }
     distribute(state, machine, interface, packet);
 }
 
 /// That a packet came, for the ring with this id that `env` made.
-fn packet_in(interface: usize, packet: &[u8], ring: u32, env: u32) -> Event {
-    let argument = (interface as u64) << 32 | u64::from(ring);
-    Event { argument, ..Event::new(Kind::PacketIn, packet.len() as u16, env) }
+fn packet_in(interface: usize, packet: &[u8], ring: RingId, env: EnvId) -> Event {
+    let argument = (interface as u64) << 56 | ring.0 << 8 >> 8;
+    Event { argument, ..Event::new(Kind::PacketIn, packet.len() as u16, env.0) }
 }
 
 /// A link address as a word, its first byte lowest.
@@ -120,7 +122,7 @@ fn distribute<M: Machine>(
     }
     if !claimed {
         state.published.interfaces[interface].unclaimed += 1;
-        machine.trace(packet_in(interface, packet, 0, 0));
+        machine.trace(packet_in(interface, packet, RingId::NONE, EnvId::NONE));
     }
     claimed
 }
@@ -204,5 +206,5 @@ fn hold(state: &mut State, domain: usize) {
 }
 
 fn let_go(state: &mut State, domain: usize) {
-    state.net.held[domain] -= 1;
+    state.net.held[domain].less(1);
 }

@@ -5,12 +5,13 @@
 
 use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
+use crate::identity::{self, Serial, Thread};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, domain, env, frame, sched, table};
 use abi::error::Error;
-use abi::id::{EnvId, Frame, RingId};
+use abi::id::{Frame, RingId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{RING_ENTRIES, Resource};
 use abi::published::RingRecord;
@@ -35,9 +36,9 @@ pub struct Ring {
     next: u8,
     domain: u16,
     account: u16,
-    generation: u32,
+    pub(crate) serial: Serial,
     /// Who is told of packets: the environment that made the ring.
-    env: EnvId,
+    env: Thread,
 }
 
 impl Default for Ring {
@@ -48,8 +49,8 @@ impl Default for Ring {
             next: 0,
             domain: 0,
             account: 0,
-            generation: 0,
-            env: EnvId::NONE,
+            serial: Serial::default(),
+            env: Thread::NONE,
         }
     }
 }
@@ -68,9 +69,13 @@ impl Ring {
     }
 }
 
+/// May a ring be made at this index?
+fn is_free(state: &State, index: usize) -> bool {
+    state.published.rings[index].id == 0 && !state.net.rings[index].serial.is_spent()
+}
+
 fn lookup(state: &State, id: RingId) -> Option<usize> {
-    let record = state.published.rings.get(id.index())?;
-    (id.index() != 0 && record.id == id.0).then_some(id.index())
+    identity::find(state.published.rings, id)
 }
 
 /// The index of a live ring of the domain's own.
@@ -141,25 +146,24 @@ pub fn allocate<M: Machine>(
     let pins = 2 * entries.len() as u32;
     account::check(state, payer, Resource::Rings, 1)?;
     account::check(state, payer, Resource::Pins, pins)?;
-    let index = (1..state.net.rings.len())
-        .find(|&index| state.published.rings[index].id == 0)
-        .ok_or(Error::Exhausted)?;
+    let index =
+        (1..state.net.rings.len()).find(|&index| is_free(state, index)).ok_or(Error::Exhausted)?;
     account::charge(state, payer, Resource::Rings, 1)?;
     account::charge(state, payer, Resource::Pins, pins)?;
     for buffer in &buffers[..entries.len()] {
         pin(state, buffer);
     }
-    let generation = state.net.rings[index].generation;
+    let serial = state.net.rings[index].serial;
     state.net.rings[index] = Ring {
         buffers,
         count: entries.len() as u8,
         next: 0,
         domain: caller as u16,
         account: payer as u16,
-        generation,
-        env: env::id(state, who),
+        serial,
+        env: Thread::of(state, who),
     };
-    let id = RingId::new(index as u16, generation);
+    let id = RingId::new(index as u16, serial.number());
     state.published.rings[index] = RingRecord {
         id: id.0,
         domain: domain::id(state, caller).0,
@@ -167,7 +171,7 @@ pub fn allocate<M: Machine>(
         ..RingRecord::default()
     };
     hold(state, caller);
-    Ok(u64::from(id.0))
+    Ok(id.0)
 }
 
 /// Serves `RingModify`.
@@ -212,8 +216,8 @@ fn end(state: &mut State, index: usize) {
         give_up(state, payer, buffer);
     }
     account::uncharge(state, payer, Resource::Rings, 1);
-    let generation = ring.generation.wrapping_add(1);
-    state.net.rings[index] = Ring { generation, ..Ring::default() };
+    let serial = ring.serial.next();
+    state.net.rings[index] = Ring { serial, ..Ring::default() };
     state.published.rings[index] = RingRecord::default();
     let_go(state, usize::from(ring.domain));
 }
@@ -261,7 +265,7 @@ pub fn deliver<M: Machine>(
     let ring = &mut state.net.rings[index];
     let buffer = ring.buffers[usize::from(ring.next)];
     let record = &mut state.published.rings[index];
-    let event = packet_in(interface, packet, id.0, ring.env.0);
+    let event = packet_in(interface, packet, id, ring.env.id());
     if buffer.owner == 0 || !is_given_back(&Shared(machine), buffer.owner) {
         record.dropped += 1;
         machine.trace(Event { kind: Kind::PacketDropped, ..event });
@@ -276,7 +280,7 @@ pub fn deliver<M: Machine>(
     let (place, fits) = (buffer.place, &packet[..len]);
     abi::ring::put(&mut Shared(machine), buffer.owner, place, fits, packet.len());
     sched::written(state, Frame::containing(buffer.owner));
-    if let Ok(who) = env::living(state, told)
+    if let Some(who) = told.living(state)
         && env::belongs_to(state, who, usize::from(in_domain))
     {
         sched::event(state, machine, who, EVENT_PACKET);

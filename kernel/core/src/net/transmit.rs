@@ -10,9 +10,11 @@
 
 use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
+use crate::count::Count;
+use crate::identity::Thread;
 use crate::machine::{Machine, Shared};
 use crate::state::State;
-use crate::{account, capability, domain, env, frame, sched, table};
+use crate::{account, capability, domain, frame, sched, table};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -47,7 +49,7 @@ pub struct Flight {
     segments: [Segment; SEGMENTS],
     count: u8,
     account: u16,
-    env: EnvId,
+    env: Thread,
 }
 
 impl Default for Flight {
@@ -58,7 +60,7 @@ impl Default for Flight {
             segments: [Segment::default(); SEGMENTS],
             count: 0,
             account: 0,
-            env: EnvId::NONE,
+            env: Thread::NONE,
         }
     }
 }
@@ -82,7 +84,7 @@ struct Plan {
     /// How many physical pieces.
     pieces: usize,
     account: usize,
-    env: EnvId,
+    env: Thread,
 }
 
 /// Serves `NetTransmit` for the environment at `who` of the domain at `caller`.
@@ -105,7 +107,7 @@ pub fn transmit<M: Machine>(
     let plan = checked?;
     let interface = usize::from(interface);
     let all = &mut place[..plan.pieces];
-    machine.trace(packet_out(interface, plan.env, all));
+    machine.trace(packet_out(interface, plan.env.id(), all));
     if is_to_itself(state, machine, interface, all) {
         return Ok(turn(state, machine, interface, plan, all));
     }
@@ -170,7 +172,7 @@ fn check<M: Machine>(
         return Err(Error::WouldBlock.into());
     }
     let pending = word.frame.address() + pending % PAGE_SIZE;
-    Ok(Plan { token, pending, pieces: count, account, env: env::id(state, who) })
+    Ok(Plan { token, pending, pieces: count, account, env: Thread::of(state, who) })
 }
 
 fn apply<M: Machine>(
@@ -212,7 +214,7 @@ fn apply<M: Machine>(
 fn packet_out(interface: usize, env: EnvId, all: &[Segment]) -> Event {
     let len: u32 = all.iter().map(|segment| segment.len).sum();
     let event = Event::new(Kind::PacketOut, len as u16, env.0);
-    Event { argument: (interface as u64) << 32, ..event }
+    Event { argument: (interface as u64) << 56, ..event }
 }
 
 /// Copies the packet's first bytes; how many.
@@ -251,7 +253,7 @@ fn turn<M: Machine>(
     let claimed = super::distribute(state, machine, interface, &packet[..len]);
     abi::ring::sent(&mut Shared(machine), plan.pending);
     sched::written(state, Frame::containing(plan.pending));
-    if let Ok(who) = env::living(state, plan.env) {
+    if let Some(who) = plan.env.living(state) {
         sched::event(state, machine, who, EVENT_SENT);
     }
     u64::from(!claimed)
@@ -265,7 +267,7 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
         return;
     }
     let Flight { pending, count, account, env, .. } = *flight;
-    state.published.interfaces[interface].queued -= 1;
+    state.published.interfaces[interface].queued.less(1);
     abi::ring::sent(&mut Shared(machine), pending);
     let word = Frame::containing(pending);
     sched::written(state, word);
@@ -275,7 +277,7 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
     }
     frame::unpin(state, word);
     account::uncharge(state, usize::from(account), Resource::Pins, u32::from(count) + 1);
-    if let Ok(who) = env::living(state, env) {
+    if let Some(who) = env.living(state) {
         sched::event(state, machine, who, EVENT_SENT);
     }
 }

@@ -178,6 +178,39 @@ fn each_error_of_setting_one() {
     assert_eq!(world.by(1, call), error(Error::BadAddress, 0));
 }
 
+/// What a setup does not name stays, whatever its other words are.
+#[test]
+fn set_one_field_and_change_another() {
+    use abi::setup::{FLAG_BORROW, FLAG_SLICE_END, FLAG_SLICE_START};
+    let mut world = World::new();
+    let domain = world.domain();
+    let index = world.spawn(domain);
+    let flags = FLAG_SLICE_START | FLAG_SLICE_END | FLAG_BORROW;
+    let setup = EnvSetup { flags, ..EnvSetup::default() };
+    assert_eq!(world.set_by(index, EnvId::NONE, field::FLAGS, &setup), OK);
+    let look = |world: &World| {
+        let env = &world.state.envs.slots[index];
+        (env.flags, env.entries, env.guard, env.save, env.save_address, env.application, env.queue)
+    };
+    let before = look(&world);
+    assert_eq!(u64::from(before.0), flags);
+    let there = EnvSetup { rsp: 0xa000, argument: 9, ..EnvSetup::default() };
+    let new = world.spawn_new(1, domain);
+    let id = world.id(new);
+    assert_eq!(world.set_by(1, id, field::RSP, &there), OK);
+    assert_eq!(world.set_by(1, id, field::ARGUMENT, &there), OK);
+    let context = *world.machine.context(new);
+    assert_eq!((context.rip, context.rsp, context.rdi), (RIP, 0xa000, 9));
+    let other = EnvSetup { fault_entry: 0x9000, event_entry: 0x9100, ..EnvSetup::default() };
+    assert_eq!(world.set_by(index, EnvId::NONE, 0, &other), OK);
+    assert_eq!(look(&world), before, "no field is named");
+    assert_eq!(world.set_by(index, EnvId::NONE, field::FAULT_ENTRY, &other), OK);
+    let entries = env::Entries { fault: 0x9000, ..before.1 };
+    assert_eq!(look(&world), (before.0, entries, before.2, before.3, before.4, before.5, before.6));
+    assert_eq!(world.set_by(index, EnvId::NONE, field::FLAGS, &other), OK);
+    assert_eq!(world.state.envs.slots[index].flags, 0);
+}
+
 #[test]
 fn each_error_of_moving() {
     let mut world = World::new();
@@ -400,11 +433,11 @@ fn a_table_names_the_domain_it_was_made_for() {
     let page = world.map(domain.index(), SCRATCH + 0x1000);
     let chain = |world: &World, frame: Frame| world.state.published.frames[frame.0 as usize].chain;
     let table = Frame(chain(&world, page) >> 9);
-    assert_eq!(chain(&world, table), domain.0);
+    assert_eq!(chain(&world, table), domain.0 as u32);
     assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
     world.pick(0);
     for record in world.state.published.frames.iter() {
         let is_table = (2..=5).contains(&record.kind);
-        assert!(is_table || record.chain != domain.0, "{record:?}");
+        assert!(is_table || record.chain != domain.0 as u32, "{record:?}");
     }
 }

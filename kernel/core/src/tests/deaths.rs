@@ -16,7 +16,7 @@ fn never(world: &mut World, index: usize) {
         | u64::from(Source::Memory as u8) << 8
         | u64::from(Source::Memory as u8) << 16
         | 1 << 24;
-    world.put(index, &[first, SCRATCH, SCRATCH, 0]);
+    world.put(index, &[first, 0, SCRATCH, SCRATCH, 0]);
     let call = Call::PredicateSet { atoms: UserAddress(SCRATCH), count: 1 };
     assert_eq!(world.by(index, call), OK);
 }
@@ -71,7 +71,7 @@ fn bring(world: &mut World, index: usize, server: usize, state: &str) {
         "with a region" => {
             let call = Call::RegionAlloc { frames: UserAddress(0), count: 0 };
             let Outcome::Answer(0, region) = world.by(index, call) else { panic!() };
-            let region = abi::id::RegionId(region as u32);
+            let region = abi::id::RegionId(region);
             let call = Call::RegionAttach { region, role: 0, domain: DomainId::NONE };
             assert_eq!(world.by(index, call), OK);
             let call = Call::RegionAlloc { frames: UserAddress(0), count: 0 };
@@ -162,6 +162,7 @@ fn a_dying_server_refuses_its_donors() {
     let held = Call::EnvHold { env: world.id(second) };
     assert_eq!(world.by(1, held), OK);
     assert_eq!(world.by(1, destroy(&world, server)), OK);
+    world.settle();
     assert_eq!(world.state_of(first), EnvState::Ready);
     assert_eq!(world.state_of(second), EnvState::Held);
     for client in [first, second] {
@@ -181,6 +182,7 @@ fn the_children_of_the_dead_are_nobodys() {
     assert_eq!(world.by(1, destroy(&world, dead)), OK);
     assert_eq!(world.state_of(dead), EnvState::Dead);
     assert_eq!(world.by(1, destroy(&world, parent)), OK);
+    world.settle();
     assert_eq!(world.state_of(dead), EnvState::Free, "nobody is left to ask");
     assert_eq!(world.state.published.envs[alive].holder, 0);
     assert_eq!(world.by(1, destroy(&world, alive)), OK);
@@ -325,7 +327,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
     let before = world.census();
     let call = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
     let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
-    let account = AccountId(account as u32);
+    let account = AccountId(account);
     for resource in 0..RESOURCES as u16 {
         let call = Call::AccountLimit { account, resource, limit: 100 };
         assert_eq!(world.by(1, call), OK);
@@ -338,7 +340,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
         bytes: u64::MAX,
     };
     let Outcome::Answer(0, domain) = world.by(1, call) else { panic!() };
-    let domain = DomainId(domain as u32);
+    let domain = DomainId(domain);
     let shared = world.map(domain.index(), SCRATCH);
     let index = world.spawn(domain);
     let item = Item {
@@ -394,6 +396,45 @@ fn a_mover_keeps_its_id_and_leaves_its_domain_behind() {
     assert_eq!(world.census(), before);
 }
 
+#[test]
+fn move_while_posts_wait() {
+    let mut world = World::new();
+    let old = world.domain();
+    let index = world.spawn_masked(old);
+    let new = world.domain();
+    world.map(new.index(), SAVE);
+    assert_eq!(world.by(1, Call::Post { env: world.id(index), bits: 0x55 }), OK);
+    let events = world.saved(index, offset::EVENTS);
+    world.save(index, offset::EVENTS, events | 2);
+    let setup = EnvSetup { save_area: SAVE, ..EnvSetup::default() };
+    world.put(index, &setup_words(&setup));
+    let fields = field::SAVE_AREA;
+    let call = Call::EnvMove { domain: new, fields, setup: UserAddress(SCRATCH) };
+    assert_eq!(world.by(index, call), Outcome::Restart);
+    assert_eq!(world.saved(index, offset::PENDING) & 0x55, 0x55, "posts come along");
+    assert_ne!(world.saved(index, offset::EVENTS) & 2, 0, "events come along");
+}
+
+/// What waits for a mover that names no new save area goes with the old one: into no other frame.
+#[test]
+fn move_without_a_save_area_while_posts_wait() {
+    let mut world = World::new();
+    let old = world.domain();
+    let index = world.spawn_masked(old);
+    let new = world.domain();
+    assert_eq!(world.by(1, Call::Post { env: world.id(index), bits: 0x55 }), OK);
+    assert_eq!(world.saved(index, offset::PENDING), 0x55);
+    let first = |world: &World| {
+        [offset::PENDING, offset::EVENTS].map(|word| world.machine.word(word as u64))
+    };
+    let before = first(&world);
+    assert_ne!(before[0] | 0x55, before[0]);
+    let call = Call::EnvMove { domain: new, fields: 0, setup: UserAddress(SCRATCH) };
+    assert_eq!(world.by(index, call), Outcome::Restart);
+    assert_eq!(env::save_area(&world.state, index), None);
+    assert_eq!(first(&world), before, "the first frame is nobody's save area");
+}
+
 /// A parent killed in the middle of making a child leaves neither domain nor environment.
 #[test]
 fn what_was_never_released_dies_with_its_maker() {
@@ -411,7 +452,7 @@ fn what_was_never_released_dies_with_its_maker() {
     let mut made = vec![];
     for _ in 0..3 {
         let Outcome::Answer(0, id) = world.by(parent, make) else { panic!() };
-        made.push(DomainId(id as u32));
+        made.push(DomainId(id));
     }
     assert_eq!(world.by(parent, Call::DomainDestroy { domain: made[2] }), OK);
     let call = Call::EnvAlloc {

@@ -20,7 +20,7 @@ fn region(world: &mut World, frames: u64) -> RegionId {
     world.put(1, &[u64::MAX; 2]);
     let call = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: frames };
     let Outcome::Answer(0, id) = world.by(1, call) else { panic!("RegionAlloc") };
-    RegionId(id as u32)
+    RegionId(id)
 }
 
 fn attach(world: &mut World, index: usize, region: RegionId, role: u16) -> Outcome {
@@ -114,8 +114,8 @@ fn a_method_alone_reaches_the_bytes() {
         assert_eq!(call(&mut world, 1, id, 1, 0), error(Error::NotPermitted, 0));
         assert_eq!(call(&mut world, 1, id, 4, 0), error(Error::BadArgument, 2));
         for (direction, role) in [(0, 0), (COPY_OUT, 0), (COPY_OUT, 1), (COPY_OUT, 2)] {
-            let first = u64::from(id.0) | u64::from(direction) << 48 | role << 56;
-            world.put(1, &[first, SCRATCH + 0x400, 0, 8]);
+            let last = 8 | u64::from(direction) << 48 | role << 56;
+            world.put(1, &[id.0, SCRATCH + 0x400, 0, last]);
             let operation = UserAddress(SCRATCH);
             let answer = world.by(1, Call::RegionOperate { operation });
             assert_eq!(answer, error(Error::NotPermitted, 0));
@@ -128,7 +128,7 @@ fn a_method_alone_reaches_the_bytes() {
         let step = Call::RegionStep { which, address, piece, words, from, beside };
         assert_eq!(world.by(1, step), error(Error::NotPermitted, 0));
         let [equal, source] = [Operator::Equal as u64, Source::Region as u64];
-        world.put(1, &[equal | source << 8 | 1 << 24 | u64::from(id.0) << 32, 0, 12, 0]);
+        world.put(1, &[equal | source << 8 | 1 << 24, id.0, 0, 12, 0]);
         let predicate = Call::PredicateSet { atoms: UserAddress(SCRATCH), count: 1 };
         assert_eq!(world.by(1, predicate), error(Error::NotPermitted, 0));
         for role in 0..2 {
@@ -284,7 +284,7 @@ fn methods_go_with_their_region_and_its_account() {
     world.put(maker, &[u64::MAX]);
     let make = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 1 };
     let Outcome::Answer(0, id) = world.by(maker, make) else { panic!("RegionAlloc") };
-    let id = RegionId(id as u32);
+    let id = RegionId(id);
     for method in 0..METHODS as u8 {
         assert_eq!(bind(&mut world, id, &Binding { method, ..body() }, &adder(100)).0, OK);
     }
@@ -297,4 +297,19 @@ fn methods_go_with_their_region_and_its_account() {
     assert_eq!(world.by(1, Call::EnvForget { env }), OK);
     assert_eq!(objects(&world), 0);
     assert_eq!(world.census(), before);
+}
+
+/// The number is looked at before anything else is: also by who may not call at all.
+#[test]
+fn call_a_method_beyond_the_last() {
+    let mut world = World::new();
+    let region = region(&mut world, 1);
+    for (method, expected) in [
+        (METHODS as u16, error(Error::BadArgument, 1)),
+        (u16::MAX, error(Error::BadArgument, 1)),
+        (METHODS as u16 - 1, error(Error::NotPermitted, 0)),
+    ] {
+        let call = Call::MethodCall { region, method, role: 0, first: 0, second: 0, third: 0 };
+        assert_eq!(world.by(1, call), expected, "{method}");
+    }
 }

@@ -1,20 +1,28 @@
 //! The processor half driven as the machine layer drives it, on the host's machine.
 
+mod accounts;
 mod calls;
 mod capabilities;
 mod deaths;
+mod exits;
+mod filters;
 mod gates;
 mod handovers;
+mod identity;
+mod lent;
 mod methods;
 mod packets;
 mod pieces;
 mod predicates;
+mod principals;
 pub(crate) mod random;
 mod regions;
 mod relays;
 mod restarts;
+mod rings;
 mod sleeping;
 mod slices;
+mod speculation;
 mod steps;
 mod transfers;
 mod upcalls;
@@ -255,6 +263,8 @@ impl World {
     /// Asks who runs on a processor; 0: nobody.
     pub fn pick(&mut self, cpu: usize) -> usize {
         check(&self.state);
+        // A hold of the lock of its own.
+        self.state.spent = 0;
         let index = sched::pick(&mut self.state, &mut self.machine, cpu).unwrap_or(0);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
             .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
@@ -342,8 +352,9 @@ impl World {
 
     /// Work and limbo come to their end.
     pub fn settle(&mut self) {
-        // Twice: an account can end when its last frame has come back from limbo.
-        for _ in 0..2 {
+        // More than once: an account can end when its last frame has come back from limbo, and the
+        // one above when that has ended.
+        for _ in 0..4 {
             crate::work::begin(&mut self.state);
             while crate::sweep::work(&mut self.state, &mut self.machine, 0)
                 | crate::work::step(&mut self.state, &mut self.machine)

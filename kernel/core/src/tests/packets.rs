@@ -29,11 +29,11 @@ fn claim(world: &mut World) {
     world.put(1, &[OWNER, BUFFER, 64]);
     let alloc = Call::RingAlloc { entries: UserAddress(SCRATCH), count: 1 };
     let Outcome::Answer(0, ring) = world.by(1, alloc) else { panic!("no ring") };
-    let mut words = vec![1 << 32, ring];
+    let mut words = vec![1 << 32, ring, 0];
     words.extend([12 | 0xff00_0000 << 32, 0x0500_0000]);
-    words.resize(2 + 26, 0);
+    words.resize(3 + 24, 0);
     world.put(1, &words);
-    assert_ne!(RingId(ring as u32), RingId::NONE);
+    assert_ne!(RingId(ring), RingId::NONE);
     let insert = Call::FilterInsert { program: UserAddress(SCRATCH) };
     assert!(matches!(world.by(1, insert), Outcome::Answer(0, _)));
 }
@@ -96,7 +96,7 @@ fn packets_are_traced_with_who_gets_them() {
     world.machine.tracing = ALL_KINDS;
     claim(&mut world);
     let env = world.id(1).0;
-    let ring = u64::from(world.state.published.rings[1].id);
+    let ring = world.state.published.rings[1].id;
     assert_eq!(transmit(&mut world), OK);
     let mut packet = [0; 60];
     net::receive(&mut world.state, &mut world.machine, 0, &packet);

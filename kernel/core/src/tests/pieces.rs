@@ -7,7 +7,7 @@ use abi::limits::Resource;
 fn an_account(world: &mut World) -> AccountId {
     let call = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
     let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
-    let account = AccountId(account as u32);
+    let account = AccountId(account);
     for resource in 0..RESOURCES as u16 {
         let call = Call::AccountLimit { account, resource, limit: 100 };
         assert_eq!(world.by(1, call), OK);
@@ -101,7 +101,7 @@ fn a_shared_table_outlives_its_account_empty() {
     let (which, root) = (Which::Any, Which::Any);
     let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
     let Outcome::Answer(0, sharer) = world.by(1, call) else { panic!() };
-    let sharer = DomainId(sharer as u32).index();
+    let sharer = DomainId(sharer).index();
     world.map(sharer, SHARED);
     update(&mut world, sharer, &item(Operation::Share, 2, Frame(0), SHARED, SHARED));
     let root = domain::root(&world.state, own);
@@ -122,5 +122,99 @@ fn nothing_is_swept_when_nothing_is_condemned() {
     let mut world = World::new();
     world.settle();
     assert!(!sweep::waiting(&world.state));
+    assert!(!work::waiting(&world.state));
+}
+
+/// An account of which a device is reading a frame.
+fn a_pinned_account(world: &mut World) -> (AccountId, Frame) {
+    let account = an_account(world);
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, domain) = world.by(1, call) else { panic!() };
+    let domain = DomainId(domain);
+    let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+    world.state.domains.records[domain.index()].capabilities[usize::from(ROOT)] = root;
+    world.map(domain.index(), SCRATCH);
+    world.spawn(domain);
+    let frame = world.map(domain.index(), 0x5000_0000);
+    frame::pin(&mut world.state, frame);
+    (account, frame)
+}
+
+/// It waits for the last who holds something of it, and nobody pays for that meanwhile.
+#[test]
+fn an_account_that_cannot_end_costs_nothing() {
+    let mut world = World::new();
+    let (account, frame) = a_pinned_account(&mut world);
+    assert!(!work::waiting(&world.state));
+    assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
+    world.settle();
+    let record = |world: &World| world.state.published.accounts[account.index()];
+    assert_eq!(record(&world).used[Resource::Frames as usize], 1, "the page that is read");
+    assert!(!work::waiting(&world.state), "nothing can be done");
+    let waits = work::waiting(&world.state);
+    work::end(&mut world.state, waits);
+    assert!(world.state.settled, "so the short ways are open");
+    // The last pin wakes it.
+    frame::unpin(&mut world.state, frame);
+    world.settle();
+    assert_eq!(record(&world).id, 0, "it has ended");
+    assert_eq!(world.state.accounts.dying, 0);
+}
+
+/// Accounts end from below whatever their order, and the one above hears of it.
+#[test]
+fn accounts_end_from_below() {
+    let mut world = World::new();
+    let above = an_account(&mut world);
+    let make = Call::AccountAlloc { which: Which::Any, parent: above };
+    let Outcome::Answer(0, below) = world.by(1, make) else { panic!() };
+    assert_eq!(world.by(1, Call::AccountDestroy { account: above }), OK);
+    world.settle();
+    world.settle();
+    for account in [above, AccountId(below)] {
+        assert_eq!(world.state.published.accounts[account.index()].id, 0);
+    }
+    assert!(!work::waiting(&world.state));
+}
+
+/// A storm of deaths begins the look for those left behind again and again; all are found.
+#[test]
+fn a_storm_of_deaths_holds_nobody_up() {
+    let mut world = World::new();
+    let domain = world.domain();
+    let parent = world.spawn(domain);
+    let children: Vec<usize> = (0..30).map(|_| world.spawn_by(parent, domain)).collect();
+    let call = Call::EnvDestroy { env: world.id(parent), word: 0 };
+    assert_eq!(world.by(1, call), OK);
+    let orphans = |world: &World| {
+        children.iter().filter(|&&child| world.state.published.envs[child].holder == 0).count()
+    };
+    for _ in 0..200 {
+        // As if another one had died before each piece, of which there is room for a little.
+        sweep::look_for_bereaved(&mut world.state);
+        work::begin(&mut world.state);
+        work::spend(&mut world.state, work::PIECE - 2_000);
+        sweep::work(&mut world.state, &mut world.machine, 0);
+    }
+    assert_eq!(orphans(&world), children.len());
+}
+
+/// What a domain has made that nobody attached to ends with it, wherever in the table it is.
+#[test]
+fn unused_regions_end_with_their_maker_wherever_they_are() {
+    let mut world = World::of(if cfg!(miri) { 512 } else { 1 << 17 });
+    let (domain, keeper) = (world.domain(), world.domain());
+    let (maker, other) = (world.spawn(domain), world.spawn(keeper));
+    // Nobody looks at everything between two of them.
+    let some = world.state.published.regions.len() - 1;
+    for at in 1..=some {
+        let by = if at == some { maker } else { other };
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        crate::region::allocate(state, machine, by, ROOT, 0, &[]).unwrap();
+    }
+    assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
+    world.settle();
+    assert_eq!(world.state.published.domains[domain.index()].id, 0, "it has ended");
     assert!(!work::waiting(&world.state));
 }

@@ -41,8 +41,8 @@ const METHOD_WORDS: [u64; 4] = [0xf_0000, 8 << 32, 0x1_0000_00b7, 0x95];
 fn region_words(world: &mut World, random: &mut Random, index: usize) {
     let mut words = [0; 23];
     let (compares, writes, role) = (random.below(2), random.below(2), random.below(3));
-    let region = u64::from(region_id(world, random).0);
-    words[0] = region | compares << 32 | writes << 40 | role << 56;
+    words[0] = region_id(world, random).0;
+    words[3] = compares << 32 | writes << 40 | role << 56;
     (words[5], words[13], words[21]) = (random.below(2), random.below(2), random.below(2));
     words[22] = if random.below(2) == 0 { u64::MAX } else { random.below(4) };
     for (at, word) in words.into_iter().enumerate() {
@@ -93,9 +93,9 @@ fn call(world: &World, random: &mut Random, index: usize) -> Call {
                 region: region.0,
                 role: random.below(3) as u8,
                 peer: if random.below(2) == 0 { u8::MAX } else { random.below(4) as u8 },
-                flags: random.below(4) as u16,
+                flags: random.below(4) as u8,
                 len: 0,
-                events: random.below(256) as u32,
+                events: random.below(256) as u16,
                 ..Step::default()
             };
             let [which, piece, words] = step.to_words();
@@ -135,7 +135,7 @@ fn populate(world: &mut World, random: &mut Random, domains: &mut Vec<DomainId>)
         if usable(world) {
             let index = world.spawn(domain);
             // Never equal: a word of the page and a constant.
-            let atom = [0x0100_0101, SCRATCH + 0x700, 5, 0];
+            let atom = [0x0100_0101, 0, SCRATCH + 0x700, 5, 0];
             world.put(index, &[atom, atom].concat());
         }
     }
@@ -253,6 +253,8 @@ fn clean_up(world: &mut World) {
             world.pick(1);
         }
     }
+    // Records whose holders are dead are nobody's now.
+    world.settle();
     for index in 2..world.state.envs.slots.len() {
         if world.state_of(index) != EnvState::Free {
             let holder = EnvId(world.state.published.envs[index].holder);

@@ -13,12 +13,12 @@ fn operation(region: RegionId, role: u8) -> RegionOperation {
 }
 
 fn operate(world: &mut World, index: usize, operation: &RegionOperation) -> Outcome {
-    let first = u64::from(operation.region)
+    let last = u64::from(operation.len)
         | u64::from(operation.compares) << 32
         | u64::from(operation.writes) << 40
         | u64::from(operation.direction) << 48
         | u64::from(operation.role) << 56;
-    let mut words = vec![first, operation.address, operation.offset, operation.len];
+    let mut words = vec![operation.region, operation.address, operation.offset, last];
     for word in operation.compare.iter().chain(&operation.write) {
         words.extend([word.offset, word.value]);
     }
@@ -38,7 +38,7 @@ fn alloc(world: &mut World, index: usize, frames: &[u32]) -> Outcome {
 
 fn region(world: &mut World, index: usize, frames: &[u32]) -> RegionId {
     match alloc(world, index, frames) {
-        Outcome::Answer(0, id) => RegionId(id as u32),
+        Outcome::Answer(0, id) => RegionId(id),
         other => panic!("{other:?}"),
     }
 }
@@ -148,7 +148,7 @@ fn each_refusal_of_an_operation() {
     ] {
         assert_eq!(operate(&mut world, 1, &bad), error(Error::BadAddress, 0));
     }
-    let large = RegionOperation { len: REGION_COPY_BYTES as u64 + 1, ..copy };
+    let large = RegionOperation { len: REGION_COPY_BYTES as u32 + 1, ..copy };
     assert_eq!(operate(&mut world, 1, &large), error(Error::TooLarge, REGION_COPY_BYTES as u64));
     assert_eq!(base.direction, COPY_NONE);
 }
@@ -156,6 +156,8 @@ fn each_refusal_of_an_operation() {
 #[test]
 fn each_refusal_of_making_and_attaching() {
     let mut world = World::new();
+    let elsewhere = world.domain();
+    let foreign = world.spawn(elsewhere);
     let before = world.census();
     let many = vec![u32::MAX; REGION_FRAMES + 1];
     assert_eq!(alloc(&mut world, 1, &many), error(Error::TooLarge, REGION_FRAMES as u64));
@@ -179,7 +181,7 @@ fn each_refusal_of_making_and_attaching() {
     let domain = DomainId(99);
     let call = Call::RegionAttach { region: id, role: 0, domain };
     assert_eq!(world.by(1, call), error(Error::NoSuchDomain, 0));
-    assert_eq!(world.with(1, 0, attach(id, 0)), error(Error::NotPermitted, 0));
+    assert_eq!(world.with(foreign, 0, attach(id, 0)), error(Error::NotPermitted, 0));
     let detach = Call::RegionDetach { region: id, role: 0 };
     assert_eq!(world.by(1, detach), error(Error::NotPermitted, 0));
     assert_eq!(world.by(1, attach(id, 0)), OK);
@@ -190,7 +192,7 @@ fn each_refusal_of_making_and_attaching() {
     assert_eq!(world.by(1, detach), error(Error::NoSuchRegion, 0), "it has ended");
     let mut ids = vec![];
     while let Outcome::Answer(0, id) = alloc(&mut world, 1, &[]) {
-        ids.push(RegionId(id as u32));
+        ids.push(RegionId(id));
     }
     assert_eq!(alloc(&mut world, 1, &[]), error(Error::Exhausted, 0));
     for id in &ids {
@@ -235,8 +237,8 @@ fn pass(domain: DomainId, count: u64) -> Call {
     Call::RegionPass { domain, places: UserAddress(SCRATCH), count }
 }
 
-fn place(region: RegionId, role: u64) -> u64 {
-    u64::from(region.0) | role << 32
+fn place(region: RegionId, role: u64) -> [u64; 2] {
+    [region.0, role]
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn places_are_passed_one_after_the_other_also_in_pieces() {
             assert_eq!(world.by(1, attach(id, role)), OK);
         }
         let places = [place(ids[0], 2), place(ids[1], 1), place(ids[0], 0), place(ids[0], 2)];
-        world.put(1, &places);
+        world.put(1, places.as_flattened());
         world.machine.context(1).r10 = 0;
         let mut call = pass(to, 4);
         for round in 0.. {
@@ -299,7 +301,7 @@ fn each_refusal_of_passing() {
     assert_eq!(world.by(1, attach(id, 0)), OK);
     assert_eq!(world.by(other, attach(foreign, 0)), OK);
     world.machine.context(1).r10 = 0;
-    world.put(1, &[place(id, 0)]);
+    world.put(1, &place(id, 0));
     assert_eq!(world.by(1, pass(DomainId(99), 1)), error(Error::NoSuchDomain, 0));
     assert_eq!(world.by(1, pass(DomainId::NONE, 1)), error(Error::NoSuchDomain, 0));
     assert_eq!(world.with(1, 0, pass(to, 1)), error(Error::NotPermitted, 0), "no right over it");
@@ -318,8 +320,8 @@ fn each_refusal_of_passing() {
     ] {
         // Nothing is passed of the bad one, and what came before it stays.
         let attached = world.state.published.regions[id.index()].attached[0];
-        world.put(1, &[place(id, 0), bad, place(id, 0)]);
-        assert_eq!(world.by(1, pass(to, 3)), error(why, 1), "{bad:#x}");
+        world.put(1, [place(id, 0), bad, place(id, 0)].as_flattened());
+        assert_eq!(world.by(1, pass(to, 3)), error(why, 1), "{bad:x?}");
         assert_eq!(world.state.published.regions[id.index()].attached, [attached + 1, 0, 0, 0]);
     }
     assert_eq!(world.state.published.regions[foreign.index()].attached, [1, 0, 0, 0]);
@@ -327,7 +329,7 @@ fn each_refusal_of_passing() {
     assert_eq!(world.by(1, attach(another, 3)), OK);
     let used = world.state.published.accounts[1].used[4];
     world.state.published.accounts[1].limit[4] = used;
-    world.put(1, &[place(id, 0), place(another, 3)]);
+    world.put(1, [place(id, 0), place(another, 3)].as_flattened());
     assert_eq!(world.by(1, pass(to, 2)), error(Error::OverQuota, 1));
     world.state.published.accounts[1].limit[4] = u32::MAX;
     assert_eq!(world.by(1, pass(to, 0)), OK, "none");

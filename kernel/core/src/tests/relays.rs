@@ -117,7 +117,7 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
         role: if odd(random) { 2 } else { u8::from(!writes) },
         peer: if odd(random) { random.below(6) as u8 } else { 0 },
         flags: if odd(random) {
-            random.below(8) as u16
+            random.below(8) as u8
         } else {
             if writes { STEP_IN | STEP_BESIDE } else { STEP_BESIDE }
         },
@@ -231,10 +231,10 @@ fn populated() -> World {
         let Outcome::Answer(0, id) = world.by(1, Call::RegionAlloc { frames, count }) else {
             panic!("RegionAlloc")
         };
-        let region = RegionId(id as u32);
+        let region = RegionId(id);
         // The last one keeps it, whoever leaves.
-        for (role, domain) in [(0, EnvId::NONE.0), (1, domain.0), (2, EnvId::NONE.0)] {
-            let attach = Call::RegionAttach { region, role, domain: DomainId(domain) };
+        for (role, domain) in [(0, DomainId::NONE), (1, domain), (2, DomainId::NONE)] {
+            let attach = Call::RegionAttach { region, role, domain };
             assert_eq!(world.by(1, attach), OK);
         }
     }

@@ -122,13 +122,14 @@ fn copy(missing: u64) -> (Vec<u64>, usize) {
     world.put(1, &frames);
     let alloc = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 4 };
     let Outcome::Answer(0, id) = world.by(1, alloc) else { panic!("RegionAlloc") };
-    let region = RegionId(id as u32);
+    let region = RegionId(id);
     let attach = Call::RegionAttach { region, role: 0, domain: DomainId::NONE };
     assert_eq!(world.by(1, attach), OK);
     let mut words = [0; 20];
     // One compare, one write, bytes in: word 1 becomes 1 if it is 0.
-    words[0] = u64::from(region.0) | 1 << 32 | 1 << 40 | u64::from(COPY_IN) << 48;
-    (words[1], words[2], words[3]) = (SOURCE, 64, LEN);
+    words[0] = region.0;
+    (words[1], words[2]) = (SOURCE, 64);
+    words[3] = LEN | 1 << 32 | 1 << 40 | u64::from(COPY_IN) << 48;
     (words[4], words[5]) = (8, 0);
     (words[12], words[13]) = (8, 1);
     world.put(1, &words);

@@ -114,6 +114,10 @@ fn a_home_passes_to_those_who_share_it() {
     assert_eq!(world.state.published.slices[5].sharers, 2);
     let call = Call::EnvDestroy { env: world.id(parent), word: 0 };
     assert_eq!(world.by(1, call), OK);
+    // Nobody else is given it while its heir is looked for.
+    let taken = Call::SliceAlloc { cpu: 0, position: Which::This(5), env: EnvId::NONE };
+    assert_eq!(world.by(1, taken), error(Error::Taken, 0));
+    world.settle();
     assert_eq!(world.state.published.slices[5].env, world.id(child).0);
     assert_eq!(world.state.published.slices[5].sharers, 1);
     assert_eq!(world.state.published.accounts[1].used[3], 2);
@@ -123,7 +127,9 @@ fn a_home_passes_to_those_who_share_it() {
     world.state.published.accounts[1].limit[3] = 1;
     let call = Call::EnvDestroy { env: world.id(child), word: 0 };
     assert_eq!(world.by(1, call), OK);
-    assert_eq!(world.state.published.slices[5].env, 0);
+    world.settle();
+    let record = world.state.published.slices[5];
+    assert_eq!((record.env, record.sharers), (0, 0));
     assert_eq!(round(&mut world, 2), [1, grandchild]);
     assert_eq!(world.state.published.slices[0].sharers, 2);
 }

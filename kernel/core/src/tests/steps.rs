@@ -26,7 +26,7 @@ fn setting(frames: u64) -> (World, Step, usize) {
     else {
         panic!("RegionAlloc")
     };
-    let region = RegionId(id as u32);
+    let region = RegionId(id);
     let domain = world.domain();
     let attach = |role, domain| Call::RegionAttach { region, role, domain };
     assert_eq!(world.by(1, attach(0, DomainId::NONE)), OK);

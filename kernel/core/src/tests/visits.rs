@@ -40,7 +40,7 @@ fn visitor(world: &mut World) -> (usize, DomainId, DomainId) {
     let home = world.domain();
     let index = world.spawn(home);
     let Outcome::Answer(0, other) = world.by(index, alloc()) else { panic!("a domain") };
-    let other = DomainId(other as u32);
+    let other = DomainId(other);
     let capabilities = &mut world.state.domains.records[other.index()].capabilities;
     capabilities[usize::from(ROOT)] = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     world.map(other.index(), SCRATCH);
@@ -49,7 +49,7 @@ fn visitor(world: &mut World) -> (usize, DomainId, DomainId) {
 }
 
 /// Where it is, where it is at home, and how many environments both domains count.
-fn place(world: &World, index: usize, domains: [DomainId; 2]) -> (u32, u32, [u32; 2]) {
+fn place(world: &World, index: usize, domains: [DomainId; 2]) -> (u64, u64, [u32; 2]) {
     let EnvRecord { domain, home, .. } = world.state.published.envs[index];
     (domain, home, domains.map(|id| world.state.published.domains[id.index()].envs))
 }
@@ -196,7 +196,7 @@ fn what_is_made_abroad_ends_with_the_domain_that_made_it() {
         let (index, home, other) = visitor(&mut world);
         assert_eq!(go(&mut world, index, other), OK);
         let Outcome::Answer(0, made) = world.by(index, alloc()) else { panic!("a domain") };
-        let made = DomainId(made as u32);
+        let made = DomainId(made);
         assert_eq!(go(&mut world, index, home), OK);
         let call = match visitor_ends {
             true => Call::EnvDestroy { env: world.id(index), word: 0 },
@@ -224,8 +224,8 @@ fn a_domain_that_is_destroyed_unborn_is_its_makers_no_more() {
     for _ in 0..3 {
         let Outcome::Answer(0, made) = world.by(1, alloc()) else { panic!("a domain") };
         let own = env::domain(&world.state, 1).index();
-        assert_eq!(world.state.domains.records[own].unborn, 1);
-        assert_eq!(world.by(1, Call::DomainDestroy { domain: DomainId(made as u32) }), OK);
+        assert_ne!(world.state.domains.records[own].unborn, 0);
+        assert_eq!(world.by(1, Call::DomainDestroy { domain: DomainId(made) }), OK);
         world.settle();
         assert_eq!(world.state.domains.records[own].unborn, 0);
     }

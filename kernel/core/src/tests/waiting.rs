@@ -11,7 +11,7 @@ const CALL: u64 = 0x1230;
 /// Sets a word of a region, as somebody attached in role 0.
 fn set(world: &mut World, index: usize, region: RegionId, offset: u64, value: u64) -> Outcome {
     let mut words = [0; 20];
-    words[0] = u64::from(region.0) | 1 << 40;
+    (words[0], words[3]) = (region.0, 1 << 40);
     (words[12], words[13]) = (offset, value);
     world.put(index, &words);
     world.by(index, Call::RegionOperate { operation: UserAddress(SCRATCH) })
@@ -31,7 +31,7 @@ fn take_until(
     (deadline, posted, events): (u64, u64, u64),
 ) -> Outcome {
     let mut words = [0; 23];
-    words[0] = u64::from(region.0) | 1 << 32 | 1 << 40 | 1 << 56;
+    (words[0], words[3]) = (region.0, 1 << 32 | 1 << 40 | 1 << 56);
     words[5] = value;
     words[22] = peer;
     world.put(index, &words);
@@ -54,7 +54,7 @@ fn setting(takers: usize) -> (World, RegionId, Vec<usize>) {
     else {
         panic!("RegionAlloc")
     };
-    let region = RegionId(id as u32);
+    let region = RegionId(id);
     let attach = |role, domain| Call::RegionAttach { region, role, domain };
     assert_eq!(world.by(1, attach(0, DomainId::NONE)), OK);
     let takers = (0..takers).map(|_| {
@@ -230,7 +230,7 @@ fn each_refusal_of_a_wait() {
     assert_eq!(take(&mut world, taker, region, 7, 4), error(Error::BadArgument, 0));
     for offset in [4, 64, u64::MAX - 7] {
         let mut words = [0; 23];
-        words[0] = u64::from(region.0) | 1 << 56;
+        (words[0], words[3]) = (region.0, 1 << 56);
         (words[20], words[22]) = (offset, NO_ROLE);
         world.put(taker, &words);
         let wait = UserAddress(SCRATCH);

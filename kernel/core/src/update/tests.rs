@@ -10,6 +10,7 @@ use abi::memory::{SOFTWARE, from_source};
 use abi::published::FrameRecord;
 
 mod memory_types;
+mod sources;
 
 const PAGE: u64 = 0x40_0000;
 

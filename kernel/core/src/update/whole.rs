@@ -1,6 +1,6 @@
 //! What items do to whole tables: make, share, copy, thaw.
 
-use super::{Request, TABLE_ENTRY, frames_of, payer};
+use super::{Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, which};
 use crate::answer::Refusal;
 use crate::chain::{self, Place};
 use crate::frame::{Contents, GROUP};
@@ -11,12 +11,28 @@ use crate::work::{self, cost};
 use crate::{account, domain, fold, frame};
 use abi::error::Error;
 use abi::id::Frame;
-use abi::layout::PAGE_SIZE;
+use abi::layout::{PAGE_SIZE, is_user, table_index};
 use abi::limits::{Resource, SHARE_LEAVES};
-use abi::memory::{ACCESSED, ADDRESS, DIRTY, LARGE, PRESENT, TYPE, WRITABLE};
+use abi::memory::{ACCESSED, ADDRESS, DIRTY, Item, LARGE, PRESENT, TYPE, WRITABLE};
 use abi::published::FrameType;
-use abi::word::Which;
+use abi::word::{Which, Word};
 
+/// May the table hold what it does for the pages from `address` on? Of the last 2 MiB of the lower
+/// half programs may not name the last page: behind a `syscall` at its end there is no address.
+pub(super) fn check_reach<M: Machine>(
+    machine: &M,
+    table: Frame,
+    address: u64,
+) -> Result<(), Refusal> {
+    let last = address | (LARGE_BYTES - PAGE_SIZE);
+    if !is_user(last) && machine.entry(table, table_index(last, 1)) & PRESENT != 0 {
+        return Err(Error::BadAddress.into());
+    }
+    Ok(())
+}
+
+/// Bytes that a table of level 1 maps.
+const LARGE_BYTES: u64 = 512 * PAGE_SIZE;
 /// Bytes of a group of entries.
 const GROUP_BYTES: u64 = 8 * GROUP as u64;
 
@@ -59,6 +75,46 @@ pub(super) fn check_copy(
     Ok(pair)
 }
 
+/// The frozen table that the entry at `place` leads to.
+fn frozen<M: Machine>(machine: &M, place: Place) -> Result<Frame, Refusal> {
+    let entry = machine.entry(place.table, place.index);
+    if entry & PRESENT == 0 {
+        Err(Refusal::new(Error::NoTable, 2))
+    } else if entry & (WRITABLE | LARGE) != 0 {
+        Err(Error::WrongState.into())
+    } else {
+        Ok(target(entry))
+    }
+}
+
+pub(super) fn check_split<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let Item { frame, value, address, .. } = request.item;
+    check_reach(machine, frozen(machine, place)?, address)?;
+    let links = Which::from_word(value).ok_or(malformed())?;
+    let account = payer(state, request);
+    let (number, links) = frame::check_pair(state, which(frame), links, account)?;
+    Ok(Plan::Split { place, number, links })
+}
+
+pub(super) fn check_thaw<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let table = frozen(machine, place)?;
+    check_reach(machine, table, request.item.address)?;
+    if state.published.frames[table.0 as usize].references != 1 {
+        return Err(Error::WrongState.into());
+    }
+    Ok(Plan::Thaw { place })
+}
+
 /// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
 pub(super) fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
     for first in Lines::of(state.frames.chained(table)) {
@@ -93,7 +149,7 @@ pub(super) fn make_table<M: Machine>(
     }
     let record = &mut state.published.domains[request.target];
     record.tables += frames_of(level);
-    state.published.frames[number as usize].chain = record.id;
+    state.published.frames[number as usize].chain = record.id as u32;
     table
 }
 

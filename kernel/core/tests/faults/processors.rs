@@ -127,8 +127,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a dead server leaves its donors waiting",
         "death.rs",
-        "    refuse_donors(state, machine, index);\n    orphan",
-        "    orphan",
+        "        refuse_donor(state, machine, index);\n",
+        "",
     ),
     (
         "a stranger forgets the dead",
@@ -139,7 +139,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "what was never released outlives its maker",
         "death.rs",
-        "                    die(state, machine, child, 0, EnvId(id));\n",
+        "            die(state, machine, index, 0, holder);\n",
         "",
     ),
     (
@@ -151,8 +151,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "slices are not passed on",
         "slice.rs",
-        "        if shares(state, other) {\n            sharers += 1;",
-        "        if other == 0 {\n            sharers += 1;",
+        "    if sharers != 0 {\n        state.published",
+        "    if sharers == u32::MAX {\n        state.published",
     ),
     (
         "the end of a slice never comes to who masks",
@@ -253,8 +253,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a domain that ends gives back one attachment of several",
         "region.rs",
-        "drop_count(state, index, role, count);",
-        "drop_count(state, index, role, count.min(1));",
+        "drop_count(state, region.into(), role, count);",
+        "drop_count(state, region.into(), role, count.min(1));",
     ),
     (
         "a domain is known as attached when it no longer is",
@@ -337,20 +337,20 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "who is woken goes on being waited for",
         "operate.rs",
-        "        state.regions.slots[region].waiters -= 1;\n",
+        "        state.regions.slots[region].waiters.less(1);\n",
         "        state.regions.slots[region].waiters -= 0;\n",
     ),
     ("anybody is controlled", "env.rs", "    if index != caller {\n", "    if index == 0 {\n"),
     (
         "the kernel's half is an entry point",
         "create.rs",
-        "set(bit) && !is_user(entry)",
+        "set(bit) && !exit::may_run_at(entry)",
         "set(bit) && entry == 1",
     ),
     (
         "a non-canonical base is taken",
         "create.rs",
-        "set(bit) && !canonical(base)",
-        "set(bit) && base == 1 && !canonical(base)",
+        "set(bit) && !exit::is_canonical(base)",
+        "set(bit) && base == 1 && !exit::is_canonical(base)",
     ),
 ];

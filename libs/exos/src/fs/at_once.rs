@@ -10,7 +10,7 @@
 
 use abi::call::number;
 use abi::limits::REGION_COPY_BYTES;
-use abi::region::{STEP_BESIDE, STEP_IN, Step};
+use abi::region::{NO_PEER, STEP_BESIDE, STEP_FLAGS_SHIFT, STEP_IN, Step};
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general::{__NR_read, __NR_write};
@@ -46,12 +46,12 @@ const READS: Step = Step {
     flags: STEP_BESIDE,
     moves: (TAIL / 8) as u16,
     beside: (HEAD / 8) as u16,
-    events: (EVENT_CHILD | EVENT_TIMER) as u32,
+    events: (EVENT_CHILD | EVENT_TIMER) as u16,
     ..Step::NONE
 };
 const WRITES: Step = Step {
     role: WRITER as u8,
-    peer: u8::MAX,
+    peer: NO_PEER,
     flags: STEP_IN | STEP_BESIDE,
     moves: (HEAD / 8) as u16,
     beside: (LIMIT / 8) as u16,
@@ -59,16 +59,6 @@ const WRITES: Step = Step {
 };
 
 impl Pipe {
-    /// What a step that reads is told of its region.
-    pub fn reads_by(&self) -> u64 {
-        Step { region: self.region.0, ..READS }.to_words()[0]
-    }
-
-    /// What a step that writes is told of its region.
-    pub fn writes_by(&self) -> u64 {
-        Step { region: self.region.0, ..WRITES }.to_words()[0]
-    }
-
     /// How many may read it.
     pub fn readers(&self) -> Option<Word> {
         region::attached_word(self.region, READER)
@@ -154,17 +144,18 @@ fn read_at_once(fd: u64, address: u64, len: u64) -> Option<u64> {
 #[inline(never)]
 fn read_known(description: &Description, address: u64, left: u64) -> Option<u64> {
     const WORDS: u64 = READS.to_words()[2];
-    const ALONE: u64 = !((STEP_BESIDE as u64) << 48);
+    const ALONE: u64 = WORDS & !((STEP_BESIDE as u64) << STEP_FLAGS_SHIFT);
     let level = description.level.get();
     let known = RING.used(level.head, level.tail);
     let len = left.min(known);
     let piece = piece(level.tail, address, len)?;
     // A short read must not leave behind what was written since the last look.
-    let which = if known < left { description.reads_by } else { description.reads_by & ALONE };
+    let words = if known < left { WORDS } else { ALONE };
+    let which = description.reads_by;
     if which == 0 {
         return None;
     }
-    step(number::RegionStep, [which, address, piece, WORDS, level.tail, level.head])?;
+    step(number::RegionStep, [which, address, piece, words, level.tail, level.head])?;
     description.level.set(Level { tail: level.tail.wrapping_add(len), ..level });
     Some(len)
 }

@@ -38,6 +38,8 @@ pub struct Description {
     region: Cell<Option<RegionId>>,
     /// Says in the process's page that the file is open, while no region says so to its server.
     hold: RefCell<Option<Hold>>,
+    /// What the memory file server said it was opened for.
+    seal: Cell<u64>,
     shared: Cell<bool>,
     offset: Cell<u64>,
     flags: Cell<u32>,
@@ -81,6 +83,7 @@ impl Description {
             drained: Cell::new((0, 0)),
             region: Cell::new(None),
             hold: RefCell::new(None),
+            seal: Cell::new(0),
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(0),
@@ -98,10 +101,10 @@ impl Description {
             let pipe = *pipe;
             description.readers = readers;
             if description.readable() {
-                description.reads_by = pipe.reads_by();
+                description.reads_by = pipe.region.0;
             }
             if description.writable() {
-                description.writes_by = pipe.writes_by();
+                description.writes_by = pipe.region.0;
                 description.level = Cell::new(Level::EMPTY);
             }
         }
@@ -132,6 +135,16 @@ impl Description {
     pub fn set_watched(&self, region: RegionId) {
         self.region.set(Some(region));
         self.hold.replace(None);
+    }
+
+    /// Of a file of the memory file server: what says there what it was opened for, 0: nothing.
+    pub fn seal(&self) -> u64 {
+        self.seal.get()
+    }
+
+    /// Notes what the server gave.
+    pub fn set_seal(&self, seal: u64) {
+        self.seal.set(seal);
     }
 
     /// What /proc shows for it.

@@ -21,8 +21,8 @@ const LAST: u64 = i64::MAX as u64;
 /// Set in the number of a file of the image, for the server.
 const OF_IMAGE: u64 = 1 << 63;
 
-/// Whose lock is asked for: the description's region, 0: the process's.
-type Owner = u32;
+/// Whose lock is asked for: the description's region, or none: the process's.
+type Owner = RegionId;
 
 /// The number by which the server knows the file.
 fn file_of(description: &Description) -> Result<u64, Errno> {
@@ -48,7 +48,7 @@ pub fn flock(process: &mut Process, fd: i32, operation: u32) -> Answer {
     let file = file_of(&description)?;
     // Files of the image have no region that outlives this process's share; nothing writes them.
     process.files.entrust(&description)?;
-    let owner = description.region().ok_or(Errno::ENOLCK)?.0;
+    let owner = description.region().ok_or(Errno::ENOLCK)?;
     let waits = operation & raw::LOCK_NB == 0;
     take(process, file, what, owner, (0, LAST), waits)
 }
@@ -66,7 +66,7 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answ
     };
     let file = file_of(&description)?;
     if command == raw::F_GETLK {
-        let found = process.files.client()?.lock(file, what | LOCK_TEST, 0, range)?;
+        let found = process.files.client()?.lock(file, what | LOCK_TEST, Owner::NONE, range)?;
         lock.l_type = raw::F_UNLCK as _;
         if found[0] != 0 {
             let exclusive = found[0] & 2 != 0;
@@ -86,7 +86,7 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answ
     if !may {
         return Err(Errno::EBADF);
     }
-    take(process, file, what, 0, range, command == raw::F_SETLKW)?;
+    take(process, file, what, Owner::NONE, range, command == raw::F_SETLKW)?;
     if what != LOCK_UNLOCK && !process.files.locked.contains(&file) {
         process.files.locked.push(file);
     }
@@ -132,14 +132,15 @@ fn take(
         if !waits {
             return Err(Errno::EAGAIN);
         }
-        let changes = RegionId(news as u32);
+        // We are attached to it.
+        let changes = xok::published::region_with(news as u32).ok_or(Errno::EIO)?;
         let mut wait = Wait::new();
         wait.region(changes, 0, Operator::NotEqual, news >> 32).end_term();
         let holder = (outcome >> 32) as u32;
-        if owner == 0 {
+        if owner.is_none() {
             ended_terms(&mut wait, EnvId(holder));
         } else {
-            let attached = region::attached_address(RegionId(holder), CLIENT);
+            let attached = region::attached_address(RegionId(holder.into()), CLIENT);
             wait.memory(attached, Operator::Equal, 0).end_term();
         }
         let woken = sleep_until(process, &wait, 0);
@@ -175,6 +176,8 @@ pub fn closed(files: &mut Files, description: &Description) {
     if let Some(at) = files.locked.iter().position(|&locked| locked == file) {
         files.locked.swap_remove(at);
         // Refused only if there is no server: then there are no locks either.
-        let _ = files.client().and_then(|client| client.lock(file, LOCK_UNLOCK, 0, (0, LAST)));
+        let _ = files
+            .client()
+            .and_then(|client| client.lock(file, LOCK_UNLOCK, Owner::NONE, (0, LAST)));
     }
 }

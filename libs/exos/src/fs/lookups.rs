@@ -36,14 +36,25 @@ pub struct Known {
     path: Box<[u8]>,
     last: Last,
     who: Credentials,
+    /// The server that init named then.
+    server: u64,
     /// What all this depends on; `None`: on more than can be told, it is not kept.
     seen: Option<Seen>,
+}
+
+/// A server's words.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    /// Init's page, whose word names the server.
+    init: ApplicationPage,
+    server: u64,
+    page: ApplicationPage,
 }
 
 /// The paths kept.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    words: Cell<Option<ApplicationPage>>,
+    words: Cell<Option<Words>>,
     kept: RefCell<Vec<Option<Rc<Known>>>>,
 }
 
@@ -65,15 +76,34 @@ fn place_of(path: &[u8]) -> usize {
 }
 
 impl Lookups {
+    /// The server that init names.
+    fn server(&self) -> u64 {
+        match self.words.get() {
+            Some(words) => services::word(words.init, Service::Files),
+            None => services::get(Service::Files),
+        }
+    }
+
     /// The server's words, if there is a server that has some.
     fn words(&self) -> Option<ApplicationPage> {
-        if let Some(words) = self.words.get() {
-            return Some(words);
+        match self.words.get() {
+            // No other has its id while init names it, nor its page.
+            Some(words) if services::word(words.init, Service::Files) == words.server => {
+                Some(words.page)
+            }
+            _ => self.find_words(),
         }
-        let server = EnvId(services::get(Service::Files) as u32);
-        let words = published::application(server.index()).filter(|page| page.word(0) == MAGIC);
-        self.words.set(words.filter(|_| !server.is_none()));
-        self.words.get()
+    }
+
+    #[cold]
+    fn find_words(&self) -> Option<ApplicationPage> {
+        let server = services::get(Service::Files);
+        let id = EnvId(server as u32);
+        let page = published::application(id.index()).filter(|page| page.word(0) == MAGIC);
+        let page = page.filter(|_| !id.is_none());
+        let init = published::application(services::INIT_INDEX);
+        self.words.set(page.zip(init).map(|(page, init)| Words { init, server, page }));
+        page
     }
 
     /// Does what was seen still hold?
@@ -100,7 +130,8 @@ impl Lookups {
         let same = *known.path == *which.path
             && known.last == which.last
             && known.who == who
-            && known.base == *base;
+            && known.base == *base
+            && known.server == self.server();
         let seen = known.seen.as_ref()?;
         let words = match what {
             Wanted::Attributes => seen.words(),
@@ -144,6 +175,7 @@ impl Files {
 
     /// Walks and keeps what is found, if it says how long it holds.
     fn learn(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
+        let server = self.lookups.server();
         let found = self.walk_to(which, true)?;
         let (mut seen, base) = (found.seen, self.base(which));
         let (place, shown) = self.find_walked(found)?;
@@ -165,6 +197,7 @@ impl Files {
             path: which.path.into(),
             last: which.last,
             who: self.who(),
+            server,
             seen,
         });
         if keeps && seen.is_some() && base.is_some() {

@@ -12,13 +12,18 @@ use unix::tree::Id;
 use unix::tty::shared::Entry;
 use unix::versions::Seen;
 use unix::{Errno, protocol};
-use xok::call;
 use xok::services::{self, Service};
+use xok::{call, clock};
 
 use super::region::{self, Region};
 use super::transfer::Memory;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// Nanoseconds for which a request waits for the successor of a server that has ended.
+const SUCCESSION: u64 = 10_000_000_000;
+/// Nanoseconds between two looks whether there is one.
+const SUCCESSION_LOOK: u64 = 1_000_000;
 
 /// Bytes moved at a time where memory is not in one piece.
 const PIECE: usize = 4096;
@@ -30,6 +35,9 @@ pub struct Transport {
     region: RegionId,
     room: u64,
 }
+
+/// A file, and the seal that says what it was opened for; 0: its mode decides.
+pub type Sealed = (Id, u64);
 
 /// How far the server walked.
 #[derive(Debug)]
@@ -92,9 +100,26 @@ fn if_gone(errno: Errno) -> Errno {
     if errno == Errno::ESTALE { Errno::ENOENT } else { errno }
 }
 
-/// Is there a server?
-pub fn is_there() -> bool {
-    services::get(Service::Files) != 0
+/// The server that init names; none: there is none.
+pub fn server() -> EnvId {
+    EnvId(services::get(Service::Files) as u32)
+}
+
+/// The server that takes the place of one that has ended.
+fn successor(former: EnvId) -> Result<EnvId, Errno> {
+    let end = clock::now_ns() + SUCCESSION;
+    loop {
+        let server = server();
+        if server != former && !server.is_none() {
+            return Ok(server);
+        }
+        let now = clock::now_ns();
+        if now >= end {
+            return Err(Errno::EIO);
+        }
+        // Whatever ends the sleep, the loop looks again.
+        let _ = call::sleep(now + SUCCESSION_LOOK, 0, 0, 0);
+    }
 }
 
 impl Client {
@@ -105,7 +130,7 @@ impl Client {
         who: Credentials,
         bytes: u64,
     ) -> Result<Self, Errno> {
-        let server = EnvId(services::get(Service::Files) as u32);
+        let server = server();
         if server.is_none() {
             return Err(Errno::ENODEV);
         }
@@ -150,15 +175,19 @@ impl Client {
     }
 
     fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
-        let region = self.region.id.0;
+        let region = self.region.id.0 as u32;
         let request = Request { operation, region, arguments, who: self.who };
+        let mut server = self.server;
         loop {
-            match call::transfer(self.server, request.to_words()) {
+            match call::transfer(server, request.to_words()) {
                 Ok(reply) => return answer(&reply),
                 Err((Error::Busy, _)) => {
                     // It serves somebody else: give it the processor to finish.
-                    let _ = call::yield_to(self.server);
+                    let _ = call::yield_to(server);
                 }
+                // It has ended, perhaps by this very request: the next one is asked once. Of what
+                // was in the files nothing is left; it answers `EIO` about files that it never had.
+                Err(_) if server == self.server => server = successor(server)?,
                 Err(_) => return Err(Errno::EIO),
             }
         }
@@ -227,32 +256,33 @@ impl Client {
         Ok(Walked { outcome, node, parent, used, mode, attributes, seen, target })
     }
 
-    /// Opens for `flags`, watched by `description`.
+    /// Opens for `flags`, watched by `description`, if there is one; the seal.
     pub fn open_node(&self, node: Id, flags: u32, description: RegionId) -> Result<u64, Errno> {
-        let arguments = [node, u64::from(flags), u64::from(description.0), 0];
-        Ok(self.ask(Operation::Open, arguments)?[0])
+        let arguments = [node, u64::from(flags), description.0, 0];
+        Ok(self.ask(Operation::Open, arguments)?[1])
     }
 
-    /// Makes a file (or fifo, socket name); with `description` it is open at once.
+    /// Makes a file (or fifo, socket name); with `description` it is open at once. And the seal.
     pub fn create(
         &self,
         directory: Id,
         name: &[u8],
         mode: u32,
         description: RegionId,
-    ) -> Result<Id, Errno> {
+    ) -> Result<Sealed, Errno> {
         self.send(NAME_FIRST, name)?;
-        let arguments = [directory, name.len() as u64, u64::from(mode), u64::from(description.0)];
-        Ok(self.ask(Operation::Create, arguments)?[0])
+        let arguments = [directory, name.len() as u64, u64::from(mode), description.0];
+        let [node, seal, ..] = self.ask(Operation::Create, arguments)?;
+        Ok((node, seal))
     }
 
     /// Makes a file that the process's page says it holds; `None` if there is something already.
-    pub fn make(&self, directory: Id, name: &[u8], mode: u32) -> Result<Option<Id>, Errno> {
+    pub fn make(&self, directory: Id, name: &[u8], mode: u32) -> Result<Option<Sealed>, Errno> {
         let [first, second] = self.send_short(NAME_FIRST, name)?;
         let which = name.len() as u64 | u64::from(mode) << 32;
         let made = self.ask(Operation::Make, [directory, which, first, second]);
-        let [node, was_there, ..] = made.map_err(if_gone)?;
-        Ok((was_there == 0).then_some(node))
+        let [node, was_there, seal, _] = made.map_err(if_gone)?;
+        Ok((was_there == 0).then_some((node, seal)))
     }
 
     /// Has the server map pages of a file at `address`; how many there are, the file's size,
@@ -267,27 +297,27 @@ impl Client {
     }
 
     /// Reads up to `into`, or the data area, at `offset`.
-    pub fn read(&self, node: Id, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        let count = self.load(node, offset, into.len() as u64)? as usize;
+    pub fn read(&self, file: Sealed, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let count = self.load(file, offset, into.len() as u64)? as usize;
         self.receive(DATA, &mut into[..count])?;
         Ok(count)
     }
 
     /// Reads up to `len` bytes, or the data area, at `offset` into the data area.
-    fn load(&self, node: Id, offset: u64, len: u64) -> Result<u64, Errno> {
+    fn load(&self, (node, seal): Sealed, offset: u64, len: u64) -> Result<u64, Errno> {
         let len = len.min(self.room);
-        Ok(self.ask(Operation::Read, [node, offset, len, 0])?[0].min(len))
+        Ok(self.ask(Operation::Read, [node, offset, len, seal])?[0].min(len))
     }
 
     /// Reads up to `len` bytes at `offset`; how many there were, and how many `memory` took.
     pub fn read_into(
         &self,
-        node: Id,
+        file: Sealed,
         offset: u64,
         len: u64,
         memory: &mut Memory<'_>,
     ) -> Result<(u64, u64), Errno> {
-        let count = self.load(node, offset, len)?;
+        let count = self.load(file, offset, len)?;
         if count == 0 {
             return Ok((0, 0));
         }
@@ -323,7 +353,7 @@ impl Client {
     /// last byte); bytes asked to be written and written, and the offset behind.
     pub fn write_from(
         &self,
-        node: Id,
+        (node, seal): Sealed,
         offset: u64,
         len: u64,
         memory: &mut Memory<'_>,
@@ -333,7 +363,7 @@ impl Client {
             Some(address) => self.region.copy_memory(COPY_IN, DATA, address, len)?,
             None => len = self.send_in_pieces(len, memory)?,
         }
-        let [count, behind, ..] = self.ask(Operation::Write, [node, offset, len, 0])?;
+        let [count, behind, ..] = self.ask(Operation::Write, [node, offset, len, seal])?;
         let count = count.min(len);
         memory.advance(count);
         Ok((len, count, behind))
@@ -347,9 +377,9 @@ impl Client {
         Ok(count as u64)
     }
 
-    /// Sets the size; `opened`: by an open file, whose permission was checked then.
-    pub fn truncate(&self, node: Id, size: u64, opened: bool) -> Result<(), Errno> {
-        self.ask(Operation::Truncate, [node, size, u64::from(opened), 0]).map(|_| ())
+    /// Sets the size.
+    pub fn truncate(&self, (node, seal): Sealed, size: u64) -> Result<(), Errno> {
+        self.ask(Operation::Truncate, [node, size, 0, seal]).map(|_| ())
     }
 
     /// Attributes.
@@ -359,9 +389,14 @@ impl Client {
     }
 
     /// Records of a directory from `position`, at most `room` bytes.
-    pub fn list(&self, directory: Id, position: u64, room: u64) -> Result<Vec<u8>, Errno> {
+    pub fn list(
+        &self,
+        (directory, seal): Sealed,
+        position: u64,
+        room: u64,
+    ) -> Result<Vec<u8>, Errno> {
         let room = room.min(DATA_BYTES);
-        let count = self.ask(Operation::List, [directory, position, room, 0])?[0].min(room);
+        let count = self.ask(Operation::List, [directory, position, room, seal])?[0].min(room);
         let mut bytes = vec![0; count as usize];
         self.receive(DATA, &mut bytes)?;
         Ok(bytes)
@@ -433,7 +468,7 @@ impl Client {
 
     /// The pipe behind a fifo; the own domain is attached in `role`.
     pub fn fifo(&self, node: Id, role: u16) -> Result<RegionId, Errno> {
-        Ok(RegionId(self.ask(Operation::Fifo, [node, u64::from(role), 0, 0])?[0] as u32))
+        Ok(RegionId(self.ask(Operation::Fifo, [node, u64::from(role), 0, 0])?[0]))
     }
 
     /// Takes, tests or gives back a lock; see `Operation::Lock`.
@@ -441,10 +476,10 @@ impl Client {
         &self,
         file: u64,
         what: u64,
-        description: u32,
+        description: RegionId,
         (first, last): (u64, u64),
     ) -> Result<[u64; 4], Errno> {
-        self.ask(Operation::Lock, [file, what | u64::from(description) << 32, first, last])
+        self.ask(Operation::Lock, [file, what | description.0 << 32, first, last])
     }
 
     /// Puts a local socket of this type behind a name.
@@ -455,7 +490,7 @@ impl Client {
         name: &[u8],
     ) -> Result<(), Errno> {
         self.send(DATA, name)?;
-        let which = u64::from(port.0) | u64::from(kind) << 32;
+        let which = u64::from(port.0 as u32) | u64::from(kind) << 32;
         let arguments = [node, which, name.len() as u64, 0];
         self.ask(Operation::SocketBind, arguments).map(|_| ())
     }
@@ -476,22 +511,28 @@ impl Client {
         let [region, port, tail, _] = self.ask(Operation::SocketConnect, arguments)?;
         Ok(match region {
             0 if port == 0 => Introduced::Possible,
-            0 => Introduced::Full(Region { id: RegionId(port as u32), role: WATCHER }, tail),
-            region => Introduced::To(RegionId(region as u32)),
+            0 => Introduced::Full(Region { id: RegionId(port), role: WATCHER }, tail),
+            region => Introduced::To(RegionId(region)),
         })
     }
 
     /// Makes a pseudo-terminal; its number and regions.
     pub fn terminal_make(&self) -> Result<(u32, Entry), Errno> {
-        let [number, first, second, _] = self.ask(Operation::TerminalMake, [0; 4])?;
-        Ok((number as u32, Entry::from_words([first, second])))
+        let [number, ..] = self.ask(Operation::TerminalMake, [0; 4])?;
+        Ok((number as u32, self.receive_entry()?))
     }
 
     /// Attaches the own domain to a pseudo-terminal.
     pub fn terminal_open(&self, number: u32) -> Result<Entry, Errno> {
         let arguments = [u64::from(number), 0, 0, 0];
-        let [_, first, second, _] = self.ask(Operation::TerminalOpen, arguments)?;
-        Ok(Entry::from_words([first, second]))
+        self.ask(Operation::TerminalOpen, arguments)?;
+        self.receive_entry()
+    }
+
+    fn receive_entry(&self) -> Result<Entry, Errno> {
+        let mut bytes = [0; Entry::BYTES];
+        self.receive(DATA, &mut bytes)?;
+        Entry::from_bytes(&bytes).ok_or(Errno::EIO)
     }
 
     /// Which pseudo-terminals there are, a bit each.
@@ -506,8 +547,8 @@ impl Client {
 
     /// Takes the connection of the offer with this number, which we have claimed.
     pub fn socket_accept(&self, port: RegionId, number: u64) -> Result<RegionId, Errno> {
-        let arguments = [u64::from(port.0), number, 0, 0];
-        Ok(RegionId(self.ask(Operation::SocketAccept, arguments)?[0] as u32))
+        let arguments = [port.0, number, 0, 0];
+        Ok(RegionId(self.ask(Operation::SocketAccept, arguments)?[0]))
     }
 
     /// May the caller do what `mask` says?

@@ -45,20 +45,21 @@ pub mod transfer;
 pub mod transfers;
 pub mod walk;
 
-use abi::id::EnvId;
+use abi::id::{EnvId, RegionId};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use image::archive::Kind;
 use linux_raw_sys::general as raw;
-use unix::attributes::Credentials;
+use unix::attributes::{Credentials, Membership};
 use unix::path::Canonical;
 use unix::process_page::DIRECTORY;
 use unix::protocol::DATA_BYTES;
 use unix::tree::Id;
 
 use crate::errno::Errno;
+use crate::group_list;
 use crate::process::Process;
 use description::Description;
 use lookups::Lookups;
@@ -95,6 +96,8 @@ pub struct Files {
     pub umask: u32,
     /// Keeps the working directory, should somebody remove it.
     keeper: Option<Rc<Description>>,
+    /// The memory file server that knows `holder`, and that `mounts` are of.
+    server: Cell<EnvId>,
     /// The process whose page the memory file server knows to look into.
     holder: Cell<EnvId>,
     /// Has the process watched descriptors by epoll?
@@ -115,6 +118,7 @@ impl Default for Files {
             root: Place::default(),
             umask: 0o22,
             keeper: None,
+            server: Cell::default(),
             holder: Cell::default(),
             watches: false,
             transport: Cell::new(Transport::default()),
@@ -176,7 +180,11 @@ impl Files {
     /// Who the process is, for files.
     pub fn who(&self) -> Credentials {
         let process = crate::thread::process();
-        Credentials { uid: process.users[1], gid: process.groups[1] }
+        let more = (process.more_groups.count != 0).then_some(Membership {
+            of: 0,
+            asks: |_, group| group_list::contains(crate::thread::process(), group),
+        });
+        Credentials { more, ..Credentials::of(process.users[1], process.groups[1]) }
     }
 
     /// The way to the memory file server.
@@ -184,9 +192,35 @@ impl Files {
         self.client_to_move(DATA_BYTES)
     }
 
+    /// The memory file server as init names it now. Of what an earlier one said nothing holds.
+    pub fn server(&self) -> EnvId {
+        let server = memory_files::server();
+        if self.server.replace(server) != server {
+            self.holder.set(EnvId::NONE);
+            self.mounts.borrow_mut().clear();
+        }
+        server
+    }
+
     /// The same, to read or write that many bytes.
     pub fn client_to_move(&self, bytes: u64) -> Result<Client, Errno> {
+        self.server();
         Client::open(&self.transport, self.who(), bytes)
+    }
+
+    /// Has the server seal what open files were opened for, where that was not asked yet: the
+    /// process is about to be somebody whom their modes may not permit it.
+    pub fn seal_all(&self) {
+        let Ok(client) = self.client() else { return };
+        for description in self.descriptions() {
+            let OpenFile::Node(Node::Memory(id)) = description.file else { continue };
+            let opened = description.access & (raw::O_ACCMODE | raw::O_PATH);
+            if description.seal() == 0 && opened & raw::O_PATH == 0 {
+                // Refused if the mode has changed: it then decides at each request.
+                let seal = client.open_node(id, opened, RegionId::NONE).unwrap_or(0);
+                description.set_seal(seal);
+            }
+        }
     }
 
     /// The description of a descriptor.
@@ -391,7 +425,7 @@ impl Files {
                 let mut bytes = alloc::vec![0; attributes.size as usize];
                 let mut done = 0;
                 while done < bytes.len() {
-                    let count = client.read(id, done as u64, &mut bytes[done..])?;
+                    let count = client.read((id, 0), done as u64, &mut bytes[done..])?;
                     if count == 0 {
                         break;
                     }

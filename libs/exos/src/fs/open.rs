@@ -95,7 +95,9 @@ fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Desc
         return Ok(None);
     }
     let file = OpenFile::Node(known.place.node);
-    Ok(Some(Description::held(file, known.place.path.clone(), flags, hold)))
+    let description = Description::held(file, known.place.path.clone(), flags, hold);
+    description.set_seal(known.attributes.seal);
+    Ok(Some(description))
 }
 
 /// Makes a file by one question, where the last name is to be looked up in the memory file system;
@@ -120,13 +122,15 @@ fn make(
     // Whatever is made is ours until we know which one.
     let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
     let mode = raw::S_IFREG | mode & 0o7777 & !files.umask;
-    let Some(node) = files.client()?.make(id, name, mode)? else {
+    let Some((node, seal)) = files.client()?.make(id, name, mode)? else {
         return if flags & raw::O_EXCL == 0 { Ok(None) } else { Err(Errno::EEXIST) };
     };
     hold.set(node + 1);
     let mut path = parent.path.clone();
     path.push(name);
-    Ok(Some(Description::held(OpenFile::Node(Node::Memory(node)), path, flags, hold)))
+    let made = Description::held(OpenFile::Node(Node::Memory(node)), path, flags, hold);
+    made.set_seal(seal);
+    Ok(Some(made))
 }
 
 /// A directory of the memory file system, a name to be looked up in it, and its number.
@@ -156,6 +160,7 @@ impl Files {
     /// Says in the process's page that a file is open (`process_page::held`), if there is room.
     fn hold(&self, held: u64) -> Result<Option<Hold>, Errno> {
         let process = crate::thread::process().id;
+        self.server();
         if self.holder.get() != process {
             self.client()?.holder(process)?;
             self.holder.set(process);
@@ -191,10 +196,13 @@ fn create(
     let mode = raw::S_IFREG | mode & 0o7777 & !process.files.umask;
     let region = watched_region()?;
     let made = process.files.client()?.create(directory, &found.name, mode, region.id);
-    let node = made.inspect_err(|_| region.detach())?;
+    let (node, seal) = made.inspect_err(|_| region.detach())?;
     let mut path = found.parent.path.clone();
     path.push(&found.name);
-    Ok(Description::new(OpenFile::Node(Node::Memory(node)), path, flags, Some(region.id)))
+    let file = OpenFile::Node(Node::Memory(node));
+    let description = Description::new(file, path, flags, Some(region.id));
+    description.set_seal(seal);
+    Ok(description)
 }
 
 /// The server's name of a directory in which names can be made.
@@ -297,8 +305,11 @@ fn open_memory(
     }
     let region = watched_region()?;
     let opened = process.files.client()?.open_node(id, flags, region.id);
-    opened.inspect_err(|_| region.detach())?;
-    Ok(Description::new(OpenFile::Node(Node::Memory(id)), path, flags, Some(region.id)))
+    let seal = opened.inspect_err(|_| region.detach())?;
+    let file = OpenFile::Node(Node::Memory(id));
+    let description = Description::new(file, path, flags, Some(region.id));
+    description.set_seal(seal);
+    Ok(description)
 }
 
 fn open_terminal(

@@ -85,7 +85,7 @@ impl OpenFile {
             OpenFile::Node(node) | OpenFile::Text(node, _) => node.attributes(files),
             OpenFile::Pipe(pipe) => Ok(Attributes {
                 device: 0xc,
-                inode: u64::from(pipe.region.0),
+                inode: pipe.region.0,
                 mode: raw::S_IFIFO | 0o600,
                 links: 1,
                 ..stamped()
@@ -258,9 +258,10 @@ fn read_most(
                 return Ok(done);
             }
             let client = files.client_to_move(memory.left().min(most - done))?;
+            let sealed = (*id, description.seal());
             while memory.left().min(most - done) > 0 {
                 let room = memory.left().min(most - done).min(client.room());
-                let (count, put) = match client.read_into(*id, offset + done, room, memory) {
+                let (count, put) = match client.read_into(sealed, offset + done, room, memory) {
                     Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),
@@ -396,6 +397,7 @@ pub fn write_at(
         OpenFile::Node(Node::Memory(id)) => {
             let limit = process.limit(raw::RLIMIT_FSIZE);
             let client = process.files.client_to_move(memory.left())?;
+            let sealed = (*id, description.seal());
             let (mut done, mut behind) = (0, offset);
             while memory.left() > 0 {
                 let mut room = memory.left().min(client.room());
@@ -409,7 +411,7 @@ pub fn write_at(
                         return Err(Errno::EFBIG);
                     }
                 }
-                let (len, count, after) = match client.write_from(*id, behind, room, memory) {
+                let (len, count, after) = match client.write_from(sealed, behind, room, memory) {
                     Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),

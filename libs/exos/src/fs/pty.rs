@@ -183,14 +183,14 @@ impl Master {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 3] {
-        let [first, second] = self.entry.to_words();
-        [u64::from(self.number), first, second]
+    pub fn saved(&self) -> [u64; 5] {
+        let [input, output, control, master] = self.entry.to_words();
+        [u64::from(self.number), input, output, control, master]
     }
 
     /// Reads them.
-    pub fn loaded([number, first, second]: [u64; 3]) -> Self {
-        let entry = Entry::from_words([first, second]);
+    pub fn loaded([number, regions @ ..]: [u64; 5]) -> Self {
+        let entry = Entry::from_words(regions);
         let link = End { region: RegionId(entry.master), end: 0 };
         Self { number: number as u32, link, entry }
     }

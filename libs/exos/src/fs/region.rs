@@ -6,14 +6,15 @@ use abi::id::{DomainId, RegionId};
 use abi::limits::REGION_PLACES;
 use abi::published::{RegionRecord, Table};
 use abi::region::{
-    COPY_IN, COPY_NONE, COPY_OUT, Place, RegionOperation, STEP_BESIDE, STEP_IN, Step, WordAt,
+    COPY_IN, COPY_NONE, COPY_OUT, NO_PEER, Place, RegionOperation, STEP_BESIDE, STEP_IN, Step,
+    WordAt,
 };
 use core::mem::offset_of;
 use unix::Errno;
 use xok::published::Word;
 use xok::{call, published};
 
-use crate::capabilities::SHARED_SLOT;
+use crate::capabilities::USER_SLOT;
 use crate::errno::from_kernel;
 use crate::user;
 use crate::wait::Interrupts;
@@ -112,8 +113,8 @@ impl Transfer {
         Step {
             region: region.id.0,
             role: region.role as u8,
-            peer: u8::MAX,
-            flags: u16::from(self.into) * STEP_IN + u16::from(self.beside_counts) * STEP_BESIDE,
+            peer: NO_PEER,
+            flags: u8::from(self.into) * STEP_IN + u8::from(self.beside_counts) * STEP_BESIDE,
             len: self.len as u32,
             offset: self.offset as u32,
             moves: (self.moves.offset / 8) as u16,
@@ -194,7 +195,7 @@ impl Region {
             operation.direction = COPY_OUT;
             operation.address = into.as_mut_ptr() as u64;
             operation.offset = offset;
-            operation.len = into.len() as u64;
+            operation.len = into.len() as u32;
         }
         finish(&operation)
     }
@@ -220,6 +221,8 @@ impl Region {
         compare: &[WordAt],
         write: &[WordAt],
     ) -> Result<Result<(), u64>, Errno> {
+        // One too long to be said is too long for the kernel as well.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         let operation =
             RegionOperation { direction, address, offset, len, ..self.operation(compare, write) };
         finish_or_found(&operation)
@@ -243,7 +246,7 @@ impl Region {
         peer: u16,
         Interrupts { posted, events }: Interrupts,
     ) -> Result<(), Missed> {
-        let step = Step { peer: peer as u8, events: events as u32, ..transfer.step(self) };
+        let step = Step { peer: peer as u8, events: events as u16, ..transfer.step(self) };
         let [which, piece, words] = step.to_words();
         let Transfer { address, moves: WordAt { value: from, .. }, .. } = *transfer;
         let words = [which, address, piece, words, from, posted];
@@ -263,7 +266,7 @@ impl Region {
             operation.direction = COPY_IN;
             operation.address = from.as_ptr() as u64;
             operation.offset = offset;
-            operation.len = from.len() as u64;
+            operation.len = from.len() as u32;
         }
         finish(&operation)
     }
@@ -292,20 +295,17 @@ impl Region {
     }
 }
 
-/// Makes a region of `frames` frames (0: 64 bytes), not attached to yet.
-pub fn make(frames: usize) -> Result<RegionId, Errno> {
-    make_by(call::OWN, frames)
-}
-
-/// Makes a region of so many bytes to which every process of the account may attach.
-pub fn make_shared(bytes: usize) -> Result<RegionId, Errno> {
+/// Makes a region of so many bytes, not attached to yet.
+pub fn make_for(bytes: usize) -> Result<RegionId, Errno> {
     let small = bytes <= abi::limits::REGION_INLINE_BYTES;
-    make_by(SHARED_SLOT, if small { 0 } else { bytes.div_ceil(4096) })
+    make(if small { 0 } else { bytes.div_ceil(4096) })
 }
 
-fn make_by(capability: u8, frames: usize) -> Result<RegionId, Errno> {
+/// Makes a region of `frames` frames (0: 64 bytes), not attached to yet. The user's name guards it:
+/// servers attach, who may for all users, and the user's processes, who may look.
+pub fn make(frames: usize) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    match call::region_alloc(capability, &any[..frames.min(any.len())]) {
+    match call::region_alloc(USER_SLOT, &any[..frames.min(any.len())]) {
         Ok(id) => Ok(id),
         Err((Error::Exhausted | Error::OverQuota, _)) => Err(Errno::ENFILE),
         Err((error, _)) => Err(from_kernel(error)),

@@ -29,6 +29,10 @@ impl Writer<'_> {
         self.0.extend(word.to_le_bytes());
     }
 
+    fn words(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.word(*word));
+    }
+
     fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         self.0.extend(bytes);
@@ -57,7 +61,8 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
     out.word(descriptions.len() as u64);
     for description in &descriptions {
         out.word(u64::from(description.access));
-        out.word(u64::from(description.region().map_or(0, |region| region.0)));
+        out.word(description.seal());
+        out.word(description.region().map_or(0, |region| region.0));
         out.place(description.file.node(), &description.path);
         match &description.file {
             OpenFile::Node(_) => out.word(0),
@@ -67,34 +72,34 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             }
             OpenFile::Pipe(pipe) => {
                 let ends = u64::from(pipe.reads) | u64::from(pipe.writes) << 1;
-                out.word(2 | ends << 8 | u64::from(pipe.region.0) << 32);
+                out.words(&[2 | ends << 8, pipe.region.0]);
             }
             OpenFile::Terminal(tty) => {
                 out.word(3 | u64::from(tty.mark()) << 8);
-                let [input, output, control] = [tty.input, tty.output, tty.settings];
-                out.word(u64::from(input.id.0) | u64::from(output.id.0) << 32);
-                out.word(u64::from(control.id.0));
+                for id in [tty.input.id, tty.output.id, tty.settings.id, RegionId::NONE] {
+                    out.word(id.0);
+                }
             }
             OpenFile::Master(master) => {
                 out.word(11);
-                master.saved().into_iter().for_each(|word| out.word(word));
+                out.words(&master.saved());
             }
             OpenFile::Socket(socket) => {
                 out.word(5);
-                socket.saved().into_iter().for_each(|word| out.word(word));
+                out.words(&socket.saved());
             }
             OpenFile::UnixSocket(socket) => {
                 out.word(10);
-                socket.saved().into_iter().for_each(|word| out.word(word));
+                out.words(&socket.saved());
             }
             OpenFile::EventCounter(counter) => {
                 let semaphore = u64::from(counter.semaphore);
-                out.word(6 | semaphore << 8 | u64::from(counter.words.id.0) << 32);
+                out.words(&[6 | semaphore << 8, counter.words.id.0]);
             }
             OpenFile::Timer(timer) => {
-                out.word(8 | u64::from(timer.real) << 8 | u64::from(timer.words.id.0) << 32);
+                out.words(&[8 | u64::from(timer.real) << 8, timer.words.id.0]);
             }
-            OpenFile::Signals(file) => out.word(9 | u64::from(file.words.id.0) << 32),
+            OpenFile::Signals(file) => out.words(&[9, file.words.id.0]),
             // What it watched stays behind; a program takes its own functions along to the grave.
             OpenFile::Epoll(_) | OpenFile::Own(_) => out.word(7),
             OpenFile::Stream(number) => out.word(4 | u64::from(*number) << 8),
@@ -150,6 +155,50 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// One open file.
+fn description(reader: &mut Reader<'_>, files: &Files) -> Result<Rc<Description>, Errno> {
+    let access = reader.word()? as u32;
+    let seal = reader.word()?;
+    let region = RegionId(reader.word()?);
+    let place = reader.place(files)?;
+    let kind = reader.word()?;
+    let file = match kind & 0xff {
+        0 => OpenFile::Node(place.node),
+        1 => OpenFile::Text(place.node, reader.bytes()?.to_vec()),
+        2 => OpenFile::Pipe(Pipe {
+            region: RegionId(reader.word()?),
+            reads: kind >> 8 & 1 != 0,
+            writes: kind >> 9 & 1 != 0,
+        }),
+        3 => {
+            let entry = Entry::from_words(reader.words()?);
+            let number = ((kind >> 8) as u32).checked_sub(2);
+            OpenFile::Terminal(match number {
+                Some(number) => Tty::pseudo(number, &entry),
+                None => Tty::console()?,
+            })
+        }
+        11 => OpenFile::Master(Master::loaded(reader.words()?)),
+        4 => OpenFile::Stream((kind >> 8) as u8),
+        6 => OpenFile::EventCounter(EventCounter {
+            words: Region::held(RegionId(reader.word()?)),
+            semaphore: kind >> 8 & 1 != 0,
+        }),
+        7 => OpenFile::Epoll(Epoll::default()),
+        8 => OpenFile::Timer(TimerFile {
+            words: Region::held(RegionId(reader.word()?)),
+            real: kind >> 8 & 1 != 0,
+        }),
+        9 => OpenFile::Signals(SignalFile { words: Region::held(RegionId(reader.word()?)) }),
+        5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
+        10 => OpenFile::UnixSocket(UnixSocket::loaded(reader.words()?)?),
+        _ => return Err(Errno::EINVAL),
+    };
+    let description = Description::inherited(file, place.path, access, region);
+    description.set_seal(seal);
+    Ok(description)
+}
+
 /// Reads what [`save`] wrote; the rest of `bytes` comes back. Nothing: the first process's files.
 pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
     if bytes.is_empty() {
@@ -164,45 +213,7 @@ pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
     let count = reader.word()?;
     let mut descriptions = Vec::new();
     for _ in 0..count {
-        let access = reader.word()? as u32;
-        let region = RegionId(reader.word()? as u32);
-        let place = reader.place(&files)?;
-        let kind = reader.word()?;
-        let file = match kind & 0xff {
-            0 => OpenFile::Node(place.node),
-            1 => OpenFile::Text(place.node, reader.bytes()?.to_vec()),
-            2 => OpenFile::Pipe(Pipe {
-                region: RegionId((kind >> 32) as u32),
-                reads: kind >> 8 & 1 != 0,
-                writes: kind >> 9 & 1 != 0,
-            }),
-            3 => {
-                let entry = Entry::from_words(reader.words()?);
-                let number = ((kind >> 8) as u32).checked_sub(2);
-                OpenFile::Terminal(match number {
-                    Some(number) => Tty::pseudo(number, &entry),
-                    None => Tty::console()?,
-                })
-            }
-            11 => OpenFile::Master(Master::loaded(reader.words()?)),
-            4 => OpenFile::Stream((kind >> 8) as u8),
-            6 => OpenFile::EventCounter(EventCounter {
-                words: Region::held(RegionId((kind >> 32) as u32)),
-                semaphore: kind >> 8 & 1 != 0,
-            }),
-            7 => OpenFile::Epoll(Epoll::default()),
-            8 => OpenFile::Timer(TimerFile {
-                words: Region::held(RegionId((kind >> 32) as u32)),
-                real: kind >> 8 & 1 != 0,
-            }),
-            9 => {
-                OpenFile::Signals(SignalFile { words: Region::held(RegionId((kind >> 32) as u32)) })
-            }
-            5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
-            10 => OpenFile::UnixSocket(UnixSocket::loaded(reader.words()?)?),
-            _ => return Err(Errno::EINVAL),
-        };
-        descriptions.push(Description::inherited(file, place.path, access, region));
+        descriptions.push(description(&mut reader, &files)?);
     }
     let holder = reader.word()?;
     files.keeper = descriptions.get(holder as usize).cloned();

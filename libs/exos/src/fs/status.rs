@@ -236,7 +236,7 @@ pub fn truncate(process: &mut Process, path: u64, size: u64) -> Answer {
     let path = user::read_path(path)?;
     let size = checked_size(size)?;
     match process.files.find(raw::AT_FDCWD, &path, Last::Follow)?.node {
-        Node::Memory(id) => process.files.client()?.truncate(id, size, false)?,
+        Node::Memory(id) => process.files.client()?.truncate((id, 0), size)?,
         Node::Image(_) => return Err(Errno::EROFS),
         _ => return Err(Errno::EINVAL),
     }
@@ -250,7 +250,7 @@ pub fn ftruncate(process: &mut Process, fd: i32, size: u64) -> Answer {
     match description.file {
         _ if !description.writable() => Err(Errno::EINVAL),
         OpenFile::Node(Node::Memory(id)) => {
-            process.files.client()?.truncate(id, size, true)?;
+            process.files.client()?.truncate((id, description.seal()), size)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),

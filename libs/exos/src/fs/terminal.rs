@@ -28,7 +28,7 @@ const CHUNK: usize = 4096;
 const TENTH: u64 = 100_000_000;
 
 fn region(service: Service, role: u16) -> Option<Region> {
-    let id = RegionId(services::get(service) as u32);
+    let id = RegionId(services::get(service));
     (!id.is_none()).then_some(Region { id, role })
 }
 

@@ -167,7 +167,7 @@ fn records(
     let mut packer = Packer::new(room);
     let more = match node {
         Node::Memory(id) => {
-            let bytes = files.client()?.list(id, position, room as u64)?;
+            let bytes = files.client()?.list((id, description.seal()), position, room as u64)?;
             if bytes.is_empty() && room < 280 {
                 return Err(Errno::EINVAL);
             }

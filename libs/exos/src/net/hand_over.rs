@@ -43,7 +43,7 @@ pub fn share(process: &mut Process) -> Result<(), Errno> {
     net.poll();
     net.flush();
     let before: Vec<State> = sockets.iter().map(|socket| *socket.borrow()).collect();
-    let (domain, keeper) = fork::begin_keeper()?;
+    let (domain, keeper) = fork::begin_keeper(process)?;
     let moved = prepare(&net, &sockets, keeper)
         .and_then(|way| fork::build_keeper(domain, keeper).map(|()| way))
         .and_then(|way| start(&net, (domain, keeper), way).map(|()| way));
@@ -134,7 +134,7 @@ fn start(net: &Net, (domain, keeper): (DomainId, EnvId), way: RegionId) -> Resul
     if let Some(init) = xok::published::record::<EnvRecord>(Table::Envs, INIT_INDEX) {
         call::env_entrust(keeper, EnvId(init.id)).map_err(|_| Errno::EAGAIN)?;
     }
-    call::env_release(OWN, keeper).map_err(|_| Errno::EAGAIN)?;
+    call::env_release(FAMILY_SLOT, keeper).map_err(|_| Errno::EAGAIN)?;
     await_open(keeper, way);
     Ok(())
 }

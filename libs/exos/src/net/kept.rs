@@ -21,7 +21,7 @@ use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, TAIL};
 
 use super::transfers::DATAGRAM;
-use crate::capabilities::{CONTROL_SLOT, FAMILY_SLOT};
+use crate::capabilities::FAMILY_SLOT;
 use crate::errno::from_kernel;
 use crate::fs::pipe::{Pipe, READER, RING, WRITER};
 use crate::fs::region::{self, Done, Heritage, Region};
@@ -218,7 +218,7 @@ impl Kept {
 
     /// Tells the keeper that there is something to do. A dead one has nothing to do.
     pub fn ring_bell(&self) {
-        let _ = xok::call::post(CONTROL_SLOT, self.keeper, BELL);
+        let _ = xok::call::post(FAMILY_SLOT, self.keeper, BELL);
     }
 
     /// Is this process the only user, so that what was written is its own to see off?
@@ -389,19 +389,19 @@ impl Kept {
         };
         Kept {
             kind: Kind::Stream,
-            rx: RegionId(word(0) as u32),
-            tx: RegionId((word(0) >> 32) as u32),
+            rx: RegionId(word(0)),
+            tx: RegionId(word(1)),
             keeper: self.keeper,
-            local: unpack(word(1)),
-            peer: unpack(word(2)),
+            local: unpack(word(2)),
+            peer: unpack(word(3)),
         }
     }
 
     /// The bytes by which the keeper offers it.
     pub fn offer(&self) -> [u8; OFFER] {
         let mut bytes = [0; OFFER];
-        let regions = u64::from(self.rx.0) | u64::from(self.tx.0) << 32;
-        for (at, word) in [regions, pack(self.local), pack(self.peer)].into_iter().enumerate() {
+        let words = [self.rx.0, self.tx.0, pack(self.local), pack(self.peer)];
+        for (at, word) in words.into_iter().enumerate() {
             bytes[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
         }
         bytes
@@ -508,14 +508,13 @@ impl Kept {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 4] {
-        let regions = u64::from(self.rx.0) | u64::from(self.tx.0) << 32;
+    pub fn saved(&self) -> [u64; 5] {
         let kind = self.kind as u64 | u64::from(self.keeper.0) << 32;
-        [kind, regions, pack(self.local), pack(self.peer)]
+        [kind, self.rx.0, self.tx.0, pack(self.local), pack(self.peer)]
     }
 
     /// See [`Kept::saved`]; `None`: it was none.
-    pub fn loaded([kind, regions, local, peer]: [u64; 4]) -> Option<Kept> {
+    pub fn loaded([kind, rx, tx, local, peer]: [u64; 5]) -> Option<Kept> {
         let known = match kind as u32 {
             1 => Kind::Stream,
             2 => Kind::Listener,
@@ -524,8 +523,8 @@ impl Kept {
         };
         Some(Kept {
             kind: known,
-            rx: RegionId(regions as u32),
-            tx: RegionId((regions >> 32) as u32),
+            rx: RegionId(rx),
+            tx: RegionId(tx),
             keeper: EnvId((kind >> 32) as u32),
             local: unpack(local),
             peer: unpack(peer),

@@ -83,19 +83,19 @@ impl Socket {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 7] {
-        let (kept, port) = match *self.state.borrow() {
+    pub fn saved(&self) -> [u64; 8] {
+        let ([a, b, c, d, e], port) = match *self.state.borrow() {
             State::Kept(kept) => (kept.saved(), 0),
-            State::New(port) | State::Bound(port) => ([0; 4], port),
-            _ => ([0; 4], 0),
+            State::New(port) | State::Bound(port) => ([0; 5], port),
+            _ => ([0; 5], 0),
         };
         let first = u64::from(self.stream) | u64::from(port) << 16;
         let local = u64::from(self.local.get().to_bits());
-        [first, local, self.options.get(), kept[0], kept[1], kept[2], kept[3]]
+        [first, local, self.options.get(), a, b, c, d, e]
     }
 
     /// Reads them.
-    pub fn loaded(words: [u64; 7]) -> Result<Self, Errno> {
+    pub fn loaded(words: [u64; 8]) -> Result<Self, Errno> {
         let [first, local, options, kept @ ..] = words;
         let state = match Kept::loaded(kept) {
             Some(kept) => State::Kept(kept),

@@ -1,6 +1,6 @@
 //! Taking signals on the way out: a handler's frame, a stop, the end.
 
-use crate::capabilities::CONTROL_SLOT;
+use crate::capabilities::USER_SLOT;
 use crate::errno::{Errno, RESTART, RESTART_ALWAYS, RESTART_UNLESS_HANDLED};
 use crate::lock::{self, DOORBELL};
 use crate::parts::Function;
@@ -123,7 +123,7 @@ pub fn stop(process: &mut Process, signal: u32) {
 fn tell_parent(process: &Process) {
     let parent = abi::id::EnvId(children::parent(process));
     // Gone, or not ours to signal: then it does not wait for us either.
-    let _ = xok::call::post(CONTROL_SLOT, parent, bit(linux::SIGCHLD));
+    let _ = xok::call::post(USER_SLOT, parent, bit(linux::SIGCHLD));
 }
 
 /// The way out of a foreign call, a fault or an event: `call` is the number of the Linux call

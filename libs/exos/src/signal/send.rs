@@ -1,6 +1,6 @@
 //! Sending signals: `kill` and its kin.
 
-use crate::capabilities::CONTROL_SLOT;
+use crate::capabilities::{REAL_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
 use crate::page::{self, Brief};
@@ -17,23 +17,40 @@ fn own_info(process: &Process, code: i32) -> Info {
     Info { code, first, ..Info::default() }
 }
 
-/// Sends `signal` (0: only looks) to one process, which is told `info`.
+/// Sends `signal` (0: only asks whether it may) to one process, which is told `info`.
 fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Result<(), Errno> {
     if target.id == process.id {
         return to_own(process, signal, info);
     }
-    if signal == 0 || target.dead {
+    if target.dead {
         return Ok(());
     }
     if signal == linux::SIGKILL {
-        return kill_outright(target.id);
+        return kill_outright(process, target.id);
     }
-    permitted(call::post(CONTROL_SLOT, target.id, bit(signal)))?;
+    let bits = if signal == 0 { 0 } else { bit(signal) };
+    let real = real_counts(process, target.id);
+    by_users(real, |slot| call::post(slot, target.id, bits))?;
     if signal == linux::SIGCONT {
         // Refused when it is not held: it goes on anyhow.
-        let _ = call::env_release(CONTROL_SLOT, target.id);
+        let _ = by_users(real, |slot| call::env_release(slot, target.id));
     }
     Ok(())
+}
+
+/// May the real user signal this process? User 0 reaches all by its name, but only as the effective
+/// user (capabilities(7)): as the real one, its own.
+fn real_counts(process: &Process, target: EnvId) -> bool {
+    process.users[0] != 0 || page::of_index(target.index()).is_some_and(|page| page.user == 0)
+}
+
+/// Does something by the effective user, else, if that counts, by the real one (kill(2)).
+fn by_users(real: bool, act: impl Fn(u8) -> Result<u64, call::Refused>) -> Result<(), Errno> {
+    let done = act(USER_SLOT).or_else(|refused| if real { act(REAL_SLOT) } else { Err(refused) });
+    match done {
+        Ok(_) => Ok(()),
+        Err((error, _)) => Err(from_kernel(error)),
+    }
 }
 
 /// Sends `signal` (0: only looks) to the process itself.
@@ -43,13 +60,15 @@ fn to_own(process: &mut Process, signal: u32, info: Info) -> Result<(), Errno> {
     if room || info.code == CODE_USER { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Ends a process whatever it does: its first thread with the status, then the others.
-fn kill_outright(id: EnvId) -> Result<(), Errno> {
+/// Ends a process whatever it does: its first thread with the status, then the others. A thread
+/// that says nothing of itself is one of the process that the space belongs to.
+fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
+    let real = real_counts(process, id);
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
     let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
     let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
     let word = crate::exit::signalled(linux::SIGKILL);
-    permitted(call::env_destroy(CONTROL_SLOT, id, word))?;
+    by_users(real, |slot| call::env_destroy(slot, id, word))?;
     if alone {
         return Ok(());
     }
@@ -57,24 +76,17 @@ fn kill_outright(id: EnvId) -> Result<(), Errno> {
         let there = published::env_domain(other.id) == Some(domain);
         other.id != id && !other.dead && there
     };
+    // Each may have just died.
+    let end = |thread: EnvId| {
+        let _ = by_users(real, |slot| call::env_destroy(slot, thread, 0));
+    };
     if page::all().any(lives_there) {
         // A vfork child, or its parent, is there too, and stays.
-        page::threads_of(id, domain).for_each(|thread| {
-            // It has just died, then.
-            let _ = call::env_destroy(CONTROL_SLOT, thread, 0);
-        });
+        page::threads_of(id, domain).for_each(end);
     } else {
-        // Refused if the last one has just left.
-        let _ = call::domain_destroy(CONTROL_SLOT, domain);
+        page::environments_of(domain).for_each(end);
     }
     Ok(())
-}
-
-fn permitted(answer: Result<u64, call::Refused>) -> Result<(), Errno> {
-    match answer {
-        Ok(_) => Ok(()),
-        Err((error, _)) => Err(from_kernel(error)),
-    }
 }
 
 fn checked(signal: u64) -> Result<u32, Errno> {

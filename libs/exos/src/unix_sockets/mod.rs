@@ -123,26 +123,25 @@ impl UnixSocket {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 4] {
-        let id = |region: Option<RegionId>| region.map_or(0, |id| u64::from(id.0));
-        let link =
-            self.link.get().map_or(0, |end| u64::from(end.region.0) | u64::from(end.end) << 32);
+    pub fn saved(&self) -> [u64; 5] {
+        let id = |region: Option<RegionId>| region.map_or(0, |id| id.0);
+        let (link, end) = self.link.get().map_or((0, 0), |end| (end.region.0, end.end));
         let flags = [self.listens.get(), self.ended.get(), self.told.get()];
         let flags = flags.iter().enumerate().map(|(at, &on)| u64::from(on) << (8 + at));
-        let first = self.kind as u64 | flags.sum::<u64>();
-        [first, link, id(self.port.get()) | id(self.peer.get()) << 32, self.options.get()]
+        let first = self.kind as u64 | flags.sum::<u64>() | u64::from(end) << 16;
+        [first, link, id(self.port.get()), id(self.peer.get()), self.options.get()]
     }
 
     /// Reads them.
-    pub fn loaded([first, link, regions, options]: [u64; 4]) -> Result<Self, Errno> {
-        let id = |word: u64| Some(RegionId(word as u32)).filter(|id| !id.is_none());
+    pub fn loaded([first, link, port, peer, options]: [u64; 5]) -> Result<Self, Errno> {
+        let id = |word: u64| Some(RegionId(word)).filter(|id| !id.is_none());
         let socket = Self::new(Kind::from_number(first as u8 as u32).ok_or(Errno::EINVAL)?);
         socket.listens.set(first >> 8 & 1 != 0);
         socket.ended.set(first >> 9 & 1 != 0);
         socket.told.set(first >> 10 & 1 != 0);
-        socket.link.set(id(link).map(|region| End { region, end: (link >> 32) as u16 & 1 }));
-        socket.port.set(id(regions));
-        socket.peer.set(id(regions >> 32));
+        socket.link.set(id(link).map(|region| End { region, end: (first >> 16) as u16 & 1 }));
+        socket.port.set(id(port));
+        socket.peer.set(id(peer));
         socket.options.set(options);
         Ok(socket)
     }

@@ -160,7 +160,7 @@ impl UnixSocket {
         let mode = general::S_IFSOCK | 0o777 & !process.files.umask;
         let client = process.files.client()?;
         let made = client.create(parent, &found.name, mode, RegionId::NONE);
-        let node = made.map_err(|errno| match errno {
+        let (node, _) = made.map_err(|errno| match errno {
             Errno::EEXIST => Errno::EADDRINUSE,
             other => other,
         })?;
@@ -267,9 +267,7 @@ impl UnixSocket {
             Self::outbox(before).region.detach();
         }
         match self.inbox() {
-            Some(inbox) => {
-                connection::set(inbox.region, PEER, peer.map_or(0, |id| u64::from(id.0)))
-            }
+            Some(inbox) => connection::set(inbox.region, PEER, peer.map_or(0, |id| id.0)),
             None => Ok(()),
         }
     }
@@ -277,7 +275,7 @@ impl UnixSocket {
     /// An inbox that is connected takes its peer's datagrams only.
     pub(super) fn check_may_send(&self, region: RegionId) -> Result<(), Errno> {
         let peer = Self::outbox(region).half()?.peer;
-        let own = self.port.get().map_or(0, |id| u64::from(id.0));
+        let own = self.port.get().map_or(0, |id| id.0);
         if peer == 0 || peer == own { Ok(()) } else { Err(Errno::EPERM) }
     }
 
@@ -309,7 +307,7 @@ impl UnixSocket {
             }
             // Who moves the tail has it, and says so where the server looks.
             let at = |offset, value| abi::region::WordAt { offset, value };
-            let write = [at(offer(tail), CLAIMED | u64::from(domain.0)), at(TAIL, tail + 1)];
+            let write = [at(offer(tail), CLAIMED | domain.0), at(TAIL, tail + 1)];
             if port.copy_in(0, &[], &[at(TAIL, tail)], &write)? == Done::Yes {
                 let region = process.files.client()?.socket_accept(id, tail)?;
                 return Ok(End { region, end: 1 });

@@ -3,8 +3,37 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{BLOCKS, Body, Id, PAGE, Page, PageBytes, SIZE_MAX, Tree};
+use super::{BLOCKS, Body, Id, PAGE, PIECE, Page, PageBox, PageBytes, SIZE_MAX, Tree};
 use crate::errno::Errno;
+use crate::map::{self, Map};
+
+impl Page {
+    /// A page of zeroes, if there is memory for one.
+    fn fresh() -> Option<Self> {
+        let mut page = map::vector(1).ok()?;
+        page.push(PageBytes([0; PAGE]));
+        let bytes = Box::try_from(page.into_boxed_slice()).ok()?;
+        Some(Self { bytes, shown: false })
+    }
+
+    /// One that has left its file, which is as good as free.
+    fn reused(dying: &mut Vec<Map<Self>>, release: fn(PageBox)) -> Option<Self> {
+        let mut page = last_of(dying)?;
+        if page.shown {
+            page.free(release);
+            return Self::fresh();
+        }
+        page.bytes[0].0.fill(0);
+        Some(page)
+    }
+
+    /// Frees it, as `release` does if others see it.
+    fn free(self, release: fn(PageBox)) {
+        if self.shown {
+            release(self.bytes);
+        }
+    }
+}
 
 impl Tree {
     /// Reads from `offset`; holes are zeros. Answers how many bytes there were.
@@ -23,9 +52,9 @@ impl Tree {
             let within = (at % PAGE as u64) as usize;
             let count = (PAGE - within).min(len - done);
             let target = &mut into[done..done + count];
-            match pages.get((at / PAGE as u64) as usize) {
-                Some(Some(page)) => target.copy_from_slice(&page.bytes.0[within..within + count]),
-                _ => target.fill(0),
+            match pages.get(at / PAGE as u64) {
+                Some(page) => target.copy_from_slice(&page.bytes[0].0[within..within + count]),
+                None => target.fill(0),
             }
             done += count;
         }
@@ -36,45 +65,37 @@ impl Tree {
     /// Writes at `offset`, making pages as needed; answers how many bytes went in, or `ENOSPC` if
     /// none did.
     pub fn write(&mut self, id: Id, offset: u64, from: &[u8]) -> Result<usize, Errno> {
-        let end = offset.checked_add(from.len() as u64).ok_or(Errno::EFBIG)?;
-        if end > SIZE_MAX {
+        let room = SIZE_MAX.saturating_sub(offset);
+        if room == 0 && !from.is_empty() {
             return Err(Errno::EFBIG);
         }
-        let (limit, mut used) = (self.limits.pages, self.pages);
-        let inode = self.inode_mut(id)?;
-        let pages = match &mut inode.body {
-            Body::File(pages) => pages,
-            Body::Directory(_) => return Err(Errno::EISDIR),
-            _ => return Err(Errno::EINVAL),
-        };
-        let mut done = 0;
-        while done < from.len() {
-            let at = offset + done as u64;
-            let (index, within) = ((at / PAGE as u64) as usize, (at % PAGE as u64) as usize);
-            let count = (PAGE - within).min(from.len() - done);
-            if pages.len() <= index {
-                pages.resize_with(index + 1, || None);
+        let from = &from[..room.min(from.len() as u64) as usize];
+        let mut room = self.limits.pages.saturating_sub(self.pages);
+        let (mut dying, release) = (core::mem::take(&mut self.dying), self.release);
+        let mut made = 0;
+        let written = self.inode_mut(id).and_then(|inode| {
+            let pages = match &mut inode.body {
+                Body::File(pages) => pages,
+                Body::Directory(_) => return Err(Errno::EISDIR),
+                _ => return Err(Errno::EINVAL),
+            };
+            let before = pages.len();
+            let done = fill(pages, offset, from, || {
+                room = room.checked_sub(1)?;
+                Page::fresh().or_else(|| Page::reused(&mut dying, release))
+            });
+            made = (pages.len() - before) as u64;
+            inode.attributes.blocks += made * BLOCKS;
+            if done > 0 {
+                inode.attributes.size = inode.attributes.size.max(offset + done as u64);
+                // Whoever may write must not leave the right to act as the owner behind.
+                inode.attributes.mode &= !0o6000;
             }
-            if pages[index].is_none() {
-                if used >= limit {
-                    break;
-                }
-                used += 1;
-                inode.attributes.blocks += BLOCKS;
-                let bytes = Box::new(PageBytes([0; PAGE]));
-                pages[index] = Some(Page { bytes, shown: false });
-            }
-            if let Some(page) = &mut pages[index] {
-                page.bytes.0[within..within + count].copy_from_slice(&from[done..done + count]);
-            }
-            done += count;
-        }
-        if done > 0 {
-            inode.attributes.size = inode.attributes.size.max(offset + done as u64);
-            // Whoever may write must not leave the right to act as the owner behind.
-            inode.attributes.mode &= !0o6000;
-        }
-        self.pages = used;
+            Ok(done)
+        });
+        self.dying = dying;
+        self.pages += made;
+        let done = written?;
         self.touch(id);
         if done == 0 && !from.is_empty() { Err(Errno::ENOSPC) } else { Ok(done) }
     }
@@ -84,23 +105,25 @@ impl Tree {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
+        let release = self.release;
         let inode = self.inode_mut(id)?;
         let pages = match &mut inode.body {
             Body::File(pages) => pages,
             Body::Directory(_) => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         };
-        let keep = size.div_ceil(PAGE as u64) as usize;
-        let cut: Vec<_> = if pages.len() > keep { pages.split_off(keep) } else { Vec::new() };
+        let keep = size.div_ceil(PAGE as u64);
+        let cut = cut(pages, keep, release);
         let within = (size % PAGE as u64) as usize;
         if within > 0
-            && let Some(Some(page)) = pages.get_mut(keep - 1)
+            && let Some(page) = pages.get_mut(keep - 1)
         {
-            page.bytes.0[within..].fill(0);
+            page.bytes[0].0[within..].fill(0);
         }
         inode.attributes.size = size;
-        let gone = cut.iter().flatten().count() as u64;
-        inode.attributes.blocks -= gone * BLOCKS;
+        let before = inode.attributes.blocks;
+        inode.attributes.blocks = pages.len() as u64 * BLOCKS;
+        let gone = (before - inode.attributes.blocks) / BLOCKS;
         self.pages -= gone;
         self.retire(cut);
         self.touch(id);
@@ -111,10 +134,9 @@ impl Tree {
     pub fn show(&mut self, id: Id, index: u64) -> Result<Option<&PageBytes>, Errno> {
         // What others see of it does not change by its being shown.
         let Body::File(pages) = &mut self.inode_unseen(id)?.body else { return Err(Errno::EINVAL) };
-        let page = usize::try_from(index).ok().and_then(|at| pages.get_mut(at)?.as_mut());
-        Ok(page.map(|page| {
+        Ok(pages.get_mut(index).map(|page| {
             page.shown = true;
-            &*page.bytes
+            &page.bytes[0]
         }))
     }
 
@@ -124,15 +146,27 @@ impl Tree {
         Ok(self.inode(id)?.attributes.read_stays_noted(self.now))
     }
 
-    /// Sets aside those pages of a file's that others see.
-    pub(super) fn retire(&mut self, pages: Vec<Option<Page>>) {
-        let shown = pages.into_iter().flatten().filter(|page| page.shown);
-        self.retired.extend(shown.map(|page| page.bytes));
+    /// Puts pages that have left their file among the dying.
+    pub(super) fn retire(&mut self, mut pages: Map<Page>) {
+        while !pages.is_empty() && self.dying.try_reserve(1).is_err() {
+            // What is given back is the memory that is missing.
+            let some = core::iter::from_fn(|| pages.pop_last()).take(PIECE);
+            some.for_each(|(_, page)| page.free(self.release));
+        }
+        if !pages.is_empty() {
+            self.dying.push(pages);
+        }
     }
 
-    /// Gives `take` each page that was shown and has left its file: it is to be nobody's by then.
-    pub fn take_retired(&mut self, take: impl FnMut(Box<PageBytes>)) {
-        self.retired.drain(..).for_each(take);
+    /// Frees some of the pages that have left their files, so many at `most`; are there more?
+    pub fn work(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            match last_of(&mut self.dying) {
+                Some(page) => page.free(self.release),
+                None => return false,
+            }
+        }
+        !self.dying.is_empty()
     }
 
     /// Where a symbolic link leads.
@@ -140,6 +174,62 @@ impl Tree {
         match &self.inode(id)?.body {
             Body::Link(target) => Ok(target),
             _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// One of the pages that have left their files.
+fn last_of(dying: &mut Vec<Map<Page>>) -> Option<Page> {
+    loop {
+        match dying.last_mut()?.pop_last() {
+            Some((_, page)) => return Some(page),
+            None => drop(dying.pop()),
+        }
+    }
+}
+
+/// Writes into pages, those that are missing made by `fresh`; how many bytes went in.
+fn fill(
+    pages: &mut Map<Page>,
+    offset: u64,
+    from: &[u8],
+    mut fresh: impl FnMut() -> Option<Page>,
+) -> usize {
+    let mut done = 0;
+    while done < from.len() {
+        let at = offset + done as u64;
+        let (index, within) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+        let count = (PAGE - within).min(from.len() - done);
+        let part = &from[done..done + count];
+        match pages.get_mut(index) {
+            Some(page) => page.bytes[0].0[within..within + count].copy_from_slice(part),
+            None => {
+                let Some(mut page) = fresh() else { break };
+                page.bytes[0].0[within..within + count].copy_from_slice(part);
+                if pages.insert(index, page).is_err() {
+                    break;
+                }
+            }
+        }
+        done += count;
+    }
+    done
+}
+
+/// Takes the pages from `keep` on out of a file.
+fn cut(pages: &mut Map<Page>, keep: u64, release: fn(PageBox)) -> Map<Page> {
+    loop {
+        if let Ok(cut) = pages.split_off(keep) {
+            return cut;
+        }
+        // What is given back is the memory that is missing.
+        for _ in 0..PIECE {
+            if pages.last_key().is_none_or(|last| last < keep) {
+                return Map::default();
+            }
+            if let Some((_, page)) = pages.pop_last() {
+                page.free(release);
+            }
         }
     }
 }

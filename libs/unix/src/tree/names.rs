@@ -1,7 +1,5 @@
 //! Names: making, removing, moving them, listing them.
 
-use alloc::collections::BTreeMap;
-use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
 
 use super::name::Names;
@@ -9,11 +7,14 @@ use super::{Body, Directory, Id, Kind, LINKS_MAX, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::dirents::Packer;
 use crate::errno::Errno;
+use crate::map::{self, Map};
 
 /// `renameat2`: fail if the new name exists.
 pub const RENAME_NOREPLACE: u32 = 1;
 /// `renameat2`: swap the two.
 pub const RENAME_EXCHANGE: u32 = 2;
+/// Directories above each other that a move looks through at most.
+const DEPTH_MAX: usize = 16_384;
 /// Positions 0 and 1 of a listing are before `.` and `..`.
 pub(super) const FIRST_POSITION: u64 = 3;
 
@@ -28,7 +29,7 @@ impl Tree {
         who: &Credentials,
     ) -> Result<Id, Errno> {
         let (body, kind) = match kind {
-            Kind::File => (Body::File(alloc::vec::Vec::new()), raw::S_IFREG),
+            Kind::File => (Body::File(Map::default()), raw::S_IFREG),
             Kind::Fifo => (Body::Special, raw::S_IFIFO),
             Kind::Socket => (Body::Special, raw::S_IFSOCK),
         };
@@ -43,12 +44,7 @@ impl Tree {
         mode: u32,
         who: &Credentials,
     ) -> Result<Id, Errno> {
-        let body = Directory {
-            parent: directory,
-            by_name: Names::default(),
-            by_position: BTreeMap::new(),
-            next: FIRST_POSITION,
-        };
+        let body = Directory { parent: directory, names: Names::default(), next: FIRST_POSITION };
         let inherited = self.inode(directory)?.attributes.mode & 0o2000;
         let mode = raw::S_IFDIR | mode & 0o1777 | inherited;
         let id = self.make(directory, name, Body::Directory(body), mode, who)?;
@@ -68,7 +64,7 @@ impl Tree {
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
-        self.make(directory, name, Body::Link(target.into()), raw::S_IFLNK | 0o777, who)
+        self.make(directory, name, Body::Link(map::copied(target)?), raw::S_IFLNK | 0o777, who)
     }
 
     /// Gives a file one more name.
@@ -83,6 +79,9 @@ impl Tree {
             return Err(Errno::EPERM);
         }
         self.check_new(directory, name, who)?;
+        if !self.inode(id)?.attributes.may_be_linked(who) {
+            return Err(Errno::EPERM);
+        }
         match self.inode(id)?.attributes.links {
             0 => return Err(Errno::ENOENT),
             LINKS_MAX.. => return Err(Errno::EMLINK),
@@ -118,7 +117,7 @@ impl Tree {
             _ => {}
         }
         let id = self.check_old(directory, name, who)?;
-        if !self.directory(id)?.by_name.is_empty() {
+        if !self.directory(id)?.names.is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
         self.leave(directory, name)?;
@@ -153,23 +152,23 @@ impl Tree {
             return Ok(());
         }
         let moves_directory = self.directory(id).is_ok();
-        if moves_directory && self.is_inside(new.0, id) {
+        if moves_directory && self.is_inside(new.0, id)? {
             return Err(Errno::EINVAL);
         }
         if let Some(other) = other {
             if flags & RENAME_EXCHANGE != 0 {
-                if self.directory(other).is_ok() && self.is_inside(old.0, other) {
+                if self.directory(other).is_ok() && self.is_inside(old.0, other)? {
                     return Err(Errno::EINVAL);
                 }
                 return self.exchange(old, new, id, other);
             }
             match (moves_directory, self.directory(other)) {
-                (true, Ok(target)) if !target.by_name.is_empty() => return Err(Errno::ENOTEMPTY),
+                (true, Ok(target)) if !target.names.is_empty() => return Err(Errno::ENOTEMPTY),
                 (true, Err(_)) => return Err(Errno::ENOTDIR),
                 (false, Ok(_)) => return Err(Errno::EISDIR),
                 _ => {}
             }
-            self.leave(new.0, new.1)?;
+            self.lead(new.0, new.1, id)?;
             if moves_directory {
                 self.inode_mut(new.0)?.attributes.links -= 1;
                 self.inode_mut(other)?.attributes.links = 0;
@@ -177,9 +176,11 @@ impl Tree {
             } else {
                 self.drop_link(other);
             }
+        } else {
+            // First what may fail.
+            self.enter(new.0, new.1, id)?;
         }
         self.leave(old.0, old.1)?;
-        self.enter(new.0, new.1, id)?;
         if moves_directory {
             self.inode_mut(old.0)?.attributes.links -= 1;
             self.inode_mut(new.0)?.attributes.links += 1;
@@ -201,18 +202,26 @@ impl Tree {
             return Ok(());
         }
         // An entry's position is where a listing goes on behind it.
-        for (&at, (name, child)) in directory.by_position.range(position.max(2) + 1..) {
-            let child = self.inode(*child)?.attributes;
-            if !packer.push(child.inode, at, child.mode, name) {
-                break;
+        let mut result = Ok(());
+        directory.names.visit_from(position.max(2).saturating_add(1), |at, name, child| match self
+            .inode(child)
+        {
+            Ok(child) => {
+                let attributes = &child.attributes;
+                packer.push(attributes.inode, at, attributes.mode, name)
             }
-        }
+            Err(errno) => {
+                result = Err(errno);
+                false
+            }
+        });
+        result?;
         self.touch_read(id)
     }
 
     /// Is there nothing in this directory?
     pub fn is_empty(&self, id: Id) -> Result<bool, Errno> {
-        Ok(self.directory(id)?.by_name.is_empty())
+        Ok(self.directory(id)?.names.is_empty())
     }
 
     fn make(
@@ -229,9 +238,16 @@ impl Tree {
         if parent.mode & 0o2000 != 0 {
             self.inode_mut(id)?.attributes.gid = parent.gid;
         }
-        self.inode_mut(id)?.attributes.links = 1;
-        self.enter(directory, name, id)?;
-        Ok(id)
+        match self.enter(directory, name, id) {
+            Ok(()) => {
+                self.inode_mut(id)?.attributes.links = 1;
+                Ok(id)
+            }
+            Err(errno) => {
+                self.end(id);
+                Err(errno)
+            }
+        }
     }
 
     /// May `who` make this name?
@@ -264,20 +280,23 @@ impl Tree {
 
     fn enter(&mut self, directory: Id, name: &[u8], id: Id) -> Result<(), Errno> {
         let entries = self.directory_mut(directory)?;
-        let position = entries.next;
+        entries.names.insert(name, (entries.next, id))?;
         entries.next += 1;
-        let name: Rc<[u8]> = name.into();
-        entries.by_name.insert(name.clone(), (position, id));
-        entries.by_position.insert(position, (name, id));
+        self.touch(directory);
+        Ok(())
+    }
+
+    /// Has a name that is there lead to another inode.
+    fn lead(&mut self, directory: Id, name: &[u8], id: Id) -> Result<(), Errno> {
+        if let Some(place) = self.directory_mut(directory)?.names.get_mut(name) {
+            *place = id;
+        }
         self.touch(directory);
         Ok(())
     }
 
     fn leave(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
-        let entries = self.directory_mut(directory)?;
-        if let Some((position, _)) = entries.by_name.remove(name) {
-            entries.by_position.remove(&position);
-        }
+        self.directory_mut(directory)?.names.remove(name);
         self.touch(directory);
         Ok(())
     }
@@ -298,12 +317,7 @@ impl Tree {
         other: Id,
     ) -> Result<(), Errno> {
         for ((directory, name), inode) in [(old, other), (new, id)] {
-            let entries = self.directory_mut(directory)?;
-            if let Some((position, id)) = entries.by_name.get_mut(name) {
-                *id = inode;
-                entries.by_position.insert(*position, (name.into(), inode));
-            }
-            self.touch(directory);
+            self.lead(directory, name, inode)?;
         }
         for (inode, from, to) in [(id, old.0, new.0), (other, new.0, old.0)] {
             if self.directory(inode).is_ok() {
@@ -316,17 +330,19 @@ impl Tree {
         Ok(())
     }
 
-    /// Is `inner` the directory `outer` or below it?
-    fn is_inside(&self, inner: Id, outer: Id) -> bool {
+    /// Is `inner` the directory `outer` or below it? Directories nested deeper than `DEPTH_MAX`
+    /// are not looked through: `ELOOP`.
+    fn is_inside(&self, inner: Id, outer: Id) -> Result<bool, Errno> {
         let mut at = inner;
-        loop {
+        for _ in 0..DEPTH_MAX {
             if at == outer {
-                return true;
+                return Ok(true);
             }
             match self.directory(at) {
                 Ok(directory) if at != ROOT => at = directory.parent,
-                _ => return false,
+                _ => return Ok(false),
             }
         }
+        Err(Errno::ELOOP)
     }
 }

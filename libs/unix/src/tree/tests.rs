@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use super::*;
 use crate::dirents::{Packer, parse};
 
-const SUPER: Credentials = Credentials { uid: 0, gid: 0 };
-const ANN: Credentials = Credentials { uid: 1000, gid: 1000 };
-const BOB: Credentials = Credentials { uid: 1001, gid: 1001 };
+const SUPER: Credentials = Credentials::of(0, 0);
+const ANN: Credentials = Credentials::of(1000, 1000);
+const BOB: Credentials = Credentials::of(1001, 1001);
 
 fn tree() -> Tree {
-    Tree::new(Limits { pages: 64, inodes: 40 }, 100)
+    Tree::new(Limits { pages: 64, inodes: 40 }, 100, 0, drop).unwrap()
 }
 
 fn file(tree: &mut Tree, directory: Id, name: &[u8]) -> Id {
@@ -49,6 +49,57 @@ fn content_with_holes() {
     assert_eq!((tree.attributes(id).unwrap().blocks, tree.pages), (0, 0));
 }
 
+/// Whatever lies before a byte, it is one page; and behind the last one that a file may have
+/// nothing can be written.
+#[test]
+fn a_far_byte_costs_one_page() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    for (at, offset) in [1_000_000_000_000, SIZE_MAX - 1, 0, 1 << 50].into_iter().enumerate() {
+        assert_eq!(tree.write(id, offset, b"xy").map(|count| count.min(1)), Ok(1));
+        assert_eq!(tree.attributes(id).unwrap().blocks, BLOCKS * (at as u64 + 1));
+    }
+    assert_eq!(tree.attributes(id).unwrap().size, SIZE_MAX);
+    assert_eq!(tree.write(id, SIZE_MAX, b"x"), Err(Errno::EFBIG));
+    assert_eq!(tree.truncate(id, SIZE_MAX + 1), Err(Errno::EFBIG));
+    tree.truncate(id, 1 << 50).unwrap();
+    assert_eq!(tree.attributes(id).unwrap().blocks, 2 * BLOCKS);
+    let mut byte = [1];
+    assert_eq!((tree.read(id, 1_000_000_000_001, &mut byte), byte), (Ok(1), *b"y"));
+}
+
+/// What an earlier life of the server called a file is no file, and that is told from one that has
+/// ended; the root is the root.
+#[test]
+fn files_of_an_earlier_life_are_told() {
+    let limits = Limits { pages: 64, inodes: 40 };
+    let mut lives = [0, 1].map(|life| Tree::new(limits, 100, life, drop).unwrap());
+    let [former, next] = &mut lives;
+    let (old, new) = (file(former, ROOT, b"f"), file(next, ROOT, b"f"));
+    assert_ne!(old, new);
+    assert_eq!(next.read(old, 0, &mut [0]), Err(Errno::EIO));
+    assert_eq!(next.walk(old, b"x", &SUPER), Err(Errno::EIO));
+    next.unlink(ROOT, b"f", &SUPER).unwrap();
+    next.settle(9, |_| false);
+    assert_eq!(next.read(new, 0, &mut [0]), Err(Errno::ESTALE));
+    assert_eq!(next.walk(ROOT, b"", &SUPER).unwrap().node, ROOT);
+}
+
+/// What a file had that has ended is given back in pieces, and what is written meanwhile takes of
+/// it.
+#[test]
+fn a_file_ends_in_pieces() {
+    let mut tree = tree();
+    let id = file(&mut tree, ROOT, b"f");
+    assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE]), Ok(64 * PAGE));
+    tree.truncate(id, PAGE as u64 + 1).unwrap();
+    assert_eq!(tree.space().blocks_free, 62);
+    let pieces = (0..).take_while(|_| tree.work(10)).count();
+    assert_eq!(pieces, 6);
+    let mut bytes = [1; 2];
+    assert_eq!(tree.read(id, PAGE as u64, &mut bytes), Ok(1));
+}
+
 #[test]
 fn full_means_enospc_and_gives_back() {
     let mut tree = tree();
@@ -57,7 +108,7 @@ fn full_means_enospc_and_gives_back() {
     assert_eq!(tree.write(id, 64 * PAGE as u64, b"x"), Err(Errno::ENOSPC));
     assert_eq!(tree.space().blocks_free, 0);
     tree.unlink(ROOT, b"f", &SUPER).unwrap();
-    tree.settle(|_| false);
+    tree.settle(9, |_| false);
     assert_eq!(tree.space().blocks_free, 64);
     for at in 0..39 {
         file(&mut tree, ROOT, &[b'a', at + 1 + b'/']);
@@ -79,13 +130,13 @@ fn an_open_file_outlives_its_name() {
     assert_eq!(tree.link(id, ROOT, b"g", &SUPER), Err(Errno::ENOENT));
     tree.release(id);
     assert!(!tree.has_orphans());
-    tree.settle(|used| used == id);
+    tree.settle(9, |used| used == id);
     assert_eq!(tree.read(id, 0, &mut bytes), Ok(4), "somebody says that it is in use");
     tree.hold(id).unwrap();
-    tree.settle(|_| false);
+    tree.settle(9, |_| false);
     tree.release(id);
     assert_eq!(tree.read(id, 0, &mut bytes), Ok(4), "it had a holder");
-    tree.settle(|_| false);
+    tree.settle(9, |_| false);
     assert_eq!(tree.read(id, 0, &mut bytes), Err(Errno::ESTALE));
     let again = file(&mut tree, ROOT, b"g");
     assert_ne!(again, id, "a stale id finds nothing");
@@ -155,7 +206,7 @@ fn renaming() {
     assert_eq!(tree.rename((a, b"f"), (b, b"g"), RENAME_NOREPLACE, &SUPER), Err(Errno::EEXIST));
     tree.rename((a, b"f"), (b, b"g"), 0, &SUPER).unwrap();
     assert_eq!((tree.child(b, b"g"), tree.child(a, b"f")), (Some(f), None));
-    tree.settle(|_| false);
+    tree.settle(9, |_| false);
     assert_eq!(tree.attributes(g), Err(Errno::ESTALE));
     assert_eq!(tree.rename((ROOT, b"a"), (ROOT, b"b"), 0, &SUPER), Err(Errno::ENOTEMPTY));
     assert_eq!(tree.rename((ROOT, b"a"), (a, b"x"), 0, &SUPER), Err(Errno::EINVAL));

@@ -16,8 +16,8 @@
 //! Which pseudo-terminals there are is in a table, one region of init's:
 //!
 //! ```text
-//!  0 sequence u64 (grows by each one made)   64 entries, 32 bytes each:
-//!    0 1: there is one   8 input u32 output u32  16 control u32 master u32   (regions)
+//!  0 sequence u64 (grows by each one made)   64 entries, 40 bytes each:
+//!    0 1: there is one   8 input   16 output   24 control   32 master   (regions)
 //! ```
 //! The file server makes them and fills entries, the terminal server empties them. A master is end
 //! 0 of a connection (`crate::local`), the server end 1: typed bytes go one way, shown ones the
@@ -62,18 +62,18 @@ pub const TABLE_SERVER: u16 = 0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Cooked cells, for programs to read.
-    pub input: u32,
+    pub input: u64,
     /// What programs write.
-    pub output: u32,
+    pub output: u64,
     /// Settings.
-    pub control: u32,
+    pub control: u64,
     /// Between master and server.
-    pub master: u32,
+    pub master: u64,
 }
 
 impl Entry {
     /// Bytes of it.
-    pub const BYTES: usize = 32;
+    pub const BYTES: usize = 40;
 
     /// Where entry `number` is.
     pub const fn offset(number: usize) -> u64 {
@@ -82,27 +82,30 @@ impl Entry {
 
     /// Reads its bytes; `None`: there is no such terminal.
     pub fn from_bytes(bytes: &[u8; Entry::BYTES]) -> Option<Self> {
-        let word = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let entry = Self { input: word(8), output: word(12), control: word(16), master: word(20) };
-        (word(0) != 0).then_some(entry)
+        let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        let there = words.next()? != 0;
+        let entry = Self::from_words([words.next()?, words.next()?, words.next()?, words.next()?]);
+        there.then_some(entry)
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; Entry::BYTES] {
+        let mut bytes = [0; Entry::BYTES];
+        let words = [1].into_iter().chain(self.to_words());
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        bytes
     }
 
     /// Its words behind the first one.
-    pub fn to_words(&self) -> [u64; 2] {
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        [pair(self.input, self.output), pair(self.control, self.master)]
+    pub fn to_words(&self) -> [u64; 4] {
+        [self.input, self.output, self.control, self.master]
     }
 
     /// Reads them.
-    pub fn from_words([first, second]: [u64; 2]) -> Self {
-        Self {
-            input: first as u32,
-            output: (first >> 32) as u32,
-            control: second as u32,
-            master: (second >> 32) as u32,
-        }
+    pub fn from_words([input, output, control, master]: [u64; 4]) -> Self {
+        Self { input, output, control, master }
     }
 }
 

@@ -29,7 +29,7 @@ fn said(refused: Refused) -> Failure {
 }
 
 /// Where this program is, and where it is at home.
-fn whereabouts() -> (u32, u32) {
+fn whereabouts() -> (u64, u64) {
     published::env(SELF).map_or((0, 0), |record| (record.domain, record.home))
 }
 

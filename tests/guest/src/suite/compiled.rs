@@ -92,7 +92,7 @@ pub fn over_structures(ground: &Ground) -> Result<String, Failure> {
     put(SCRATCH, 0);
     let frame = xok::own::frame(SCRATCH).ok_or("no frame")?;
     let time = now_ns() + 50_000_000;
-    let words = [region.0.into(), time, 0, 0, 0, 0];
+    let words = [region.0, time, 0, 0, 0, 0];
     let sleeper = assistant::spawn(ground.image, SLEEP_OVER_STRUCTURES, words, &[])?;
     call::region_attach(OWN, region, 0, sleeper.domain).map_err(said)?;
     Space::of(sleeper.domain, OWN).map(SPOT, frame, 1, NO_EXECUTE).map_err(said)?;
@@ -173,7 +173,8 @@ impl World {
         };
         let last = u8::from(random.below(3) == 0);
         let (left, right, region) = (left as u8, right as u8, self.region.0);
-        (Atom { operator, left, right, last, region, left_value, right_value, mask }, holds)
+        let zero = 0;
+        (Atom { operator, left, right, last, zero, region, left_value, right_value, mask }, holds)
     }
 }
 

@@ -33,7 +33,7 @@ fn kind(frame: Frame) -> Option<u8> {
 /// An account below the first one that may have a domain of a few frames.
 fn poor_account() -> Result<AccountId, Failure> {
     let make = Call::AccountAlloc { which: Which::Any, parent: FIRST };
-    let account = AccountId(call::make(make, OWN).map_err(refused)? as u32);
+    let account = AccountId(call::make(make, OWN).map_err(refused)?);
     for (resource, limit) in [(Resource::Frames, 16), (Resource::Domains, 1)] {
         let set = Call::AccountLimit { account, resource: resource as u16, limit };
         call::make(set, OWN).map_err(refused)?;

@@ -282,7 +282,7 @@ pub fn whole_or_not_at_all(ground: &Ground) -> Result<String, Failure> {
     let cpus = published::directory().cpus;
     let mut own = 0;
     for life in 0..LIVES {
-        let words = [region.0.into(), 0, 0, 0, 0, 0];
+        let words = [region.0, 0, 0, 0, 0, 0];
         let caller = assistant::spawn(ground.image, roles::CALL_METHOD_FOR_EVER, words, &[])?;
         attach(region, caller.domain)?;
         if cpus > 1 {

@@ -9,8 +9,11 @@ mod compiled;
 mod crowd;
 mod events;
 mod exceptions;
+pub mod exits;
 mod exposed;
+mod files;
 mod freed;
+mod full;
 mod fuzz;
 mod gang;
 mod large;
@@ -34,6 +37,7 @@ mod token;
 mod trace;
 mod transfer;
 mod types;
+mod users;
 mod vectors;
 mod waits;
 mod ways;
@@ -135,10 +139,22 @@ pub const TESTS: &[(&str, Test)] = &[
     ("census_sparse_ids", census::sparse_ids),
     ("census_sums", census::sums),
     ("census_slope", census::slope),
+    ("files_without_frames", files::without_frames),
+    ("files_give_frames_back", files::give_frames_back),
+    ("files_end_in_pieces", files::end_in_pieces),
     ("wild_pointers", fuzz::wild_pointers),
     ("wild_calls", fuzz::wild_calls),
     ("no_kernel_faults", exceptions::no_kernel_faults),
+    ("exits_last_page_is_not_mapped", exits::last_page_is_not_mapped),
+    ("exits_last_page_by_a_stranger", exits::last_page_by_a_stranger),
+    ("exits_behind_the_last_page", exits::behind_the_last_page),
+    ("exits_and_entries_clear_ac", exits::entries_clear_ac),
+    ("users_are_taken_or_not", users::are_taken_or_not),
+    ("users_have_barriers_between_them", users::have_barriers_between_them),
 ];
+
+/// Tests that fill every table, for the largest machine, whose clock counts instructions.
+pub const FULL: &[(&str, Test)] = &[("stretch_by_call", full::by_call)];
 
 /// Tests that make thousands of environments, for a machine with room for them.
 pub const CROWDED: &[(&str, Test)] = &[("crowd_costs_its_slots", crowd::costs_its_slots)];
@@ -159,5 +175,8 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_regions", stretch::of_regions),
     ("stretch_of_methods", stretch::of_methods),
     ("stretch_of_deaths", stretch::of_deaths),
+    ("stretch_of_attachments", full::of_attachments),
+    ("stretch_of_orphans", full::of_orphans),
+    ("stretch_of_predicates", full::of_predicates),
     ("stretch_of_wild_calls", stretch::of_wild_calls),
 ];

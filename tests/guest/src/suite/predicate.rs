@@ -27,10 +27,9 @@ pub fn word_is(address: u64, value: u64, last: bool) -> Atom {
         left: Source::Memory as u8,
         right: Source::Constant as u8,
         last: u8::from(last),
-        region: 0,
         left_value: address,
         right_value: value,
-        mask: 0,
+        ..Atom::default()
     }
 }
 
@@ -221,7 +220,7 @@ pub fn region_no_lost_wakeup(ground: &Ground) -> Result<String, Failure> {
     let echo = assistant::spawn(
         ground.image,
         roles::COUNT_IN_REGION,
-        [region.0.into(), rounds, 0, 0, 0, 0],
+        [region.0, rounds, 0, 0, 0, 0],
         &[],
     )?;
     call::region_attach(OWN, region, 0, abi::id::DomainId::NONE)

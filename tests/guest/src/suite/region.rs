@@ -55,7 +55,7 @@ pub fn by_call_alone(ground: &Ground) -> Result<String, Failure> {
     nothing_beyond(region, &held)?;
     let gift =
         Gift { from: ALL_OF_IT, slot: roles::holder::SLOT.into(), extend: &[], rights: READ };
-    let words = [region.0.into(), frames[0].0.into(), held[4093].into(), 0, 0, 0];
+    let words = [region.0, frames[0].0.into(), held[4093].into(), 0, 0, 0];
     let reader = assistant::spawn(ground.image, roles::region::READ_A_REGION, words, &[gift])?;
     let word = assistant::finish(reader)?;
     expect!(word == roles::region::READER_CONTENT, "who may only read reports {word:#x}");
@@ -125,12 +125,13 @@ fn nothing_beyond(region: RegionId, model: &[u8]) -> Result<(), Failure> {
         [(BYTES, 1), (BYTES - 1, 2), (0, BYTES + 1), (u64::MAX, 1), (u64::MAX - 3, 8), (1, BYTES)];
     for (offset, len) in outside {
         for direction in [COPY_IN, COPY_OUT] {
+            let len = len as u32;
             let answer = call::region_operate(&RegionOperation { direction, offset, len, ..plain });
             let bad = matches!(answer, Err((Error::BadAddress, _)));
             expect!(bad, "{len} bytes at {offset:#x}, direction {direction}: {answer:?}");
         }
     }
-    let endless = RegionOperation { direction: COPY_IN, offset: 1, len: u64::MAX, ..plain };
+    let endless = RegionOperation { direction: COPY_IN, offset: 1, len: u32::MAX, ..plain };
     let answer = call::region_operate(&endless);
     expect!(matches!(answer, Err((Error::TooLarge, _))), "an endless copy: {answer:?}");
     for offset in [BYTES - 7, BYTES, u64::MAX - 7] {

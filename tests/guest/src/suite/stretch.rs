@@ -41,7 +41,7 @@ fn said(refused: Refused) -> Failure {
 }
 
 /// The kernel publishes at a switch; then each call's longest stretch is in bounds.
-fn check() -> Result<String, Failure> {
+pub fn check() -> Result<String, Failure> {
     let _ = call::sleep(now_ns() + 2_000_000, 0, 0, 0);
     let mut worst = (0, "");
     for entry in TABLE {
@@ -285,7 +285,7 @@ pub fn of_deaths(ground: &Ground) -> Result<String, Failure> {
         abi::call::Call::AccountAlloc { which: account, parent: published_account() },
         OWN,
     );
-    let account = AccountId(account.map_err(said)? as u32);
+    let account = AccountId(account.map_err(said)?);
     for resource in 0..8 {
         let limit = abi::call::Call::AccountLimit { account, resource, limit: 4096 };
         call::make(limit, OWN).map_err(said)?;

@@ -85,7 +85,7 @@ impl Waiter {
                 let role = u16::from(waits::PEER_ROLE);
                 call::region_attach(OWN, id, role, DomainId::NONE).map_err(refused)?;
                 region = Some(id);
-                id.0.into()
+                id.0
             }
             _ => {
                 let words = [roles::SERVE_SLOWLY, 0, 0, 0, 0, 0];

@@ -127,7 +127,7 @@ pub fn unique_names(ground: &Ground) -> Result<String, Failure> {
         bind(region, test, &counts(change)).map_err(said)?;
     }
     attach(region, DomainId::NONE)?;
-    let words = [region.0.into(), NAMES, 1000, 0, 0, 0];
+    let words = [region.0, NAMES, 1000, 0, 0, 0];
     let other = assistant::spawn(ground.image, ENTER_NAMES, words, &[])?;
     attach(region, other.domain)?;
     if published::directory().cpus > 1 {

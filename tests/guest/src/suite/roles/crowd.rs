@@ -6,13 +6,15 @@
 #![allow(unsafe_code)]
 
 use abi::call::SLEEP_ACCEPT;
+use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
+use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
-use abi::published::EnvState;
+use abi::published::{EnvState, Table};
 use abi::setup::{EnvSetup, FLAG_BORROW, field};
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use xok::call::{self, Message, OWN, Refused};
 use xok::memory::{DATA, Space};
 use xok::published;
@@ -26,6 +28,17 @@ pub const IN_A_TRANSFER: u64 = 1;
 /// Asleep until a bit is posted.
 pub const ON_A_NOTIFICATION: u64 = 2;
 
+/// Asleep on a predicate of the most comparisons, with the published record of who gathers them and
+/// with the clock.
+pub const ON_DEAR_PREDICATES: u64 = 3;
+
+/// Never run: as many as there is room for, but for so many frames as the third word says.
+pub const NEVER_RUN: u64 = 4;
+
+/// Makes environments and dies: as many as its first word says have ended by then, as many as its
+/// second have never run. How many it has made.
+pub const LEAVE_RECORDS: u64 = 68;
+
 /// Where the first one's save area is, its stack behind; the next ones' [`BYTES`] further each.
 const FIRST: u64 = 0x7100_0000_0000;
 const BYTES: u64 = 2 * PAGE_SIZE;
@@ -35,8 +48,31 @@ const SERVER_PAGES: u64 = 4;
 /// Whom those that wait for a reply have called.
 static SERVER: AtomicU32 = AtomicU32::new(0);
 
-/// Makes so many that wait for `what`, says so, and sleeps.
-pub fn gather(what: u64, count: u64) -> u64 {
+/// See [`LEAVE_RECORDS`].
+pub fn leave_records(ended: u64, never: u64) -> u64 {
+    for made in 0..ended + never {
+        let env = call::env_alloc(OWN, DomainId::NONE, AccountId::NONE);
+        let destroyed = env.and_then(|env| {
+            if made < ended { call::env_destroy(OWN, env, 0).map(|_| ()) } else { Ok(()) }
+        });
+        if destroyed.is_err() {
+            return made;
+        }
+    }
+    ended + never
+}
+
+/// What those with dear predicates sleep until, at the latest.
+static EDGE: AtomicU64 = AtomicU64::new(0);
+/// Where the record is that they watch.
+static WATCHED: AtomicU64 = AtomicU64::new(0);
+
+/// Makes so many that wait for `what`, until `edge` if that is a time, says so, and sleeps.
+pub fn gather(what: u64, count: u64, edge: u64) -> u64 {
+    EDGE.store(edge, Ordering::Relaxed);
+    let table = published::table(Table::Envs);
+    let own = table.address + u64::from(table.stride) * super::own_index() as u64;
+    WATCHED.store(own, Ordering::Relaxed);
     match make(what, count) {
         Ok(()) => super::count(),
         Err((error, value)) => return (error as u64) << 32 | value & 0xffff_ffff,
@@ -47,8 +83,20 @@ pub fn gather(what: u64, count: u64) -> u64 {
 }
 
 fn make(what: u64, count: u64) -> Result<(), Refused> {
+    if what == NEVER_RUN {
+        let spare = EDGE.load(Ordering::Relaxed);
+        while published::directory().frames_free > spare {
+            match call::env_alloc(OWN, DomainId::NONE, AccountId::NONE) {
+                Ok(_) => {}
+                Err((Error::Exhausted, _)) => break,
+                Err(why) => return Err(why),
+            }
+        }
+        return Ok(());
+    }
     let (entry, state): (extern "C" fn() -> !, _) = match what {
         ON_A_PREDICATE => (predicate, EnvState::Sleeping),
+        ON_DEAR_PREDICATES => (dear_predicate, EnvState::Sleeping),
         IN_A_TRANSFER => {
             let place = FIRST - SERVER_PAGES * PAGE_SIZE;
             let server = start(place, SERVER_PAGES * PAGE_SIZE, serve)?;
@@ -110,6 +158,33 @@ extern "C" fn predicate() -> ! {
         if call::predicate_set(&[never]).and_then(|_| call::sleep(0, 0, 0, 0)).is_err() {
             call::exit(1);
         }
+    }
+}
+
+/// Sleeps until the edge, then for ever; looks at the record in each comparison but the last.
+extern "C" fn dear_predicate() -> ! {
+    let mut atoms = [Atom {
+        operator: Operator::Below as u8,
+        left: Source::Memory as u8,
+        right: Source::Memory as u8,
+        last: 1,
+        left_value: WATCHED.load(Ordering::Relaxed),
+        right_value: WATCHED.load(Ordering::Relaxed),
+        ..Atom::default()
+    }; PREDICATE_ATOMS];
+    atoms[PREDICATE_ATOMS - 1] = Atom {
+        operator: Operator::AtLeast as u8,
+        left: Source::Clock as u8,
+        right: Source::Constant as u8,
+        last: 1,
+        right_value: EDGE.load(Ordering::Relaxed),
+        ..Atom::default()
+    };
+    loop {
+        if call::predicate_set(&atoms).and_then(|_| call::sleep(0, 0, 0, 0)).is_err() {
+            call::exit(1);
+        }
+        atoms[PREDICATE_ATOMS - 1].right_value = u64::MAX;
     }
 }
 

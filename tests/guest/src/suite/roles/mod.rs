@@ -126,6 +126,8 @@ pub const KEEP_STEP: u64 = 66;
 pub const TOUCH: u64 = 60;
 /// Jumps to its first word.
 pub const JUMP_TO: u64 = 24;
+/// Tries to map the page behind the last one.
+pub const TRY_THE_LAST_PAGE: u64 = 67;
 /// Calls method 0 of the region in its first word for ever.
 pub const CALL_METHOD_FOR_EVER: u64 = 25;
 
@@ -138,7 +140,9 @@ pub fn play(role: &Role) -> u64 {
         },
         SPIN => spin(words[0]),
         TOUCH => touch(words[0]),
-        GATHER => crowd::gather(words[0], words[1]),
+        TRY_THE_LAST_PAGE => super::exits::play_stranger(),
+        GATHER => crowd::gather(words[0], words[1], words[2]),
+        crowd::LEAVE_RECORDS => crowd::leave_records(words[0], words[1]),
         THREADS => threads::run(),
         LEAD_GANGS => gang::lead(words),
         KEEP_STEP => gang::keep_step(words[0] as usize),
@@ -172,7 +176,7 @@ pub fn play(role: &Role) -> u64 {
         HOLD_REGIONS => hold_regions(),
         FUZZ => fuzz(words[0], words[1]),
         BREAK_COPY_ON_WRITE => break_copy_on_write(words[0], words[1] as u32),
-        COUNT_IN_REGION => count_in_turn(RegionId(words[0] as u32), 1, words[1]),
+        COUNT_IN_REGION => count_in_turn(RegionId(words[0]), 1, words[1]),
         HOG => loop {
             // Long stretches without a jump: an emulator is quick with those.
             core::hint::black_box(core::array::from_fn::<usize, 64, _>(core::hint::black_box));
@@ -196,17 +200,17 @@ pub fn play(role: &Role) -> u64 {
         holder::ENTER_TOKEN => holder::enter_token(words[0] as usize, words[1] as u32),
         holder::MAP_UNTIL_RETRACTED => holder::map_until_retracted(words[0] as u32),
         region::READ_A_REGION => {
-            region::read_a_region(RegionId(words[0] as u32), words[1] as u32, words[2] as u8)
+            region::read_a_region(RegionId(words[0]), words[1] as u32, words[2] as u8)
         }
         holder::BEHAVE_AS_OWNER => holder::behave_as_owner(words[0] as u32),
         compiled::SLEEP_OVER_STRUCTURES => {
-            compiled::sleep_over_structures(RegionId(words[0] as u32), words[1])
+            compiled::sleep_over_structures(RegionId(words[0]), words[1])
         }
         JUMP_TO => faults::jump(words[0]),
         CALL_METHOD_FOR_EVER => loop {
-            let _ = call::method_call(RegionId(words[0] as u32), 0, 0, [0; 3]);
+            let _ = call::method_call(RegionId(words[0]), 0, 0, [0; 3]);
         },
-        method::ENTER_NAMES => method::enter_names(RegionId(words[0] as u32), words[1], words[2]),
+        method::ENTER_NAMES => method::enter_names(RegionId(words[0]), words[1], words[2]),
         _ => 0xbad,
     }
 }

@@ -27,7 +27,7 @@ pub struct RegionBytes {
 impl RegionBytes {
     fn plain(&self, offset: u64, address: u64, len: usize) -> RegionOperation {
         let (region, role) = (self.region.0, self.role);
-        RegionOperation { region, role, offset, address, len: len as u64, ..Default::default() }
+        RegionOperation { region, role, offset, address, len: len as u32, ..Default::default() }
     }
 
     /// Copies bytes in.

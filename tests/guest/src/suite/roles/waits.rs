@@ -3,7 +3,7 @@
 use super::mirror::{enter_at, set_application_word};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
-use abi::id::{EnvId, RegionId};
+use abi::id::EnvId;
 use abi::predicate::{Atom, Operator, Source};
 use abi::region::{RegionOperation, RegionWait, Step, WordAt};
 use abi::upcall::EVENT_TIMER;
@@ -47,7 +47,7 @@ pub fn wait(kind: u64, deadline: u64, what: u64) -> u64 {
         PREDICATE | ACCEPT => sleep(kind, deadline, what),
         AWAIT => {
             let mut operation = RegionOperation {
-                region: what as u32,
+                region: what,
                 compares: 1,
                 role: OWN_ROLE,
                 ..RegionOperation::default()
@@ -63,14 +63,14 @@ pub fn wait(kind: u64, deadline: u64, what: u64) -> u64 {
         }
         STEP => {
             let step = Step {
-                region: RegionId(what as u32).0,
+                region: what,
                 role: OWN_ROLE,
                 peer: PEER_ROLE,
                 len: 8,
                 offset: 32,
                 moves: 0,
                 beside: 1,
-                events: EVENT_TIMER as u32,
+                events: EVENT_TIMER as u16,
                 ..Step::default()
             };
             let place = [0_u64];

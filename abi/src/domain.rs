@@ -1,0 +1,49 @@
+//! What may be set of a domain (call `DomainSet`).
+
+/// The property to set; the call's `value` is said beside each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Property {
+    /// The two names that SIGNAL is asked over: of the domain's capabilities at the indices in bits
+    /// 0-7 and 8-15 of `value`, each with SIGNAL; [`NO_NAME`]: none. For kill(2): real and saved
+    /// user.
+    Signals = 0,
+    /// Who pays for what is charged to the domain from now on: the account with the id `value`.
+    /// Needs CONTROL over its name and that of the present one.
+    Account = 1,
+    /// The environment that may move in, whatever it holds, and the one prepared for it: ids in the
+    /// low and the high half. It takes over all that the prepared one was set to, which ends.
+    /// Only of a domain that the caller builds.
+    Admits = 2,
+    /// The groups held besides those in the list: the region with the id `value` (0: none), whose
+    /// words are group numbers, two in each, in ascending order; the rest is `u32::MAX`. From then
+    /// on nobody writes it. Needs the name of all groups, or to hold the same region.
+    Groups = 3,
+    /// The same, for more than one region holds: places 1 to 3.
+    MoreGroups = 4,
+    /// See [`Property::MoreGroups`].
+    YetMoreGroups = 5,
+    /// See [`Property::MoreGroups`].
+    LastGroups = 6,
+}
+
+/// In place of a capability's index in [`Property::Signals`].
+pub const NO_NAME: u64 = 0xff;
+/// Regions of groups that a domain may hold.
+pub const GROUP_REGIONS: usize = 4;
+
+impl Property {
+    /// The property with this number.
+    pub const fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            0 => Self::Signals,
+            1 => Self::Account,
+            2 => Self::Admits,
+            3 => Self::Groups,
+            4 => Self::MoreGroups,
+            5 => Self::YetMoreGroups,
+            6 => Self::LastGroups,
+            _ => return None,
+        })
+    }
+}

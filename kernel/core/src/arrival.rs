@@ -1,0 +1,80 @@
+//! An environment moves into a domain that another program has built for it.
+//!
+//! `exec` of a set-id program is made of this.
+//!
+//! The builder names the guest and an environment that it has prepared in there (`DomainSet`,
+//! `Property::Admits`). The guest brings its id, its holder, its children, its slices and what was
+//! posted to it. Everything else is the prepared environment's: where it begins, with what
+//! registers, its save area, its entries, its guard. So nothing that the guest could say decides
+//! what runs in the new domain.
+//!
+//! ```text
+//!   guest (pid)     ── id, holder, children, slices, posted bits ──┐
+//!                                                                  ├─► guest, in the new domain
+//!   prepared (New)  ── context, pages, entries, flags, guard ──────┘
+//! ```
+
+use crate::env::Env;
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
+use abi::id::{DomainId, EnvId};
+use abi::published::EnvRecord;
+use abi::upcall::offset;
+
+/// Moves the environment at `guest` into the domain at `to`, in place of the one at `prepared`.
+/// All has been checked ([`principal::admitted`]).
+pub(crate) fn arrive<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    guest: usize,
+    to: usize,
+    prepared: usize,
+) {
+    let EnvRecord { domain: from, home, .. } = state.published.envs[guest];
+    let posted = create::waiting(state, machine, guest);
+    predicate::clear(state, machine, guest);
+    death::drop_pages(state, machine, guest);
+    state.envs.slots[guest].timer = 0;
+    sleep::set_alarm(state, guest);
+    take_over(state, machine, guest, prepared);
+    env::set_domain(state, guest, domain::id(state, to));
+    state.published.envs[guest].home = 0;
+    state.published.domains[to].envs += 1;
+    domain::built(state, to);
+    principal::admission_over(state, to);
+    let save = state.envs.slots[guest].save;
+    if save.0 != 0 {
+        machine.word_or(save.address() + offset::PENDING as u64, posted.0);
+        machine.word_or(save.address() + offset::EVENTS as u64, posted.1);
+    }
+    machine.vector_init(state.envs.slots[guest].vector);
+    sched::turns_changed(state, guest);
+    env::changed(state, guest);
+    // It has been counted in the domain, which therefore lasts.
+    death::die(state, machine, prepared, 0, EnvId::NONE);
+    for left in [from, home].into_iter().filter(|&id| id != 0) {
+        death::leave_domain(state, machine, DomainId(left));
+    }
+}
+
+/// Gives what the one at `prepared` was set to be to the one at `guest`.
+fn take_over<M: Machine>(state: &mut State, machine: &mut M, guest: usize, prepared: usize) {
+    gate::close(state, prepared);
+    let source = &mut state.envs.slots[prepared];
+    let Env { entries, flags, guard, save, save_address, queue, application, .. } = *source;
+    // Its pages, with their pins, are the guest's from now on.
+    (source.save, source.application) = (Default::default(), Default::default());
+    (source.save_address, source.queue) = (0, 0);
+    machine.application_page(prepared, None);
+    if application.0 != 0 {
+        machine.application_page(guest, Some(application));
+    }
+    let target = &mut state.envs.slots[guest];
+    (target.entries, target.flags, target.guard) = (entries, flags, guard);
+    (target.save, target.save_address, target.queue) = (save, save_address, queue);
+    (target.application, target.prepared) = (application, false);
+    let context = *machine.context(prepared);
+    *machine.context(guest) = context;
+    gate::close(state, guest);
+}

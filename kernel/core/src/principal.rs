@@ -1,0 +1,210 @@
+//! Principals: the users and groups that a domain acts for, and what may be set of a domain.
+//!
+//! A user is a name `[NAME_USER, high, low]`, a group `[NAME_GROUP, high, low]`. A domain acts for
+//! those that a capability of its list dominates with CONTROL, and for the groups in the regions
+//! that it holds as such: a server asks by `DomainHolds`, and keeps the answer while the domain's
+//! count of changes stands still.
+//!
+//! ```text
+//!   list   [3, 0, 1000] CONTROL|SIGNAL   ─┐
+//!   list   [4, 0, 100]  CONTROL          ─┼─► DomainHolds(user 1000, group 100, group 27): yes
+//!   groups region: 4, 24, 27, 100, …     ─┘   DomainHolds(user 0): NotPermitted
+//! ```
+//! Nothing in a groups region changes once it is held as such: a domain that may write it can not
+//! hold it, and no domain is let in to write it afterwards.
+
+use crate::answer::{Answer, Refusal};
+use crate::identity::Thread;
+use crate::machine::Machine;
+use crate::state::State;
+use crate::{account, capability, domain, env, region};
+use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
+use abi::domain::{GROUP_REGIONS, NO_NAME, Property};
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
+use abi::published::EnvState;
+use abi::word::Word;
+
+/// What the record of a domain says of its principals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Principals {
+    /// Names that SIGNAL over gives the right to signal its environments; the empty one is none.
+    pub(crate) signals: [Name; 2],
+    /// Regions of group numbers, in ascending order.
+    groups: [RegionId; GROUP_REGIONS],
+    /// The environment that may move in, and the one prepared for it.
+    admits: (Thread, Thread),
+}
+
+/// Every group's name.
+const ALL_GROUPS: Name = Name::of(&[NAME_GROUP]);
+/// Group numbers in a word.
+const IN_WORD: u64 = 2;
+
+/// Does this capability give the right to signal the environments of the domain at `index`?
+pub fn signals(state: &State, index: usize, held: &Capability) -> bool {
+    let names = &state.domains.records[index].principals.signals;
+    names.iter().any(|name| name.length != 0 && held.dominates(name, SIGNAL))
+}
+
+/// Does the domain at `index` act for the principal with this number?
+pub fn holds<M: Machine>(state: &State, machine: &M, index: usize, kind: u16, number: u32) -> bool {
+    let name = Name::principal(kind, number);
+    let slots = 0..state.domains.records[index].capabilities.len() as u8;
+    let listed = |slot: u8| {
+        capability::get(state, index, slot).is_ok_and(|held| held.dominates(&name, CONTROL))
+    };
+    slots.into_iter().any(listed) || kind == NAME_GROUP && in_groups(state, machine, index, number)
+}
+
+/// Is the number in one of the domain's groups regions?
+fn in_groups<M: Machine>(state: &State, machine: &M, index: usize, number: u32) -> bool {
+    let regions = state.domains.records[index].principals.groups;
+    regions.into_iter().any(|id| {
+        region::find(state, id)
+            .is_ok_and(|at| state.regions.slots[at].sealed && bisect(state, machine, at, number))
+    })
+}
+
+/// Looks a number up in a region of ascending ones. In others it may be missed, never invented.
+fn bisect<M: Machine>(state: &State, machine: &M, region: usize, number: u32) -> bool {
+    let (mut low, mut high) = (0, u64::from(state.published.regions[region].bytes) / 4);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let word = machine.word(region::physical(state, region, 8 * (middle / IN_WORD)));
+        let found = (word >> (32 * (middle % IN_WORD))) as u32;
+        if found == number {
+            return number != u32::MAX;
+        }
+        if found < number {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    false
+}
+
+/// `DomainHolds`.
+pub fn ask<M: Machine>(state: &State, machine: &M, id: DomainId, kind: u16, number: u32) -> Answer {
+    let index = domain::find(state, id)?;
+    if kind != NAME_USER && kind != NAME_GROUP {
+        return Err(Refusal::new(Error::BadArgument, 1));
+    }
+    if !holds(state, machine, index, kind, number) {
+        return Err(Error::NotPermitted.into());
+    }
+    Ok(state.published.domains[index].holdings)
+}
+
+/// `DomainSet`, by the domain at `caller`.
+pub fn set(
+    state: &mut State,
+    caller: usize,
+    named: u8,
+    (id, property, value): (DomainId, u16, u64),
+) -> Answer {
+    let index = domain::find_or_own(state, caller, id)?;
+    if index != caller && !domain::is_builder(state, caller, index) {
+        return Err(Error::NotPermitted.into());
+    }
+    let property = Property::from_number(property).ok_or(Refusal::new(Error::BadArgument, 1))?;
+    match property {
+        Property::Signals => set_signals(state, index, value),
+        Property::Account => set_account(state, caller, index, named, value),
+        Property::Admits => set_admitted(state, caller, index, value),
+        Property::Groups => set_groups(state, caller, index, (named, 0), value),
+        Property::MoreGroups => set_groups(state, caller, index, (named, 1), value),
+        Property::YetMoreGroups => set_groups(state, caller, index, (named, 2), value),
+        Property::LastGroups => set_groups(state, caller, index, (named, 3), value),
+    }
+}
+
+fn set_signals(state: &mut State, index: usize, value: u64) -> Answer {
+    let bad = Refusal::new(Error::BadArgument, 2);
+    if value >> 16 != 0 {
+        return Err(bad);
+    }
+    let mut names = [Name::ROOT; 2];
+    for (name, slot) in names.iter_mut().zip([value & 0xff, value >> 8]) {
+        if slot == NO_NAME {
+            continue;
+        }
+        let held = capability::get(state, index, slot as u8)?;
+        // The empty name would mean none; and a name without the right is for no one to give.
+        if held.rights & SIGNAL == 0 || held.name.length == 0 {
+            return Err(Error::NotPermitted.into());
+        }
+        *name = held.name;
+    }
+    state.domains.records[index].principals.signals = names;
+    Ok(0)
+}
+
+/// What is charged already stays where it is: it is given back there.
+fn set_account(state: &mut State, caller: usize, index: usize, named: u8, value: u64) -> Answer {
+    let id = AccountId::from_word(value).ok_or(Refusal::new(Error::BadArgument, 2))?;
+    let to = account::find(state, id)?;
+    let held = capability::get(state, caller, named)?;
+    let from = domain::account(state, index);
+    for account in [from, to] {
+        if !held.dominates(&state.accounts.record(account).name, CONTROL) {
+            return Err(Error::NotPermitted.into());
+        }
+    }
+    domain::move_charges(state, index, to)?;
+    Ok(0)
+}
+
+fn set_admitted(state: &mut State, caller: usize, index: usize, value: u64) -> Answer {
+    let (guest, prepared) = (EnvId(value as u32), EnvId((value >> 32) as u32));
+    if index == caller {
+        return Err(Error::WrongState.into());
+    }
+    let from = env::living(state, guest)?;
+    let at = env::living(state, prepared)?;
+    let own = env::domain(state, at).index() == index;
+    if !own || state.envs.slots[at].state != EnvState::New || guest == prepared {
+        return Err(Error::WrongState.into());
+    }
+    state.domains.records[index].principals.admits =
+        (Thread::of(state, from), Thread::of(state, at));
+    Ok(0)
+}
+
+/// The environment prepared in the domain at `index` for the one at `guest`, if that may move in.
+pub fn admitted(state: &State, index: usize, guest: usize) -> Option<usize> {
+    let (admitted, prepared) = state.domains.records[index].principals.admits;
+    if admitted == Thread::NONE || admitted != Thread::of(state, guest) {
+        return None;
+    }
+    let at = prepared.living(state)?;
+    let is_there = env::domain(state, at).index() == index;
+    (is_there && state.envs.slots[at].state == EnvState::New).then_some(at)
+}
+
+/// The place is taken: nobody else moves in.
+pub fn admission_over(state: &mut State, index: usize) {
+    state.domains.records[index].principals.admits = Default::default();
+}
+
+fn set_groups(
+    state: &mut State,
+    caller: usize,
+    index: usize,
+    (named, place): (u8, usize),
+    value: u64,
+) -> Answer {
+    let id = RegionId::from_word(value).ok_or(Refusal::new(Error::BadArgument, 2))?;
+    if !id.is_none() {
+        let at = region::find(state, id)?;
+        let inherited = state.domains.records[caller].principals.groups.contains(&id);
+        if !inherited {
+            capability::check(state, caller, named, &ALL_GROUPS, CONTROL)?;
+        }
+        region::seal(state, at, index)?;
+    }
+    state.domains.records[index].principals.groups[place] = id;
+    domain::holdings_changed(state, index);
+    Ok(0)
+}

@@ -1,0 +1,230 @@
+//! Who may claim, redirect and overhear packets, by filters.
+
+use super::*;
+use crate::net;
+use crate::net::filter::HOLDERS;
+use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, READ, WRITE};
+use abi::filter::{COPY, SUBSETTABLE};
+use abi::id::{FilterId, RingId};
+use abi::limits::Resource;
+
+/// Where the rings' only entry has its owner word and its buffer.
+const OWNER: u64 = SCRATCH + 0x800;
+const BUFFER: u64 = SCRATCH + 0x840;
+/// Slots for names of their own, and for a right over the interface.
+const OWN: u8 = 5;
+const INTERFACE: u8 = 6;
+/// Byte 12 and the two behind it, each with a value.
+const TYPE: (u16, u32, u32) = (12, 0xff00_0000, 0x0500_0000);
+const NEXT: (u16, u32, u32) = (12, 0x00ff_0000, 0x0006_0000);
+const LAST: (u16, u32, u32) = (12, 0x0000_ff00, 0x0000_0700);
+
+/// A world with an interface, and an environment beside the first one. Each of both has a
+/// name of its own and a ring.
+struct Wire {
+    world: World,
+    other: usize,
+    rings: [RingId; 2],
+}
+
+impl Wire {
+    fn new() -> Self {
+        let mut world = World::new();
+        net::attach(&mut world.state, 0, 0x0900_0000_0002);
+        let domain = world.domain();
+        let other = world.spawn(domain);
+        let rings = [1, other].map(|index| {
+            give(&mut world, index, OWN, ALL, &[300 + index as u16]);
+            ring(&mut world, index)
+        });
+        Self { world, other, rings }
+    }
+
+    fn first(&mut self, flags: u16, atoms: &[(u16, u32, u32)]) -> FilterId {
+        let ring = self.rings[0];
+        filter(insert(&mut self.world, 1, OWN, flags, ring, atoms))
+    }
+
+    fn second(&mut self, flags: u16, atoms: &[(u16, u32, u32)]) -> Outcome {
+        insert(&mut self.world, self.other, OWN, flags, self.rings[1], atoms)
+    }
+}
+
+fn give(world: &mut World, index: usize, slot: u8, rights: u8, name: &[u16]) {
+    let domain = env::domain(&world.state, index).index();
+    world.state.domains.records[domain].capabilities[usize::from(slot)] =
+        Capability { rights, zero: 0, name: Name::of(name) };
+}
+
+fn ring(world: &mut World, index: usize) -> RingId {
+    world.put(index, &[OWNER, BUFFER, 64]);
+    let alloc = Call::RingAlloc { entries: UserAddress(SCRATCH), count: 1 };
+    match world.by(index, alloc) {
+        Outcome::Answer(0, id) => RingId(id),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn insert(
+    world: &mut World,
+    index: usize,
+    slot: u8,
+    flags: u16,
+    ring: RingId,
+    atoms: &[(u16, u32, u32)],
+) -> Outcome {
+    let mut halves = vec![u32::from(flags) << 16, atoms.len() as u32];
+    // The ring, and no parent.
+    halves.extend([ring.0 as u32, (ring.0 >> 32) as u32, 0, 0]);
+    halves.extend(atoms.iter().flat_map(|&(offset, mask, value)| [offset.into(), mask, value]));
+    halves.resize(halves.len().max(54).next_multiple_of(2), 0);
+    let pairs = halves.chunks(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32);
+    let words: Vec<u64> = pairs.collect();
+    world.put(index, &words);
+    world.with(index, slot, Call::FilterInsert { program: UserAddress(SCRATCH) })
+}
+
+fn filter(outcome: Outcome) -> FilterId {
+    match outcome {
+        Outcome::Answer(0, id) => FilterId(id),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn redirect_a_filter_to_a_foreign_ring() {
+    let mut wire = Wire::new();
+    let id = wire.first(0, &[TYPE]);
+    let [own, foreign] = wire.rings;
+    let redirect = |ring| Call::FilterRing { filter: id, ring };
+    let world = &mut wire.world;
+    assert_eq!(world.with(1, OWN, redirect(foreign)), error(Error::NoSuchRing, 0));
+    let refused = insert(world, 1, OWN, 0, foreign, &[LAST]);
+    assert_eq!(refused, error(Error::NoSuchRing, 0));
+    assert_eq!(net::filter::ring(&world.state, id.index()), own);
+    // Nor may the ring's owner take the packets to it.
+    assert_eq!(world.with(wire.other, OWN, redirect(foreign)), error(Error::NotPermitted, 0));
+    let second = ring(world, 1);
+    assert_eq!(world.with(1, OWN, redirect(second)), OK);
+    assert_eq!(net::filter::ring(&world.state, id.index()), second);
+}
+
+#[test]
+fn overhear_with_a_right_to_read() {
+    let mut wire = Wire::new();
+    let (other, ring) = (wire.other, wire.rings[1]);
+    let world = &mut wire.world;
+    let device = [NAME_DEVICE, DEVICE_NETWORK, 0];
+    for rights in [READ, ALL & !WRITE] {
+        give(world, other, INTERFACE, rights, &device);
+        let refused = insert(world, other, INTERFACE, COPY, ring, &[]);
+        assert_eq!(refused, error(Error::NotPermitted, 0), "{rights:#x}");
+    }
+    give(world, other, INTERFACE, WRITE, &device);
+    filter(insert(world, other, INTERFACE, COPY, ring, &[]));
+}
+
+#[test]
+fn lay_a_filter_around_a_foreign_one() {
+    let mut wire = Wire::new();
+    let open = wire.first(SUBSETTABLE, &[TYPE, NEXT]);
+    let overlap = error(Error::Overlap, open.0);
+    // Around it, across it, the same.
+    assert_eq!(wire.second(0, &[TYPE]), overlap);
+    assert_eq!(wire.second(SUBSETTABLE, &[TYPE]), overlap);
+    assert_eq!(wire.second(0, &[TYPE, LAST]), overlap);
+    assert_eq!(wire.second(0, &[TYPE, NEXT]), overlap);
+    filter(wire.second(0, &[TYPE, NEXT, LAST]));
+}
+
+#[test]
+fn lay_a_filter_within_a_closed_one() {
+    let mut wire = Wire::new();
+    let closed = wire.first(0, &[TYPE, NEXT]);
+    let overlap = error(Error::Overlap, closed.0);
+    assert_eq!(wire.second(0, &[TYPE, NEXT, LAST]), overlap);
+    assert_eq!(wire.second(0, &[TYPE]), overlap);
+    // Its owner may, on both sides.
+    wire.first(0, &[TYPE, NEXT, LAST]);
+    wire.first(0, &[TYPE]);
+}
+
+#[test]
+fn a_filter_may_have_as_many_atoms_as_are_allowed() {
+    use abi::limits::FILTER_ATOMS;
+    let mut wire = Wire::new();
+    let atoms: Vec<_> = (0..=FILTER_ATOMS as u16).map(|at| (12 + 4 * at, 0xff, 1)).collect();
+    let too_large = error(Error::TooLarge, FILTER_ATOMS as u64);
+    assert_eq!(wire.second(0, &atoms), too_large);
+    filter(wire.second(0, &atoms[..FILTER_ATOMS]));
+}
+
+#[test]
+fn use_a_dropped_filters_id() {
+    let mut wire = Wire::new();
+    let stale = wire.first(0, &[TYPE]);
+    let drop = |filter| Call::FilterDrop { filter };
+    assert_eq!(wire.world.by(1, drop(stale)), OK);
+    let own = wire.rings[0];
+    for _ in 0..3 {
+        let id = wire.first(0, &[TYPE]);
+        assert_eq!(id.index(), stale.index(), "the index is used again");
+        let world = &mut wire.world;
+        for call in [
+            drop(stale),
+            Call::FilterRing { filter: stale, ring: own },
+            Call::FilterReference { filter: stale, domain: DomainId::NONE },
+        ] {
+            assert_eq!(world.by(1, call), error(Error::NoSuchFilter, 0), "{call:?}");
+        }
+        assert_eq!(world.state.published.filters[id.index()].references, 1);
+        assert_eq!(world.by(1, drop(id)), OK);
+    }
+}
+
+#[test]
+fn use_a_freed_rings_id() {
+    let mut wire = Wire::new();
+    let stale = wire.rings[0];
+    let id = wire.first(0, &[TYPE]);
+    let world = &mut wire.world;
+    assert_eq!(world.by(1, Call::RingFree { ring: stale }), OK);
+    let fresh = ring(world, 1);
+    assert_eq!(fresh.index(), stale.index(), "the index is used again");
+    let redirect = Call::FilterRing { filter: id, ring: stale };
+    assert_eq!(world.with(1, OWN, redirect), error(Error::NoSuchRing, 0));
+    assert_eq!(world.by(1, Call::RingFree { ring: stale }), error(Error::NoSuchRing, 0));
+    // What the filter still names is nobody's: packets for it go nowhere.
+    let mut packet = [0; 60];
+    packet[12] = 5;
+    net::receive(&mut world.state, &mut world.machine, 0, &packet);
+    assert_eq!(world.state.published.filters[id.index()].matched, 1);
+    assert_eq!(world.state.published.rings[fresh.index()].delivered, 0);
+    assert_eq!(world.peek(1, OWNER), 0);
+}
+
+#[test]
+fn a_reference_counts_once() {
+    let mut wire = Wire::new();
+    let id = wire.first(0, &[TYPE]);
+    let other = wire.other;
+    let world = &mut wire.world;
+    let domain = env::domain(&world.state, other);
+    let references = |world: &World| world.state.published.filters[id.index()].references;
+    let refer = Call::FilterReference { filter: id, domain };
+    for count in 2..=HOLDERS as u32 {
+        assert_eq!(world.by(1, refer), OK);
+        assert_eq!(references(world), count);
+    }
+    assert_eq!(world.by(1, refer), error(Error::Exhausted, HOLDERS as u64));
+    let drop = Call::FilterDrop { filter: id };
+    assert_eq!(world.by(1, drop), OK);
+    assert_eq!(world.by(1, drop), error(Error::NoSuchFilter, 0), "it has none any more");
+    for left in (0..HOLDERS as u32 - 1).rev() {
+        assert_eq!(world.by(other, drop), OK);
+        assert_eq!(references(world), left);
+    }
+    assert_eq!(world.by(other, drop), error(Error::NoSuchFilter, 0));
+    assert_eq!(world.state.net.ordered, 0, "the last reference was the filter's end");
+    assert_eq!(world.state.published.accounts[1].used[Resource::Filters as usize], 0);
+}

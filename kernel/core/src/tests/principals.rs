@@ -1,0 +1,412 @@
+//! Users and groups: who reaches whose environments, what a domain is asked for, who moves in.
+
+use super::*;
+use abi::capability::{
+    CONTROL, DERIVE, NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
+};
+use abi::domain::{NO_NAME, Property};
+
+/// The slot of the effective user, and of the saved one.
+const USER: u8 = 2;
+const SAVED: u8 = 3;
+const ALICE: u32 = 1000;
+const BOB: u32 = 0x1_0002;
+
+fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) {
+    let list = &mut world.state.domains.records[domain.index()].capabilities;
+    list[usize::from(slot)] = Capability { rights, zero: 0, name };
+}
+
+/// A process of a user: an environment in a domain of its own, that has no other name but its own
+/// and the user's, and is signalled by the user's.
+fn process(world: &mut World, number: u32) -> (usize, DomainId) {
+    let domain = world.domain();
+    let index = world.spawn(domain);
+    let name = Name::principal(NAME_USER, number);
+    enter(world, domain, ROOT, Name::ROOT, 0);
+    enter(world, domain, USER, name, USER_RIGHTS);
+    let (state, id) = (&mut world.state, domain.index());
+    state.domains.records[id].guard = name;
+    // As after a fork: its maker's own name.
+    state.envs.slots[index].guard = Name::of(&[NAME_FRESH, 9, 9, 9]);
+    let value = u64::from(USER) | NO_NAME << 8;
+    let set = Call::DomainSet { domain: DomainId::NONE, property: 0, value };
+    assert_eq!(world.with(index, USER, set), OK);
+    (index, domain)
+}
+
+fn signalling(env: EnvId) -> [Call; 4] {
+    [
+        Call::Post { env, bits: 1 },
+        Call::EnvHold { env },
+        Call::EnvRelease { env },
+        Call::EnvDestroy { env, word: 9 },
+    ]
+}
+
+#[test]
+fn a_user_signals_its_own_processes_and_root_everybody() {
+    for (by, of, reached) in
+        [(ALICE, ALICE, true), (ALICE, BOB, false), (ALICE, 0, false), (0, BOB, true), (0, 0, true)]
+    {
+        let mut world = World::new();
+        let (sender, _) = process(&mut world, by);
+        let (target, _) = process(&mut world, of);
+        for call in signalling(world.id(target)) {
+            let expected = if reached { OK } else { error(Error::NotPermitted, 0) };
+            assert_eq!(world.with(sender, USER, call), expected, "{by} to {of}: {call:?}");
+            // And by its own name, nothing.
+            if !reached {
+                assert_eq!(world.with(sender, 0, call), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_saved_user_is_asked_too_and_the_names_that_are_set_are_ones_own() {
+    let mut world = World::new();
+    let (sender, _) = process(&mut world, ALICE);
+    let (target, domain) = process(&mut world, BOB);
+    let call = Call::Post { env: world.id(target), bits: 1 };
+    assert_eq!(world.with(sender, USER, call), error(Error::NotPermitted, 0));
+    enter(&mut world, domain, SAVED, Name::principal(NAME_USER, ALICE), USER_RIGHTS);
+    let set = |value| Call::DomainSet { domain: DomainId::NONE, property: 0, value };
+    assert_eq!(world.by(target, set(u64::from(USER) | u64::from(SAVED) << 8)), OK);
+    assert_eq!(world.with(sender, USER, call), OK);
+    // A name without SIGNAL, an empty slot, bits too many.
+    enter(&mut world, domain, SAVED, Name::principal(NAME_USER, ALICE), READ | WRITE);
+    let without = set(u64::from(SAVED) | NO_NAME << 8);
+    assert_eq!(world.by(target, without), error(Error::NotPermitted, 0));
+    let empty = set(12 | NO_NAME << 8);
+    assert_eq!(world.by(target, empty), error(Error::NoSuchCapability, 0));
+    assert_eq!(world.by(target, set(1 << 16)), error(Error::BadArgument, 2));
+    assert_eq!(world.with(sender, USER, call), OK, "nothing has changed");
+    let none = set(NO_NAME | NO_NAME << 8);
+    assert_eq!(world.by(target, none), OK);
+    assert_eq!(world.with(sender, USER, call), error(Error::NotPermitted, 0));
+}
+
+#[test]
+fn no_users_capability_dominates_what_a_process_has_for_itself() {
+    let mut world = World::new();
+    let (root, _) = process(&mut world, 0);
+    let (_, domain) = process(&mut world, BOB);
+    let own = world.state.domains.records[domain.index()].capabilities[0].name;
+    assert_eq!(own.components[0], NAME_FRESH);
+    let init = Name::of(&[NAME_FRESH]);
+    for number in [0, ALICE, BOB] {
+        let user = Capability { rights: ALL, zero: 0, name: Name::principal(NAME_USER, number) };
+        assert!(!user.dominates(&own, READ) && !user.dominates(&init, READ));
+    }
+    // Root enters, by CONTROL, and never writes from outside.
+    let items = Call::TableUpdate { domain, items: UserAddress(SCRATCH), count: 0 };
+    assert_eq!(world.with(root, USER, items), error(Error::NotPermitted, 0));
+    let derive = Call::CapabilityDerive { domain, slot: 9, extend: 0, components: 0, rights: 4 };
+    assert_eq!(world.with(root, USER, derive), error(Error::NotPermitted, 0));
+}
+
+#[test]
+fn fresh_names_are_never_used_again() {
+    let mut world = World::new();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..70_000 {
+        let domain = world.raw_domain();
+        let name = world.state.domains.records[domain.index()].capabilities[0].name;
+        assert!(seen.insert(name.components), "{name:?} again");
+        crate::domain::condemn(&mut world.state, domain.index(), EnvId::NONE);
+        assert!(crate::death::end_piece(&mut world.state, &mut world.machine, domain.index()));
+        world.settle();
+        if seen.len() > 600 && cfg!(miri) {
+            break;
+        }
+    }
+}
+
+fn new_domain(world: &mut World, maker: usize, slot: u8) -> DomainId {
+    let make = Call::DomainAlloc {
+        which: Which::Any,
+        account: AccountId::NONE,
+        root: Which::Any,
+        window: 0,
+        bytes: u64::MAX,
+    };
+    let Outcome::Answer(0, id) = world.with(maker, slot, make) else { panic!("a domain") };
+    DomainId(id)
+}
+
+#[test]
+fn a_builder_builds_until_the_first_release() {
+    let mut world = World::new();
+    let (maker, _) = process(&mut world, ALICE);
+    let child = new_domain(&mut world, maker, USER);
+    let guard = *domain::guard(&world.state, child.index());
+    assert_eq!(guard, Name::principal(NAME_USER, ALICE));
+    let update = Call::TableUpdate { domain: child, items: UserAddress(SCRATCH), count: 0 };
+    let pass = Call::CapabilityPass { domain: child, slots: 1 << USER };
+    let calls = [update, pass];
+    for call in calls {
+        let Outcome::Answer(0, _) = world.with(maker, 0, call) else { panic!("{call:?}") };
+    }
+    let alloc = Call::EnvAlloc {
+        which: Which::Any,
+        domain: child,
+        account: AccountId::NONE,
+        vector: Which::Any,
+    };
+    let Outcome::Answer(0, id) = world.with(maker, 0, alloc) else { panic!("an environment") };
+    let Outcome::Answer(0, _) = world.with(maker, 0, update) else { panic!("still") };
+    let release = Call::EnvRelease { env: EnvId(id as u32) };
+    assert_eq!(world.with(maker, 0, release), OK);
+    for call in calls {
+        for slot in [0, USER] {
+            assert_eq!(world.with(maker, slot, call), error(Error::NotPermitted, 0), "{call:?}");
+        }
+    }
+    assert_eq!(world.with(maker, 0, alloc), error(Error::NotPermitted, 0));
+}
+
+#[test]
+fn a_domain_is_asked_for_its_users_and_groups() {
+    let mut world = World::new();
+    let (client, domain) = process(&mut world, ALICE);
+    let (server, _) = process(&mut world, BOB);
+    let ask = |world: &mut World, kind, number| {
+        world.with(server, 0, Call::DomainHolds { domain, kind, number })
+    };
+    let no = error(Error::NotPermitted, 0);
+    let Outcome::Answer(0, version) = ask(&mut world, NAME_USER, ALICE) else { panic!("is it") };
+    assert_eq!(ask(&mut world, NAME_USER, BOB), no);
+    assert_eq!(ask(&mut world, NAME_USER, 0), no);
+    assert_eq!(ask(&mut world, NAME_GROUP, ALICE), no);
+    assert_eq!(ask(&mut world, 7, ALICE), error(Error::BadArgument, 1));
+    // A server's rights over users are not the users'.
+    enter(&mut world, domain, SAVED, Name::of(&[NAME_USER]), READ | WRITE | SIGNAL);
+    assert_eq!(ask(&mut world, NAME_USER, 0), no);
+    let drop = Call::CapabilityDrop { slot: USER.into() };
+    assert_eq!(world.with(client, 0, drop), OK);
+    assert_eq!(ask(&mut world, NAME_USER, ALICE), no);
+    let holdings = world.state.published.domains[domain.index()].holdings;
+    assert!(holdings != version, "an answer that is kept is known to be old");
+    assert_eq!(
+        domain::find(&world.state, DomainId(domain.0 + (1 << 20))),
+        Err(Error::NoSuchDomain)
+    );
+}
+
+/// A region of group numbers that the domain is attached to for reading.
+fn groups(world: &mut World, owner: usize, numbers: &[u32]) -> RegionId {
+    world.put(owner, &[u64::from(u32::MAX)]);
+    let alloc = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 1 };
+    let Outcome::Answer(0, id) = world.with(owner, 0, alloc) else { panic!("a region") };
+    let region = RegionId(id);
+    let attach = |role| Call::RegionAttach { region, role, domain: DomainId::NONE };
+    assert_eq!(world.with(owner, 0, attach(2)), OK);
+    let mut padded = numbers.to_vec();
+    padded.resize(1024, u32::MAX);
+    for (at, pair) in padded.chunks_exact(2).enumerate() {
+        let place = crate::region::physical(&world.state, region.index(), 8 * at as u64);
+        world.machine.word_set(place, u64::from(pair[0]) | u64::from(pair[1]) << 32);
+    }
+    region
+}
+
+#[test]
+fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
+    let mut world = World::new();
+    let (client, domain) = process(&mut world, ALICE);
+    let numbers: Vec<u32> = (0..1000).map(|at| 7 + 13 * at).collect();
+    let region = groups(&mut world, client, &numbers);
+    let set = |property: Property, value| Call::DomainSet {
+        domain: DomainId::NONE,
+        property: property as u16,
+        value,
+    };
+    let call = set(Property::Groups, region.0);
+    // The right is that over all groups.
+    assert_eq!(world.with(client, USER, call), error(Error::NotPermitted, 0));
+    enter(&mut world, domain, SAVED, Name::principal(NAME_GROUP, 20), USER_RIGHTS);
+    assert_eq!(world.with(client, SAVED, call), error(Error::NotPermitted, 0));
+    enter(&mut world, domain, SAVED, Name::principal(NAME_GROUP, 0), USER_RIGHTS);
+    // It may not be written by anybody.
+    let attach = |role| Call::RegionAttach { region, role, domain: DomainId::NONE };
+    assert_eq!(world.with(client, 0, attach(0)), OK);
+    assert_eq!(world.with(client, SAVED, call), error(Error::WrongState, 0));
+    assert_eq!(world.with(client, 0, Call::RegionDetach { region, role: 0 }), OK);
+    assert_eq!(world.with(client, SAVED, call), OK);
+    for role in [0, 1] {
+        assert_eq!(world.with(client, 0, attach(role)), error(Error::WrongState, 0));
+    }
+    enter(&mut world, domain, SAVED, Name::ROOT, 0);
+    let mut ask = |number| world.with(1, 0, Call::DomainHolds { domain, kind: NAME_GROUP, number });
+    for number in 0..13_100 {
+        let there = matches!(ask(number), Outcome::Answer(0, _));
+        assert_eq!(there, numbers.contains(&number), "{number}");
+    }
+    assert_eq!(ask(u32::MAX), error(Error::NotPermitted, 0), "what the rest is filled with");
+    // One's child may hold the same; then they are given up.
+    let child = new_domain(&mut world, client, USER);
+    let attach = Call::RegionAttach { region, role: 2, domain: child };
+    assert_eq!(world.with(client, 0, attach), OK);
+    let property = Property::LastGroups as u16;
+    let value = region.0;
+    assert_eq!(world.with(client, 0, Call::DomainSet { domain: child, property, value }), OK);
+    let of = |domain| Call::DomainHolds { domain, kind: NAME_GROUP, number: 20 };
+    assert!(matches!(world.with(1, 0, of(child)), Outcome::Answer(0, _)));
+    assert_eq!(world.with(client, 0, set(Property::Groups, 0)), OK);
+    assert_eq!(world.with(1, 0, of(domain)), error(Error::NotPermitted, 0));
+    let again = set(Property::Groups, region.0);
+    assert_eq!(world.with(client, USER, again), error(Error::NotPermitted, 0), "for good");
+}
+
+#[test]
+fn users_and_groups_are_told_as_no_token() {
+    let mut world = World::new();
+    let (index, domain) = process(&mut world, ALICE);
+    for name in
+        [Name::of(&[NAME_USER]), Name::principal(NAME_USER, 7), Name::principal(NAME_GROUP, 5)]
+    {
+        enter(&mut world, domain, USER, name, ALL);
+        for word in 0..3 {
+            let told = world.with(index, USER, Call::CapabilityToken { word });
+            assert_eq!(told, error(Error::NotPermitted, 0));
+        }
+    }
+    assert!(matches!(
+        world.with(index, 0, Call::CapabilityToken { word: 2 }),
+        Outcome::Answer(0, _)
+    ));
+}
+
+/// A guest of Alice's, and a domain that another program has built for it, guarded by that one's
+/// own name, with an environment prepared in it.
+fn prepared(world: &mut World) -> (usize, usize, DomainId, usize) {
+    let (guest, _) = process(world, ALICE);
+    let domain = world.domain();
+    let builder = world.spawn(domain);
+    let built = new_domain(world, builder, 0);
+    world.map(built.index(), SCRATCH);
+    let new = world.spawn_new(builder, built);
+    world.machine.context(new).rip = 0x1234_5000;
+    (guest, builder, built, new)
+}
+
+fn admits(world: &World, guest: usize, new: usize) -> u64 {
+    u64::from(world.id(guest).0) | u64::from(world.id(new).0) << 32
+}
+
+#[test]
+fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
+    let mut world = World::new();
+    let (guest, builder, built, new) = prepared(&mut world);
+    // Another one pays there.
+    let first = AccountId(world.state.published.accounts[1].id);
+    let make = Call::AccountAlloc { which: Which::Any, parent: first };
+    let Outcome::Answer(0, account) = world.by(1, make) else { panic!("an account") };
+    let account = AccountId(account);
+    for resource in 0..RESOURCES as u16 {
+        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit: 50 }), OK);
+    }
+    domain::move_charges(&mut world.state, built.index(), account.index()).unwrap();
+    let save = world.state.envs.slots[new].save;
+    let application = world.state.envs.slots[new].application;
+    let admit = Call::DomainSet {
+        domain: built,
+        property: Property::Admits as u16,
+        value: admits(&world, guest, new),
+    };
+    assert_eq!(world.with(builder, 0, admit), OK);
+    world.save(guest, offset::PENDING, 1 << 14);
+    world.machine.context(guest).rbx = 0x6666;
+    let holder = world.state.published.envs[guest].holder;
+    let id = world.id(guest);
+    let hostile = EnvSetup { rip: 0x6666_0000, rsp: 0x6666_0000, ..EnvSetup::default() };
+    world.put(guest, &setup_words(&hostile));
+    let fields = field::RIP | field::RSP;
+    let go = Call::EnvMove { domain: built, fields, setup: UserAddress(SCRATCH) };
+    assert_eq!(world.with(guest, USER, go), Outcome::Restart);
+    let context = *world.machine.context(guest);
+    assert_eq!((context.rip, context.rsp, context.rbx), (0x1234_5000, 0x7000, 0));
+    assert_eq!((world.id(guest), env::domain(&world.state, guest)), (id, built));
+    assert_eq!(world.state.published.envs[guest].holder, holder);
+    // A processor that goes from the old user to the new one has to know (`speculation`).
+    assert_eq!(world.state.published.envs[guest].user, account.0);
+    let env = &world.state.envs.slots[guest];
+    assert_eq!((env.save, env.application), (save, application));
+    assert_eq!(world.machine.application_pages[guest], Some(application));
+    assert_eq!(world.saved(guest, offset::PENDING) & 1 << 14, 1 << 14, "what was posted");
+    assert_eq!(world.state_of(new), EnvState::Dead);
+    assert_eq!(world.state.published.domains[built.index()].envs, 1);
+    // Alice can't reach it, the builder builds no more.
+    let (other, _) = process(&mut world, ALICE);
+    for call in signalling(id) {
+        assert_eq!(world.with(other, USER, call), error(Error::NotPermitted, 0));
+    }
+    let update = Call::TableUpdate { domain: built, items: UserAddress(SCRATCH), count: 0 };
+    assert!(!domain::is_builder(
+        &world.state,
+        env::domain(&world.state, builder).index(),
+        built.index()
+    ));
+    assert_eq!(world.with(other, USER, update), error(Error::NotPermitted, 0));
+    world.settle();
+}
+
+#[test]
+fn nobody_moves_in_who_was_not_admitted() {
+    let mut world = World::new();
+    let (guest, builder, built, new) = prepared(&mut world);
+    let (other, _) = process(&mut world, ALICE);
+    let go = Call::EnvMove { domain: built, fields: 0, setup: UserAddress(SCRATCH) };
+    let no = error(Error::NotPermitted, 0);
+    assert_eq!(world.with(guest, USER, go), no, "before it was admitted");
+    let admit = |value| Call::DomainSet { domain: built, property: Property::Admits as u16, value };
+    let value = admits(&world, guest, new);
+    assert_eq!(world.with(guest, USER, admit(value)), no, "it does not build it");
+    let swapped = value.rotate_left(32);
+    assert_eq!(world.with(builder, 0, admit(swapped)), error(Error::WrongState, 0));
+    let unknown = value & !0xffff_ffff | 0x3fff_ffff;
+    assert_eq!(world.with(builder, 0, admit(unknown)), error(Error::NoSuchEnv, 0));
+    assert_eq!(world.with(builder, 0, admit(value)), OK);
+    assert_eq!(world.with(other, USER, go), no, "another one");
+    // What was prepared has gone.
+    let destroy = Call::EnvDestroy { env: world.id(new), word: 0 };
+    world.state.domains.records[built.index()].guard = Name::of(&[NAME_USER, 0, 1]);
+    world.spawn_new(builder, built);
+    assert_eq!(world.by(builder, destroy), OK);
+    assert_eq!(world.with(guest, USER, go), no);
+}
+
+#[test]
+fn a_domain_changes_its_account_only_by_a_right_over_both() {
+    let mut world = World::new();
+    let (index, domain) = process(&mut world, ALICE);
+    let first = AccountId(world.state.published.accounts[1].id);
+    let make = Call::AccountAlloc { which: Which::Any, parent: first };
+    let Outcome::Answer(0, id) = world.by(1, make) else { panic!("an account") };
+    let account = AccountId(id);
+    let set = Call::DomainSet {
+        domain: DomainId::NONE,
+        property: Property::Account as u16,
+        value: account.0,
+    };
+    let names = [1, account.index()].map(|at| world.state.accounts.record(at).name);
+    for name in names {
+        enter(&mut world, domain, SAVED, name, CONTROL);
+        let expected = if names[0].is_prefix_of(&names[1]) && name == names[0] {
+            error(Error::OverQuota, abi::limits::Resource::Domains as u64)
+        } else {
+            error(Error::NotPermitted, 0)
+        };
+        assert_eq!(world.with(index, SAVED, set), expected);
+    }
+    for resource in 0..RESOURCES as u16 {
+        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit: 50 }), OK);
+    }
+    enter(&mut world, domain, SAVED, Name::ROOT, CONTROL | DERIVE);
+    let before = world.state.published.accounts[account.index()].used;
+    assert_eq!(world.with(index, SAVED, set), OK);
+    let after = world.state.published.accounts[account.index()].used;
+    assert_eq!(after[abi::limits::Resource::Domains as usize], before[2] + 1);
+    assert_eq!(world.state.published.domains[domain.index()].account, account.0);
+}

@@ -1,0 +1,86 @@
+//! Servers that stay: what becomes of programs when a server of theirs ends, or has no memory.
+//!
+//! `provoke-server=NAME:MISTAKE:MILLISECONDS` has a server make a mistake in each of its lives
+//! (`xok::beat`); the programs wait until they notice.
+
+use std::time::Duration;
+
+use crate::failure::Result;
+use crate::run::{self, Captured, Job};
+use crate::tally::{Tally, Test, Verdict};
+
+/// How long a boot may take.
+const LIMIT: Duration = Duration::from_secs(150);
+
+const TESTS: [Test; 9] = [
+    ("servers/files_after_an_end", || files("end", "ended with 0x700")),
+    ("servers/files_after_a_panic", || files("panic", "panic: ")),
+    ("servers/files_after_a_fault", || files("fault", "fault ")),
+    ("servers/files_after_a_loop", || files("spin", "does not answer")),
+    ("servers/files_after_a_sleep", || files("sleep", "does not answer")),
+    ("servers/terminal_after_an_end", || terminal("end", "init: ttyd ended")),
+    ("servers/terminal_after_a_loop", || terminal("spin", "init: ttyd does not answer")),
+    ("servers/addresses_after_an_end", || network("arpd")),
+    ("servers/web_after_an_end", || network("cheetah")),
+];
+
+/// Runs those that are wanted.
+pub fn run(tally: &mut Tally) -> Result<()> {
+    tally.run(&TESTS);
+    Ok(())
+}
+
+/// A shell script beside a server that makes this mistake.
+fn script(provoked: &str, script: &str) -> Result<Captured> {
+    let words = ["busybox", "sh", "-c", script].map(String::from);
+    let settings = vec![("provoke-server".to_string(), provoked.to_string())];
+    let program = Some(("/bin/busybox".to_string(), words.to_vec()));
+    let job = Job { settings, program, limit: Some(LIMIT), ..Job::default() };
+    let image = run::make_image(&job)?;
+    run::capture(&job, &image.path, None, |_| {})
+}
+
+fn judge(captured: &Captured, output: &str, error: &str) -> Verdict {
+    let text = String::from_utf8_lossy(&captured.output);
+    let errors = String::from_utf8_lossy(&captured.error);
+    if captured.status == Some(0) && text == output && errors.contains(error) {
+        return Ok(String::new());
+    }
+    Err(format!("status {:?}, output {text:?}, errors {errors:?}", captured.status))
+}
+
+/// Who had a file open gets EIO, and the boot image's files are there again; of the old ones none
+/// is. What the server said at its end, and what init says of it, is on standard error.
+fn files(mistake: &str, words: &str) -> Result<Verdict> {
+    let text = r#"
+        exec 3>/tmp/kept
+        while wrong=$( (echo x >&3) 2>&1 ); do sleep 0.05; done
+        echo "${wrong##*: }"
+        cat /tmp/kept 2>/dev/null && echo still there
+        echo new >/tmp/new && cat /tmp/new
+        ls -d /tmp /home /root
+    "#;
+    let captured = script(&format!("tmpfsd:{mistake}:4000"), text)?;
+    Ok(judge(&captured, "Input/output error\nnew\n/home\n/root\n/tmp\n", words))
+}
+
+/// All that a program writes comes out once, and in order, whoever shows it.
+fn terminal(mistake: &str, words: &str) -> Result<Verdict> {
+    let text = "for i in $(seq 400); do echo $i; usleep 30000; done";
+    let captured = script(&format!("ttyd:{mistake}:3000"), text)?;
+    let lines: String = (1..=400).map(|line| format!("{line}\n")).collect();
+    Ok(judge(&captured, &lines, words))
+}
+
+/// The network goes on with another server: addresses are found out, pages served.
+fn network(server: &str) -> Result<Verdict> {
+    let text = r#"
+        page() { wget -q -O - http://127.0.0.1/status >/dev/null 2>&1; }
+        until page; do sleep 0.1; done
+        sleep 6
+        until page; do sleep 0.1; done
+        echo served
+    "#;
+    let captured = script(&format!("{server}:end:3000"), text)?;
+    Ok(judge(&captured, "served\n", &format!("init: {server} ended")))
+}
