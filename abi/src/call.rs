@@ -216,9 +216,10 @@ calls! {
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else the one
     /// named has DERIVE, and it or that in slot 0 has WRITE over the domain's guard): `extend`
     /// (0..=3) components from `components` (16 bits each, lowest first) appended, `rights` a
-    /// subset.
+    /// subset. `WouldBlock`: the name is just now being taken back from that list (call
+    /// `CapabilityRetract`); what is entered after that stays.
     17 CapabilityDerive { domain: DomainId, slot: u16, extend: u16, components: u64, rights: u16 }
-        guarded Atomic errors [NoSuchDomain, TooLarge];
+        guarded Atomic errors [NoSuchDomain, TooLarge, WouldBlock];
     /// Empties `slot` of one's own list.
     18 CapabilityDrop { slot: u16 } own Atomic errors [];
     /// Makes an account below `parent`, its limits all zero. Needs CONTROL over the parent's name.
@@ -309,9 +310,10 @@ calls! {
     /// which anybody may carry. Needs DERIVE in it. `rdx`: the word.
     44 CapabilityToken { word: u16 } guarded Atomic errors [NotPresent];
     /// Enters the capability that a token says into `slot` of one's own list. `NotPermitted`: it is
-    /// not what this kernel sealed, or it has been retracted since.
+    /// not what this kernel sealed, or it has been retracted since. `WouldBlock` as
+    /// `CapabilityDerive`.
     45 CapabilityEnter { slot: u16, first: u64, second: u64, seal: u64 } own Atomic
-        errors [NotPermitted, NotPresent];
+        errors [NotPermitted, NotPresent, WouldBlock];
     /// Takes back all capabilities at or below the name of the one named, extended by `components`
     /// (0..=3, as in `CapabilityDerive`), from all lists but one's own, and all tokens of that
     /// name and those below (of a domain's fresh name, all below that). What is bound by them stays
@@ -332,8 +334,9 @@ calls! {
     /// Enters the capabilities of one's own in the slots that `slots` names, a bit each, into the
     /// same slots of `domain`, with all their rights; empty ones are passed over. Each has DERIVE
     /// (else `rdx` is its slot), and the one named WRITE over the domain's guard. `rdx`: the slots
-    /// entered.
-    49 CapabilityPass { domain: DomainId, slots: u16 } guarded Atomic errors [NoSuchDomain];
+    /// entered. `WouldBlock` as `CapabilityDerive`.
+    49 CapabilityPass { domain: DomainId, slots: u16 } guarded Atomic
+        errors [NoSuchDomain, WouldBlock];
     /// Binds a function to a region of one frame or less that nobody has been attached to yet: the
     /// `Binding` at `binding`, and `slots` slots of program behind it. Needs CONTROL over the
     /// region's guard. It is verified and compiled in pieces; `WouldBlock`: another caller's is

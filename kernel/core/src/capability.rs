@@ -107,6 +107,9 @@ pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -
         }
     }
     let derived = check_derived(&source, asked)?;
+    if retracted(state, target, slot, &derived) {
+        return Err(Error::WouldBlock.into());
+    }
     state.domains.records[target].capabilities[slot] = derived;
     domain::holdings_changed(state, target);
     Ok(0)
@@ -126,6 +129,9 @@ pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u1
         let Ok(held) = get(state, caller, slot as u8) else { continue };
         if held.rights & DERIVE == 0 {
             return Err(Refusal::new(Error::NotPermitted, slot as u64));
+        }
+        if retracted(state, target, slot, &held) {
+            return Err(Error::WouldBlock.into());
         }
         entered |= 1 << slot;
     }

@@ -365,7 +365,12 @@ pub fn new(frames: usize) -> (State, FakeMachine) {
 
 /// As [`new`], with these frames the kernel's, too.
 pub fn with_hole(frames: usize, hole: Range<u32>) -> (State, FakeMachine) {
-    let sizes = Sizes::for_frames(frames);
+    with_sizes(Sizes::for_frames(frames), hole)
+}
+
+/// The same with tables of these sizes.
+pub fn with_sizes(sizes: Sizes, hole: Range<u32>) -> (State, FakeMachine) {
+    let frames = sizes.frames;
     let mut state = State::new(Parts {
         published: Published {
             directory: directory(frames),

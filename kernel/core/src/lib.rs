@@ -33,6 +33,8 @@ pub mod dispatch;
 pub mod domain;
 mod dying;
 pub mod env;
+#[cfg(test)]
+mod exhaustion;
 pub mod exit;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;

@@ -168,3 +168,15 @@ fn looked_at_one(state: &mut State) {
         }
     }
 }
+
+/// What is under way, without serials: names, rights, payers, and lists left to be looked at.
+#[cfg(test)]
+pub(crate) fn shown(state: &State) -> std::vec::Vec<u64> {
+    let mut all = std::vec![];
+    for Retraction { name, rights, spared, payer, left } in state.retractions.under_way() {
+        let parts = name.components.map(u64::from);
+        all.extend(parts.into_iter().chain([name.length.into(), (*rights).into()]));
+        all.extend([spared.index() as u64, (*payer).into(), (*left).into()]);
+    }
+    all
+}

@@ -60,8 +60,12 @@ pub fn enter<M: Machine>(
     }
     // What no capability looks like has never been sealed.
     let told = Capability::from_words([first, second]).ok_or(Error::NotPermitted)?;
-    if seal(state, machine, &told)? != said || retract::retracted(state, caller, slot, &told) {
+    if seal(state, machine, &told)? != said {
         return Err(Error::NotPermitted.into());
+    }
+    // It was told after the name was taken back, so it is good, but not yet.
+    if retract::retracted(state, caller, slot, &told) {
+        return Err(Error::WouldBlock.into());
     }
     state.domains.records[caller].capabilities[slot] = told;
     domain::holdings_changed(state, caller);

@@ -181,7 +181,18 @@ pub fn capability_derive(
 ) -> Result<u64, Refused> {
     let (extend, components) = pack(extend);
     let rights = u16::from(rights);
-    make(Call::CapabilityDerive { domain, slot, extend, components, rights }, capability)
+    once_taken_back(Call::CapabilityDerive { domain, slot, extend, components, rights }, capability)
+}
+
+/// Makes a call that enters capabilities, again while their names are being taken back from the
+/// list: each refusal does a piece of that.
+fn once_taken_back(call: Call, capability: u8) -> Result<u64, Refused> {
+    loop {
+        match make(call, capability) {
+            Err((Error::WouldBlock, _)) => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// `DomainHolds`: does `domain` act for the user or group `number`? The count of changes to what it
@@ -202,7 +213,7 @@ pub fn domain_set(
 
 /// `CapabilityPass`: the slots entered, a bit each.
 pub fn capability_pass(capability: u8, domain: DomainId, slots: u16) -> Result<u64, Refused> {
-    make(Call::CapabilityPass { domain, slots }, capability)
+    once_taken_back(Call::CapabilityPass { domain, slots }, capability)
 }
 
 /// `CapabilityToken`: the token for a capability of one's own, to be carried anywhere.
@@ -213,7 +224,7 @@ pub fn capability_token(capability: u8) -> Result<[u64; 3], Refused> {
 
 /// `CapabilityEnter`
 pub fn capability_enter(slot: u16, [first, second, seal]: [u64; 3]) -> Result<u64, Refused> {
-    make(Call::CapabilityEnter { slot, first, second, seal }, 0)
+    once_taken_back(Call::CapabilityEnter { slot, first, second, seal }, 0)
 }
 
 /// `CapabilityRetract` of all below the capability's name extended by `components`.

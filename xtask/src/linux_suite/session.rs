@@ -68,9 +68,11 @@ impl Session {
             settings.output_modes = OutputModes::empty();
             tcsetattr(&slave, OptionalActions::Now, &settings)?;
         }
-        // `setsid -c` takes the terminal on its standard input as the controlling one.
-        let child = Command::new("setsid")
-            .arg("-c")
+        // Signals that this program was started to ignore (by nohup, or a shell's `&`) would be
+        // ignored by the host's shells. `setsid -c` takes the terminal on its standard input as
+        // the controlling one.
+        let child = Command::new("env")
+            .args(["--default-signal", "setsid", "-c"])
             .args(words)
             .stdin(Stdio::from(slave.try_clone()?))
             .stdout(Stdio::from(slave.try_clone()?))

@@ -30,6 +30,7 @@ mod visits;
 mod waiting;
 mod ways;
 
+use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
@@ -86,7 +87,12 @@ impl World {
 
     /// The same with so many frames.
     pub fn of(frames: usize) -> Self {
-        let (state, machine) = fake::new(frames);
+        Self::sized(Sizes::for_frames(frames))
+    }
+
+    /// The same with tables of these sizes.
+    pub fn sized(sizes: Sizes) -> Self {
+        let (state, machine) = fake::with_sizes(sizes, sizes.frames as u32..sizes.frames as u32);
         let mut world = Self { state, machine, spent: 0 };
         let domain = world.raw_domain();
         world.map(domain.index(), SCRATCH);
