@@ -68,7 +68,9 @@ pub fn answer(
         | Operation::SocketAccept
         | Operation::TerminalMake
         | Operation::TerminalOpen
-        | Operation::TerminalList => Err(Errno::ENOSYS),
+        | Operation::TerminalList
+        | Operation::TerminalAttributes
+        | Operation::TerminalChange => Err(Errno::ENOSYS),
         Operation::MakeDirectory => {
             let name = name(region, NAME_FIRST, b)?;
             Ok([tree.make_directory(a, &name, c as u32, who)?, 0, 0, 0])

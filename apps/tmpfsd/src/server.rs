@@ -16,6 +16,7 @@ use crate::requests;
 use crate::seals::Seals;
 use crate::seed;
 use crate::sockets::Sockets;
+use crate::terminals::Terminals;
 use crate::{shown, terminals, versions};
 
 /// Inodes for each page that files may fill, and at least this many.
@@ -35,6 +36,7 @@ pub struct Server {
     locks: FileLocks,
     sockets: Sockets,
     principals: Principals,
+    terminals: Terminals,
     seals: Seals,
 }
 
@@ -51,8 +53,8 @@ impl Server {
         let mut tree = Tree::new(limits, now(), life, shown::release)?;
         seed::fill(&mut tree);
         versions::open(life);
-        let (clients, locks, sockets, principals) = Default::default();
-        Ok(Self { tree, clients, locks, sockets, principals, seals: Seals::new() })
+        let (clients, locks, sockets, principals, terminals) = Default::default();
+        Ok(Self { tree, clients, locks, sockets, principals, terminals, seals: Seals::new() })
     }
 
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
@@ -73,9 +75,18 @@ impl Server {
                 return self.sockets.connect(&self.tree, ends, &request.who, arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
-            Operation::TerminalMake => return terminals::open_master(caller, region),
-            Operation::TerminalOpen => return terminals::open_slave(caller, region, first),
+            Operation::TerminalMake => {
+                return self.terminals.open_master(caller, region, &request.who);
+            }
+            Operation::TerminalOpen => {
+                let asked = [first, second];
+                return self.terminals.open_slave(caller, region, &request.who, asked);
+            }
             Operation::TerminalList => return terminals::list(),
+            Operation::TerminalAttributes => return self.terminals.attributes(first),
+            Operation::TerminalChange => {
+                return self.terminals.change(&request.who, request.arguments);
+            }
             _ => {}
         }
         let answer = requests::answer(

@@ -2,13 +2,16 @@
 //!
 //! The regions are made here, as those of named pipes are, and the terminal server finds them in
 //! the table (`unix::tty::shared`), whose sequence it sleeps for. It serves them until the last
-//! user of the master has gone, and then empties the entry.
+//! user of the master has gone, and then empties the entry. Whose a terminal is, is kept here: that
+//! of a server that was restarted is user 0's.
 
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
+use linux_raw_sys::general as raw;
 use unix::Errno;
+use unix::attributes::{Attributes, Credentials};
 use unix::local::CONNECTION_FRAMES;
-use unix::protocol::{DATA, WATCHER};
+use unix::protocol::{CHANGE_GID, CHANGE_MODE, CHANGE_UID, DATA, WATCHER};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_FRAMES, INPUT_PROGRAM, OUTPUT_FRAMES,
     OUTPUT_PROGRAM, TABLE_SERVER, TERMINALS,
@@ -20,6 +23,115 @@ use crate::clients::{PROCESSES, deliver, domain_of, refused};
 
 /// Role of the master's users.
 const MASTER: u16 = 0;
+
+/// Group of terminals, by whose `write` permission others send messages (mesg(1)).
+const TERMINAL_GROUP: u32 = 5;
+
+/// Whose the terminals are.
+#[derive(Debug)]
+pub struct Terminals([Owner; TERMINALS]);
+
+/// Whose a terminal is, while its control region is this one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    control: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl Default for Terminals {
+    fn default() -> Self {
+        Self([Owner::default(); TERMINALS])
+    }
+}
+
+fn at(number: u64) -> Result<(usize, Entry), Errno> {
+    let known = usize::try_from(number).ok().filter(|&number| number < TERMINALS);
+    let number = known.ok_or(Errno::ENOENT)?;
+    Ok((number, entry(number)?.ok_or(Errno::EIO)?))
+}
+
+impl Terminals {
+    fn owner(&self, number: usize, entry: &Entry) -> Owner {
+        let first = Owner { control: entry.control, mode: 0o620, uid: 0, gid: TERMINAL_GROUP };
+        if self.0[number].control == entry.control { self.0[number] } else { first }
+    }
+
+    /// Serves `TerminalMake`.
+    pub fn open_master(
+        &mut self,
+        caller: EnvId,
+        transport: RegionId,
+        who: &Credentials,
+    ) -> Result<[u64; 4], Errno> {
+        let (number, entry) = make_regions(caller)?;
+        let control = entry.control;
+        self.0[number] = Owner { control, mode: 0o620, uid: who.uid, gid: TERMINAL_GROUP };
+        deliver(transport, DATA, &entry.to_bytes())?;
+        Ok([number as u64, 0, 0, 0])
+    }
+
+    /// Serves `TerminalOpen`.
+    pub fn open_slave(
+        &self,
+        caller: EnvId,
+        transport: RegionId,
+        who: &Credentials,
+        [number, mask]: [u64; 2],
+    ) -> Result<[u64; 4], Errno> {
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let (number, entry) = at(number)?;
+        let Owner { mode, uid, gid, .. } = self.owner(number, &entry);
+        let mask = if matches!(mask, 2 | 4) { mask as u32 } else { 6 };
+        let attributes =
+            Attributes { mode: mode | raw::S_IFCHR, uid, gid, ..Attributes::default() };
+        if !attributes.permits(who, mask) {
+            return Err(Errno::EACCES);
+        }
+        attach(RegionId(entry.control), CONTROL_ROLE, domain)?;
+        attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
+        attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
+        deliver(transport, DATA, &entry.to_bytes())?;
+        Ok([0; 4])
+    }
+
+    /// Serves `TerminalAttributes`.
+    pub fn attributes(&self, number: u64) -> Result<[u64; 4], Errno> {
+        let (number, entry) = at(number)?;
+        let Owner { mode, uid, gid, .. } = self.owner(number, &entry);
+        Ok([mode.into(), uid.into(), gid.into(), 0])
+    }
+
+    /// Serves `TerminalChange`, by the rules of chmod(2) and chown(2).
+    pub fn change(
+        &mut self,
+        who: &Credentials,
+        [number, which, mode_and_owner, group]: [u64; 4],
+    ) -> Result<[u64; 4], Errno> {
+        let (number, entry) = at(number)?;
+        let mut owner = self.owner(number, &entry);
+        let (root, owns) = (who.uid == 0, who.uid == owner.uid);
+        let (uid, gid) = ((mode_and_owner >> 32) as u32, group as u32);
+        let gives = which & CHANGE_UID != 0 && uid != owner.uid;
+        let strange = which & CHANGE_GID != 0 && !who.is_member(gid);
+        let asked = which & (CHANGE_MODE | CHANGE_UID | CHANGE_GID) != 0;
+        if asked && !root && (!owns || gives || strange) {
+            return Err(Errno::EPERM);
+        }
+        if which & CHANGE_MODE != 0 {
+            owner.mode = mode_and_owner as u32 & 0o7777;
+        }
+        if which & CHANGE_UID != 0 {
+            owner.uid = uid;
+        }
+        if which & CHANGE_GID != 0 {
+            owner.gid = gid;
+        }
+        self.0[number] = owner;
+        Ok([0; 4])
+    }
+}
 
 fn table() -> Result<RegionId, Errno> {
     let id = RegionId(services::get(Service::Terminals));
@@ -54,8 +166,8 @@ fn make(frames: usize) -> Result<RegionId, Errno> {
     call::region_alloc(PROCESSES, &any[..frames.min(any.len())]).map_err(refused)
 }
 
-/// Serves `TerminalMake`.
-pub fn open_master(caller: EnvId, transport: RegionId) -> Result<[u64; 4], Errno> {
+/// Makes a terminal's regions and its entry, and attaches its master.
+fn make_regions(caller: EnvId) -> Result<(usize, Entry), Errno> {
     let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
     let free = |number: &usize| entry(*number).is_ok_and(|entry| entry.is_none());
     let number = (0..TERMINALS).find(free).ok_or(Errno::ENOSPC)?;
@@ -81,8 +193,7 @@ pub fn open_master(caller: EnvId, transport: RegionId) -> Result<[u64; 4], Errno
     for region in made.into_iter().filter(|region| !region.is_none()) {
         let _ = call::region_detach(region, CONTROL_ROLE);
     }
-    deliver(transport, DATA, &prepared?.to_bytes())?;
-    Ok([number as u64, 0, 0, 0])
+    prepared.map(|entry| (number, entry))
 }
 
 /// The first settings: nobody may open it yet.
@@ -119,18 +230,6 @@ fn enter(number: usize, entry: &Entry) -> Result<(), Errno> {
     };
     operation.write[0] = WordAt { offset: 0, value: next };
     call::region_operate(&operation).map(|_| ()).map_err(refused)
-}
-
-/// Serves `TerminalOpen`.
-pub fn open_slave(caller: EnvId, transport: RegionId, number: u64) -> Result<[u64; 4], Errno> {
-    let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
-    let known = usize::try_from(number).ok().filter(|&number| number < TERMINALS);
-    let entry = entry(known.ok_or(Errno::ENOENT)?)?.ok_or(Errno::EIO)?;
-    attach(RegionId(entry.control), CONTROL_ROLE, domain)?;
-    attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
-    attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
-    deliver(transport, DATA, &entry.to_bytes())?;
-    Ok([0; 4])
 }
 
 /// Serves `TerminalList`.

@@ -125,8 +125,8 @@ operations! {
     /// Makes a pseudo-terminal. Result: its number; data: its regions
     /// (`unix::tty::shared::Entry`); the caller is attached as the master.
     23 TerminalMake,
-    /// Number of a pseudo-terminal. Data: its regions; the caller is attached as one of its
-    /// programs.
+    /// Number of a pseudo-terminal, mask (4 read, 2 write). Data: its regions; the caller is
+    /// attached as one of its programs, if it may do that.
     24 TerminalOpen,
     /// Result: a bit for each pseudo-terminal there is.
     25 TerminalList,
@@ -142,6 +142,11 @@ operations! {
     /// notes that it is read. Results: pages, size, the word on which this
     /// depends, nanoseconds for which the read stays noted.
     28 Show,
+    /// Number of a pseudo-terminal. Results: mode, owner, group.
+    29 TerminalAttributes,
+    /// Number of a pseudo-terminal, which (`CHANGE_MODE`, `CHANGE_UID`, `CHANGE_GID`), mode |
+    /// owner << 32, group.
+    30 TerminalChange,
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

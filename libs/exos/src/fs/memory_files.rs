@@ -522,11 +522,25 @@ impl Client {
         Ok((number as u32, self.receive_entry()?))
     }
 
-    /// Attaches the own domain to a pseudo-terminal.
-    pub fn terminal_open(&self, number: u32) -> Result<Entry, Errno> {
-        let arguments = [u64::from(number), 0, 0, 0];
+    /// Attaches the own domain to a pseudo-terminal, if it may do there what `mask` says.
+    pub fn terminal_open(&self, number: u32, mask: u32) -> Result<Entry, Errno> {
+        let arguments = [u64::from(number), u64::from(mask), 0, 0];
         self.ask(Operation::TerminalOpen, arguments)?;
         self.receive_entry()
+    }
+
+    /// Mode, owner and group of a pseudo-terminal.
+    pub fn terminal_attributes(&self, number: u32) -> Result<[u32; 3], Errno> {
+        let [mode, uid, gid, _] =
+            self.ask(Operation::TerminalAttributes, [number.into(), 0, 0, 0])?;
+        Ok([mode as u32, uid as u32, gid as u32])
+    }
+
+    /// Changes them.
+    pub fn terminal_change(&self, number: u32, change: &Change) -> Result<(), Errno> {
+        let [mode, uid, gid, ..] = change.words;
+        let arguments = [number.into(), change.which, mode | uid << 32, gid];
+        self.ask(Operation::TerminalChange, arguments).map(|_| ())
     }
 
     fn receive_entry(&self) -> Result<Entry, Errno> {

@@ -68,6 +68,7 @@ use node::{Device, Node, Place};
 use open_file::OpenFile;
 use region::Heritage;
 use shown::Shown;
+use terminal::Tty;
 use transfer::Memory;
 use walk::Last;
 
@@ -242,6 +243,15 @@ impl Files {
     /// Numbers of the open descriptors.
     pub fn open_numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(at, _)| at as u32)
+    }
+
+    /// The pseudo-terminal with this number, if a descriptor of it is open.
+    pub fn terminal(&self, wanted: u32) -> Option<Tty> {
+        let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
+        open.find_map(|file| match file {
+            OpenFile::Terminal(tty) if tty.number == Some(wanted) => Some(*tty),
+            _ => None,
+        })
     }
 
     /// Enters `description` at the lowest free number from `least` on, below `limit`.

@@ -47,16 +47,18 @@ pub struct Master {
 }
 
 /// Attributes of /dev/pts/`number`.
-pub fn attributes(number: u32) -> Attributes {
-    Attributes {
+pub fn attributes(files: &Files, number: u32) -> Result<Attributes, Errno> {
+    let [mode, uid, gid] = files.client()?.terminal_attributes(number)?;
+    Ok(Attributes {
         device: 0x18,
         inode: 3 + u64::from(number),
-        mode: raw::S_IFCHR | 0o620,
+        mode: raw::S_IFCHR | mode,
         links: 1,
-        gid: 5,
+        uid,
+        gid,
         rdevice: device_number(MAJOR, number.into()),
         ..stamped()
-    }
+    })
 }
 
 /// The number that a name in /dev/pts is.
@@ -92,8 +94,18 @@ pub fn open_slave(
     number: u32,
     flags: u32,
 ) -> Result<Rc<Description>, Errno> {
-    let entry = process.files.client()?.terminal_open(number)?;
-    let tty = Tty::pseudo(number, &entry);
+    let mask = super::open::mask_of(flags);
+    let entry = process.files.client()?.terminal_open(number, mask)?;
+    enter_slave(process, Tty::pseudo(number, &entry), number, flags)
+}
+
+/// Makes a terminal that we are attached to an open file.
+fn enter_slave(
+    process: &mut Process,
+    tty: Tty,
+    number: u32,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
     let path = Canonical::from_canonical(format!("/dev/pts/{number}").as_bytes());
     // Dropping it gives the attachments back.
     let description = Description::new(OpenFile::Terminal(tty), path, flags, None);
@@ -117,7 +129,23 @@ pub fn open_slave(
 pub fn open_own(process: &mut Process, flags: u32) -> Result<Rc<Description>, Errno> {
     match page::own().terminal {
         0 | 1 => Err(Errno::ENXIO),
-        mark => open_slave(process, mark - 2, flags | raw::O_NOCTTY),
+        mark => {
+            let (number, flags) = (mark - 2, flags | raw::O_NOCTTY);
+            let tty = attached(process, number)?;
+            enter_slave(process, tty, number, flags)
+        }
+    }
+}
+
+/// The terminal of our session, attached once more: a descriptor of it will do, also if it was
+/// another user's who opened it.
+fn attached(process: &Process, number: u32) -> Result<Tty, Errno> {
+    match process.files.terminal(number) {
+        Some(tty) => tty.attach_own().map(|()| tty),
+        None => {
+            let entry = process.files.client()?.terminal_open(number, 6)?;
+            Ok(Tty::pseudo(number, &entry))
+        }
     }
 }
 
@@ -129,9 +157,7 @@ pub fn leave_session(process: &mut Process) {
         return;
     }
     let number = own.terminal - 2;
-    let client = process.files.client();
-    let Ok(entry) = client.and_then(|client| client.terminal_open(number)) else { return };
-    let tty = Tty::pseudo(number, &entry);
+    let Ok(tty) = attached(process, number) else { return };
     let mut foreground = 0;
     // Whatever has gone already needs no telling.
     let _ = tty.change(|control| {

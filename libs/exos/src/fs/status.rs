@@ -9,6 +9,7 @@ use unix::protocol::{
 use super::memory_files::Change;
 use super::node::Node;
 use super::open_file::OpenFile;
+use super::terminal::Tty;
 use super::walk::Last;
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
@@ -113,9 +114,14 @@ pub fn faccessat(
     Ok(0)
 }
 
-/// Changes attributes of a node; only the memory file system's can be changed.
+/// Changes attributes of a node: only those of the memory file system's can be changed, and whose a
+/// terminal is.
 fn change(process: &Process, node: Option<Node>, change: &Change) -> Answer {
+    let owners = CHANGE_MODE | CHANGE_UID | CHANGE_GID;
     match node {
+        Some(Node::Slave(number)) if change.which & !owners == 0 => {
+            process.files.client()?.terminal_change(number, change)?;
+        }
         Some(Node::Memory(id)) => process.files.client()?.change(id, change)?,
         Some(Node::Image(_)) => return Err(Errno::EROFS),
         _ => return Err(Errno::EPERM),
@@ -134,7 +140,10 @@ fn change_at(process: &Process, directory: i32, path: u64, flags: u32, what: &Ch
 }
 
 fn of_descriptor(process: &Process, fd: i32) -> Result<Option<Node>, Errno> {
-    Ok(process.files.get(fd)?.file.node())
+    match &process.files.get(fd)?.file {
+        OpenFile::Terminal(Tty { number: Some(number), .. }) => Ok(Some(Node::Slave(*number))),
+        file => Ok(file.node()),
+    }
 }
 
 /// `fchmodat(directory, path, mode)`

@@ -90,6 +90,18 @@ impl Tty {
         }
     }
 
+    /// Attaches the own domain once more.
+    pub fn attach_own(&self) -> Result<(), Errno> {
+        let regions = self.regions();
+        for (at, region) in regions.iter().enumerate() {
+            if let Err(errno) = region.attach() {
+                regions[..at].iter().for_each(Region::detach);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
     /// Lets go of it.
     pub fn detach(&self) {
         if self.number.is_some() {
