@@ -7,7 +7,8 @@
 //! A word that several processes share (`MAP_SHARED`) has no queue, as nobody could be trusted with
 //! it. Who sleeps for one says so in its own published page, by the word's physical address; who
 //! wakes rings at all who say so, and they look again. Both fence: the sleeper between saying so
-//! and reading the word, the waker between writing it and looking for sleepers.
+//! and reading the word, the waker between writing it and looking for sleepers. The bell of another
+//! user's process nobody may ring: so who sleeps has the kernel look at the word as well.
 
 use crate::errno::{Answer, Errno, RESTART_UNLESS_HANDLED};
 use crate::lock;
@@ -21,6 +22,7 @@ use crate::wait::{Wait, Woken, sleep_until};
 use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
 use abi::memory::ADDRESS;
+use abi::predicate::Operator;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general as linux;
@@ -151,8 +153,11 @@ fn shared_key(word: u64) -> Option<u64> {
 fn wait_shared(process: &mut Process, word: u64, value: u32, key: u64, deadline: u64) -> Answer {
     thread::own().rung = false;
     page::set_futex(key);
+    let mut until = Wait::new();
+    until.half(word, Operator::NotEqual, value).end_term();
+    until.bell();
     let answer = match user::read_value::<u32>(word) {
-        Ok(now) if now == value => match sleep_until(process, Wait::new().bell(), deadline) {
+        Ok(now) if now == value => match sleep_until(process, &until, deadline) {
             Ok(Woken::Ready) => Ok(0),
             Ok(Woken::TimedOut) => Err(Errno::ETIMEDOUT),
             Err(_) if deadline != 0 => Err(RESTART_UNLESS_HANDLED),

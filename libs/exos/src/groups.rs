@@ -4,6 +4,8 @@ use crate::errno::{Answer, Errno};
 use crate::page;
 use crate::process::Process;
 use abi::id::EnvId;
+use abi::published::{EnvRecord, EnvState};
+use xok::published;
 
 /// Times the processor is lent to a child so that it takes its group over.
 const PATIENCE: usize = 16;
@@ -18,7 +20,7 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
     }
     if pid == process.id.0 {
         let own = page::own();
-        if own.session == pid {
+        if own.session == pid || !may_join(process, group) {
             return Err(Errno::EPERM);
         }
         own.group = group;
@@ -36,6 +38,20 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
         }
     }
     Ok(0)
+}
+
+/// May the process be put into `group`: its own, or one of its session? A leader that has ended
+/// and that nobody has waited for keeps its group, and one that was put there by its parent may
+/// not have followed yet.
+fn may_join(process: &Process, group: u32) -> bool {
+    let session = page::own().session;
+    let leads = |record: EnvRecord| match page::brief_of(&record) {
+        Some(leader) => leader.session == session,
+        None => record.state == EnvState::Dead as u32,
+    };
+    group == process.id.0
+        || published::env(EnvId(group)).is_some_and(leads)
+        || page::all().any(|member| member.group == group && member.session == session)
 }
 
 /// `getpgid(pid)`

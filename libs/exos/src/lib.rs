@@ -35,6 +35,7 @@ pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod orphans;
+pub mod others;
 pub mod page;
 pub mod parts;
 pub mod posix_timers;

@@ -6,6 +6,7 @@
 
 use crate::capabilities::POWER_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
+use crate::others;
 use crate::process::Process;
 use crate::thread;
 use crate::user;
@@ -143,11 +144,9 @@ pub fn getcpu(cpu: u64, node: u64) -> Answer {
 /// `prlimit64(pid, resource, new, old)`
 pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
     let [pid, resource, new, old, ..] = words;
-    if pid != 0 && pid as u32 != process.id.0 {
-        return Err(Errno::ESRCH);
-    }
     let root = process.users[1] == 0;
     let wanted: Option<[u64; 2]> = if new == 0 { None } else { Some(user::read_value(new)?) };
+    others::own(process, pid as u32)?;
     let limit = process.limits.0.get_mut(resource as usize).ok_or(Errno::EINVAL)?;
     let before = *limit;
     if let Some([soft, hard]) = wanted {

@@ -8,8 +8,8 @@ use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
-    children, exec, exit, fork, fs, futex, group_list, groups, machine, page, parts, posix_timers,
-    thread, threads, time, user,
+    children, exec, exit, fork, fs, futex, group_list, groups, machine, others, page, parts,
+    posix_timers, thread, threads, time,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -40,6 +40,7 @@ pub fn call(process: &mut Process, slot: &mut Slot, number: u64) -> Answer {
     let answer = with_context(process, slot, known, words)
         .or_else(|| of_memory_and_time(process, known, words))
         .or_else(|| of_process(process, known, words))
+        .or_else(|| others::call(process, known, words))
         .unwrap_or_else(|| fs::table::call(process, known, words));
     if matches!(known, __NR_brk | __NR_mmap | __NR_munmap | __NR_mremap) {
         page::own().virtual_bytes = crate::memory::space().areas.bytes();
@@ -120,8 +121,6 @@ fn of_memory_and_time(process: &mut Process, number: u32, words: Words) -> Optio
         __NR_getrandom => machine::getrandom(first, second, third),
         __NR_getcpu => machine::getcpu(first, second),
         __NR_reboot => machine::reboot(process, words),
-        __NR_sched_getaffinity => machine::affinity(second, third),
-        __NR_sched_setaffinity => Ok(0),
         __NR_sched_yield => parts::give_way(process),
         _ => return None,
     })
@@ -157,9 +156,6 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
         __NR_setgroups => group_list::set(process, first, second),
         __NR_setfsuid => Ok(u64::from(process.users[1])),
         __NR_setfsgid => Ok(u64::from(process.groups[1])),
-        __NR_prlimit64 => machine::prlimit(process, words),
-        __NR_getrlimit => machine::prlimit(process, [0, first, 0, second, 0, 0]),
-        __NR_setrlimit => machine::prlimit(process, [0, first, second, 0, 0, 0]),
         __NR_arch_prctl => machine::arch_prctl(first, second),
         __NR_prctl => machine::prctl(words),
         __NR_personality => Ok(0),
@@ -173,14 +169,6 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
             Ok(0)
         }
         __NR_get_robust_list => futex::robust_list(process, first, second, third),
-        __NR_getpriority if words[0] > 2 => Err(Errno::EINVAL),
-        __NR_getpriority => Ok(20_u64.wrapping_sub(page::own().nice as u64)),
-        __NR_setpriority => {
-            page::own().nice = (third as i32).clamp(-20, 19);
-            Ok(0)
-        }
-        __NR_sched_getscheduler | __NR_sched_setscheduler => Ok(0),
-        __NR_sched_getparam => user::write_value(second, &0_u32).map(|()| 0),
         __NR_capget => Err(Errno::EPERM),
         _ => return None,
     })

@@ -130,6 +130,17 @@ impl Wait {
         })
     }
 
+    /// `*address operator value`, 32 bits.
+    pub fn half(&mut self, address: u64, operator: Operator, value: u32) -> &mut Self {
+        self.push(Atom {
+            operator: operator as u8,
+            left: Source::Memory32 as u8,
+            left_value: address,
+            right_value: u64::from(value),
+            ..Atom::default()
+        })
+    }
+
     /// Until nanoseconds since boot reach `at`; unlike the deadline it is one of the terms.
     pub fn clock(&mut self, at: u64) -> &mut Self {
         self.push(Atom {

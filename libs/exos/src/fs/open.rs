@@ -230,7 +230,8 @@ pub fn hold(files: &Files, id: Id, path: Canonical) -> Result<Rc<Description>, E
     Ok(Description::new(file, path, raw::O_PATH, Some(region.id)))
 }
 
-fn mask_of(flags: u32) -> u32 {
+/// What `open` asks to be allowed to do: 4 read, 2 write.
+pub fn mask_of(flags: u32) -> u32 {
     match flags & raw::O_ACCMODE {
         raw::O_RDONLY => 4,
         raw::O_WRONLY => 2,
@@ -286,6 +287,10 @@ fn open_existing(
             let text = proc_files::text(process, item)?;
             Ok(Description::new(OpenFile::Text(node, text), path, flags, None))
         }
+        Node::Proc(item) => {
+            proc_files::check(process, item)?;
+            Ok(Description::new(OpenFile::Node(node), path, flags, None))
+        }
         Node::Descriptor(fd) => process.files.get(fd as i32),
         _ => Ok(Description::new(OpenFile::Node(node), path, flags, None)),
     }
@@ -300,7 +305,10 @@ fn open_memory(
 ) -> Result<Rc<Description>, Errno> {
     match kind {
         raw::S_IFIFO => return open_fifo(process, id, path, flags),
-        raw::S_IFSOCK => return Err(Errno::ENXIO),
+        raw::S_IFSOCK => {
+            process.files.client()?.access(id, mask_of(flags))?;
+            return Err(Errno::ENXIO);
+        }
         _ => {}
     }
     let region = watched_region()?;

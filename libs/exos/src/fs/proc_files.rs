@@ -16,7 +16,7 @@ use xok::{clock, published};
 use super::node::{Node, stamped};
 use super::{Files, processor, terminal};
 use crate::process::Process;
-use crate::{environment, page};
+use crate::{environment, others, page};
 
 /// Device number of /proc.
 const DEVICE: u64 = 0x15;
@@ -105,6 +105,7 @@ const OF_PROCESS: &[&str] = &[
     "environ",
     "limits",
     "maps",
+    "mem",
     "mounts",
     "stat",
     "statm",
@@ -211,9 +212,16 @@ pub fn followed(files: &Files, node: Node) -> Option<Node> {
     Some(description.file.node().unwrap_or(Node::Descriptor(fd)))
 }
 
+/// What a process has open and where it is are for those to see who may look into it (ptrace(2)).
+pub fn check(process: &Process, item: Item) -> Result<(), Errno> {
+    let private = matches!(item.kind, Kind::Link(_) | Kind::Descriptors | Kind::Descriptor(_));
+    if private && !others::may_look(process, item.pid)? { Err(Errno::EACCES) } else { Ok(()) }
+}
+
 /// Where a link leads.
 pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
     let own = crate::thread::process();
+    check(own, item)?;
     match item.kind {
         Kind::SelfLink => Ok(format!("{}", own.id.0).into_bytes()),
         Kind::MountsLink => Ok(Vec::from(*b"self/mounts")),
@@ -250,6 +258,7 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
         _ if is_directory(item) => (raw::S_IFDIR | 0o555, 2),
         _ if is_link(item) => (raw::S_IFLNK | 0o777, 1),
         Kind::ProcessFile(at) if OF_PROCESS[at] == "environ" => (raw::S_IFREG | 0o400, 1),
+        Kind::ProcessFile(at) if OF_PROCESS[at] == "mem" => (raw::S_IFREG | 0o600, 1),
         _ => (raw::S_IFREG | 0o444, 1),
     };
     let mut attributes =
@@ -522,6 +531,8 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         "status" => Ok(proc_text::status(&record_of(pid)?)),
         "callsites" if own => Ok(crate::memory::space().rewrites.text().into_bytes()),
         "limits" if own => Ok(limit_text(process)),
+        // Nothing is mapped at its beginning, and no more of it is shown.
+        "mem" if own => Err(Errno::EIO),
         "maps" if own => Ok(proc_text::maps(&processor::maps())),
         _ => Err(Errno::EACCES),
     }

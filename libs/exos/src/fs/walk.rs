@@ -323,9 +323,10 @@ impl Files {
 
     fn search(&self, at: &Place, who: &Credentials) -> Result<(), Errno> {
         // The memory file server checks its own directories at each step; the rest is open to all
-        // but what the image says.
+        // but what the image says, and what processes have open.
         match at.node {
             Node::Image(_) if who.uid != 0 => at.node.permits(self, who, 1),
+            Node::Proc(item) => proc_files::check(crate::thread::process(), item),
             _ => Ok(()),
         }
     }

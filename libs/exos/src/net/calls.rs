@@ -67,6 +67,9 @@ fn enter(process: &mut Process, socket: Socket, flags: u32) -> Answer {
 }
 
 fn open(process: &mut Process, family: u32, kind: u32, protocol: u32) -> Answer {
+    if family == raw::AF_PACKET && process.users[1] != 0 {
+        return Err(Errno::EPERM);
+    }
     if family != raw::AF_INET {
         return Err(Errno::EAFNOSUPPORT);
     }
@@ -82,10 +85,17 @@ fn open(process: &mut Process, family: u32, kind: u32, protocol: u32) -> Answer 
     enter(process, socket, kind & TYPE_FLAGS)
 }
 
+/// Ports below are the superuser's (ip(7)).
+const FREE_PORTS: u16 = 1024;
+
 fn bind(process: &mut Process, fd: i32, place: u64, len: u64) -> Answer {
     let description = process.files.get(fd)?;
     let socket = socket(&description)?;
-    socket.bind(address::read(place, len)?).map(|()| 0)
+    let at = address::read(place, len)?;
+    if (1..FREE_PORTS).contains(&at.port()) && process.users[1] != 0 {
+        return Err(Errno::EACCES);
+    }
+    socket.bind(at).map(|()| 0)
 }
 
 fn listen(process: &mut Process, fd: i32, backlog: i32) -> Answer {

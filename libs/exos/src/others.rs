@@ -1,0 +1,171 @@
+//! What a process asks of another one beyond signals, and what only the superuser may ask for.
+//!
+//! A process writes its own page alone, so it changes its own priority, scheduling and limits and
+//! nobody else's: of another process it learns whether that exists (ESRCH), else EPERM, the
+//! superuser too.
+
+#![allow(non_upper_case_globals)]
+
+use crate::errno::{Answer, Errno};
+use crate::page::{self, ProcessPage};
+use crate::process::Process;
+use crate::{machine, user};
+use abi::id::EnvId;
+use linux_raw_sys::general::*;
+use xok::published;
+
+/// Who is meant by a `setpriority`.
+const ONE: u64 = 0;
+const GROUP: u64 = 1;
+const USER: u64 = 2;
+/// `ptrace` requests (linux/ptrace.h).
+const PTRACE_ATTACH: u32 = 16;
+/// See [`PTRACE_ATTACH`].
+const PTRACE_SEIZE: u32 = 0x4206;
+/// `unshare` flags that make namespaces, but the one of users, which anybody may make.
+const NAMESPACES: u64 =
+    (CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP)
+        as u64;
+
+/// Does the call, if it is one of these.
+pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> {
+    let [first, second, third, ..] = words;
+    Some(match number {
+        __NR_getpriority => priority(process, first, second as u32),
+        __NR_setpriority => set_priority(process, first, second as u32, third as i32),
+        __NR_sched_getscheduler => other(process, first as u32).map(|_| u64::from(SCHED_NORMAL)),
+        __NR_sched_setscheduler => set_scheduler(process, first as u32, second as u32, third),
+        __NR_sched_setparam => set_scheduler(process, first as u32, SCHED_NORMAL, second),
+        __NR_sched_getparam => {
+            other(process, first as u32).and_then(|_| user::write_value(second, &0_u32)).map(|()| 0)
+        }
+        __NR_sched_getaffinity => {
+            other(process, first as u32).and_then(|_| machine::affinity(second, third))
+        }
+        __NR_sched_setaffinity => own(process, first as u32).map(|()| 0),
+        __NR_prlimit64 => machine::prlimit(process, words),
+        __NR_getrlimit => machine::prlimit(process, [0, first, 0, second, 0, 0]),
+        __NR_setrlimit => machine::prlimit(process, [0, first, second, 0, 0, 0]),
+        __NR_ptrace if matches!(first as u32, PTRACE_ATTACH | PTRACE_SEIZE) => {
+            looked_at(process, second as u32)
+        }
+        __NR_process_vm_readv | __NR_process_vm_writev => looked_at(process, first as u32),
+        __NR_unshare if first & NAMESPACES == 0 => Err(Errno::ENOSYS),
+        __NR_unshare | __NR_sethostname | __NR_setdomainname | __NR_settimeofday
+        | __NR_clock_settime | __NR_vhangup | __NR_swapon | __NR_swapoff | __NR_acct
+        | __NR_init_module | __NR_finit_module | __NR_delete_module | __NR_iopl | __NR_ioperm => {
+            superusers(process)
+        }
+        _ => return None,
+    })
+}
+
+/// What nobody can do here, and only the superuser is told so.
+fn superusers(process: &Process) -> Answer {
+    Err(if process.users[1] == 0 { Errno::ENOSYS } else { Errno::EPERM })
+}
+
+/// The page of another process, `None` for ourselves. What is no Linux process counts as user 0's:
+/// that is who the servers belong to.
+fn other(process: &Process, pid: u32) -> Result<Option<ProcessPage>, Errno> {
+    if pid == 0 || pid == process.id.0 {
+        return Ok(None);
+    }
+    let mut id = EnvId(pid);
+    published::env(id).ok_or(Errno::ESRCH)?;
+    let word = |offset| published::application_word(id.index(), offset);
+    if word(0) == Some(page::THREAD_MAGIC) {
+        id = EnvId(word(8).unwrap_or(0) as u32);
+        if id == process.id {
+            return Ok(None);
+        }
+    }
+    Ok(Some(page::of_index(id.index()).unwrap_or(ProcessPage::EMPTY)))
+}
+
+/// Is it we ourselves that are meant?
+pub fn own(process: &Process, pid: u32) -> Result<(), Errno> {
+    match other(process, pid)? {
+        None => Ok(()),
+        Some(_) => Err(Errno::EPERM),
+    }
+}
+
+/// May the process see what another one keeps to itself (ptrace(2), access mode checking)?
+pub fn may_look(process: &Process, pid: u32) -> Result<bool, Errno> {
+    let Some(page) = other(process, pid)? else { return Ok(true) };
+    let (user, group) = (process.users[1], process.groups[1]);
+    let same = [page.user, page.effective_user] == [user; 2]
+        && [page.group_id, page.effective_group_id] == [group; 2];
+    Ok(user == 0 || same)
+}
+
+/// Nobody looks into another process by a call, but is told first whether it might.
+fn looked_at(process: &Process, pid: u32) -> Answer {
+    Err(if may_look(process, pid)? { Errno::ENOSYS } else { Errno::EPERM })
+}
+
+/// Nice values of those that are meant, and whether it is ourselves.
+fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32, bool)>, Errno> {
+    let own = page::own();
+    let of_group = if who == 0 { own.group } else { who };
+    let of_user = if which == USER && who == 0 { process.users[0] } else { who };
+    let is_meant = |page: &ProcessPage| match which {
+        GROUP => page.group == of_group,
+        _ => page.user == of_user,
+    };
+    match which {
+        ONE => {
+            Ok([other(process, who)?.map_or((own.nice, true), |page| (page.nice, false))].into())
+        }
+        GROUP | USER => {
+            let pages = page::all().filter_map(|brief| {
+                let page = page::of_index(brief.id.index())?;
+                is_meant(&page).then_some((page.nice, brief.id == process.id))
+            });
+            Ok(pages.collect())
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `getpriority(which, who)`: the highest of those that are meant, as 20 less the nice value.
+fn priority(process: &Process, which: u64, who: u32) -> Answer {
+    let nices = meant(process, which, who)?;
+    let least = nices.iter().map(|one| one.0).min().ok_or(Errno::ESRCH)?;
+    Ok(20_u64.wrapping_sub(i64::from(least) as u64))
+}
+
+/// `setpriority(which, who, nice)`
+fn set_priority(process: &Process, which: u64, who: u32, nice: i32) -> Answer {
+    let nice = nice.clamp(-20, 19);
+    let all = meant(process, which, who)?;
+    if all.is_empty() {
+        return Err(Errno::ESRCH);
+    }
+    if all.iter().any(|one| one.1) {
+        if nice < page::own().nice && process.users[1] != 0 {
+            return Err(Errno::EACCES);
+        }
+        page::own().nice = nice;
+    }
+    if all.iter().all(|one| one.1) { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+/// `sched_setscheduler(pid, policy, parameters)`; an order before all others is the superuser's.
+fn set_scheduler(process: &Process, pid: u32, policy: u32, parameters: u64) -> Answer {
+    if (pid as i32) < 0 || parameters == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: u32 = user::read_value(parameters)?;
+    let another = other(process, pid)?.is_some();
+    let real_time = match policy & !SCHED_RESET_ON_FORK {
+        SCHED_FIFO | SCHED_RR => true,
+        SCHED_NORMAL | SCHED_BATCH | SCHED_IDLE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    if priority > 99 || (priority != 0) != real_time {
+        return Err(Errno::EINVAL);
+    }
+    if another || real_time && process.users[1] != 0 { Err(Errno::EPERM) } else { Ok(0) }
+}
