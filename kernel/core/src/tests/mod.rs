@@ -24,6 +24,7 @@ mod sleeping;
 mod slices;
 mod speculation;
 mod steps;
+mod strangers;
 mod transfers;
 mod upcalls;
 mod visits;

@@ -7,10 +7,10 @@ use abi::capability::{
 use abi::domain::{NO_NAME, Property};
 
 /// The slot of the effective user, and of the saved one.
-const USER: u8 = 2;
+pub(super) const USER: u8 = 2;
 const SAVED: u8 = 3;
-const ALICE: u32 = 1000;
-const BOB: u32 = 0x1_0002;
+pub(super) const ALICE: u32 = 1000;
+pub(super) const BOB: u32 = 0x1_0002;
 
 fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) {
     let list = &mut world.state.domains.records[domain.index()].capabilities;
@@ -19,7 +19,7 @@ fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) 
 
 /// A process of a user: an environment in a domain of its own, that has no other name but its own
 /// and the user's, and is signalled by the user's.
-fn process(world: &mut World, number: u32) -> (usize, DomainId) {
+pub(super) fn process(world: &mut World, number: u32) -> (usize, DomainId) {
     let domain = world.domain();
     let index = world.spawn(domain);
     let name = Name::principal(NAME_USER, number);
