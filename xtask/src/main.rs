@@ -15,6 +15,7 @@ mod failure;
 mod firmware;
 mod gdb;
 mod guest;
+mod hostile;
 mod iso;
 mod json;
 mod linux_suite;
@@ -93,6 +94,8 @@ cargo xtask COMMAND
   mutate [--only PATTERN] [--list]
                                  conformance tests, each with the fault that turns it red;
                                  the last line is `N caught, N missed`
+  hostile [--seconds N] [--seed N] [--cpus N]
+                                 programs without rights that make any call, beside victims
   soak [--minutes N] [--seed N] [--part PART]...
        [--steps N] [--programs N] [--inputs N] [--calls N] [--seconds N]
                                  random calls, threads, loads: host and guest, from a seed, all
@@ -142,6 +145,7 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "linux" => return linux_suite::command(words),
         "machines" => return machines::command(words),
         "mutate" => return mutate::command(words),
+        "hostile" => return hostile::command(words),
         "soak" => return soak::command(words),
         "chroot" => chroot::command(words)?,
         "check" => check::command()?,

@@ -10,6 +10,7 @@
 //!  words    calls with any words, in the core on the host  --calls
 //!  calls    one boot of random native calls, two cpus      --seconds
 //!  threads  the torture of sixty-four threads              --seconds
+//!  hostile  attackers beside victims, 1, 2 or 4 cpus       --seconds
 //!  load     web servers beside programs that compute
 //!  miri     the tests of kernel-core, interpreted; only if it is named
 //! ```
@@ -43,13 +44,14 @@ enum Part {
     Words,
     Calls,
     Threads,
+    Hostile,
     Load,
     Miri,
 }
 
 impl Part {
     /// All that need nothing but what builds the system.
-    const USUAL: [Self; 8] = [
+    const USUAL: [Self; 9] = [
         Self::Model,
         Self::Noninterference,
         Self::Code,
@@ -57,6 +59,7 @@ impl Part {
         Self::Words,
         Self::Calls,
         Self::Threads,
+        Self::Hostile,
         Self::Load,
     ];
 
@@ -69,6 +72,7 @@ impl Part {
             Self::Words => "words",
             Self::Calls => "calls",
             Self::Threads => "threads",
+            Self::Hostile => "hostile",
             Self::Load => "load",
             Self::Miri => "miri",
         }
@@ -76,7 +80,7 @@ impl Part {
 
     /// Does it boot the system?
     fn boots(self) -> bool {
-        matches!(self, Self::Calls | Self::Threads | Self::Load)
+        matches!(self, Self::Calls | Self::Threads | Self::Hostile | Self::Load)
     }
 
     fn of_name(name: &str) -> Result<Self> {
@@ -159,7 +163,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
 }
 
 /// One that nobody has had.
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |now| now.as_micros() as u64 & 0xffff_ffff)
 }
@@ -191,6 +195,7 @@ impl Part {
             }
             Self::Calls => calls(seed, sizes.seconds),
             Self::Threads => threads(sizes.seconds),
+            Self::Hostile => hostile(seed, sizes.seconds),
             Self::Load => crate::test::load_for_long(seed as usize, LOAD_SECONDS),
             Self::Miri => miri::tests(seed),
         }
@@ -245,6 +250,14 @@ fn threads(seconds: u64) -> Result<()> {
     }
     let text = String::from_utf8_lossy(&there.stdout).into_owned();
     Err(Failure::new(format!("{}:\n{text}", program.display())))
+}
+
+/// Attackers beside victims: the seed says on how many processors.
+fn hostile(seed: u64, seconds: u64) -> Result<()> {
+    let cpus = [1, 2, 4][seed as usize % 3];
+    let said = crate::hostile::attack(seed, seconds, cpus)?;
+    report::step(&said);
+    Ok(())
 }
 
 /// Random native calls in the guest, two processors, with this seed.

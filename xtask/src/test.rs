@@ -15,6 +15,7 @@ mod debug_suite;
 mod exos_suite;
 mod guest_suite;
 mod host_suite;
+mod hostile_suite;
 mod idle;
 mod iso_suite;
 mod load_suite;
@@ -25,6 +26,7 @@ mod status_suite;
 mod wire_suite;
 mod wrong_suite;
 
+pub use exos_suite::parts;
 pub use guest_suite::{PROGRAM as GUEST_TESTS, judge};
 pub use load_suite::{command as load_inside, long as load_for_long};
 pub use net_suite::inside_command as net_inside;
@@ -51,6 +53,11 @@ const SUITES: &[Suite] = &[
     ("debug", "strace beside Linux's, and gdb", debug_suite::run),
     ("exos", "what ExOS does with the kernel below it", exos_suite::run),
     ("bench", "what the bench counts, and that it counts the same twice", bench_suite::run),
+    (
+        "hostile",
+        "programs that make any call, beside others that notice nothing",
+        hostile_suite::run,
+    ),
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 

@@ -27,6 +27,9 @@ unsafe extern "C" {
     fn setgroups(count: usize, list: *const u32) -> c_int;
     fn setgid(group: u32) -> c_int;
     fn setuid(user: u32) -> c_int;
+    fn sigaction(number: c_int, action: *const Action, old: *mut Action) -> c_int;
+    fn close_range(first: u32, last: u32, flags: c_int) -> c_int;
+    fn getauxval(kind: u64) -> u64;
     fn poll(fds: *mut PollFd, count: u64, milliseconds: c_int) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
     fn fgets(line: *mut c_char, bytes: c_int, stream: *mut c_void) -> *mut c_char;
@@ -244,16 +247,103 @@ pub fn kernel_by(
     unsafe { door.make(call, slot) }
 }
 
-/// setgroups(2), setgid(2), setuid(2): nothing is left of another user.
+/// The same, without further groups.
 pub fn become_user(user: u32) -> bool {
-    // SAFETY: they touch no memory.
-    unsafe { setgroups(0, std::ptr::null()) == 0 && setgid(user) == 0 && setuid(user) == 0 }
+    become_user_of(user, &[])
 }
 
 /// Makes a kernel call through the door.
 pub fn kernel(door: door::Door, call: abi::call::Call) -> Result<u64, (abi::error::Error, u64)> {
     // SAFETY: the tests allocate pages where they have reserved addresses, and else change nothing.
     unsafe { door.make(call, 0) }
+}
+
+/// The address of the door's stub, for [`raw_call`].
+pub fn door_address() -> Option<u64> {
+    // SAFETY: touches no memory.
+    let address = unsafe { getauxval(door::AUXILIARY) };
+    (address != 0).then_some(address)
+}
+
+/// A kernel call of any words; its error and its number. A transfer leaves nothing in the registers
+/// as it was, but what is kept on the stack here.
+pub fn raw_call(door: u64, words: [u64; 7]) -> (u64, u64) {
+    let (error, value): (u64, u64);
+    // SAFETY: who makes such calls is a process of its own, that may break by them: then it ends.
+    unsafe {
+        std::arch::asm!(
+            "push rbx", "push rbp", "call r11", "pop rbp", "pop rbx",
+            in("r11") door,
+            inlateout("rax") words[0] => error,
+            inlateout("rdi") words[1] => _, inlateout("rsi") words[2] => _,
+            inlateout("rdx") words[3] => value,
+            inlateout("r10") words[4] => _, inlateout("r8") words[5] => _,
+            inlateout("r9") words[6] => _,
+            lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
+            clobber_abi("C"),
+        );
+    }
+    (error, value)
+}
+
+/// Has a kernel call whose words lead to no memory go on behind it, as if it had been refused.
+pub fn skip_faults() {
+    const SEGV: c_int = 11;
+    const BUS: c_int = 7;
+    /// `SA_SIGINFO | SA_NODEFER`
+    const FLAGS: c_int = 0x4000_0004;
+    let action = Action { function: skip, mask: [0; 16], flags: FLAGS, restorer: 0 };
+    for number in [SEGV, BUS] {
+        // SAFETY: a structure as sigaction(2) has it, and a function of the right kind.
+        unsafe { sigaction(number, &action, std::ptr::null_mut()) };
+    }
+}
+
+/// sigaction(2)'s structure in the C library.
+#[repr(C)]
+struct Action {
+    function: extern "C" fn(c_int, *const c_void, *mut u64),
+    mask: [u64; 16],
+    flags: c_int,
+    restorer: usize,
+}
+
+/// Steps over the `syscall` instruction that met the fault; with any other instruction it ends.
+extern "C" fn skip(_: c_int, _: *const c_void, context: *mut u64) {
+    const RAX: usize = 18;
+    const RIP: usize = 21;
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    // SAFETY: the kernel's `ucontext`, whose registers follow 40 bytes; rip is where code is.
+    unsafe {
+        let rip = *context.add(RIP) as *const [u8; 2];
+        if rip.read_unaligned() != SYSCALL {
+            _exit(3);
+        }
+        *context.add(RIP) += 2;
+        *context.add(RAX) = u64::MAX;
+    }
+}
+
+/// Closes all descriptors (close_range(2)).
+pub fn silence() {
+    // SAFETY: nobody uses them in this process any more.
+    unsafe { close_range(0, u32::MAX, 0) };
+}
+
+/// Has a child not ended yet? One that has is waited for by this.
+pub fn is_alive(pid: i32) -> bool {
+    const NOHANG: c_int = 1;
+    let mut status = 0;
+    // SAFETY: a place for the status.
+    unsafe { waitpid(pid, &mut status, NOHANG) == 0 }
+}
+
+/// setgroups(2), setgid(2), setuid(2): nothing is left of another user.
+pub fn become_user_of(user: u32, groups: &[u32]) -> bool {
+    // SAFETY: a list with the length that is said.
+    unsafe {
+        setgroups(groups.len(), groups.as_ptr()) == 0 && setgid(user) == 0 && setuid(user) == 0
+    }
 }
 
 /// One step of a word that only the tests use.

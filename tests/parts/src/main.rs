@@ -5,10 +5,12 @@
 //! no door, it says so.
 #![deny(unsafe_code)]
 
+mod attacker;
 mod calls;
 mod faults;
 mod files;
 mod foreign;
+mod hostile;
 mod libc;
 mod nobody;
 mod peers;
@@ -40,6 +42,10 @@ fn main() -> ExitCode {
         println!("parts tests: no door here");
         return ExitCode::FAILURE;
     };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "hostile") {
+        return ExitCode::from(u8::from(!hostile::command(door, &words[1..])));
+    }
     let mut failed = 0;
     for (name, test) in TESTS {
         match test(door) {

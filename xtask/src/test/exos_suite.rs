@@ -44,7 +44,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
 }
 
 /// Builds the second program; where it lies.
-fn parts() -> Result<String> {
+pub fn parts() -> Result<String> {
     let mut cargo = build::cargo();
     cargo.args(["rustc", "--quiet", "--release", "--package", PARTS, "--bin", PARTS]);
     process::run(cargo.args(["--", "-C", "target-feature=+crt-static"]))?;
