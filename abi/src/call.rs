@@ -173,12 +173,12 @@ calls! {
     /// unless own or being built. `rdx`: its id.
     8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
-    /// Sets the fields of `env` (0: oneself) named by `fields` from an `EnvSetup`.
+    /// Sets the fields of `env` (0: oneself, at home) named by `fields` from an `EnvSetup`.
     9 EnvSet { env: EnvId, fields: u64, setup: UserAddress } guarded Atomic
         errors [NoSuchEnv, WrongState, BadAddress];
     /// Moves oneself into `domain` and goes on there as the `EnvSetup` says: `exec`. Needs CONTROL
     /// over the domain. The old domain ends with its last environment.
-    /// Posts and events that wait come along.
+    /// Posts and events that wait come along. At home only.
     10 EnvMove { domain: DomainId, fields: u64, setup: UserAddress } guarded Continued
         errors [NoSuchDomain, WrongState, BadAddress, Pinned];
     /// Forgets a dead environment whose record the caller, or another one of its domain, holds.
@@ -253,11 +253,11 @@ calls! {
     /// Does a `RegionOperation`: compare, copy, write. `rdx` with `Changed`: the word found.
     27 RegionOperate { operation: UserAddress } own Restartable
         errors [NoSuchRegion, BadAddress, Changed, TooLarge];
-    /// Downloads the wakeup predicate (0 atoms: none), replacing the last one.
+    /// Downloads the wakeup predicate (0 atoms: none), replacing the last one. At home only.
     28 PredicateSet { atoms: UserAddress, count: u64 } own Atomic
-        errors [BadAddress, NoSuchRegion, TooLarge, OverQuota];
-    /// Sets `EVENT_TIMER` when nanoseconds since boot reach `deadline` (0: never).
-    29 TimerSet { deadline: u64 } own Atomic errors [];
+        errors [BadAddress, NoSuchRegion, TooLarge, OverQuota, WrongState];
+    /// Sets `EVENT_TIMER` when nanoseconds since boot reach `deadline` (0: never). At home only.
+    29 TimerSet { deadline: u64 } own Atomic errors [WrongState];
     /// Makes a receive ring of `RingEntry`s. `rdx`: its id.
     30 RingAlloc { entries: UserAddress, count: u64 } own Atomic
         errors [BadAddress, Exhausted, OverQuota, TooLarge, WrongType];
@@ -354,14 +354,19 @@ calls! {
     /// (r10, 0 at first, counts those of rounds before), also with an error.
     52 RegionPass { domain: DomainId, places: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchRegion, BadAddress, Exhausted, OverQuota, TooLarge];
-    /// Goes on in `domain`, behind this call, with its registers as they are: one environment with
+    /// Goes on in `domain`, at the entry point that it names (`DomainSet`): one environment with
     /// several protection domains (the papers' `CIDswitch`). Needs CONTROL over its guard, or over
-    /// the fresh name that it was made with, by which it lets others in. The save area is writable
-    /// at the same address there. The domain that the caller was made in, or moved to, stays its
-    /// home and does not end meanwhile; whoever destroys the home or the domain visited ends the
-    /// caller. A domain that has only been visited is its maker's as before.
+    /// the fresh name that it was made with, by which it lets others in; no right to go home, where
+    /// the caller goes on behind the call by which it left, with the stack pointer, FS and GS base
+    /// that it had. rsi, rdx, r8, r9 and r10 are a message; rdi is the domain left, rcx the
+    /// caller's id, rax 0; all others are cleared, the vector registers too. Away from home it gets
+    /// no upcall: events wait, and a fault brings it home with `Dead`, `rdx`: the cause. Nor may it
+    /// be set, moved or entrusted there, or reply to a caller of its home. Its home, the domain
+    /// that it was made in or moved to, does not end meanwhile; whoever destroys the home or the
+    /// domain visited ends the caller. A domain that has only been visited is its maker's as
+    /// before.
     53 DomainSwitch { domain: DomainId } guarded Atomic
-        errors [NoSuchDomain, WrongState, BadAddress];
+        errors [NoSuchDomain, WrongState, Dead];
     /// Does `domain` hold a capability that dominates the user or group (`NAME_USER`,
     /// `NAME_GROUP`) `number`? `NotPermitted`: it does not. `rdx`: the domain's published count of
     /// changes to what it holds, so that the answer may be kept until that moves.
@@ -370,7 +375,8 @@ calls! {
     /// Sets `property` of `domain` (0: own; else one that the caller builds) as `domain::Property`
     /// says.
     55 DomainSet { domain: DomainId, property: u16, value: u64 } guarded Atomic
-        errors [NoSuchDomain, NoSuchAccount, NoSuchRegion, NoSuchEnv, WrongState, OverQuota];
+        errors [NoSuchDomain, NoSuchAccount, NoSuchRegion, NoSuchEnv, WrongState, OverQuota,
+                BadAddress];
 }
 
 /// What `rax` carries besides the number.

@@ -25,6 +25,8 @@ pub enum Property {
     YetMoreGroups = 5,
     /// See [`Property::MoreGroups`].
     LastGroups = 6,
+    /// Where visitors arrive (`DomainSwitch`): the address `value`; 0, as at first: none may come.
+    Entry = 7,
 }
 
 /// In place of a capability's index in [`Property::Signals`].
@@ -43,6 +45,7 @@ impl Property {
             4 => Self::MoreGroups,
             5 => Self::YetMoreGroups,
             6 => Self::LastGroups,
+            7 => Self::Entry,
             _ => return None,
         })
     }

@@ -273,6 +273,18 @@ impl Machine for Hardware {
         unsafe { (&mut *(one as *mut Context), &mut *(other as *mut Context)) }
     }
 
+    fn bases_store(&mut self, index: usize) {
+        let (fs, gs) = bases::read();
+        let context = self.context(index);
+        (context.fs_base, context.gs_base) = (fs, gs);
+    }
+
+    fn registers_load(&mut self, index: usize) {
+        let &mut Context { fs_base, gs_base, .. } = self.context(index);
+        bases::write(fs_base, gs_base);
+        vector::clear(self.cpu);
+    }
+
     fn vector_init(&mut self, frame: Frame) {
         vector::initialize(frame.address());
     }

@@ -38,6 +38,9 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
             vector::give(cpu, vector::place(flags, area.address()));
         }
         load(cpu, state, hardware, index);
+    } else if !state.envs.slots[index].prepared {
+        // It has come home, or has no save area any more.
+        reload(cpu, state, hardware, index);
     }
 }
 

@@ -129,10 +129,6 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
         }
         Outcome::Answer(error, value) if changes_order(number) => {
             hardware.context(caller).answer(error, value);
-            if number == number::DomainSwitch {
-                load::reload(cpu, state, hardware, caller);
-                return run::leave_to(hold, caller);
-            }
         }
         Outcome::Answer(error, value) => {
             if number == number::TimerSet {
@@ -145,6 +141,10 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
         Outcome::Left => {}
         Outcome::Enter(callee) => load::enter(cpu, state, hardware, callee),
         Outcome::Restart => cpu.park(),
+        Outcome::Moved => {
+            load::reload(cpu, state, hardware, caller);
+            return run::leave_to(hold, caller);
+        }
     }
     run::leave(hold)
 }
@@ -163,8 +163,7 @@ const CHANGES_ORDER: u64 = 1 << number::Yield
     | 1 << number::AccountDestroy
     | 1 << number::SliceAlloc
     | 1 << number::SliceFree
-    | 1 << number::PredicateSet
-    | 1 << number::DomainSwitch;
+    | 1 << number::PredicateSet;
 
 /// Does the way out ask who runs next after this call? It does after any other, too, if something
 /// has happened: see [`run::leave_with`].

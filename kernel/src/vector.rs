@@ -20,8 +20,8 @@ use crate::features;
 use crate::physical::{virtual_address, word, word32, zero};
 use crate::registers::{read_cr0, write_cr0};
 
-/// Bytes of the area in a `Vector` frame; the predicate follows.
-pub const VECTOR_BYTES: u64 = kernel_core::predicate::OFFSET;
+/// Bytes of the area in a `Vector` frame; what is kept of who is away follows, and the predicate.
+pub const VECTOR_BYTES: u64 = kernel_core::visit::OFFSET;
 
 /// x87 control word and MXCSR after reset (SDM 1 §8.1.5, §10.2.3).
 const CONTROL: u32 = 0x37f;
@@ -78,10 +78,17 @@ pub fn give(cpu: &Cpu, place: u64) {
     } else if place & FLAG_NO_VECTOR != 0 {
         switch_off(cpu);
     } else {
-        if !cpu.vectors_off.get() {
-            load(&raw const INITIAL as u64);
-        }
+        clear(cpu);
         switch_on(cpu);
+    }
+}
+
+/// Those on this processor get the initial state.
+#[inline(always)]
+pub fn clear(cpu: &Cpu) {
+    // While they are off they are in it.
+    if !cpu.vectors_off.get() {
+        load(&raw const INITIAL as u64);
     }
 }
 

@@ -18,8 +18,7 @@ use crate::env::Env;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
-use abi::id::{DomainId, EnvId};
-use abi::published::EnvRecord;
+use abi::id::EnvId;
 use abi::upcall::offset;
 
 /// Moves the environment at `guest` into the domain at `to`, in place of the one at `prepared`.
@@ -31,7 +30,7 @@ pub(crate) fn arrive<M: Machine>(
     to: usize,
     prepared: usize,
 ) {
-    let EnvRecord { domain: from, home, .. } = state.published.envs[guest];
+    let from = env::domain(state, guest);
     let posted = create::waiting(state, machine, guest);
     predicate::clear(state, machine, guest);
     death::drop_pages(state, machine, guest);
@@ -39,7 +38,6 @@ pub(crate) fn arrive<M: Machine>(
     sleep::set_alarm(state, guest);
     take_over(state, machine, guest, prepared);
     env::set_domain(state, guest, domain::id(state, to));
-    state.published.envs[guest].home = 0;
     state.published.domains[to].envs += 1;
     domain::built(state, to);
     principal::admission_over(state, to);
@@ -53,9 +51,7 @@ pub(crate) fn arrive<M: Machine>(
     env::changed(state, guest);
     // It has been counted in the domain, which therefore lasts.
     death::die(state, machine, prepared, 0, EnvId::NONE);
-    for left in [from, home].into_iter().filter(|&id| id != 0) {
-        death::leave_domain(state, machine, DomainId(left));
-    }
+    death::leave_domain(state, machine, from);
 }
 
 /// Gives what the one at `prepared` was set to be to the one at `guest`.

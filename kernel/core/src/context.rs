@@ -9,7 +9,7 @@
 //!       192
 //! ```
 
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
 
 /// All general registers of an environment; lives in its slot of kernel memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,15 @@ impl Context {
     pub fn resume(&mut self, message: &Self, sender: EnvId) {
         self.take_message(message);
         (self.rax, self.rcx, self.r11) = (0, u64::from(sender.0), self.rflags);
+    }
+
+    /// Gets the message of a visit, the domain left and the environment's own id: all that arrives
+    /// besides rip, the stack pointer and the bases.
+    pub fn take_visit(&mut self, message: &Self, from: DomainId, own: EnvId) {
+        (self.rsi, self.rdx) = (message.rsi, message.rdx);
+        (self.r8, self.r9, self.r10) = (message.r8, message.r9, message.r10);
+        // Not by `sysret`, which would take rcx and r11.
+        (self.rdi, self.rcx) = (from.0, u64::from(own.0));
     }
 
     /// The registers that arrive either way.

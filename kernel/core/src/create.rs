@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::state::State;
 use crate::{
     account, arrival, death, domain, env, exit, frame, gate, predicate, principal, queue, sched,
-    slice, table,
+    slice, table, visit,
 };
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
@@ -119,7 +119,10 @@ pub fn set<M: Machine>(
     let index = env::controlled(state, caller, capability, id)?;
     let allowed = match state.envs.slots[index].state {
         EnvState::New => ALL,
-        _ if index == caller => field::WHILE_RUNNING,
+        _ if index == caller => {
+            visit::at_home(state, index)?;
+            field::WHILE_RUNNING
+        }
         _ => return Err(Error::WrongState.into()),
     };
     if fields & !ALL != 0 {
@@ -147,6 +150,7 @@ pub fn move_to<M: Machine>(
 ) -> Result<(), Refusal> {
     let from = env::domain(state, caller);
     let to = domain::find(state, target)?;
+    visit::at_home(state, caller)?;
     if to == from.index() {
         return Err(Error::WrongState.into());
     }
@@ -168,7 +172,6 @@ pub fn move_to<M: Machine>(
     death::drop_pages(state, machine, caller);
     state.envs.slots[caller].entries = Entries::default();
     env::set_domain(state, caller, target);
-    let home = core::mem::take(&mut state.published.envs[caller].home);
     domain::born(state, to);
     domain::built(state, to);
     state.published.domains[to].envs += 1;
@@ -183,51 +186,7 @@ pub fn move_to<M: Machine>(
     machine.vector_init(state.envs.slots[caller].vector);
     env::changed(state, caller);
     death::leave_domain(state, machine, from);
-    if home != 0 {
-        death::leave_domain(state, machine, DomainId(home));
-    }
     Ok(())
-}
-
-/// `DomainSwitch`: the caller goes on in another domain, and stays at home where it was.
-pub fn switch_to<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    caller: usize,
-    capability: u8,
-    target: DomainId,
-) -> Answer {
-    let from = env::domain(state, caller);
-    let to = domain::find(state, target)?;
-    let capability = domain::capability(state, from.index(), capability)?;
-    if !domain::may_enter(state, to, &capability) {
-        return Err(Error::NotPermitted.into());
-    }
-    if to == from.index() {
-        return Err(Error::WrongState.into());
-    }
-    // Upcalls name it by its address: it is where the handlers there look for it.
-    if let Some((address, physical)) = env::save_area(state, caller) {
-        let leaf = table::walk(state, machine, domain::root(state, to), address, true);
-        if leaf.is_none_or(|leaf| leaf.frame.address() != physical) {
-            return Err(Error::BadAddress.into());
-        }
-    }
-    let home = env::home(state, caller);
-    gate::close(state, caller);
-    state.envs.slots[caller].prepared = false;
-    env::set_domain(state, caller, target);
-    let record = &mut state.published.envs[caller];
-    record.home = if target == home { 0 } else { home.0 };
-    // It counts once where it is, and once at home.
-    if target != home {
-        state.published.domains[to].envs += 1;
-    }
-    env::changed(state, caller);
-    if from != home {
-        death::leave_domain(state, machine, from);
-    }
-    Ok(0)
 }
 
 /// Posted bits and event bits in an environment's save area.

@@ -461,12 +461,12 @@ fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
 }
 
 /// An environment and its holder, which must be at home where the caller is: what one thread holds
-/// is all its threads'.
+/// is all its threads', and not the domain's that they visit.
 fn held(state: &State, caller: usize, id: EnvId) -> Result<(usize, usize), Error> {
     let index = env::lookup(state, id)?;
     let holder = env::lookup(state, EnvId(state.published.envs[index].holder));
     match holder {
-        Ok(holder) if env::home(state, holder) == env::home(state, caller) => Ok((index, holder)),
+        Ok(holder) if env::home(state, holder) == env::domain(state, caller) => Ok((index, holder)),
         _ => Err(Error::NotPermitted),
     }
 }

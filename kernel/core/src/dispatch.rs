@@ -13,7 +13,8 @@ use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, method, operate, predicate,
-    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, voided,
+    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, visit,
+    voided,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -57,6 +58,9 @@ pub enum Outcome {
     /// The caller goes on with its context as it stands, in the domain it has now, its vector
     /// registers loaded anew from its frame.
     Restart,
+    /// The caller goes on with its context as it stands, in the domain it has now; its bases and
+    /// vector registers are on the processor already.
+    Moved,
 }
 
 /// What a capability must dominate to end the machine.
@@ -265,6 +269,12 @@ fn serve<M: Machine>(
                 Err(refusal) => k.refuse(refusal),
             }
         }
+        Call::DomainSwitch { domain } => {
+            match visit::switch_to(state, machine, index, capability, domain) {
+                Ok(()) => k.moved(),
+                Err(refusal) => k.refuse(refusal),
+            }
+        }
         Call::DomainDestroy { domain } => match may_destroy_domain(state, who, domain) {
             Ok(target) => k.answer_or_left(
                 death::destroy_domain(state, machine, cpu, index, target),
@@ -339,9 +349,6 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             let asked = create::Request { which, domain, account, vector };
             create::allocate(state, machine, index, capability, &asked)
         }
-        Call::DomainSwitch { domain } => {
-            create::switch_to(state, machine, index, capability, domain)
-        }
         Call::EnvSet { env, fields, .. } => {
             create::set(state, machine, index, capability, env, fields, bytes)
         }
@@ -400,6 +407,7 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
         }
         Call::PredicateSet { count, .. } => predicate::set(state, machine, index, count, bytes),
         Call::TimerSet { deadline } => {
+            visit::at_home(state, index)?;
             sleep::set_timer(state, index, deadline);
             Ok(0)
         }

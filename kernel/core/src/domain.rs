@@ -30,6 +30,8 @@ pub struct Record {
     pub window: u64,
     /// Its bytes; `u64::MAX` with window 0 is the whole lower half.
     pub window_bytes: u64,
+    /// Where visitors arrive, 0: it admits none ([`crate::visit`]).
+    pub(crate) entry: u64,
     /// Its root table.
     pub root: Frame,
     /// Index of the account that pays.

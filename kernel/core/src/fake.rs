@@ -72,6 +72,8 @@ pub struct FakeMachine {
     pub fast: bool,
     /// By index of environment: when it left by that, less when it came.
     pub ticks: Vec<u64>,
+    /// Environments whose bases were loaded, and vector registers cleared, while they ran.
+    pub loaded: Vec<usize>,
     random: u64,
     /// Programs by the page of the window where their code would begin.
     code: HashMap<usize, Vec<u8>>,
@@ -96,6 +98,7 @@ impl FakeMachine {
             ended: None,
             fast: false,
             ticks: vec![0; envs],
+            loaded: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             code: HashMap::new(),
         }
@@ -230,6 +233,11 @@ impl Machine for FakeMachine {
     fn two_contexts(&mut self, one: usize, other: usize) -> (&mut Context, &mut Context) {
         let [one, other] = self.contexts.get_disjoint_mut([one, other]).expect("two");
         (one, other)
+    }
+    // Every environment has bases of its own here, in its context.
+    fn bases_store(&mut self, _index: usize) {}
+    fn registers_load(&mut self, index: usize) {
+        self.loaded.push(index);
     }
     fn vector_init(&mut self, frame: Frame) {
         self.zero(frame);

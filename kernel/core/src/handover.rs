@@ -15,7 +15,7 @@ use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{gate, sched, transfer};
+use crate::{gate, sched, transfer, visit};
 use abi::call::{TRANSFER_ACCEPT, number, transfer_target};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
@@ -76,7 +76,8 @@ pub fn check<M: Machine>(
     } else if env.state == EnvState::Donating {
         let awaited = record.donated_to == env::id(state, caller).0;
         let accepts = word & TRANSFER_ACCEPT != 0 && own.save.0 != 0;
-        if !(awaited && accepts && sleeps_for_ever(own) && !told(machine, own)) {
+        let at_home = !visit::is_away(state, caller);
+        if !(awaited && at_home && accepts && sleeps_for_ever(own) && !told(machine, own)) {
             return None;
         }
         Way::Reply

@@ -79,6 +79,7 @@ pub mod trace;
 pub mod transfer;
 pub mod upcall;
 mod update;
+pub mod visit;
 mod voided;
 pub mod window;
 pub mod work;

@@ -94,6 +94,11 @@ pub trait Machine {
     fn context(&mut self, index: usize) -> &mut Context;
     /// Those of two environments.
     fn two_contexts(&mut self, one: usize, other: usize) -> (&mut Context, &mut Context);
+    /// Stores FS and GS base of this processor into the context of the environment at `index`,
+    /// which runs on it.
+    fn bases_store(&mut self, index: usize);
+    /// Loads them from there, and gives the vector registers on this processor the initial state.
+    fn registers_load(&mut self, index: usize);
     /// Gives the vector area in `frame` the initial state.
     fn vector_init(&mut self, frame: Frame);
     /// Stores the vector registers now on this processor into the area in `frame`; they stay

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, compiled, domain, env, frame, gate, table};
+use crate::{account, compiled, domain, env, frame, gate, table, visit};
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
 use abi::layout::{PAGE_SIZE, PUBLISHED, PUBLISHED_SLOT, table_index};
@@ -51,6 +51,7 @@ pub fn set<M: Machine>(
     count: u64,
     bytes: &[u8],
 ) -> Answer {
+    visit::at_home(state, caller)?;
     if count > PREDICATE_ATOMS as u64 {
         return Err(Refusal::new(Error::TooLarge, PREDICATE_ATOMS as u64));
     }

@@ -17,7 +17,7 @@ use crate::answer::{Answer, Refusal};
 use crate::identity::Thread;
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{account, capability, domain, env, region};
+use crate::{account, capability, domain, env, exit, region};
 use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
 use abi::domain::{GROUP_REGIONS, NO_NAME, Property};
 use abi::error::Error;
@@ -117,6 +117,7 @@ pub fn set(
         Property::MoreGroups => set_groups(state, caller, index, (named, 1), value),
         Property::YetMoreGroups => set_groups(state, caller, index, (named, 2), value),
         Property::LastGroups => set_groups(state, caller, index, (named, 3), value),
+        Property::Entry => set_entry(state, index, value),
     }
 }
 
@@ -138,6 +139,14 @@ fn set_signals(state: &mut State, index: usize, value: u64) -> Answer {
         *name = held.name;
     }
     state.domains.records[index].principals.signals = names;
+    Ok(0)
+}
+
+fn set_entry(state: &mut State, index: usize, value: u64) -> Answer {
+    if value != 0 && !exit::may_run_at(value) {
+        return Err(Error::BadAddress.into());
+    }
+    state.domains.records[index].entry = value;
     Ok(0)
 }
 

@@ -19,7 +19,7 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{death, gate, lent, predicate, round, sleep, slice, upcall};
+use crate::{death, gate, lent, predicate, round, sleep, slice, upcall, visit};
 use abi::id::{EnvId, Frame};
 use abi::limits::{CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
@@ -524,7 +524,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
         stay_ready(state, index);
         return;
     }
-    if state.envs.slots[index].has(FLAG_SLICE_END) {
+    if state.envs.slots[index].has(FLAG_SLICE_END) && !visit::is_away(state, index) {
         return told_to_end(state, machine, cpu, index, now);
     }
     // Time that it holds on to has to be paid by turns of its own.
@@ -545,8 +545,8 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
     stay_ready(state, index);
 }
 
-/// The end of a slice whose environment switches its own context: it is told, and pays for the time
-/// until it lets go: by a turn for each whole slice, by a part of one for what is left.
+/// The end of a slice whose environment switches its own context, at home: it is told, and pays for
+/// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
 fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, now: u64) {
     state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
     gate::close(state, index);

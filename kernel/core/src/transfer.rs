@@ -15,7 +15,7 @@ use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Env, Pending};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, gate, sched, sleep, upcall};
+use crate::{death, gate, sched, sleep, upcall, visit};
 use abi::call::{TRANSFER_ACCEPT, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
@@ -97,8 +97,11 @@ fn target(state: &State, caller: usize, word: u64) -> Result<usize, Error> {
     if target == caller { Err(Error::Busy) } else { Ok(target) }
 }
 
+/// Does the target wait for the caller's reply? A caller that is away has none to give: its home
+/// was called.
 fn waits_for(state: &State, target: usize, caller: usize) -> bool {
-    state.envs.slots[target].pending == Pending::Reply
+    !visit::is_away(state, caller)
+        && state.envs.slots[target].pending == Pending::Reply
         && state.published.envs[target].donated_to == env::id(state, caller).0
 }
 

@@ -9,6 +9,7 @@ use crate::exit::CLEARED_FLAGS;
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
+use crate::visit;
 use abi::limits::UPCALL_DEPTH;
 use abi::published::EnvState;
 use abi::trace::{Event, Kind};
@@ -29,8 +30,8 @@ struct Upcall {
 
 /// Delivers a synchronous fault to the environment at `index`, running on this processor: its
 /// context is rewritten to enter the fault handler. `false`: no handler could be entered; it has
-/// stopped. `error` is the processor's error code, `address` the faulting one of a page fault.
-/// `pick` follows.
+/// stopped, or was away and has come home. `error` is the processor's error code, `address` the
+/// faulting one of a page fault. `pick` follows.
 pub fn deliver_fault<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -42,6 +43,10 @@ pub fn deliver_fault<M: Machine>(
     let cpu = state.published.envs[index].cpu as usize;
     state.published.envs[index].entries += 1;
     state.published.cpus[cpu].faults += 1;
+    if visit::is_away(state, index) {
+        visit::end_by_fault(state, machine, index, cause);
+        return false;
+    }
     let entry = state.envs.slots[index].entries.fault;
     let upcall = Upcall { entry, cause: u64::from(cause), error, address };
     let delivered = match env::save_area(state, index) {

@@ -147,12 +147,6 @@ pub fn domain_destroy(capability: u8, domain: DomainId) -> Result<u64, Refused> 
     make(Call::DomainDestroy { domain }, capability)
 }
 
-/// `DomainSwitch`: what the program goes on with, its next instruction and its stack, is what lies
-/// at the same addresses there.
-pub fn domain_switch(capability: u8, domain: DomainId) -> Result<u64, Refused> {
-    make(Call::DomainSwitch { domain }, capability)
-}
-
 /// `TableUpdate`
 pub fn table_update(capability: u8, domain: DomainId, items: &[Item]) -> Result<u64, Refused> {
     let call = Call::TableUpdate { domain, items: at(items.as_ptr()), count: items.len() as u64 };
@@ -455,6 +449,47 @@ pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
     match Error::from_number(status) {
         None => Ok(reply),
         Some(error) => Err((error, reply[2])),
+    }
+}
+
+/// The words that go along with a visit: rsi, rdx, r8, r9, r10.
+pub type Carried = [u64; 5];
+
+/// `DomainSwitch` to a domain that comes back: what it brings home. `Dead`: a fault there has ended
+/// the visit; the number is its cause. The kernel keeps the stack pointer, FS and GS base; flags
+/// and vector registers, with their modes, are as after reset.
+pub fn domain_switch(
+    capability: u8,
+    domain: DomainId,
+    carried: Carried,
+) -> Result<Carried, Refused> {
+    let (number, _) = Call::DomainSwitch { domain }.encode();
+    let rax = u64::from(number) | u64::from(capability) << CAPABILITY_SHIFT;
+    let (mut back, status): (Carried, u64) = (carried, rax);
+    let error: u64;
+    // SAFETY: rbx and rbp are saved on the stack; every other register is declared changed. What
+    // happens to memory is the business of the domain visited, as far as it has that memory.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "syscall",
+            "pop rbp",
+            "pop rbx",
+            inlateout("rax") status => error,
+            inlateout("rdi") domain.0 => _,
+            inlateout("rsi") back[0],
+            inlateout("rdx") back[1],
+            inlateout("r8") back[2],
+            inlateout("r9") back[3],
+            inlateout("r10") back[4],
+            lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+    match Error::from_number(error) {
+        None => Ok(back),
+        Some(error) => Err((error, back[1])),
     }
 }
 

@@ -15,6 +15,8 @@ fn main() {}
 extern crate alloc;
 
 #[cfg(target_os = "none")]
+mod abroad;
+#[cfg(target_os = "none")]
 mod assembler;
 #[cfg(target_os = "none")]
 mod assistant;

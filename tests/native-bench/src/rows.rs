@@ -265,13 +265,18 @@ fn pages_of_both(samples: &Samples, image: &'static [u8]) {
 
 /// aegis95 S25c: another of the program's own protection domains.
 fn visits(samples: &Samples) {
-    let prepare = || Compartment::but_for(&[]).map_err(|why| format!("{why:?}"));
+    extern "C" fn nothing(_: u64, _: u64, _: u64) -> u64 {
+        0
+    }
+    let prepare = || Compartment::but_for(&[], &[]).map_err(|why| format!("{why:?}"));
     samples.measure(
         "n_visit",
         100,
         prepare,
         |_| (),
-        |compartment, operations| repeat(operations, || compartment.run(|| ()).is_ok()),
+        |compartment, operations| {
+            repeat(operations, || compartment.run(nothing, [0; 3]).is_ok());
+        },
     );
 }
 

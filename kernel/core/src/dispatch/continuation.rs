@@ -10,6 +10,7 @@
 //!                                  ├─ again, fault     the call runs again
 //!                                  ├─ left             its record says how it goes on
 //!                                  ├─ enter            somebody else runs
+//!                                  ├─ moved            the caller goes on in another domain
 //!                                  └─ restart          the caller is another program
 //!                                        └─► Done ─► machine layer
 //! ```
@@ -155,6 +156,12 @@ impl Continuation {
     #[inline(always)]
     pub fn enter(self, callee: usize) -> Done {
         Done(Outcome::Enter(callee))
+    }
+
+    /// The caller goes on in another domain, where its context says.
+    #[inline(always)]
+    pub fn moved(self) -> Done {
+        Done(Outcome::Moved)
     }
 
     /// The caller goes on as another program.

@@ -205,7 +205,6 @@ impl Model {
         }
         match outcome {
             Outcome::Answer(error, value) => {
-                self.visits += u64::from(error == 0 && matches!(call, Call::DomainSwitch { .. }));
                 machine.context(index).answer(error, value);
                 self.answers[error as usize] += 1;
             }
@@ -218,6 +217,7 @@ impl Model {
             Outcome::Enter(_) | Outcome::Left | Outcome::Restart => {
                 self.answers[0] += 1;
             }
+            Outcome::Moved => self.visits += 1,
             Outcome::Again => {}
         }
     }

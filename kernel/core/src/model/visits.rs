@@ -1,44 +1,40 @@
 //! Environments that visit other domains, and memory types, in the model.
 
-use super::Model;
 use super::act::{Right, gives};
 use super::check::effective;
-use crate::answer::Refusal;
-use crate::{domain, env, frame, table};
+use super::{Known, Model};
+use crate::env::Entries;
+use crate::machine::Machine;
+use crate::{domain, env, exit, frame, principal, visit};
 use abi::call::Call;
 use abi::capability::{CONTROL, Capability, WRITE};
-use abi::error::Error;
-use abi::id::{DomainId, Frame};
-use abi::memory::{Item, Operation, WRITABLE};
+use abi::domain::Property;
+use abi::id::DomainId;
+use abi::memory::Item;
 use abi::published::EnvState;
 
+/// Where visitors arrive.
+const ENTRY: u64 = 0x40_0100;
+
 impl Model {
-    /// To another domain, or home; mostly to where the save area is at the same address.
+    /// To another domain, which mostly has an entry point by now, or home.
     pub(super) fn some_visit(&mut self, caller: usize) -> Call {
         let home = DomainId(self.state.published.envs[caller].home);
         if !home.is_none() && self.random.one_in(2) {
             return Call::DomainSwitch { domain: home };
         }
-        let (address, frame) = match env::save_area(&self.state, caller) {
-            Some((address, physical)) => (address, Frame::containing(physical).0),
-            None => return Call::DomainSwitch { domain: self.some_domain_id() },
-        };
-        let target = self.random.below(self.domains.len());
-        let (first, index) = (self.domains[0].index, self.domains[target].index);
-        if !self.random.one_in(4) {
-            let (named, value) = (self.domains[0].capabilities[1], WRITABLE);
-            let operation = Operation::Map as u8;
-            let item = Item { operation, level: 1, more: 0, frame, address, value };
-            let (state, machine) = (&mut self.state, &mut self.machine);
-            let (_, answer) = table::update_item(state, machine, first, index, &named, &item, 0);
-            self.note(&answer);
-            if answer == Err(Refusal::new(Error::NoTable, 2)) {
-                self.grow(target, 2, address);
-            } else if answer.is_ok() {
-                self.remember(target, &item, None);
-            }
+        if self.random.one_in(16) {
+            return Call::DomainSwitch { domain: self.some_domain_id() };
         }
-        Call::DomainSwitch { domain: self.domains[target].id }
+        let target = self.random.below(self.domains.len());
+        let Known { index, id, .. } = self.domains[target];
+        if self.random.one_in(4) {
+            let value = self.random.pick(&[0, ENTRY, ENTRY + 8, 1 << 47]);
+            let set = (DomainId::NONE, Property::Entry as u16, value);
+            let answer = principal::set(&mut self.state, index, 0, set);
+            assert_eq!(answer.is_ok(), value <= ENTRY + 8);
+        }
+        Call::DomainSwitch { domain: id }
     }
 
     /// One that gives CONTROL over a domain, mostly, if the caller has any.
@@ -73,6 +69,12 @@ impl Model {
                 continue;
             }
             assert_ne!(record.home, record.domain, "{index} visits its home");
+            if record.home != 0 {
+                let env = &self.state.envs.slots[index];
+                assert_eq!(env.entries, Entries::default(), "{index} has entries abroad");
+                let rip = self.machine.word(env.vector.address() + visit::OFFSET);
+                assert!(exit::may_run_at(rip), "{index} can not go home to {rip:#x}");
+            }
             let own = [record.domain, record.home].into_iter().filter(|&id| id != 0);
             own.for_each(|id| there[DomainId(id).index()] += 1);
             let lives = |id: u64| self.state.published.domains[DomainId(id).index()].id == id;

@@ -246,7 +246,9 @@ impl Model {
                 upcall::deliver_fault(state, machine, current, cause, error, fault.address);
                 self.faults += 1;
             }
-            Outcome::Enter(_) | Outcome::Left | Outcome::Restart => self.answers[0] += 1,
+            Outcome::Enter(_) | Outcome::Left | Outcome::Restart | Outcome::Moved => {
+                self.answers[0] += 1;
+            }
             Outcome::Again => {}
         }
     }

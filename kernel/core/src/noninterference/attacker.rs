@@ -250,7 +250,7 @@ impl Attacker {
                 let new = self.new_env(ground);
                 words[0] = new.filter(|_| !self.random.one_in(4)).unwrap_or(words[0]);
             }
-            // To the other domain, where the save area is too, or home.
+            // To the other domain, or home.
             number::DomainSwitch if !self.random.one_in(4) => {
                 let domains = [0, 1].map(|at| ground.attacker.domains[at].to_word());
                 words[0] = domains[self.random.below(2) as usize];

@@ -19,7 +19,6 @@ use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::RESOURCES;
-use abi::memory::{Item, NO_EXECUTE, Operation, WRITABLE};
 use abi::setup::{EnvSetup, field};
 use abi::upcall::offset;
 use abi::word::{Which, Word};
@@ -112,6 +111,10 @@ impl Ground {
         }
         let second = space(&mut world, own);
         attacker.domains.push(second);
+        for domain in &attacker.domains {
+            // So it may visit its other domain.
+            world.state.domains.records[domain.index()].entry = AFTER;
+        }
         let first = |id: &DomainId| {
             let list = &world.state.domains.record(id.index()).capabilities;
             (*id, [list[0], list[1], list[2], list[3]])
@@ -124,11 +127,6 @@ impl Ground {
             let party = if attacks { &mut attacker } else { &mut victim };
             let env = environment(&mut world, party.account, party.domains[at], cpu);
             party.envs.push(env);
-            if attacks && at == 0 {
-                // So it may visit its other domain.
-                let save = SAVE + env as u64 * PAGE_SIZE;
-                show(&mut world, (party.domains[0], second), save);
-            }
         }
         let sleep = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 0 };
         assert_eq!(world.by(1, sleep), Outcome::Left);
@@ -350,18 +348,6 @@ fn environment(world: &mut World, account: AccountId, domain: DomainId, cpu: u16
     assert_eq!(world.by(1, Call::EnvRelease { env }), OK);
     assert_eq!(world.by(1, Call::EnvEntrust { env, holder: EnvId::NONE }), OK);
     env.index()
-}
-
-/// Maps a page of one domain at the same address in another one.
-fn show(world: &mut World, (from, to): (DomainId, DomainId), address: u64) {
-    let root = domain::root(&world.state, from.index());
-    let frame = table::look_up(&world.machine, root, address).map_or(0, |leaf| leaf.frame.0);
-    world.map(to.index(), address);
-    let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-    let (state, machine, to) = (&mut world.state, &mut world.machine, to.index());
-    let operation = Operation::Map as u8;
-    let item = Item { operation, level: 1, more: 0, frame, address, value: WRITABLE | NO_EXECUTE };
-    assert!(table::update_item(state, machine, to, to, &all, &item, 0).1.is_ok());
 }
 
 fn init(world: &World) -> usize {

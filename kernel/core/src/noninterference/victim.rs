@@ -128,7 +128,7 @@ impl Victim {
                 self.waits = Some(request);
             }
             Outcome::Left | Outcome::Enter(_) => self.waits = Some(request),
-            Outcome::Fault(_) | Outcome::Restart => panic!("{outcome:?}"),
+            Outcome::Fault(_) | Outcome::Restart | Outcome::Moved => panic!("{outcome:?}"),
         }
     }
 

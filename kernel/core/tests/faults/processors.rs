@@ -133,7 +133,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a stranger forgets the dead",
         "death.rs",
-        "Ok(holder) if env::home(state, holder) == env::home(state, caller) => Ok(",
+        "Ok(holder) if env::home(state, holder) == env::domain(state, caller) => Ok(",
         "Ok(holder) if holder != usize::MAX => Ok(",
     ),
     (
