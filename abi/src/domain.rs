@@ -27,6 +27,9 @@ pub enum Property {
     LastGroups = 6,
     /// Where visitors arrive (`DomainSwitch`): the address `value`; 0, as at first: none may come.
     Entry = 7,
+    /// Does the kernel look when the domain's entries are used, and publish it (`AgeRecord`)? 1:
+    /// yes, 0: no, as it is at first.
+    Ages = 8,
 }
 
 /// In place of a capability's index in [`Property::Signals`].
@@ -46,6 +49,7 @@ impl Property {
             5 => Self::YetMoreGroups,
             6 => Self::LastGroups,
             7 => Self::Entry,
+            8 => Self::Ages,
             _ => return None,
         })
     }

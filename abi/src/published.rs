@@ -304,9 +304,9 @@ pub struct FrameRecord {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct AgeRecord {
-    /// Nanoseconds since boot, shifted right by [`AGE_SHIFT`], when an entry that maps it, of
-    /// whatever space, was last found accessed, or when it was first looked at; 0: not looked at
-    /// since it was given out, or nothing that a program's entry may map.
+    /// Nanoseconds since boot, shifted right by [`AGE_SHIFT`], when an entry that maps it, of a
+    /// domain that has asked for that (`Property::Ages`), was last found accessed, or when it was
+    /// first looked at; 0: not looked at since it was given out, or mapped by no such entry.
     pub seen: u32,
 }
 

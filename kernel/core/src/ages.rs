@@ -7,17 +7,20 @@
 //!                         hand ──► a piece each slice: accessed bits of all entries of a frame,
 //!                                  joined and taken; was one set, it is seen now
 //! ```
+//! Only the entries of domains that have asked for it are looked at (`Property::Ages`): when a page
+//! is used tells what a program computes, and everybody reads what is published. A frame that no
+//! such entry maps has no age.
 //! A hand goes round all frames, a piece for each slice that passes while anybody runs; a machine
 //! that is idle uses nothing. An accessed bit that was taken comes back when a processor next
 //! walks to the entry: so each processor forgets its translations when its next slice begins.
 //! Frames that no entry maps (tables, regions, registers) have no age, nor has the boot image.
 
-use crate::chain;
+use crate::chain::{self, Place};
 use crate::fold;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::work::{self, cost};
-use abi::id::Frame;
+use abi::id::{DomainId, Frame};
 use abi::limits::{AGE_ENTRIES, CPUS, SLICE_NS};
 use abi::memory::ACCESSED;
 use abi::published::{AGE_SHIFT, FrameType};
@@ -97,27 +100,44 @@ fn look<M: Machine>(
     seen: u32,
     taken: &mut bool,
 ) -> u32 {
-    let (mut used, mut entries) = (false, 0);
+    let (mut used, mut asked, mut entries) = (false, false, 0);
     let mut next = chain::first(state, frame);
     while let Some(place) = next.filter(|_| entries < AGE_ENTRIES as u32) {
-        let entry = place.table.address() + 8 * place.index as u64;
-        // Most are not set, and a look is no locked operation.
-        if machine.word(entry) & ACCESSED != 0 {
-            machine.word_and(entry, !ACCESSED);
-            used = true;
-        }
-        if fold::is_folded(state, place.table) {
-            used |= fold::take_accessed(state, machine, place);
+        entries += 1;
+        if tells(state, place.table) {
+            asked = true;
+            used |= take(state, machine, place);
         }
         next = chain::next(state, machine, place);
-        entries += 1;
     }
     *taken |= used;
     let age = &mut state.published.ages[frame.0 as usize].seen;
-    if used || *age == 0 {
+    if !asked {
+        *age = 0;
+    } else if used || *age == 0 {
         *age = seen;
     }
     entries + 1
+}
+
+/// Takes the accessed bit of one entry, and those of a folded table's page; was one set?
+fn take<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> bool {
+    let entry = place.table.address() + 8 * place.index as u64;
+    // Most are not set, and a look is no locked operation.
+    let used = machine.word(entry) & ACCESSED != 0;
+    if used {
+        machine.word_and(entry, !ACCESSED);
+    }
+    used | (fold::is_folded(state, place.table) && fold::take_accessed(state, machine, place))
+}
+
+/// Was the table made for a domain that has asked for ages?
+fn tells(state: &State, table: Frame) -> bool {
+    let low = state.published.frames[table.0 as usize].chain;
+    let index = DomainId(low.into()).index();
+    let record = state.published.domains.get(index);
+    let lives = record.is_some_and(|domain| domain.id as u32 == low && low != 0);
+    lives && state.domains.records[index].tells_ages
 }
 
 #[cfg(test)]
@@ -125,6 +145,7 @@ mod tests {
     use super::*;
     use crate::table;
     use crate::tests::World;
+    use abi::call::Call;
     use abi::capability::{ALL, Capability, Name};
     use abi::memory::{DIRTY, Item, Operation, PRESENT};
 
@@ -147,6 +168,11 @@ mod tests {
         (now >> AGE_SHIFT) as u32
     }
 
+    /// Has the domain ask for ages.
+    fn ask(world: &mut World, domain: usize) {
+        world.state.domains.records[domain].tells_ages = true;
+    }
+
     fn age(world: &World, frame: Frame) -> u32 {
         world.state.published.ages[frame.0 as usize].seen
     }
@@ -167,6 +193,7 @@ mod tests {
         let mut world = World::new();
         let other = world.domain().index();
         let (shared, own) = (world.map(1, AT), world.map(other, AT));
+        [1, other].into_iter().for_each(|domain| ask(&mut world, domain));
         let item = Item {
             operation: Operation::Map as u8,
             level: 1,
@@ -195,9 +222,50 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_told_of_the_use_by_a_domain_that_has_not_asked() {
+        let mut world = World::new();
+        let other = world.domain().index();
+        let (shared, own) = (world.map(1, AT), world.map(1, AT + 0x1000));
+        world.map(other, AT);
+        let item = Item {
+            operation: Operation::Map as u8,
+            level: 1,
+            more: 0,
+            frame: shared.0,
+            address: AT + 0x1000,
+            value: 0,
+        };
+        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        table::update_item(state, machine, 1, other, &all, &item, 0).1.expect("mapped");
+        ask(&mut world, other);
+        let began = round(&mut world);
+        assert_eq!((age(&world, shared), age(&world, own)), (began, 0));
+        // The first domain, which has not asked, uses both.
+        for frame in [shared, own] {
+            let entry = *entries(&world, frame).last().expect("its entry");
+            let before = world.machine.word(entry);
+            world.machine.word_set(entry, before | ACCESSED);
+        }
+        round(&mut world);
+        assert_eq!((age(&world, shared), age(&world, own)), (began, 0));
+        let spy = world.spawn(DomainId(world.state.published.domains[other].id));
+        let asked = Call::DomainSet { domain: DomainId::NONE, property: 8, value: 0 };
+        assert_eq!(world.by(spy, asked), crate::tests::OK);
+        round(&mut world);
+        assert_eq!(age(&world, shared), 0, "not any more");
+        let victim = DomainId(world.state.published.domains[1].id);
+        for (domain, value) in [(victim, 1), (DomainId::NONE, 2)] {
+            let asked = Call::DomainSet { domain, property: 8, value };
+            assert_ne!(world.by(spy, asked), crate::tests::OK);
+        }
+    }
+
+    #[test]
     fn a_frame_given_back_has_no_age() {
         let mut world = World::new();
         let frame = world.map(1, AT);
+        ask(&mut world, 1);
         round(&mut world);
         assert_ne!(age(&world, frame), 0);
         world.state.published.frames[frame.0 as usize].kind = FrameType::Free as u8;

@@ -40,6 +40,8 @@ pub struct Record {
     pub serial: Serial,
     /// Is being destroyed: no call finds it.
     pub dying: bool,
+    /// Is it told when its entries are used: [`crate::ages`]?
+    pub(crate) tells_ages: bool,
     /// By whom.
     pub(crate) killer: EnvId,
     /// Index of the domain that made it, while no environment has been in it: it ends with its

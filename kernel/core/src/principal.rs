@@ -118,7 +118,16 @@ pub fn set(
         Property::YetMoreGroups => set_groups(state, caller, index, (named, 2), value),
         Property::LastGroups => set_groups(state, caller, index, (named, 3), value),
         Property::Entry => set_entry(state, index, value),
+        Property::Ages => set_ages(state, index, value),
     }
+}
+
+fn set_ages(state: &mut State, index: usize, value: u64) -> Answer {
+    if value > 1 {
+        return Err(Refusal::new(Error::BadArgument, 2));
+    }
+    state.domains.records[index].tells_ages = value == 1;
+    Ok(0)
 }
 
 fn set_signals(state: &mut State, index: usize, value: u64) -> Answer {

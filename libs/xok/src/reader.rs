@@ -198,7 +198,8 @@ impl Reader {
         (0..count).find(is_its).map_or(Owner::Other, Owner::Domain)
     }
 
-    /// When a frame was last seen in use, as [`AgeRecord::seen`] says it.
+    /// When a frame was last seen in use by a domain that has asked for that
+    /// (`Property::Ages`), as [`AgeRecord::seen`] says it.
     pub fn seen(self, frame: Frame) -> u32 {
         let record = published::record::<AgeRecord>(Table::Ages, frame.0 as usize);
         record.unwrap_or_default().seen

@@ -314,6 +314,7 @@ fn a_large_page_goes_with_the_table_it_is_in() {
 #[test]
 fn a_store_through_a_large_page_makes_all_of_it_young() {
     let mut world = folded();
+    world.state.domains.records[1].tells_ages = true;
     let frames = world.state.published.frames.len();
     let round = |world: &mut World| {
         world.machine.now += 20_000_000_000;

@@ -6,7 +6,8 @@ use crate::assistant;
 use crate::expect;
 use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
-use abi::id::Frame;
+use abi::domain::Property;
+use abi::id::{DomainId, Frame};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
 use abi::published::AGE_SHIFT;
@@ -61,6 +62,9 @@ pub fn agree_with_touches(ground: &Ground) -> Result<String, Failure> {
     Space::of(other.domain, OWN)
         .map(address(SHARED), frames[SHARED], 1, NO_EXECUTE)
         .map_err(refused)?;
+    for domain in [DomainId::NONE, other.domain] {
+        call::domain_set(OWN, domain, Property::Ages, 1).map_err(refused)?;
+    }
     assistant::start(other)?;
 
     until(|| frames.iter().all(|&frame| reader.seen(frame) != 0), "all frames to be looked at")?;
@@ -94,6 +98,7 @@ pub fn agree_with_touches(ground: &Ground) -> Result<String, Failure> {
     call::env_destroy(OWN, other.env, 0).map_err(refused)?;
     assistant::wait(other.env)?;
     own.unmap(SCRATCH, PAGES as u64).map_err(refused)?;
+    call::domain_set(OWN, DomainId::NONE, Property::Ages, 0).map_err(refused)?;
     let touched = ORDER.map(|page| frames[page]);
     expect!(found == PAGES && oldest == touched, "{oldest:?}, touched were {touched:?}");
     expect!(entered == 0, "{entered} kernel entries while reading");
