@@ -39,7 +39,7 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
         }
         load(cpu, state, hardware, index);
     } else if !state.envs.slots[index].prepared {
-        // It has come home, or has no save area any more.
+        // It goes on, in another space or without its save area.
         reload(cpu, state, hardware, index);
     }
 }

@@ -7,15 +7,17 @@ use crate::faults;
 use crate::judge::{Failure, Ground, SCRATCH};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
-use abi::layout::own_entry_address;
+use abi::layout::{PAGE_SIZE, own_entry_address};
 use abi::memory::*;
-use abi::published::{FrameRecord, FrameType, Table};
+use abi::published::{EnvState, FrameRecord, FrameType, Table};
+use abi::setup::{EnvSetup, field};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use xok::call::{self, OWN, Refused};
 use xok::memory::{DATA, Space, item};
 use xok::published;
+use xok::start::SAVE_AREA;
 
 fn one(domain: DomainId, change: Item) -> Result<u64, Refused> {
     call::table_update(OWN, domain, &[change])
@@ -92,6 +94,55 @@ pub fn frame_revoked_everywhere(ground: &Ground) -> Result<String, Failure> {
     let at_once = before == 0 || (before..=before + 1).contains(&all);
     expect!(at_once, "{all} loads, {before} before it was gone");
     expect!(faults::load(SCRATCH).is_none(), "the revoker still sees it");
+    Ok(format!("({cpus} processors)"))
+}
+
+/// The same: the kernel stores no upcall into a save area that was revoked, though its environment
+/// runs on, on another processor.
+pub fn save_area_revoked(ground: &Ground) -> Result<String, Failure> {
+    const OWN_PAGE: u64 = SCRATCH + 4096;
+    let said = |refused: Refused| format!("{refused:?}");
+    let mut own = Space::own();
+    own.allocate_zeroed(SCRATCH, 2, DATA).map_err(said)?;
+    let frame = |address| xok::own::frame(address).ok_or("no frame");
+    let (read, lent) = (frame(SCRATCH)?, frame(OWN_PAGE)?);
+    let words = [SCRATCH, 0, 0, 0, 0, 0];
+    let reader = assistant::spawn(ground.image, roles::READ_UNTIL_FAULT, words, &[])?;
+    let mut space = Space::of(reader.domain, OWN);
+    space.map(SCRATCH, read, 1, NO_EXECUTE).map_err(said)?;
+    space.unmap(SAVE_AREA, 1).map_err(said)?;
+    // Its tables are there.
+    one(reader.domain, item(Operation::Map, 1, SAVE_AREA, lent.0, DATA)).map_err(said)?;
+    let setup = EnvSetup { save_area: SAVE_AREA, ..EnvSetup::default() };
+    call::env_set(OWN, reader.env, field::SAVE_AREA, &setup).map_err(said)?;
+    let cpus = published::directory().cpus;
+    if cpus > 1 {
+        call::slice_alloc(OWN, 1, abi::word::Which::Any, reader.env).map_err(said)?;
+    }
+    assistant::start(reader)?;
+    let loads = || super::sched::counter(reader.env);
+    super::sched::until(|| loads() > 0, "the reader to read")?;
+    call::frame_revoke(OWN, lent).map_err(said)?;
+    expect!(faults::load(OWN_PAGE).is_none(), "the revoker still sees it");
+    let again = item(Operation::Allocate, 1, OWN_PAGE, lent.0, DATA);
+    super::sched::until(|| one(DomainId::NONE, again).is_ok(), "the frame to be free")?;
+    for at in 0..PAGE_SIZE {
+        faults::store(OWN_PAGE + at, 0);
+    }
+    // Its next load faults, and it has no save area: it stops.
+    let before = loads();
+    super::sched::until(|| loads() > before, "the reader to go on")?;
+    space.unmap(SCRATCH, 1).map_err(said)?;
+    let stopped = || {
+        let record = published::env(reader.env).unwrap_or_default();
+        record.state == EnvState::Stopped as u32
+    };
+    super::sched::until(stopped, "the reader to stop")?;
+    let written = (0..PAGE_SIZE).find(|at| faults::load(OWN_PAGE + at) != Some(0));
+    expect!(written.is_none(), "written at {written:x?}");
+    call::env_destroy(OWN, reader.env, 0).map_err(said)?;
+    assistant::wait(reader.env)?;
+    own.unmap(SCRATCH, 2).map_err(said)?;
     Ok(format!("({cpus} processors)"))
 }
 

@@ -57,6 +57,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("dirty_without_calls", names::dirty_without_calls),
     ("frame_foreign", memory::frame_foreign),
     ("frame_revoked_everywhere", memory::frame_revoked_everywhere),
+    ("frame_revoked_as_save_area", memory::save_area_revoked),
     ("freed_frame_is_clean", freed::frame_is_clean),
     ("last_environment", references::last_environment),
     ("last_attachment", references::last_attachment),
