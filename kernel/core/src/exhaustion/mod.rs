@@ -12,6 +12,7 @@
 
 mod accounts;
 mod capabilities;
+mod gates;
 mod regions;
 
 use crate::boot::Sizes;
@@ -58,6 +59,7 @@ impl<Step: Debug> Drop for Told<'_, Step> {
 fn exhaust<G: Ground>(ground: &mut G, states: usize) {
     let moves = ground.moves();
     ground.clear();
+    ground.check();
     let start = ground.key();
     let mut known = HashSet::from([start.clone()]);
     let mut ways: Vec<Vec<G::Move>> = vec![vec![]];
@@ -68,8 +70,8 @@ fn exhaust<G: Ground>(ground: &mut G, states: usize) {
             let way: Vec<_> = before.iter().copied().chain([step]).collect();
             let told = Told(&way);
             way.iter().for_each(|&step| ground.make(step));
-            ground.check();
             let is_new = known.insert(ground.key());
+            ground.check();
             ground.clear();
             ground.check();
             assert_eq!(ground.key(), start, "is left");

@@ -15,36 +15,43 @@ const CPU: usize = 0;
 const STEPS: usize = 4_000;
 
 /// A world, who runs there and the registers that it has.
-struct Side {
-    world: World,
-    runs: usize,
-    live: Context,
+pub(crate) struct Side {
+    pub(crate) world: World,
+    /// How many environments there are.
+    envs: usize,
+    /// The one that has the processor; 0: none.
+    pub(crate) runs: usize,
+    pub(crate) live: Context,
     /// By the fast path: calls, replies, yields.
-    taken: [u32; 3],
+    pub(crate) taken: [u32; 3],
 }
 
 impl Side {
     fn new(fast: bool) -> Self {
-        let mut world = World::new();
+        Self::of(World::new(), ENVS, fast)
+    }
+
+    /// The first of so many environments runs, the others accept transfers.
+    pub(crate) fn of(mut world: World, envs: usize, fast: bool) -> Self {
         world.machine.fast = fast;
         let domain = world.domain();
-        for at in 2..=ENVS {
+        for at in 2..=envs {
             let own = if at % 2 == 0 { world.domain() } else { domain };
             assert_eq!(world.spawn(own), at);
         }
-        for at in (2..=ENVS).rev() {
+        for at in (2..=envs).rev() {
             world.on(CPU, at);
-            let accept = Call::Sleep { deadline: 0, posted: 1, events: 1, flags: SLEEP_ACCEPT };
+            let accept = Call::Sleep { deadline: 0, posted: 1, events: 2, flags: SLEEP_ACCEPT };
             world.by(at, accept);
             world.pick(CPU);
         }
         let runs = world.pick(CPU);
         let live = *world.machine.context(runs);
-        Self { world, runs, live, taken: [0; 3] }
+        Self { world, envs, runs, live, taken: [0; 3] }
     }
 
     /// The kernel is entered: registers are stored, and what the fast path did is noted.
-    fn enter(&mut self) {
+    pub(crate) fn enter(&mut self) {
         let mut runs = [0; abi::limits::CPUS];
         runs[CPU] = self.runs;
         gate::fold(&mut self.world.state, &mut self.world.machine, &runs);
@@ -55,7 +62,7 @@ impl Side {
     }
 
     /// And left: whoever has the processor goes on.
-    fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.runs = self.world.pick(CPU);
         if self.runs != 0 {
             self.live = *self.world.machine.context(self.runs);
@@ -157,7 +164,7 @@ impl Side {
         true
     }
 
-    fn transfer(&mut self, word: u64) {
+    pub(crate) fn transfer(&mut self, word: u64) {
         self.live.rax = word;
         if self.world.machine.fast && self.by_entry_code(word) {
             return;
@@ -165,7 +172,7 @@ impl Side {
         self.switch(Call::TransferSync {}, word, EnvId::NONE);
     }
 
-    fn yield_to(&mut self, to: EnvId) {
+    pub(crate) fn yield_to(&mut self, to: EnvId) {
         (self.live.rax, self.live.rdi) = (number::Yield.into(), to.0.into());
         if self.world.machine.fast && self.yield_by_entry_code(to) {
             return;
@@ -189,7 +196,7 @@ impl Side {
         self.leave();
     }
 
-    fn call(&mut self, call: Call) {
+    pub(crate) fn call(&mut self, call: Call) {
         self.enter();
         self.world.raw(CPU, self.runs, call, call.encode().0.into());
         self.leave();
@@ -201,7 +208,7 @@ impl Side {
         self.leave();
     }
 
-    fn event(&mut self, index: usize) {
+    pub(crate) fn event(&mut self, index: usize) {
         self.enter();
         crate::work::begin(&mut self.world.state);
         sched::event(&mut self.world.state, &mut self.world.machine, index, 2);
@@ -210,10 +217,11 @@ impl Side {
     }
 
     /// All that a transfer may change, but for the order of turns and which way it went.
-    fn digest(&mut self) -> String {
+    pub(crate) fn digest(&mut self) -> String {
         let mut all = String::new();
+        let envs = self.envs;
         let World { state, machine, .. } = &mut self.world;
-        for index in 1..=ENVS {
+        for index in 1..=envs {
             let env = &state.envs.slots[index];
             let takes_turns = list::contains(state.envs.slots, Kind::Ring, index);
             // What wakes it is what its last sleep asked for, and means nothing else.

@@ -6,7 +6,7 @@ mod capabilities;
 mod deaths;
 mod exits;
 mod filters;
-mod gates;
+pub(crate) mod gates;
 mod handovers;
 mod identity;
 mod lent;
