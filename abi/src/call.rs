@@ -351,7 +351,8 @@ calls! {
         own Atomic errors [NoSuchRegion, NotPermitted, Refused];
     /// Attaches `domain` to the regions of one's own, in the roles, that `count` `region::Place`s
     /// name, one after the other, as a fork does. Needs WRITE over its guard. `rdx`: those done
-    /// (r10, 0 at first, counts those of rounds before), also with an error.
+    /// (r10, 0 at first, counts those of rounds before), also with an error. The domain of
+    /// the guest that `domain` admits (`DomainSet`) needs no right.
     52 RegionPass { domain: DomainId, places: UserAddress, count: u64 } guarded Restartable
         errors [NoSuchDomain, NoSuchRegion, BadAddress, Exhausted, OverQuota, TooLarge];
     /// Goes on in `domain`, at the entry point that it names (`DomainSet`): one environment with

@@ -12,7 +12,8 @@ pub enum Property {
     /// Needs CONTROL over its name and that of the present one.
     Account = 1,
     /// The environment that may move in, whatever it holds, and the one prepared for it: ids in the
-    /// low and the high half. It takes over all that the prepared one was set to, which ends.
+    /// low and the high half. It takes over all that the prepared one was set to, which ends, and
+    /// brings its domain's groups, whose regions it has passed; it may pass regions from now on.
     /// Only of a domain that the caller builds.
     Admits = 2,
     /// The groups held besides those in the list: the region with the id `value` (0: none), whose

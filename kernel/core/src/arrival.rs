@@ -3,15 +3,16 @@
 //! `exec` of a set-id program is made of this.
 //!
 //! The builder names the guest and an environment that it has prepared in there (`DomainSet`,
-//! `Property::Admits`). The guest brings its id, its holder, its children, its slices and what was
-//! posted to it. Everything else is the prepared environment's: where it begins, with what
-//! registers, its save area, its entries, its guard. So nothing that the guest could say decides
-//! what runs in the new domain.
+//! `Property::Admits`). The guest brings its id, its holder, its children, its slices, what was
+//! posted to it, its domain's groups beyond the list, and of the regions that its domain is attached
+//! to those that it has passed there (`RegionPass`). Everything else is the prepared environment's:
+//! where it begins, with what registers, its save area, its entries, its guard. So nothing that the
+//! guest could say decides what runs in the new domain.
 //!
 //! ```text
-//!   guest (pid)     ── id, holder, children, slices, posted bits ──┐
-//!                                                                  ├─► guest, in the new domain
-//!   prepared (New)  ── context, pages, entries, flags, guard ──────┘
+//!   guest (pid)     ── id, holder, children, slices, posted bits, groups ──┐
+//!                                                                          ├─► guest, in the new
+//!   prepared (New)  ── context, pages, entries, flags, guard ──────────────┘   domain
 //! ```
 
 use crate::env::Env;
@@ -37,6 +38,7 @@ pub(crate) fn arrive<M: Machine>(
     state.envs.slots[guest].timer = 0;
     sleep::set_alarm(state, guest);
     take_over(state, machine, guest, prepared);
+    principal::bring_groups(state, DomainId(from).index(), to);
     env::set_domain(state, guest, domain::id(state, to));
     state.published.domains[to].envs += 1;
     domain::built(state, to);

@@ -155,6 +155,7 @@ pub fn move_to<M: Machine>(
         return Err(Error::WrongState.into());
     }
     if let Some(prepared) = principal::admitted(state, to, caller) {
+        principal::may_bring_groups(state, from.index(), to)?;
         arrival::arrive(state, machine, caller, to, prepared);
         return Ok(());
     }

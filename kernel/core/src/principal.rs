@@ -201,6 +201,29 @@ pub fn admitted(state: &State, index: usize, guest: usize) -> Option<usize> {
     (is_there && state.envs.slots[at].state == EnvState::New).then_some(at)
 }
 
+/// Does the domain at `index` wait for a guest from the one at `from`?
+pub fn awaits(state: &State, index: usize, from: usize) -> bool {
+    let guest = state.domains.records[index].principals.admits.0.living(state);
+    guest.is_some_and(|guest| {
+        env::domain(state, guest).index() == from && admitted(state, index, guest).is_some()
+    })
+}
+
+/// May a guest of the domain at `from` bring its groups to the one at `to`? There, it has passed the
+/// regions that they lie in, so that these last.
+pub fn may_bring_groups(state: &State, from: usize, to: usize) -> Result<(), Refusal> {
+    let groups = state.domains.records[from].principals.groups;
+    let mut held = groups.into_iter().filter(|id| !id.is_none());
+    if held.all(|id| region::has(state, to, id)) { Ok(()) } else { Err(Error::WrongState.into()) }
+}
+
+/// The domain at `to` holds the groups that the one at `from` does.
+pub fn bring_groups(state: &mut State, from: usize, to: usize) {
+    let groups = state.domains.records[from].principals.groups;
+    state.domains.records[to].principals.groups = groups;
+    domain::holdings_changed(state, to);
+}
+
 /// The place is taken: nobody else moves in.
 pub fn admission_over(state: &mut State, index: usize) {
     state.domains.records[index].principals.admits = Default::default();

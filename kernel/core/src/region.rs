@@ -13,7 +13,9 @@ use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, env, frame, method, operate, predicate, sched};
+use crate::{
+    account, capability, domain, env, frame, method, operate, predicate, principal, sched,
+};
 use abi::capability::{CONTROL, Name, READ, WRITE};
 use abi::error::Error;
 use abi::extent;
@@ -304,7 +306,8 @@ pub fn attach(
     Ok(0)
 }
 
-/// `RegionPass`: the index of the domain that may be attached by the capability at `capability`.
+/// `RegionPass`: the index of the domain that may be attached by the capability at `capability`, or
+/// because it waits for a guest from the domain at `own`, which brings what it has.
 pub(crate) fn receiver(
     state: &State,
     own: usize,
@@ -312,7 +315,9 @@ pub(crate) fn receiver(
     id: DomainId,
 ) -> Result<usize, Error> {
     let target = domain::find(state, id)?;
-    may_attach(state, own, capability, target)?;
+    if !principal::awaits(state, target, own) {
+        may_attach(state, own, capability, target)?;
+    }
     Ok(target)
 }
 
@@ -336,6 +341,11 @@ pub(crate) fn pass(
         return Err(Error::NotPermitted.into());
     }
     enter(state, target, index, role)
+}
+
+/// Is a domain attached to the region with this id, in whatever role?
+pub(crate) fn has(state: &State, domain: usize, id: RegionId) -> bool {
+    find(state, id).is_ok_and(|index| attached_any(state, domain, index))
 }
 
 /// Makes the region at `index` one that stays as it is. It has no methods, nobody is attached who

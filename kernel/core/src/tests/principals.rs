@@ -353,6 +353,45 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
 }
 
 #[test]
+fn a_guest_brings_its_groups_and_the_regions_that_it_has_passed() {
+    let mut world = World::new();
+    let (guest, builder, built, new) = prepared(&mut world);
+    let from = env::domain(&world.state, guest);
+    let region = groups(&mut world, guest, &[20, 27]);
+    enter(&mut world, from, SAVED, Name::principal(NAME_GROUP, 0), USER_RIGHTS);
+    let property = Property::Groups as u16;
+    let hold = Call::DomainSet { domain: DomainId::NONE, property, value: region.0 };
+    assert_eq!(world.with(guest, SAVED, hold), OK);
+    let pass = Call::RegionPass { domain: built, places: UserAddress(SCRATCH), count: 1 };
+    let offer = |world: &mut World, by: usize, role: u64| {
+        world.machine.context(by).r10 = 0;
+        world.put(by, &[region.0, role]);
+        world.with(by, 0, pass)
+    };
+    let no = error(Error::NotPermitted, 0);
+    assert_eq!(offer(&mut world, guest, 2), no, "before it was admitted");
+    let value = admits(&world, guest, new);
+    let admit = Call::DomainSet { domain: built, property: Property::Admits as u16, value };
+    assert_eq!(world.with(builder, 0, admit), OK);
+    // Another one of its user's, which is not let in.
+    let (other, _) = process(&mut world, ALICE);
+    assert_eq!(offer(&mut world, other, 2), no);
+    let thread = world.spawn(from);
+    let go = Call::EnvMove { domain: built, fields: 0, setup: UserAddress(SCRATCH) };
+    let told = world.with(guest, USER, go);
+    assert_eq!(told, error(Error::WrongState, 0), "its groups would not last");
+    assert_eq!(offer(&mut world, guest, 3), no, "it is not attached in this role");
+    assert_eq!(offer(&mut world, guest, 2), Outcome::Answer(0, 1));
+    let ask = Call::DomainHolds { domain: built, kind: NAME_GROUP, number: 27 };
+    assert_eq!(world.with(1, 0, ask), no);
+    let before = world.state.published.domains[built.index()].holdings;
+    assert_eq!(world.with(guest, USER, go), Outcome::Restart);
+    assert!(matches!(world.with(1, 0, ask), Outcome::Answer(0, after) if after != before));
+    assert_eq!(offer(&mut world, thread, 2), no, "it is over");
+    world.settle();
+}
+
+#[test]
 fn nobody_moves_in_who_was_not_admitted() {
     let mut world = World::new();
     let (guest, builder, built, new) = prepared(&mut world);
