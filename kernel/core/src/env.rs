@@ -339,8 +339,10 @@ pub fn signalled(state: &State, caller: usize, capability: u8, id: EnvId) -> Res
     }
     let held = crate::capability::get(state, own.index(), capability)?;
     let guard = &state.envs.slots[index].guard;
-    let home = home(state, index).index();
-    if held.dominates(guard, CONTROL) || principal::signals(state, home, &held) {
+    // That of a dead one may have ended, and another one have its place.
+    let home = home(state, index);
+    let there = crate::domain::id(state, home.index()) == home;
+    if held.dominates(guard, CONTROL) || there && principal::signals(state, home.index(), &held) {
         Ok(index)
     } else {
         Err(Error::NotPermitted)

@@ -64,6 +64,20 @@ fn a_user_signals_its_own_processes_and_root_everybody() {
 }
 
 #[test]
+fn a_dead_one_is_not_reached_by_its_domains_successor() {
+    let mut world = World::new();
+    let (dead, former) = process(&mut world, BOB);
+    let id = world.id(dead);
+    assert_eq!(world.by(1, Call::EnvDestroy { env: id, word: 9 }), OK);
+    world.settle();
+    let (sender, domain) = process(&mut world, ALICE);
+    assert_eq!(domain.index(), former.index(), "it has its place");
+    for call in [Call::EnvHold { env: id }, Call::EnvRelease { env: id }] {
+        assert_eq!(world.with(sender, USER, call), error(Error::NotPermitted, 0), "{call:?}");
+    }
+}
+
+#[test]
 fn the_saved_user_is_asked_too_and_the_names_that_are_set_are_ones_own() {
     let mut world = World::new();
     let (sender, _) = process(&mut world, ALICE);
