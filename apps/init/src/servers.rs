@@ -1,8 +1,8 @@
 //! The servers: each a native program of the image, with the capabilities it asks for.
 
 use abi::capability::{
-    DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_TRACE, NAME_DEVICE, NAME_IMAGE, NAME_USER, READ, SIGNAL,
-    WRITE,
+    DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE, NAME_GROUP,
+    NAME_IMAGE, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
 };
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState, InterfaceRecord, Table};
@@ -23,12 +23,17 @@ pub const fn gift(slot: u16, extend: &'static [u16], rights: u8) -> Gift<'static
 
 const CONSOLE: &[u16] = &[NAME_DEVICE, DEVICE_CONSOLE];
 const NETWORK: &[u16] = &[NAME_DEVICE, DEVICE_NETWORK];
+const POWER: &[u16] = &[NAME_DEVICE, DEVICE_POWER];
 const TRACE: &[u16] = &[NAME_DEVICE, DEVICE_TRACE];
 /// Nanoseconds that the tracer gets for what it has not sent yet.
 const TRACER_NS: u64 = 60_000_000_000;
 const IMAGE: &[u16] = &[NAME_IMAGE];
 /// All users: their processes' domains, and what these show each other.
 const USERS: &[u16] = &[NAME_USER];
+/// All groups.
+const GROUPS: &[u16] = &[NAME_GROUP];
+/// Below all users' name, and no user's: its number would mean "leave it as it is".
+const NO_USER: &[u16] = &[NAME_USER, u16::MAX, u16::MAX];
 
 /// The terminal: what every Linux process needs.
 static TTYD: Server = Server {
@@ -45,6 +50,23 @@ static TMPFSD: Server = Server {
     service: Service::Files,
     gifts: &[gift(1, IMAGE, READ), gift(2, USERS, READ | WRITE), gift(3, CONSOLE, WRITE)],
     attach: Attach::Table,
+    counts_lives: true,
+};
+
+/// What executes for others than its starter. Whoever it is then gets all of it from there.
+static SETIDD: Server = Server {
+    name: "setidd",
+    service: Service::SetId,
+    gifts: &[
+        gift(1, IMAGE, READ | DERIVE),
+        gift(2, USERS, READ | WRITE | USER_RIGHTS),
+        gift(3, NETWORK, WRITE | DERIVE),
+        gift(4, CONSOLE, WRITE | DERIVE),
+        gift(5, POWER, WRITE | DERIVE),
+        gift(12, GROUPS, USER_RIGHTS),
+        gift(13, NO_USER, USER_RIGHTS),
+    ],
+    attach: Attach::Nothing,
     counts_lives: true,
 };
 
@@ -78,8 +100,14 @@ pub fn start_own(image: &Image, keeper: &mut Keeper) {
     keeper.start(image, &TMPFSD);
 }
 
+/// Starts what only some programs need.
+pub fn start_others(image: &Image, settings: &Settings, keeper: &mut Keeper) {
+    keeper.start(image, &SETIDD);
+    start_network(image, settings, keeper);
+}
+
 /// Starts what the network needs, if the machine is on one.
-pub fn start_network(image: &Image, settings: &Settings, keeper: &mut Keeper) {
+fn start_network(image: &Image, settings: &Settings, keeper: &mut Keeper) {
     let interface: Option<InterfaceRecord> = xok::published::record(Table::Interfaces, 0);
     let present = interface.is_some_and(|interface| interface.present != 0);
     let Some(address) = settings.address.filter(|_| present) else { return };

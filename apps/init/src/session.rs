@@ -96,7 +96,7 @@ pub fn run() -> Result<u16, Failure> {
     servers::start_own(&image, &mut keeper);
     // Who sits at the terminal sees the prompt first; a program finds all that there is.
     if streams {
-        servers::start_network(&image, &settings, &mut keeper);
+        servers::start_others(&image, &settings, &mut keeper);
     }
 
     terminal.attach_program(domain)?;
@@ -105,7 +105,7 @@ pub fn run() -> Result<u16, Failure> {
     start_process(domain, env, entry, &command, streams)?;
     if !streams {
         await_rest(env);
-        servers::start_network(&image, &settings, &mut keeper);
+        servers::start_others(&image, &settings, &mut keeper);
     }
     let status = await_end(env, &mut keeper);
     await_keepers(env, &mut keeper);
@@ -132,7 +132,7 @@ fn command(image: &Image, settings: &Settings) -> Result<Command, Failure> {
             return Err(Errno::EACCES);
         }
         let image = Some((file.offset, file.size));
-        Ok(Program { path: file.path, image, bytes: Vec::new() })
+        Ok(Program { path: file.path, image, bytes: Vec::new(), origin: None })
     };
     let environment = environment(settings);
     let found = exec::resolve(find, asked, arguments, environment);

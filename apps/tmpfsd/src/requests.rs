@@ -9,9 +9,9 @@ use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, KIND_MASK};
 use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
-    AT_END, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN, DATA,
-    DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES,
-    WALK_BYTES, outcome, unpack_inline,
+    AT_END, BY_SEAL, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID,
+    CHANGE_WRITTEN, DATA, DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request,
+    TARGET, TRANSFER_BYTES, WALK_BYTES, outcome, unpack_inline,
 };
 use unix::tree::{Change, Id, Kind, Outcome, Tree, Walk};
 
@@ -133,6 +133,10 @@ pub fn answer(
             let mut short = [0; INLINE_BYTES];
             let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
             make((tree, seals), who, a, &name, (b >> 32) as u32)
+        }
+        Operation::Access if b & BY_SEAL != 0 => {
+            let sealed = tree.attributes(a).is_ok() && seals.permits(c, a, b & 7);
+            if sealed { done() } else { Err(Errno::EACCES) }
         }
         Operation::Access => {
             tree.check(a, who, b as u32 & 7)?;

@@ -38,17 +38,21 @@ pub const USER_SLOTS: [u8; 3] = [REAL_SLOT, USER_SLOT, SAVED_SLOT];
 pub const GROUP_SLOTS: [u8; 3] = [10, 9, 11];
 /// All groups: a process of user 0 may become a member of any.
 pub const ALL_GROUPS_SLOT: u8 = 12;
+/// A name below that of all users that is no user's: what guards domains and regions of a process
+/// that acts for more than its user. That user's other processes have no right over it.
+pub const PRIVATE_SLOT: u8 = 13;
 /// Where capabilities lie while they change places.
-pub const SPARE_SLOTS: [u8; 3] = [13, 14, 15];
-/// Slots that every process passes on to its children, a bit each: 1 to 12.
-pub const INHERITED: u16 = 0x1ffe;
+pub const SPARE_SLOTS: [u8; 2] = [14, 15];
+/// Slots that every process passes on to its children, a bit each: 1 to 13.
+pub const INHERITED: u16 = 0x3ffe;
 
 /// Whoever is in this group may use the network, whatever the user (Android's `AID_INET`).
 pub const NETWORK_GROUP: u32 = 3003;
 
 // No two of them are one: each from 2 on to the last is there once, and all are passed on.
 const _: () = {
-    let slots = [USER_SLOT, NETWORK_SLOT, LOG_SLOT, POWER_SLOT, FAMILY_SLOT, ALL_GROUPS_SLOT];
+    let slots =
+        [USER_SLOT, NETWORK_SLOT, LOG_SLOT, POWER_SLOT, FAMILY_SLOT, ALL_GROUPS_SLOT, PRIVATE_SLOT];
     let mut seen: u16 = 1 << 1;
     let mut at = 0;
     while at < slots.len() {

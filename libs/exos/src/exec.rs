@@ -13,7 +13,7 @@ use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{lock, page, replace, start, thread, threads, user};
+use crate::{lock, page, replace, set_id, start, thread, threads, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -54,6 +54,9 @@ pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answ
     };
     match resolve(find, named.to_vec(), arguments, environment) {
         Ok((command, plan)) => {
+            if let Some(file) = set_id::applies(process, &command) {
+                return set_id::execute(process, &command, file);
+            }
             if replace::is_possible(process, &command) {
                 return replace::begin(process, slot, &command, &plan);
             }
@@ -125,6 +128,7 @@ pub fn resolve(
             let command = Command {
                 image: program.image,
                 bytes: program.bytes,
+                origin: program.origin,
                 handed_over: 0,
                 path: program.path,
                 asked,
@@ -181,13 +185,7 @@ pub fn fill_page(page: &mut page::ProcessPage, command: &Command) {
 /// that the other way never touches.
 #[inline(never)]
 fn go(process: &mut Process, command: &Command) -> Answer {
-    let mut next = process.clone();
-    next.files.without_close_on_exec();
-    next.signals.for_exec();
-    // One thread is left, so what waits for it waits for the process.
-    for &(signal, info) in thread::own().directed.list() {
-        next.signals.pending.put(signal, info);
-    }
+    let mut next = next_of(process);
     if next.files.has_sockets() {
         crate::net::hand_over::share(process)?;
         next.net.clone_from(&process.net);
@@ -211,7 +209,23 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         return Err(from_kernel(error));
     }
     let (setup, fields) = library::fresh_setup(start::entry(), block.len());
-    let life = NextLife { domain, setup, fields };
+    leave(process, &mut next, &NextLife { domain, setup, fields })
+}
+
+/// What `exec` leaves of a process.
+pub fn next_of(process: &Process) -> Process {
+    let mut next = process.clone();
+    next.files.without_close_on_exec();
+    next.signals.for_exec();
+    // One thread is left, so what waits for it waits for the process.
+    for &(signal, info) in thread::own().directed.list() {
+        next.signals.pending.put(signal, info);
+    }
+    next
+}
+
+/// Leaves for a life that is ready. `next` is what was written of it.
+pub fn leave(process: &mut Process, next: &mut Process, life: &NextLife) -> Answer {
     if process.borrows_space {
         // The lender's descriptions would otherwise stay open in here for ever.
         process.files.detach();
@@ -224,12 +238,12 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     threads::stop_others(process);
     if !thread::own().is_first() {
         // The pid is the first thread's environment: that goes, and we end with the old life.
-        process.orders.next_life = Some(life);
+        process.orders.next_life = Some(*life);
         let _ = call::env_release(OWN, process.id);
         threads::order(process);
         threads::await_the_end(process);
     }
-    Err(move_on(process, &life))
+    Err(move_on(process, life))
 }
 
 /// Moves to the next life; comes back if the kernel refuses.

@@ -4,7 +4,7 @@
 //! (`memory::fault`); what ExOS itself writes all the time is copied at once. The child goes on
 //! from a copy of slot 0 with rax = 0, on fresh handler stacks.
 
-use crate::capabilities::{FAMILY_SLOT, USER_SLOT};
+use crate::capabilities::FAMILY_SLOT;
 use crate::errno::{Answer, Errno, RESTART_ALWAYS, from_kernel};
 use crate::fs::region::{Heritage, Region};
 use crate::layout::{
@@ -250,10 +250,10 @@ pub fn new_domain(process: &Process, more: Option<Region>) -> Result<DomainId, E
     Ok(domain)
 }
 
-/// A domain of the process's user with the native window of ExOS and what the process's ids keep.
+/// A domain with the native window of ExOS and what the process's ids keep.
 fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
-    let bytes = start::text_bytes();
-    let domain = call::domain_alloc(USER_SLOT, AccountId::NONE, TEXT, bytes).map_err(refused)?;
+    let (guard, bytes) = (identity::guard_slot(process), start::text_bytes());
+    let domain = call::domain_alloc(guard, AccountId::NONE, TEXT, bytes).map_err(refused)?;
     if let Err(errno) = identity::pass(process, domain) {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);

@@ -156,6 +156,26 @@ fn hold(domain: DomainId, groups: &Groups) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Of what a process says of its groups, what the kernel knows: regions that its domain holds as
+/// such, and as many numbers as they have. What isn't so is left out.
+pub fn confirm(process: &mut Process) {
+    let claimed = process.more_groups.regions;
+    let mut groups = Groups::default();
+    let regions = PROPERTIES.into_iter().zip(claimed).filter(|(_, id)| !id.is_none());
+    for ((property, id), place) in regions.zip(&mut groups.regions) {
+        // By a slot that gives no right over groups: only what is held already is taken.
+        if call::domain_set(USER_SLOT, DomainId::NONE, property, id.0).is_err() {
+            return process.more_groups = Groups::default();
+        }
+        *place = id;
+        let bytes = region::record(id).map_or(0, |record| record.bytes);
+        groups.count += bytes / 4;
+    }
+    let known = numbers(&groups).unwrap_or_default();
+    groups.count = known.iter().filter(|&&number| number != u32::MAX).count() as u32;
+    process.more_groups = groups;
+}
+
 /// What a child's domain is attached to.
 pub fn attach(process: &Process, heritage: &mut Heritage) -> Result<(), Errno> {
     process.more_groups.used().try_for_each(|region| heritage.add(&region))

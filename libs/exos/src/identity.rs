@@ -8,7 +8,7 @@
 
 use crate::capabilities::{
     ALL_GROUPS_SLOT, GROUP_SLOTS, INHERITED, LOG_SLOT, NETWORK_GROUP, NETWORK_SLOT, POWER_SLOT,
-    REAL_SLOT, SAVED_SLOT, SPARE_SLOTS, USER_SLOTS,
+    PRIVATE_SLOT, REAL_SLOT, SAVED_SLOT, SPARE_SLOTS, USER_SLOT, USER_SLOTS,
 };
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::group_list;
@@ -18,6 +18,7 @@ use crate::user;
 use abi::capability::USER_RIGHTS;
 use abi::domain::Property;
 use abi::id::DomainId;
+use unix::set_id::Ids;
 use xok::call;
 
 /// "Leave it as it is" in `setresuid` and its kin.
@@ -86,15 +87,33 @@ fn derive(to: DomainId, slot: u8, (from, extend): Source) -> Result<(), Errno> {
 fn hold(process: &Process, kind: Kind, old: [u32; 3], new: [u32; 3]) -> Result<(), Errno> {
     let slots = slots_of(kind);
     let all = all_groups(process, kind);
-    for (spare, id) in SPARE_SLOTS.into_iter().zip(new) {
-        let from = source(old, slots, all, id).ok_or(Errno::EPERM)?;
-        derive(DomainId::NONE, spare, from)?;
+    let from = |id| source(old, slots, all, id).ok_or(Errno::EPERM);
+    let [first, second, last] = [from(new[0])?, from(new[1])?, from(new[2])?];
+    for (spare, source) in SPARE_SLOTS.into_iter().zip([first, second]) {
+        derive(DomainId::NONE, spare, source)?;
     }
+    // The others lie where no old one does: the last may take the place of its own.
+    derive(DomainId::NONE, slots[2], last)?;
     for (spare, slot) in SPARE_SLOTS.into_iter().zip(slots) {
         derive(DomainId::NONE, slot, (spare, None))?;
         drop_slot(spare);
     }
     Ok(())
+}
+
+/// Where the name lies that guards what the process makes: who has CONTROL over that enters its
+/// children's domains, and looks at its regions.
+pub fn guard_slot(process: &Process) -> u8 {
+    if process.private { PRIVATE_SLOT } else { guard_of(process.listed.0) }
+}
+
+/// Of a process with these users: that of the effective one, if it is the only one. A process that
+/// may become another one again is that one's, and of two of them user 0's.
+fn guard_of(users: [u32; 3]) -> u8 {
+    let [real, effective, _] = users;
+    let another = users.iter().rposition(|&id| id != real);
+    let at = users.iter().position(|&id| id == 0).or(another);
+    at.filter(|_| users != [effective; 3]).map_or(USER_SLOT, |at| USER_SLOTS[at])
 }
 
 fn slots_of(kind: Kind) -> [u8; 3] {
@@ -164,6 +183,21 @@ pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
     Ok(())
 }
 
+/// A program has been executed: the saved ids are the effective ones (credentials(7)).
+pub fn executed(process: &mut Process) -> Answer {
+    for kind in [Kind::User, Kind::Group] {
+        let [real, effective, _] = *ids(process, kind);
+        become_these(process, kind, [real, effective, effective])?;
+    }
+    process.undumpable = is_secure(process);
+    Ok(0)
+}
+
+/// Must its starter not lead the program astray (`AT_SECURE`)?
+pub fn is_secure(process: &Process) -> bool {
+    Ids { users: process.users, groups: process.groups }.are_secure()
+}
+
 /// Has the process be these, which it may be.
 fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     let old = *ids(process, kind);
@@ -175,6 +209,7 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
+    process.undumpable |= new[1] != old[1];
     if !process.borrows_space {
         process.listed = (process.users, process.groups);
         settle(process);
@@ -249,6 +284,22 @@ mod tests {
         assert_eq!(changed_two([5, 6, 7], [7, KEEP], false), Err(Errno::EPERM));
         assert_eq!(changed_two([5, 6, 7], [KEEP, 7], false), Ok([5, 7, 7]));
         assert_eq!(changed_two([5, 6, 7], [KEEP, KEEP], false), Ok([5, 6, 7]));
+    }
+
+    #[test]
+    fn what_a_process_makes_is_guarded_by_the_most_that_it_may_become() {
+        for (users, slot) in [
+            ([5, 5, 5], USER_SLOT),
+            ([0, 0, 0], USER_SLOT),
+            ([0, 5, 0], REAL_SLOT),
+            ([5, 0, 0], USER_SLOT),
+            ([5, 5, 0], SAVED_SLOT),
+            ([5, 5, 7], SAVED_SLOT),
+            ([5, 7, 7], SAVED_SLOT),
+            ([5, 7, 5], USER_SLOT),
+        ] {
+            assert_eq!(guard_of(users), slot, "{users:?}");
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub mod posix_timers;
 pub mod process;
 pub mod replace;
 pub mod rewrite;
+pub mod set_id;
 pub mod signal;
 pub mod stack;
 pub mod start;

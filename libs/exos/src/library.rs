@@ -43,21 +43,32 @@ pub struct Windows {
 impl Windows {
     /// Allocates `count` fresh pages, at most [`WINDOW_COUNT`]. What is in them is arbitrary.
     pub fn open(count: u64) -> Result<Self, Refused> {
+        let windows = Self { used: count.min(WINDOW_COUNT) };
+        match windows.allocate() {
+            Ok(()) => Ok(windows),
+            Err(refused) => {
+                // Those that are there go; the first refusal is the answer.
+                let _ = windows.close();
+                Err(refused)
+            }
+        }
+    }
+
+    fn allocate(&self) -> Result<(), Refused> {
         let mut batch = Batch::own();
-        let count = count.min(WINDOW_COUNT);
         batch.own_tables_to(WINDOWS)?;
-        for number in 0..count {
+        for number in 0..self.used {
             batch.allocate(window(number), DATA)?;
         }
-        batch.send()?;
-        Ok(Self { used: count })
+        batch.send()
     }
 
     /// Takes them out of one's own space.
     pub fn close(self) -> Result<(), Refused> {
         let mut batch = Batch::own();
-        for number in 0..self.used {
-            batch.unmap(1, window(number))?;
+        let there = |page: &u64| xok::own::leaf(*page).is_some();
+        for page in (0..self.used).map(window).filter(there) {
+            batch.unmap(1, page)?;
         }
         batch.send()
     }
@@ -120,6 +131,14 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
     let near = if large { &[] } else { block };
     let block_pages = (near.len() as u64).div_ceil(PAGE_SIZE);
     let windows = Windows::open(2 + block_pages)?;
+    let filled = fill_fresh(domain, page, near, block_pages);
+    windows.close()?;
+    filled?;
+    if large { hand_over(domain, LARGE_BLOCK, block) } else { Ok(()) }
+}
+
+/// The same through windows that are open, `near` as the block.
+fn fill_fresh(domain: DomainId, page: &[u8], near: &[u8], block_pages: u64) -> Result<(), Refused> {
     frames::zero(window(0));
     frames::zero(window(1));
     frames::put(window(1), 0, page);
@@ -135,9 +154,7 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
     for number in 0..block_pages {
         batch.map(START_BLOCK + number * PAGE_SIZE, window(2 + number), DATA)?;
     }
-    batch.send()?;
-    windows.close()?;
-    if large { hand_over(domain, LARGE_BLOCK, block) } else { Ok(()) }
+    batch.send()
 }
 
 /// Puts bytes, in tables of their own, where the next life finds them.

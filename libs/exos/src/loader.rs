@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::signal::frame::FRAME_BYTES;
 use crate::stack;
 use crate::start_block::Command;
-use crate::{door, rewrite, start, thread, user};
+use crate::{door, identity, rewrite, start, thread, user};
 use abi::layout::PAGE_SIZE;
 use alloc::vec::Vec;
 use image::elf::{self, Plan, Segment};
@@ -181,7 +181,7 @@ fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> R
         (auxvec::AT_EUID, ids(&process.users, 1)),
         (auxvec::AT_GID, ids(&process.groups, 0)),
         (auxvec::AT_EGID, ids(&process.groups, 1)),
-        (auxvec::AT_SECURE, 0),
+        (auxvec::AT_SECURE, identity::is_secure(process).into()),
         (auxvec::AT_HWCAP2, 0),
         (auxvec::AT_MINSIGSTKSZ, frame),
     ]

@@ -109,6 +109,14 @@ impl Timers {
         Self { list: Vec::new(), interval }
     }
 
+    /// No time is later than `most`.
+    pub fn bound(&mut self, most: u64) {
+        for setting in &mut self.interval {
+            setting.next = setting.next.min(most);
+            setting.interval = setting.interval.min(most);
+        }
+    }
+
     fn place(&self, id: u64) -> Result<usize, Errno> {
         self.list.iter().position(|timer| timer.id == id as u32).ok_or(Errno::EINVAL)
     }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use crate::fs::Files;
+use crate::fs::node::Node;
 use crate::group_list::Groups;
 use crate::lock;
 use crate::net::Net;
@@ -46,6 +47,12 @@ pub struct Process {
     /// The users and groups that the domain's list has capabilities of: a vfork child's are its
     /// parent's.
     pub listed: ([u32; 3], [u32; 3]),
+    /// Has a set-id program been executed by it, or by the one that it is a fork of? Then what it
+    /// makes is no user's (`capabilities::PRIVATE_SLOT`).
+    pub private: bool,
+    /// Has it had another effective user or group since its program began, or when it did
+    /// (`PR_GET_DUMPABLE`)?
+    pub undumpable: bool,
     /// Address of its first thread's area.
     pub area: u64,
     /// Its threads.
@@ -56,6 +63,8 @@ pub struct Process {
     pub children: Vec<Child>,
     /// The program's absolute path, links resolved (`/proc/self/exe`).
     pub executable: String,
+    /// What that was when a set-id program was begun: the name may lead elsewhere by now.
+    pub program: Option<Node>,
     /// `RLIMIT_…`: soft and hard limit.
     pub limits: Limits,
     /// Does it run in its vfork parent's space?

@@ -23,7 +23,7 @@ use crate::posix_timers::Timers;
 use crate::process::Process;
 use crate::rewrite::{self, Rewrites};
 use crate::start_block::Command;
-use crate::{environment, exec, exit, lock, machine, page, thread, time, trace};
+use crate::{environment, exec, exit, identity, lock, machine, page, thread, time, trace};
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
 use image::elf::Plan;
@@ -63,12 +63,15 @@ fn heap_has_grown() -> bool {
 pub fn begin(process: &mut Process, slot: &mut Slot, command: &Command, plan: &Plan) -> Answer {
     let areas = loader::areas(process, command, plan)?;
     process.files.close_on_exec();
+    // Its list has the effective ids: nothing is refused.
+    let _ = identity::executed(process);
     process.signals.for_exec();
     process.timers = Timers::loaded(process.timers.saved());
     process.parts = Parts::default();
     time::set_timer(process);
     thread::own().for_exec();
     process.executable.clone_from(&command.path);
+    process.program = None;
     environment::hide();
     exec::fill_page(page::own(), command);
     space().rewrites = Rewrites::default();

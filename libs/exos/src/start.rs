@@ -20,8 +20,8 @@ use crate::process::{Orders, Process};
 use crate::signal::{CODE_KERNEL, Info, deliver};
 use crate::thread::{Thread, Threads};
 use crate::{
-    door, environment, library, loader, lock, parts, rewrite, start_block, table, thread, threads,
-    trace, trivial, user,
+    door, environment, exec, identity, library, loader, lock, page, parts, rewrite, set_id,
+    start_block, table, thread, threads, trace, trivial, user,
 };
 use abi::id::EnvId;
 use abi::layout::{LIBRARY, PROGRAM_END};
@@ -34,6 +34,7 @@ use core::fmt::Write;
 use core::ptr::NonNull;
 use image::elf::Plan;
 use linux_raw_sys::general as linux;
+use unix::set_id::Head;
 use xok::call;
 use xok::upcall::{Beginning, Handler, SAMPLED, Slot, Trivial, block, set_word};
 
@@ -153,9 +154,9 @@ extern "C" fn begin(block_len: u64) -> ! {
     }
     match next_life(block_len) {
         Ok(begin) => enter(begin),
-        Err(errno) => {
+        Err((status, errno)) => {
             xok::log!(LOG_SLOT, "exos: cannot start the program: {errno:?}");
-            call::exit(crate::exit::exited(EXIT_LOAD))
+            call::exit(status)
         }
     }
 }
@@ -163,16 +164,37 @@ extern "C" fn begin(block_len: u64) -> ! {
 /// Reads the start block, gives it back, loads the program. Not part of `begin`, whose frame must
 /// fit the stack pages that are there before faults can be taken.
 #[inline(never)]
-fn next_life(block_len: u64) -> Result<loader::Begin, Errno> {
-    let block = take_block(block_len)?;
-    let (process, blocked, command, files) = start_block::read(&block)?;
+fn next_life(block_len: u64) -> Result<loader::Begin, (u64, Errno)> {
+    let block = take_block(block_len).map_err(|errno| (crate::exit::exited(EXIT_LOAD), errno))?;
+    match Head::split(&block) {
+        Some((head, rest)) => {
+            let life = life_of(rest, Some(&head));
+            life.map_err(|errno| (crate::exit::signalled(linux::SIGKILL), errno))
+        }
+        None => life_of(&block, None).map_err(|errno| (crate::exit::exited(EXIT_LOAD), errno)),
+    }
+}
+
+/// The life that a block tells of; with a head it is a set-id program's, and the block hostile.
+fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
+    let (mut process, blocked, mut command, files) = start_block::read(block)?;
+    if let Some(head) = head {
+        set_id::confine(&mut process, &mut command, head);
+    }
     let process = Box::leak(Box::new(process));
     process.area = FIRST_THREAD;
     process.find_parent();
     let first = Thread::first(process, process.id, blocked);
     thread::set_own(process.threads.add(first).as_ptr());
-    process.files = Files::load(files)?.0;
-    drop(block);
+    match head {
+        Some(head) => {
+            set_id::load_files(process, files, head)?;
+            set_id::load_program(process, &mut command, head)?;
+            exec::fill_page(page::own(), &command);
+        }
+        None => process.files = Files::load(files)?,
+    }
+    identity::executed(process)?;
     crate::time::set_timer(process);
     let plan = Plan::parse(loader::bytes(&command)).map_err(|_| Errno::ENOEXEC)?;
     let areas = loader::areas(process, &command, &plan)?;

@@ -6,12 +6,14 @@
 //! ```
 
 use crate::errno::Errno;
+use crate::fs::node::Node;
 use crate::posix_timers::Timers;
 use crate::process::{Child, LIMITS, Process};
 use crate::signal::Info;
 use abi::id::{EnvId, RegionId};
 use alloc::string::String;
 use alloc::vec::Vec;
+use unix::attributes::Attributes;
 
 /// First word of a block: "EXOSLIFE".
 const MAGIC: u64 = u64::from_le_bytes(*b"EXOSLIFE");
@@ -23,6 +25,8 @@ pub struct Command {
     pub image: Option<(u64, u64)>,
     /// Its bytes, if they lie elsewhere; in the next life they lie at `layout::PROGRAM`.
     pub bytes: Vec<u8>,
+    /// What it is, and its attributes; told to no next life.
+    pub origin: Option<(Node, Attributes)>,
     /// How many bytes lie there.
     pub handed_over: u64,
     /// Its path, links resolved.
@@ -104,7 +108,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     out.word(process.timer.1);
     process.timers.saved().into_iter().for_each(|word| out.word(word));
     out.word(process.children_ns);
-    out.word(u64::from(process.traced));
+    out.word(u64::from(process.traced) | u64::from(process.private) << 1);
     for (soft, hard) in process.limits.0 {
         out.word(soft);
         out.word(hard);
@@ -154,7 +158,8 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     process.timer = (from.word()?, from.word()?);
     process.timers = Timers::loaded([from.word()?, from.word()?, from.word()?, from.word()?]);
     process.children_ns = from.word()?;
-    process.traced = from.word()? != 0;
+    let told = from.word()?;
+    (process.traced, process.private) = (told & 1 != 0, told & 2 != 0);
     for at in 0..LIMITS {
         process.limits.0[at] = (from.word()?, from.word()?);
     }
@@ -175,6 +180,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     let command = Command {
         image: in_image.then_some(place),
         bytes: Vec::new(),
+        origin: None,
         handed_over: from.word()?,
         path: String::from_utf8_lossy(from.bytes()?).into_owned(),
         asked: from.bytes()?.to_vec(),

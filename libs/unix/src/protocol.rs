@@ -103,7 +103,7 @@ operations! {
     16 Space,
     /// Node of a named pipe, role (0 writer, 1 reader). Result: region, attached for the caller.
     17 Fifo,
-    /// Node, mask. May the caller do that?
+    /// Node, mask | [`BY_SEAL`] if only the seal counts, seal. May the caller do that?
     18 Access,
     /// File (a node, or any number above them), `LOCK_…` | description region << 32 (0: the lock is
     /// the caller's process's), first byte, last byte. Results: 0; or of a lock in the way 1 |
@@ -175,6 +175,8 @@ pub const CHANGE_READ: u64 = 8;
 pub const CHANGE_WRITTEN: u64 = 16;
 /// `Change`: the times are the present one.
 pub const CHANGE_TOUCH: u64 = 32;
+/// `Access`: whoever asks, the file was opened for that, or it wasn't.
+pub const BY_SEAL: u64 = 1 << 32;
 /// `Write`: at the end of the file.
 pub const AT_END: u64 = u64::MAX;
 

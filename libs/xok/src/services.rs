@@ -45,6 +45,8 @@ pub enum Service {
     Web = 13,
     /// Environment of traced.
     Tracer = 14,
+    /// Environment of setidd.
+    SetId = 16,
 }
 
 /// The word, or 0.
@@ -72,6 +74,7 @@ pub fn name(env: u32) -> Option<&'static str> {
         (Service::Addresses, "arpd"),
         (Service::Web, "cheetah"),
         (Service::Tracer, "traced"),
+        (Service::SetId, "setidd"),
     ];
     let is = |service| get(service) == u64::from(env);
     known.into_iter().find(|(service, _)| is(*service)).map(|(_, name)| name)

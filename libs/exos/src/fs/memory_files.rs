@@ -5,8 +5,9 @@ use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
-    CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, SOCKET_OWN_NAME, TARGET,
-    TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, WATCHER, answer, outcome,
+    BY_SEAL, CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request,
+    SOCKET_OWN_NAME, TARGET, TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, WATCHER, answer,
+    outcome,
 };
 use unix::tree::Id;
 use unix::tty::shared::Entry;
@@ -563,6 +564,11 @@ impl Client {
     pub fn socket_accept(&self, port: RegionId, number: u64) -> Result<RegionId, Errno> {
         let arguments = [port.0, number, 0, 0];
         Ok(RegionId(self.ask(Operation::SocketAccept, arguments)?[0]))
+    }
+
+    /// Was the file opened for what `mask` says, as its seal has it? Whoever asks.
+    pub fn is_sealed(&self, (node, seal): Sealed, mask: u32) -> bool {
+        self.ask(Operation::Access, [node, u64::from(mask) | BY_SEAL, seal, 0]).is_ok()
     }
 
     /// May the caller do what `mask` says?

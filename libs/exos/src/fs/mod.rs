@@ -52,7 +52,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use image::archive::Kind;
 use linux_raw_sys::general as raw;
-use unix::attributes::{Credentials, Membership};
+use unix::attributes::{Attributes, Credentials, Membership};
 use unix::path::Canonical;
 use unix::process_page::DIRECTORY;
 use unix::protocol::DATA_BYTES;
@@ -140,6 +140,8 @@ pub struct Program {
     pub image: Option<(u64, u64)>,
     /// Its bytes otherwise.
     pub bytes: Vec<u8>,
+    /// What it is, and its attributes; none where nobody asks whose program it is.
+    pub origin: Option<(Node, Attributes)>,
 }
 
 /// What a private mapping of a file shows.
@@ -355,6 +357,14 @@ impl Files {
         open.any(|slot| matches!(slot.description.file, OpenFile::Socket(_)))
     }
 
+    /// Can all that is open be offered to a program that acts for another user? Of sockets their
+    /// peers would have to be told.
+    pub fn can_be_offered(&self) -> bool {
+        let is_socket =
+            |file: &OpenFile| matches!(file, OpenFile::Socket(_) | OpenFile::UnixSocket(_));
+        !self.descriptions().iter().any(|description| is_socket(&description.file))
+    }
+
     /// The sockets, each once.
     pub fn sockets(&self) -> Vec<Rc<Description>> {
         let mut all = self.descriptions();
@@ -401,8 +411,8 @@ impl Files {
         saved::save(self, out);
     }
 
-    /// Reads what `save` wrote; the attachments are there. The rest of `bytes` comes back.
-    pub fn load(bytes: &[u8]) -> Result<(Self, &[u8]), Errno> {
+    /// Reads what `save` wrote; the attachments are there.
+    pub fn load(bytes: &[u8]) -> Result<Self, Errno> {
         saved::load(bytes)
     }
 
@@ -424,11 +434,12 @@ impl Files {
             return Err(Errno::EACCES);
         }
         let path = String::from_utf8_lossy(place.path.as_bytes()).into_owned();
+        let origin = Some((place.node, attributes));
         match place.node {
             Node::Image(index) => {
                 let entry = image_files::entry(index).ok_or(Errno::EIO)?;
                 let image = Some((entry.data_offset, entry.size));
-                Ok(Program { path, image, bytes: Vec::new() })
+                Ok(Program { path, image, bytes: Vec::new(), origin })
             }
             Node::Memory(id) => {
                 let client = self.client_to_move(attributes.size)?;
@@ -442,7 +453,7 @@ impl Files {
                     done += count;
                 }
                 bytes.truncate(done);
-                Ok(Program { path, image: None, bytes })
+                Ok(Program { path, image: None, bytes, origin })
             }
             _ => Err(Errno::EACCES),
         }

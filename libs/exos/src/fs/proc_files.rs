@@ -202,12 +202,18 @@ fn is_directory(item: Item) -> bool {
     )
 }
 
-/// A link that leads to a thing rather than to a path: an open descriptor without a name.
+/// A link that leads to a thing rather than to a path: an open descriptor, a set-id program.
 pub fn followed(files: &Files, node: Node) -> Option<Node> {
-    let Node::Proc(Item { kind: Kind::Descriptor(fd), pid }) = node else { return None };
-    if pid != crate::thread::process().id.0 {
+    let Node::Proc(Item { kind, pid }) = node else { return None };
+    let own = crate::thread::process();
+    if pid != own.id.0 {
         return None;
     }
+    let fd = match kind {
+        Kind::Descriptor(fd) => fd,
+        Kind::Link(at) if LINKS[at] == "exe" => return own.program,
+        _ => return None,
+    };
     let description = files.get(fd as i32).ok()?;
     Some(description.file.node().unwrap_or(Node::Descriptor(fd)))
 }

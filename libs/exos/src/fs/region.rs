@@ -14,10 +14,9 @@ use unix::Errno;
 use xok::published::Word;
 use xok::{call, published};
 
-use crate::capabilities::USER_SLOT;
 use crate::errno::from_kernel;
-use crate::user;
 use crate::wait::Interrupts;
+use crate::{identity, thread, user};
 
 /// A region that this domain is attached to in `role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +35,11 @@ pub struct Heritage {
 }
 
 impl Heritage {
+    /// Of none: what would be inherited only gets ready for it.
+    pub fn none() -> Self {
+        Self::of(DomainId::NONE)
+    }
+
     /// Of this domain, nothing yet.
     pub fn of(domain: DomainId) -> Self {
         Self { domain, count: 0, places: [Place::default(); REGION_PLACES] }
@@ -56,7 +60,7 @@ impl Heritage {
     /// Attaches the domain to what was added.
     pub fn send(&mut self) -> Result<(), Errno> {
         let places = self.places.get(..core::mem::take(&mut self.count)).unwrap_or(&[]);
-        if places.is_empty() {
+        if places.is_empty() || self.domain.is_none() {
             return Ok(());
         }
         match call::region_pass(call::OWN, self.domain, places) {
@@ -305,7 +309,8 @@ pub fn make_for(bytes: usize) -> Result<RegionId, Errno> {
 /// servers attach, who may for all users, and the user's processes, who may look.
 pub fn make(frames: usize) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    match call::region_alloc(USER_SLOT, &any[..frames.min(any.len())]) {
+    match call::region_alloc(identity::guard_slot(thread::process()), &any[..frames.min(any.len())])
+    {
         Ok(id) => Ok(id),
         Err((Error::Exhausted | Error::OverQuota, _)) => Err(Errno::ENFILE),
         Err((error, _)) => Err(from_kernel(error)),

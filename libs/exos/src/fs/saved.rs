@@ -3,6 +3,7 @@
 use abi::id::RegionId;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::path::Canonical;
 use unix::tty::shared::Entry;
@@ -10,7 +11,7 @@ use unix::tty::shared::Entry;
 use super::description::Description;
 use super::epoll::Epoll;
 use super::event_counter::EventCounter;
-use super::node::{Node, Place};
+use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
 use super::pty::Master;
@@ -156,7 +157,11 @@ impl<'a> Reader<'a> {
 }
 
 /// One open file.
-fn description(reader: &mut Reader<'_>, files: &Files) -> Result<Rc<Description>, Errno> {
+fn description(
+    reader: &mut Reader<'_>,
+    files: &Files,
+    takes_sockets: bool,
+) -> Result<Rc<Description>, Errno> {
     let access = reader.word()? as u32;
     let seal = reader.word()?;
     let region = RegionId(reader.word()?);
@@ -190,6 +195,7 @@ fn description(reader: &mut Reader<'_>, files: &Files) -> Result<Rc<Description>
             real: kind >> 8 & 1 != 0,
         }),
         9 => OpenFile::Signals(SignalFile { words: Region::held(RegionId(reader.word()?)) }),
+        5 | 10 if !takes_sockets => return Err(Errno::EPERM),
         5 => OpenFile::Socket(Socket::loaded(reader.words()?)?),
         10 => OpenFile::UnixSocket(UnixSocket::loaded(reader.words()?)?),
         _ => return Err(Errno::EINVAL),
@@ -199,34 +205,155 @@ fn description(reader: &mut Reader<'_>, files: &Files) -> Result<Rc<Description>
     Ok(description)
 }
 
-/// Reads what [`save`] wrote; the rest of `bytes` comes back. Nothing: the first process's files.
-pub fn load(bytes: &[u8]) -> Result<(Files, &[u8]), Errno> {
+/// Reads what [`save`] wrote. Nothing: the first process's files.
+pub fn load(bytes: &[u8]) -> Result<Files, Errno> {
     if bytes.is_empty() {
         let files = Files::initial();
         files.publish();
-        return Ok((files, bytes));
+        return Ok(files);
     }
     let mut reader = Reader(bytes);
     let mut files = Files { umask: reader.word()? as u32, ..Files::default() };
     files.directory = reader.place(&files)?;
     files.root = reader.place(&files)?;
-    let count = reader.word()?;
-    let mut descriptions = Vec::new();
-    for _ in 0..count {
-        descriptions.push(description(&mut reader, &files)?);
-    }
+    let descriptions = open_files(&mut reader, &files, true)?;
     let holder = reader.word()?;
     files.keeper = descriptions.get(holder as usize).cloned();
+    enter_all(&mut reader, &mut files, &descriptions, u64::MAX, |_, _| true)?;
+    files.publish();
+    Ok(files)
+}
+
+/// The open files, as they are numbered from there on.
+fn open_files(
+    reader: &mut Reader<'_>,
+    files: &Files,
+    takes_sockets: bool,
+) -> Result<Vec<Rc<Description>>, Errno> {
+    let mut all = Vec::new();
+    // Each takes bytes: there are no more than these.
+    for _ in 0..reader.word()? {
+        all.push(description(reader, files, takes_sockets)?);
+    }
+    Ok(all)
+}
+
+/// Enters the descriptors, all of them below `most`, of the files that are wanted.
+fn enter_all(
+    reader: &mut Reader<'_>,
+    files: &mut Files,
+    descriptions: &[Rc<Description>],
+    most: u64,
+    wanted: impl Fn(&Files, &Description) -> bool,
+) -> Result<(), Errno> {
+    let wanted: Vec<bool> = descriptions.iter().map(|one| wanted(files, one)).collect();
     for _ in 0..reader.word()? {
         let which = reader.word()?;
         let close_on_exec = reader.word()? != 0;
-        let description = descriptions.get((which >> 32) as usize).ok_or(Errno::EINVAL)?.clone();
+        let number = (which >> 32) as usize;
+        let description = descriptions.get(number).ok_or(Errno::EINVAL)?.clone();
         let at = which as u32 as usize;
+        if at as u64 >= most {
+            return Err(Errno::EINVAL);
+        }
+        if !wanted.get(number).is_some_and(|&wanted| wanted) {
+            continue;
+        }
         if files.table.len() <= at {
             files.table.resize(at + 1, None);
         }
         files.table[at] = Some(Descriptor { description, close_on_exec });
     }
-    files.publish();
-    Ok((files, reader.0))
+    Ok(())
+}
+
+/// Instead of a path that does not lead where it should (getcwd(2)).
+const UNREACHABLE: &[u8] = b"/(unreachable)";
+
+/// The path of `node`, if it is the one that is said.
+pub fn confirmed(files: &Files, node: Node, said: &Canonical) -> Canonical {
+    let found = files.canonical(said).ok().flatten().filter(|place| place.node == node);
+    found.map_or_else(|| Canonical::from_canonical(UNREACHABLE), |place| place.path)
+}
+
+/// Is this something that a process of another user could have had open?
+fn could_be_open(files: &Files, description: &Description) -> bool {
+    let opened = description.access & (raw::O_ACCMODE | raw::O_PATH);
+    match &description.file {
+        OpenFile::Node(Node::Memory(id)) => {
+            let mask = match opened {
+                raw::O_RDONLY => 4,
+                raw::O_WRONLY => 2,
+                raw::O_RDWR => 6,
+                _ => return false,
+            };
+            let sealed = files
+                .client()
+                .is_ok_and(|client| client.is_sealed((*id, description.seal()), mask));
+            sealed && is_where_it_says(files, Node::Memory(*id), &description.path)
+        }
+        OpenFile::Node(node @ Node::Image(_)) => {
+            opened == raw::O_RDONLY && is_where_it_says(files, *node, &description.path)
+        }
+        OpenFile::Node(Node::Device(device)) => matches!(
+            device,
+            Device::Null | Device::Zero | Device::Full | Device::Random | Device::Urandom
+        ),
+        OpenFile::Text(node, _) => matches!(node, Node::Proc(_)),
+        OpenFile::Pipe(_)
+        | OpenFile::EventCounter(_)
+        | OpenFile::Timer(_)
+        | OpenFile::Signals(_)
+        | OpenFile::Terminal(_)
+        | OpenFile::Master(_)
+        | OpenFile::Stream(_) => true,
+        OpenFile::Node(_)
+        | OpenFile::Epoll(_)
+        | OpenFile::Socket(_)
+        | OpenFile::UnixSocket(_)
+        | OpenFile::Own(_) => false,
+    }
+}
+
+/// From a directory paths go on, and back: it must be where its path says.
+fn is_where_it_says(files: &Files, node: Node, path: &Canonical) -> bool {
+    !node.is_directory(files) || confirmed(files, node, path).as_bytes() != UNREACHABLE
+}
+
+/// Reads what another user's process says that it has written so.
+pub fn load_offered(bytes: &[u8], directory: Option<Node>, most: u64) -> Result<Files, Errno> {
+    let mut reader = Reader(bytes);
+    let umask = reader.word()? as u32 & 0o777;
+    let mut files = Files { umask, ..Files::default() };
+    let said = reader.place(&files)?;
+    let root = reader.place(&files)?;
+    if root != Place::default() {
+        return Err(Errno::EPERM);
+    }
+    let descriptions = open_files(&mut reader, &files, false)?;
+    let _holder = reader.word()?;
+    enter_all(&mut reader, &mut files, &descriptions, most, could_be_open)?;
+    let node = match directory {
+        Some(node) => node,
+        // What is no file: only a name says which.
+        None if matches!(said.node, Node::Devices | Node::Terminals | Node::Proc(_)) => said.node,
+        None => return Err(Errno::EPERM),
+    };
+    let path = confirmed(&files, node, &said.path);
+    open_streams(&mut files);
+    files.enter_directory(Place { node, path })?;
+    Ok(files)
+}
+
+/// Opens the first three descriptors where they are closed: what a program opens as a file must not
+/// become what it says its errors to.
+fn open_streams(files: &mut Files) {
+    for at in 0..3 {
+        if files.table.get(at).is_none_or(Option::is_none) {
+            let path = Canonical::from_canonical(b"/dev/null");
+            let null = OpenFile::Node(Node::Device(Device::Null));
+            let description = Description::new(null, path, raw::O_RDWR, None);
+            files.put(at, description, false);
+        }
+    }
 }

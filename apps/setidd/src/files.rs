@@ -1,0 +1,137 @@
+//! What the file server and the boot image say of a file, and whether an asker may execute it.
+
+use abi::capability::{NAME_GROUP, NAME_USER};
+use abi::error::Error;
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::published::{RegionRecord, Table};
+use abi::region::{COPY_OUT, RegionOperation};
+use exos::fs::image_files;
+use linux_raw_sys::general as raw;
+use unix::Errno;
+use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Membership};
+use unix::protocol::{self, CLIENT, DATA, Operation, TRANSPORT_FRAMES};
+use unix::set_id::{self, File, Ids, READER, Request};
+use xok::services::{self, Service};
+use xok::{call, published};
+
+use crate::life::USERS;
+
+/// The way to the file server.
+#[derive(Debug)]
+pub struct Files {
+    region: RegionId,
+}
+
+/// What a refusal of the kernel's is to an asker.
+pub fn refused((error, _): call::Refused) -> Errno {
+    match error {
+        Error::Exhausted | Error::OverQuota => Errno::ENOMEM,
+        Error::NotPermitted | Error::NoSuchCapability => Errno::EPERM,
+        _ => Errno::EAGAIN,
+    }
+}
+
+fn copy_out(region: RegionId, role: u16, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
+    let operation = RegionOperation {
+        region: region.0,
+        direction: COPY_OUT,
+        role: role as u8,
+        address: into.as_mut_ptr() as u64,
+        offset: offset as u64,
+        len: into.len() as u32,
+        ..RegionOperation::default()
+    };
+    call::region_operate(&operation).map(|_| ()).map_err(refused)
+}
+
+/// Copies the block that the domain has written into a region of its own.
+pub fn fetch(domain: DomainId, request: &Request, into: &mut [u8]) -> Result<(), Errno> {
+    let region = RegionId(request.region);
+    let record: Option<RegionRecord> = published::record(Table::Regions, region.index());
+    let record = record.filter(|record| record.id == region.0).ok_or(Errno::EINVAL)?;
+    if record.domain != domain.0 {
+        return Err(Errno::EPERM);
+    }
+    call::region_attach(USERS, region, READER, DomainId::NONE).map_err(refused)?;
+    const PIECE: usize = 4096;
+    let mut pieces = (0..).step_by(PIECE).zip(into.chunks_mut(PIECE));
+    let copied = pieces.try_for_each(|(at, piece)| copy_out(region, READER, at, piece));
+    // It may have ended meanwhile: then there is nothing to give back.
+    let _ = call::region_detach(region, READER);
+    copied
+}
+
+/// Does the domain act for these users and groups?
+pub fn holds(domain: DomainId, ids: &Ids) -> Result<(), Errno> {
+    let users = ids.users.map(|id| (NAME_USER, id));
+    let groups = ids.groups.map(|id| (NAME_GROUP, id));
+    for (kind, id) in users.into_iter().chain(groups) {
+        call::domain_holds(domain, kind, id).map_err(|_| Errno::EPERM)?;
+    }
+    Ok(())
+}
+
+/// Is it in this group, by its list or by what it holds besides?
+pub fn is_in(domain: u64, group: u32) -> bool {
+    call::domain_holds(DomainId(domain), NAME_GROUP, group).is_ok()
+}
+
+/// May the domain execute, or search in, what has these attributes, as its effective user?
+pub fn permits(domain: DomainId, ids: &Ids, attributes: &Attributes) -> Result<(), Errno> {
+    let more = Some(Membership { of: domain.0, asks: is_in });
+    let who = Credentials { more, ..Credentials::of(ids.users[1], ids.groups[1]) };
+    if attributes.permits(&who, 1) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+impl Files {
+    /// Opens the way, by which all that is asked is asked for user 0.
+    pub fn open() -> Result<Self, Errno> {
+        let [narrow, _] = TRANSPORT_FRAMES;
+        let region = call::region_alloc(USERS, &[u32::MAX; 2][..narrow]).map_err(refused)?;
+        call::region_attach(USERS, region, CLIENT, DomainId::NONE).map_err(refused)?;
+        Ok(Self { region })
+    }
+
+    fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
+        let server = EnvId(services::get(Service::Files) as u32);
+        let (region, who) = (self.region.0 as u32, Credentials::of(0, 0));
+        let request = protocol::Request { operation, region, arguments, who };
+        loop {
+            match call::transfer(server, request.to_words()) {
+                Ok(reply) => return protocol::answer(&reply),
+                Err((Error::Busy, _)) => {
+                    // It serves somebody else: give it the processor to finish.
+                    let _ = call::yield_to(server);
+                }
+                // The next one knows nothing of the file.
+                Err(_) => return Err(Errno::EIO),
+            }
+        }
+    }
+
+    /// What the file is now.
+    pub fn attributes(&self, file: File) -> Result<Attributes, Errno> {
+        match file.kind {
+            set_id::IMAGE => {
+                let index = u32::try_from(file.number).map_err(|_| Errno::ENOENT)?;
+                let entry = image_files::entry(index).ok_or(Errno::ENOENT)?;
+                Ok(image_files::attributes(&entry))
+            }
+            set_id::MEMORY => {
+                self.ask(Operation::Attributes, [file.number, 0, 0, 0])?;
+                let mut bytes = [0; ATTRIBUTES_BYTES];
+                copy_out(self.region, CLIENT, DATA as usize, &mut bytes)?;
+                Ok(Attributes::from_bytes(&bytes))
+            }
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    /// A seal by which the next life may read the file, whoever it is.
+    pub fn seal(&self, file: File) -> Result<u64, Errno> {
+        if file.kind != set_id::MEMORY {
+            return Ok(0);
+        }
+        Ok(self.ask(Operation::Open, [file.number, raw::O_RDONLY.into(), 0, 0])?[1])
+    }
+}
