@@ -27,6 +27,7 @@ use crate::fs::{image_files, saved};
 use crate::group_list;
 use crate::layout::{PROGRAM, PROGRAM_END};
 use crate::library;
+use crate::page;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
 use crate::thread;
@@ -170,6 +171,11 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
 pub fn load_files(process: &mut Process, bytes: &[u8], head: &Head) -> Result<(), Errno> {
     let directory = node_of(head.directory);
     process.files = saved::load_offered(bytes, directory, DESCRIPTORS_MAX)?;
+    // The terminal of its session is another user's word: one that it does not have open is none.
+    let page = page::own();
+    if page.terminal.checked_sub(2).is_some_and(|at| process.files.terminal(at).is_none()) {
+        page.terminal = 0;
+    }
     Ok(())
 }
 
