@@ -1,9 +1,9 @@
 //! A domain in which a set-id program begins: library, capabilities, a prepared environment.
 //!
 //! What guards it is a name below that of all users that is no user's, and no other set-id
-//! program's: `[NAME_USER, all ones, all ones, life of this server, number]`. User 0 and the servers
-//! dominate it; the asker's user, and the file's owner, do not. The program holds that name, and
-//! guards by it what it makes.
+//! program's: `[NAME_USER, all ones, all ones, life of this server, number]`. User 0 and the
+//! servers dominate it; the asker's user, and the file's owner, do not. The program holds that
+//! name, and guards by it what it makes.
 
 use abi::capability::{DERIVE, READ, USER_RIGHTS, WRITE};
 use abi::domain::Property;

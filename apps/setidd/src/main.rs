@@ -7,7 +7,8 @@
 //! bytes that it does not read, for the next life to judge.
 //!
 //! ```text
-//!  server  requests, and domains that wait for their guests     files  what tmpfsd and the image say
+//!  server  requests, and domains that wait for their guests
+//!  files   what the file server and the image say
 //!  life    a domain with a library, capabilities, a prepared environment
 //! ```
 #![cfg_attr(target_os = "none", no_std)]

@@ -4,10 +4,10 @@
 //!
 //! The builder names the guest and an environment that it has prepared in there (`DomainSet`,
 //! `Property::Admits`). The guest brings its id, its holder, its children, its slices, what was
-//! posted to it, its domain's groups beyond the list, and of the regions that its domain is attached
-//! to those that it has passed there (`RegionPass`). Everything else is the prepared environment's:
-//! where it begins, with what registers, its save area, its entries, its guard. So nothing that the
-//! guest could say decides what runs in the new domain.
+//! posted to it, its domain's groups beyond the list, and of the regions that its domain is
+//! attached to those that it has passed there (`RegionPass`). Everything else is the prepared
+//! environment's: where it begins, with what registers, its save area, its entries, its guard. So
+//! nothing that the guest could say decides what runs in the new domain.
 //!
 //! ```text
 //!   guest (pid)     ── id, holder, children, slices, posted bits, groups ──┐

@@ -209,8 +209,8 @@ pub fn awaits(state: &State, index: usize, from: usize) -> bool {
     })
 }
 
-/// May a guest of the domain at `from` bring its groups to the one at `to`? There, it has passed the
-/// regions that they lie in, so that these last.
+/// May a guest of the domain at `from` bring its groups to the one at `to`? There, it has passed
+/// the regions that they lie in, so that these last.
 pub fn may_bring_groups(state: &State, from: usize, to: usize) -> Result<(), Refusal> {
     let groups = state.domains.records[from].principals.groups;
     let mut held = groups.into_iter().filter(|id| !id.is_none());

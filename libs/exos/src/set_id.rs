@@ -141,7 +141,7 @@ fn ask(request: &Request) -> Result<DomainId, Errno> {
     }
 }
 
-/// The first step of the next life: who it is, says the server; of the rest what matters is bounded.
+/// The first step of the next life: who it is, says the server; the rest is bounded.
 pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
     process.id = EnvId(head.process);
     (process.users, process.groups) = (head.ids.users, head.ids.groups);
