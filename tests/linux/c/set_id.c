@@ -229,11 +229,14 @@ static void signals(const char *file, unsigned by)
         become(by);
         printf("%u to %s: ", by, file);
         TRY(kill(child, 0));
-        TRY(kill(child, SIGTERM));
-        _exit(0);
+        int refused = kill(child, SIGTERM);
+        printf("SIGTERM: %s\n", refused ? strerrorname_np(errno) : "sent");
+        fflush(stdout);
+        _exit(refused != 0);
     }
-    waitpid(sender, NULL, 0);
-    kill(child, SIGKILL);
+    waitpid(sender, &status, 0);
+    if (status != 0)
+        kill(child, SIGKILL);
     waitpid(child, &status, 0);
     show_status("it", status);
 }
