@@ -38,7 +38,7 @@ pub(crate) fn arrive<M: Machine>(
     state.envs.slots[guest].timer = 0;
     sleep::set_alarm(state, guest);
     take_over(state, machine, guest, prepared);
-    principal::bring_groups(state, DomainId(from).index(), to);
+    principal::bring_groups(state, from.index(), to);
     env::set_domain(state, guest, domain::id(state, to));
     state.published.domains[to].envs += 1;
     domain::built(state, to);
