@@ -13,7 +13,7 @@ use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{lock, page, replace, set_id, start, thread, threads, user};
+use crate::{group_list, lock, page, replace, set_id, start, thread, threads, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -228,6 +228,7 @@ pub fn next_of(process: &Process) -> Process {
 pub fn leave(process: &mut Process, next: &mut Process, life: &NextLife) -> Answer {
     if process.borrows_space {
         // The lender's descriptions would otherwise stay open in here for ever.
+        group_list::leave(process);
         process.files.detach();
         next.files.detach();
     } else if process.net.is_some() {

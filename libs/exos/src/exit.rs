@@ -1,7 +1,7 @@
 //! The end of a process, and what its parent hears of it.
 
 use crate::process::Process;
-use crate::{lock, thread, threads, trace};
+use crate::{group_list, lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
@@ -74,6 +74,7 @@ pub fn end(process: &mut Process, word: u64) -> ! {
     crate::fs::pty::leave_session(process);
     crate::orphans::hang_up(process);
     if process.borrows_space {
+        group_list::leave(process);
         // The domain lives on in the vfork parent, so what this process attached must be given
         // back.
         process.files.detach();

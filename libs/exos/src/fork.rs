@@ -448,6 +448,7 @@ fn lend_to(
     child.children.clear();
     child.files.locked.clear();
     child.borrows_space = true;
+    child.own_groups = false;
     child.lender = process.id.0;
     child.timer = (0, 0);
     child.timers = Timers::default();

@@ -97,15 +97,16 @@ pub fn set(process: &mut Process, size: u64, list: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     numbers.sort_unstable();
-    if process.borrows_space && !numbers.is_empty() {
-        // The domain is the parent's, and so is what it holds.
-        return Err(Errno::EAGAIN);
-    }
     let new = make(&numbers)?;
+    // A vfork child's domain is its parent's, and so is what that holds: it holds its own with the
+    // domain that it executes a program in.
     if !process.borrows_space {
         hold(DomainId::NONE, &new)?;
+    }
+    if !process.borrows_space || process.own_groups {
         process.more_groups.used().for_each(|region| region.detach());
     }
+    process.own_groups = process.borrows_space;
     process.more_groups = new;
     identity::settle(process);
     Ok(0)
@@ -184,11 +185,19 @@ pub fn attach(process: &Process, heritage: &mut Heritage) -> Result<(), Errno> {
 /// Has a child's domain, which is attached, hold the same groups.
 pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
     let groups = process.more_groups;
+    let slot = if process.own_groups { ALL_GROUPS_SLOT } else { call::OWN };
     for (property, id) in PROPERTIES.into_iter().zip(groups.regions) {
         if !id.is_none() {
-            call::domain_set(call::OWN, domain, property, id.0)
+            call::domain_set(slot, domain, property, id.0)
                 .map_err(|(error, _)| from_kernel(error))?;
         }
     }
     Ok(())
+}
+
+/// A vfork child leaves its parent's domain: what that was attached to for its groups goes.
+pub fn leave(process: &mut Process) {
+    if core::mem::take(&mut process.own_groups) {
+        process.more_groups.used().for_each(|region| region.detach());
+    }
 }

@@ -44,6 +44,8 @@ pub struct Process {
     pub groups: [u32; 3],
     /// The groups beyond the three.
     pub more_groups: Groups,
+    /// Are these a vfork child's own, which its domain does not hold?
+    pub own_groups: bool,
     /// The users and groups that the domain's list has capabilities of: a vfork child's are its
     /// parent's.
     pub listed: ([u32; 3], [u32; 3]),

@@ -254,6 +254,7 @@ extern "C" fn child(tid_address: u64) -> ! {
     if thread::own().id != id {
         process.id = id;
         process.borrows_space = false;
+        process.own_groups = false;
         process.find_parent();
         process.area = FIRST_THREAD;
         *thread::own() = thread::own().forked(process, id, 0);

@@ -6,6 +6,7 @@
 /// Paths and modes.
 pub const WRITABLE: &[(&str, u32)] = &[
     ("/dev/shm", 0o1777),
+    ("/etc", 0o755),
     ("/home", 0o755),
     ("/mnt", 0o755),
     ("/root", 0o700),
@@ -18,6 +19,7 @@ pub const WRITABLE: &[(&str, u32)] = &[
 pub fn name(path: &str) -> &'static [u8] {
     match path {
         "/dev/shm" => b"dev+shm",
+        "/etc" => b"etc",
         "/home" => b"home",
         "/mnt" => b"mnt",
         "/root" => b"root",
@@ -47,6 +49,7 @@ mod tests {
         }
         assert_eq!(inside(b"/tmp/a/b"), Some((&b"tmp"[..], &b"a/b"[..])));
         assert_eq!(inside(b"/dev/shm"), Some((&b"dev+shm"[..], &b""[..])));
-        assert_eq!(inside(b"/etc/passwd"), None);
+        assert_eq!(inside(b"/etc/passwd"), Some((&b"etc"[..], &b"passwd"[..])));
+        assert_eq!(inside(b"/bin/sh"), None);
     }
 }
