@@ -11,6 +11,7 @@
 //!  calls    one boot of random native calls, two cpus      --seconds
 //!  threads  the torture of sixty-four threads              --seconds
 //!  hostile  attackers beside victims, 1, 2 or 4 cpus       --seconds
+//!  set-id   hostile callers of a set-id program            --callers
 //!  load     web servers beside programs that compute
 //!  miri     the tests of kernel-core, interpreted; only if it is named
 //! ```
@@ -45,13 +46,14 @@ enum Part {
     Calls,
     Threads,
     Hostile,
+    SetId,
     Load,
     Miri,
 }
 
 impl Part {
     /// All that need nothing but what builds the system.
-    const USUAL: [Self; 9] = [
+    const USUAL: [Self; 10] = [
         Self::Model,
         Self::Noninterference,
         Self::Code,
@@ -60,6 +62,7 @@ impl Part {
         Self::Calls,
         Self::Threads,
         Self::Hostile,
+        Self::SetId,
         Self::Load,
     ];
 
@@ -73,6 +76,7 @@ impl Part {
             Self::Calls => "calls",
             Self::Threads => "threads",
             Self::Hostile => "hostile",
+            Self::SetId => "set-id",
             Self::Load => "load",
             Self::Miri => "miri",
         }
@@ -80,7 +84,7 @@ impl Part {
 
     /// Does it boot the system?
     fn boots(self) -> bool {
-        matches!(self, Self::Calls | Self::Threads | Self::Hostile | Self::Load)
+        matches!(self, Self::Calls | Self::Threads | Self::Hostile | Self::SetId | Self::Load)
     }
 
     fn of_name(name: &str) -> Result<Self> {
@@ -102,6 +106,8 @@ struct Sizes {
     inputs: u64,
     /// Calls with any words.
     calls: u64,
+    /// Hostile callers of a set-id program.
+    callers: u64,
     /// How long the guest makes random calls, or threads work, in one boot.
     seconds: u64,
 }
@@ -118,6 +124,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         programs: 1_000_000,
         inputs: 10_000_000,
         calls: 10_000_000,
+        callers: 10_000,
         seconds: 60,
     };
     while let Some(word) = options.next() {
@@ -129,6 +136,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
             "--programs" => sizes.programs = options.number("--programs")?,
             "--inputs" => sizes.inputs = options.number("--inputs")?,
             "--calls" => sizes.calls = options.number("--calls")?,
+            "--callers" => sizes.callers = options.number("--callers")?,
             "--seconds" => sizes.seconds = options.number("--seconds")?,
             _ => return Err(options::unknown("soak", &word)),
         }
@@ -145,10 +153,11 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         report::step(&format!("seed {seed}"));
         for part in &parts {
             part.run(seed, &sizes).map_err(|failure| {
-                let Sizes { steps, programs, inputs, calls, seconds } = sizes;
+                let Sizes { steps, programs, inputs, calls, callers, seconds } = sizes;
                 Failure::new(failure.to_string()).next(format!(
                     "cargo xtask soak --minutes 0 --part {} --seed {seed} --steps {steps} \
-                     --programs {programs} --inputs {inputs} --calls {calls} --seconds {seconds}",
+                     --programs {programs} --inputs {inputs} --calls {calls} \
+                     --callers {callers} --seconds {seconds}",
                     part.name()
                 ))
             })?;
@@ -196,6 +205,7 @@ impl Part {
             Self::Calls => calls(seed, sizes.seconds),
             Self::Threads => threads(sizes.seconds),
             Self::Hostile => hostile(seed, sizes.seconds),
+            Self::SetId => set_id(seed, sizes.callers),
             Self::Load => crate::test::load_for_long(seed as usize, LOAD_SECONDS),
             Self::Miri => miri::tests(seed),
         }
@@ -258,6 +268,27 @@ fn hostile(seed: u64, seconds: u64) -> Result<()> {
     let said = crate::hostile::attack(seed, seconds, cpus)?;
     report::step(&said);
     Ok(())
+}
+
+/// Hostile callers of a set-id program, two processors: how many there were, and how they ended.
+fn set_id(seed: u64, callers: u64) -> Result<()> {
+    let program = crate::test::parts()?;
+    let ourselves = std::env::current_exe().context("our own program")?;
+    let limit = GUEST_MARGIN.as_secs() + callers / 4;
+    let output = Command::new(ourselves)
+        .args(["run", "--cpus", "2", "--timeout", &limit.to_string(), "--", &program, "set-id"])
+        .args([callers.to_string(), seed.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .context("our own program")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    match text.lines().find(|line| line.starts_with("set-id: ok")) {
+        Some(line) => {
+            report::step(line);
+            Ok(())
+        }
+        None => Err(Failure::new(format!("hostile callers, seed {seed}:\n{text}"))),
+    }
 }
 
 /// Random native calls in the guest, two processors, with this seed.

@@ -9,8 +9,9 @@
 #![allow(unsafe_code)]
 
 use crate::AUXILIARY;
-use abi::call::{CAPABILITY_SHIFT, Call};
+use abi::call::{CAPABILITY_SHIFT, Call, number};
 use abi::error::Error;
+use abi::id::EnvId;
 use core::arch::asm;
 
 /// The way to the kernel.
@@ -27,6 +28,37 @@ impl Door {
         match getauxval(AUXILIARY) {
             0 => None,
             address => Some(Self(address)),
+        }
+    }
+
+    /// Transfers control to a server with six words; its reply, if it came.
+    ///
+    /// # Safety
+    /// The server replies with the registers that a calling convention keeps as they came.
+    pub unsafe fn transfer(self, server: EnvId, words: [u64; 6]) -> Result<[u64; 6], (Error, u64)> {
+        let first = u64::from(number::TransferSync) | u64::from(server.0) << 32;
+        let mut reply = words;
+        let error: u64;
+        // SAFETY: the stub keeps all registers but those of the message; the caller answers for
+        // the server.
+        unsafe {
+            asm!(
+                "call {door}",
+                door = in(reg) self.0,
+                inlateout("rax") first => error,
+                inlateout("rdi") reply[0],
+                inlateout("rsi") reply[1],
+                inlateout("rdx") reply[2],
+                inlateout("r8") reply[3],
+                inlateout("r9") reply[4],
+                inlateout("r10") reply[5],
+                lateout("rcx") _,
+                lateout("r11") _,
+            );
+        }
+        match Error::from_number(error) {
+            None => Ok(reply),
+            Some(error) => Err((error, reply[2])),
         }
     }
 

@@ -5,8 +5,8 @@
 //! and stored by address is memory that the tests mapped.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `POLLIN`
@@ -32,6 +32,14 @@ unsafe extern "C" {
     fn getauxval(kind: u64) -> u64;
     fn setegid(group: u32) -> c_int;
     fn seteuid(user: u32) -> c_int;
+    fn dup2(old: c_int, new: c_int) -> c_int;
+    fn getresuid(real: *mut u32, effective: *mut u32, saved: *mut u32) -> c_int;
+    fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
+    fn sigprocmask(how: c_int, set: *const [u64; 16], old: *mut [u64; 16]) -> c_int;
+    fn setitimer(which: c_int, new: *const u64, old: *mut u64) -> c_int;
+    fn execve(path: *const c_char, list: *const *const c_char, env: *const *const c_char) -> c_int;
+    #[link_name = "close"]
+    fn close_call(fd: c_int) -> c_int;
     fn poll(fds: *mut PollFd, count: u64, milliseconds: c_int) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
     fn fgets(line: *mut c_char, bytes: c_int, stream: *mut c_void) -> *mut c_char;
@@ -90,6 +98,19 @@ pub fn wait(pid: i32) -> i32 {
     let mut status = -1;
     // SAFETY: a place for the status.
     unsafe { waitpid(pid, &mut status, 0) };
+    status
+}
+
+/// The same; it is continued until it has ended, should it stop.
+pub fn wait_for_end(pid: i32) -> i32 {
+    const NOT_YET: c_int = 1;
+    let mut status = -1;
+    // SAFETY: a place for the status.
+    while unsafe { waitpid(pid, &mut status, NOT_YET) } == 0 {
+        // A stop that comes together with SIGCONT may be the later one.
+        send(pid, 18);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
     status
 }
 
@@ -352,6 +373,94 @@ pub fn become_user_of(user: u32, groups: &[u32]) -> bool {
     unsafe {
         setgroups(groups.len(), groups.as_ptr()) == 0 && setgid(user) == 0 && setuid(user) == 0
     }
+}
+
+/// Asks a server of the system's.
+pub fn transfer(
+    door: door::Door,
+    server: abi::id::EnvId,
+    words: [u64; 6],
+) -> Result<[u64; 6], (abi::error::Error, u64)> {
+    // SAFETY: those of the boot image keep the registers (`xok::server`).
+    unsafe { door.transfer(server, words) }
+}
+
+/// getresuid(2)
+pub fn users() -> [u32; 3] {
+    let [mut real, mut effective, mut saved] = [0; 3];
+    // SAFETY: places for three numbers.
+    unsafe { getresuid(&mut real, &mut effective, &mut saved) };
+    [real, effective, saved]
+}
+
+/// Does a process without rights become user 0, or a member of its group?
+pub fn try_root() -> bool {
+    // SAFETY: they touch no memory.
+    unsafe { setuid(0) == 0 || seteuid(0) == 0 || setgid(0) == 0 }
+}
+
+/// chmod(2)
+pub fn set_mode(path: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    // What could not be set is seen by what depends on it.
+    let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+}
+
+/// dup2(2): what is written to the standard output goes there.
+pub fn set_output(to: &OwnedFd) -> bool {
+    // SAFETY: both are open; whoever owned the old one writes to the new one.
+    unsafe { dup2(to.as_raw_fd(), 1) == 1 }
+}
+
+/// close(2)
+pub fn close(fd: i32) {
+    // SAFETY: nobody owns it: the process is about to execute another program.
+    unsafe { close_call(fd) };
+}
+
+/// Limits, masks, ignored signals and a timer as `choice` has them; the timer in microseconds.
+pub fn hostile_state(choice: u64, microseconds: u64) {
+    const SIGNALS: [c_int; 6] = [1, 2, 10, 12, 15, 17];
+    let limit = [choice >> 8 & 15, choice >> 8 & 15];
+    let stack = [(choice >> 12 & 0xff) << 12, u64::MAX];
+    let timer = [0, 0, 0, microseconds];
+    let blocked = choice >> 20;
+    // SAFETY: the structures are as the calls have them: pairs of words, a set of a word.
+    unsafe {
+        for (at, number) in SIGNALS.into_iter().enumerate() {
+            if choice >> (40 + at) & 1 != 0 {
+                signal(number, 1);
+            }
+        }
+        if choice & 1 != 0 {
+            setrlimit(7, limit.as_ptr());
+        }
+        if choice & 2 != 0 {
+            setrlimit(3, stack.as_ptr());
+        }
+        if choice & 4 != 0 {
+            sigprocmask(2, &[blocked; 16], std::ptr::null_mut());
+        }
+        if choice & 8 != 0 {
+            setitimer(0, timer.as_ptr(), std::ptr::null_mut());
+        }
+    }
+}
+
+/// execve(2); comes back if it was refused.
+pub fn execute(path: &str, arguments: &[String], environment: &[String]) {
+    let owned = |list: &[String]| -> Vec<CString> {
+        list.iter().filter_map(|text| CString::new(text.as_bytes()).ok()).collect()
+    };
+    let pointers = |list: &[CString]| -> Vec<*const c_char> {
+        list.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (path, arguments, environment) =
+        (owned(&[path.into()]), owned(arguments), owned(environment));
+    let Some(path) = path.first() else { return };
+    let (arguments, environment) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: lists that end with a null pointer, of strings that end with a NUL.
+    unsafe { execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
 }
 
 /// One step of a word that only the tests use.

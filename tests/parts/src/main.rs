@@ -14,6 +14,7 @@ mod hostile;
 mod libc;
 mod nobody;
 mod peers;
+mod set_id;
 mod systems;
 mod turns;
 
@@ -24,7 +25,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -35,16 +36,29 @@ const TESTS: [Test; 10] = [
     ("library_systems_side_by_side", systems::library_systems_side_by_side),
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
+    ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
 ];
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if words.first().is_some_and(|name| name == set_id::NAME) {
+        return ExitCode::from(set_id::job());
+    }
+    if words.first().is_some_and(|name| name == nobody::NAME) {
+        return ExitCode::from(nobody::teams());
+    }
     let Some(door) = door::Door::find() else {
         println!("parts tests: no door here");
         return ExitCode::FAILURE;
     };
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == "hostile") {
-        return ExitCode::from(u8::from(!hostile::command(door, &words[1..])));
+    let arguments = words.get(1..).unwrap_or(&[]);
+    if arguments.first().is_some_and(|word| word == "hostile") {
+        return ExitCode::from(u8::from(!hostile::command(door, &arguments[1..])));
+    }
+    if let [word, callers, seed] = arguments
+        && word == "set-id"
+    {
+        return soak(door, callers, seed);
     }
     let mut failed = 0;
     for (name, test) in TESTS {
@@ -58,6 +72,21 @@ fn main() -> ExitCode {
     }
     println!("parts tests: {} passed, {failed} failed", TESTS.len() - failed);
     ExitCode::from(u8::from(failed > 0))
+}
+
+/// So many hostile callers from a seed, for `cargo xtask soak`.
+fn soak(door: door::Door, callers: &str, seed: &str) -> ExitCode {
+    let (Ok(callers), Ok(seed)) = (callers.parse(), seed.parse()) else {
+        return ExitCode::FAILURE;
+    };
+    match set_id::many(door, callers, seed) {
+        Ok(remark) => println!("set-id: ok {remark}"),
+        Err(what) => {
+            println!("set-id: FAILED {what}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// `Err(what)` unless it holds.

@@ -11,6 +11,7 @@ use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::limits::CAPABILITIES;
 use abi::published::{AccountRecord, DomainRecord, EnvRecord, Table};
 use abi::word::{UserAddress, Which};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xok::published;
 use xok::reader::{Owner, Reader};
@@ -78,12 +79,15 @@ fn to_machine() -> [Call; 3] {
     ]
 }
 
-/// All that is to be tried, the machine's end last.
-fn calls(own: DomainId, page: u64) -> Vec<Call> {
+/// All that is to be tried, the machine's end last. In the domains that are spared are environments
+/// that the user may signal, and no more.
+fn calls(own: DomainId, page: u64, spared: &[u64]) -> Vec<Call> {
     let mut calls = Vec::new();
     for index in 1..published::table(Table::Envs).count as usize {
         let record: Option<EnvRecord> = published::record(Table::Envs, index);
+        let signalled = |record: &EnvRecord| spared.contains(&record.domain);
         let others = record.filter(|record| record.id != 0 && record.domain != own.0);
+        let others = others.filter(|record| !signalled(record));
         calls.extend(others.iter().flat_map(|record| to_environment(EnvId(record.id))));
     }
     for index in 1..published::table(Table::Domains).count as usize {
@@ -118,13 +122,13 @@ fn is_still(call: Call, own: DomainId) -> bool {
 }
 
 /// The attacker: 0 if all was refused.
-fn attack(door: door::Door, page: u64, tried: &AtomicU64) -> i32 {
+fn attack(door: door::Door, page: u64, tried: &AtomicU64, spared: &[u64]) -> i32 {
     if !libc::become_user(NOBODY) {
         return 1;
     }
     let Some(own) = published::env_domain(EnvId(std::process::id())) else { return 2 };
     let (mut done, mut said) = (0, String::new());
-    for call in calls(own, page) {
+    for call in calls(own, page, spared) {
         for slot in (0..CAPABILITIES as u8).filter(|_| is_still(call, own)) {
             let answer = libc::kernel_by(door, call, slot);
             libc::count(tried);
@@ -155,6 +159,58 @@ fn stepped_down(end: u64) -> i32 {
     libc::wait(child)
 }
 
+/// A set-gid program that the attacker's user starts: it acts for a group that the user is not in.
+const TEAMS: &str = "/tmp/nobody-teams";
+/// The name by which it is started.
+pub const NAME: &str = "nobody-teams-program";
+
+/// That program: it has a child, and tells where both are by writing to a pipe.
+pub fn teams() -> u8 {
+    let domain = || published::env_domain(EnvId(std::process::id())).map_or(0, |domain| domain.0);
+    let tell = move || libc::write(1, &domain().to_le_bytes());
+    let own = std::process::id();
+    libc::spawn(move || {
+        tell();
+        while std::os::unix::process::parent_id() == own {
+            std::thread::sleep(LOOK);
+        }
+        0
+    });
+    tell();
+    loop {
+        // Until it is killed.
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Between two looks whether the parent is there.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Starts it; its pid, and its domain and its child's.
+fn start_teams() -> Option<(i32, [u64; 2])> {
+    crate::set_id::copy_program(TEAMS).ok()?;
+    std::os::unix::fs::chown(TEAMS, Some(0), Some(2000)).ok()?;
+    libc::set_mode(TEAMS, 0o2755);
+    let (from, to) = libc::pair(libc::Pair::Pipe)?;
+    let pid = libc::spawn(|| {
+        if libc::become_user(NOBODY) && libc::set_output(&to) {
+            libc::execute(TEAMS, &[NAME.to_string()], &[]);
+        }
+        1
+    });
+    drop(to);
+    let mut told = [0; 16];
+    let mut done = 0;
+    while done < told.len() {
+        match libc::read(from.as_raw_fd(), &mut told[done..]) {
+            count if count > 0 => done += count as usize,
+            _ => return None,
+        }
+    }
+    let domain = |at: usize| u64::from_le_bytes(*told[at..].first_chunk().unwrap_or(&[0; 8]));
+    Some((pid, [domain(0), domain(8)]))
+}
+
 /// Hole 1 of the issue, and its neighbours: a user without rights reaches nothing of others.
 pub fn nobody_reaches_anything(door: door::Door) -> Seen {
     let (page, end) = (libc::shared(1), libc::shared(1));
@@ -169,8 +225,12 @@ pub fn nobody_reaches_anything(door: door::Door) -> Seen {
     while libc::words(end, 3)[2].load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    let attacker = libc::spawn(|| attack(door, page, tried));
+    let (teams, spared) = start_teams().ok_or("no set-gid program")?;
+    let attacker = libc::spawn(|| attack(door, page, tried, &spared));
     let status = libc::wait(attacker);
+    libc::send(teams, 9);
+    libc::wait(teams);
+    let _ = std::fs::remove_file(TEAMS);
     libc::words(end, 1)[0].store(1, Ordering::SeqCst);
     for (process, name) in [(victim, "the process of user 0"), (daemon, "the daemon")] {
         let ended = libc::wait(process);

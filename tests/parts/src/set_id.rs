@@ -1,0 +1,444 @@
+//! Hostile callers of a set-id program: none of them acts as its owner (decision 0044).
+//!
+//! A set-id program of user 0 says in a file of its own that it ran, and what it has as standard
+//! output. Callers of another user start it as badly as they can: with descriptors, limits, masks
+//! and timers of any kind, killed at any moment; and by kernel calls, with forged ids, files,
+//! descriptors, groups, a forged block, from a domain that they do not leave. Afterwards the files of
+//! user 0 are what they were, and each caller that still runs its own code is refused what is not
+//! its user's.
+//!
+//! ```text
+//!  caller (65534) ── execve, or a forged request ──► setidd ──► job (set-uid 0)
+//!      ▲ killed, stopped, rung at                                  writes to 1, 2, and its ledger
+//! ```
+
+use crate::{Seen, expect, libc};
+use abi::call::Call;
+use abi::id::{DomainId, EnvId, RegionId};
+use abi::region::{COPY_IN, COPY_NONE, RegionOperation};
+use abi::word::UserAddress;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use unix::set_id::{BLOCK_MAX, File, IMAGE, MEMORY, Request};
+use xok::services::{self, Service};
+
+/// Callers in a test; soak says how many.
+const CALLERS: u64 = 150;
+/// Their user.
+const NOBODY: u32 = 65534;
+/// Where all lies.
+const PLACE: &str = "/tmp/set-id";
+/// The program, one that only user 0 may execute, what it writes, what nobody may write, or read.
+const JOB: &str = "/tmp/set-id/job";
+const LOCKED: &str = "/tmp/set-id/locked";
+const LEDGER: &str = "/tmp/set-id/ledger";
+const DATA: &str = "/tmp/set-id/data";
+const SECRET: &str = "/tmp/set-id/secret";
+/// What is in the last two.
+const UNTOUCHED: &str = "nobody has touched this";
+/// The name by which the program is started.
+pub const NAME: &str = "set-id-job";
+
+/// What a caller found that it must not: a bit each, in a shared word.
+const BECAME_ROOT: u64 = 1;
+const OPENED: u64 = 2;
+const ENTERED: u64 = 4;
+const CHANGED: u64 = 8;
+const BELIEVED: u64 = 16;
+
+/// Random words (xorshift, Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    fn word(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, count: u64) -> u64 {
+        self.word() % count
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn of<T: Copy>(&mut self, choice: &[T]) -> T {
+        choice[self.below(choice.len() as u64) as usize]
+    }
+}
+
+/// The program, when it has been started by that name: what a set-id program does.
+pub fn job() -> u8 {
+    use std::io::Write;
+    let [real, effective, saved] = libc::users();
+    let line = format!("{real} {effective} {saved}\n");
+    let ledger = fs::OpenOptions::new().append(true).open(LEDGER);
+    let told = ledger.and_then(|mut ledger| ledger.write_all(line.as_bytes()));
+    // Whatever these lead to: they were its starter's.
+    let _ = std::io::stdout().write_all(b"job\n");
+    let _ = std::io::stderr().write_all(b"job\n");
+    u8::from(told.is_err())
+}
+
+/// A program's file without what is not loaded: it is read whole each time.
+fn loaded(mut file: Vec<u8>) -> Vec<u8> {
+    let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
+    let word = |at: usize| u64::from_le_bytes(*file[at..].first_chunk().unwrap_or(&[0; 8]));
+    let headers = (0..half(56)).map(|number| word(32) as usize + number * half(54));
+    // Where a segment begins in the file, and its bytes there.
+    let ends = headers.map(|at| word(at + 8) + word(at + 32));
+    let end = ends.max().unwrap_or(0) as usize;
+    file.truncate(end);
+    // There are no sections.
+    file[40..48].fill(0);
+    file[58..64].fill(0);
+    file
+}
+
+/// Copies this program.
+pub fn copy_program(to: &str) -> std::io::Result<()> {
+    fs::write(to, loaded(fs::read("/proc/self/exe")?))
+}
+
+fn prepare() -> std::io::Result<()> {
+    let _ = fs::remove_dir_all(PLACE);
+    fs::create_dir(PLACE)?;
+    libc::set_mode(PLACE, 0o755);
+    copy_program(JOB)?;
+    libc::set_mode(JOB, 0o4755);
+    fs::write(LOCKED, "locked")?;
+    libc::set_mode(LOCKED, 0o4700);
+    for (path, text) in [(LEDGER, ""), (DATA, UNTOUCHED), (SECRET, UNTOUCHED)] {
+        fs::write(path, text)?;
+        libc::set_mode(path, 0o600);
+    }
+    Ok(())
+}
+
+/// The numbers by which the file server knows the files: everybody sees them.
+#[derive(Clone, Copy)]
+struct Numbers {
+    job: u64,
+    locked: u64,
+    data: u64,
+    secret: u64,
+}
+
+fn number(path: &str) -> u64 {
+    fs::metadata(path).map_or(0, |found| found.ino().wrapping_sub(1))
+}
+
+/// A list of words, as the library writes its block.
+struct Block(Vec<u8>);
+
+impl Block {
+    fn word(&mut self, word: u64) {
+        self.0.extend(word.to_le_bytes());
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.word(*word));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        self.0.extend(bytes);
+    }
+
+    /// One that is well formed, and says nothing true: `start_block` and `fs::saved` read it.
+    fn forged(random: &mut Random, numbers: Numbers, region: u64) -> Vec<u8> {
+        let mut block = Self(Vec::new());
+        block.word(u64::from_le_bytes(*b"EXOSLIFE"));
+        block.word(1);
+        block.words(&[0; 6]);
+        let count = random.of(&[0, 1, 65_536, u64::from(u32::MAX)]);
+        block.word(count);
+        block.words(&[random.of(&[0, region]), 0, random.of(&[0, region, 77]), 0]);
+        block.word(random.word());
+        block.word(1);
+        block.words(&[random.below(70), random.word(), random.word()]);
+        block.word(random.word());
+        for _ in 0..6 {
+            let time = random.of(&[0, 0, 0, 0, 0, 0, 0, 1, u64::MAX, 1 << 63]);
+            block.word(time);
+        }
+        block.words(&[u64::MAX, 3]);
+        for _ in 0..16 {
+            block.words(&[u64::MAX, random.of(&[0, u64::MAX, u64::MAX, u64::MAX, 8 << 20, 100])]);
+        }
+        block.word(2);
+        block.words(&[1, 1, 0, random.below(40), 0, 0]);
+        // A program of its own choice, in the image and out of it.
+        block.words(&[random.below(2), random.below(1 << 20), 4096, 4096]);
+        block.bytes(random.of(&[&b"/tmp/set-id/evil"[..], b"/bin/busybox", b"", b"\xff\xfe"]));
+        block.bytes(b"/proc/self/exe");
+        block.word(1);
+        block.bytes(NAME.as_bytes());
+        block.word(1);
+        block.bytes(b"XOK_STRACE=1");
+        block.files(random, numbers, region);
+        block.0
+    }
+
+    fn place(&mut self, node: u64, path: &[u8]) {
+        self.words(&[2, node]);
+        self.bytes(path);
+    }
+
+    fn files(&mut self, random: &mut Random, numbers: Numbers, region: u64) {
+        self.word(u64::MAX);
+        self.place(numbers.secret, b"/root");
+        match random.below(12) {
+            0 => self.place(numbers.data, b"/tmp/set-id"),
+            _ => {
+                self.words(&[1, 0]);
+                self.bytes(b"/");
+            }
+        }
+        let open = 3;
+        self.word(open);
+        for _ in 0..open {
+            self.words(&[random.of(&[0, 1, 2]), random.of(&[0, 6, u64::MAX, region])]);
+            self.word(region);
+            self.place(random.of(&[numbers.data, numbers.secret]), DATA.as_bytes());
+            let sockets = random.one_in(20);
+            let kind =
+                if sockets { random.of(&[5, 10]) } else { random.of(&[0, 0, 0, 2, 3, 6, 8, 9, 4]) };
+            self.word(kind | random.below(8) << 8);
+            let more = [0, 0, 1, 4, 0, 9, 1, 0, 1, 1, 5][kind as usize];
+            (0..more).for_each(|_| self.word(region));
+        }
+        self.word(random.of(&[0, u64::MAX]));
+        let descriptors = 4;
+        self.word(descriptors);
+        for fd in 0..descriptors {
+            let fd = if random.one_in(64) { random.word() } else { fd };
+            self.words(&[fd & 0xffff_ffff | random.below(open) << 32, 0]);
+        }
+    }
+}
+
+/// A region of the caller's with a block in it.
+fn offer(door: door::Door, block: &[u8], page: u64) -> Option<RegionId> {
+    let bytes = libc::bytes(page, 4096);
+    let count = block.len().div_ceil(4096).clamp(1, 17);
+    bytes[..4 * count].fill(0xff);
+    let make = Call::RegionAlloc { frames: UserAddress(page), count: count as u64 };
+    let region = RegionId(libc::kernel_by(door, make, 2).ok()?);
+    let attach = Call::RegionAttach { region, role: 0, domain: DomainId::NONE };
+    libc::kernel(door, attach).ok()?;
+    for (at, piece) in block.chunks(2048).enumerate() {
+        bytes[2048..2048 + piece.len()].copy_from_slice(piece);
+        let operation = RegionOperation {
+            region: region.0,
+            direction: if piece.is_empty() { COPY_NONE } else { COPY_IN },
+            address: page + 2048,
+            offset: 2048 * at as u64,
+            len: piece.len() as u32,
+            ..RegionOperation::default()
+        };
+        let operation = UserAddress(&raw const operation as u64);
+        libc::kernel(door, Call::RegionOperate { operation }).ok()?;
+    }
+    Some(region)
+}
+
+/// A caller that asks the server itself. It comes back unless it has become the program.
+fn forge(door: door::Door, random: &mut Random, numbers: Numbers, page: u64) -> u64 {
+    let Some(scrap) = offer(door, b"", page) else { return 0 };
+    let mut block = Block::forged(random, numbers, scrap.0);
+    if random.one_in(3) {
+        for _ in 0..=random.below(4) {
+            let at = random.below(block.len() as u64) as usize;
+            block[at] = random.word() as u8;
+        }
+    }
+    if random.one_in(8) {
+        block.truncate(random.below(block.len() as u64) as usize);
+    }
+    let Some(region) = offer(door, &block, page) else { return 0 };
+    let own = std::process::id();
+    let mut request = Request {
+        process: own,
+        file: File { kind: MEMORY, number: numbers.job },
+        directory: File { kind: IMAGE, number: 0 },
+        users: [NOBODY; 2],
+        groups: [NOBODY; 2],
+        region: region.0,
+        bytes: block.len(),
+    };
+    if random.one_in(2) {
+        let secret = File { kind: MEMORY, number: numbers.secret };
+        match random.below(9) {
+            0 => request.users[0] = random.of(&[0, 1000]),
+            1 => request.users[1] = random.of(&[0, 1000]),
+            2 => request.groups[random.below(2) as usize] = random.of(&[0, 5]),
+            3 => request.file.number = numbers.locked,
+            4 => {
+                let wild = File { kind: random.below(16) as u8, number: random.word() };
+                request.file = random.of(&[secret, wild])
+            }
+            5 => request.directory = secret,
+            6 => request.process = random.of(&[1, std::os::unix::process::parent_id(), u32::MAX]),
+            7 => request.region = random.of(&[0, 77, u64::MAX]),
+            _ => request.bytes = random.of(&[BLOCK_MAX, BLOCK_MAX + 1]),
+        }
+    }
+    let lies = (request.users, request.groups) != ([NOBODY; 2], [NOBODY; 2])
+        || request.file.number != numbers.job
+        || request.directory.kind == MEMORY
+        || (request.process, request.region) != (own, region.0)
+        || request.bytes > 4096 * block.len().div_ceil(4096);
+    let server = EnvId(services::get(Service::SetId) as u32);
+    let answer = libc::transfer(door, server, request.to_words());
+    let Ok([0, domain, ..]) = answer else { return 0 };
+    if lies {
+        return BELIEVED;
+    }
+    let domain = DomainId(domain);
+    let found = reach(door, domain, page);
+    if random.one_in(4) {
+        return found;
+    }
+    for (region, role) in [(scrap, 0_u64), (region, 0), (RegionId(77), 2)] {
+        libc::bytes(page, 16)[..8].copy_from_slice(&region.0.to_le_bytes());
+        libc::bytes(page, 16)[8..].copy_from_slice(&role.to_le_bytes());
+        let _ =
+            libc::kernel(door, Call::RegionPass { domain, places: UserAddress(page), count: 1 });
+    }
+    // It may become the program; whether it may, its own code never runs as that.
+    let setup = UserAddress(page);
+    let _ = libc::kernel(door, Call::EnvMove { domain, fields: u64::MAX >> 49, setup });
+    found | reach(door, domain, page)
+}
+
+/// What the asker tries with the domain that was built for it: all is refused.
+fn reach(door: door::Door, domain: DomainId, page: u64) -> u64 {
+    use abi::id::AccountId;
+    use abi::word::Which;
+    let (which, vector, account) = (Which::Any, Which::Any, AccountId::NONE);
+    let calls = [
+        Call::EnvAlloc { which, domain, account, vector },
+        Call::TableUpdate { domain, items: UserAddress(page), count: 0 },
+        Call::CapabilityDerive { domain, slot: 9, extend: 0, components: 0, rights: 1 },
+        Call::CapabilityPass { domain, slots: 2 },
+        Call::DomainSet { domain, property: 0, value: 0 },
+        Call::DomainSwitch { domain },
+        Call::DomainDestroy { domain },
+    ];
+    let done =
+        (0..16).any(|slot| calls.iter().any(|call| libc::kernel_by(door, *call, slot).is_ok()));
+    if done { ENTERED } else { 0 }
+}
+
+/// What a caller tries that is still itself.
+fn probe(numbers: Numbers) -> u64 {
+    let mut found = 0;
+    if libc::try_root() {
+        found |= BECAME_ROOT;
+    }
+    if fs::read(SECRET).is_ok() || fs::OpenOptions::new().write(true).open(DATA).is_ok() {
+        found |= OPENED;
+    }
+    if number(JOB) != numbers.job || fs::write(JOB, "mine").is_ok() {
+        found |= CHANGED;
+    }
+    found
+}
+
+/// A caller that executes the program as Linux has it, in a bad state.
+fn execute(random: &mut Random) {
+    for fd in 0..3 {
+        if random.one_in(3) {
+            libc::close(fd);
+        }
+    }
+    libc::hostile_state(random.word(), 1 + random.below(30_000));
+    let text = |random: &mut Random, most: u64| "x".repeat(random.below(most) as usize);
+    let most = random.of(&[2, 2, 50, 9000]);
+    let mut arguments = vec![NAME.to_string()];
+    (0..random.below(8)).for_each(|_| arguments.push(text(random, most)));
+    let environment: Vec<String> =
+        (0..random.below(8)).map(|_| format!("XOK_STRACE={}", text(random, most))).collect();
+    libc::execute(JOB, &arguments, &environment);
+}
+
+/// One caller, and what falls on it from outside.
+fn caller(door: door::Door, seed: u64, numbers: Numbers, page: u64, found: &AtomicU64) {
+    let mut random = Random(seed | 1);
+    // Until seeds that lie close together say different things.
+    for _ in 0..20 {
+        random.word();
+    }
+    let (forges, moment) = (random.one_in(2), random.below(60_000));
+    let blow = random.of(&[0, 0, 9, 15, 19, 10]);
+    let pid = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        if forges {
+            found.fetch_or(forge(door, &mut random, numbers, page), Ordering::SeqCst);
+        } else {
+            execute(&mut random);
+        }
+        found.fetch_or(probe(numbers), Ordering::SeqCst);
+        0
+    });
+    (0..moment).for_each(|_| std::hint::spin_loop());
+    if blow != 0 {
+        libc::send(pid, blow);
+    }
+    libc::wait_for_end(pid);
+}
+
+/// What is left: files as they were, a ledger in which only that user stands.
+fn judge(numbers: Numbers, found: u64) -> Result<usize, String> {
+    expect(found == 0, || format!("a caller found {found:#x}"))?;
+    for path in [DATA, SECRET] {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        expect(text == UNTOUCHED, || format!("{path} is {text:?}"))?;
+        let mode = fs::metadata(path).map_or(0, |found| found.mode());
+        expect(mode & 0o7777 == 0o600, || format!("{path} has mode {mode:o}"))?;
+    }
+    expect(number(DATA) == numbers.data, || "the data is another file".into())?;
+    let ledger = fs::read_to_string(LEDGER).unwrap_or_default();
+    let wrong = ledger.lines().find(|line| *line != format!("{NOBODY} 0 0"));
+    expect(wrong.is_none(), || format!("it ran as {wrong:?}"))?;
+    Ok(ledger.lines().count())
+}
+
+/// So many callers from this seed.
+pub fn many(door: door::Door, callers: u64, seed: u64) -> Seen {
+    prepare().map_err(|error| format!("{PLACE}: {error}"))?;
+    let [job, locked, data, secret] = [JOB, LOCKED, DATA, SECRET].map(number);
+    let numbers = Numbers { job, locked, data, secret };
+    let (page, word) = (libc::shared(1), libc::shared(1));
+    let found = &libc::words(word, 1)[0];
+    for at in 0..callers {
+        caller(
+            door,
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at << 17),
+            numbers,
+            page,
+            found,
+        );
+        if at % 50 == 49 {
+            judge(numbers, found.load(Ordering::SeqCst))
+                .map_err(|what| format!("caller {at}, seed {seed}: {what}"))?;
+        }
+    }
+    let ran = judge(numbers, found.load(Ordering::SeqCst))?;
+    expect(ran as u64 >= callers / 8, || format!("it ran {ran} times of {callers}: too few"))?;
+    let _ = fs::remove_dir_all(PLACE);
+    Ok(format!("({callers} callers, {ran} programs, seed {seed})"))
+}
+
+/// Some of them, from a seed of their own each time.
+pub fn hostile_callers(door: door::Door) -> Seen {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    many(door, CALLERS, now.map_or(1, |now| now.as_nanos() as u64))
+}
