@@ -1,11 +1,10 @@
 //! Hostile callers of a set-id program: none of them acts as its owner (decision 0044).
 //!
-//! A set-id program of user 0 says in a file of its own that it ran, and what it has as standard
-//! output. Callers of another user start it as badly as they can: with descriptors, limits, masks
-//! and timers of any kind, killed at any moment; and by kernel calls, with forged ids, files,
-//! descriptors, groups, a forged block, from a domain that they do not leave. Afterwards the files of
-//! user 0 are what they were, and each caller that still runs its own code is refused what is not
-//! its user's.
+//! A set-id program of user 0 says in a file of its own that it ran, and as whom. Callers of other
+//! users start it as badly as they can: with descriptors, limits, masks and timers of any kind,
+//! killed at any moment; and by kernel calls, with forged ids, files, descriptors, groups, a forged
+//! block. Afterwards the files of user 0 are what they were, and each caller that still runs its
+//! own code is refused what is not its user's.
 //!
 //! ```text
 //!  caller (65534) ── execve, or a forged request ──► setidd ──► job (set-uid 0)
