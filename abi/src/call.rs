@@ -227,9 +227,12 @@ calls! {
     /// `NotPresent`: the processor keeps no two users apart (`FEATURE_USERS`).
     19 AccountAlloc { which: Which, parent: AccountId } guarded Atomic
         errors [NoSuchAccount, Taken, Exhausted, NotPresent];
-    /// Sets the limit of one resource. Needs CONTROL over the account's name.
-    20 AccountLimit { account: AccountId, resource: u16, limit: u32 } guarded Atomic
-        errors [NoSuchAccount];
+    /// Sets the limit of one resource, and how much of it is kept for the account and those below,
+    /// which the one above it must be able to pay: nothing else can make a charge within that
+    /// fail. The first account's limit is the machine, at most. Needs CONTROL over the account's
+    /// name.
+    20 AccountLimit { account: AccountId, resource: u16, limit: u32, reserve: u32 } guarded Atomic
+        errors [NoSuchAccount, OverQuota];
     /// Destroys everything charged to the account and those below. Needs CONTROL over its name. The
     /// first account has the machine: nothing destroys it (`NotPermitted`).
     21 AccountDestroy { account: AccountId } guarded Continued errors [NoSuchAccount];
@@ -317,9 +320,9 @@ calls! {
     /// Takes back all capabilities at or below the name of the one named, extended by `components`
     /// (0..=3, as in `CapabilityDerive`), from all lists but one's own, and all tokens of that
     /// name and those below (of a domain's fresh name, all below that). What is bound by them stays
-    /// bound. Needs CONTROL in it.
+    /// bound. Needs CONTROL in it. An account has one under way at a time.
     46 CapabilityRetract { extend: u16, components: u64 } guarded Restartable
-        errors [TooLarge];
+        errors [TooLarge, OverQuota];
     /// A `region::Step`: if the word that moves is `from`, and (`STEP_BESIDE`) the one beside it is
     /// `beside`, copies and moves it on by the bytes copied. `rdx` with `Changed`: the word found.
     47 RegionStep {

@@ -87,7 +87,7 @@ pub enum Resource {
     Domains = 2,
     /// Slice positions.
     Slices = 3,
-    /// Regions and attachments to them.
+    /// Regions, and functions bound to them.
     Regions = 4,
     /// Packet filters.
     Filters = 5,
@@ -95,7 +95,19 @@ pub enum Resource {
     Rings = 6,
     /// Pins: references by predicates, rings and transmissions.
     Pins = 7,
+    /// Attachments of domains to regions.
+    Attachments = 8,
+    /// Accounts right below.
+    Accounts = 9,
+    /// Tables that large pages stand for.
+    Folds = 10,
+    /// Pages of the kernel's window with compiled code.
+    Code = 11,
+    /// Packets in the devices' queues.
+    Sends = 12,
+    /// Retractions under way.
+    Retractions = 13,
 }
 
 /// How many resources an account counts.
-pub const RESOURCES: usize = 8;
+pub const RESOURCES: usize = 14;

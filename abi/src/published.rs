@@ -235,12 +235,14 @@ pub struct AccountRecord {
     pub id: u64,
     /// Its parent, 0 for the first.
     pub parent: u64,
-    /// In use, by `limits::Resource`.
-    pub used: [u32; 8],
+    /// In use, by `limits::Resource`: its own, and what those below use or, if more, reserve.
+    pub used: [u32; crate::limits::RESOURCES],
     /// May be in use.
-    pub limit: [u32; 8],
+    pub limit: [u32; crate::limits::RESOURCES],
+    /// Kept for it and those below.
+    pub reserve: [u32; crate::limits::RESOURCES],
     /// Zero.
-    pub zero: [u64; 6],
+    pub zero: [u64; 9],
 }
 
 /// What a frame is used as.
@@ -586,7 +588,7 @@ pub struct InterfaceRecord {
 const _: () = assert!(core::mem::size_of::<Directory>() <= 8192);
 const _: () = assert!(core::mem::size_of::<EnvRecord>() == 128);
 const _: () = assert!(core::mem::size_of::<DomainRecord>() == 64);
-const _: () = assert!(core::mem::size_of::<AccountRecord>() == 128);
+const _: () = assert!(core::mem::size_of::<AccountRecord>() == 256);
 const _: () = assert!(core::mem::size_of::<FrameRecord>() == 16);
 const _: () = assert!(core::mem::size_of::<RegionRecord>() == 128);
 const _: () = assert!(core::mem::size_of::<FilterRecord>() == 64);

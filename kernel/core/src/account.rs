@@ -1,8 +1,17 @@
 //! Accounts: limits and charges in a tree (decisions 10).
 //!
-//! A charge counts in the account and in every one above it, and fails if any of them is at its
-//! limit. Index 0 is nobody: charging it costs nothing (the boot image, the kernel). Depth is
-//! bounded by [`DEPTH`], so a charge is a short loop.
+//! A charge counts in the account and in those above it, and fails if any of them is at its limit.
+//! Index 0 is nobody: charging it costs nothing (the boot image, the kernel). Depth is bounded by
+//! [`DEPTH`], so a charge is a short loop.
+//!
+//! ```text
+//!   the first: limit = the machine's table      used = own + ⌈10⌉ + ⌈25⌉
+//!      ├── reserve 10, used 4    counts as 10: up to 10 it is asked nothing further
+//!      └── reserve 10, used 25   counts as 25: beyond 10 each charge goes up
+//! ```
+//! What is kept for an account counts above it as if it were used, from when the reserve is set: a
+//! charge goes up by what is beyond the reserve alone. So a charge within it can't fail, whatever
+//! others have, as long as the first account's limit is no more than there is.
 
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
@@ -18,6 +27,10 @@ use abi::word::Which;
 
 /// Accounts on the way from one to the first, at most.
 pub const DEPTH: u8 = 8;
+/// Index of the first one.
+pub(crate) const FIRST: usize = 1;
+/// What [`keep_nothing`] costs at most.
+pub(crate) const KEEP_COST: u32 = RESOURCES as u32 * (30 * DEPTH as u32 + 20);
 /// What [`is_below`] costs at most, in instructions ([`crate::work`]).
 pub(crate) const BELOW_COST: u32 = 10 * DEPTH as u32;
 
@@ -53,14 +66,25 @@ pub struct Accounts {
     /// One of those may have lost the last of what it waits for. One that others hold something of
     /// costs nothing until they let go.
     pub(crate) lighter: bool,
+    /// How many are left to look at, whether they can end.
+    pub(crate) left: u16,
     /// First frame that the sweep for dying accounts has not looked at; past the end: none is due.
     pub(crate) sweep: u32,
+    /// What there is of each resource.
+    pub(crate) machine: [u32; RESOURCES],
 }
 
 impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records, dying: 0, lighter: false, sweep: u32::MAX }
+        Self {
+            records,
+            dying: 0,
+            lighter: false,
+            left: 0,
+            sweep: u32::MAX,
+            machine: [0; RESOURCES],
+        }
     }
 
     /// The private half of the account at `index`.
@@ -76,21 +100,40 @@ pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
         .ok_or(Error::NoSuchAccount)
 }
 
-/// Would [`charge`] succeed?
+/// Would [`charge`] succeed? To be asked before a table is looked at for room: what an account is
+/// answered at its limit does not depend on what others have then, and where it is not at its limit
+/// there is room.
 pub fn check(state: &State, account: usize, resource: Resource, n: u32) -> Result<(), Refusal> {
-    let mut at = account;
+    check_slot(state, account, resource as usize, n)
+}
+
+fn check_slot(state: &State, account: usize, slot: usize, n: u32) -> Result<(), Refusal> {
+    let (mut at, mut n) = (account, n);
     while at != 0 {
         if state.accounts.records[at].dying {
             return Err(Error::NoSuchAccount.into());
         }
         let record = &state.published.accounts[at];
-        let slot = resource as usize;
         if record.limit[slot].saturating_sub(record.used[slot]) < n {
-            return Err(Refusal::new(Error::OverQuota, resource as u64));
+            let all = at == FIRST && record.limit[slot] == state.accounts.machine[slot];
+            return Err(match all {
+                true => Error::Exhausted.into(),
+                false => Refusal::new(Error::OverQuota, slot as u64),
+            });
+        }
+        let kept = record.reserve[slot].saturating_sub(record.used[slot]);
+        n = n.saturating_sub(kept);
+        if n == 0 {
+            break;
         }
         at = usize::from(state.accounts.records[at].parent);
     }
     Ok(())
+}
+
+/// What counts above an account of what it uses and what is kept for it.
+fn counts(record: &AccountRecord, slot: usize) -> u32 {
+    record.used[slot].max(record.reserve[slot])
 }
 
 /// Counts `n` of `resource` in `account` and all above, or refuses.
@@ -107,22 +150,54 @@ pub fn charge(
 
 /// Counts what has been checked.
 pub(crate) fn count(state: &mut State, account: usize, resource: Resource, n: u32) {
-    let mut at = account;
-    while at != 0 {
-        state.published.accounts[at].used[resource as usize] += n;
+    count_slot(state, account, resource as usize, n);
+}
+
+fn count_slot(state: &mut State, account: usize, slot: usize, n: u32) {
+    let (mut at, mut n) = (account, n);
+    while at != 0 && n != 0 {
+        let record = &mut state.published.accounts[at];
+        let before = counts(record, slot);
+        record.used[slot] += n;
+        n = counts(record, slot) - before;
         at = usize::from(state.accounts.records[at].parent);
     }
 }
 
 /// Takes a charge back.
 pub fn uncharge(state: &mut State, account: usize, resource: Resource, n: u32) {
-    let mut at = account;
-    while at != 0 {
+    uncharge_slot(state, account, resource as usize, n);
+}
+
+fn uncharge_slot(state: &mut State, account: usize, slot: usize, n: u32) {
+    let (mut at, mut n) = (account, n);
+    while at != 0 && n != 0 {
         let account = &state.accounts.records[at];
-        state.published.accounts[at].used[resource as usize].less(n);
+        let record = &mut state.published.accounts[at];
+        let before = counts(record, slot);
+        record.used[slot].less(n);
+        n = before - counts(record, slot);
         state.accounts.lighter |= account.dying;
         at = usize::from(account.parent);
     }
+}
+
+/// Takes charges back from one account and counts them in another, all or none: what both have
+/// above them does not count twice meanwhile.
+pub(crate) fn transfer(
+    state: &mut State,
+    (from, to): (usize, usize),
+    charges: &[(Resource, u32)],
+) -> Result<(), Refusal> {
+    for &(resource, n) in charges {
+        uncharge(state, from, resource, n);
+    }
+    let may = charges.iter().try_for_each(|&(resource, n)| check(state, to, resource, n));
+    let payer = if may.is_ok() { to } else { from };
+    for &(resource, n) in charges {
+        count(state, payer, resource, n);
+    }
+    may
 }
 
 /// May the domain at index `caller` charge `account` with what it makes: its own, or one whose name
@@ -167,6 +242,18 @@ pub(crate) fn killer(state: &State, index: usize) -> Option<EnvId> {
     record.dying.then_some(record.killer)
 }
 
+/// Is anything kept for the account at `index`, which dies?
+pub(crate) fn keeps(state: &State, index: usize) -> bool {
+    state.published.accounts[index].reserve != [0; RESOURCES]
+}
+
+/// What is kept for it is others' from now on. Nothing will be kept again, as no call finds it.
+pub(crate) fn keep_nothing(state: &mut State, index: usize) {
+    for slot in 0..RESOURCES {
+        set_reserve(state, index, slot, 0);
+    }
+}
+
 /// Forgets a dying account if nothing is charged to it and none is below it.
 pub(crate) fn finish(state: &mut State, index: usize) {
     let record = &state.published.accounts[index];
@@ -179,7 +266,7 @@ pub(crate) fn finish(state: &mut State, index: usize) {
     let Record { name, retracted, .. } = state.accounts.records[index];
     if !retracted {
         // If there is no room, one of those under way ends first, and says so.
-        if retract::has_room(state) {
+        if check(state, FIRST, Resource::Retractions, 1).is_ok() {
             state.accounts.records[index].retracted = true;
             retract::begin(state, name, ALL, DomainId::NONE, 0);
         }
@@ -189,6 +276,7 @@ pub(crate) fn finish(state: &mut State, index: usize) {
         return;
     }
     state.accounts.records[usize::from(parent)].below.less(1);
+    uncharge(state, usize::from(parent), Resource::Accounts, 1);
     let serial = state.accounts.records[index].serial.next();
     let lives = state.accounts.records[index].lives.saturating_add(1);
     state.accounts.records[index] = Record { serial, lives, ..Record::default() };
@@ -226,14 +314,44 @@ pub(crate) fn keeper(state: &State, name: &Name) -> usize {
     keeper
 }
 
-/// The first account, which may have all of the machine.
+/// The first account, which may have all of the machine: so much of each resource, and what is
+/// added to it at boot.
 pub(crate) fn first(state: &mut State) {
-    state.accounts.records[1] = Record { name: Name::of(&[NAME_ACCOUNT + 1]), ..Record::default() };
-    state.published.accounts[1] = AccountRecord {
-        id: AccountId::new(1, 0).0,
-        limit: [u32::MAX; RESOURCES],
+    let net = &state.net;
+    let mut machine = [0; RESOURCES];
+    for (resource, count) in [
+        // Index 0 is nobody's in these.
+        (Resource::Envs, state.envs.slots.len() - 1),
+        (Resource::Domains, state.published.domains.len() - 1),
+        (Resource::Regions, state.published.regions.len() - 1),
+        (Resource::Filters, net.filters.len() - 1),
+        (Resource::Rings, net.rings.len() - 1),
+        (Resource::Folds, state.folds.most()),
+        (Resource::Attachments, state.regions.attachments.most()),
+        // It is one itself.
+        (Resource::Accounts, state.published.accounts.len() - 2),
+        (Resource::Code, state.downloads.pages.len()),
+        (Resource::Sends, net.flights.len()),
+        (Resource::Retractions, retract::RETRACTIONS),
+        // In no table.
+        (Resource::Pins, u32::MAX as usize),
+    ] {
+        machine[resource as usize] = count as u32;
+    }
+    state.accounts.machine = machine;
+    state.accounts.records[FIRST] =
+        Record { name: Name::of(&[NAME_ACCOUNT + 1]), ..Record::default() };
+    state.published.accounts[FIRST] = AccountRecord {
+        id: AccountId::new(FIRST as u16, 0).0,
+        limit: machine,
         ..AccountRecord::default()
     };
+}
+
+/// At boot: there is so much more of a resource, for the first account.
+pub(crate) fn add(state: &mut State, resource: Resource, count: u32) {
+    state.accounts.machine[resource as usize] += count;
+    state.published.accounts[FIRST].limit[resource as usize] += count;
 }
 
 /// `AccountAlloc`.
@@ -255,6 +373,7 @@ pub fn allocate(
     if depth >= DEPTH {
         return Err(Error::Exhausted.into());
     }
+    check(state, above, Resource::Accounts, 1)?;
     let count = state.published.accounts.len();
     let index = match which {
         Which::This(index) => {
@@ -270,6 +389,7 @@ pub fn allocate(
         Which::Any => (1..count).find(|&index| is_free(state, index)).ok_or(Error::Exhausted)?,
     };
     let name = capability.name.child(NAME_ACCOUNT + index as u16).ok_or(Error::Exhausted)?;
+    self::count(state, above, Resource::Accounts, 1);
     let Record { serial, lives, .. } = state.accounts.records[index];
     state.accounts.records[index] =
         Record { name, parent: above as u16, depth, serial, lives, ..Record::default() };
@@ -291,7 +411,7 @@ pub fn limit(
     capability: &Capability,
     account: AccountId,
     resource: u16,
-    limit: u32,
+    (limit, reserve): (u32, u32),
 ) -> Answer {
     let index = find(state, account)?;
     if !capability.dominates(&state.accounts.records[index].name, CONTROL) {
@@ -300,6 +420,28 @@ pub fn limit(
     if usize::from(resource) >= RESOURCES {
         return Err(Refusal::new(Error::BadArgument, 1));
     }
-    state.published.accounts[index].limit[usize::from(resource)] = limit;
+    // The first has all there is: nothing need be kept for it.
+    if reserve > limit || index == FIRST && reserve != 0 {
+        return Err(Refusal::new(Error::BadArgument, 3));
+    }
+    let slot = usize::from(resource);
+    let above = usize::from(state.accounts.records[index].parent);
+    let record = &state.published.accounts[index];
+    let more = record.used[slot].max(reserve).saturating_sub(counts(record, slot));
+    check_slot(state, above, slot, more)?;
+    set_reserve(state, index, slot, reserve);
+    let most = if index == FIRST { state.accounts.machine[slot] } else { u32::MAX };
+    state.published.accounts[index].limit[slot] = limit.min(most);
     Ok(0)
+}
+
+/// Keeps so much for an account; that the one above can pay for it has been checked.
+fn set_reserve(state: &mut State, index: usize, slot: usize, reserve: u32) {
+    let above = usize::from(state.accounts.records[index].parent);
+    let record = &mut state.published.accounts[index];
+    let before = counts(record, slot);
+    record.reserve[slot] = reserve;
+    let after = counts(record, slot);
+    count_slot(state, above, slot, after.saturating_sub(before));
+    uncharge_slot(state, above, slot, before.saturating_sub(after));
 }

@@ -63,6 +63,8 @@ fn side(key: usize, depth: u32) -> usize {
 /// All attachments.
 pub(crate) struct Attachments {
     records: &'static mut [Attachment],
+    /// How many of them are domains' heads.
+    heads: usize,
     free: u16,
 }
 
@@ -73,7 +75,13 @@ impl Attachments {
         for (at, record) in records.iter_mut().enumerate().skip(domains) {
             record.below[0] = if at + 1 < count { at as u16 + 1 } else { 0 };
         }
-        Self { records, free: if domains < count { domains as u16 } else { 0 } }
+        let free = if domains < count { domains as u16 } else { 0 };
+        Self { records, heads: domains.min(count), free }
+    }
+
+    /// How many there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.records.len() - self.heads
     }
 
     /// The record at `at`.

@@ -69,8 +69,8 @@ pub fn allocate<M: Machine>(
         account::find(state, asked.account)?
     };
     account::may_charge(state, own, &capability, payer)?;
-    let index = free_index(state, asked.which)?;
     account::check(state, payer, Resource::Envs, 1)?;
+    let index = free_index(state, asked.which)?;
     let vector =
         frame::allocate(state, machine, asked.vector, payer, capability.name, FrameType::Vector)?;
     account::charge(state, payer, Resource::Envs, 1)?;
@@ -369,6 +369,7 @@ pub struct First {
 
 /// Makes the first environment (index 1), on processor 0 at position 0, ready to run.
 pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First) -> EnvId {
+    slice::start_cpu(state, 0);
     for resource in [Resource::Slices, Resource::Envs] {
         let paid = account::charge(state, first.account.index(), resource, 1);
         assert!(paid.is_ok(), "the first account may have everything");
@@ -386,7 +387,6 @@ pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First
     let context = machine.context(index);
     *context = Context::starting(first.rip, first.rsp, 0);
     context.gs_base = first.save_address;
-    sched::start_cpu(state, 0);
     slice::settle(state, index, 0, 0);
     sched::make_ready(state, machine, index, false);
     id

@@ -13,8 +13,7 @@ use crate::{
     account, console, domain, frame, gate, lent, predicate, region, sched, sleep, slice, sweep,
 };
 use abi::error::Error;
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::limits::Resource;
+use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
 use abi::upcall::EVENT_CHILD;
 
@@ -169,9 +168,7 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     // Now, as its record may go with the last of those that it holds.
     let record = &mut state.published.envs[index];
     let domains = [record.domain, core::mem::take(&mut record.home)];
-    let account = AccountId(record.account).index();
     slice::drop_all(state, index);
-    account::uncharge(state, account, Resource::Envs, 1);
     state.published.envs[index].word = word;
     state.published.envs[index].killer = killer.0;
     env::set_state(state, index, EnvState::Dead);
@@ -392,14 +389,31 @@ fn end_condemned<M: Machine>(
     alive.then_some(Ok(0))
 }
 
-/// Forgets dying accounts that nothing is charged to any more.
+/// Forgets dying accounts that nothing is charged to any more, while there is room. Whoever
+/// comes to be able to end meanwhile is looked at in the next round.
 pub fn finish_accounts(state: &mut State) {
-    if !core::mem::take(&mut state.accounts.lighter) {
-        return;
+    let count = state.published.accounts.len();
+    if state.accounts.left == 0 && core::mem::take(&mut state.accounts.lighter) {
+        state.accounts.left = count as u16;
     }
-    work::spend(state, cost::SKIP * state.published.accounts.len() as u32);
-    for at in 1..state.published.accounts.len() {
-        if state.accounts.record(at).dying {
+    while state.accounts.left != 0 {
+        let at = count - usize::from(state.accounts.left);
+        let dying = state.accounts.record(at).dying;
+        let keeps = dying && account::keeps(state, at);
+        let cost = match (dying, keeps) {
+            (false, _) => cost::LOOK,
+            (true, false) => cost::ACCOUNT,
+            (true, true) => cost::ACCOUNT + account::KEEP_COST,
+        };
+        if !work::room(state, cost) {
+            return;
+        }
+        work::spend(state, cost);
+        state.accounts.left -= 1;
+        if keeps {
+            account::keep_nothing(state, at);
+        }
+        if dying {
             account::finish(state, at);
         }
     }

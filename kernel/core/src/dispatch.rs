@@ -23,7 +23,7 @@ use abi::id::{AccountId, DomainId, Frame};
 use abi::layout::is_user_range;
 use abi::limits::{
     BATCH, COPY_BYTES, METHOD_SLOTS, PREDICATE_ATOMS, REGION_FRAMES, REGION_PLACES, RING_ENTRIES,
-    TRANSMIT_PIECES,
+    Resource, TRANSMIT_PIECES,
 };
 use abi::memory::Item;
 use abi::method::BINDING_BYTES;
@@ -384,9 +384,9 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             let named = named(state, who)?;
             account::allocate(state, &named, which, parent)
         }
-        Call::AccountLimit { account, resource, limit } => {
+        Call::AccountLimit { account, resource, limit, reserve } => {
             let named = named(state, who)?;
-            account::limit(state, &named, account, resource, limit)
+            account::limit(state, &named, account, resource, (limit, reserve))
         }
         Call::SliceAlloc { cpu, position, env } => {
             slice::allocate(state, machine, index, capability, usize::from(cpu), position, env)
@@ -469,6 +469,10 @@ fn retract_capabilities(
         Err(refusal) => k.refuse(refusal),
         Ok((name, rights)) => {
             let payer = domain::account(state, own);
+            if !retract::may_ever_begin(state, payer) {
+                let refusal = Refusal::new(Error::OverQuota, Resource::Retractions as u64);
+                return k.refuse(refusal);
+            }
             if !retract::may_begin(state, payer) {
                 return k.again();
             }

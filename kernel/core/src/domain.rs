@@ -184,9 +184,9 @@ pub(crate) fn create<M: Machine>(
     guard: Name,
     asked: &Request,
 ) -> Result<DomainId, Refusal> {
+    account::check(state, payer, Resource::Domains, 1)?;
     let index = free_index(state, asked.which)?;
     let own = fresh_name(state.domains.serial).ok_or(Error::Exhausted)?;
-    account::check(state, payer, Resource::Domains, 1)?;
     let root = frame::allocate(state, machine, asked.root, payer, own, FrameType::Table4)?;
     account::count(state, payer, Resource::Domains, 1);
     fill_root(machine, root);
@@ -249,14 +249,8 @@ pub fn built(state: &mut State, index: usize) {
 pub fn move_charges(state: &mut State, index: usize, to: usize) -> Result<(), Refusal> {
     let from = account(state, index);
     let attachments = state.published.domains[index].attachments;
-    let charges = [(Resource::Domains, 1), (Resource::Regions, attachments)];
-    for (resource, count) in charges {
-        account::check(state, to, resource, count)?;
-    }
-    for (resource, count) in charges {
-        account::uncharge(state, from, resource, count);
-        account::count(state, to, resource, count);
-    }
+    let charges = [(Resource::Domains, 1), (Resource::Attachments, attachments)];
+    account::transfer(state, (from, to), &charges)?;
     state.domains.records[index].account = to as u16;
     state.published.domains[index].account = state.published.accounts[to].id;
     Ok(())

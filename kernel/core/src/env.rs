@@ -13,11 +13,11 @@
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{gate, identity, predicate, principal, sched};
+use crate::{account, gate, identity, predicate, principal, sched};
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
-use abi::limits::{INDICES, WORK_PIECES};
+use abi::limits::{INDICES, Resource, WORK_PIECES};
 use abi::published::{EnvRecord, EnvState, Table};
 
 pub use crate::create::{First, start_first};
@@ -426,8 +426,10 @@ pub fn enter<M: Machine>(
     id
 }
 
-/// Gives the index back: the record is forgotten.
+/// Gives the index back: the record is forgotten, and paid for no more.
 pub fn forget(state: &mut State, index: usize) {
+    let payer = AccountId(state.published.envs[index].account).index();
+    account::uncharge(state, payer, Resource::Envs, 1);
     let slot = &mut state.envs.slots[index];
     let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);
     let id = EnvId::new(index as u16, next % GENERATIONS);

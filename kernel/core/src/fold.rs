@@ -12,6 +12,7 @@
 //!                                  └──────────────────────────┘
 //! ```
 
+use crate::account;
 use crate::answer::Refusal;
 use crate::chain::Place;
 use crate::machine::{Flush, Machine};
@@ -21,6 +22,7 @@ use crate::work::{self, cost};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::table_index;
+use abi::limits::Resource;
 use abi::memory::{
     ACCESSED, CACHE_DISABLE, DIRTY, LARGE, NO_EXECUTE, PRESENT, SOFTWARE, USER, WRITABLE,
     WRITE_THROUGH,
@@ -62,6 +64,11 @@ impl Folds {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
         Self { records, free: 0, fresh: 1 }
+    }
+
+    /// How many there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.records.len() - 1
     }
 
     fn has_room(&self) -> bool {
@@ -130,6 +137,13 @@ pub(crate) fn page<M: Machine>(
     large.then(|| Place { table: behind(state, entry), index: table_index(address, 1) })
 }
 
+/// All folded tables.
+#[cfg(test)]
+pub(crate) fn tables(state: &State) -> std::vec::Vec<Frame> {
+    let used = state.folds.records[1..].iter().filter(|record| record.above != 0);
+    used.map(|record| Frame(record.table)).collect()
+}
+
 /// Does a large entry stand for this table, which is in use?
 #[inline(always)]
 pub(crate) fn is_folded(state: &State, table: Frame) -> bool {
@@ -167,10 +181,16 @@ pub(crate) fn check<M: Machine>(state: &State, machine: &M, place: Place) -> Res
         }
         used |= entry & USED;
     }
+    account::check(state, payer(state, table), Resource::Folds, 1)?;
     if !state.folds.has_room() {
         return Err(Error::Exhausted.into());
     }
     Ok(Frame(block).address() | common | used | LARGE)
+}
+
+/// Index of the account that pays for a table, and so for its being folded.
+fn payer(state: &State, table: Frame) -> usize {
+    state.published.frames[table.0 as usize].account.into()
 }
 
 /// Puts the large entry in the table's place; answers what was there. Whoever may still walk the
@@ -184,6 +204,7 @@ pub(crate) fn fold<M: Machine>(
 ) -> u64 {
     work::spend(state, cost::FOLD);
     let table = target(machine.entry(place.table, place.index));
+    account::count(state, payer(state, table), Resource::Folds, 1);
     let index = state.folds.take(table, place);
     state.frames.records[table.0 as usize].position = index as u16;
     machine.flush(Flush::Space(root));
@@ -235,6 +256,7 @@ fn close(state: &mut State, large: u64) -> Frame {
     debug_assert_eq!(usize::from(state.frames.records[table.0 as usize].position), index);
     state.frames.records[table.0 as usize].position = 0;
     state.folds.give_back(index);
+    account::uncharge(state, payer(state, table), Resource::Folds, 1);
     table
 }
 

@@ -265,6 +265,7 @@ pub fn donate(state: &mut State, range: Range<u32>) {
     state.frames.free_count += count;
     state.published.directory.frames_free += u64::from(count);
     state.published.directory.frames_usable += u64::from(count);
+    account::add(state, Resource::Frames, count);
 }
 
 /// At boot: these frames belong to the machine, the kernel or the boot image, which is one range.
@@ -309,8 +310,8 @@ pub fn allocate<M: Machine>(
     guard: Name,
     kind: FrameType,
 ) -> Result<Frame, Refusal> {
-    let number = check_free(state, which)?;
     account::check(state, account, Resource::Frames, 1)?;
+    let number = check_free(state, which)?;
     Ok(take(state, machine, number, account, guard, kind, Contents::Any))
 }
 
@@ -321,6 +322,7 @@ pub(crate) fn check_pair(
     links: Which,
     account: usize,
 ) -> Result<(u32, u32), Refusal> {
+    account::check(state, account, Resource::Frames, 2)?;
     let mut first = check_free(state, table)?;
     let mut second = check_free(state, links)?;
     if first == second {
@@ -336,7 +338,6 @@ pub(crate) fn check_pair(
             return Err(Error::Exhausted.into());
         }
     }
-    account::check(state, account, Resource::Frames, 2)?;
     Ok((first, second))
 }
 

@@ -195,6 +195,7 @@ fn install<M: Machine>(
     let guard = state.regions.slots[index].guard;
     let mut table = state.regions.slots[index].methods;
     let pages = length.div_ceil(PAGE_SIZE as usize);
+    account::check(state, payer, Resource::Code, pages as u32)?;
     let first = window::find(state, pages).ok_or(Error::Exhausted)?;
     account::charge(state, payer, Resource::Regions, 1)?;
     // The table, if there is none yet, then the pages.
@@ -216,6 +217,7 @@ fn install<M: Machine>(
         (table, code) = (frames[0], &frames[1..count]);
         state.regions.slots[index].methods = table;
     }
+    account::count(state, payer, Resource::Code, pages as u32);
     let (_, native) = workshop::product(state, request.slots, length);
     for (frame, piece) in code.iter().zip(native.chunks(PAGE_SIZE as usize)) {
         machine.fill(frame.address(), piece);
@@ -314,6 +316,7 @@ pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
             let Some(function) = load(machine, table, number) else { continue };
             window::hide(state, machine, function.page..function.page + function.pages);
             account::uncharge(state, payer, Resource::Regions, 1);
+            account::uncharge(state, payer, Resource::Code, function.pages as u32);
             state.published.census[Category::Code as usize].objects.less(1);
         }
         frame::release(state, table);

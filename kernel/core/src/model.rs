@@ -180,19 +180,28 @@ impl Model {
     /// Account 2 below 1, account 3 below 2, with limits that bite; again when they have died.
     fn accounts(&mut self) {
         let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        self.limit(&root, AccountId::new(1, 0), [u32::MAX, 10, 6, 8, 40, 8, 6, 60]);
+        self.limit(
+            &root,
+            AccountId::new(1, 0),
+            [u32::MAX, 10, 6, 8, 40, 8, 6, 60, 40, 9, 63, 60, 20, 9],
+        );
         for (index, frames) in [(2, 80), (3, 40)] {
             let parent = AccountId(self.state.published.accounts[index - 1].id);
             let which = Which::This(index as u32);
             if let Ok(id) = account::allocate(&mut self.state, &root, which, parent) {
-                self.limit(&root, AccountId(id), [frames, 6, 4, 4, 8, 3, 3, 16]);
+                self.limit(&root, AccountId(id), [frames, 6, 4, 4, 8, 3, 3, 16, 8, 3, 30, 9, 4, 1]);
             }
         }
     }
 
     fn limit(&mut self, named: &Capability, id: AccountId, limits: [u32; RESOURCES]) {
         for (resource, limit) in limits.into_iter().enumerate() {
-            account::limit(&mut self.state, named, id, resource as u16, limit).unwrap();
+            // Half of it is kept, if there is room: not of the frames, of which it has most.
+            let reserve = if id.index() == 1 { 0 } else { limit / 2 };
+            let given = [(limit, reserve), (limit, 0)].into_iter().any(|both| {
+                account::limit(&mut self.state, named, id, resource as u16, both).is_ok()
+            });
+            assert!(given);
         }
     }
 

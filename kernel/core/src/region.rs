@@ -133,7 +133,7 @@ pub struct Regions {
     /// By index; index 0 is never used.
     pub slots: &'static mut [Region],
     /// Who is attached.
-    attachments: Attachments,
+    pub(crate) attachments: Attachments,
     /// No index below this one is free.
     lowest: usize,
     /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in
@@ -225,13 +225,14 @@ pub fn allocate<M: Machine>(
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
     }
     let payer = domain::account(state, own);
+    account::check(state, payer, Resource::Regions, 1)?;
     let is_free = |index: usize| {
         let serial = state.regions.slots[index].serial;
         state.published.regions[index].id == 0 && !serial.is_spent()
     };
     let mut all = state.regions.lowest..state.published.regions.len();
     let index = all.find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
-    account::charge(state, payer, Resource::Regions, 1)?;
+    account::count(state, payer, Resource::Regions, 1);
     let mut frames = [Frame::default(); REGION_FRAMES];
     for at in 0..count as usize {
         let which = match u32_at(bytes, 4 * at) {
@@ -398,10 +399,12 @@ pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
 }
 
 fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), Refusal> {
+    let payer = domain::account(state, domain);
+    account::check(state, payer, Resource::Attachments, 1)?;
     if !state.regions.attachments.has_room() {
         return Err(Error::Exhausted.into());
     }
-    account::charge(state, domain::account(state, domain), Resource::Regions, 1)?;
+    account::count(state, payer, Resource::Attachments, 1);
     state.published.domains[domain].attachments += 1;
     let slot = &mut state.regions.slots[index];
     let (serial, count) = (slot.serial, 1);
@@ -437,7 +440,7 @@ fn remove(state: &mut State, at: usize) {
     // It may be the one that has left.
     state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();
     state.regions.attachments.remove(at, &mut slot.attachments);
-    account::uncharge(state, domain::account(state, domain), Resource::Regions, 1);
+    account::uncharge(state, domain::account(state, domain), Resource::Attachments, 1);
 }
 
 /// Takes all that one record says back; with the last one the region ends.

@@ -17,10 +17,11 @@
 use crate::answer::Refusal;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{capability, domain, frame};
+use crate::{account, capability, domain, frame};
 use abi::capability::{CONTROL, Capability, Name, WRITE};
 use abi::error::Error;
 use abi::id::DomainId;
+use abi::limits::Resource;
 
 /// Retractions under way at a time.
 pub const RETRACTIONS: usize = 16;
@@ -86,13 +87,19 @@ pub fn under_way(state: &State) -> bool {
 
 /// May a retraction begin that the account at this index pays for?
 pub fn may_begin(state: &State, payer: usize) -> bool {
-    let all = state.retractions.under_way();
-    all.len() < RETRACTIONS && all.iter().all(|one| usize::from(one.payer) != payer)
+    let mut all = state.retractions.under_way().iter();
+    all.all(|one| usize::from(one.payer) != payer)
+        && account::check(state, payer, Resource::Retractions, 1).is_ok()
 }
 
-/// Is there room for the one that an account's end brings?
-pub(crate) fn has_room(state: &State) -> bool {
-    state.retractions.under_way().len() < RETRACTIONS
+/// May the account at this index have one under way at all?
+pub fn may_ever_begin(state: &State, payer: usize) -> bool {
+    state.published.accounts[payer].limit[Resource::Retractions as usize] != 0
+}
+
+/// The account that one is charged to: those of the names of accounts that end are the first's.
+fn charged(payer: u16) -> usize {
+    if payer == 0 { account::FIRST } else { payer.into() }
 }
 
 /// Is the retraction of this name under way, that the account's end has brought?
@@ -105,8 +112,9 @@ pub(crate) fn is_ending(state: &State, name: &Name) -> bool {
 /// tokens see [`crate::voided`].
 pub(crate) fn begin(state: &mut State, name: Name, rights: u8, spared: DomainId, payer: usize) {
     let left = state.published.domains.len() as u16;
-    let all = &mut state.retractions;
     let payer = payer as u16;
+    account::count(state, charged(payer), Resource::Retractions, 1);
+    let all = &mut state.retractions;
     all.all[usize::from(all.count)] = Retraction { name, rights, spared, payer, left };
     all.count += 1;
 }
@@ -126,6 +134,12 @@ pub fn check(
     }
     let name = capability::extended(&source.name, (extend, 0), (components, 1))?;
     Ok((name, source.rights))
+}
+
+/// The accounts that pay for those under way, one for each.
+#[cfg(test)]
+pub(crate) fn payers(state: &State) -> std::vec::Vec<usize> {
+    state.retractions.under_way().iter().map(|one| charged(one.payer)).collect()
 }
 
 /// Empties lists while there is room.
@@ -153,14 +167,16 @@ pub fn work(state: &mut State) {
 /// Every retraction has one domain less to look at; those that have none are over.
 fn looked_at_one(state: &mut State) {
     let domains = state.published.domains.len();
-    let all = &mut state.retractions;
-    all.next = ((usize::from(all.next) + 1) % domains) as u16;
+    state.retractions.next = ((usize::from(state.retractions.next) + 1) % domains) as u16;
     let mut at = 0;
-    while at < usize::from(all.count) {
+    while at < usize::from(state.retractions.count) {
+        let all = &mut state.retractions;
         all.all[at].left -= 1;
         if all.all[at].left == 0 {
+            let payer = charged(all.all[at].payer);
             all.count -= 1;
             all.all[at] = all.all[usize::from(all.count)];
+            account::uncharge(state, payer, Resource::Retractions, 1);
             // An account may wait for this to end.
             state.accounts.lighter |= state.accounts.dying != 0;
         } else {

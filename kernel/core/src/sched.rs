@@ -158,11 +158,6 @@ impl Scheduler {
     }
 }
 
-/// Tells the scheduler of a processor that has arrived: its slices may be given out.
-pub fn start_cpu(state: &mut State, cpu: usize) {
-    state.sched.cpus[cpu].online = true;
-}
-
 /// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing
 /// speaks against it. The answer of a call is written to the context before; the events of whom it
 /// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].

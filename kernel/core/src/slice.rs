@@ -28,6 +28,13 @@ fn slot(cpu: usize, position: usize) -> usize {
     cpu * SLICES + position
 }
 
+/// Tells the scheduler of a processor that has arrived: its slices may be given out.
+pub fn start_cpu(state: &mut State, cpu: usize) {
+    if !core::mem::replace(&mut state.sched.cpus[cpu].online, true) {
+        account::add(state, Resource::Slices, SLICES as u32);
+    }
+}
+
 /// The index of the environment that owns a position, 0: it is free.
 pub fn owner(state: &State, cpu: usize, position: usize) -> usize {
     EnvId(state.published.slices[slot(cpu, position)].env).index()

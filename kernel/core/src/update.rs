@@ -245,8 +245,8 @@ fn check_allocate(state: &State, request: &Request, place: Place) -> Result<Plan
     if copied.is_some_and(|frame| frame::is_leaving(state, frame)) {
         return Err(Error::NotPermitted.into());
     }
-    let number = frame::check_free(state, which(frame))?;
     account::check(state, payer(state, request), Resource::Frames, 1)?;
+    let number = frame::check_free(state, which(frame))?;
     let contents = match copied {
         Some(_) => Contents::Given,
         None if value & CLEARED != 0 => Contents::Zeros,

@@ -35,7 +35,7 @@ pub mod cost {
     /// What one hears of another's end, or a record that goes with it.
     pub const BEREAVED: u32 = 600;
     /// Looking in a domain's list for what one retraction takes.
-    pub const LIST: u32 = 1_000;
+    pub const LIST: u32 = 1_400;
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 450;
     /// The same of a further page of an item, whose tables have been found.
@@ -56,6 +56,8 @@ pub mod cost {
     pub const ATTACH: u32 = 900;
     /// An entry looked at for its frame's age.
     pub const AGE: u32 = 40;
+    /// Looking whether an account can end, and its end.
+    pub const ACCOUNT: u32 = 900;
     /// The end of a region with its frames, or of a ring with its buffers.
     pub const REGION: u32 = 2_500;
     /// Eight slots verified or compiled.
@@ -123,6 +125,7 @@ pub fn waiting(state: &State) -> bool {
     let swept = state.accounts.sweep as usize >= state.published.frames.len();
     let listed = state.frames.dying | state.frames.revoking | state.downloads.dying;
     listed != 0
+        || state.accounts.left != 0
         || state.accounts.lighter
         || !swept
         || sweep::waiting(state)

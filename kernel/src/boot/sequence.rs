@@ -28,7 +28,7 @@ use kernel_core::boot::{Parts, Sizes};
 use kernel_core::loader::{Loaded, Range};
 use kernel_core::state::State;
 use kernel_core::trace::Asked;
-use kernel_core::{frame, sched, speculation};
+use kernel_core::{frame, slice, speculation};
 
 use super::memory_map::MemoryMap;
 use super::start_info;
@@ -298,7 +298,7 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
         state.published.cpus[index].apic = boot.platform.cpus[index];
         state.published.cpus[index].longest_call = u64::MAX;
         // It may go on later than the first program; who gets a slice of it waits as long.
-        sched::start_cpu(state, index);
+        slice::start_cpu(state, index);
     }
     let each = running as u64;
     state.published.directory.tables[Table::Cpus as usize].count = running as u32;

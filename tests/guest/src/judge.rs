@@ -45,7 +45,7 @@ struct Counts {
     regions: usize,
     filters: usize,
     rings: usize,
-    used: [u32; 8],
+    used: [u32; abi::limits::RESOURCES],
 }
 
 fn used<T: Copy>(table: Table, is_used: fn(&T) -> bool) -> usize {

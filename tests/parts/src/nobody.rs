@@ -65,7 +65,7 @@ fn to_domain(domain: DomainId, page: u64) -> [Call; 8] {
 
 fn to_account(account: AccountId) -> [Call; 3] {
     [
-        Call::AccountLimit { account, resource: 0, limit: 0 },
+        Call::AccountLimit { account, resource: 0, limit: 0, reserve: 0 },
         Call::AccountAlloc { which: Which::Any, parent: account },
         Call::AccountDestroy { account },
     ]

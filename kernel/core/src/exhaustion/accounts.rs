@@ -8,12 +8,13 @@ use abi::call::Call;
 use abi::domain::Property;
 use abi::id::{AccountId, DomainId, RegionId};
 use abi::limits::{RESOURCES, Resource};
+use abi::published::DomainRecord;
 use abi::word::{UserAddress, Which};
 use std::vec;
 use std::vec::Vec;
 
 /// What is counted here.
-const COUNTED: [Resource; 2] = [Resource::Domains, Resource::Regions];
+const COUNTED: [Resource; 3] = [Resource::Domains, Resource::Regions, Resource::Attachments];
 /// Places of what moves make; place 1 is the first program's.
 const PLACES: [usize; 2] = [2, 3];
 /// How often it is attached to, at most.
@@ -90,11 +91,13 @@ impl Accounts {
     /// What stands charged to an account, from the objects themselves.
     fn due(&self, place: usize, resource: Resource) -> u32 {
         let published = &self.world.state.published;
+        let of_domain = |record: &DomainRecord| match resource {
+            Resource::Domains => 1,
+            Resource::Attachments => record.attachments,
+            _ => 0,
+        };
         let is_region = resource == Resource::Regions;
-        let domains = published
-            .domains
-            .iter()
-            .map(|record| (record.account, if is_region { record.attachments } else { 1 }));
+        let domains = published.domains.iter().map(|record| (record.account, of_domain(record)));
         let regions = published.regions.iter().map(|record| (record.account, 1));
         let pays = |&(id, _): &(u64, u32)| {
             id != 0 && account::is_below(&self.world.state, AccountId(id).index(), place)
@@ -138,7 +141,7 @@ impl Ground for Accounts {
                 if let Outcome::Answer(0, id) = made {
                     for resource in 0..RESOURCES as u16 {
                         let (account, limit) = (AccountId(id), u32::MAX);
-                        let call = Call::AccountLimit { account, resource, limit };
+                        let call = Call::AccountLimit { account, resource, limit, reserve: 0 };
                         assert_eq!(self.world.by(1, call), OK);
                     }
                 }
@@ -146,7 +149,7 @@ impl Ground for Accounts {
             }
             Move::Limit { place, domains: limit } => {
                 let (account, resource) = (self.account(place), Resource::Domains as u16);
-                Call::AccountLimit { account, resource, limit }
+                Call::AccountLimit { account, resource, limit, reserve: 0 }
             }
             // The first program would end with it, and nothing could be done any more.
             Move::AccountDestroy { place }
@@ -218,6 +221,7 @@ impl Ground for Accounts {
         let swept = state.accounts.sweep as usize >= state.published.frames.len();
         let left = [swept, state.accounts.lighter, state.frames.dying != 0];
         key.extend(left.map(u64::from));
+        key.push(state.accounts.left.into());
         key.extend(crate::retract::shown(state));
         key
     }
@@ -285,10 +289,10 @@ impl Ground for Accounts {
 
 #[test]
 fn accounts_and_domains() {
-    exhaust(&mut Accounts::new(false), 1_396);
+    exhaust(&mut Accounts::new(false), 1_428);
 }
 
 #[test]
 fn accounts_and_a_region() {
-    exhaust(&mut Accounts::new(true), 5_580);
+    exhaust(&mut Accounts::new(true), 5_624);
 }

@@ -185,6 +185,21 @@ fn what_cannot_be_folded_is_named_and_left() {
     }
 }
 
+/// The account that pays for a table pays for its being folded.
+#[test]
+fn a_folded_table_is_paid_for() {
+    let mut world = mapped();
+    let slot = Resource::Folds as usize;
+    world.state.published.accounts[1].limit[slot] = 0;
+    let over = Err(Refusal::new(Error::OverQuota, slot as u64));
+    assert_eq!(item(&mut world, 1, fold_item()), over);
+    world.state.published.accounts[1].limit[slot] = 1;
+    assert!(item(&mut world, 1, fold_item()).is_ok());
+    assert_eq!(world.state.published.accounts[1].used[slot], 1);
+    item(&mut world, 1, leaf(Operation::Unmap, 7, ANY_FRAME, 0)).unwrap();
+    assert_eq!(world.state.published.accounts[1].used[slot], 0, "unfolded");
+}
+
 #[test]
 fn there_are_so_many_and_then_none() {
     let mut world = mapped();

@@ -54,7 +54,7 @@ impl Model {
         state.envs.slots[FIRST].entries.event = 0x4000;
         net::attach(state, 0, 0x1234);
         for cpu in 1..super::processor::CPUS {
-            sched::start_cpu(state, cpu);
+            crate::slice::start_cpu(state, cpu);
         }
     }
 
@@ -376,7 +376,10 @@ impl Model {
                 count: if small == 0 { word } else { 0 },
             },
             38 => Call::AccountAlloc { which: self.some_which(9), parent: self.some_account() },
-            39 => Call::AccountLimit { account: self.some_account(), resource: small, limit: 3 },
+            39 => {
+                let (account, resource) = (self.some_account(), small);
+                Call::AccountLimit { account, resource, limit: 3, reserve: small.into() }
+            }
             40 if small < 4 => Call::AccountDestroy { account: self.some_account_to_end() },
             41..=42 => Call::SliceAlloc {
                 cpu: small / 2,

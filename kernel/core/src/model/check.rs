@@ -345,11 +345,7 @@ impl Model {
         let published = &self.state.published;
         let mut used = vec![[0u32; RESOURCES]; published.accounts.len()];
         let mut count = |account: usize, resource: Resource, n: usize| {
-            let mut at = account;
-            while at != 0 {
-                used[at][resource as usize] += n as u32;
-                at = AccountId(published.accounts[at].parent).index();
-            }
+            used[account][resource as usize] += n as u32;
         };
         for record in published.frames.iter() {
             count(usize::from(record.account), Resource::Frames, 1);
@@ -357,12 +353,12 @@ impl Model {
         for index in self.domains_in_use() {
             let payer = domain::account(&self.state, index);
             count(payer, Resource::Domains, 1);
-            count(payer, Resource::Regions, crate::region::records(&self.state, index));
+            count(payer, Resource::Attachments, crate::region::records(&self.state, index));
         }
         for (index, record) in published.envs.iter().enumerate() {
             let payer = AccountId(record.account).index();
             let state = self.state.envs.slots[index].state;
-            if !matches!(state, EnvState::Free | EnvState::Dead) {
+            if state != EnvState::Free {
                 count(payer, Resource::Envs, 1);
             }
             let pins = crate::predicate::held(&self.state, &self.machine, index).len();
@@ -378,8 +374,10 @@ impl Model {
         }
         for table in self.method_tables() {
             let payer = usize::from(published.frames[table.0 as usize].account);
-            let (_, functions) = crate::method::held(&self.state, &self.machine, table);
+            let (frames, functions) = crate::method::held(&self.state, &self.machine, table);
             count(payer, Resource::Regions, functions);
+            // The first is the table.
+            count(payer, Resource::Code, frames.len() - 1);
         }
         for (_, payer) in crate::net::pins(&self.state) {
             count(payer, Resource::Pins, 1);
@@ -387,9 +385,44 @@ impl Model {
         let (rings, filters) = crate::net::payers(&self.state);
         rings.into_iter().for_each(|payer| count(payer, Resource::Rings, 1));
         filters.into_iter().for_each(|payer| count(payer, Resource::Filters, 1));
-        for (index, record) in published.accounts.iter().enumerate() {
-            assert_eq!(record.used, used[index], "charged to account {index}");
+        crate::net::senders(&self.state).into_iter().for_each(|payer| {
+            count(payer, Resource::Sends, 1);
+        });
+        for payer in crate::retract::payers(&self.state) {
+            count(payer, Resource::Retractions, 1);
         }
+        for table in crate::fold::tables(&self.state) {
+            count(published.frames[table.0 as usize].account.into(), Resource::Folds, 1);
+        }
+        for record in published.accounts.iter().filter(|record| record.parent != 0) {
+            count(AccountId(record.parent).index(), Resource::Accounts, 1);
+        }
+        self.check_used(used);
+    }
+
+    /// What is in use of each account, its own: counted in it, and in those above as far as it is
+    /// more than what is kept for the one below. All of it is no more than there is.
+    fn check_used(&self, mut used: Vec<[u32; RESOURCES]>) {
+        let accounts = &self.state.published.accounts;
+        let depth = |&index: &usize| self.state.accounts.record(index).depth;
+        let mut below: Vec<usize> = (1..accounts.len()).collect();
+        below.sort_by_key(|index| core::cmp::Reverse(depth(index)));
+        for index in below {
+            let record = &accounts[index];
+            assert_eq!(record.used, used[index], "charged to account {index}");
+            let above = AccountId(record.parent).index();
+            let counts = record.used.iter().zip(&record.reserve).map(|(used, kept)| used.max(kept));
+            for (above, counts) in used[above].iter_mut().zip(counts) {
+                *above += counts;
+            }
+        }
+        let machine = &self.state.accounts.machine;
+        for (resource, (&used, &all)) in accounts[1].used.iter().zip(machine).enumerate() {
+            assert!(used <= all, "{used} of resource {resource}: there are {all}");
+        }
+        let frames = &self.state.frames;
+        let kept = machine[0] - accounts[1].used[0];
+        assert!(frames.free_count() >= kept, "{} free frames, {kept} for all", frames.free_count());
     }
 
     /// A domain in which an environment has been released is nobody's to build, and one that is

@@ -190,6 +190,12 @@ pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, usize)> {
     rings.chain(net.flights.iter().flat_map(transmit::Flight::pins)).collect()
 }
 
+/// The accounts that pay for packets in the queues, one for each.
+#[cfg(test)]
+pub(crate) fn senders(state: &State) -> Vec<usize> {
+    state.net.flights.iter().filter_map(transmit::Flight::payer).collect()
+}
+
 /// The accounts that pay for rings and for filters, one for each.
 #[cfg(test)]
 pub(crate) fn payers(state: &State) -> (Vec<usize>, Vec<usize>) {

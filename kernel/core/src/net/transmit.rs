@@ -67,6 +67,10 @@ impl Default for Flight {
 
 #[cfg(test)]
 impl Flight {
+    pub(crate) fn payer(&self) -> Option<usize> {
+        self.used.then_some(self.account.into())
+    }
+
     pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
         let segments = &self.segments[..usize::from(self.count)];
         let all = segments.iter().map(|segment| segment.address).chain([self.pending]);
@@ -112,6 +116,7 @@ pub fn transmit<M: Machine>(
         return Ok(turn(state, machine, interface, plan, all));
     }
     account::charge(state, plan.account, Resource::Pins, plan.pieces as u32 + 1)?;
+    account::count(state, plan.account, Resource::Sends, 1);
     apply(state, machine, interface, plan, all);
     Ok(0)
 }
@@ -165,6 +170,7 @@ fn check<M: Machine>(
         .ok_or(Refusal::new(Error::BadAddress, pending))?;
     let account = domain::account(state, caller);
     account::check(state, account, Resource::Pins, count as u32 + 1)?;
+    account::check(state, account, Resource::Sends, 1)?;
     // Has the device room for the copied head and the rest?
     let flights = &state.net.flights[usize::from(interface) * TOKENS..][..TOKENS];
     let token = flights.iter().position(|flight| !flight.used).ok_or(Error::WouldBlock)?;
@@ -277,6 +283,7 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
     }
     frame::unpin(state, word);
     account::uncharge(state, usize::from(account), Resource::Pins, u32::from(count) + 1);
+    account::uncharge(state, usize::from(account), Resource::Sends, 1);
     if let Some(who) = env.living(state) {
         sched::event(state, machine, who, EVENT_SENT);
     }

@@ -3,10 +3,10 @@
 //! ```text
 //!   account 1 ── init (sleeps for ever; makes both, holds neither's records)
 //!      ├──── the victim's account ───────────── main environment, server
-//!      └──── a bound ── the attacker's account ─ three environments in two domains
+//!      └──── the attacker's account ───────── three environments in two domains
 //! ```
-//! The attacker controls its own account, so the one above it is what bounds it. The sums of both
-//! limits fit each table: what one of them has not taken, the other cannot.
+//! What the victim may have is kept for it; the attacker, which controls its own account, may take
+//! all the rest of the machine.
 
 use crate::dispatch::{self, Outcome};
 use crate::fake::FakeMachine;
@@ -43,8 +43,8 @@ pub(super) const MAC: u64 = 0x0900_0000_0002;
 pub(super) const USER: u16 = 2;
 pub(super) const OTHER: u16 = 3;
 
-const VICTIM: [u32; RESOURCES] = [170, 10, 6, 8, 40, 4, 4, 120];
-const BOUND: [u32; RESOURCES] = [220, 16, 12, 12, 60, 8, 8, 100];
+/// What is kept for the victim, which gets no more.
+const VICTIM: [u32; RESOURCES] = [170, 16, 6, 8, 40, 4, 4, 120, 40, 0, 0, 0, 16, 1];
 
 /// The value of a word that must be one: an id, mostly.
 pub(super) fn value<T: Word>(word: u64) -> T {
@@ -94,9 +94,8 @@ impl Ground {
         let mut world = World::of(FRAMES);
         net::attach(&mut world.state, 0, MAC);
         let first = AccountId(world.state.published.accounts[1].id);
-        let account = account(&mut world, first, VICTIM);
-        let bound = self::account(&mut world, first, BOUND);
-        let own = self::account(&mut world, bound, [u32::MAX; RESOURCES]);
+        let account = account(&mut world, first, VICTIM, VICTIM);
+        let own = self::account(&mut world, first, [u32::MAX; RESOURCES], [0; RESOURCES]);
         let mut victim = Party { account, envs: vec![], domains: vec![] };
         let mut attacker = Party { account: own, envs: vec![], domains: vec![] };
         let devices = Name::of(&[abi::capability::NAME_DEVICE]);
@@ -297,10 +296,15 @@ fn answered(outcome: Outcome) -> u64 {
     value
 }
 
-fn account(world: &mut World, parent: AccountId, limits: [u32; RESOURCES]) -> AccountId {
+fn account(
+    world: &mut World,
+    parent: AccountId,
+    limits: [u32; RESOURCES],
+    reserves: [u32; RESOURCES],
+) -> AccountId {
     let account = value(answered(world.by(1, Call::AccountAlloc { which: Which::Any, parent })));
-    for (resource, limit) in (0..).zip(limits) {
-        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit }), OK);
+    for (resource, (limit, reserve)) in (0..).zip(limits.into_iter().zip(reserves)) {
+        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit, reserve }), OK);
     }
     account
 }

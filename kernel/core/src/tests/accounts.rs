@@ -4,7 +4,8 @@ use super::*;
 use crate::account;
 use abi::limits::Resource;
 
-const ALL_RESOURCES: [Resource; RESOURCES] = [
+/// All but accounts, of which a family has some.
+const RESOURCES_TRIED: [Resource; RESOURCES - 1] = [
     Resource::Frames,
     Resource::Envs,
     Resource::Domains,
@@ -13,6 +14,11 @@ const ALL_RESOURCES: [Resource; RESOURCES] = [
     Resource::Filters,
     Resource::Rings,
     Resource::Pins,
+    Resource::Attachments,
+    Resource::Folds,
+    Resource::Code,
+    Resource::Sends,
+    Resource::Retractions,
 ];
 
 /// An account below `parent` that may have so much of each resource.
@@ -21,7 +27,7 @@ fn below(world: &mut World, parent: AccountId, limit: u32) -> AccountId {
     let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no account") };
     let account = AccountId(id);
     for resource in 0..RESOURCES as u16 {
-        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit }), OK);
+        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit, reserve: 0 }), OK);
     }
     account
 }
@@ -39,7 +45,7 @@ fn charge_a_child_beyond_its_parents_limit() {
     let used = |world: &World, account: AccountId, resource: Resource| {
         world.state.published.accounts[account.index()].used[resource as usize]
     };
-    for resource in ALL_RESOURCES {
+    for resource in RESOURCES_TRIED {
         let over = Err(crate::answer::Refusal::new(Error::OverQuota, resource as u64));
         let first = used(&world, AccountId(1), resource);
         let mut charge =
@@ -97,7 +103,7 @@ fn use_an_ended_accounts_id() {
         let account = below(&mut world, AccountId(1), 5);
         assert!(!stale.contains(&account), "{account:?} for the second time");
         for &account in &stale {
-            let call = Call::AccountLimit { account, resource: 0, limit: 1 };
+            let call = Call::AccountLimit { account, resource: 0, limit: 1, reserve: 0 };
             assert_eq!(world.by(1, call), error(Error::NoSuchAccount, 0));
         }
         world.by(1, Call::AccountDestroy { account });
@@ -170,4 +176,136 @@ fn links_do_not_pass_on_what_was_there() {
     for word in 0..PAGE_SIZE / 8 {
         assert_eq!(world.machine.word(frame.address() + 8 * word), 0, "word {word}");
     }
+}
+
+fn set(world: &mut World, account: AccountId, limit: u32, reserve: u32) -> Outcome {
+    let resource = Resource::Frames as u16;
+    world.by(1, Call::AccountLimit { account, resource, limit, reserve })
+}
+
+/// A machine with so many frames more than are in use.
+fn rest(world: &mut World, more: u32) {
+    let used = world.state.published.accounts[1].used[Resource::Frames as usize];
+    assert_eq!(set(world, AccountId(1), used + more, 0), OK);
+}
+
+/// What is kept for one of two is the other one's never, and its own always.
+#[test]
+fn what_is_kept_is_nobody_elses() {
+    let mut world = World::new();
+    let [kept, other, beside] = [(); 3].map(|()| below(&mut world, AccountId(1), 0));
+    let above = below(&mut world, AccountId(1), 100);
+    let deep = below(&mut world, above, 0);
+    rest(&mut world, 30);
+    for account in [other, beside] {
+        assert_eq!(set(&mut world, account, 100, 0), OK);
+    }
+    assert_eq!(set(&mut world, kept, 100, 10), OK);
+    assert_eq!(set(&mut world, deep, 100, 5), OK);
+    let over = Err(crate::answer::Refusal::new(Error::OverQuota, 0));
+    let charge = |world: &mut World, id: AccountId, n| {
+        account::charge(&mut world.state, id.index(), Resource::Frames, n)
+    };
+    let uncharge = |world: &mut World, id: AccountId, n| {
+        account::uncharge(&mut world.state, id.index(), Resource::Frames, n);
+    };
+    assert_eq!(charge(&mut world, other, 16), over, "15 are kept of 30");
+    assert_eq!(charge(&mut world, other, 15), Ok(()));
+    assert_eq!(charge(&mut world, beside, 1), over);
+    assert_eq!(charge(&mut world, kept, 11), over, "one more than is kept");
+    assert_eq!(charge(&mut world, kept, 4), Ok(()));
+    assert_eq!(charge(&mut world, kept, 6), Ok(()));
+    assert_eq!(charge(&mut world, above, 1), over, "what is kept is for the one below");
+    assert_eq!(charge(&mut world, deep, 5), Ok(()));
+    uncharge(&mut world, kept, 10);
+    assert_eq!(charge(&mut world, beside, 1), over, "it is kept again");
+    uncharge(&mut world, other, 3);
+    assert_eq!(charge(&mut world, kept, 12), Ok(()), "beyond what is kept");
+    uncharge(&mut world, kept, 3);
+    assert_eq!(charge(&mut world, beside, 4), over);
+    assert_eq!(charge(&mut world, beside, 3), Ok(()));
+    for (id, count) in [(kept, 9), (beside, 3), (other, 12), (deep, 5)] {
+        uncharge(&mut world, id, count);
+    }
+}
+
+#[test]
+fn nothing_is_kept_that_is_not_there() {
+    let mut world = World::new();
+    let [kept, other] = [(); 2].map(|()| below(&mut world, AccountId(1), 0));
+    rest(&mut world, 20);
+    let before = world.state.published.accounts[1].used;
+    assert_eq!(set(&mut world, kept, 10, 11), error(Error::BadArgument, 3), "beyond its limit");
+    assert_eq!(set(&mut world, AccountId(1), 100, 1), error(Error::BadArgument, 3));
+    assert_eq!(set(&mut world, kept, 100, 21), error(Error::OverQuota, 0));
+    assert_eq!(world.state.published.accounts[kept.index()].limit[0], 0, "all or nothing");
+    assert_eq!(world.state.published.accounts[1].used, before);
+    assert_eq!(set(&mut world, kept, 100, 20), OK);
+    assert_eq!(set(&mut world, other, 100, 1), error(Error::OverQuota, 0));
+    assert_eq!(set(&mut world, kept, 100, 19), OK);
+    assert_eq!(set(&mut world, other, 100, 1), OK);
+    // What has been taken counts once.
+    assert_eq!(account::charge(&mut world.state, kept.index(), Resource::Frames, 7), Ok(()));
+    assert_eq!(set(&mut world, kept, 100, 5), OK);
+    assert_eq!(set(&mut world, other, 100, 14), error(Error::OverQuota, 0));
+    assert_eq!(set(&mut world, other, 100, 13), OK);
+    account::uncharge(&mut world.state, kept.index(), Resource::Frames, 7);
+    for account in [kept, other] {
+        world.by(1, Call::AccountDestroy { account });
+    }
+    world.settle();
+    let used = world.state.published.accounts[1].used;
+    assert_eq!(used[0], before[0], "what was kept for the dead");
+    assert_eq!(used[Resource::Accounts as usize], 0);
+}
+
+/// The first account has what the machine has, whatever it is allowed.
+#[test]
+fn the_machine_is_all_there_is() {
+    let mut world = World::new();
+    let all = world.state.published.accounts[1].limit;
+    assert_eq!(u64::from(all[0]), world.state.published.directory.frames_usable);
+    for resource in 0..RESOURCES as u16 {
+        for limit in [1, u32::MAX] {
+            let account = AccountId(1);
+            let call = Call::AccountLimit { account, resource, limit, reserve: 0 };
+            assert_eq!(world.by(1, call), OK);
+        }
+    }
+    assert_eq!(world.state.published.accounts[1].limit, all);
+    let rest = all[0] - world.state.published.accounts[1].used[0];
+    let exhausted = Err(Error::Exhausted.into());
+    assert_eq!(account::check(&world.state, 1, Resource::Frames, rest), Ok(()));
+    assert_eq!(account::check(&world.state, 1, Resource::Frames, rest + 1), exhausted);
+}
+
+/// A dead environment's place is paid for as long as its record is held.
+#[test]
+fn the_dead_are_paid_for_until_they_are_forgotten() {
+    let mut world = World::new();
+    let used = |world: &World| world.state.published.accounts[1].used[Resource::Envs as usize];
+    let before = used(&world);
+    let domain = env::domain(&world.state, 1);
+    let index = world.spawn(domain);
+    let env = env::id(&world.state, index);
+    assert_eq!(world.by(1, Call::EnvDestroy { env, word: 3 }), OK);
+    world.settle();
+    assert_eq!(used(&world), before + 1);
+    assert_eq!(world.by(1, Call::EnvForget { env }), Outcome::Answer(0, 3));
+    assert_eq!(used(&world), before);
+}
+
+/// Of accounts themselves, too.
+#[test]
+fn accounts_are_paid_for_by_the_one_above() {
+    let mut world = World::new();
+    let parent = below(&mut world, AccountId(1), 2);
+    let make = Call::AccountAlloc { which: Which::Any, parent };
+    let children = [(); 2].map(|()| world.by(1, make));
+    assert!(children.iter().all(|child| matches!(child, Outcome::Answer(0, _))));
+    assert_eq!(world.by(1, make), error(Error::OverQuota, Resource::Accounts as u64));
+    let Outcome::Answer(0, id) = children[0] else { unreachable!() };
+    assert_eq!(world.by(1, Call::AccountDestroy { account: AccountId(id) }), OK);
+    world.settle();
+    assert!(matches!(world.by(1, make), Outcome::Answer(0, _)));
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{account, capability, retract, work};
 use abi::capability::{CONTROL, DERIVE, NAME_ACCOUNT, NAME_FRESH, READ, WRITE};
+use abi::limits::Resource;
 
 /// Slots of the tests' own.
 const SLOT: u16 = 5;
@@ -210,7 +211,12 @@ fn retractions_do_not_wait_for_other_accounts() {
     let first = AccountId(world.state.published.accounts[1].id);
     let make = Call::AccountAlloc { which: Which::Any, parent: first };
     let Outcome::Answer(0, id) = world.with(1, ROOT, make) else { panic!() };
+    let resource = Resource::Retractions as u16;
+    let limit = Call::AccountLimit { account: AccountId(id), resource, limit: 1, reserve: 1 };
     world.state.domains.records[other.index()].account = AccountId(id).index() as u16;
+    let none = error(Error::OverQuota, resource.into());
+    assert_eq!(world.with(index, ROOT, Call::CapabilityRetract { extend: 1, components: 9 }), none);
+    assert_eq!(world.with(1, ROOT, limit), OK);
     let third = world.domain();
     for (slot, name) in [(SLOT, 300), (OTHER, 301), (7, 302)] {
         give(&mut world, third, slot, &[name], READ);

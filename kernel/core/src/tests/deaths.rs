@@ -329,7 +329,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
     let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
     let account = AccountId(account);
     for resource in 0..RESOURCES as u16 {
-        let call = Call::AccountLimit { account, resource, limit: 100 };
+        let call = Call::AccountLimit { account, resource, limit: 100, reserve: 0 };
         assert_eq!(world.by(1, call), OK);
     }
     let call = Call::DomainAlloc {

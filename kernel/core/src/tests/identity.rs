@@ -46,7 +46,7 @@ fn account_below(world: &mut World, parent: AccountId) -> AccountId {
     let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no account") };
     let account = AccountId(id);
     for resource in 0..RESOURCES as u16 {
-        let call = Call::AccountLimit { account, resource, limit: 100 };
+        let call = Call::AccountLimit { account, resource, limit: 100, reserve: 0 };
         assert_eq!(world.by(1, call), OK);
     }
     account

@@ -1,7 +1,7 @@
 //! Protected methods: what is bound, who may call it, what a call changes, and when it does not.
 
 use super::*;
-use abi::limits::{METHOD_SLOTS, METHOD_STEPS, METHODS, SLICE_NS};
+use abi::limits::{METHOD_SLOTS, METHOD_STEPS, METHODS, Resource, SLICE_NS};
 use abi::method::{Binding, Part, refused};
 use abi::predicate::{Operator, Source};
 use abi::published::Category;
@@ -273,6 +273,23 @@ fn long_functions_are_bound_in_pieces() {
     let call = Call::MethodCall { region: id, method: 1, role: 1, first, second, third };
     assert_eq!(world.by(1, call), OK);
     assert_eq!(world.by(1, call), Outcome::Answer(0, 4));
+}
+
+/// Pages of the window are paid for by the region's account.
+#[test]
+fn pages_of_code_are_paid_for() {
+    let mut world = World::new();
+    let id = region(&mut world, 0);
+    let slot = Resource::Code as usize;
+    world.state.published.accounts[1].limit[slot] = 1;
+    assert_eq!(bind(&mut world, id, &body(), &adder(0)).0, OK);
+    let over = error(Error::OverQuota, slot as u64);
+    let other = Binding { method: 1, ..body() };
+    assert_eq!(bind(&mut world, id, &other, &adder(0)).0, over);
+    assert_eq!(attach(&mut world, 1, id, 0), OK);
+    assert_eq!(world.by(1, Call::RegionDetach { region: id, role: 0 }), OK);
+    world.settle();
+    assert_eq!(world.state.published.accounts[1].used[slot], 0);
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl World {
             application,
         };
         assert_eq!(start_first(state, machine, &first).index(), 1);
-        sched::start_cpu(state, 1);
+        crate::slice::start_cpu(state, 1);
         state.envs.slots[1].entries = entries();
         assert_eq!(world.pick(0), 1);
         world

@@ -9,7 +9,7 @@ fn an_account(world: &mut World) -> AccountId {
     let Outcome::Answer(0, account) = world.by(1, call) else { panic!() };
     let account = AccountId(account);
     for resource in 0..RESOURCES as u16 {
-        let call = Call::AccountLimit { account, resource, limit: 100 };
+        let call = Call::AccountLimit { account, resource, limit: 100, reserve: 0 };
         assert_eq!(world.by(1, call), OK);
     }
     account

@@ -319,7 +319,10 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
     let Outcome::Answer(0, account) = world.by(1, make) else { panic!("an account") };
     let account = AccountId(account);
     for resource in 0..RESOURCES as u16 {
-        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit: 50 }), OK);
+        assert_eq!(
+            world.by(1, Call::AccountLimit { account, resource, limit: 50, reserve: 0 }),
+            OK
+        );
     }
     domain::move_charges(&mut world.state, built.index(), account.index()).unwrap();
     let save = world.state.envs.slots[new].save;
@@ -454,7 +457,10 @@ fn a_domain_changes_its_account_only_by_a_right_over_both() {
         assert_eq!(world.with(index, SAVED, set), expected);
     }
     for resource in 0..RESOURCES as u16 {
-        assert_eq!(world.by(1, Call::AccountLimit { account, resource, limit: 50 }), OK);
+        assert_eq!(
+            world.by(1, Call::AccountLimit { account, resource, limit: 50, reserve: 0 }),
+            OK
+        );
     }
     enter(&mut world, domain, SAVED, Name::ROOT, CONTROL | DERIVE);
     let before = world.state.published.accounts[account.index()].used;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::work::PIECE;
-use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES, REGION_PLACES};
+use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES, REGION_PLACES, Resource};
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 
 /// Program memory that is copied from and to.
@@ -169,13 +169,19 @@ fn each_refusal_of_making_and_attaching() {
     assert_eq!(world.by(1, call), error(Error::BadAddress, 0));
     let call = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 0 };
     assert_eq!(world.with(1, 9, call), error(Error::NoSuchCapability, 0));
-    let used = world.state.published.accounts[1].used[4];
-    world.state.published.accounts[1].limit[4] = used + 1;
     assert_eq!(world.census(), before, "what was refused left nothing");
+    let [regions, attachments] = [Resource::Regions, Resource::Attachments];
+    let all = world.state.published.accounts[1].limit;
+    let may_have = |world: &mut World, resource: Resource, more: u32| {
+        let record = &mut world.state.published.accounts[1];
+        record.limit[resource as usize] = record.used[resource as usize] + more;
+    };
+    may_have(&mut world, regions, 1);
+    may_have(&mut world, attachments, 0);
     let id = region(&mut world, 1, &[u32::MAX]);
-    assert_eq!(alloc(&mut world, 1, &[]), error(Error::OverQuota, 4));
-    assert_eq!(world.by(1, attach(id, 0)), error(Error::OverQuota, 4));
-    world.state.published.accounts[1].limit[4] = u32::MAX;
+    assert_eq!(alloc(&mut world, 1, &[]), error(Error::OverQuota, regions as u64));
+    assert_eq!(world.by(1, attach(id, 0)), error(Error::OverQuota, attachments as u64));
+    world.state.published.accounts[1].limit = all;
     assert_eq!(world.by(1, attach(id, 4)), error(Error::BadArgument, 1));
     assert_eq!(world.by(1, attach(RegionId(99), 0)), error(Error::NoSuchRegion, 0));
     let domain = DomainId(99);
@@ -327,10 +333,11 @@ fn each_refusal_of_passing() {
     assert_eq!(world.state.published.regions[foreign.index()].attached, [1, 0, 0, 0]);
     let another = region(&mut world, 1, &[]);
     assert_eq!(world.by(1, attach(another, 3)), OK);
-    let used = world.state.published.accounts[1].used[4];
-    world.state.published.accounts[1].limit[4] = used;
+    let attachments = Resource::Attachments as usize;
+    let used = world.state.published.accounts[1].used[attachments];
+    world.state.published.accounts[1].limit[attachments] = used;
     world.put(1, [place(id, 0), place(another, 3)].as_flattened());
     assert_eq!(world.by(1, pass(to, 2)), error(Error::OverQuota, 1));
-    world.state.published.accounts[1].limit[4] = u32::MAX;
+    world.state.published.accounts[1].limit[attachments] = u32::MAX;
     assert_eq!(world.by(1, pass(to, 0)), OK, "none");
 }

@@ -154,6 +154,21 @@ fn a_revoked_frame_is_in_no_ring() {
     assert_eq!(world.machine.word(frame.address()), 0);
 }
 
+/// A packet is its sender's account's until it is sent, so that no account takes the whole queue.
+#[test]
+fn a_packet_under_way_is_paid_for() {
+    let mut world = world();
+    let slot = Resource::Sends as usize;
+    world.state.published.accounts[1].limit[slot] = 1;
+    world.put(1, &[PAGE, 40]);
+    let (pieces, pending) = (UserAddress(SCRATCH), UserAddress(OWNERS));
+    let call = Call::NetTransmit { interface: 0, pieces, count: 1, pending };
+    assert_eq!(world.by(1, call), OK);
+    assert_eq!(world.by(1, call), error(Error::OverQuota, slot as u64));
+    net::transmit::sent(&mut world.state, &mut world.machine, 0, 0);
+    assert_eq!(world.by(1, call), OK);
+}
+
 #[test]
 fn transmit_when_the_device_is_full() {
     let mut world = world();

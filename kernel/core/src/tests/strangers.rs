@@ -48,8 +48,9 @@ fn no_account_is_reached_by_its_processes() {
     let (attacker, _) = process(&mut world, ALICE);
     let account = AccountId(world.state.published.accounts[1].id);
     let before = (world.state.published.accounts[1].limit, world.state.published.accounts[1].used);
-    let mut calls: Vec<Call> =
-        (0..8).map(|resource| Call::AccountLimit { account, resource, limit: 0 }).collect();
+    let mut calls: Vec<Call> = (0..8)
+        .map(|resource| Call::AccountLimit { account, resource, limit: 0, reserve: 0 })
+        .collect();
     calls.push(Call::AccountAlloc { which: Which::Any, parent: account });
     calls.push(Call::AccountDestroy { account });
     refused(&mut world, attacker, &calls);

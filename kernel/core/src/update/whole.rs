@@ -67,8 +67,8 @@ pub(super) fn check_copy(
     copies: u32,
 ) -> Result<(u32, u32), Refusal> {
     let account = payer(state, request);
-    let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
     account::check(state, account, Resource::Frames, 2 + copies)?;
+    let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
     if state.frames.free_count() < 2 + copies {
         return Err(Error::Exhausted.into());
     }

@@ -53,9 +53,8 @@ impl Server {
     fn start(ground: &Ground) -> Result<Self, Failure> {
         let make = Call::AccountAlloc { which: Which::Any, parent: FIRST };
         let account = AccountId(call::make(make, OWN).map_err(refused)?);
-        for resource in 0..8 {
-            let set = Call::AccountLimit { account, resource, limit: u32::MAX };
-            // Not every number is a resource's.
+        for resource in 0..abi::limits::RESOURCES as u16 {
+            let set = Call::AccountLimit { account, resource, limit: u32::MAX, reserve: 0 };
             let _ = call::make(set, OWN);
         }
         let archive = Archive::open_checked(ground.image).map_err(|why| format!("{why:?}"))?;
@@ -136,7 +135,12 @@ impl Server {
 
     fn limit(&self, frames: u64) -> Result<(), Failure> {
         let resource = Resource::Frames as u16;
-        let set = Call::AccountLimit { account: self.account, resource, limit: frames as u32 };
+        let set = Call::AccountLimit {
+            account: self.account,
+            resource,
+            limit: frames as u32,
+            reserve: 0,
+        };
         call::make(set, OWN).map(drop).map_err(refused)
     }
 

@@ -35,7 +35,7 @@ fn poor_account() -> Result<AccountId, Failure> {
     let make = Call::AccountAlloc { which: Which::Any, parent: FIRST };
     let account = AccountId(call::make(make, OWN).map_err(refused)?);
     for (resource, limit) in [(Resource::Frames, 16), (Resource::Domains, 1)] {
-        let set = Call::AccountLimit { account, resource: resource as u16, limit };
+        let set = Call::AccountLimit { account, resource: resource as u16, limit, reserve: 0 };
         call::make(set, OWN).map_err(refused)?;
     }
     Ok(account)

@@ -286,8 +286,8 @@ pub fn of_deaths(ground: &Ground) -> Result<String, Failure> {
         OWN,
     );
     let account = AccountId(account.map_err(said)?);
-    for resource in 0..8 {
-        let limit = abi::call::Call::AccountLimit { account, resource, limit: 4096 };
+    for resource in 0..abi::limits::RESOURCES as u16 {
+        let limit = abi::call::Call::AccountLimit { account, resource, limit: 4096, reserve: 0 };
         call::make(limit, OWN).map_err(said)?;
     }
     for _ in 0..40 {

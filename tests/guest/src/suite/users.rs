@@ -35,7 +35,7 @@ fn make_account() -> Result<AccountId, Refused> {
     let make = Call::AccountAlloc { which: Which::Any, parent: first_account() };
     let account = AccountId(call::make(make, OWN)?);
     for resource in 0..RESOURCES as u16 {
-        call::make(Call::AccountLimit { account, resource, limit: 10_000 }, OWN)?;
+        call::make(Call::AccountLimit { account, resource, limit: 10_000, reserve: 0 }, OWN)?;
     }
     Ok(account)
 }
