@@ -18,6 +18,7 @@ use crate::count::Count;
 use crate::identity::{self, Serial};
 use crate::retract;
 use crate::state::State;
+use crate::turns::OnEach;
 use abi::capability::{ALL, CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
@@ -56,6 +57,8 @@ pub struct Record {
     pub(crate) killer: EnvId,
     /// Accounts whose parent it is.
     pub(crate) below: u16,
+    /// What it has in the rounds of the processors.
+    pub(crate) turns: OnEach,
 }
 
 /// The private half of the table.

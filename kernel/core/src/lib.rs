@@ -77,6 +77,7 @@ pub mod timer;
 pub mod token;
 pub mod trace;
 pub mod transfer;
+pub mod turns;
 pub mod upcall;
 mod update;
 pub mod visit;

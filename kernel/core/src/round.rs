@@ -1,6 +1,6 @@
 //! Whose turn is next: the round of slice positions, and what a sleeper's turn is.
 //!
-//! The positions of a processor's vector are visited in order; a position's ring gives one of its
+//! Accounts take turns, each at its next place ([`crate::turns`]); a place's ring gives one of its
 //! members the slice. When nobody is ready, all sleepers with a predicate are looked at once.
 
 use crate::count::Count;
@@ -10,14 +10,14 @@ use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{ages, predicate, sched, sleep, slice};
+use crate::{ages, predicate, sched, sleep, slice, turns};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
 use abi::setup::FLAG_SLICE_START;
 use abi::upcall::EVENT_SLICE_START;
 
-/// Members of rings that one look for whose turn it is walks past, some 55 instructions each: with
+/// Members of rings that one look for whose turn it is walks past, some 100 instructions each: with
 /// the predicates it stays well within the bound of one hold. Few in tests, so that they, too, go
 /// on where they stopped.
 const MEMBERS_PER_EXIT: usize = if cfg!(test) { 24 } else { 400 };
@@ -44,17 +44,17 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
             break;
         }
         walk.owing = false;
-        for _ in 0..state.sched.cpus[cpu].occupied.count_ones() {
-            let Some(position) = next_position(&state.sched.cpus[cpu]) else { break };
-            state.sched.cpus[cpu].position = position as u8;
-            let found = turn(state, machine, cpu, position, &mut walk);
+        for _ in 0..state.sched.cpus[cpu].places {
+            let Some(place) = turns::next(state, cpu) else { break };
+            let found = turn(state, machine, cpu, place, &mut walk);
             if let Some((owner, index)) = found {
                 return start_slice(state, machine, cpu, owner, index, now);
             }
-            if walk.members == 0 && go_on_later(state, cpu, position, &walk) {
+            if walk.members == 0 && go_on_later(state, cpu, place, &walk) {
                 state.sched.cpus[cpu].since_ns = now;
                 return;
             }
+            turns::passed(state, cpu, place.0);
         }
         if !walk.owing {
             break;
@@ -107,7 +107,12 @@ fn walked_all(state: &State, cpu: usize) -> bool {
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
 /// everybody: there are no more members than environments.
-fn go_on_later(state: &mut State, cpu: usize, position: usize, walk: &Walk) -> bool {
+fn go_on_later(
+    state: &mut State,
+    cpu: usize,
+    (account, position): (usize, usize),
+    walk: &Walk,
+) -> bool {
     let this = &mut state.sched.cpus[cpu];
     // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
     // from 1, as sleepers have been looked at.
@@ -115,9 +120,8 @@ fn go_on_later(state: &mut State, cpu: usize, position: usize, walk: &Walk) -> b
     if walked_all(state, cpu) {
         return false;
     }
+    turns::again(state, cpu, account, position);
     let this = &mut state.sched.cpus[cpu];
-    // The position after this one is the one that has been left in the middle.
-    this.position = ((position + SLICES - 1) % SLICES) as u8;
     this.more = true;
     true
 }
@@ -153,25 +157,15 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
     this.looked = if this.more { looked + count } else { 0 };
 }
 
-/// The occupied position after the one in turn, round the vector.
-fn next_position(cpu: &Cpu) -> Option<usize> {
-    if cpu.occupied == 0 {
-        return None;
-    }
-    let start = (u32::from(cpu.position) + 1) % SLICES as u32;
-    let ahead = cpu.occupied.rotate_right(start).trailing_zeros();
-    Some(((start + ahead) % SLICES as u32) as usize)
-}
-
-/// Who runs when the turn comes to a position: whose slice it is, and whom that one's time serves.
+/// Who runs when the turn comes to a place: whose slice it is, and whom that one's time serves.
 fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: usize,
-    position: usize,
+    (account, position): (usize, usize),
     walk: &mut Walk,
 ) -> Option<(usize, usize)> {
-    let first = usize::from(state.sched.cpus[cpu].rings[position]);
+    let first = usize::from(turns::head(state, cpu, account, position));
     if first == 0 {
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
@@ -184,9 +178,9 @@ fn turn<M: Machine>(
         walk.members -= 1;
         walk.walked += 1;
         work::spend(state, cost::MEMBER);
-        let index = usize::from(state.sched.cpus[cpu].rings[position]);
+        let index = usize::from(turns::head(state, cpu, account, position));
         let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
-        state.sched.cpus[cpu].rings[position] = next;
+        turns::set_head(state, cpu, account, position, next);
         let looks = walk.predicates > 0;
         found = candidate(state, machine, index, walk).map(|runs| (index, runs));
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
@@ -202,20 +196,21 @@ fn turn<M: Machine>(
         }
     }
     if index_was_last || found.is_some() {
-        back_to_passed_over(state, cpu, position);
+        back_to_passed_over(state, cpu, account, position);
     }
     found
 }
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
-fn back_to_passed_over(state: &mut State, cpu: usize, position: usize) {
+fn back_to_passed_over(state: &mut State, cpu: usize, account: usize, position: usize) {
     let this = &mut state.sched.cpus[cpu];
     let first = usize::from(core::mem::take(&mut this.passed_over));
     let env = &state.envs.slots[first];
-    let here = (usize::from(env.cpu), usize::from(env.position)) == (cpu, position);
+    let here = (usize::from(env.cpu), usize::from(env.position)) == (cpu, position)
+        && turns::account_of(state, first) == account;
     if here && list::contains(state.envs.slots, Kind::Ring, first) {
-        this.rings[position] = first as u16;
+        turns::set_head(state, cpu, account, position, first as u16);
     }
 }
 
@@ -278,13 +273,17 @@ fn start_slice<M: Machine>(
     let most = (SLICE_NS - SHORTEST_NS) as u32;
     let paid = env.debt_ns.min(most);
     env.debt_ns.less(paid);
+    let account = turns::account_of(state, owner);
+    let left_to_others = turns::begin(state, cpu, account, most - paid);
     let this = &mut state.sched.cpus[cpu];
-    this.slice_end_ns = now + SLICE_NS - u64::from(paid);
+    this.slice_end_ns = now + SLICE_NS - u64::from(paid + left_to_others);
     this.extended = false;
     this.lender = 0;
     state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
-    let position = cpu * SLICES + usize::from(state.sched.cpus[cpu].position);
-    state.published.slices[position].used += 1;
+    let position = usize::from(state.sched.cpus[cpu].position);
+    if position < SLICES {
+        state.published.slices[cpu * SLICES + position].used += 1;
+    }
     run(state, cpu, index, now);
     if state.envs.slots[index].has(FLAG_SLICE_START) {
         event(state, machine, index, EVENT_SLICE_START);

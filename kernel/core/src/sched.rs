@@ -19,9 +19,9 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{death, gate, lent, predicate, round, sleep, slice, upcall, visit};
+use crate::{death, gate, lent, predicate, round, sleep, turns, upcall, visit};
 use abi::id::{EnvId, Frame};
-use abi::limits::{CPUS, SLICE_NS, SLICES, WORK_PIECES};
+use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
 use abi::upcall::{EVENT_SLICE_END, offset};
@@ -62,8 +62,14 @@ pub struct Cpu {
     pub borrow_end_ns: u64,
     /// When `current` got the processor.
     pub since_ns: u64,
-    /// Positions that have a ring or an owner.
-    pub occupied: u128,
+    /// Accounts that have a place in the round, a bit each.
+    pub accounts: [u64; ACCOUNTS / 64],
+    /// Places of them all.
+    pub places: u16,
+    /// The account in turn.
+    pub account: u16,
+    /// Its places that have not been looked at in this turn.
+    pub left: u16,
     /// Head of the queue of those woken by events.
     pub front: u16,
     /// First environment of each position's ring, 0: none.
@@ -84,7 +90,10 @@ impl Cpu {
         slice_end_ns: 0,
         borrow_end_ns: 0,
         since_ns: 0,
-        occupied: 0,
+        accounts: [0; ACCOUNTS / 64],
+        places: 0,
+        account: 0,
+        left: 0,
         front: 0,
         rings: [0; SLICES],
     };
@@ -284,11 +293,7 @@ pub fn turns_changed(state: &mut State, index: usize) {
 #[inline]
 pub fn enqueue(state: &mut State, index: usize) {
     if !list::contains(state.envs.slots, Kind::Ring, index) && !has_no_turn(state, index) {
-        let env = &state.envs.slots[index];
-        let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
-        let cpu = &mut state.sched.cpus[cpu];
-        list::push(state.envs.slots, &mut cpu.rings[position], Kind::Ring, index);
-        cpu.occupied |= 1 << position;
+        turns::enter(state, index);
     }
 }
 
@@ -302,15 +307,9 @@ pub fn keeps_its_turn(state: &State, index: usize) -> bool {
 
 /// Takes an environment out of its ring and the front queue.
 pub fn dequeue(state: &mut State, index: usize) {
-    let env = &state.envs.slots[index];
-    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
-    let owner = slice::extra_owner(state, cpu, position);
-    let this = &mut state.sched.cpus[cpu];
-    list::remove(state.envs.slots, &mut this.front, Kind::Front, index);
-    list::remove(state.envs.slots, &mut this.rings[position], Kind::Ring, index);
-    if this.rings[position] == 0 && owner == 0 {
-        this.occupied &= !(1 << position);
-    }
+    let cpu = usize::from(state.envs.slots[index].cpu);
+    list::remove(state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
+    turns::leave(state, index);
 }
 
 /// Makes an environment ready that was neither ready nor running; `front`: an event did it.
@@ -374,6 +373,7 @@ pub fn leave_at(state: &mut State, cpu: usize, now: u64) {
         this.slice_end_ns += ran;
         let debt = &mut state.envs.slots[index].debt_ns;
         *debt = debt.saturating_add(ran as u32);
+        turns::borrowed(state, cpu, index, ran);
     }
 }
 
@@ -582,6 +582,7 @@ fn borrow(state: &mut State, cpu: usize, now: u64) {
         list::remove(state.envs.slots, front, Kind::Front, index);
         let env = &state.envs.slots[index];
         let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
+        let left = left.min(turns::credit(state, cpu, index));
         if env.state == EnvState::Ready && left >= SHORTEST_NS {
             leave_at(state, cpu, now);
             stay_ready(state, current);

@@ -1,8 +1,9 @@
 //! Slice positions: who owns which, where an environment is at home (aegis95 S28, thesis98 C-1).
 //!
-//! A position belongs to one environment; those made by it share its turn until they are given a
-//! position of their own. An environment's first position becomes its home, where its ring is; more
-//! positions are turns of its own. When an owner dies its home passes to one of those who share it.
+//! A position belongs to one environment; those of its account that are made by it share its turn
+//! until they are given a position of their own. Those of another account are in that one's common
+//! place ([`crate::turns`]). An environment's first position becomes its home, where its ring is;
+//! more are turns of its own. When an owner dies its home passes to one of those who share it.
 
 use crate::account;
 use crate::answer::{Answer, Refusal};
@@ -14,14 +15,15 @@ use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
 use crate::sweep;
+use crate::turns::{self, COMMON, account_of};
 use crate::work::cost;
 use abi::error::Error;
-use abi::id::{AccountId, EnvId};
+use abi::id::EnvId;
 use abi::limits::{CPUS, Resource, SLICES};
 use abi::published::EnvState;
 use abi::word::Which;
 
-/// The first environment's index: whoever has no position shares its home.
+/// The first environment's index: whoever of its account has no position shares its home.
 const FIRST: usize = 1;
 
 fn slot(cpu: usize, position: usize) -> usize {
@@ -37,6 +39,9 @@ pub fn start_cpu(state: &mut State, cpu: usize) {
 
 /// The index of the environment that owns a position, 0: it is free.
 pub fn owner(state: &State, cpu: usize, position: usize) -> usize {
+    if position == COMMON {
+        return 0;
+    }
     EnvId(state.published.slices[slot(cpu, position)].env).index()
 }
 
@@ -51,15 +56,16 @@ fn at_home(state: &State, index: usize, cpu: usize, position: usize) -> bool {
     usize::from(env.cpu) == cpu && usize::from(env.position) == position
 }
 
-fn account_of(state: &State, index: usize) -> usize {
-    AccountId(state.published.envs[index].account).index()
-}
-
-/// Lets a new environment share the home of another.
+/// Lets a new environment share the home of another one, if that is of the same account.
 pub fn share(state: &mut State, index: usize, with: usize) {
     let (cpu, position) = (state.envs.slots[with].cpu, state.envs.slots[with].position);
+    let same = account_of(state, index) == account_of(state, with);
+    let position = if same { position } else { COMMON as u8 };
     let env = &mut state.envs.slots[index];
     (env.cpu, env.position) = (cpu, position);
+    if usize::from(position) == COMMON {
+        return;
+    }
     state.published.slices[slot(usize::from(cpu), usize::from(position))].sharers += 1;
     if is_ownerless(state, index) {
         // It may have been passed already by who looks for an heir.
@@ -80,11 +86,16 @@ pub fn settle(state: &mut State, index: usize, cpu: usize, position: usize) {
         record.env = id;
         record.sharers = 1;
         // Its turn is in the ring from now on.
-        let this = &mut state.sched.cpus[cpu];
-        if this.rings[position] == 0 {
-            this.occupied &= !(1 << position);
-        }
+        vacate_if_empty(state, index, cpu, position);
     });
+}
+
+/// A position without an owner further than at home is in the round while its ring has members.
+fn vacate_if_empty(state: &mut State, index: usize, cpu: usize, position: usize) {
+    if state.sched.cpus[cpu].rings[position] == 0 {
+        let account = account_of(state, index);
+        turns::vacate(state, cpu, account, position);
+    }
 }
 
 /// `SliceAlloc`.
@@ -113,9 +124,10 @@ pub fn allocate<M: Machine>(
         let record = &mut state.published.slices[slot(cpu, position)];
         (record.env, record.sharers) = (id, 1);
         state.envs.slots[index].owned += 1;
-        state.sched.cpus[cpu].occupied |= 1 << position;
+        let account = account_of(state, index);
+        turns::occupy(state, cpu, account, position);
     } else {
-        state.published.slices[slot(home_cpu, home)].sharers.less(1);
+        leave_home(state, home_cpu, home);
         settle(state, index, cpu, position);
     }
     if state.sched.cpus[cpu].current == 0 {
@@ -201,7 +213,14 @@ pub fn drop_all(state: &mut State, index: usize) {
     if owner(state, home_cpu, home) == index {
         pass_on(state, index, home_cpu, home);
     } else {
-        state.published.slices[slot(home_cpu, home)].sharers.less(1);
+        leave_home(state, home_cpu, home);
+    }
+}
+
+/// One fewer shares a position.
+fn leave_home(state: &mut State, cpu: usize, position: usize) {
+    if position != COMMON {
+        state.published.slices[slot(cpu, position)].sharers.less(1);
     }
 }
 
@@ -212,10 +231,7 @@ fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
     let record = &mut state.published.slices[slot(cpu, position)];
     record.env = 0;
     record.sharers = 0;
-    let this = &mut state.sched.cpus[cpu];
-    if this.rings[position] == 0 {
-        this.occupied &= !(1 << position);
-    }
+    vacate_if_empty(state, index, cpu, position);
 }
 
 /// The owner leaves its home: the first of those who share it that can pay for it has it from now
@@ -233,7 +249,8 @@ fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
 /// Has the home of an environment no owner any more?
 pub(crate) fn is_ownerless(state: &State, index: usize) -> bool {
     let env = &state.envs.slots[index];
-    owner(state, env.cpu.into(), env.position.into()) == 0
+    let position = usize::from(env.position);
+    position != COMMON && owner(state, env.cpu.into(), position) == 0
 }
 
 /// The environment at `index`, which lives, has its home from now on, or another one.

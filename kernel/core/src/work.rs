@@ -79,7 +79,7 @@ pub mod cost {
     /// A sleeper whose predicate is of no interest now.
     pub const SLEEPER: u32 = 30;
     /// A member of a ring walked past, or one step to whom it waits for.
-    pub const MEMBER: u32 = 55;
+    pub const MEMBER: u32 = 110;
     /// A deadline served, but for predicates.
     pub const ALARM: u32 = 4_000;
     /// All entries of a table copied into another.

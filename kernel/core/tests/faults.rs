@@ -265,9 +265,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "charges do not count above",
         "account.rs",
-        "        state.published.accounts[at].used[resource as usize] += n;\n\
-         \x20       at = usize::from(state.accounts.records[at].parent);",
-        "        state.published.accounts[at].used[resource as usize] += n;\n        at = 0;",
+        "        n = counts(record, slot) - before;\n",
+        "        n = (counts(record, slot) - before).min(0);\n",
     ),
     (
         "a chain loses its way back",

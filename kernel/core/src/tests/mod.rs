@@ -26,6 +26,7 @@ mod speculation;
 mod steps;
 mod strangers;
 mod transfers;
+mod turns;
 mod upcalls;
 mod visits;
 mod waiting;
@@ -186,12 +187,13 @@ impl World {
 
     /// As `spawn`, not yet released.
     pub fn spawn_new(&mut self, maker: usize, domain: DomainId) -> usize {
-        let call = Call::EnvAlloc {
-            which: Which::Any,
-            domain,
-            account: AccountId::NONE,
-            vector: Which::Any,
-        };
+        self.spawn_for(maker, domain, AccountId::NONE)
+    }
+
+    /// The same for another account.
+    pub fn spawn_for(&mut self, maker: usize, domain: DomainId, account: AccountId) -> usize {
+        let (which, vector) = (Which::Any, Which::Any);
+        let call = Call::EnvAlloc { which, domain, account, vector };
         let answer = self.by(maker, call);
         let Outcome::Answer(0, id) = answer else { panic!("EnvAlloc: {answer:?}") };
         let id = EnvId(id as u32);
@@ -394,6 +396,7 @@ pub fn check(state: &State) {
         return;
     }
     crate::region::check(state);
+    crate::turns::check(state);
     state.envs.check();
     let envs = &state.envs.slots;
     let mut watchers = 0;

@@ -144,9 +144,9 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a death keeps its charge",
-        "death.rs",
-        "    account::uncharge(state, account, Resource::Envs, 1);\n",
-        "    let _ = account;\n",
+        "env.rs",
+        "    account::uncharge(state, payer, Resource::Envs, 1);\n",
+        "    let _ = payer;\n",
     ),
     (
         "slices are not passed on",

@@ -1,0 +1,264 @@
+//! Whose turn is next, by account first: the places that each account has in a processor's round.
+//!
+//! ```text
+//!   a processor     account 1        account 5             account 9
+//!   round of those  ┌───┬───┐        ┌────────┐            ┌───┬────────┐
+//!   that have any   │ 0 │ 7 │ ─────► │ common │ ─────────► │ 3 │ common │ ──► 1
+//!                   └───┴───┘        └────────┘            └───┴────────┘
+//!   each turn:      the next place of the account at which somebody wants the processor
+//! ```
+//! A place is a position of the vector, or the account's *common* one: the ring of those that have
+//! no position, and do not share one of an environment of their own account. So an account's turn
+//! is one slice, whatever it has made.
+//!
+//! Who is woken by an event may borrow from the slice of another account; an account does so for
+//! one slice in each round at most, and its next turn is as much shorter. Where only one account is
+//! in the round there is nobody to pay back.
+
+use crate::count::Count;
+use crate::list::{self, Kind};
+use crate::sched::{Cpu, SHORTEST_NS};
+use crate::slice;
+use crate::state::State;
+use abi::id::AccountId;
+use abi::limits::{CPUS, SLICE_NS, SLICES};
+
+/// The position of those that have none.
+pub(crate) const COMMON: usize = SLICES;
+/// Places of an account on one processor.
+const PLACES: usize = SLICES + 1;
+const _: () = assert!(COMMON <= u8::MAX as usize);
+
+/// What an account has in the round of one processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turns {
+    /// Its positions that have a ring or an owner.
+    occupied: u128,
+    /// The first of those in the common ring, 0: none.
+    common: u16,
+    /// Is anybody there?
+    has_common: bool,
+    /// The place that had the last turn.
+    pub(crate) position: u8,
+    /// What it has borrowed of others' turns.
+    debt_ns: u32,
+}
+
+impl Turns {
+    /// How many places it has.
+    fn count(&self) -> u16 {
+        self.occupied.count_ones() as u16 + u16::from(self.has_common)
+    }
+
+    /// The place after the last one, round and round.
+    fn next(&self) -> Option<usize> {
+        let start = (usize::from(self.position) + 1) % PLACES;
+        let ahead = if start == COMMON { 0 } else { self.occupied >> start };
+        if ahead != 0 {
+            return Some(start + ahead.trailing_zeros() as usize);
+        }
+        if self.has_common && start != 0 {
+            return Some(COMMON);
+        }
+        match self.occupied {
+            0 => self.has_common.then_some(COMMON),
+            all => Some(all.trailing_zeros() as usize),
+        }
+    }
+}
+
+/// Turns of an account on each processor.
+pub type OnEach = [Turns; CPUS];
+
+/// Index of the account whose turns the environment at `index` takes.
+#[inline]
+pub(crate) fn account_of(state: &State, index: usize) -> usize {
+    AccountId(state.published.envs[index].account).index()
+}
+
+/// The first environment of a place's ring, 0: none.
+pub(crate) fn head(state: &State, cpu: usize, account: usize, position: usize) -> u16 {
+    match position {
+        COMMON => state.accounts.records[account].turns[cpu].common,
+        _ => state.sched.cpus[cpu].rings[position],
+    }
+}
+
+/// Another one is the first, or the ring is empty.
+pub(crate) fn set_head(state: &mut State, cpu: usize, account: usize, position: usize, head: u16) {
+    match position {
+        COMMON => state.accounts.records[account].turns[cpu].common = head,
+        _ => state.sched.cpus[cpu].rings[position] = head,
+    }
+}
+
+/// The place has a ring or an owner from now on.
+pub(crate) fn occupy(state: &mut State, cpu: usize, account: usize, position: usize) {
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    let before = turns.count();
+    match position {
+        COMMON => turns.has_common = true,
+        _ => turns.occupied |= 1 << position,
+    }
+    let this = &mut state.sched.cpus[cpu];
+    this.places += turns.count() - before;
+    this.accounts[account / 64] |= 1 << (account % 64);
+}
+
+/// It has neither.
+pub(crate) fn vacate(state: &mut State, cpu: usize, account: usize, position: usize) {
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    let before = turns.count();
+    match position {
+        COMMON => turns.has_common = false,
+        _ => turns.occupied &= !(1 << position),
+    }
+    let this = &mut state.sched.cpus[cpu];
+    this.places.less(before - turns.count());
+    if turns.count() == 0 {
+        turns.debt_ns = 0;
+        this.accounts[account / 64] &= !(1 << (account % 64));
+    }
+}
+
+/// The environment at `index` joins its place's ring, in which it is not.
+pub(crate) fn enter(state: &mut State, index: usize) {
+    let (cpu, account, position) = place_of(state, index);
+    let mut head = head(state, cpu, account, position);
+    list::push(state.envs.slots, &mut head, Kind::Ring, index);
+    set_head(state, cpu, account, position, head);
+    occupy(state, cpu, account, position);
+}
+
+/// It leaves the ring, if it is there.
+pub(crate) fn leave(state: &mut State, index: usize) {
+    let (cpu, account, position) = place_of(state, index);
+    let mut head = head(state, cpu, account, position);
+    list::remove(state.envs.slots, &mut head, Kind::Ring, index);
+    set_head(state, cpu, account, position, head);
+    if head == 0 && slice::extra_owner(state, cpu, position) == 0 {
+        vacate(state, cpu, account, position);
+    }
+}
+
+fn place_of(state: &State, index: usize) -> (usize, usize, usize) {
+    let env = &state.envs.slots[index];
+    (usize::from(env.cpu), account_of(state, index), usize::from(env.position))
+}
+
+/// The next place to look for whom to run: of the account in turn, as long as it has some that have
+/// not been looked at, else of the account after it.
+pub(crate) fn next(state: &mut State, cpu: usize) -> Option<(usize, usize)> {
+    let this = &mut state.sched.cpus[cpu];
+    let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
+    if this.left == 0 || !is_in(this.account.into()) {
+        let account = account_after(this)?;
+        this.account = account as u16;
+        this.left = state.accounts.records[account].turns[cpu].count();
+    }
+    this.left -= 1;
+    let account = usize::from(this.account);
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    let position = turns.next()?;
+    turns.position = position as u8;
+    this.position = position as u8;
+    Some((account, position))
+}
+
+/// The account behind the one in turn, round and round.
+fn account_after(this: &Cpu) -> Option<usize> {
+    let words = this.accounts.len();
+    let (at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
+    let behind = this.accounts[at] & (!0 << bit << 1);
+    if behind != 0 {
+        return Some(at * 64 + behind.trailing_zeros() as usize);
+    }
+    let mut others = (1..=words).map(|step| (at + step) % words);
+    let word = others.find(|&word| this.accounts[word] != 0)?;
+    Some(word * 64 + this.accounts[word].trailing_zeros() as usize)
+}
+
+/// The place has been left in the middle: it is the next one to look at.
+pub(crate) fn again(state: &mut State, cpu: usize, account: usize, position: usize) {
+    let before = (position + PLACES - 1) % PLACES;
+    state.accounts.records[account].turns[cpu].position = before as u8;
+    state.sched.cpus[cpu].left += 1;
+}
+
+/// Nobody at the place wants the processor. If there is no other one of its account's, the account
+/// has slept through its turn, which pays what it owes.
+pub(crate) fn passed(state: &mut State, cpu: usize, account: usize) {
+    if state.sched.cpus[cpu].left == 0 {
+        state.accounts.records[account].turns[cpu].debt_ns = 0;
+    }
+}
+
+/// The account's turn: what of a slice it has to leave to others, `rest` at most.
+pub(crate) fn begin(state: &mut State, cpu: usize, account: usize, rest: u32) -> u32 {
+    state.sched.cpus[cpu].left = 0;
+    let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+    let paid = rest.min(*debt);
+    *debt -= paid;
+    paid
+}
+
+/// Is no other account in the round?
+fn alone(state: &State, cpu: usize) -> bool {
+    let this = &state.sched.cpus[cpu];
+    this.accounts.iter().map(|word| word.count_ones()).sum::<u32>() <= 1
+}
+
+/// The environment at `index` has run on time that it borrowed.
+pub(crate) fn borrowed(state: &mut State, cpu: usize, index: usize, ran: u64) {
+    if !alone(state, cpu) {
+        let account = account_of(state, index);
+        let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+        *debt = debt.saturating_add(ran as u32);
+    }
+}
+
+/// How long it may borrow for; 0: not now.
+pub(crate) fn credit(state: &State, cpu: usize, index: usize) -> u64 {
+    let account = account_of(state, index);
+    let debt = u64::from(state.accounts.records[account].turns[cpu].debt_ns);
+    let left = SLICE_NS.saturating_sub(debt);
+    if left < SHORTEST_NS { 0 } else { left }
+}
+
+/// What must hold of places: each ring has members of one account, whose place it is; what is in
+/// the round has a ring or an owner, and what has one is in the round.
+#[cfg(test)]
+pub(crate) fn check(state: &State) {
+    use crate::list::contains;
+    use std::collections::BTreeSet;
+    let cpus = state.sched.cpus.iter().enumerate();
+    for (cpu, this) in cpus.filter(|(_, this)| this.online) {
+        let at_home = state.envs.used().filter(|&index| {
+            contains(state.envs.slots, Kind::Ring, index)
+                && usize::from(state.envs.slots[index].cpu) == cpu
+        });
+        let members = at_home
+            .map(|index| (account_of(state, index), usize::from(state.envs.slots[index].position)));
+        let owners = (0..SLICES).filter_map(|position| {
+            let owner = slice::extra_owner(state, cpu, position);
+            (owner != 0).then(|| (account_of(state, owner), position))
+        });
+        let places: BTreeSet<_> = members.chain(owners).collect();
+        let positions = places.iter().filter(|(_, position)| *position != COMMON);
+        let alone: BTreeSet<_> = positions.clone().map(|&(_, position)| position).collect();
+        assert_eq!(alone.len(), positions.count(), "a position is that of several accounts");
+        let mut round = BTreeSet::new();
+        for account in 0..state.accounts.records.len() {
+            let turns = &state.accounts.records[account].turns[cpu];
+            assert_eq!(turns.has_common, turns.common != 0);
+            let is_in = this.accounts[account / 64] >> (account % 64) & 1 != 0;
+            assert_eq!(is_in, turns.count() != 0);
+            if is_in {
+                let all = (0..SLICES).filter(|position| turns.occupied >> position & 1 != 0);
+                round.extend(all.chain(turns.has_common.then_some(COMMON)).map(|at| (account, at)));
+            }
+        }
+        assert_eq!(round, places, "the round of processor {cpu}");
+        assert_eq!(usize::from(this.places), places.len());
+    }
+}
