@@ -27,6 +27,8 @@ const LIFE: Duration = Duration::from_millis(150);
 const ATTACKERS: usize = 3;
 /// How long victims run without attackers first.
 const WARM: Duration = Duration::from_secs(2);
+/// How long a run of a victim may take.
+const HUNG: Duration = Duration::from_secs(120);
 /// How long the machine may take to be what it was.
 const SETTLING: Duration = Duration::from_secs(15);
 /// How long a victim computes beside one attacker.
@@ -133,7 +135,7 @@ fn attack(
     tally: Tally,
 ) -> Result<u64, String> {
     let begun = Instant::now();
-    let mut victims = Vec::new();
+    let mut victims: Vec<Victim> = Vec::new();
     let mut attackers: Vec<(i32, Instant)> = Vec::new();
     let (mut lives, mut runs) = (0, 0);
     let mut result = Ok(());
@@ -151,9 +153,13 @@ fn attack(
             attackers.push((attacker::start(seed, lives, tally)?, Instant::now()));
             lives += 1;
         }
+        if let Some(victim) = victims.iter_mut().find(|victim| victim.begun.elapsed() > HUNG) {
+            // What it has printed is told as that of one that ended otherwise.
+            let _ = victim.child.kill();
+        }
         let ended = victims.iter_mut().position(is_over);
         if let Some(at) = ended {
-            let victim: Victim = victims.swap_remove(at);
+            let victim = victims.swap_remove(at);
             let (number, took) = (victim.number, victim.begun.elapsed());
             let printed = end(victim)?;
             runs += 1;

@@ -25,7 +25,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -37,6 +37,7 @@ const TESTS: [Test; 11] = [
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
+    ("root_ends_who_takes_no_signals", nobody::root_ends_who_takes_no_signals),
 ];
 
 fn main() -> ExitCode {

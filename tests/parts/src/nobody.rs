@@ -6,6 +6,7 @@
 
 use crate::{Seen, expect, libc};
 use abi::call::Call;
+use abi::domain::NO_NAME;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::limits::CAPABILITIES;
@@ -246,4 +247,31 @@ pub fn nobody_reaches_anything(door: door::Door) -> Seen {
     let tried = tried.load(Ordering::SeqCst);
     expect(tried > 1000, || format!("only {tried} calls"))?;
     Ok(format!("({tried} calls)"))
+}
+
+/// A process says by which names it is signalled: one that says "by none" is ended by user 0 all
+/// the same. (`cargo xtask hostile`, seed 111: a machine stood still in a `waitpid`.)
+pub fn root_ends_who_takes_no_signals(door: door::Door) -> Seen {
+    let page = libc::shared(1);
+    let done = &libc::words(page, 1)[0];
+    let refuser = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        let value = NO_NAME << 8 | NO_NAME;
+        let domain = DomainId::NONE;
+        let set = libc::kernel(door, Call::DomainSet { domain, property: 0, value });
+        done.store(if set.is_ok() { 1 } else { 2 }, Ordering::SeqCst);
+        // Ends by itself, so that a failure is one and not a machine that stands still.
+        std::thread::sleep(std::time::Duration::from_secs(10));
+        7
+    });
+    while done.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    libc::send(refuser, 9);
+    let status = libc::wait(refuser);
+    let set = done.load(Ordering::SeqCst);
+    expect(set == 1 && status != 7 << 8, || format!("set {set}, ended with {status:#x}"))?;
+    Ok(String::new())
 }

@@ -68,7 +68,13 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
     let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
     let word = crate::exit::signalled(linux::SIGKILL);
-    by_users(real, |slot| call::env_destroy(slot, id, word))?;
+    let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
+    if ended == Err(Errno::EPERM) && process.users[1] == 0 {
+        // By whom its domain is signalled is the process's to set, the domain's guard is not.
+        let destroyed = call::domain_destroy(USER_SLOT, domain);
+        return destroyed.map(|_| ()).map_err(|(error, _)| from_kernel(error));
+    }
+    ended?;
     if alone {
         return Ok(());
     }
