@@ -23,7 +23,7 @@ macro_rules! counts {
     )+ };
 }
 
-counts!(u16 u32 u64 usize);
+counts!(u8 u16 u32 u64 usize);
 
 #[cfg(test)]
 mod tests {

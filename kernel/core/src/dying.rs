@@ -7,6 +7,7 @@
 //! hangs on that ticket or a later one.
 
 use crate::chain::{self, Place};
+use crate::count::Count;
 use crate::fold;
 use crate::frame::{self, GROUP, LINE};
 use crate::machine::Machine;
@@ -82,7 +83,7 @@ fn take_tables<M: Machine>(
                 state.frames.records[table.0 as usize].discount_entries(1);
                 let below = fold::left_by(state, entry);
                 frame::release(state, below);
-                left -= 1;
+                left.less(1);
                 if left == 0 {
                     return true;
                 }

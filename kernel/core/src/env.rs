@@ -10,6 +10,7 @@
 //! An environment that is `Held` keeps its [`Pending`]: released, it sleeps or waits on. Whoever
 //! wants something of one that runs on another processor leaves a request and interrupts that one.
 
+use crate::count::Count;
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
@@ -232,7 +233,7 @@ impl Envs {
 
     /// The index has become free.
     fn note_free(&mut self, index: usize) {
-        self.used_in[index / BLOCK] -= 1;
+        self.used_in[index / BLOCK].less(1);
         // So many at a time; the next one to become free goes on.
         for _ in 0..WORK_PIECES {
             if self.end == 1 || self.slots[self.end - 1].state != EnvState::Free {

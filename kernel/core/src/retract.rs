@@ -15,6 +15,7 @@
 //! that one is no grant, and goes when the domain goes.
 
 use crate::answer::Refusal;
+use crate::count::Count;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain, frame};
@@ -171,10 +172,10 @@ fn looked_at_one(state: &mut State) {
     let mut at = 0;
     while at < usize::from(state.retractions.count) {
         let all = &mut state.retractions;
-        all.all[at].left -= 1;
+        all.all[at].left.less(1);
         if all.all[at].left == 0 {
             let payer = charged(all.all[at].payer);
-            all.count -= 1;
+            all.count.less(1);
             all.all[at] = all.all[usize::from(all.count)];
             account::uncharge(state, payer, Resource::Retractions, 1);
             // An account may wait for this to end.

@@ -238,7 +238,8 @@ fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
 /// on. They are looked for one after the other ([`crate::sweep`]); whoever cannot pay and is looked
 /// at before moves to the first environment's. Until then nobody else is given the position.
 fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
-    let sharers = state.published.slices[slot(cpu, position)].sharers - 1;
+    let mut sharers = state.published.slices[slot(cpu, position)].sharers;
+    sharers.less(1);
     release(state, index, cpu, position);
     if sharers != 0 {
         state.published.slices[slot(cpu, position)].sharers = sharers;
@@ -262,7 +263,7 @@ pub(crate) fn inherit(state: &mut State, index: usize) {
         state.published.slices[slot(cpu, position)].env = env::id(state, index).0;
         state.envs.slots[index].owned += 1;
     } else {
-        state.published.slices[slot(cpu, position)].sharers -= 1;
+        state.published.slices[slot(cpu, position)].sharers.less(1);
         rehome(state, index, |state| share(state, index, FIRST));
     }
 }

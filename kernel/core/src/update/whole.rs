@@ -3,6 +3,7 @@
 use super::{Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, which};
 use crate::answer::Refusal;
 use crate::chain::{self, Place};
+use crate::count::Count;
 use crate::frame::{Contents, GROUP};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
@@ -275,7 +276,7 @@ fn copy_entries<M: Machine>(
             let place = Place { table: to, index };
             let leaving = state.frames.records[frame.0 as usize].revoking;
             let copied = if leaving || dying && frame::is_leaving(state, frame) {
-                entries -= 1;
+                entries.less(1);
                 0
             } else if let Some(request) = owner
                 && entry & WRITABLE != 0
