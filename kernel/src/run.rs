@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use kernel_core::context::{Context, USER_CS, USER_SS};
+use kernel_core::index::RegionIndex;
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
@@ -339,7 +340,12 @@ fn relay_to_waiter(cpu: &'static Cpu, mut state: Locked, number: u16, moved: rel
 
 /// The step of a caller's that finds nothing there yet.
 #[inline(never)]
-fn relay_back(cpu: &'static Cpu, mut state: Locked, number: u16, region: usize) -> Option<u64> {
+fn relay_back(
+    cpu: &'static Cpu,
+    mut state: Locked,
+    number: u16,
+    region: RegionIndex,
+) -> Option<u64> {
     let who = (cpu.index.get(), cpu.loaded_now());
     let done = relay::wait_for(&mut state, &mut Hardware::new(cpu), who, region)?;
     Some(after_relay(cpu, state, number, done))

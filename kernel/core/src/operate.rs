@@ -8,6 +8,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env::{self, Env, Pending};
+use crate::index::RegionIndex;
 use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
 use crate::sleep::{self, Sleep};
@@ -73,10 +74,10 @@ pub fn watched(id: RegionId) -> u64 {
 
 /// Who waits for a region alone is in no list: the region knows him. When another one comes, or all
 /// who wait are to be looked at, he is put into that of the sleepers.
-pub(crate) fn watch_waiter(state: &mut State, index: usize) {
+pub(crate) fn watch_waiter(state: &mut State, index: RegionIndex) {
     let waiter = usize::from(state.regions.slots[index].waiter);
     let env = &state.envs.slots[waiter];
-    let id = state.published.regions[index].id;
+    let id = state.published.regions[index.at()].id;
     if env.pending == Pending::Region && env.wait.region.0 == id {
         sleep::watch(state, waiter);
     }
@@ -91,10 +92,10 @@ pub fn wait_is_over<M: Machine>(state: &State, machine: &M, index: usize) -> boo
 fn is_over<M: Machine>(
     state: &State,
     machine: &M,
-    index: usize,
+    index: RegionIndex,
     (wait, peer): (&Wait, u8),
 ) -> bool {
-    let attached = &state.published.regions[index].attached;
+    let attached = &state.published.regions[index.at()].attached;
     let alone = attached.get(usize::from(peer)).is_some_and(|&count| count == 0);
     alone || machine.word(wait.physical) != wait.value
 }
@@ -109,18 +110,18 @@ pub fn end_wait(state: &mut State, index: usize) {
 /// Words of a region have changed: wakes the one that waits; of several, those whose wait is over
 /// are found on the way out, as those are whose predicates name the region.
 #[inline(always)]
-pub(crate) fn changed<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub(crate) fn changed<M: Machine>(state: &mut State, machine: &mut M, index: RegionIndex) {
     let Region { waiters, watched, .. } = &state.regions.slots[index];
     if *waiters != 0 || *watched {
         tell(state, machine, index);
     }
 }
 
-fn tell<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+fn tell<M: Machine>(state: &mut State, machine: &mut M, index: RegionIndex) {
     let Region { waiters, waiter, watched, .. } = state.regions.slots[index];
     let last = usize::from(waiter);
     let env = &state.envs.slots[last];
-    let still = env.pending == Pending::Region && env.wait.region.index() == index;
+    let still = env.pending == Pending::Region && env.wait.region.index() == index.at();
     if waiters == 1 && still && step::finish(state, machine, last) {
         sleep::finished(state, machine, last);
     } else if waiters == 1 && still {
@@ -174,7 +175,7 @@ pub(crate) fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (usize, usize),
-    (index, wait, peer): (usize, Wait, u8),
+    (index, wait, peer): (RegionIndex, Wait, u8),
     asked: &Sleep,
     found: u64,
 ) -> Option<Answer> {
@@ -203,7 +204,7 @@ pub(crate) fn wait_for<M: Machine>(
 
 /// A checked operation: what it names lies in the region and in the caller's half.
 struct Plan<'a> {
-    index: usize,
+    index: RegionIndex,
     direction: u8,
     address: u64,
     offset: u64,
@@ -228,7 +229,7 @@ fn offset_and_value(pair: &Pair) -> (u64, u64) {
 
 /// As [`physical`], for words, which mostly lie in the beginning.
 #[inline(always)]
-pub(crate) fn word(state: &State, index: usize, offset: u64) -> u64 {
+pub(crate) fn word(state: &State, index: RegionIndex, offset: u64) -> u64 {
     let first = state.regions.slots[index].first;
     if offset < PAGE_SIZE { first | offset } else { physical(state, index, offset) }
 }
@@ -255,7 +256,7 @@ fn attempt<M: Machine>(
         let (offset, value) = offset_and_value(pair);
         machine.word_set(word(state, plan.index, offset), value);
     }
-    let operations = &mut state.published.regions[plan.index].operations;
+    let operations = &mut state.published.regions[plan.index.at()].operations;
     *operations = operations.wrapping_add(1);
     if !plan.writes.is_empty() || plan.direction == COPY_IN {
         changed(state, machine, plan.index);
@@ -308,7 +309,7 @@ fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'
 }
 
 #[inline(always)]
-fn check_word(state: &State, index: usize, offset: u64) -> Result<(), Error> {
+fn check_word(state: &State, index: RegionIndex, offset: u64) -> Result<(), Error> {
     let lies_well = offset.is_multiple_of(8) && within(state, index, offset, 8);
     if lies_well { Ok(()) } else { Err(Error::BadAddress) }
 }
@@ -325,7 +326,7 @@ fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<(Wait, u8)
         role if role < REGION_ROLES as u64 => role as u8,
         _ => return Err(Refusal::new(Error::BadArgument, 0)),
     };
-    let region = RegionId(state.published.regions[index].id);
+    let region = RegionId(state.published.regions[index.at()].id);
     let physical = physical(state, index, offset);
     Ok((Wait { region, physical, value, ..Wait::default() }, peer))
 }
@@ -336,7 +337,7 @@ fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<(Wait, u8)
 pub(crate) fn copy<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (index, offset, user, len): (usize, u64, u64, u64),
+    (index, offset, user, len): (RegionIndex, u64, u64, u64),
     into: bool,
 ) -> Result<(), UserFault> {
     if len > PAGE_SIZE {

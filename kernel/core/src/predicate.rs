@@ -291,7 +291,7 @@ fn operand<M: Machine>(
             }
             let physical = region::physical(state, index, value);
             let class = frame_bit(Frame::containing(physical));
-            Ok(at(physical, class | published_bit(Table::Regions, index)))
+            Ok(at(physical, class | published_bit(Table::Regions, index.at())))
         }
     }
 }

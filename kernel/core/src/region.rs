@@ -9,6 +9,7 @@ use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
 use crate::count::Count;
 use crate::identity::{self, Serial};
+use crate::index::{RegionIndex, RegionSlots};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
@@ -131,7 +132,7 @@ impl Region {
 /// The private half of the table.
 pub struct Regions {
     /// By index; index 0 is never used.
-    pub slots: &'static mut [Region],
+    pub slots: RegionSlots,
     /// Who is attached.
     pub(crate) attachments: Attachments,
     /// No index below this one is free.
@@ -150,48 +151,53 @@ impl Regions {
         words: u64,
     ) -> Self {
         let attachments = Attachments::new(attachments, domains);
-        Self { slots, attachments, lowest: 1, words }
+        Self { slots: RegionSlots::new(slots), attachments, lowest: 1, words }
     }
 }
 
 /// The index of a living region.
 #[inline]
-pub fn find(state: &State, id: RegionId) -> Result<usize, Error> {
-    identity::find(state.published.regions, id).ok_or(Error::NoSuchRegion)
+pub fn find(state: &State, id: RegionId) -> Result<RegionIndex, Error> {
+    identity::find(state.published.regions, id).map(RegionIndex::new).ok_or(Error::NoSuchRegion)
 }
 
 /// Do `len` bytes at `offset` lie in the region?
 #[inline]
-pub fn within(state: &State, index: usize, offset: u64, len: u64) -> bool {
-    let bytes = u64::from(state.published.regions[index].bytes);
+pub fn within(state: &State, index: RegionIndex, offset: u64, len: u64) -> bool {
+    let bytes = u64::from(state.published.regions[index.at()].bytes);
     extent::within(offset, len, bytes)
 }
 
 /// The physical address of a byte of the region.
 #[inline]
-pub fn physical(state: &State, index: usize, offset: u64) -> u64 {
+pub fn physical(state: &State, index: RegionIndex, offset: u64) -> u64 {
     let slot = &state.regions.slots[index];
     if slot.count == 0 {
-        return state.regions.words + (index * REGION_INLINE_BYTES) as u64 + offset;
+        return state.regions.words + (index.at() * REGION_INLINE_BYTES) as u64 + offset;
     }
     let frame = slot.frames[(offset / PAGE_SIZE) as usize];
     frame.address() + offset % PAGE_SIZE
 }
 
 /// The attachment of a domain to a region in a role.
-fn attachment(state: &State, domain: usize, index: usize, role: u8) -> Option<usize> {
+fn attachment(state: &State, domain: usize, index: RegionIndex, role: u8) -> Option<usize> {
     let serial = state.regions.slots[index].serial;
-    state.regions.attachments.find(domain, index, role, serial)
+    state.regions.attachments.find(domain, index.at(), role, serial)
 }
 
 /// As [`attached`], at a glance if the domain is the one that asked last.
 #[inline(always)]
-pub(crate) fn attached_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
+pub(crate) fn attached_again(
+    state: &mut State,
+    domain: usize,
+    index: RegionIndex,
+    role: u8,
+) -> bool {
     let known = state.regions.slots[index].known[usize::from(role)];
     usize::from(known) == domain || look_again(state, domain, index, role)
 }
 
-fn look_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool {
+fn look_again(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> bool {
     let found = attachment(state, domain, index, role).is_some();
     if found {
         state.regions.slots[index].known[usize::from(role)] = domain as u16;
@@ -200,14 +206,14 @@ fn look_again(state: &mut State, domain: usize, index: usize, role: u8) -> bool 
 }
 
 /// Is the domain attached in this role?
-pub fn attached(state: &State, domain: usize, index: usize, role: u8) -> bool {
+pub fn attached(state: &State, domain: usize, index: RegionIndex, role: u8) -> bool {
     attachment(state, domain, index, role).is_some()
 }
 
 /// Is the domain attached in any role?
-pub fn attached_any(state: &State, domain: usize, index: usize) -> bool {
+pub fn attached_any(state: &State, domain: usize, index: RegionIndex) -> bool {
     let serial = state.regions.slots[index].serial;
-    state.regions.attachments.any(domain, index, BY_METHOD, serial)
+    state.regions.attachments.any(domain, index.at(), BY_METHOD, serial)
 }
 
 /// `RegionAlloc`: `bytes` holds the numbers of the frames asked for.
@@ -226,12 +232,12 @@ pub fn allocate<M: Machine>(
     }
     let payer = domain::account(state, own);
     account::check(state, payer, Resource::Regions, 1)?;
-    let is_free = |index: usize| {
+    let is_free = |index: RegionIndex| {
         let serial = state.regions.slots[index].serial;
-        state.published.regions[index].id == 0 && !serial.is_spent()
+        state.published.regions[index.at()].id == 0 && !serial.is_spent()
     };
-    let mut all = state.regions.lowest..state.published.regions.len();
-    let index = all.find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
+    let all = state.regions.lowest..state.published.regions.len();
+    let index = all.map(RegionIndex::new).find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
     account::count(state, payer, Resource::Regions, 1);
     let mut frames = [Frame::default(); REGION_FRAMES];
     for at in 0..count as usize {
@@ -250,15 +256,15 @@ pub fn allocate<M: Machine>(
             }
         }
     }
-    state.regions.lowest = index + 1;
+    state.regions.lowest = index.at() + 1;
     let serial = state.regions.slots[index].serial;
     state.regions.slots[index] =
         Region { serial, guard, count: count as u8, frames, ..Region::default() };
     state.regions.slots[index].first = physical(state, index, 0);
-    let id = RegionId::new(index as u16, serial.number());
+    let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
     state.regions.slots[index].words = (size.min(PAGE_SIZE) / 8) as u16;
-    state.published.regions[index] = RegionRecord {
+    state.published.regions[index.at()] = RegionRecord {
         id: id.0,
         account: state.published.accounts[payer].id,
         domain: domain::id(state, own).0,
@@ -292,7 +298,7 @@ pub fn attach(
     if target != own {
         may_attach(state, own, capability, target)?;
     }
-    let made = state.published.regions[index].domain == domain::id(state, own).0;
+    let made = state.published.regions[index.at()].domain == domain::id(state, own).0;
     if !made && !attached(state, own, index, role) {
         let guard = state.regions.slots[index].guard;
         let held = capability::get(state, own, capability)?;
@@ -351,9 +357,9 @@ pub(crate) fn has(state: &State, domain: usize, id: RegionId) -> bool {
 
 /// Makes the region at `index` one that stays as it is. It has no methods, nobody is attached who
 /// could change it, and the domain at `holder` is attached, so that it lasts.
-pub(crate) fn seal(state: &mut State, index: usize, holder: usize) -> Result<(), Refusal> {
+pub(crate) fn seal(state: &mut State, index: RegionIndex, holder: usize) -> Result<(), Refusal> {
     let writers = (0..REGION_ROLES).filter(|&role| role_writes(role as u8));
-    let record = &state.published.regions[index];
+    let record = &state.published.regions[index.at()];
     let written = writers.into_iter().any(|role| record.attached[role] != 0);
     if written || state.regions.slots[index].methods.0 != 0 || !attached_any(state, holder, index) {
         return Err(Error::WrongState.into());
@@ -363,7 +369,7 @@ pub(crate) fn seal(state: &mut State, index: usize, holder: usize) -> Result<(),
 }
 
 /// Attaches a domain that may be.
-fn enter(state: &mut State, target: usize, index: usize, role: u8) -> Result<(), Refusal> {
+fn enter(state: &mut State, target: usize, index: RegionIndex, role: u8) -> Result<(), Refusal> {
     if state.regions.slots[index].sealed && role_writes(role) {
         return Err(Error::WrongState.into());
     }
@@ -377,7 +383,7 @@ fn enter(state: &mut State, target: usize, index: usize, role: u8) -> Result<(),
         }
         None => add(state, target, index, role)?,
     }
-    state.published.regions[index].attached[usize::from(role % BY_METHOD)] += 1;
+    state.published.regions[index.at()].attached[usize::from(role % BY_METHOD)] += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         end_unused(state, index);
     }
@@ -386,7 +392,7 @@ fn enter(state: &mut State, target: usize, index: usize, role: u8) -> Result<(),
 }
 
 /// What is set in the roles of those attached to the region at `index`.
-fn kind(state: &State, index: usize) -> u8 {
+fn kind(state: &State, index: RegionIndex) -> u8 {
     if state.regions.slots[index].methods.0 == 0 { 0 } else { BY_METHOD }
 }
 
@@ -398,7 +404,7 @@ pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
     }
 }
 
-fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), Refusal> {
+fn add(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> Result<(), Refusal> {
     let payer = domain::account(state, domain);
     account::check(state, payer, Resource::Attachments, 1)?;
     if !state.regions.attachments.has_room() {
@@ -408,7 +414,7 @@ fn add(state: &mut State, domain: usize, index: usize, role: u8) -> Result<(), R
     state.published.domains[domain].attachments += 1;
     let slot = &mut state.regions.slots[index];
     let (serial, count) = (slot.serial, 1);
-    let (domain, region) = (domain as u16, index as u16);
+    let (domain, region) = (domain as u16, index.link());
     let new = Attachment { domain, region, role, serial, count, ..Attachment::default() };
     state.regions.attachments.insert(new, &mut slot.attachments);
     Ok(())
@@ -434,7 +440,7 @@ fn remove(state: &mut State, at: usize) {
     let Attachment { domain, region, role, .. } = *state.regions.attachments.at(at);
     let domain = usize::from(domain);
     state.published.domains[domain].attachments.less(1);
-    let slot = &mut state.regions.slots[usize::from(region)];
+    let slot = &mut state.regions.slots[region.into()];
     slot.known[usize::from(role % BY_METHOD)] = 0;
     slot.allowed = Default::default();
     // It may be the one that has left.
@@ -451,31 +457,31 @@ fn remove_whole(state: &mut State, at: usize) {
 }
 
 /// A region that nobody has attached to goes into its maker's list of such ones.
-fn begin_unused(state: &mut State, maker: usize, index: usize) {
+fn begin_unused(state: &mut State, maker: usize, index: RegionIndex) {
     let first = &mut state.regions.attachments.at(maker).beside[0];
-    let after = core::mem::replace(first, index as u16);
+    let after = core::mem::replace(first, index.link());
     state.regions.slots[index].unused = [0, after];
     if after != 0 {
-        state.regions.slots[usize::from(after)].unused[0] = index as u16;
+        state.regions.slots[after.into()].unused[0] = index.link();
     }
 }
 
 /// It leaves that list: somebody has attached to it, or it ends.
-fn end_unused(state: &mut State, index: usize) {
-    let maker = DomainId(state.published.regions[index].domain).index();
+fn end_unused(state: &mut State, index: RegionIndex) {
+    let maker = DomainId(state.published.regions[index.at()].domain).index();
     let [before, after] = core::mem::take(&mut state.regions.slots[index].unused);
     match before {
         0 => state.regions.attachments.at(maker).beside[0] = after,
-        before => state.regions.slots[usize::from(before)].unused[1] = after,
+        before => state.regions.slots[before.into()].unused[1] = after,
     }
     if after != 0 {
-        state.regions.slots[usize::from(after)].unused[0] = before;
+        state.regions.slots[after.into()].unused[0] = before;
     }
 }
 
 /// Fewer are attached; with the last one the region ends.
-fn drop_count(state: &mut State, index: usize, role: u8, count: u32) {
-    let record = &mut state.published.regions[index];
+fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
+    let record = &mut state.published.regions[index.at()];
     record.attached[usize::from(role % BY_METHOD)].less(u64::from(count));
     let left = record.attached.iter().any(|&count| count != 0);
     touched(state, index);
@@ -485,9 +491,9 @@ fn drop_count(state: &mut State, index: usize, role: u8, count: u32) {
 }
 
 /// Ends a region: its frames go, its id finds nothing.
-fn end(state: &mut State, index: usize) {
+fn end(state: &mut State, index: RegionIndex) {
     let slot = state.regions.slots[index];
-    let account = AccountId(state.published.regions[index].account).index();
+    let account = AccountId(state.published.regions[index.at()].account).index();
     if !slot.used {
         end_unused(state, index);
     }
@@ -500,8 +506,8 @@ fn end(state: &mut State, index: usize) {
     account::uncharge(state, account, Resource::Regions, 1);
     let serial = slot.serial.next();
     state.regions.slots[index] = Region { serial, ..Region::default() };
-    state.published.regions[index] = RegionRecord::default();
-    state.regions.lowest = state.regions.lowest.min(index);
+    state.published.regions[index.at()] = RegionRecord::default();
+    state.regions.lowest = state.regions.lowest.min(index.at());
 }
 
 /// A domain ends: its attachments go, and the regions it made that nobody ever attached to, while
@@ -509,7 +515,7 @@ fn end(state: &mut State, index: usize) {
 pub fn detach_all(state: &mut State, domain: usize) -> bool {
     loop {
         let at = state.regions.attachments.some_of(domain);
-        let unused = usize::from(state.regions.attachments.at(domain).beside[0]);
+        let unused = state.regions.attachments.at(domain).beside[0];
         if at == 0 && unused == 0 {
             return true;
         }
@@ -520,15 +526,15 @@ pub fn detach_all(state: &mut State, domain: usize) -> bool {
         if at != 0 {
             remove_whole(state, at);
         } else {
-            end(state, unused);
+            end(state, unused.into());
         }
     }
 }
 
 /// Ends the region at `index`, if there is one, with everybody's attachments, while there is room;
 /// are they all gone?
-pub(crate) fn destroy(state: &mut State, index: usize) -> bool {
-    while state.published.regions[index].id != 0 {
+pub(crate) fn destroy(state: &mut State, index: RegionIndex) -> bool {
+    while state.published.regions[index.at()].id != 0 {
         if !work::room(state, cost::REGION) {
             return false;
         }
@@ -555,7 +561,7 @@ pub(crate) fn check(state: &State) {
     for domain in 1..state.published.domains.len() {
         for one in state.regions.attachments.of(domain) {
             let Attachment { region, role, serial, count, .. } = one;
-            assert_eq!(state.regions.slots[usize::from(region)].serial, serial, "it has ended");
+            assert_eq!(state.regions.slots[region.into()].serial, serial, "it has ended");
             counted[usize::from(region)][usize::from(role % BY_METHOD)] += u64::from(count);
         }
     }
@@ -565,8 +571,8 @@ pub(crate) fn check(state: &State) {
 }
 
 /// Its record has changed: whoever waits for it or watches it is looked at.
-pub(crate) fn touched(state: &mut State, index: usize) {
-    let class = predicate::published_bit(Table::Regions, index);
+pub(crate) fn touched(state: &mut State, index: RegionIndex) {
+    let class = predicate::published_bit(Table::Regions, index.at());
     if state.regions.slots[index].waiters > 0 {
         operate::watch_waiter(state, index);
         state.sched.watched |= class;

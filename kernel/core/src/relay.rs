@@ -12,7 +12,7 @@
 
 use crate::env::{Env, Pending, Request};
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::bounded;
+use crate::index::{RegionIndex, bounded};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -36,7 +36,7 @@ pub enum Done {
     /// The same, but somebody waits or watches: [`tell`] him.
     Moved(Moved),
     /// There is nothing yet: the caller may [`wait_for`] the region at this index.
-    Nothing(usize),
+    Nothing(RegionIndex),
     /// The caller goes on as above, but there is something to look at on the way out, after
     /// [`finish`].
     Disturbed(Rest),
@@ -56,7 +56,7 @@ pub enum Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Index of the region.
-    region: usize,
+    region: RegionIndex,
     /// The word's physical address.
     word: u64,
     /// Its value now.
@@ -69,7 +69,7 @@ pub enum Rest {
     /// Nothing.
     Nothing,
     /// Who waits for this region, by its index, has not been told.
-    Told(usize),
+    Told(RegionIndex),
 }
 
 /// Does the rest of a step, the long way.
@@ -98,10 +98,10 @@ pub fn call<M: Machine, const NUMBER: u16>(
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
     let State { published, sched, regions, settled, .. } = &mut *state;
-    let index = bounded(RegionId(which).index(), regions.slots.len());
+    let index = RegionIndex::new(bounded(RegionId(which).index(), regions.slots.len()));
     let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller)?);
     let (region, region_record) =
-        (regions.slots.get_mut(index)?, published.regions.get_mut(index)?);
+        (regions.slots.get_mut(index)?, published.regions.get_mut(index.at())?);
     let domain = DomainId(record.domain).index();
     if !*settled || this.front != 0 {
         return None;
@@ -232,7 +232,7 @@ fn hand_on<M: Machine>(
     let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
     let root = domains.records.get(DomainId(record.domain).index())?.root;
     let from = bytes(region, offset.into())?;
-    let region_record = published.regions.get_mut(moved.region)?;
+    let region_record = published.regions.get_mut(moved.region.at())?;
     machine.copy_over(root, address, from, len as usize).ok()?;
     machine.word_set(moves, moved.end);
     region_record.operations = region_record.operations.wrapping_add(1);
@@ -262,7 +262,7 @@ pub fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (usize, usize),
-    index: usize,
+    index: RegionIndex,
 ) -> Option<Done> {
     let State { published, envs, sched, regions, .. } = state;
     let this = sched.cpus.get_mut(cpu)?;
@@ -289,7 +289,7 @@ pub fn wait_for<M: Machine>(
         this.since_ns <= now && this.since_ns < this.slice_end_ns && now < sched.alarms.soonest();
     let context = machine.context(caller);
     let step = Step::from_words([context.rdi, context.rdx, context.r10]);
-    let attached = published.regions.get(index)?.attached.get(usize::from(step.peer));
+    let attached = published.regions.get(index.at())?.attached.get(usize::from(step.peer));
     if !in_time || attached.is_some_and(|&count| count == 0) {
         return None;
     }

@@ -7,6 +7,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::context::Context;
+use crate::index::RegionIndex;
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
 use crate::region::{attached_again, check_role, find, physical, within};
@@ -36,8 +37,8 @@ pub struct Asked {
 /// A checked step: what it names lies in the region and in the caller's half.
 struct Plan {
     step: Step,
-    /// Index of the region.
-    index: usize,
+    /// The region.
+    index: RegionIndex,
     address: u64,
     from: u64,
     /// Physical addresses of the word that moves and the one beside it.
@@ -142,7 +143,7 @@ fn attempt<M: Machine>(
     let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
     copy(state, machine, (plan.index, offset, plan.address, len), plan.step.flags & STEP_IN != 0)?;
     machine.word_set(plan.moves, plan.from.wrapping_add(len));
-    let operations = &mut state.published.regions[plan.index].operations;
+    let operations = &mut state.published.regions[plan.index.at()].operations;
     *operations = operations.wrapping_add(1);
     changed(state, machine, plan.index);
     Ok(None)
@@ -175,7 +176,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
     let from = physical(state, plan.index, offset);
     machine.copy(page + plan.address % PAGE_SIZE, from, len as usize);
     machine.word_set(plan.moves, end);
-    let operations = &mut state.published.regions[plan.index].operations;
+    let operations = &mut state.published.regions[plan.index.at()].operations;
     *operations = operations.wrapping_add(1);
     true
 }

@@ -13,6 +13,7 @@
 //! So whoever gives reasons without end holds nobody else's end up: all are looked at once a round.
 
 use crate::env::Request;
+use crate::index::RegionIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -119,7 +120,7 @@ fn one_other<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     let done = if at < domains {
         sweep_domain(state, machine, at)
     } else {
-        sweep_region(state, at - domains)
+        sweep_region(state, RegionIndex::new(at - domains))
     };
     if !done {
         state.sweep.others.left += 1;
@@ -176,7 +177,7 @@ fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) ->
     !over || death::end_piece(state, machine, index)
 }
 
-fn sweep_region(state: &mut State, index: usize) -> bool {
-    let payer = AccountId(state.published.regions[index].account).index();
+fn sweep_region(state: &mut State, index: RegionIndex) -> bool {
+    let payer = AccountId(state.published.regions[index.at()].account).index();
     !state.accounts.record(payer).dying || region::destroy(state, index)
 }

@@ -211,7 +211,7 @@ impl Ground for Accounts {
                 maker,
             ]);
         }
-        for (record, private) in state.published.regions.iter().zip(&*state.regions.slots) {
+        for (record, private) in state.published.regions.iter().zip(state.regions.slots.iter()) {
             let payer = AccountId(record.account).index() as u64;
             key.extend([u64::from(record.id != 0), payer, record.attached[0], private.used.into()]);
         }

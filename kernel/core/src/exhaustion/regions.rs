@@ -2,6 +2,7 @@
 
 use super::{Ground, exhaust, work, world};
 use crate::dispatch::Outcome;
+use crate::index::RegionIndex;
 use crate::region;
 use crate::tests::{OK, ROOT, SCRATCH, World};
 use abi::call::Call;
@@ -148,11 +149,11 @@ impl Ground for Regions {
         }
         for place in REGIONS {
             let record = &state.published.regions[place];
-            let private = &state.regions.slots[place];
+            let private = &state.regions.slots[RegionIndex::new(place)];
             key.extend([record.id.min(1), record.attached[usize::from(ROLE)], private.used.into()]);
             // Of one that has been attached to nobody asks for the maker.
             key.push(if private.used { 0 } else { DomainId(record.domain).index() as u64 });
-            let attached = |domain| region::attached_any(state, domain, place);
+            let attached = |domain| region::attached_any(state, domain, RegionIndex::new(place));
             key.extend(DOMAINS.map(|domain| u64::from(attached(domain))));
         }
         key.push(u64::from(state.frames.dying != 0));
@@ -163,12 +164,16 @@ impl Ground for Regions {
         let state = &self.world.state;
         let attachments = |place: usize| state.published.domains[place].attachments;
         for place in DOMAINS {
-            let attached = REGIONS.iter().filter(|&&at| region::attached_any(state, place, at));
+            let attached = REGIONS
+                .iter()
+                .filter(|&&at| region::attached_any(state, place, RegionIndex::new(at)));
             assert_eq!(attached.count(), attachments(place) as usize, "of domain {place}");
         }
         for place in REGIONS {
             let record = &state.published.regions[place];
-            let holders = DOMAINS.iter().filter(|&&at| region::attached_any(state, at, place));
+            let holders = DOMAINS
+                .iter()
+                .filter(|&&at| region::attached_any(state, at, RegionIndex::new(place)));
             let holders = holders.count() as u64;
             if record.id == 0 {
                 assert_eq!((holders, record.attached), (0, [0; 4]), "to no region");
@@ -179,7 +184,7 @@ impl Ground for Regions {
             // It lasts as long as a domain is attached to it, or may still be by its maker.
             let maker = DomainId(record.domain);
             let is_made = state.published.domains[maker.index()].id == record.domain;
-            let private = &state.regions.slots[place];
+            let private = &state.regions.slots[RegionIndex::new(place)];
             assert!(if private.used { count != 0 } else { is_made }, "region {place} is left over");
         }
     }

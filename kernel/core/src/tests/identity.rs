@@ -28,7 +28,7 @@ fn detach(world: &mut World, index: usize, region: RegionId) -> Outcome {
 /// The place of a region that has ended is used as often as it takes an id of 30 bits to come
 /// again; the next region there is the victim's.
 fn place_of(world: &mut World, ended: RegionId, victim: usize) -> RegionId {
-    let serial = &mut world.state.regions.slots[ended.index()].serial;
+    let serial = &mut world.state.regions.slots[RegionIndex::new(ended.index())].serial;
     assert_eq!(serial.number(), ended.serial() + 1);
     *serial = Serial::after(ended.serial() + AGAIN - 1);
     let between = region_of(world, victim);
@@ -122,7 +122,7 @@ fn predicate_reads_the_next_owners_region() {
     assert!(region::find(&world.state, id).is_err());
     let other = place_of(&mut world, id, victim);
     assert_eq!(attach(&mut world, victim, other), OK);
-    let at = region::physical(&world.state, other.index(), 0);
+    let at = region::physical(&world.state, RegionIndex::new(other.index()), 0);
     for secret in [0, LEAST - 1, LEAST, u64::MAX] {
         world.machine.word_set(at, secret);
         let holds = crate::predicate::holds(&mut world.state, &mut world.machine, attacker);
@@ -155,7 +155,7 @@ fn outlived() -> (World, usize, RegionId) {
 fn attachment_outlives_its_region_into_anothers() {
     let (world, attacker, other) = outlived();
     let own = env::domain(&world.state, attacker).index();
-    assert!(!region::attached_any(&world.state, own, other.index()));
+    assert!(!region::attached_any(&world.state, own, RegionIndex::new(other.index())));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn place_is_used_after_its_last_serial() {
     let one = region_of(&mut world, 1);
     assert_eq!(attach(&mut world, 1, one), OK);
     assert_eq!(detach(&mut world, 1, one), OK);
-    world.state.regions.slots[one.index()].serial = Serial::before_the_last(1);
+    world.state.regions.slots[RegionIndex::new(one.index())].serial = Serial::before_the_last(1);
     let (mut places, mut ids) = (vec![], vec![]);
     for _ in 0..4 {
         let id = region_of(&mut world, 1);

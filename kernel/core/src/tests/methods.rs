@@ -159,7 +159,7 @@ fn what_is_not_agreed_with_changes_nothing() {
     let before = program_word_3_is_not_13();
     assert_eq!(bind(&mut world, id, &test(Part::Before), &before).0, OK);
     assert_eq!(attach(&mut world, 1, id, 0), OK);
-    let frame = world.state.regions.slots[id.index()].frames[0];
+    let frame = world.state.regions.slots[RegionIndex::new(id.index())].frames[0];
     let bytes = |world: &World| {
         (0..512).map(|at| world.machine.word(frame.address() + 8 * at)).collect::<Vec<_>>()
     };

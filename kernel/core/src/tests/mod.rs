@@ -36,6 +36,7 @@ use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
+use crate::index::RegionIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, env, frame, sched, table};
@@ -430,7 +431,7 @@ pub fn check(state: &State) {
             env.pending == env::Pending::Region && env.wait.region == region
         };
         let waiters: Vec<_> = (1..envs.len()).filter(waits_for_it).collect();
-        let known = &state.regions.slots[region.index()];
+        let known = &state.regions.slots[RegionIndex::new(region.index())];
         assert_eq!(usize::from(known.waiters), waiters.len(), "of {region:?}");
         let unlisted =
             |&&index: &&usize| !crate::list::contains(envs, crate::list::Kind::Watch, index);

@@ -219,7 +219,8 @@ fn groups(world: &mut World, owner: usize, numbers: &[u32]) -> RegionId {
     let mut padded = numbers.to_vec();
     padded.resize(1024, u32::MAX);
     for (at, pair) in padded.chunks_exact(2).enumerate() {
-        let place = crate::region::physical(&world.state, region.index(), 8 * at as u64);
+        let place =
+            crate::region::physical(&world.state, RegionIndex::new(region.index()), 8 * at as u64);
         world.machine.word_set(place, u64::from(pair[0]) | u64::from(pair[1]) << 32);
     }
     region

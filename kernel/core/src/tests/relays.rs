@@ -29,10 +29,13 @@ fn digest(world: &mut World) -> String {
     }
     for index in 1..=REGIONS {
         // What is remembered of steps speeds the next one up, no more.
-        let region = Region { allowed: Default::default(), ..world.state.regions.slots[index] };
+        let region = Region {
+            allowed: Default::default(),
+            ..world.state.regions.slots[RegionIndex::new(index)]
+        };
         note(&mut all, &region);
         note(&mut all, &world.state.published.regions[index]);
-        let first = world.state.regions.slots[index].first;
+        let first = world.state.regions.slots[RegionIndex::new(index)].first;
         let places = [0, 8, 16, BYTES, BYTES + 8];
         note(&mut all, &places.map(|at| world.machine.word(first + at)));
     }
@@ -102,8 +105,10 @@ fn own_role(index: usize) -> u16 {
 /// A step that is as it should be most of the time: a writer's or a reader's.
 fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
     let at = 1 + random.below(REGIONS as u64) as usize;
-    let (region, first) =
-        (world.state.published.regions[at].id, world.state.regions.slots[at].first);
+    let (region, first) = (
+        world.state.published.regions[at].id,
+        world.state.regions.slots[RegionIndex::new(at)].first,
+    );
     let (head, tail) = (world.machine.word(first), world.machine.word(first + 8));
     let odd = |random: &mut Random| random.below(64) == 0;
     let writes = index.is_multiple_of(2) != odd(random);
@@ -294,10 +299,10 @@ fn where_a_sleeper_has_no_page_its_call_begins_anew() {
             assert!(matches!(done, Done::Switched { target: 3, .. }), "{done:?}");
             continue;
         }
-        assert_eq!(done, Done::Disturbed(Rest::Told(REGIONS)));
+        assert_eq!(done, Done::Disturbed(Rest::Told(RegionIndex::new(REGIONS))));
         assert_eq!(machine.current, Some(root));
         assert_eq!(state.envs.slots[3].state, EnvState::Sleeping);
-        relay::finish(state, machine, Rest::Told(REGIONS));
+        relay::finish(state, machine, Rest::Told(RegionIndex::new(REGIONS)));
         assert_eq!(state.envs.slots[3].state, EnvState::Ready);
         assert_eq!(machine.context(3).rip, RIP - crate::context::SYSCALL_BYTES);
     }

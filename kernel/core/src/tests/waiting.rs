@@ -190,7 +190,7 @@ fn peers_that_go_end_a_wait_and_so_does_the_region() {
     assert_eq!(world.state_of(takers[1]), EnvState::Sleeping, "it has no peer to wait for");
     assert_eq!(take(&mut world, takers[0], region, 7, 0), error(Error::Changed, 0));
     world.on(0, 1);
-    crate::region::destroy(&mut world.state, region.index());
+    crate::region::destroy(&mut world.state, RegionIndex::new(region.index()));
     world.pick(0);
     assert!(begins_anew(&mut world, takers[1]));
     assert_eq!(take(&mut world, takers[1], region, 7, NO_ROLE), error(Error::NoSuchRegion, 0));
