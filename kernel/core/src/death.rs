@@ -9,9 +9,7 @@ use crate::env::{self, Pending, Request};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{
-    account, console, domain, frame, gate, lent, predicate, region, sched, sleep, slice, sweep,
-};
+use crate::{account, console, domain, frame, lent, predicate, region, sched, sleep, slice, sweep};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
@@ -38,12 +36,12 @@ pub fn hold<M: Machine>(
             None
         }
         EnvState::Running => {
-            gate::close(state, index);
             // One that is held lets go of everything as well.
-            if matches!(state.envs.slots[index].request, Request::Nothing | Request::LetGo) {
-                state.envs.slots[index].request = Request::Hold;
-            }
-            machine.interrupt(state.published.envs[index].cpu as usize);
+            let request = match state.envs.slots[index].request {
+                Request::Nothing | Request::LetGo => Request::Hold,
+                asked => asked,
+            };
+            sched::ask(state, machine, index, request);
             Some(Ok(0))
         }
         EnvState::Ready | EnvState::Sleeping | EnvState::Donating => {
@@ -139,11 +137,11 @@ pub fn kill<M: Machine>(
 ) {
     if state.envs.slots[index].state == EnvState::Running {
         if usize::from(state.sched.cpus[cpu].current) != index {
-            gate::close(state, index);
-            if !matches!(state.envs.slots[index].request, Request::Die { .. }) {
-                state.envs.slots[index].request = Request::Die { word, killer };
-            }
-            return machine.interrupt(state.published.envs[index].cpu as usize);
+            let request = match state.envs.slots[index].request {
+                asked @ Request::Die { .. } => asked,
+                _ => Request::Die { word, killer },
+            };
+            return sched::ask(state, machine, index, request);
         }
         sched::leave(state, machine, cpu);
     }

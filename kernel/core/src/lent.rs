@@ -14,7 +14,7 @@ use crate::env::Request;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{console, frame, gate};
+use crate::{console, frame, gate, sched};
 use abi::id::Frame;
 use abi::published::EnvState;
 
@@ -38,12 +38,11 @@ pub(crate) fn revoke<M: Machine>(
         drop_save(state, index);
         return true;
     }
-    gate::close(state, index);
-    let request = &mut state.envs.slots[index].request;
-    if *request == Request::Nothing {
-        *request = Request::LetGo;
-    }
-    machine.interrupt(state.published.envs[index].cpu as usize);
+    let request = match state.envs.slots[index].request {
+        Request::Nothing => Request::LetGo,
+        asked => asked,
+    };
+    sched::ask(state, machine, index, request);
     false
 }
 

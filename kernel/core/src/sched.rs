@@ -40,6 +40,8 @@ pub(crate) const SHORTEST_NS: u64 = 100_000;
 pub struct Cpu {
     /// Who runs, 0: nobody.
     pub current: u16,
+    /// The one that others have asked for something while it ran here ([`ask`]), 0: none.
+    pub asked: u16,
     /// Whose slice `current` has borrowed, 0: its own.
     pub lender: u16,
     /// Position in turn.
@@ -79,6 +81,7 @@ pub struct Cpu {
 impl Cpu {
     const OFFLINE: Self = Self {
         current: 0,
+        asked: 0,
         lender: 0,
         position: 0,
         online: false,
@@ -455,21 +458,56 @@ fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool
     }
 }
 
-/// What others asked of the environment that runs here while they could not touch it.
+/// Asks an environment that runs on another processor to do something when that one enters the
+/// kernel. Whoever makes a call at the same time may have left the processor by then.
+pub(crate) fn ask<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: usize,
+    request: env::Request,
+) {
+    let cpu = state.published.envs[index].cpu as usize % CPUS;
+    gate::close(state, index);
+    state.envs.slots[index].request = request;
+    state.sched.cpus[cpu].asked = index as u16;
+    machine.interrupt(cpu);
+}
+
+/// What others asked of an environment that runs here, or has run until now, while they could not
+/// touch it.
 fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
-    let index = usize::from(state.sched.cpus[cpu].current);
-    if matches!(state.envs.slots[index].request, env::Request::Nothing) {
+    let index = usize::from(state.sched.cpus[cpu].asked);
+    if index != 0 {
+        serve_asked(state, machine, cpu, index);
+    }
+}
+
+#[cold]
+fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) {
+    state.sched.cpus[cpu].asked = 0;
+    let request = core::mem::take(&mut state.envs.slots[index].request);
+    // Its own call may have ended it.
+    let waits = matches!(
+        state.envs.slots[index].state,
+        EnvState::Running | EnvState::Ready | EnvState::Sleeping | EnvState::Donating
+    );
+    if !waits {
         return;
     }
-    match core::mem::take(&mut state.envs.slots[index].request) {
+    let runs = usize::from(state.sched.cpus[cpu].current) == index;
+    match request {
         env::Request::Nothing => {}
         env::Request::LetGo => lent::drop_save(state, index),
         env::Request::Hold => {
-            leave(state, machine, cpu);
+            if runs {
+                leave(state, machine, cpu);
+            }
             death::hold_now(state, machine, index);
         }
         env::Request::Die { word, killer } => {
-            leave(state, machine, cpu);
+            if runs {
+                leave(state, machine, cpu);
+            }
             death::die(state, machine, index, word, killer);
         }
     }

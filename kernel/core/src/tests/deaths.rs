@@ -467,3 +467,27 @@ fn what_was_never_released_dies_with_its_maker() {
     assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, WORD));
     assert_eq!(world.census(), before);
 }
+
+/// One that is asked for something leaves its processor by a call that it made before it heard.
+#[test]
+fn who_is_killed_or_held_on_the_way_into_a_call_is() {
+    let sleep = Call::Sleep { deadline: 0, posted: 1, events: 1 << 4, flags: 0 };
+    for call in [Call::Yield { to: EnvId::NONE }, sleep, Call::TransferSync {}] {
+        for (kills, end) in [(true, EnvState::Dead), (false, EnvState::Held)] {
+            let mut world = World::new();
+            let domain = world.domain();
+            let victim = world.spawn(domain);
+            world.on(1, victim);
+            world.on(0, 1);
+            let env = world.id(victim);
+            let kill = Call::EnvDestroy { env, word: 7 };
+            let asked = world.by(1, if kills { kill } else { Call::EnvHold { env } });
+            assert_eq!(asked, OK);
+            // Its call stood before the lock.
+            world.by(victim, call);
+            world.pick(1);
+            world.settle();
+            assert_eq!(world.state_of(victim), end, "after {call:?}");
+        }
+    }
+}
