@@ -9,7 +9,9 @@ use crate::env::{self, Pending, Request};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, console, domain, frame, lent, predicate, region, sched, sleep, slice, sweep};
+use crate::{
+    account, console, domain, frame, lent, predicate, region, request, sched, sleep, slice, sweep,
+};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
@@ -41,7 +43,7 @@ pub fn hold<M: Machine>(
                 Request::Nothing | Request::LetGo => Request::Hold,
                 asked => asked,
             };
-            sched::ask(state, machine, index, request);
+            request::ask(state, machine, index, request);
             Some(Ok(0))
         }
         EnvState::Ready | EnvState::Sleeping | EnvState::Donating => {
@@ -141,7 +143,7 @@ pub fn kill<M: Machine>(
                 asked @ Request::Die { .. } => asked,
                 _ => Request::Die { word, killer },
             };
-            return sched::ask(state, machine, index, request);
+            return request::ask(state, machine, index, request);
         }
         sched::leave(state, machine, cpu);
     }

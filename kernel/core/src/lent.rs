@@ -14,7 +14,7 @@ use crate::env::Request;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{console, frame, gate, sched};
+use crate::{console, frame, gate, request};
 use abi::id::Frame;
 use abi::published::EnvState;
 
@@ -42,7 +42,7 @@ pub(crate) fn revoke<M: Machine>(
         Request::Nothing => Request::LetGo,
         asked => asked,
     };
-    sched::ask(state, machine, index, request);
+    request::ask(state, machine, index, request);
     false
 }
 

@@ -62,6 +62,7 @@ mod queue;
 pub mod rate;
 pub mod region;
 pub mod relay;
+mod request;
 pub mod retract;
 pub mod revoke;
 mod round;

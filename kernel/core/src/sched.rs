@@ -19,7 +19,7 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{death, gate, lent, predicate, round, sleep, turns, upcall, visit};
+use crate::{death, gate, predicate, request, round, sleep, turns, upcall, visit};
 use abi::id::{EnvId, Frame};
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
@@ -40,7 +40,8 @@ pub(crate) const SHORTEST_NS: u64 = 100_000;
 pub struct Cpu {
     /// Who runs, 0: nobody.
     pub current: u16,
-    /// The one that others have asked for something while it ran here ([`ask`]), 0: none.
+    /// The one that others have asked for something while it ran here ([`request`]),
+    /// 0: none.
     pub asked: u16,
     /// Whose slice `current` has borrowed, 0: its own.
     pub lender: u16,
@@ -175,7 +176,7 @@ impl Scheduler {
 /// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
 pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Option<usize> {
     let now = machine.now_ns();
-    serve_request(state, machine, cpu);
+    request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
         sleep::expire(state, machine, now);
     }
@@ -455,61 +456,6 @@ fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool
         EnvState::Ready => true,
         EnvState::Sleeping => sleep::try_predicate(state, machine, index, false),
         _ => false,
-    }
-}
-
-/// Asks an environment that runs on another processor to do something when that one enters the
-/// kernel. Whoever makes a call at the same time may have left the processor by then.
-pub(crate) fn ask<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    index: usize,
-    request: env::Request,
-) {
-    let cpu = state.published.envs[index].cpu as usize % CPUS;
-    gate::close(state, index);
-    state.envs.slots[index].request = request;
-    state.sched.cpus[cpu].asked = index as u16;
-    machine.interrupt(cpu);
-}
-
-/// What others asked of an environment that runs here, or has run until now, while they could not
-/// touch it.
-fn serve_request<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
-    let index = usize::from(state.sched.cpus[cpu].asked);
-    if index != 0 {
-        serve_asked(state, machine, cpu, index);
-    }
-}
-
-#[cold]
-fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) {
-    state.sched.cpus[cpu].asked = 0;
-    let request = core::mem::take(&mut state.envs.slots[index].request);
-    // Its own call may have ended it.
-    let waits = matches!(
-        state.envs.slots[index].state,
-        EnvState::Running | EnvState::Ready | EnvState::Sleeping | EnvState::Donating
-    );
-    if !waits {
-        return;
-    }
-    let runs = usize::from(state.sched.cpus[cpu].current) == index;
-    match request {
-        env::Request::Nothing => {}
-        env::Request::LetGo => lent::drop_save(state, index),
-        env::Request::Hold => {
-            if runs {
-                leave(state, machine, cpu);
-            }
-            death::hold_now(state, machine, index);
-        }
-        env::Request::Die { word, killer } => {
-            if runs {
-                leave(state, machine, cpu);
-            }
-            death::die(state, machine, index, word, killer);
-        }
     }
 }
 
