@@ -556,7 +556,7 @@ impl Model {
         let named = self.some_capability(caller);
         let (root, page) = (self.some_root(), self.some_page());
         let Some(leaf) = table::look_up(&self.machine, root, page) else { return };
-        if revoke::check(&self.state, &named, leaf.frame).is_err() {
+        if revoke::check(&self.state, &named, leaf.frame).is_err() || self.hears_by(leaf.frame) {
             return;
         }
         let guard = frame::guard(&self.state, leaf.frame);

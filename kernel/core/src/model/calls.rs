@@ -4,6 +4,7 @@
 //! is not destroyed, held or moved, and sleeps with a deadline only.
 
 use super::Model;
+use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
 use crate::machine::Machine;
 use crate::{
@@ -194,6 +195,9 @@ impl Model {
             bytes.resize(len, 0);
         }
         let (state, machine) = (&mut self.state, &mut self.machine);
+        // Entry code serves no call whose instruction would begin below the first address.
+        let context = machine.context(index);
+        context.rip = context.rip.max(SYSCALL_BYTES);
         let mut outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
         // Whoever binds mostly stays until it is done.
         while matches!(call, Call::MethodBind { .. })
@@ -234,6 +238,7 @@ impl Model {
             Call::EnvSet { env, .. } => !on_first(env),
             Call::DomainDestroy { domain } => domain != self.domains[0].id,
             Call::AccountLimit { account, .. } => account.index() > 3,
+            Call::FrameRevoke { frame } => !self.hears_by(frame),
             // One that nobody has attached to can only end with its maker: leave room to attach.
             Call::RegionAlloc { .. } => {
                 let all = self.state.published.regions.iter();
@@ -241,6 +246,12 @@ impl Model {
             }
             _ => true,
         }
+    }
+
+    /// Is this the first environment's save area? Without one it would hear of no event, and may
+    /// wait for a region that no call changes any more.
+    pub(super) fn hears_by(&self, frame: Frame) -> bool {
+        self.state.envs.slots[FIRST].save == frame
     }
 
     /// Mostly one that is not empty.
@@ -311,7 +322,7 @@ impl Model {
         AccountId(live.filter(|&id| id != 0).nth(chosen).unwrap_or(0))
     }
 
-    fn some_region(&mut self) -> RegionId {
+    pub(super) fn some_region(&mut self) -> RegionId {
         let all = self.state.published.regions.iter();
         let mut live: Vec<u64> = all.map(|record| record.id).filter(|&id| id != 0).collect();
         live.push(self.random.next() >> 1 >> self.random.below(50));
@@ -434,19 +445,6 @@ impl Model {
         let (first, second, seal) = (word(0), word(1), word(2));
         let seal = if self.random.one_in(2) { seal } else { seal ^ 1 };
         Call::CapabilityEnter { slot: 2 + self.random.below(5) as u16, first, second, seal }
-    }
-
-    /// Of a region that nobody has been attached to, if there is one.
-    fn some_bind(&mut self) -> Call {
-        let slots = self.random.pick(&super::methods::SLOTS);
-        let regions = self.state.published.regions.iter().zip(self.state.regions.slots.iter());
-        let fresh = regions.filter(|(record, slot)| record.id != 0 && !slot.used);
-        let fresh: Vec<u64> = fresh.map(|(record, _)| record.id).collect();
-        let region = match fresh[..] {
-            [] => self.some_region(),
-            _ => RegionId(self.random.pick(&fresh)),
-        };
-        Call::MethodBind { region, binding: BUFFER, slots }
     }
 
     /// Along a region whose words are mostly still zero.

@@ -1,6 +1,9 @@
 //! Functions for regions, as the model's environments bind them: good ones, bad ones, endless ones.
 
 use super::Model;
+use super::calls::BUFFER;
+use abi::call::Call;
+use abi::id::RegionId;
 use abi::limits::METHODS;
 use abi::method::Binding;
 use code::builder::Builder;
@@ -39,6 +42,21 @@ fn program(slots: u64) -> Vec<u8> {
         _ => &mut builder,
     };
     builder.finish().unwrap_or_default()
+}
+
+impl Model {
+    /// Of a region that nobody has been attached to, if there is one.
+    pub(super) fn some_bind(&mut self) -> Call {
+        let slots = self.random.pick(&SLOTS);
+        let regions = self.state.published.regions.iter().zip(self.state.regions.slots.iter());
+        let fresh = regions.filter(|(record, slot)| record.id != 0 && !slot.used);
+        let fresh: Vec<u64> = fresh.map(|(record, _)| record.id).collect();
+        let region = match fresh[..] {
+            [] => self.some_region(),
+            _ => RegionId(self.random.pick(&fresh)),
+        };
+        Call::MethodBind { region, binding: BUFFER, slots }
+    }
 }
 
 /// The argument of a `MethodBind` for a program with so many slots.
