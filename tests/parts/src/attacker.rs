@@ -6,6 +6,7 @@
 //! words are the next ones of the seed.
 
 use crate::libc;
+use crate::random::Random;
 use abi::call::CAPABILITY_SHIFT;
 use abi::layout::{DIRECT_MAP, LIBRARY, OWN_TABLES, PROGRAM_END, PUBLISHED};
 use abi::published::Table;
@@ -67,22 +68,6 @@ impl Tally {
     }
 }
 
-/// xorshift64*
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 /// Begins the life with this number; its process.
 pub fn start(seed: u64, life: u64, tally: Tally) -> Result<i32, String> {
     let door = libc::door_address().ok_or("no door")?;
@@ -131,7 +116,7 @@ fn meanings(pages: u64) -> Vec<u64> {
 
 fn word(random: &mut Random, meanings: &[u64]) -> u64 {
     match random.below(6) {
-        0 => random.next(),
+        0 => random.word(),
         1 => 1 << random.below(64),
         2 => random.below(17),
         _ => meanings[random.below(meanings.len() as u64) as usize],

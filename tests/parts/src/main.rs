@@ -14,6 +14,7 @@ mod hostile;
 mod libc;
 mod nobody;
 mod peers;
+mod random;
 mod set_id;
 mod systems;
 mod turns;

@@ -6,6 +6,7 @@
 //! victim hangs is one that the test's runner ends.
 
 use crate::libc::{Pair, pair};
+use crate::random::Random;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
 use abi::id::EnvId;
@@ -29,21 +30,7 @@ const READS_MAX: u64 = 20_000;
 /// Uses of what has no end, after its peer has ended.
 const AFTERWARDS: i32 = 40;
 
-/// A generator of random words (xorshift, Marsaglia 2003).
-struct Random(u64);
-
 impl Random {
-    fn word(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, count: u64) -> u64 {
-        self.word() % count
-    }
-
     /// Where heads, tails and flags lie, most often; else anywhere.
     fn offset(&mut self) -> u64 {
         match self.below(8) {

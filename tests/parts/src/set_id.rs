@@ -11,6 +11,7 @@
 //!      ▲ killed, stopped, rung at                                  writes to 1, 2, and its ledger
 //! ```
 
+use crate::random::Random;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
 use abi::id::{DomainId, EnvId, RegionId};
@@ -45,30 +46,6 @@ const OPENED: u64 = 2;
 const ENTERED: u64 = 4;
 const CHANGED: u64 = 8;
 const BELIEVED: u64 = 16;
-
-/// Random words (xorshift, Marsaglia 2003).
-struct Random(u64);
-
-impl Random {
-    fn word(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, count: u64) -> u64 {
-        self.word() % count
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<T: Copy>(&mut self, choice: &[T]) -> T {
-        choice[self.below(choice.len() as u64) as usize]
-    }
-}
 
 /// The program, when it has been started by that name: what a set-id program does.
 pub fn job() -> u8 {
