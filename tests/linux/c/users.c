@@ -2,21 +2,15 @@
  * process that gives its user up can get back. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "users.h"
 #include <dirent.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 enum { ANN = 1000, BOB = 1001, NOBODY = 65534, TEAM = 2000 };
-
-static void become(unsigned user)
-{
-    if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user))
-        perror("become");
-}
 
 /* A child of `user` that sleeps until it is killed. */
 static pid_t sleeper(unsigned user)
@@ -35,20 +29,6 @@ static pid_t sleeper(unsigned user)
     close(ready[0]);
     close(ready[1]);
     return child;
-}
-
-/* What `body` says as `user`, in a child. */
-static void as(unsigned user, void (*body)(void))
-{
-    int status;
-    pid_t child = fork_clean();
-    if (child == 0) {
-        become(user);
-        body();
-        _exit(0);
-    }
-    waitpid(child, &status, 0);
-    show_status("ended", status);
 }
 
 static pid_t anns, bobs, roots;

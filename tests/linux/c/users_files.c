@@ -2,35 +2,15 @@
  * which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "users.h"
 #include <dirent.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <netinet/in.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 enum { ANN = 1000, BOB = 1001, TEAM = 2000 };
-
-static void become(unsigned user)
-{
-    if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user))
-        perror("become");
-}
-
-/* What `body` says as `user`, in a child. */
-static void as(unsigned user, void (*body)(void))
-{
-    int status;
-    pid_t child = fork_clean();
-    if (child == 0) {
-        become(user);
-        body();
-        _exit(0);
-    }
-    waitpid(child, &status, 0);
-    show_status("ended", status);
-}
 
 static void show_file(const char *name)
 {

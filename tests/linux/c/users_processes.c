@@ -2,7 +2,7 @@
  * sessions, and what only the superuser may do to the machine. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
-#include <grp.h>
+#include "users.h"
 #include <linux/futex.h>
 #include <linux/if_packet.h>
 #include <netinet/in.h>
@@ -14,26 +14,6 @@
 enum { ANN = 61000, BOB = 61001 };
 /* No process's number, nor ever one. */
 enum { NOBODYS = 0x3ffffff0 };
-
-static void become(unsigned user)
-{
-    if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user))
-        perror("become");
-}
-
-/* What `body` says as `user`, in a child. */
-static void as(unsigned user, void (*body)(void))
-{
-    int status;
-    pid_t child = fork_clean();
-    if (child == 0) {
-        become(user);
-        body();
-        _exit(0);
-    }
-    waitpid(child, &status, 0);
-    show_status("ended", status);
-}
 
 /* A child of `user`, in a process group of its own or of `group`, that sleeps until it is killed. */
 static pid_t sleeper(unsigned user, pid_t group)
