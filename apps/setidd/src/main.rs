@@ -32,13 +32,9 @@ xok::program!(main);
 fn main(argument: &'static [u8]) {
     xok::beat::begin("setidd");
     let life = core::str::from_utf8(argument).ok().and_then(|text| text.parse().ok());
-    let place = unix::map::vector(1).and_then(|mut place| {
-        place.push(server::Server::open(life.unwrap_or(0))?);
-        Ok(place)
-    });
-    match place.map(alloc::vec::Vec::leak) {
-        Ok([server]) => xok::server::run(server),
-        _ => {
+    match unix::map::leaked(|| server::Server::open(life.unwrap_or(0))) {
+        Ok(server) => xok::server::run(server),
+        Err(_) => {
             xok::log!(life::LOG, "setidd: it lacks something to begin with");
             xok::call::exit(1 << 8)
         }

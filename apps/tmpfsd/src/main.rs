@@ -40,13 +40,9 @@ xok::program!(main);
 fn main(argument: &'static [u8]) {
     xok::beat::begin("tmpfsd");
     let life = core::str::from_utf8(argument).ok().and_then(|text| text.parse().ok());
-    let place = unix::map::vector(1).and_then(|mut place| {
-        place.push(server::Server::new(life.unwrap_or(0))?);
-        Ok(place)
-    });
-    match place.map(alloc::vec::Vec::leak) {
-        Ok([server]) => xok::server::run(server),
-        _ => {
+    match unix::map::leaked(|| server::Server::new(life.unwrap_or(0))) {
+        Ok(server) => xok::server::run(server),
+        Err(_) => {
             xok::log!(seed::LOG, "tmpfsd: no memory to begin with");
             xok::call::exit(1 << 8)
         }

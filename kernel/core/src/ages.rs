@@ -188,23 +188,28 @@ mod tests {
         found
     }
 
+    /// Maps a frame into this domain as well.
+    fn show(world: &mut World, domain: usize, frame: Frame) {
+        let item = Item {
+            operation: Operation::Map as u8,
+            level: 1,
+            more: 0,
+            frame: frame.0,
+            address: AT + 0x1000,
+            value: 0,
+        };
+        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        table::update_item(state, machine, 1, domain, &all, &item, 0).1.expect("mapped");
+    }
+
     #[test]
     fn use_by_any_space_makes_a_frame_young_and_nothing_else_does() {
         let mut world = World::new();
         let other = world.domain().index();
         let (shared, own) = (world.map(1, AT), world.map(other, AT));
         [1, other].into_iter().for_each(|domain| ask(&mut world, domain));
-        let item = Item {
-            operation: Operation::Map as u8,
-            level: 1,
-            more: 0,
-            frame: shared.0,
-            address: AT + 0x1000,
-            value: 0,
-        };
-        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        table::update_item(state, machine, 1, other, &all, &item, 0).1.expect("mapped");
+        show(&mut world, other, shared);
         let [second, first] = entries(&world, shared)[..] else { panic!("two entries") };
 
         let began = round(&mut world);
@@ -227,17 +232,7 @@ mod tests {
         let other = world.domain().index();
         let (shared, own) = (world.map(1, AT), world.map(1, AT + 0x1000));
         world.map(other, AT);
-        let item = Item {
-            operation: Operation::Map as u8,
-            level: 1,
-            more: 0,
-            frame: shared.0,
-            address: AT + 0x1000,
-            value: 0,
-        };
-        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        table::update_item(state, machine, 1, other, &all, &item, 0).1.expect("mapped");
+        show(&mut world, other, shared);
         ask(&mut world, other);
         let began = round(&mut world);
         assert_eq!((age(&world, shared), age(&world, own)), (began, 0));

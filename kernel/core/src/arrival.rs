@@ -20,7 +20,6 @@ use crate::machine::Machine;
 use crate::state::State;
 use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
 use abi::id::EnvId;
-use abi::upcall::offset;
 
 /// Moves the environment at `guest` into the domain at `to`, in place of the one at `prepared`.
 /// All has been checked ([`principal::admitted`]).
@@ -43,11 +42,7 @@ pub(crate) fn arrive<M: Machine>(
     state.published.domains[to].envs += 1;
     domain::built(state, to);
     principal::admission_over(state, to);
-    let save = state.envs.slots[guest].save;
-    if save.0 != 0 {
-        machine.word_or(save.address() + offset::PENDING as u64, posted.0);
-        machine.word_or(save.address() + offset::EVENTS as u64, posted.1);
-    }
+    create::wait_still(state, machine, guest, posted);
     machine.vector_init(state.envs.slots[guest].vector);
     sched::turns_changed(state, guest);
     env::changed(state, guest);

@@ -178,12 +178,7 @@ pub fn move_to<M: Machine>(
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);
-    // What others sent is not lost with the page it was written to.
-    let save = state.envs.slots[caller].save;
-    if save.0 != 0 {
-        machine.word_or(save.address() + offset::PENDING as u64, waiting.0);
-        machine.word_or(save.address() + offset::EVENTS as u64, waiting.1);
-    }
+    wait_still(state, machine, caller, waiting);
     machine.vector_init(state.envs.slots[caller].vector);
     env::changed(state, caller);
     death::leave_domain(state, machine, from);
@@ -198,6 +193,21 @@ pub(crate) fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (
     }
     let word = |offset: usize| machine.word(save.address() + offset as u64);
     (word(offset::PENDING), word(offset::EVENTS))
+}
+
+/// Puts such bits into the save area that the environment has now: what others sent is not lost
+/// with the page it was written to.
+pub(crate) fn wait_still<M: Machine>(
+    state: &State,
+    machine: &mut M,
+    index: usize,
+    (posted, events): (u64, u64),
+) {
+    let save = state.envs.slots[index].save;
+    if save.0 != 0 {
+        machine.word_or(save.address() + offset::PENDING as u64, posted);
+        machine.word_or(save.address() + offset::EVENTS as u64, events);
+    }
 }
 
 fn check<M: Machine>(

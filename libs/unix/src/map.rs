@@ -48,6 +48,13 @@ pub fn vector<T>(count: usize) -> Result<Vec<T>, Errno> {
     Ok(vector)
 }
 
+/// What is made, for as long as the program lasts, if there is memory for it.
+pub fn leaked<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<&'static mut T, Errno> {
+    let mut place = vector(1)?;
+    place.push(make()?);
+    place.leak().first_mut().ok_or(Errno::ENOSPC)
+}
+
 /// A copy of these bytes.
 pub fn copied(bytes: &[u8]) -> Result<Box<[u8]>, Errno> {
     let mut copy = vector(bytes.len())?;

@@ -90,14 +90,11 @@ fn exhaust<G: Ground>(ground: &mut G, states: usize) {
     assert_eq!(known.len(), states);
 }
 
-/// Tables of three entries, as place 0 is no object's, but for environments and frames.
-fn sizes() -> Sizes {
-    let large = Sizes::for_frames(FRAMES);
-    Sizes { accounts: 4, domains: 4, regions: 4, attachments: 4 + 3 * 4, folds: 4, ..large }
-}
-
+/// A world with tables of three entries, as place 0 is no object's, but of environments and frames.
 fn world() -> World {
-    World::sized(sizes())
+    let large = Sizes::for_frames(FRAMES);
+    let attachments = 4 + 3 * 4;
+    World::sized(Sizes { accounts: 4, domains: 4, regions: 4, attachments, folds: 4, ..large })
 }
 
 /// A piece of the work that calls leave behind: as much as a long call leaves room for.
