@@ -102,7 +102,7 @@ pub(crate) fn comparison<M: Machine>(state: &State, machine: &M, atom: &Atom) ->
     };
     // A region that has ended counts as true: its record has another id then.
     let ended = region::find(state, RegionId(atom.region)).ok().map(|index| {
-        let id = &state.published.regions[index.at()].id;
+        let id = &state.published.regions[index].id;
         (core::ptr::from_ref(id).expose_provenance() as u64, *id)
     });
     let mask = if atom.mask == 0 { u64::MAX } else { atom.mask };

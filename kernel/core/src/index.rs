@@ -5,38 +5,60 @@
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
 //! refuses it stays where it is. Index 0 is nobody's in every table.
 
-use crate::region::Region;
+use abi::id::RegionId;
+use abi::published::RegionRecord;
 use core::hint::black_box;
+use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
 
-/// Where a region's records are: what indexes a table of regions' is this, and no other number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RegionIndex(usize);
+/// What there are tables of.
+pub mod kind {
+    /// Regions.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Region;
+}
 
-impl RegionIndex {
-    /// The one at this place.
+/// Where a region's records are.
+pub type RegionIndex = Place<kind::Region>;
+
+/// Where the records of something are: what indexes a table of such things is this, and neither
+/// another kind's place nor a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place<Kind>(usize, PhantomData<Kind>);
+
+impl<Kind> Place<Kind> {
+    /// Nobody's.
+    pub const NONE: Self = Self::new(0);
+
+    /// The one with this number.
     #[inline(always)]
     pub const fn new(at: usize) -> Self {
-        Self(at)
+        Self(at, PhantomData)
     }
 
-    /// The place, in a table that is of more than regions, or published.
+    /// Its number, for a table that is of more than such things, or published.
     #[inline(always)]
-    pub const fn at(self) -> usize {
+    pub const fn at(self) -> usize
+    where
+        Kind: Copy,
+    {
         self.0
     }
 
-    /// The same as links say it; 0 is no region's.
+    /// The same as links say it; 0 is nobody's.
     #[inline(always)]
-    pub const fn link(self) -> u16 {
+    pub const fn link(self) -> u16
+    where
+        Kind: Copy,
+    {
         self.0 as u16
     }
 }
 
-impl From<u16> for RegionIndex {
+impl<Kind> From<u16> for Place<Kind> {
     #[inline(always)]
     fn from(link: u16) -> Self {
-        Self(link.into())
+        Self::new(link.into())
     }
 }
 
@@ -49,13 +71,13 @@ pub fn bounded(index: usize, len: usize) -> usize {
     index & black_box(below)
 }
 
-/// The private halves of regions, which only a [`RegionIndex`] finds.
-pub struct RegionSlots(&'static mut [Region]);
+/// The private halves of things of one kind, which only its [`Place`] finds.
+pub struct Slots<Kind, Record: 'static>(&'static mut [Record], PhantomData<Kind>);
 
-impl RegionSlots {
+impl<Kind: Copy, Record> Slots<Kind, Record> {
     /// A table of these.
-    pub fn new(slots: &'static mut [Region]) -> Self {
-        Self(slots)
+    pub fn new(slots: &'static mut [Record]) -> Self {
+        Self(slots, PhantomData)
     }
 
     /// How many there are.
@@ -64,38 +86,70 @@ impl RegionSlots {
         self.0.len()
     }
 
-    /// The one at `index`, if there is one.
+    /// The one at `place`, if there is one.
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, index: RegionIndex) -> Option<&mut Region> {
-        self.0.get_mut(index.at())
+    pub(crate) fn get_mut(&mut self, place: Place<Kind>) -> Option<&mut Record> {
+        self.0.get_mut(place.at())
     }
 
     /// All of them, in order.
     #[cfg(test)]
-    pub fn iter(&self) -> core::slice::Iter<'_, Region> {
+    pub fn iter(&self) -> core::slice::Iter<'_, Record> {
         self.0.iter()
     }
 
     /// The same, to change them.
     #[cfg(test)]
-    pub fn iter_mut(&mut self) -> core::slice::IterMut<'_, Region> {
+    pub fn iter_mut(&mut self) -> core::slice::IterMut<'_, Record> {
         self.0.iter_mut()
     }
 }
 
-impl Index<RegionIndex> for RegionSlots {
-    type Output = Region;
+impl<Kind: Copy, Record> Index<Place<Kind>> for Slots<Kind, Record> {
+    type Output = Record;
     #[inline(always)]
-    fn index(&self, index: RegionIndex) -> &Region {
-        &self.0[index.at()]
+    fn index(&self, place: Place<Kind>) -> &Record {
+        &self.0[place.at()]
     }
 }
 
-impl IndexMut<RegionIndex> for RegionSlots {
+impl<Kind: Copy, Record> IndexMut<Place<Kind>> for Slots<Kind, Record> {
     #[inline(always)]
-    fn index_mut(&mut self, index: RegionIndex) -> &mut Region {
-        &mut self.0[index.at()]
+    fn index_mut(&mut self, place: Place<Kind>) -> &mut Record {
+        &mut self.0[place.at()]
     }
+}
+
+/// An id says the place of what it names. A published table is a slice; its kind's [`Place`] finds
+/// the records in it too, and no other's.
+macro_rules! tables {
+    ($( $kind:ident $id:ident $record:ident; )+) => { $(
+        impl From<$id> for Place<kind::$kind> {
+            #[inline(always)]
+            fn from(id: $id) -> Self {
+                Self::new(id.index())
+            }
+        }
+
+        impl Index<Place<kind::$kind>> for [$record] {
+            type Output = $record;
+            #[inline(always)]
+            fn index(&self, place: Place<kind::$kind>) -> &$record {
+                &self[place.at()]
+            }
+        }
+
+        impl IndexMut<Place<kind::$kind>> for [$record] {
+            #[inline(always)]
+            fn index_mut(&mut self, place: Place<kind::$kind>) -> &mut $record {
+                &mut self[place.at()]
+            }
+        }
+    )+ };
+}
+
+tables! {
+    Region RegionId RegionRecord;
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn check<M: Machine>(
     if slot.used {
         return Err(Error::WrongState.into());
     }
-    let state_bytes = state.published.regions[index.at()].bytes;
+    let state_bytes = state.published.regions[index].bytes;
     if u64::from(state_bytes) > METHOD_STATE_BYTES {
         return Err(Refusal::new(Error::TooLarge, METHOD_STATE_BYTES));
     }
@@ -191,7 +191,7 @@ fn install<M: Machine>(
     length: usize,
 ) -> Answer {
     let index = region::find(state, request.region)?;
-    let payer = AccountId(state.published.regions[index.at()].account).index();
+    let payer = AccountId(state.published.regions[index].account).index();
     let guard = state.regions.slots[index].guard;
     let mut table = state.regions.slots[index].methods;
     let pages = length.div_ceil(PAGE_SIZE as usize);
@@ -257,7 +257,7 @@ pub fn call<M: Machine>(
     if body.roles & 1 << role == 0 {
         return Err(Error::NotPermitted.into());
     }
-    let bytes = state.published.regions[index.at()].bytes;
+    let bytes = state.published.regions[index].bytes;
     let first = region::physical(state, index, 0);
     let Downloads { state: all, part: copy, .. } = &mut state.downloads;
     let (all, copy) = (&mut all[..bytes as usize], &mut copy[..body.length as usize]);
@@ -280,7 +280,7 @@ pub fn call<M: Machine>(
         }
     }
     machine.fill(first + u64::from(body.offset), copy);
-    let operations = &mut state.published.regions[index.at()].operations;
+    let operations = &mut state.published.regions[index].operations;
     *operations = operations.wrapping_add(1);
     region::touched(state, index);
     Ok(result)

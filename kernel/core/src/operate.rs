@@ -77,7 +77,7 @@ pub fn watched(id: RegionId) -> u64 {
 pub(crate) fn watch_waiter(state: &mut State, index: RegionIndex) {
     let waiter = usize::from(state.regions.slots[index].waiter);
     let env = &state.envs.slots[waiter];
-    let id = state.published.regions[index.at()].id;
+    let id = state.published.regions[index].id;
     if env.pending == Pending::Region && env.wait.region.0 == id {
         sleep::watch(state, waiter);
     }
@@ -95,7 +95,7 @@ fn is_over<M: Machine>(
     index: RegionIndex,
     (wait, peer): (&Wait, u8),
 ) -> bool {
-    let attached = &state.published.regions[index.at()].attached;
+    let attached = &state.published.regions[index].attached;
     let alone = attached.get(usize::from(peer)).is_some_and(|&count| count == 0);
     alone || machine.word(wait.physical) != wait.value
 }
@@ -256,7 +256,7 @@ fn attempt<M: Machine>(
         let (offset, value) = offset_and_value(pair);
         machine.word_set(word(state, plan.index, offset), value);
     }
-    let operations = &mut state.published.regions[plan.index.at()].operations;
+    let operations = &mut state.published.regions[plan.index].operations;
     *operations = operations.wrapping_add(1);
     if !plan.writes.is_empty() || plan.direction == COPY_IN {
         changed(state, machine, plan.index);
@@ -326,7 +326,7 @@ fn check_wait(state: &State, plan: &Plan<'_>, bytes: &[u8]) -> Result<(Wait, u8)
         role if role < REGION_ROLES as u64 => role as u8,
         _ => return Err(Refusal::new(Error::BadArgument, 0)),
     };
-    let region = RegionId(state.published.regions[index.at()].id);
+    let region = RegionId(state.published.regions[index].id);
     let physical = physical(state, index, offset);
     Ok((Wait { region, physical, value, ..Wait::default() }, peer))
 }

@@ -69,7 +69,7 @@ fn in_groups<M: Machine>(state: &State, machine: &M, index: usize, number: u32) 
 
 /// Looks a number up in a region of ascending ones. In others it may be missed, never invented.
 fn bisect<M: Machine>(state: &State, machine: &M, region: RegionIndex, number: u32) -> bool {
-    let (mut low, mut high) = (0, u64::from(state.published.regions[region.at()].bytes) / 4);
+    let (mut low, mut high) = (0, u64::from(state.published.regions[region].bytes) / 4);
     while low < high {
         let middle = low + (high - low) / 2;
         let word = machine.word(region::physical(state, region, 8 * (middle / IN_WORD)));

@@ -9,7 +9,7 @@ use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
 use crate::count::Count;
 use crate::identity::{self, Serial};
-use crate::index::{RegionIndex, RegionSlots};
+use crate::index::{RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
@@ -132,7 +132,7 @@ impl Region {
 /// The private half of the table.
 pub struct Regions {
     /// By index; index 0 is never used.
-    pub slots: RegionSlots,
+    pub slots: Slots<kind::Region, Region>,
     /// Who is attached.
     pub(crate) attachments: Attachments,
     /// No index below this one is free.
@@ -151,7 +151,7 @@ impl Regions {
         words: u64,
     ) -> Self {
         let attachments = Attachments::new(attachments, domains);
-        Self { slots: RegionSlots::new(slots), attachments, lowest: 1, words }
+        Self { slots: Slots::new(slots), attachments, lowest: 1, words }
     }
 }
 
@@ -164,7 +164,7 @@ pub fn find(state: &State, id: RegionId) -> Result<RegionIndex, Error> {
 /// Do `len` bytes at `offset` lie in the region?
 #[inline]
 pub fn within(state: &State, index: RegionIndex, offset: u64, len: u64) -> bool {
-    let bytes = u64::from(state.published.regions[index.at()].bytes);
+    let bytes = u64::from(state.published.regions[index].bytes);
     extent::within(offset, len, bytes)
 }
 
@@ -234,7 +234,7 @@ pub fn allocate<M: Machine>(
     account::check(state, payer, Resource::Regions, 1)?;
     let is_free = |index: RegionIndex| {
         let serial = state.regions.slots[index].serial;
-        state.published.regions[index.at()].id == 0 && !serial.is_spent()
+        state.published.regions[index].id == 0 && !serial.is_spent()
     };
     let all = state.regions.lowest..state.published.regions.len();
     let index = all.map(RegionIndex::new).find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
@@ -264,7 +264,7 @@ pub fn allocate<M: Machine>(
     let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
     state.regions.slots[index].words = (size.min(PAGE_SIZE) / 8) as u16;
-    state.published.regions[index.at()] = RegionRecord {
+    state.published.regions[index] = RegionRecord {
         id: id.0,
         account: state.published.accounts[payer].id,
         domain: domain::id(state, own).0,
@@ -298,7 +298,7 @@ pub fn attach(
     if target != own {
         may_attach(state, own, capability, target)?;
     }
-    let made = state.published.regions[index.at()].domain == domain::id(state, own).0;
+    let made = state.published.regions[index].domain == domain::id(state, own).0;
     if !made && !attached(state, own, index, role) {
         let guard = state.regions.slots[index].guard;
         let held = capability::get(state, own, capability)?;
@@ -359,7 +359,7 @@ pub(crate) fn has(state: &State, domain: usize, id: RegionId) -> bool {
 /// could change it, and the domain at `holder` is attached, so that it lasts.
 pub(crate) fn seal(state: &mut State, index: RegionIndex, holder: usize) -> Result<(), Refusal> {
     let writers = (0..REGION_ROLES).filter(|&role| role_writes(role as u8));
-    let record = &state.published.regions[index.at()];
+    let record = &state.published.regions[index];
     let written = writers.into_iter().any(|role| record.attached[role] != 0);
     if written || state.regions.slots[index].methods.0 != 0 || !attached_any(state, holder, index) {
         return Err(Error::WrongState.into());
@@ -383,7 +383,7 @@ fn enter(state: &mut State, target: usize, index: RegionIndex, role: u8) -> Resu
         }
         None => add(state, target, index, role)?,
     }
-    state.published.regions[index.at()].attached[usize::from(role % BY_METHOD)] += 1;
+    state.published.regions[index].attached[usize::from(role % BY_METHOD)] += 1;
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         end_unused(state, index);
     }
@@ -468,7 +468,7 @@ fn begin_unused(state: &mut State, maker: usize, index: RegionIndex) {
 
 /// It leaves that list: somebody has attached to it, or it ends.
 fn end_unused(state: &mut State, index: RegionIndex) {
-    let maker = DomainId(state.published.regions[index.at()].domain).index();
+    let maker = DomainId(state.published.regions[index].domain).index();
     let [before, after] = core::mem::take(&mut state.regions.slots[index].unused);
     match before {
         0 => state.regions.attachments.at(maker).beside[0] = after,
@@ -481,7 +481,7 @@ fn end_unused(state: &mut State, index: RegionIndex) {
 
 /// Fewer are attached; with the last one the region ends.
 fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
-    let record = &mut state.published.regions[index.at()];
+    let record = &mut state.published.regions[index];
     record.attached[usize::from(role % BY_METHOD)].less(u64::from(count));
     let left = record.attached.iter().any(|&count| count != 0);
     touched(state, index);
@@ -493,7 +493,7 @@ fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
 /// Ends a region: its frames go, its id finds nothing.
 fn end(state: &mut State, index: RegionIndex) {
     let slot = state.regions.slots[index];
-    let account = AccountId(state.published.regions[index.at()].account).index();
+    let account = AccountId(state.published.regions[index].account).index();
     if !slot.used {
         end_unused(state, index);
     }
@@ -506,7 +506,7 @@ fn end(state: &mut State, index: RegionIndex) {
     account::uncharge(state, account, Resource::Regions, 1);
     let serial = slot.serial.next();
     state.regions.slots[index] = Region { serial, ..Region::default() };
-    state.published.regions[index.at()] = RegionRecord::default();
+    state.published.regions[index] = RegionRecord::default();
     state.regions.lowest = state.regions.lowest.min(index.at());
 }
 
@@ -534,7 +534,7 @@ pub fn detach_all(state: &mut State, domain: usize) -> bool {
 /// Ends the region at `index`, if there is one, with everybody's attachments, while there is room;
 /// are they all gone?
 pub(crate) fn destroy(state: &mut State, index: RegionIndex) -> bool {
-    while state.published.regions[index.at()].id != 0 {
+    while state.published.regions[index].id != 0 {
         if !work::room(state, cost::REGION) {
             return false;
         }

@@ -143,7 +143,7 @@ fn attempt<M: Machine>(
     let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
     copy(state, machine, (plan.index, offset, plan.address, len), plan.step.flags & STEP_IN != 0)?;
     machine.word_set(plan.moves, plan.from.wrapping_add(len));
-    let operations = &mut state.published.regions[plan.index.at()].operations;
+    let operations = &mut state.published.regions[plan.index].operations;
     *operations = operations.wrapping_add(1);
     changed(state, machine, plan.index);
     Ok(None)
@@ -176,7 +176,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
     let from = physical(state, plan.index, offset);
     machine.copy(page + plan.address % PAGE_SIZE, from, len as usize);
     machine.word_set(plan.moves, end);
-    let operations = &mut state.published.regions[plan.index.at()].operations;
+    let operations = &mut state.published.regions[plan.index].operations;
     *operations = operations.wrapping_add(1);
     true
 }

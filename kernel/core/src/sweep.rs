@@ -178,6 +178,6 @@ fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) ->
 }
 
 fn sweep_region(state: &mut State, index: RegionIndex) -> bool {
-    let payer = AccountId(state.published.regions[index.at()].account).index();
+    let payer = AccountId(state.published.regions[index].account).index();
     !state.accounts.record(payer).dying || region::destroy(state, index)
 }
