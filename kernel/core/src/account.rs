@@ -16,6 +16,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::{self, Serial};
+use crate::index::{AccountIndex, Slots, kind};
 use crate::retract;
 use crate::state::State;
 use crate::turns::OnEach;
@@ -29,7 +30,7 @@ use abi::word::Which;
 /// Accounts on the way from one to the first, at most.
 pub const DEPTH: u8 = 8;
 /// Index of the first one.
-pub(crate) const FIRST: usize = 1;
+pub(crate) const FIRST: AccountIndex = AccountIndex::new(1);
 /// What [`keep_nothing`] costs at most.
 pub(crate) const KEEP_COST: u32 = RESOURCES as u32 * (30 * DEPTH as u32 + 20);
 /// What [`is_below`] costs at most, in instructions ([`crate::work`]).
@@ -63,7 +64,7 @@ pub struct Record {
 
 /// The private half of the table.
 pub struct Accounts {
-    pub(crate) records: &'static mut [Record],
+    pub(crate) records: Slots<kind::Account, Record>,
     /// How many are dying.
     pub(crate) dying: u16,
     /// One of those may have lost the last of what it waits for. One that others hold something of
@@ -81,7 +82,7 @@ impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
         Self {
-            records,
+            records: Slots::new(records),
             dying: 0,
             lighter: false,
             left: 0,
@@ -91,14 +92,15 @@ impl Accounts {
     }
 
     /// The private half of the account at `index`.
-    pub fn record(&self, index: usize) -> &Record {
+    pub fn record(&self, index: AccountIndex) -> &Record {
         &self.records[index]
     }
 }
 
 /// The index of a live account.
-pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
+pub fn find(state: &State, id: AccountId) -> Result<AccountIndex, Error> {
     identity::find(state.published.accounts, id)
+        .map(AccountIndex::new)
         .filter(|&index| !state.accounts.records[index].dying)
         .ok_or(Error::NoSuchAccount)
 }
@@ -106,13 +108,18 @@ pub fn find(state: &State, id: AccountId) -> Result<usize, Error> {
 /// Would [`charge`] succeed? To be asked before a table is looked at for room: what an account is
 /// answered at its limit does not depend on what others have then, and where it is not at its limit
 /// there is room.
-pub fn check(state: &State, account: usize, resource: Resource, n: u32) -> Result<(), Refusal> {
+pub fn check(
+    state: &State,
+    account: AccountIndex,
+    resource: Resource,
+    n: u32,
+) -> Result<(), Refusal> {
     check_slot(state, account, resource as usize, n)
 }
 
-fn check_slot(state: &State, account: usize, slot: usize, n: u32) -> Result<(), Refusal> {
+fn check_slot(state: &State, account: AccountIndex, slot: usize, n: u32) -> Result<(), Refusal> {
     let (mut at, mut n) = (account, n);
-    while at != 0 {
+    while at != AccountIndex::NONE {
         if state.accounts.records[at].dying {
             return Err(Error::NoSuchAccount.into());
         }
@@ -129,7 +136,7 @@ fn check_slot(state: &State, account: usize, slot: usize, n: u32) -> Result<(), 
         if n == 0 {
             break;
         }
-        at = usize::from(state.accounts.records[at].parent);
+        at = state.accounts.records[at].parent.into();
     }
     Ok(())
 }
@@ -142,7 +149,7 @@ fn counts(record: &AccountRecord, slot: usize) -> u32 {
 /// Counts `n` of `resource` in `account` and all above, or refuses.
 pub fn charge(
     state: &mut State,
-    account: usize,
+    account: AccountIndex,
     resource: Resource,
     n: u32,
 ) -> Result<(), Refusal> {
@@ -152,36 +159,36 @@ pub fn charge(
 }
 
 /// Counts what has been checked.
-pub(crate) fn count(state: &mut State, account: usize, resource: Resource, n: u32) {
+pub(crate) fn count(state: &mut State, account: AccountIndex, resource: Resource, n: u32) {
     count_slot(state, account, resource as usize, n);
 }
 
-fn count_slot(state: &mut State, account: usize, slot: usize, n: u32) {
+fn count_slot(state: &mut State, account: AccountIndex, slot: usize, n: u32) {
     let (mut at, mut n) = (account, n);
-    while at != 0 && n != 0 {
+    while at != AccountIndex::NONE && n != 0 {
         let record = &mut state.published.accounts[at];
         let before = counts(record, slot);
         record.used[slot] += n;
         n = counts(record, slot) - before;
-        at = usize::from(state.accounts.records[at].parent);
+        at = state.accounts.records[at].parent.into();
     }
 }
 
 /// Takes a charge back.
-pub fn uncharge(state: &mut State, account: usize, resource: Resource, n: u32) {
+pub fn uncharge(state: &mut State, account: AccountIndex, resource: Resource, n: u32) {
     uncharge_slot(state, account, resource as usize, n);
 }
 
-fn uncharge_slot(state: &mut State, account: usize, slot: usize, n: u32) {
+fn uncharge_slot(state: &mut State, account: AccountIndex, slot: usize, n: u32) {
     let (mut at, mut n) = (account, n);
-    while at != 0 && n != 0 {
+    while at != AccountIndex::NONE && n != 0 {
         let account = &state.accounts.records[at];
         let record = &mut state.published.accounts[at];
         let before = counts(record, slot);
         record.used[slot].less(n);
         n = before - counts(record, slot);
         state.accounts.lighter |= account.dying;
-        at = usize::from(account.parent);
+        at = account.parent.into();
     }
 }
 
@@ -189,7 +196,7 @@ fn uncharge_slot(state: &mut State, account: usize, slot: usize, n: u32) {
 /// above them does not count twice meanwhile.
 pub(crate) fn transfer(
     state: &mut State,
-    (from, to): (usize, usize),
+    (from, to): (AccountIndex, AccountIndex),
     charges: &[(Resource, u32)],
 ) -> Result<(), Refusal> {
     for &(resource, n) in charges {
@@ -209,7 +216,7 @@ pub fn may_charge(
     state: &State,
     caller: usize,
     capability: &Capability,
-    account: usize,
+    account: AccountIndex,
 ) -> Result<(), Error> {
     let own = crate::domain::account(state, caller) == account;
     if own || capability.dominates(&state.accounts.records[account].name, CONTROL) {
@@ -220,16 +227,16 @@ pub fn may_charge(
 }
 
 /// Is the account at `index` the one at `above`, or below it?
-pub fn is_below(state: &State, index: usize, above: usize) -> bool {
+pub fn is_below(state: &State, index: AccountIndex, above: AccountIndex) -> bool {
     let mut at = index;
-    while at != 0 && at != above {
-        at = usize::from(state.accounts.records[at].parent);
+    while at != AccountIndex::NONE && at != above {
+        at = state.accounts.records[at].parent.into();
     }
     at == above
 }
 
 /// Marks an account as dying: from now on no call finds it, and frames it pays for are revoked.
-pub(crate) fn condemn(state: &mut State, index: usize, killer: EnvId) {
+pub(crate) fn condemn(state: &mut State, index: AccountIndex, killer: EnvId) {
     let record = &mut state.accounts.records[index];
     if !core::mem::replace(&mut record.dying, true) {
         record.killer = killer;
@@ -240,25 +247,25 @@ pub(crate) fn condemn(state: &mut State, index: usize, killer: EnvId) {
 }
 
 /// Who destroys the account at `index`, if it is being destroyed.
-pub(crate) fn killer(state: &State, index: usize) -> Option<EnvId> {
+pub(crate) fn killer(state: &State, index: AccountIndex) -> Option<EnvId> {
     let record = &state.accounts.records[index];
     record.dying.then_some(record.killer)
 }
 
 /// Is anything kept for the account at `index`, which dies?
-pub(crate) fn keeps(state: &State, index: usize) -> bool {
+pub(crate) fn keeps(state: &State, index: AccountIndex) -> bool {
     state.published.accounts[index].reserve != [0; RESOURCES]
 }
 
 /// What is kept for it is others' from now on. Nothing will be kept again, as no call finds it.
-pub(crate) fn keep_nothing(state: &mut State, index: usize) {
+pub(crate) fn keep_nothing(state: &mut State, index: AccountIndex) {
     for slot in 0..RESOURCES {
         set_reserve(state, index, slot, 0);
     }
 }
 
 /// Forgets a dying account if nothing is charged to it and none is below it.
-pub(crate) fn finish(state: &mut State, index: usize) {
+pub(crate) fn finish(state: &mut State, index: AccountIndex) {
     let record = &state.published.accounts[index];
     let used = record.used.iter().any(|&used| used != 0);
     let Record { below, parent, .. } = state.accounts.records[index];
@@ -271,15 +278,15 @@ pub(crate) fn finish(state: &mut State, index: usize) {
         // If there is no room, one of those under way ends first, and says so.
         if check(state, FIRST, Resource::Retractions, 1).is_ok() {
             state.accounts.records[index].retracted = true;
-            retract::begin(state, name, ALL, DomainId::NONE, 0);
+            retract::begin(state, name, ALL, DomainId::NONE, AccountIndex::NONE);
         }
         return;
     }
     if retract::is_ending(state, &name) {
         return;
     }
-    state.accounts.records[usize::from(parent)].below.less(1);
-    uncharge(state, usize::from(parent), Resource::Accounts, 1);
+    state.accounts.records[parent.into()].below.less(1);
+    uncharge(state, parent.into(), Resource::Accounts, 1);
     let serial = state.accounts.records[index].serial.next();
     let lives = state.accounts.records[index].lives.saturating_add(1);
     state.accounts.records[index] = Record { serial, lives, ..Record::default() };
@@ -292,22 +299,22 @@ pub(crate) fn finish(state: &mut State, index: usize) {
 /// The mark of an account at `index`, which may find what it has left in its frames; an account
 /// that has got its index since may not. 0: none may, as the index has been used more often than
 /// is counted.
-pub(crate) fn heir(state: &State, index: usize) -> u16 {
+pub(crate) fn heir(state: &State, index: AccountIndex) -> u16 {
     match state.accounts.records[index].lives {
         u8::MAX => 0,
-        lives => u16::from(lives) << 8 | index as u16,
+        lives => u16::from(lives) << 8 | index.link(),
     }
 }
 
 const _: () = assert!(abi::limits::ACCOUNTS <= 256);
 
 /// Index of the last account on the way of `name`: 0 if its way leads through none.
-pub(crate) fn keeper(state: &State, name: &Name) -> usize {
-    let mut keeper = 0;
+pub(crate) fn keeper(state: &State, name: &Name) -> AccountIndex {
+    let mut keeper = AccountIndex::NONE;
     for (at, &component) in name.components[..usize::from(name.length)].iter().enumerate() {
-        let index = usize::from(component.wrapping_sub(NAME_ACCOUNT));
-        let lives = state.published.accounts.get(index).is_some_and(|record| record.id != 0);
-        if lives && index != 0 {
+        let index = AccountIndex::from(component.wrapping_sub(NAME_ACCOUNT));
+        let lives = state.published.accounts.get(index.at()).is_some_and(|record| record.id != 0);
+        if lives && index != AccountIndex::NONE {
             let own = &state.accounts.records[index].name;
             if usize::from(own.length) == at + 1 && own.is_prefix_of(name) {
                 keeper = index;
@@ -345,7 +352,7 @@ pub(crate) fn first(state: &mut State) {
     state.accounts.records[FIRST] =
         Record { name: Name::of(&[NAME_ACCOUNT + 1]), ..Record::default() };
     state.published.accounts[FIRST] = AccountRecord {
-        id: AccountId::new(FIRST as u16, 0).0,
+        id: AccountId::new(FIRST.link(), 0).0,
         limit: machine,
         ..AccountRecord::default()
     };
@@ -384,27 +391,31 @@ pub fn allocate(
             if index == 0 || index >= count {
                 return Err(Error::NoSuchAccount.into());
             }
+            let index = AccountIndex::new(index);
             if !is_free(state, index) {
                 return Err(Error::Taken.into());
             }
             index
         }
-        Which::Any => (1..count).find(|&index| is_free(state, index)).ok_or(Error::Exhausted)?,
+        Which::Any => {
+            let mut all = (1..count).map(AccountIndex::new);
+            all.find(|&index| is_free(state, index)).ok_or(Error::Exhausted)?
+        }
     };
-    let name = capability.name.child(NAME_ACCOUNT + index as u16).ok_or(Error::Exhausted)?;
+    let name = capability.name.child(NAME_ACCOUNT + index.link()).ok_or(Error::Exhausted)?;
     self::count(state, above, Resource::Accounts, 1);
     let Record { serial, lives, .. } = state.accounts.records[index];
     state.accounts.records[index] =
-        Record { name, parent: above as u16, depth, serial, lives, ..Record::default() };
+        Record { name, parent: above.link(), depth, serial, lives, ..Record::default() };
     state.accounts.records[above].below += 1;
-    let id = AccountId::new(index as u16, serial.number());
+    let id = AccountId::new(index.link(), serial.number());
     state.published.accounts[index] =
         AccountRecord { id: id.0, parent: parent.0, ..AccountRecord::default() };
     Ok(id.0)
 }
 
 /// May an account be made at this index?
-fn is_free(state: &State, index: usize) -> bool {
+fn is_free(state: &State, index: AccountIndex) -> bool {
     state.published.accounts[index].id == 0 && !state.accounts.records[index].serial.is_spent()
 }
 
@@ -428,7 +439,7 @@ pub fn limit(
         return Err(Refusal::new(Error::BadArgument, 3));
     }
     let slot = usize::from(resource);
-    let above = usize::from(state.accounts.records[index].parent);
+    let above = AccountIndex::from(state.accounts.records[index].parent);
     let record = &state.published.accounts[index];
     let more = record.used[slot].max(reserve).saturating_sub(counts(record, slot));
     check_slot(state, above, slot, more)?;
@@ -439,8 +450,8 @@ pub fn limit(
 }
 
 /// Keeps so much for an account; that the one above can pay for it has been checked.
-fn set_reserve(state: &mut State, index: usize, slot: usize, reserve: u32) {
-    let above = usize::from(state.accounts.records[index].parent);
+fn set_reserve(state: &mut State, index: AccountIndex, slot: usize, reserve: u32) {
+    let above = AccountIndex::from(state.accounts.records[index].parent);
     let record = &mut state.published.accounts[index];
     let before = counts(record, slot);
     record.reserve[slot] = reserve;

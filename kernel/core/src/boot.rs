@@ -4,7 +4,7 @@ use crate::answer::Refusal;
 use crate::env::First;
 use crate::machine::Machine;
 use crate::state::{Published, State};
-use crate::{domain, env, frame, table};
+use crate::{account, domain, env, frame, table};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
@@ -187,7 +187,7 @@ pub fn start_init<M: Machine>(
         window: 0,
         bytes: u64::MAX,
     };
-    let domain = domain::create(state, machine, 1, Name::ROOT, &asked)?;
+    let domain = domain::create(state, machine, account::FIRST, Name::ROOT, &asked)?;
     let mut builder = Builder::new(state, machine, domain);
     for segment in plan.segments() {
         builder.segment(segment, file)?;
@@ -198,7 +198,8 @@ pub fn start_init<M: Machine>(
     let save = builder.fresh(SAVE_AREA, WRITABLE | NO_EXECUTE)?;
     let application = builder.fresh(APPLICATION_PAGE, WRITABLE | NO_EXECUTE)?;
     let guard = builder.own.name;
-    let vector = frame::allocate(state, machine, Which::Any, 1, guard, FrameType::Vector)?;
+    let vector =
+        frame::allocate(state, machine, Which::Any, account::FIRST, guard, FrameType::Vector)?;
     machine.vector_init(vector);
     let first = First {
         domain,

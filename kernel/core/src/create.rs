@@ -381,7 +381,7 @@ pub struct First {
 pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First) -> EnvId {
     slice::start_cpu(state, 0);
     for resource in [Resource::Slices, Resource::Envs] {
-        let paid = account::charge(state, first.account.index(), resource, 1);
+        let paid = account::charge(state, first.account.into(), resource, 1);
         assert!(paid.is_ok(), "the first account may have everything");
     }
     let index = 1;

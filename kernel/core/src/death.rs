@@ -6,6 +6,7 @@
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -359,11 +360,11 @@ pub fn destroy_account<M: Machine>(
     machine: &mut M,
     cpu: usize,
     caller: usize,
-    account: usize,
+    account: AccountIndex,
 ) -> Option<Answer> {
     let killer = env::id(state, caller);
     work::spend(state, account::BELOW_COST * state.published.accounts.len() as u32);
-    for at in 1..state.published.accounts.len() {
+    for at in (1..state.published.accounts.len()).map(AccountIndex::new) {
         if state.published.accounts[at].id != 0 && account::is_below(state, at, account) {
             account::condemn(state, at, killer);
         }
@@ -397,7 +398,7 @@ pub fn finish_accounts(state: &mut State) {
         state.accounts.left = count as u16;
     }
     while state.accounts.left != 0 {
-        let at = count - usize::from(state.accounts.left);
+        let at = AccountIndex::new(count - usize::from(state.accounts.left));
         let dying = state.accounts.record(at).dying;
         let keeps = dying && account::keeps(state, at);
         let cost = match (dying, keeps) {

@@ -8,6 +8,7 @@ mod batches;
 pub mod continuation;
 
 use crate::answer::{Answer, Refusal};
+use crate::index::AccountIndex;
 use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
@@ -443,7 +444,11 @@ fn may_destroy_domain(state: &State, who: Caller<'_>, id: DomainId) -> Result<us
     Ok(target)
 }
 
-fn may_destroy_account(state: &State, who: Caller<'_>, id: AccountId) -> Result<usize, Refusal> {
+fn may_destroy_account(
+    state: &State,
+    who: Caller<'_>,
+    id: AccountId,
+) -> Result<AccountIndex, Refusal> {
     let target = account::find(state, id)?;
     let name = state.accounts.record(target).name;
     capability::check(state, who.domain(state), who.capability(), &name, CONTROL)?;

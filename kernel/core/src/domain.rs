@@ -6,6 +6,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial};
+use crate::index::AccountIndex;
 use crate::machine::{Flush, Machine};
 use crate::principal::Principals;
 use crate::state::State;
@@ -101,8 +102,8 @@ pub fn id(state: &State, index: usize) -> DomainId {
 }
 
 /// Index of the account that pays for the domain at `index`.
-pub fn account(state: &State, index: usize) -> usize {
-    usize::from(state.domains.records[index].account)
+pub fn account(state: &State, index: usize) -> AccountIndex {
+    state.domains.records[index].account.into()
 }
 
 /// Its root table.
@@ -180,7 +181,7 @@ pub fn allocate<M: Machine>(
 pub(crate) fn create<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    payer: usize,
+    payer: AccountIndex,
     guard: Name,
     asked: &Request,
 ) -> Result<DomainId, Refusal> {
@@ -202,7 +203,7 @@ pub(crate) fn create<M: Machine>(
         window: asked.window,
         window_bytes: asked.bytes,
         root,
-        account: payer as u16,
+        account: payer.link(),
         serial,
         made,
         ..Record::default()
@@ -246,12 +247,12 @@ pub fn built(state: &mut State, index: usize) {
 
 /// Moves what is charged to the domain itself, it and its attachments, to the account at `to`,
 /// which pays for what is charged to it from now on.
-pub fn move_charges(state: &mut State, index: usize, to: usize) -> Result<(), Refusal> {
+pub fn move_charges(state: &mut State, index: usize, to: AccountIndex) -> Result<(), Refusal> {
     let from = account(state, index);
     let attachments = state.published.domains[index].attachments;
     let charges = [(Resource::Domains, 1), (Resource::Attachments, attachments)];
     account::transfer(state, (from, to), &charges)?;
-    state.domains.records[index].account = to as u16;
+    state.domains.records[index].account = to.link();
     state.published.domains[index].account = state.published.accounts[to].id;
     Ok(())
 }
@@ -337,7 +338,7 @@ pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     debug_assert_eq!(state.published.domains[index].envs, 0);
     machine.flush(Flush::Space(record.root));
     frame::release(state, record.root);
-    account::uncharge(state, usize::from(record.account), Resource::Domains, 1);
+    account::uncharge(state, record.account.into(), Resource::Domains, 1);
     let serial = record.serial.next();
     state.domains.records[index] = Record { serial, ..Record::default() };
     state.published.domains[index] = DomainRecord::default();

@@ -429,7 +429,7 @@ pub fn enter<M: Machine>(
 
 /// Gives the index back: the record is forgotten, and paid for no more.
 pub fn forget(state: &mut State, index: usize) {
-    let payer = AccountId(state.published.envs[index].account).index();
+    let payer = AccountId(state.published.envs[index].account).into();
     account::uncharge(state, payer, Resource::Envs, 1);
     let slot = &mut state.envs.slots[index];
     let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);

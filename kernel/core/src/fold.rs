@@ -15,6 +15,7 @@
 use crate::account;
 use crate::answer::Refusal;
 use crate::chain::Place;
+use crate::index::AccountIndex;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Way, target};
@@ -189,7 +190,7 @@ pub(crate) fn check<M: Machine>(state: &State, machine: &M, place: Place) -> Res
 }
 
 /// Index of the account that pays for a table, and so for its being folded.
-fn payer(state: &State, table: Frame) -> usize {
+fn payer(state: &State, table: Frame) -> AccountIndex {
     state.published.frames[table.0 as usize].account.into()
 }
 

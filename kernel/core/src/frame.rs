@@ -17,7 +17,7 @@
 use crate::account;
 use crate::answer::Refusal;
 use crate::count::Count;
-use crate::index::bounded;
+use crate::index::{AccountIndex, bounded};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -237,7 +237,7 @@ pub fn guard(state: &State, frame: Frame) -> &Name {
 /// takes no new entry.
 #[inline(always)]
 pub(crate) fn is_leaving(state: &State, frame: Frame) -> bool {
-    let payer = usize::from(state.published.frames[frame.0 as usize].account);
+    let payer = AccountIndex::from(state.published.frames[frame.0 as usize].account);
     state.frames.records[frame.0 as usize].revoking || state.accounts.records[payer].dying
 }
 
@@ -306,7 +306,7 @@ pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
     which: Which,
-    account: usize,
+    account: AccountIndex,
     guard: Name,
     kind: FrameType,
 ) -> Result<Frame, Refusal> {
@@ -320,7 +320,7 @@ pub(crate) fn check_pair(
     state: &State,
     table: Which,
     links: Which,
-    account: usize,
+    account: AccountIndex,
 ) -> Result<(u32, u32), Refusal> {
     account::check(state, account, Resource::Frames, 2)?;
     let mut first = check_free(state, table)?;
@@ -357,7 +357,7 @@ pub(crate) fn take<M: Machine>(
     state: &mut State,
     machine: &mut M,
     number: u32,
-    account: usize,
+    account: AccountIndex,
     guard: Name,
     kind: FrameType,
     contents: Contents,
@@ -386,7 +386,7 @@ pub(crate) fn take<M: Machine>(
     }
     state.frames.records[number as usize] = Record { guard, ..Record::default() };
     state.published.frames[number as usize] = FrameRecord {
-        account: account as u16,
+        account: account.link(),
         kind: kind as u8,
         references: 1,
         ..FrameRecord::default()
@@ -532,7 +532,7 @@ pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u6
     let open = frames.open.iter().copied().filter(|&slot| slot != 0).min();
     let horizon = open.unwrap_or(frames.ticket);
     // Mostly all are one account's.
-    let (mut payer, mut frames) = (0, 0);
+    let (mut payer, mut frames) = (AccountIndex::NONE, 0);
     loop {
         let first = state.frames.limbo_first;
         if first == 0 || ticket_of(&state.frames.records[first as usize]) >= horizon {
@@ -544,7 +544,7 @@ pub fn limbo_release<M: Machine>(state: &mut State, _machine: &mut M, ticket: u6
             state.frames.limbo_last = 0;
         }
         state.frames.limbo_count.less(1);
-        let account = usize::from(state.published.frames[first as usize].account);
+        let account = AccountIndex::from(state.published.frames[first as usize].account);
         if account != payer {
             account::uncharge(state, payer, Resource::Frames, frames);
             (payer, frames) = (account, 0);

@@ -5,19 +5,24 @@
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
 //! refuses it stays where it is. Index 0 is nobody's in every table.
 
-use abi::id::RegionId;
-use abi::published::RegionRecord;
+use abi::id::{AccountId, RegionId};
+use abi::published::{AccountRecord, RegionRecord};
 use core::hint::black_box;
 use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
 
 /// What there are tables of.
 pub mod kind {
+    /// Accounts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Account;
     /// Regions.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Region;
 }
 
+/// Where an account's records are.
+pub type AccountIndex = Place<kind::Account>;
 /// Where a region's records are.
 pub type RegionIndex = Place<kind::Region>;
 
@@ -26,7 +31,7 @@ pub type RegionIndex = Place<kind::Region>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place<Kind>(usize, PhantomData<Kind>);
 
-impl<Kind> Place<Kind> {
+impl<Kind: Copy> Place<Kind> {
     /// Nobody's.
     pub const NONE: Self = Self::new(0);
 
@@ -38,24 +43,18 @@ impl<Kind> Place<Kind> {
 
     /// Its number, for a table that is of more than such things, or published.
     #[inline(always)]
-    pub const fn at(self) -> usize
-    where
-        Kind: Copy,
-    {
+    pub const fn at(self) -> usize {
         self.0
     }
 
     /// The same as links say it; 0 is nobody's.
     #[inline(always)]
-    pub const fn link(self) -> u16
-    where
-        Kind: Copy,
-    {
+    pub const fn link(self) -> u16 {
         self.0 as u16
     }
 }
 
-impl<Kind> From<u16> for Place<Kind> {
+impl<Kind: Copy> From<u16> for Place<Kind> {
     #[inline(always)]
     fn from(link: u16) -> Self {
         Self::new(link.into())
@@ -149,6 +148,7 @@ macro_rules! tables {
 }
 
 tables! {
+    Account AccountId AccountRecord;
     Region RegionId RegionRecord;
 }
 

@@ -13,6 +13,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::region::{self, BY_METHOD};
 use crate::state::State;
@@ -191,7 +192,7 @@ fn install<M: Machine>(
     length: usize,
 ) -> Answer {
     let index = region::find(state, request.region)?;
-    let payer = AccountId(state.published.regions[index].account).index();
+    let payer = AccountIndex::from(AccountId(state.published.regions[index].account));
     let guard = state.regions.slots[index].guard;
     let mut table = state.regions.slots[index].methods;
     let pages = length.div_ceil(PAGE_SIZE as usize);
@@ -311,7 +312,7 @@ pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
         let table = Frame(state.downloads.dying);
         state.downloads.dying = state.frames.records[table.0 as usize].next();
         state.frames.records[table.0 as usize].set_next(0);
-        let payer = usize::from(state.published.frames[table.0 as usize].account);
+        let payer = AccountIndex::from(state.published.frames[table.0 as usize].account);
         for number in 0..FUNCTIONS {
             let Some(function) = load(machine, table, number) else { continue };
             window::hide(state, machine, function.page..function.page + function.pages);

@@ -23,6 +23,7 @@ mod wild;
 
 use crate::boot::Sizes;
 use crate::fake::{self, FakeMachine};
+use crate::index::AccountIndex;
 use crate::state::State;
 use crate::{account, domain};
 use abi::capability::{ALL, Capability, Name};
@@ -114,7 +115,7 @@ struct Model {
     typed: u64,
     visits: u64,
     /// The account whose program memory the frame last was; 0: none's, or registers.
-    last: Vec<usize>,
+    last: Vec<AccountIndex>,
     /// What dying accounts were charged at the last walk, by index, with their ids.
     dying: HashMap<usize, (u64, [u32; RESOURCES])>,
     /// What accounts, by index, were charged and could be after the last step, with their ids.
@@ -151,7 +152,7 @@ impl Model {
             pins: Vec::new(),
             references: Vec::new(),
             vectors: Vec::new(),
-            last: vec![0; frames],
+            last: vec![AccountIndex::NONE; frames],
             block: 0..0,
             frames,
             kernel_frames,
@@ -168,7 +169,7 @@ impl Model {
         model.shorten_lives();
         model.accounts();
         for payer in [1, 2, 3] {
-            model.domain(payer);
+            model.domain(AccountIndex::new(payer));
         }
         if frames > FRAMES {
             model.take_block();
@@ -206,7 +207,7 @@ impl Model {
     }
 
     /// A domain of this account, if there is room; the first one has the root name too.
-    fn domain(&mut self, payer: usize) {
+    fn domain(&mut self, payer: AccountIndex) {
         let asked = domain::Request {
             which: Which::Any,
             account: AccountId::NONE,
@@ -214,7 +215,7 @@ impl Model {
             window: 0,
             bytes: u64::MAX,
         };
-        let guard = Name::of(&[256 + payer as u16]);
+        let guard = Name::of(&[256 + payer.link()]);
         let (state, machine) = (&mut self.state, &mut self.machine);
         let Ok(id) = domain::create(state, machine, payer, guard, &asked) else { return };
         let index = id.index();

@@ -65,7 +65,7 @@ pub fn set<M: Machine>(
         watched |= classes;
         pins += frames_of(state, &atom).into_iter().flatten().count() as u32;
     }
-    let account = AccountId(state.published.envs[caller].account).index();
+    let account = AccountId(state.published.envs[caller].account).into();
     account::charge(state, account, Resource::Pins, pins)?;
     for atom in &atoms[..count] {
         if let Ok(region) = region::find(state, RegionId(atom.region)) {
@@ -102,7 +102,7 @@ pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let env = &mut state.envs.slots[index];
     env.atoms = 0;
     env.watched = 0;
-    let account = AccountId(state.published.envs[index].account).index();
+    let account = AccountId(state.published.envs[index].account).into();
     account::uncharge(state, account, Resource::Pins, pins);
 }
 
@@ -130,7 +130,7 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
         if !reads {
             continue;
         }
-        let account = AccountId(state.published.envs[index].account).index();
+        let account = AccountId(state.published.envs[index].account).into();
         for frame in held {
             frame::release(state, frame);
             account::uncharge(state, account, Resource::Pins, 1);

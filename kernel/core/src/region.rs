@@ -493,7 +493,7 @@ fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
 /// Ends a region: its frames go, its id finds nothing.
 fn end(state: &mut State, index: RegionIndex) {
     let slot = state.regions.slots[index];
-    let account = AccountId(state.published.regions[index].account).index();
+    let account = AccountId(state.published.regions[index].account).into();
     if !slot.used {
         end_unused(state, index);
     }

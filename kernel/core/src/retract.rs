@@ -16,6 +16,7 @@
 
 use crate::answer::Refusal;
 use crate::count::Count;
+use crate::index::AccountIndex;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain, frame};
@@ -87,19 +88,19 @@ pub fn under_way(state: &State) -> bool {
 }
 
 /// May a retraction begin that the account at this index pays for?
-pub fn may_begin(state: &State, payer: usize) -> bool {
+pub fn may_begin(state: &State, payer: AccountIndex) -> bool {
     let mut all = state.retractions.under_way().iter();
-    all.all(|one| usize::from(one.payer) != payer)
+    all.all(|one| AccountIndex::from(one.payer) != payer)
         && account::check(state, payer, Resource::Retractions, 1).is_ok()
 }
 
 /// May the account at this index have one under way at all?
-pub fn may_ever_begin(state: &State, payer: usize) -> bool {
+pub fn may_ever_begin(state: &State, payer: AccountIndex) -> bool {
     state.published.accounts[payer].limit[Resource::Retractions as usize] != 0
 }
 
 /// The account that one is charged to: those of the names of accounts that end are the first's.
-fn charged(payer: u16) -> usize {
+fn charged(payer: u16) -> AccountIndex {
     if payer == 0 { account::FIRST } else { payer.into() }
 }
 
@@ -111,9 +112,15 @@ pub(crate) fn is_ending(state: &State, name: &Name) -> bool {
 
 /// Begins, as there is room: names at and below `name` are worth nothing from now on in lists; of
 /// tokens see [`crate::voided`].
-pub(crate) fn begin(state: &mut State, name: Name, rights: u8, spared: DomainId, payer: usize) {
+pub(crate) fn begin(
+    state: &mut State,
+    name: Name,
+    rights: u8,
+    spared: DomainId,
+    payer: AccountIndex,
+) {
     let left = state.published.domains.len() as u16;
-    let payer = payer as u16;
+    let payer = payer.link();
     account::count(state, charged(payer), Resource::Retractions, 1);
     let all = &mut state.retractions;
     all.all[usize::from(all.count)] = Retraction { name, rights, spared, payer, left };
@@ -139,7 +146,7 @@ pub fn check(
 
 /// The accounts that pay for those under way, one for each.
 #[cfg(test)]
-pub(crate) fn payers(state: &State) -> std::vec::Vec<usize> {
+pub(crate) fn payers(state: &State) -> std::vec::Vec<AccountIndex> {
     state.retractions.under_way().iter().map(|one| charged(one.payer)).collect()
 }
 

@@ -141,7 +141,7 @@ pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
         state.accounts.sweep += 1;
         let record = &state.published.frames[number as usize];
         let data = frame::kind_of(record.kind) == FrameType::Data;
-        if data && state.accounts.records[usize::from(record.account)].dying {
+        if data && state.accounts.records[record.account.into()].dying {
             begin(state, Frame(number));
         }
     }

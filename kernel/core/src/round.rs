@@ -5,6 +5,7 @@
 
 use crate::count::Count;
 use crate::env;
+use crate::index::AccountIndex;
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
@@ -110,7 +111,7 @@ fn walked_all(state: &State, cpu: usize) -> bool {
 fn go_on_later(
     state: &mut State,
     cpu: usize,
-    (account, position): (usize, usize),
+    (account, position): (AccountIndex, usize),
     walk: &Walk,
 ) -> bool {
     let this = &mut state.sched.cpus[cpu];
@@ -162,7 +163,7 @@ fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: usize,
-    (account, position): (usize, usize),
+    (account, position): (AccountIndex, usize),
     walk: &mut Walk,
 ) -> Option<(usize, usize)> {
     let first = usize::from(turns::head(state, cpu, account, position));
@@ -203,7 +204,7 @@ fn turn<M: Machine>(
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
-fn back_to_passed_over(state: &mut State, cpu: usize, account: usize, position: usize) {
+fn back_to_passed_over(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
     let this = &mut state.sched.cpus[cpu];
     let first = usize::from(core::mem::take(&mut this.passed_over));
     let env = &state.envs.slots[first];

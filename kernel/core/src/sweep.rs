@@ -13,7 +13,7 @@
 //! So whoever gives reasons without end holds nobody else's end up: all are looked at once a round.
 
 use crate::env::Request;
-use crate::index::RegionIndex;
+use crate::index::{AccountIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -148,8 +148,8 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
     if let Some(dying) = domains.into_iter().find(|domain| domain.dying) {
         return Some((0, dying.killer));
     }
-    let [own, home] = domains.map(|domain| usize::from(domain.account));
-    let payers = [AccountId(record.account).index(), own, home];
+    let [own, home] = domains.map(|domain| AccountIndex::from(domain.account));
+    let payers = [AccountId(record.account).into(), own, home];
     let account = payers.into_iter().find(|&at| state.accounts.record(at).dying)?;
     Some((0, state.accounts.record(account).killer))
 }
@@ -178,6 +178,6 @@ fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) ->
 }
 
 fn sweep_region(state: &mut State, index: RegionIndex) -> bool {
-    let payer = AccountId(state.published.regions[index].account).index();
+    let payer = AccountIndex::from(AccountId(state.published.regions[index].account));
     !state.accounts.record(payer).dying || region::destroy(state, index)
 }

@@ -16,6 +16,7 @@
 //! in the round there is nobody to pay back.
 
 use crate::count::Count;
+use crate::index::AccountIndex;
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS};
 use crate::slice;
@@ -72,12 +73,12 @@ pub type OnEach = [Turns; CPUS];
 
 /// Index of the account whose turns the environment at `index` takes.
 #[inline]
-pub(crate) fn account_of(state: &State, index: usize) -> usize {
-    AccountId(state.published.envs[index].account).index()
+pub(crate) fn account_of(state: &State, index: usize) -> AccountIndex {
+    AccountId(state.published.envs[index].account).into()
 }
 
 /// The first environment of a place's ring, 0: none.
-pub(crate) fn head(state: &State, cpu: usize, account: usize, position: usize) -> u16 {
+pub(crate) fn head(state: &State, cpu: usize, account: AccountIndex, position: usize) -> u16 {
     match position {
         COMMON => state.accounts.records[account].turns[cpu].common,
         _ => state.sched.cpus[cpu].rings[position],
@@ -85,7 +86,13 @@ pub(crate) fn head(state: &State, cpu: usize, account: usize, position: usize) -
 }
 
 /// Another one is the first, or the ring is empty.
-pub(crate) fn set_head(state: &mut State, cpu: usize, account: usize, position: usize, head: u16) {
+pub(crate) fn set_head(
+    state: &mut State,
+    cpu: usize,
+    account: AccountIndex,
+    position: usize,
+    head: u16,
+) {
     match position {
         COMMON => state.accounts.records[account].turns[cpu].common = head,
         _ => state.sched.cpus[cpu].rings[position] = head,
@@ -93,7 +100,7 @@ pub(crate) fn set_head(state: &mut State, cpu: usize, account: usize, position: 
 }
 
 /// The place has a ring or an owner from now on.
-pub(crate) fn occupy(state: &mut State, cpu: usize, account: usize, position: usize) {
+pub(crate) fn occupy(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
     let turns = &mut state.accounts.records[account].turns[cpu];
     let before = turns.count();
     match position {
@@ -102,11 +109,11 @@ pub(crate) fn occupy(state: &mut State, cpu: usize, account: usize, position: us
     }
     let this = &mut state.sched.cpus[cpu];
     this.places += turns.count() - before;
-    this.accounts[account / 64] |= 1 << (account % 64);
+    this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
 }
 
 /// It has neither.
-pub(crate) fn vacate(state: &mut State, cpu: usize, account: usize, position: usize) {
+pub(crate) fn vacate(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
     let turns = &mut state.accounts.records[account].turns[cpu];
     let before = turns.count();
     match position {
@@ -117,7 +124,7 @@ pub(crate) fn vacate(state: &mut State, cpu: usize, account: usize, position: us
     this.places.less(before - turns.count());
     if turns.count() == 0 {
         turns.debt_ns = 0;
-        this.accounts[account / 64] &= !(1 << (account % 64));
+        this.accounts[account.at() / 64] &= !(1 << (account.at() % 64));
     }
 }
 
@@ -141,23 +148,23 @@ pub(crate) fn leave(state: &mut State, index: usize) {
     }
 }
 
-fn place_of(state: &State, index: usize) -> (usize, usize, usize) {
+fn place_of(state: &State, index: usize) -> (usize, AccountIndex, usize) {
     let env = &state.envs.slots[index];
     (usize::from(env.cpu), account_of(state, index), usize::from(env.position))
 }
 
 /// The next place to look for whom to run: of the account in turn, as long as it has some that have
 /// not been looked at, else of the account after it.
-pub(crate) fn next(state: &mut State, cpu: usize) -> Option<(usize, usize)> {
+pub(crate) fn next(state: &mut State, cpu: usize) -> Option<(AccountIndex, usize)> {
     let this = &mut state.sched.cpus[cpu];
     let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
     if this.left == 0 || !is_in(this.account.into()) {
         let account = account_after(this)?;
-        this.account = account as u16;
+        this.account = account.link();
         this.left = state.accounts.records[account].turns[cpu].count();
     }
     this.left -= 1;
-    let account = usize::from(this.account);
+    let account = AccountIndex::from(this.account);
     let turns = &mut state.accounts.records[account].turns[cpu];
     let position = turns.next()?;
     turns.position = position as u8;
@@ -166,20 +173,20 @@ pub(crate) fn next(state: &mut State, cpu: usize) -> Option<(usize, usize)> {
 }
 
 /// The account behind the one in turn, round and round.
-fn account_after(this: &Cpu) -> Option<usize> {
+fn account_after(this: &Cpu) -> Option<AccountIndex> {
     let words = this.accounts.len();
     let (at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
     let behind = this.accounts[at] & (!0 << bit << 1);
     if behind != 0 {
-        return Some(at * 64 + behind.trailing_zeros() as usize);
+        return Some(AccountIndex::new(at * 64 + behind.trailing_zeros() as usize));
     }
     let mut others = (1..=words).map(|step| (at + step) % words);
     let word = others.find(|&word| this.accounts[word] != 0)?;
-    Some(word * 64 + this.accounts[word].trailing_zeros() as usize)
+    Some(AccountIndex::new(word * 64 + this.accounts[word].trailing_zeros() as usize))
 }
 
 /// The place has been left in the middle: it is the next one to look at.
-pub(crate) fn again(state: &mut State, cpu: usize, account: usize, position: usize) {
+pub(crate) fn again(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
     let before = (position + PLACES - 1) % PLACES;
     state.accounts.records[account].turns[cpu].position = before as u8;
     state.sched.cpus[cpu].left += 1;
@@ -187,14 +194,14 @@ pub(crate) fn again(state: &mut State, cpu: usize, account: usize, position: usi
 
 /// Nobody at the place wants the processor. If there is no other one of its account's, the account
 /// has slept through its turn, which pays what it owes.
-pub(crate) fn passed(state: &mut State, cpu: usize, account: usize) {
+pub(crate) fn passed(state: &mut State, cpu: usize, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
         state.accounts.records[account].turns[cpu].debt_ns = 0;
     }
 }
 
 /// The account's turn: what of a slice it has to leave to others, `rest` at most.
-pub(crate) fn begin(state: &mut State, cpu: usize, account: usize, rest: u32) -> u32 {
+pub(crate) fn begin(state: &mut State, cpu: usize, account: AccountIndex, rest: u32) -> u32 {
     state.sched.cpus[cpu].left = 0;
     let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
     let paid = rest.min(*debt);
@@ -248,10 +255,10 @@ pub(crate) fn check(state: &State) {
         let alone: BTreeSet<_> = positions.clone().map(|&(_, position)| position).collect();
         assert_eq!(alone.len(), positions.count(), "a position is that of several accounts");
         let mut round = BTreeSet::new();
-        for account in 0..state.accounts.records.len() {
+        for account in (0..state.accounts.records.len()).map(AccountIndex::new) {
             let turns = &state.accounts.records[account].turns[cpu];
             assert_eq!(turns.has_common, turns.common != 0);
-            let is_in = this.accounts[account / 64] >> (account % 64) & 1 != 0;
+            let is_in = this.accounts[account.at() / 64] >> (account.at() % 64) & 1 != 0;
             assert_eq!(is_in, turns.count() != 0);
             if is_in {
                 let all = (0..SLICES).filter(|position| turns.occupied >> position & 1 != 0);

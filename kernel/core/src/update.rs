@@ -21,6 +21,7 @@ use crate::domain;
 use crate::fold;
 use crate::frame;
 use crate::frame::Contents;
+use crate::index::AccountIndex;
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Leaf, Way, place, target};
@@ -228,7 +229,7 @@ fn which(number: u32) -> Which {
     if number == ANY_FRAME { Which::Any } else { Which::This(number) }
 }
 
-fn payer(state: &State, request: &Request) -> usize {
+fn payer(state: &State, request: &Request) -> AccountIndex {
     domain::account(state, request.target)
 }
 
@@ -335,7 +336,7 @@ fn check_protect<M: Machine>(
         if !copied && !capability.dominates(frame::guard(state, frame), READ | WRITE) {
             let record = &state.published.frames[frame.0 as usize];
             let alone = record.references == 1
-                && usize::from(record.account) == payer(state, request)
+                && AccountIndex::from(record.account) == payer(state, request)
                 && capability.rights & WRITE != 0;
             if !alone {
                 return Err(Error::NotPermitted.into());

@@ -11,6 +11,7 @@
 //! So whoever takes back moves epochs of names that it has CONTROL over, and no other's: nothing is
 //! hashed together. What is taken back below a fresh name voids all tokens below that one.
 
+use crate::index::AccountIndex;
 use crate::state::State;
 use crate::{account, domain};
 use abi::capability::Name;
@@ -76,7 +77,8 @@ pub(crate) fn void(state: &mut State, name: &Name) {
 fn principal(state: &State, name: &Name) -> Name {
     let keeper = account::keeper(state, name);
     let account = state.accounts.record(keeper).name;
-    let length = if keeper == 0 { PRINCIPAL } else { account.length.saturating_add(1) };
+    let length =
+        if keeper == AccountIndex::NONE { PRINCIPAL } else { account.length.saturating_add(1) };
     prefix(name, name.length.min(length))
 }
 

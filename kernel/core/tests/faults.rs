@@ -203,7 +203,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "the last holder does not pay",
         "update.rs",
-        "&& usize::from(record.account) == payer(state, request)",
+        "&& AccountIndex::from(record.account) == payer(state, request)",
         "",
     ),
     (
@@ -352,7 +352,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an account's name goes to the next one with those who hold it",
         "account.rs",
-        "retract::begin(state, name, ALL, DomainId::NONE, 0);",
+        "retract::begin(state, name, ALL, DomainId::NONE, AccountIndex::NONE);",
         "let _ = name;",
     ),
     (
@@ -370,7 +370,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an account's end leaves its memory with others",
         "revoke.rs",
-        "state.accounts.records[usize::from(record.account)].dying {",
+        "state.accounts.records[record.account.into()].dying {",
         "record.account == 0 {",
     ),
     (

@@ -2,6 +2,7 @@
 
 use super::{Ground, exhaust, work, world};
 use crate::dispatch::Outcome;
+use crate::index::AccountIndex;
 use crate::tests::{OK, World};
 use crate::{account, env};
 use abi::call::Call;
@@ -100,7 +101,12 @@ impl Accounts {
         let domains = published.domains.iter().map(|record| (record.account, of_domain(record)));
         let regions = published.regions.iter().map(|record| (record.account, 1));
         let pays = |&(id, _): &(u64, u32)| {
-            id != 0 && account::is_below(&self.world.state, AccountId(id).index(), place)
+            id != 0
+                && account::is_below(
+                    &self.world.state,
+                    AccountId(id).into(),
+                    AccountIndex::new(place),
+                )
         };
         let paid = domains.chain(regions.filter(|_| is_region)).filter(pays);
         paid.map(|(_, count)| count).sum()
@@ -153,7 +159,11 @@ impl Ground for Accounts {
             }
             // The first program would end with it, and nothing could be done any more.
             Move::AccountDestroy { place }
-                if account::is_below(&self.world.state, self.payer(), place) =>
+                if account::is_below(
+                    &self.world.state,
+                    AccountIndex::new(self.payer()),
+                    AccountIndex::new(place),
+                ) =>
             {
                 return;
             }
@@ -193,7 +203,8 @@ impl Ground for Accounts {
     fn key(&self) -> Vec<u64> {
         let state = &self.world.state;
         let mut key = vec![];
-        for (record, private) in state.published.accounts.iter().zip(&*state.accounts.records) {
+        for (record, private) in state.published.accounts.iter().zip(state.accounts.records.iter())
+        {
             let dying = u64::from(private.dying) << 1 | u64::from(record.id != 0);
             key.extend([
                 dying,
@@ -231,7 +242,7 @@ impl Ground for Accounts {
         let mut dying = 0;
         for place in 1..4 {
             let record = &state.published.accounts[place];
-            let private = state.accounts.record(place);
+            let private = state.accounts.record(AccountIndex::new(place));
             if record.id == 0 {
                 assert_eq!((record.used, private.below), ([0; RESOURCES], 0), "of no account");
                 continue;
@@ -242,7 +253,7 @@ impl Ground for Accounts {
             }
             let has_parent = |child: &usize| {
                 state.published.accounts[*child].id != 0
-                    && usize::from(state.accounts.record(*child).parent) == place
+                    && usize::from(state.accounts.record(AccountIndex::new(*child)).parent) == place
             };
             assert_eq!(usize::from(private.below), (2..4).filter(has_parent).count());
             if place != 1 {
@@ -251,8 +262,14 @@ impl Ground for Accounts {
                     state.published.accounts[parent].id, record.parent,
                     "an end before its heirs'"
                 );
-                assert!(private.dying || !state.accounts.record(parent).dying, "of a dying parent");
-                assert_eq!(private.depth, state.accounts.record(parent).depth + 1);
+                assert!(
+                    private.dying || !state.accounts.record(AccountIndex::new(parent)).dying,
+                    "of a dying parent"
+                );
+                assert_eq!(
+                    private.depth,
+                    state.accounts.record(AccountIndex::new(parent)).depth + 1
+                );
             }
         }
         assert_eq!(state.accounts.dying, dying);

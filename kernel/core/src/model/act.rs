@@ -3,6 +3,7 @@
 use super::{DOMAINS, Model};
 use crate::answer::{Answer, Refusal};
 use crate::capability::{self, Derivation};
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::{domain, dying, frame, revoke, table};
 use abi::capability::{CONTROL, Capability, DERIVE, READ, WRITE};
@@ -89,10 +90,10 @@ impl Model {
     }
 
     /// Account 1, or another one that lives.
-    fn payer(&mut self) -> usize {
+    fn payer(&mut self) -> AccountIndex {
         let index = 1 + self.random.below(4);
         let id = abi::id::AccountId(self.state.published.accounts[index].id);
-        crate::account::find(&self.state, id).unwrap_or(1)
+        crate::account::find(&self.state, id).unwrap_or(1.into())
     }
 
     pub(super) fn some_domain(&mut self) -> usize {
@@ -341,7 +342,7 @@ impl Model {
                     let record = &self.state.published.frames[frame.0 as usize];
                     let payer = domain::account(&self.state, self.domains[target].index);
                     last_holder = record.references == 1
-                        && usize::from(record.account) == payer
+                        && usize::from(record.account) == payer.at()
                         && named.rights & WRITE != 0;
                     frame
                 }
@@ -425,7 +426,7 @@ impl Model {
         self.last[frame.0 as usize] = payer;
         // Whoever may write it does.
         let at = 8 * self.random.below(512) as u64;
-        self.machine.word_set(frame.address() + at, 0x5ec2_e700 + payer as u64);
+        self.machine.word_set(frame.address() + at, 0x5ec2_e700 + payer.at() as u64);
     }
 
     pub(super) fn words(&self, frame: Frame) -> Vec<u64> {
@@ -489,7 +490,7 @@ impl Model {
             let made = frame::allocate(state, machine, Which::Any, account, name, kind);
             if let Ok(frame) = made {
                 self.machine.word_set(frame.address(), 0x5ec2);
-                self.last[frame.0 as usize] = 0;
+                self.last[frame.0 as usize] = AccountIndex::NONE;
                 self.vectors.push(frame);
             }
         } else if let Some(frame) = self.vectors.pop() {

@@ -38,7 +38,8 @@ impl Model {
         let domain = self.domains[0].id;
         let (state, machine) = (&mut self.state, &mut self.machine);
         let kind = FrameType::Vector;
-        let vector = frame::allocate(state, machine, Which::Any, 1, Name::ROOT, kind).unwrap();
+        let vector =
+            frame::allocate(state, machine, Which::Any, 1.into(), Name::ROOT, kind).unwrap();
         let first = create::First {
             domain,
             account: AccountId::new(1, 0),

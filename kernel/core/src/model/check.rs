@@ -4,6 +4,7 @@ use super::calls::FIRST;
 use super::{Model, STILL};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES};
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::{domain, fold, frame};
 use abi::id::{AccountId, EnvId, Frame};
@@ -53,8 +54,10 @@ impl Model {
         for (record, last) in self.state.published.frames.iter().zip(&mut self.last) {
             match frame::kind_of(record.kind) {
                 FrameType::Free | FrameType::Limbo => {}
-                FrameType::Vector | FrameType::Region | FrameType::Code => *last = 0,
-                _ => *last = usize::from(record.account),
+                FrameType::Vector | FrameType::Region | FrameType::Code => {
+                    *last = AccountIndex::NONE
+                }
+                _ => *last = AccountIndex::from(record.account),
             }
         }
         let frames = &self.state.frames;
@@ -344,11 +347,11 @@ impl Model {
     fn check_accounts(&self) {
         let published = &self.state.published;
         let mut used = vec![[0u32; RESOURCES]; published.accounts.len()];
-        let mut count = |account: usize, resource: Resource, n: usize| {
-            used[account][resource as usize] += n as u32;
+        let mut count = |account: AccountIndex, resource: Resource, n: usize| {
+            used[account.at()][resource as usize] += n as u32;
         };
         for record in published.frames.iter() {
-            count(usize::from(record.account), Resource::Frames, 1);
+            count(record.account.into(), Resource::Frames, 1);
         }
         for index in self.domains_in_use() {
             let payer = domain::account(&self.state, index);
@@ -356,7 +359,7 @@ impl Model {
             count(payer, Resource::Attachments, crate::region::records(&self.state, index));
         }
         for (index, record) in published.envs.iter().enumerate() {
-            let payer = AccountId(record.account).index();
+            let payer = AccountId(record.account).into();
             let state = self.state.envs.slots[index].state;
             if state != EnvState::Free {
                 count(payer, Resource::Envs, 1);
@@ -367,13 +370,13 @@ impl Model {
         for slice in published.slices.iter().filter(|slice| slice.env != 0) {
             let owner = &published.envs[EnvId(slice.env).index()];
             assert_eq!(owner.id, slice.env, "a slice belongs to nobody");
-            count(AccountId(owner.account).index(), Resource::Slices, 1);
+            count(AccountId(owner.account).into(), Resource::Slices, 1);
         }
         for region in published.regions.iter().filter(|region| region.id != 0) {
-            count(AccountId(region.account).index(), Resource::Regions, 1);
+            count(AccountId(region.account).into(), Resource::Regions, 1);
         }
         for table in self.method_tables() {
-            let payer = usize::from(published.frames[table.0 as usize].account);
+            let payer = published.frames[table.0 as usize].account.into();
             let (frames, functions) = crate::method::held(&self.state, &self.machine, table);
             count(payer, Resource::Regions, functions);
             // The first is the table.
@@ -395,7 +398,7 @@ impl Model {
             count(published.frames[table.0 as usize].account.into(), Resource::Folds, 1);
         }
         for record in published.accounts.iter().filter(|record| record.parent != 0) {
-            count(AccountId(record.parent).index(), Resource::Accounts, 1);
+            count(AccountId(record.parent).into(), Resource::Accounts, 1);
         }
         self.check_used(used);
     }
@@ -404,7 +407,7 @@ impl Model {
     /// more than what is kept for the one below. All of it is no more than there is.
     fn check_used(&self, mut used: Vec<[u32; RESOURCES]>) {
         let accounts = &self.state.published.accounts;
-        let depth = |&index: &usize| self.state.accounts.record(index).depth;
+        let depth = |&index: &usize| self.state.accounts.record(AccountIndex::new(index)).depth;
         let mut below: Vec<usize> = (1..accounts.len()).collect();
         below.sort_by_key(|index| core::cmp::Reverse(depth(index)));
         for index in below {
@@ -444,7 +447,7 @@ impl Model {
         let swept =
             self.state.accounts.sweep as usize >= self.frames && self.state.frames.revoking == 0;
         for (index, record) in self.state.published.accounts.iter().enumerate() {
-            if !self.state.accounts.record(index).dying {
+            if !self.state.accounts.record(AccountIndex::new(index)).dying {
                 self.dying.remove(&index);
                 continue;
             }

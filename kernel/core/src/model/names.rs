@@ -2,6 +2,7 @@
 
 use super::Model;
 use crate::identity::Serial;
+use crate::index::AccountIndex;
 use std::collections::HashSet;
 
 /// Names by the number of their kind's table.
@@ -27,7 +28,7 @@ impl Model {
             .chain(state.net.filters.iter_mut().map(|slot| &mut slot.serial).enumerate());
         places.filter(|(index, _)| every_other(*index)).for_each(|(_, place)| *place = last);
         for index in (4..state.accounts.records.len()).filter(|&index| every_other(index)) {
-            state.accounts.records[index].serial = last;
+            state.accounts.records[AccountIndex::new(index)].serial = last;
         }
     }
 

@@ -13,6 +13,7 @@ use super::act::{OFFSETS, PAGES};
 use super::calls::{BUFFER, FIRST};
 use super::{Model, number, processor};
 use crate::dispatch::{self, Outcome};
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::{domain, env, frame, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TABLE, TRANSFER_SHIFT, number as row};
@@ -270,7 +271,7 @@ impl Model {
         if self.domains.len() < 4 {
             let payer = 1 + self.random.below(3);
             if self.state.published.accounts[payer].id != 0 {
-                self.domain(payer);
+                self.domain(AccountIndex::new(payer));
             }
         }
         let old = self.stale.len().saturating_sub(16);

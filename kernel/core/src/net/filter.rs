@@ -71,8 +71,8 @@ impl Head {
 
 impl Filter {
     #[cfg(test)]
-    pub(crate) fn payer(&self) -> usize {
-        usize::from(self.account)
+    pub(crate) fn payer(&self) -> crate::index::AccountIndex {
+        self.account.into()
     }
 
     fn matches(&self, head: &Head) -> bool {
@@ -164,7 +164,7 @@ struct Plan {
 /// Serves `FilterInsert`.
 pub fn insert(state: &mut State, caller: usize, named: u8, program: &FilterProgram) -> Answer {
     let plan = check_insert(state, caller, named, program)?;
-    account::charge(state, usize::from(plan.filter.account), Resource::Filters, 1)?;
+    account::charge(state, plan.filter.account.into(), Resource::Filters, 1)?;
     Ok(apply_insert(state, caller, plan))
 }
 
@@ -195,7 +195,7 @@ fn check_insert(
         flags: program.flags,
         interface: program.interface,
         guard: own.name,
-        account: domain::account(state, caller) as u16,
+        account: domain::account(state, caller).link(),
         ring: RingId(program.ring),
         ..Filter::default()
     };
@@ -213,7 +213,7 @@ fn check_insert(
     } else {
         check_overlaps(state, caller, named, &filter)?;
     }
-    account::check(state, usize::from(filter.account), Resource::Filters, 1)?;
+    account::check(state, filter.account.into(), Resource::Filters, 1)?;
     let index = (1..state.net.filters.len())
         .find(|&index| is_free(state, index))
         .ok_or(Error::TableFull)?;
@@ -294,7 +294,7 @@ fn drop_holder(state: &mut State, index: usize, slot: usize) {
     if state.published.filters[index].references != 0 {
         return;
     }
-    let account = usize::from(state.net.filters[index].account);
+    let account = state.net.filters[index].account.into();
     account::uncharge(state, account, Resource::Filters, 1);
     let serial = state.net.filters[index].serial.next();
     state.net.filters[index] = Filter { serial, ..Filter::default() };

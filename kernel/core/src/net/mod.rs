@@ -184,7 +184,7 @@ pub fn call<M: Machine>(
 
 /// Frames pinned by rings and flights, each with the account that pays for the pin.
 #[cfg(test)]
-pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, usize)> {
+pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, crate::index::AccountIndex)> {
     let net = &state.net;
     let rings = net.rings.iter().flat_map(ring::Ring::pins);
     rings.chain(net.flights.iter().flat_map(transmit::Flight::pins)).collect()
@@ -192,13 +192,15 @@ pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, usize)> {
 
 /// The accounts that pay for packets in the queues, one for each.
 #[cfg(test)]
-pub(crate) fn senders(state: &State) -> Vec<usize> {
+pub(crate) fn senders(state: &State) -> Vec<crate::index::AccountIndex> {
     state.net.flights.iter().filter_map(transmit::Flight::payer).collect()
 }
 
 /// The accounts that pay for rings and for filters, one for each.
 #[cfg(test)]
-pub(crate) fn payers(state: &State) -> (Vec<usize>, Vec<usize>) {
+pub(crate) fn payers(
+    state: &State,
+) -> (Vec<crate::index::AccountIndex>, Vec<crate::index::AccountIndex>) {
     let rings = state.published.rings.iter().zip(state.net.rings.iter());
     let filters = state.published.filters.iter().zip(state.net.filters.iter());
     (

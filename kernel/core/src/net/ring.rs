@@ -6,6 +6,7 @@
 use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial, Thread};
+use crate::index::AccountIndex;
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -57,11 +58,11 @@ impl Default for Ring {
 
 #[cfg(test)]
 impl Ring {
-    pub(crate) fn payer(&self) -> usize {
-        usize::from(self.account)
+    pub(crate) fn payer(&self) -> AccountIndex {
+        self.account.into()
     }
 
-    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, AccountIndex)> {
         let buffers = &self.buffers[..usize::from(self.count)];
         let whole = buffers.iter().filter(|buffer| buffer.owner != 0);
         let both = whole.flat_map(|buffer| [buffer.owner, buffer.place]);
@@ -118,7 +119,7 @@ fn pin(state: &mut State, buffer: &Buffer) {
 }
 
 /// Unpins and uncharges a buffer, if it has not been revoked.
-fn give_up(state: &mut State, payer: usize, buffer: &Buffer) {
+fn give_up(state: &mut State, payer: AccountIndex, buffer: &Buffer) {
     if buffer.owner == 0 {
         return;
     }
@@ -159,7 +160,7 @@ pub fn allocate<M: Machine>(
         count: entries.len() as u8,
         next: 0,
         domain: caller as u16,
-        account: payer as u16,
+        account: payer.link(),
         serial,
         env: Thread::of(state, who),
     };
@@ -190,7 +191,7 @@ pub fn modify<M: Machine>(
     }
     let buffer = check_entry(state, machine, caller, entry)?;
     let old = state.net.rings[index].buffers[position as usize];
-    let payer = usize::from(state.net.rings[index].account);
+    let payer = AccountIndex::from(state.net.rings[index].account);
     if old.owner == 0 {
         account::check(state, payer, Resource::Pins, 2)?;
     }
@@ -211,7 +212,7 @@ pub fn free(state: &mut State, caller: usize, id: RingId) -> Answer {
 
 fn end(state: &mut State, index: usize) {
     let ring = state.net.rings[index];
-    let payer = usize::from(ring.account);
+    let payer = AccountIndex::from(ring.account);
     for buffer in &ring.buffers[..usize::from(ring.count)] {
         give_up(state, payer, buffer);
     }
@@ -233,7 +234,7 @@ pub fn revoke(state: &mut State, index: usize, frame: Frame) {
         let lies = [buffer.owner, buffer.place].map(Frame::containing).contains(&frame);
         if buffer.owner != 0 && lies {
             state.net.rings[index].buffers[at] = Buffer::default();
-            give_up(state, usize::from(ring.account), buffer);
+            give_up(state, ring.account.into(), buffer);
         }
     }
 }

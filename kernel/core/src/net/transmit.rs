@@ -12,6 +12,7 @@ use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::Thread;
+use crate::index::AccountIndex;
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{account, capability, domain, frame, sched, table};
@@ -67,14 +68,14 @@ impl Default for Flight {
 
 #[cfg(test)]
 impl Flight {
-    pub(crate) fn payer(&self) -> Option<usize> {
+    pub(crate) fn payer(&self) -> Option<AccountIndex> {
         self.used.then_some(self.account.into())
     }
 
-    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, usize)> {
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, AccountIndex)> {
         let segments = &self.segments[..usize::from(self.count)];
         let all = segments.iter().map(|segment| segment.address).chain([self.pending]);
-        let account = usize::from(self.account);
+        let account = AccountIndex::from(self.account);
         all.filter(|_| self.used).map(move |at| (Frame::containing(at), account))
     }
 }
@@ -87,7 +88,7 @@ struct Plan {
     pending: u64,
     /// How many physical pieces.
     pieces: usize,
-    account: usize,
+    account: AccountIndex,
     env: Thread,
 }
 
@@ -191,7 +192,7 @@ fn apply<M: Machine>(
     let Plan { token, pending, pieces, account, env } = plan;
     let flight = &mut state.net.flights[interface * TOKENS + token];
     (flight.used, flight.pending, flight.count) = (true, pending, pieces as u8);
-    (flight.account, flight.env) = (account as u16, env);
+    (flight.account, flight.env) = (account.link(), env);
     flight.segments[..pieces].copy_from_slice(all);
     let header = machine.transmit_header(interface, token);
     let (mut copied, mut rest) = (0_usize, 0);
@@ -282,8 +283,8 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
         frame::unpin(state, Frame::containing(segment.address));
     }
     frame::unpin(state, word);
-    account::uncharge(state, usize::from(account), Resource::Pins, u32::from(count) + 1);
-    account::uncharge(state, usize::from(account), Resource::Sends, 1);
+    account::uncharge(state, account.into(), Resource::Pins, u32::from(count) + 1);
+    account::uncharge(state, account.into(), Resource::Sends, 1);
     if let Some(who) = env.living(state) {
         sched::event(state, machine, who, EVENT_SENT);
     }

@@ -7,6 +7,7 @@ use super::Random;
 use super::ground::{APPLICATION, ARENA, ARENA_PAGES, BUFFER, Ground, OTHER, Request, SAVE, USER};
 use crate::dispatch::Outcome;
 use crate::env;
+use crate::index::AccountIndex;
 use abi::call::{CAPABILITY_SHIFT, TABLE, TRANSFER_SHIFT, number};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
@@ -386,7 +387,7 @@ fn ends(ground: &Ground, row: u16, words: &[u64; 6]) -> bool {
 /// The id at an index of a table, and whether it is of something of the attacker's.
 fn published(ground: &Ground, kind: &str, at: usize) -> (u64, bool) {
     let published = &ground.state().published;
-    let own = |account: usize| ground.is_attackers(account);
+    let own = |account: usize| ground.is_attackers(AccountIndex::new(account));
     let of = |account: u64| own(AccountId(account).index());
     let domain = |id: u64| of(published.domains[DomainId(id).index()].account);
     match kind {

@@ -10,6 +10,7 @@
 
 use crate::dispatch::{self, Outcome};
 use crate::fake::FakeMachine;
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::tests::{ASYNC, EVENT, FAULT, OK, SYNC, World};
@@ -99,7 +100,7 @@ impl Ground {
         let mut victim = Party { account, envs: vec![], domains: vec![] };
         let mut attacker = Party { account: own, envs: vec![], domains: vec![] };
         let devices = Name::of(&[abi::capability::NAME_DEVICE]);
-        let name = world.state.accounts.record(own.index()).name;
+        let name = world.state.accounts.record(own.into()).name;
         for (party, user, other) in [(&mut victim, 8, devices), (&mut attacker, 7, name)] {
             let domain = space(&mut world, party.account);
             party.domains.push(domain);
@@ -149,15 +150,18 @@ impl Ground {
     }
 
     /// The index of the account that pays for an environment; 0 if there is none.
-    pub(super) fn payer(&self, index: usize) -> usize {
-        let account: AccountId = AccountId(self.state().published.envs[index].account);
-        account.index()
+    pub(super) fn payer(&self, index: usize) -> AccountIndex {
+        AccountId(self.state().published.envs[index].account).into()
     }
 
     /// Is the account the attacker's, or below it?
-    pub(super) fn is_attackers(&self, account: usize) -> bool {
-        account != 0
-            && crate::account::is_below(self.state(), account, self.attacker.account.index())
+    pub(super) fn is_attackers(&self, account: AccountIndex) -> bool {
+        account != AccountIndex::NONE
+            && crate::account::is_below(
+                self.state(),
+                account,
+                AccountIndex::new(self.attacker.account.index()),
+            )
     }
 
     /// The attacker's domains get what they began with once more, as by a friend who keeps it.

@@ -33,7 +33,7 @@ fn play(seed: u64, beside: bool) -> (Vec<Seen>, Attacker) {
             ground.send();
         }
         let payer = ground.payer(index);
-        if payer == ground.victim.account.index() {
+        if payer == ground.victim.account.into() {
             // It computes, most of the time.
             if main && beside && !random.one_in(4) {
                 continue;

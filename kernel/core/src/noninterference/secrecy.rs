@@ -47,7 +47,7 @@ impl World {
             attacker.act(ground, cpu, index);
             return Some(index);
         }
-        if payer == ground.victim.account.index() {
+        if payer == ground.victim.account.into() {
             victim.act(ground, cpu, index);
         } else {
             rest(ground, cpu, index);

@@ -59,7 +59,7 @@ pub(super) fn of_attacker(ground: &mut Ground) -> String {
     let mut seen = String::new();
     published(ground, &mut seen);
     let state = ground.state();
-    let own = |account: u64| ground.is_attackers(abi::id::AccountId(account).index());
+    let own = |account: u64| ground.is_attackers(abi::id::AccountId(account).into());
     let domains: Vec<usize> = (1..state.published.domains.len())
         .filter(|&at| own(state.published.domains[at].account))
         .collect();

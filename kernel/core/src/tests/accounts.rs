@@ -49,7 +49,7 @@ fn charge_a_child_beyond_its_parents_limit() {
         let over = Err(crate::answer::Refusal::new(Error::OverQuota, resource as u64));
         let first = used(&world, AccountId(1), resource);
         let mut charge =
-            |account: AccountId, n| account::charge(&mut world.state, account.index(), resource, n);
+            |account: AccountId, n| account::charge(&mut world.state, account.into(), resource, n);
         assert_eq!(charge(child, 11), over, "{resource:?}");
         assert_eq!(charge(child, 7), Ok(()));
         assert_eq!(charge(sibling, 4), over, "{resource:?}: between two of them");
@@ -59,8 +59,8 @@ fn charge_a_child_beyond_its_parents_limit() {
         {
             assert_eq!(used(&world, account, resource), count, "{resource:?} of {account:?}");
         }
-        account::uncharge(&mut world.state, child.index(), resource, 7);
-        assert_eq!(account::charge(&mut world.state, sibling.index(), resource, 7), Ok(()));
+        account::uncharge(&mut world.state, child.into(), resource, 7);
+        assert_eq!(account::charge(&mut world.state, sibling.into(), resource, 7), Ok(()));
     }
 }
 
@@ -204,10 +204,10 @@ fn what_is_kept_is_nobody_elses() {
     assert_eq!(set(&mut world, deep, 100, 5), OK);
     let over = Err(crate::answer::Refusal::new(Error::OverQuota, 0));
     let charge = |world: &mut World, id: AccountId, n| {
-        account::charge(&mut world.state, id.index(), Resource::Frames, n)
+        account::charge(&mut world.state, id.into(), Resource::Frames, n)
     };
     let uncharge = |world: &mut World, id: AccountId, n| {
-        account::uncharge(&mut world.state, id.index(), Resource::Frames, n);
+        account::uncharge(&mut world.state, id.into(), Resource::Frames, n);
     };
     assert_eq!(charge(&mut world, other, 16), over, "15 are kept of 30");
     assert_eq!(charge(&mut world, other, 15), Ok(()));
@@ -245,11 +245,11 @@ fn nothing_is_kept_that_is_not_there() {
     assert_eq!(set(&mut world, kept, 100, 19), OK);
     assert_eq!(set(&mut world, other, 100, 1), OK);
     // What has been taken counts once.
-    assert_eq!(account::charge(&mut world.state, kept.index(), Resource::Frames, 7), Ok(()));
+    assert_eq!(account::charge(&mut world.state, kept.into(), Resource::Frames, 7), Ok(()));
     assert_eq!(set(&mut world, kept, 100, 5), OK);
     assert_eq!(set(&mut world, other, 100, 14), error(Error::OverQuota, 0));
     assert_eq!(set(&mut world, other, 100, 13), OK);
-    account::uncharge(&mut world.state, kept.index(), Resource::Frames, 7);
+    account::uncharge(&mut world.state, kept.into(), Resource::Frames, 7);
     for account in [kept, other] {
         world.by(1, Call::AccountDestroy { account });
     }
@@ -275,8 +275,8 @@ fn the_machine_is_all_there_is() {
     assert_eq!(world.state.published.accounts[1].limit, all);
     let rest = all[0] - world.state.published.accounts[1].used[0];
     let exhausted = Err(Error::Exhausted.into());
-    assert_eq!(account::check(&world.state, 1, Resource::Frames, rest), Ok(()));
-    assert_eq!(account::check(&world.state, 1, Resource::Frames, rest + 1), exhausted);
+    assert_eq!(account::check(&world.state, 1.into(), Resource::Frames, rest), Ok(()));
+    assert_eq!(account::check(&world.state, 1.into(), Resource::Frames, rest + 1), exhausted);
 }
 
 /// A dead environment's place is paid for as long as its record is held.

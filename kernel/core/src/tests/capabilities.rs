@@ -273,7 +273,7 @@ fn who_kept_an_account_s_name_has_nothing_of_the_next_one() {
     let first = AccountId(world.state.published.accounts[1].id);
     let make = Call::AccountAlloc { which: Which::This(5), parent: first };
     let Outcome::Answer(0, id) = world.with(1, ROOT, make) else { panic!() };
-    let name = world.state.accounts.record(5).name;
+    let name = world.state.accounts.record(AccountIndex::new(5)).name;
     let kept = &name.components[..usize::from(name.length)];
     give(&mut world, other, SLOT, kept, READ | DERIVE);
     let told = token(&mut world, index, SLOT as u8);
@@ -285,8 +285,12 @@ fn who_kept_an_account_s_name_has_nothing_of_the_next_one() {
     }
     let Outcome::Answer(0, next) = world.with(1, ROOT, make) else { panic!("not given again") };
     assert_ne!(id, next);
-    assert_eq!(world.state.accounts.record(5).name, name, "the name is the same");
-    assert_eq!(account::find(&world.state, AccountId(next)), Ok(5));
+    assert_eq!(
+        world.state.accounts.record(AccountIndex::new(5)).name,
+        name,
+        "the name is the same"
+    );
+    assert_eq!(account::find(&world.state, AccountId(next)), Ok(5.into()));
     assert_eq!(held(&world, other, SLOT), None);
     assert_eq!(enter(&mut world, index, told), error(Error::NotPermitted, 0));
 }

@@ -297,7 +297,7 @@ fn place_is_asked_for_by_number_after_its_last_serial() {
     let mut world = World::new();
     let first = first_account(&world);
     let asked = Call::AccountAlloc { which: Which::This(9), parent: first };
-    world.state.accounts.records[9].serial = Serial::before_the_last(0).next();
+    world.state.accounts.records[AccountIndex::new(9)].serial = Serial::before_the_last(0).next();
     assert_eq!(world.by(1, asked), error(Error::Taken, 0));
     let (which, root) = (Which::This(9), Which::Any);
     world.state.domains.records[9].serial = Serial::before_the_last(0).next();

@@ -36,7 +36,7 @@ use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
-use crate::index::RegionIndex;
+use crate::index::{AccountIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, env, frame, sched, table};
@@ -103,7 +103,8 @@ impl World {
         let application = world.map(domain.index(), SAVE + 0x10_0000);
         let (state, machine) = (&mut world.state, &mut world.machine);
         let vector =
-            frame::allocate(state, machine, Which::Any, 1, Name::ROOT, FrameType::Vector).unwrap();
+            frame::allocate(state, machine, Which::Any, 1.into(), Name::ROOT, FrameType::Vector)
+                .unwrap();
         let account = AccountId(state.published.accounts[1].id);
         let first = First {
             domain,
@@ -132,7 +133,7 @@ impl World {
             bytes: u64::MAX,
         };
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let id = domain::create(state, machine, 1, Name::ROOT, &asked).unwrap();
+        let id = domain::create(state, machine, 1.into(), Name::ROOT, &asked).unwrap();
         state.domains.records[id.index()].capabilities[usize::from(ROOT)] =
             Capability { rights: ALL, zero: 0, name: Name::ROOT };
         id

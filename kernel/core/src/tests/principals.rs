@@ -325,7 +325,7 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
             OK
         );
     }
-    domain::move_charges(&mut world.state, built.index(), account.index()).unwrap();
+    domain::move_charges(&mut world.state, built.index(), account.into()).unwrap();
     let save = world.state.envs.slots[new].save;
     let application = world.state.envs.slots[new].application;
     let admit = Call::DomainSet {
@@ -447,7 +447,8 @@ fn a_domain_changes_its_account_only_by_a_right_over_both() {
         property: Property::Account as u16,
         value: account.0,
     };
-    let names = [1, account.index()].map(|at| world.state.accounts.record(at).name);
+    let names =
+        [1, account.index()].map(|at| world.state.accounts.record(AccountIndex::new(at)).name);
     for name in names {
         enter(&mut world, domain, SAVED, name, CONTROL);
         let expected = if names[0].is_prefix_of(&names[1]) && name == names[0] {

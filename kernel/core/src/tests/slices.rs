@@ -36,7 +36,7 @@ fn positions_decide_the_order_contiguous_or_equidistant() {
         give(&mut world, quick, position);
     }
     world.on(0, 1);
-    world.state.accounts.records[1].turns[0].position = 0;
+    world.state.accounts.records[1.into()].turns[0].position = 0;
     let order = round(&mut world, 9);
     let (b, q) = (batch, quick);
     assert_eq!(order, [b, b, b, q, b, b, b, q, 1]);
@@ -44,7 +44,7 @@ fn positions_decide_the_order_contiguous_or_equidistant() {
     mask(&mut world, quick);
     assert_eq!(world.by(quick, SLEEP), Outcome::Left);
     world.on(0, 1);
-    world.state.accounts.records[1].turns[0].position = 0;
+    world.state.accounts.records[1.into()].turns[0].position = 0;
     assert_eq!(round(&mut world, 7), [b, b, b, b, b, b, 1]);
     let used = world.state.published.slices[10].used;
     assert_eq!(used, 2);

@@ -116,7 +116,7 @@ fn who_controls_an_accounts_name_has_no_fresh_name() {
     let mut world = World::new();
     let domain = world.domain();
     let fresh = world.state.domains.records[domain.index()].capabilities[0].name;
-    let account = world.state.accounts.record(1).name;
+    let account = world.state.accounts.record(1.into()).name;
     for name in [account, Name::of(&[NAME_USER]), Name::principal(NAME_USER, 0)] {
         let given = Capability { rights: CONTROL | DERIVE | SIGNAL, zero: 0, name };
         for own in [fresh, Name::of(&[NAME_FRESH])] {

@@ -33,7 +33,7 @@ impl World {
                 window: 0,
                 bytes: u64::MAX,
             };
-            domain::create(&mut state, &mut machine, 1, guard, &asked).unwrap().index()
+            domain::create(&mut state, &mut machine, 1.into(), guard, &asked).unwrap().index()
         };
         let parent = make(Name::ROOT);
         let child = make(Name::ROOT);
@@ -383,7 +383,7 @@ fn a_dying_account_pays_for_nothing_new() {
     let mut world = World::new();
     let parent = world.parent;
     let frame = world.page(parent);
-    crate::account::condemn(&mut world.state, 1, abi::id::EnvId::NONE);
+    crate::account::condemn(&mut world.state, 1.into(), abi::id::EnvId::NONE);
     let answer = world.own(parent, Operation::Allocate, 0);
     assert_eq!(answer, refused(Error::NoSuchAccount, 0));
     let again = leaf(Operation::Map, frame.0, PAGE + PAGE_SIZE, 0);
