@@ -24,6 +24,7 @@ use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::published::Category;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_SS};
+use kernel_core::index::CpuIndex;
 use kernel_core::speculation::Plan;
 use kernel_core::timer::OneShot;
 
@@ -203,6 +204,12 @@ pub fn build(tables: &mut Tables, memory: &mut MemoryMap, cpu: usize, changes: &
 }
 
 impl Cpu {
+    /// The same as the kernel's tables have it.
+    #[inline(always)]
+    pub fn place(&self) -> CpuIndex {
+        CpuIndex::new(self.index.get())
+    }
+
     /// The data of processor `index`, whose area has been built and loaded.
     pub fn of(index: usize) -> &'static Cpu {
         // SAFETY: see the file's head; zero is a valid `Cpu`.

@@ -17,6 +17,7 @@ use code::argument::{Argument, Outcome};
 use code::signature::Signature;
 use kernel_core::context::Context;
 use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES};
+use kernel_core::index::CpuIndex;
 use kernel_core::machine::{Flush, Machine, UserFault};
 use kernel_core::net::transmit::Segment;
 
@@ -347,9 +348,9 @@ impl Machine for Hardware {
         };
     }
 
-    fn interrupt(&mut self, cpu: usize) {
-        if cpu != self.cpu.index.get() {
-            apic::interrupt(shootdown::apic_id(cpu), crate::entry::LOOK_VECTOR);
+    fn interrupt(&mut self, cpu: CpuIndex) {
+        if cpu != self.cpu.place() {
+            apic::interrupt(shootdown::apic_id(cpu.at()), crate::entry::LOOK_VECTOR);
         }
     }
 

@@ -12,6 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use abi::limits::CPUS;
+use kernel_core::index::CpuIndex;
 use kernel_core::state::State;
 use kernel_core::{env, gate};
 
@@ -60,7 +61,9 @@ fn fold(cpu: &'static Cpu, state: &mut State) {
     let online = cpus.iter().rposition(|cpu| cpu.online).map_or(0, |last| last + 1);
     let mut runs = [0; CPUS];
     let runs = &mut runs[..online];
-    for (cpu, runs) in runs.iter_mut().enumerate().filter(|(cpu, _)| cpus[*cpu].online) {
+    for (cpu, runs) in
+        runs.iter_mut().enumerate().filter(|(cpu, _)| cpus[CpuIndex::new(*cpu)].online)
+    {
         *runs = Cpu::of(cpu).loaded().unwrap_or(0);
     }
     gate::fold(state, &mut hardware, runs);

@@ -135,7 +135,7 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
     cpu.entered_tsc.set(rdtsc());
     let hold = Hold::take(cpu);
     // Only `entry` uses it, and only its counts.
-    let own = &raw const hold.state.published.cpus[cpu.index.get()];
+    let own = &raw const hold.state.published.cpus[cpu.place()];
     cpu.cpu_record.set(own.expose_provenance() as u64);
     leave(hold)
 }
@@ -147,7 +147,7 @@ fn undisturbed(hold: &mut Hold, index: usize) -> bool {
     let still = !cpu.ticked.get()
         && !cpu.look.get()
         && !work::waiting(state)
-        && sched::undisturbed(state, cpu.index.get(), index);
+        && sched::undisturbed(state, cpu.place(), index);
     if still {
         work::end(state, false);
     }
@@ -197,7 +197,7 @@ pub fn answer(cpu: &'static Cpu, error: u64, value: u64) -> u64 {
 
 /// Sets the timer anew: the call has changed when it is due, and nothing else.
 pub fn rearm(hold: &Hold) {
-    let deadline = sched::next_deadline(&hold.state, hold.cpu.index.get());
+    let deadline = sched::next_deadline(&hold.state, hold.cpu.place());
     arm_timer(hold.cpu, deadline, clock::now_ns());
 }
 
@@ -207,13 +207,13 @@ pub fn leave(mut hold: Hold) -> u64 {
     let cpu = hold.cpu;
     loop {
         let Hold { state, hardware, .. } = &mut hold;
-        if state.sched.cpus[cpu.index.get()].current == 0 {
+        if state.sched.cpus[cpu.place()].current == 0 {
             // Who has left may have made room.
             devices::resume(state, hardware);
         }
         let waiting = work::waiting(state);
-        let condemned = waiting && sweep::work(state, hardware, cpu.index.get());
-        let next = sched::pick(state, hardware, cpu.index.get());
+        let condemned = waiting && sweep::work(state, hardware, cpu.place());
+        let next = sched::pick(state, hardware, cpu.place());
         let before = cpu.loaded();
         match next {
             Some(index) => {
@@ -237,7 +237,7 @@ pub fn leave(mut hold: Hold) -> u64 {
         } else if switched {
             note_switch(cpu, state);
         }
-        let mut deadline = sched::next_deadline(state, cpu.index.get());
+        let mut deadline = sched::next_deadline(state, cpu.place());
         if more {
             deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
         }
@@ -278,7 +278,7 @@ pub fn hand_over(cpu: &'static Cpu, word: u64, to: u64) -> Option<u64> {
     let caller = cpu.loaded()?;
     let mut state = Locked::new(cpu, STATE.try_lock_for(LOOKS)?);
     let mut hardware = Hardware::new(cpu);
-    let who = (cpu.index.get(), caller);
+    let who = (cpu.place(), caller);
     let plan = handover::check(&state, &hardware, who, word, to)?;
     handover::apply(&mut state, &mut hardware, who, word as u16, &plan);
     if state.open {
@@ -304,7 +304,7 @@ pub fn relay<const NUMBER: u16>(cpu: &'static Cpu, words: [u64; 6]) -> Option<u6
     }
     let caller = cpu.loaded()?;
     let mut state = Locked::new(cpu, STATE.try_lock()?);
-    let who = (cpu.index.get(), caller);
+    let who = (cpu.place(), caller);
     match relay::call::<_, NUMBER>(&mut state, &mut Hardware::new(cpu), who, words)? {
         relay::Done::Answered if told(cpu) => {
             Some(disturbed(cpu, state, NUMBER, relay::Rest::Nothing))
@@ -333,7 +333,7 @@ fn told(cpu: &Cpu) -> bool {
 /// The step of a caller's that somebody waits or watches for.
 #[inline(never)]
 fn relay_to_waiter(cpu: &'static Cpu, mut state: Locked, number: u16, moved: relay::Moved) -> u64 {
-    let who = (cpu.index.get(), cpu.loaded_now());
+    let who = (cpu.place(), cpu.loaded_now());
     let done = relay::tell(&mut state, &mut Hardware::new(cpu), who, moved);
     after_relay(cpu, state, number, done)
 }
@@ -346,7 +346,7 @@ fn relay_back(
     number: u16,
     region: RegionIndex,
 ) -> Option<u64> {
-    let who = (cpu.index.get(), cpu.loaded_now());
+    let who = (cpu.place(), cpu.loaded_now());
     let done = relay::wait_for(&mut state, &mut Hardware::new(cpu), who, region)?;
     Some(after_relay(cpu, state, number, done))
 }
@@ -417,7 +417,7 @@ pub fn look(hold: &mut Hold) {
     if cpu.ticked.replace(false) | cpu.look.replace(false) {
         devices::poll(state, hardware);
         devices::resume(state, hardware);
-        sched::tick(state, hardware, cpu.index.get());
+        sched::tick(state, hardware, cpu.place());
     }
 }
 
@@ -542,7 +542,7 @@ fn how_to_leave(context: &Context) -> u64 {
 /// Publishes what programs change, who may see it as soon as they run again.
 #[inline(always)]
 fn note_switch<'a>(cpu: &'static Cpu, state: &'a mut State) -> &'a mut CpuRecord {
-    let record = &mut state.published.cpus[cpu.index.get()];
+    let record = &mut state.published.cpus[cpu.place()];
     record.foreign = record.foreign.wrapping_add(cpu.foreign_calls.take());
     record.cr3_loads = record.cr3_loads.wrapping_add(cpu.cr3_loads.take());
     record.vector_moves = cpu.vector_moves.get();
@@ -569,7 +569,7 @@ fn note_counters(cpu: &'static Cpu, state: &mut State, now: u64) {
     // Each at once: others read meanwhile, and see none go back.
     record.stretches = stretches;
     if cpu.stretched.take() {
-        let own = &state.published.calls[cpu.index.get()];
+        let own = &state.published.calls[cpu.place()];
         for (counters, longest) in own.iter().zip(&cpu.stretches[..CALLS_MAX]) {
             counters.stretched(clock::ticks_to_ns(longest.get()));
         }

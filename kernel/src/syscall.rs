@@ -116,9 +116,8 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
         let context = hold.hardware.context(caller);
         (context.fs_base, context.gs_base) = (fs, gs);
     }
-    let index = cpu.index.get();
     let Hold { state, hardware, .. } = &mut hold;
-    let outcome = dispatch::call(state, hardware, index, caller, word, words, bytes);
+    let outcome = dispatch::call(state, hardware, cpu.place(), caller, word, words, bytes);
     match outcome {
         Outcome::Answer(error, value) if sets_bases => {
             let context = hold.hardware.context(caller);

@@ -17,6 +17,7 @@
 
 use crate::chain::{self, Place};
 use crate::fold;
+use crate::index::{CpuIndex, Each};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -40,18 +41,18 @@ pub struct Ages {
     /// Pieces in which bits were taken.
     taken: u32,
     /// The same when each processor last forgot its translations.
-    forgotten: [u32; CPUS],
+    forgotten: Each<u32>,
 }
 
 impl Default for Ages {
     fn default() -> Self {
-        Self { hand: 0, due_ns: START_NS, taken: 0, forgotten: [0; CPUS] }
+        Self { hand: 0, due_ns: START_NS, taken: 0, forgotten: Each::new([0; CPUS]) }
     }
 }
 
 /// A slice begins on `cpu`: goes on with the hand, if a slice has passed since it went last.
 #[inline]
-pub fn slice_begins<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+pub fn slice_begins<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     if now >= state.ages.due_ns {
         piece(state, machine, now);
     }
@@ -160,7 +161,7 @@ mod tests {
         while gone < frames {
             let from = world.state.ages.hand;
             (world.state.ages.due_ns, world.state.spent) = (now, 0);
-            slice_begins(&mut world.state, &mut world.machine, 0, now);
+            slice_begins(&mut world.state, &mut world.machine, CpuIndex::new(0), now);
             assert!(world.state.spent <= PIECE);
             let moved = (world.state.ages.hand + frames - from) % frames;
             gone += if moved == 0 { frames } else { moved };

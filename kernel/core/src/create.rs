@@ -4,6 +4,7 @@ use crate::answer::{Answer, Refusal};
 use crate::bytes::u64_at;
 use crate::context::Context;
 use crate::env::Entries;
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
@@ -379,7 +380,7 @@ pub struct First {
 
 /// Makes the first environment (index 1), on processor 0 at position 0, ready to run.
 pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First) -> EnvId {
-    slice::start_cpu(state, 0);
+    slice::start_cpu(state, CpuIndex::new(0));
     for resource in [Resource::Slices, Resource::Envs] {
         let paid = account::charge(state, first.account.into(), resource, 1);
         assert!(paid.is_ok(), "the first account may have everything");
@@ -397,7 +398,7 @@ pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First
     let context = machine.context(index);
     *context = Context::starting(first.rip, first.rsp, 0);
     context.gs_base = first.save_address;
-    slice::settle(state, index, 0, 0);
+    slice::settle(state, index, CpuIndex::new(0), 0);
     sched::make_ready(state, machine, index, false);
     id
 }

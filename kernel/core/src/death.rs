@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -22,7 +22,7 @@ use abi::upcall::EVENT_CHILD;
 pub fn hold<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     capability: u8,
     id: EnvId,
@@ -110,7 +110,7 @@ pub fn release<M: Machine>(
 pub fn destroy<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     capability: u8,
     id: EnvId,
@@ -133,7 +133,7 @@ pub fn destroy<M: Machine>(
 pub fn kill<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     index: usize,
     word: u64,
     killer: EnvId,
@@ -344,7 +344,7 @@ fn condemn_unborn(state: &mut State, index: usize) -> bool {
 pub fn destroy_domain<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     index: usize,
 ) -> Option<Answer> {
@@ -358,7 +358,7 @@ pub fn destroy_domain<M: Machine>(
 pub fn destroy_account<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     account: AccountIndex,
 ) -> Option<Answer> {
@@ -378,7 +378,7 @@ pub fn destroy_account<M: Machine>(
 fn end_condemned<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
 ) -> Option<Answer> {
     sweep::begin(state);

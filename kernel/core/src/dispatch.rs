@@ -8,7 +8,7 @@ mod batches;
 pub mod continuation;
 
 use crate::answer::{Answer, Refusal};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
@@ -151,7 +151,7 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
 /// Who calls, with what.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
-    cpu: usize,
+    cpu: CpuIndex,
     index: usize,
     /// The whole of `rax`.
     word: u64,
@@ -198,7 +198,7 @@ impl<M: Machine> Visitor for Served<'_, M> {
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     word: u64,
     words: [u64; 6],
@@ -389,11 +389,17 @@ fn objects<M: Machine>(state: &mut State, machine: &mut M, who: Caller<'_>, call
             let named = named(state, who)?;
             account::limit(state, &named, account, resource, (limit, reserve))
         }
-        Call::SliceAlloc { cpu, position, env } => {
-            slice::allocate(state, machine, index, capability, usize::from(cpu), position, env)
-        }
+        Call::SliceAlloc { cpu, position, env } => slice::allocate(
+            state,
+            machine,
+            index,
+            capability,
+            CpuIndex::new(cpu.into()),
+            position,
+            env,
+        ),
         Call::SliceFree { cpu, position } => {
-            slice::free(state, index, capability, usize::from(cpu), position as usize)
+            slice::free(state, index, capability, CpuIndex::new(cpu.into()), position as usize)
         }
         Call::RegionAlloc { count, .. } => {
             region::allocate(state, machine, index, capability, count, bytes)

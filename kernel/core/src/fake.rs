@@ -2,6 +2,7 @@
 
 use crate::boot::{Parts, Sizes};
 use crate::context::Context;
+use crate::index::CpuIndex;
 use crate::machine::{Flush, Machine, UserFault};
 use crate::state::{Published, State};
 use crate::{
@@ -258,8 +259,8 @@ impl Machine for FakeMachine {
     fn flush(&mut self, what: Flush) {
         self.flushes.push(what);
     }
-    fn interrupt(&mut self, cpu: usize) {
-        self.interrupts.push(cpu);
+    fn interrupt(&mut self, cpu: CpuIndex) {
+        self.interrupts.push(cpu.at());
     }
     fn trace(&mut self, event: Event) {
         if self.tracing & event.kind.bit() != 0 {

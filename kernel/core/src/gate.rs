@@ -13,6 +13,7 @@
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
 use crate::handover;
+use crate::index::CpuIndex;
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::sched;
@@ -144,7 +145,8 @@ fn is_plain<M: Machine>(state: &State, machine: &M, index: usize, yields: bool) 
     let env = &state.envs.slots[index];
     let stays = match env.state {
         EnvState::Running => {
-            let this = &state.sched.cpus[state.published.envs[index].cpu as usize % CPUS];
+            let cpu = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
+            let this = &state.sched.cpus[cpu];
             this.lender == 0 && !env.ending
         }
         EnvState::Sleeping => env.pending == Pending::Accept && env.entries.sync != 0,
@@ -182,7 +184,7 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
     let now = machine.now_ns();
     for at in 0..OPEN_MAX {
         let index = usize::from(state.sched.open.envs[at]);
-        let cpu = runs.iter().position(|&one| one == index);
+        let cpu = runs.iter().position(|&one| one == index).map(CpuIndex::new);
         let Gate { called_as, turns, yields, .. } = state.envs.slots[index].gate;
         let runs_still = cpu.is_some() == (state.envs.slots[index].state == EnvState::Running);
         if index == 0 || turns | yields == 0 && runs_still {
@@ -192,7 +194,7 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
         let callee = waits.then(|| callee_of(state, index)).flatten();
         note(state, machine, (index, now), cpu, callee);
     }
-    for (cpu, &index) in runs.iter().enumerate() {
+    for (cpu, &index) in CpuIndex::all().zip(runs) {
         let this = &mut state.sched.cpus[cpu];
         if usize::from(this.current) != index && this.current != 0 && index != 0 {
             this.current = index as u16;
@@ -214,7 +216,7 @@ fn note<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (index, now): (usize, u64),
-    cpu: Option<usize>,
+    cpu: Option<CpuIndex>,
     callee: Option<usize>,
 ) {
     let env = &state.envs.slots[index];
@@ -229,7 +231,8 @@ fn note<M: Machine>(
     };
     let arrivals =
         turns + u64::from(to == EnvState::Running) - u64::from(from == EnvState::Running);
-    let place = cpu.unwrap_or(state.published.envs[index].cpu as usize % CPUS);
+    let last = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
+    let place = cpu.unwrap_or(last);
     if let Some(cpu) = cpu {
         state.sched.cpus[cpu].since_ns = now;
     }
@@ -245,7 +248,7 @@ fn note<M: Machine>(
         (env.posted, env.events) = (u64::MAX, u64::MAX);
     }
     let record = &mut state.published.envs[index];
-    (record.state, record.donated_to, record.cpu) = (to as u32, donated_to, place as u32);
+    (record.state, record.donated_to, record.cpu) = (to as u32, donated_to, place.at() as u32);
     record.entries = record.entries.wrapping_add(turns);
     record.switches = record.switches.wrapping_add(arrivals);
     record.sequence = record.sequence.wrapping_add(turns + arrivals);

@@ -10,7 +10,7 @@
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
-use crate::index::bounded;
+use crate::index::{CpuIndex, bounded};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
@@ -55,7 +55,7 @@ impl Plan {
 pub fn check<M: Machine>(
     state: &State,
     machine: &M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     word: u64,
     to: u64,
 ) -> Option<Plan> {
@@ -68,7 +68,7 @@ pub fn check<M: Machine>(
         return None;
     }
     let way = if yields {
-        let at_home = usize::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
+        let at_home = CpuIndex::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
         if env.state != EnvState::Ready || !at_home {
             return None;
         }
@@ -134,7 +134,7 @@ pub(crate) fn sleeps_for_ever(env: &Env) -> bool {
 pub fn apply<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     number: u16,
     plan: &Plan,
 ) {
@@ -221,10 +221,10 @@ pub(crate) fn leaves(
 
 /// As `sched::run`.
 #[inline(always)]
-pub(crate) fn runs(env: &mut Env, record: &mut EnvRecord, cpu: usize) {
+pub(crate) fn runs(env: &mut Env, record: &mut EnvRecord, cpu: CpuIndex) {
     env.shut();
     (env.state, record.state) = (EnvState::Running, EnvState::Running as u32);
-    record.cpu = cpu as u32;
+    record.cpu = cpu.at() as u32;
     record.switches = record.switches.wrapping_add(1);
     record.sequence = record.sequence.wrapping_add(1);
 }

@@ -3,9 +3,10 @@
 //! A processor that runs ahead may pass a comparison with a table's length before it is made, and
 //! load from behind the table what the next load then shows by the cache line that it touches. So
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
-//! refuses it stays where it is. Index 0 is nobody's in every table.
+//! refuses it stays where it is. Index 0 is nobody's in every table but the processors'.
 
 use abi::id::{AccountId, RegionId};
+use abi::limits::CPUS;
 use abi::published::{AccountRecord, RegionRecord};
 use core::hint::black_box;
 use core::marker::PhantomData;
@@ -16,6 +17,9 @@ pub mod kind {
     /// Accounts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Account;
+    /// Processors.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Cpu;
     /// Regions.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Region;
@@ -23,6 +27,8 @@ pub mod kind {
 
 /// Where an account's records are.
 pub type AccountIndex = Place<kind::Account>;
+/// Which processor, from 0.
+pub type CpuIndex = Place<kind::Cpu>;
 /// Where a region's records are.
 pub type RegionIndex = Place<kind::Region>;
 
@@ -32,9 +38,6 @@ pub type RegionIndex = Place<kind::Region>;
 pub struct Place<Kind>(usize, PhantomData<Kind>);
 
 impl<Kind: Copy> Place<Kind> {
-    /// Nobody's.
-    pub const NONE: Self = Self::new(0);
-
     /// The one with this number.
     #[inline(always)]
     pub const fn new(at: usize) -> Self {
@@ -47,17 +50,31 @@ impl<Kind: Copy> Place<Kind> {
         self.0
     }
 
-    /// The same as links say it; 0 is nobody's.
+    /// The same as links say it.
     #[inline(always)]
     pub const fn link(self) -> u16 {
         self.0 as u16
     }
 }
 
-impl<Kind: Copy> From<u16> for Place<Kind> {
+impl CpuIndex {
+    /// All there may be.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..CPUS).map(Self::new)
+    }
+}
+
+impl From<u8> for CpuIndex {
     #[inline(always)]
-    fn from(link: u16) -> Self {
-        Self::new(link.into())
+    fn from(cpu: u8) -> Self {
+        Self::new(cpu.into())
+    }
+}
+
+impl From<u32> for CpuIndex {
+    #[inline(always)]
+    fn from(cpu: u32) -> Self {
+        Self::new(cpu as usize)
     }
 }
 
@@ -119,10 +136,82 @@ impl<Kind: Copy, Record> IndexMut<Place<Kind>> for Slots<Kind, Record> {
     }
 }
 
+/// Something for each processor, which only a [`CpuIndex`] finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Each<Record>([Record; CPUS]);
+
+impl<Record> Each<Record> {
+    /// These, in order.
+    pub const fn new(all: [Record; CPUS]) -> Self {
+        Self(all)
+    }
+
+    /// That of `cpu`, if there may be such a one.
+    #[inline(always)]
+    pub(crate) fn get(&self, cpu: CpuIndex) -> Option<&Record> {
+        self.0.get(cpu.at())
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, cpu: CpuIndex) -> Option<&mut Record> {
+        self.0.get_mut(cpu.at())
+    }
+
+    /// All of them, in order.
+    #[inline(always)]
+    pub fn iter(&self) -> core::slice::Iter<'_, Record> {
+        self.0.iter()
+    }
+}
+
+impl<Record> Index<CpuIndex> for Each<Record> {
+    type Output = Record;
+    #[inline(always)]
+    fn index(&self, cpu: CpuIndex) -> &Record {
+        &self.0[cpu.at()]
+    }
+}
+
+impl<Record> IndexMut<CpuIndex> for Each<Record> {
+    #[inline(always)]
+    fn index_mut(&mut self, cpu: CpuIndex) -> &mut Record {
+        &mut self.0[cpu.at()]
+    }
+}
+
+/// Published tables of them are arrays.
+impl<Record> Index<CpuIndex> for [Record; CPUS] {
+    type Output = Record;
+    #[inline(always)]
+    fn index(&self, cpu: CpuIndex) -> &Record {
+        &self[cpu.at()]
+    }
+}
+
+impl<Record> IndexMut<CpuIndex> for [Record; CPUS] {
+    #[inline(always)]
+    fn index_mut(&mut self, cpu: CpuIndex) -> &mut Record {
+        &mut self[cpu.at()]
+    }
+}
+
 /// An id says the place of what it names. A published table is a slice; its kind's [`Place`] finds
 /// the records in it too, and no other's.
 macro_rules! tables {
     ($( $kind:ident $id:ident $record:ident; )+) => { $(
+        impl Place<kind::$kind> {
+            /// Nobody's.
+            pub const NONE: Self = Self::new(0);
+        }
+
+        impl From<u16> for Place<kind::$kind> {
+            #[inline(always)]
+            fn from(link: u16) -> Self {
+                Self::new(link.into())
+            }
+        }
+
         impl From<$id> for Place<kind::$kind> {
             #[inline(always)]
             fn from(id: $id) -> Self {

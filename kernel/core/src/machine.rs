@@ -4,6 +4,7 @@
 //! processor may touch is read and written atomically. On the host `fake` implements it.
 
 use crate::context::Context;
+use crate::index::CpuIndex;
 use abi::id::Frame;
 use abi::layout::PROGRAM_SLOTS;
 use abi::shared::Memory;
@@ -117,7 +118,7 @@ pub trait Machine {
     fn flush(&mut self, what: Flush);
     /// Interrupts `cpu`, so that it looks at requests and runs the scheduler. Nothing if it is this
     /// one, which asks `sched::pick` on its way out anyway.
-    fn interrupt(&mut self, cpu: usize);
+    fn interrupt(&mut self, cpu: CpuIndex);
     /// Records an event, if its kind is recorded.
     fn trace(&mut self, event: Event) {
         let _ = event;

@@ -8,7 +8,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env::{self, Env, Pending};
-use crate::index::RegionIndex;
+use crate::index::{CpuIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
 use crate::sleep::{self, Sleep};
@@ -155,7 +155,7 @@ pub fn operate<M: Machine>(
 pub fn operate_or_wait<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     asked: Sleep,
     bytes: &[u8],
 ) -> Result<Option<Answer>, UserFault> {
@@ -174,7 +174,7 @@ pub fn operate_or_wait<M: Machine>(
 pub(crate) fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     (index, wait, peer): (RegionIndex, Wait, u8),
     asked: &Sleep,
     found: u64,

@@ -6,6 +6,7 @@
 //! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
@@ -155,7 +156,7 @@ pub(crate) fn cost(state: &State, index: usize) -> u32 {
 
 /// Does the predicate of an environment hold?
 pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
-    let cpu = state.published.envs[index].cpu as usize;
+    let cpu = CpuIndex::from(state.published.envs[index].cpu);
     state.published.cpus[cpu].predicates += 1;
     compiled::holds(state, machine, index).unwrap_or_else(|| interpret(state, machine, index))
 }

@@ -12,7 +12,7 @@
 
 use crate::env::{Env, Pending, Request};
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::{RegionIndex, bounded};
+use crate::index::{CpuIndex, RegionIndex, bounded};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -93,7 +93,7 @@ pub fn may_serve([_, _, piece, ..]: [u64; 6]) -> bool {
 pub fn call<M: Machine, const NUMBER: u16>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     [which, address, piece, words, from, last]: [u64; 6],
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
@@ -160,7 +160,7 @@ fn bytes(region: &Region, offset: u64) -> Option<u64> {
 pub fn tell<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    who: (usize, usize),
+    who: (CpuIndex, usize),
     moved: Moved,
 ) -> Done {
     match hand_on(state, machine, who, &moved) {
@@ -186,7 +186,7 @@ fn in_order(env: &Env) -> bool {
 fn hand_on<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     moved: &Moved,
 ) -> Option<(usize, u64, u64)> {
     let State { published, domains, envs, sched, regions, .. } = state;
@@ -209,8 +209,8 @@ fn hand_on<M: Machine>(
     let lends = this.lender == 0
         && own.has(FLAG_BORROW)
         && matches!(own.request, Request::Nothing)
-        && usize::from(own.cpu) == cpu;
-    let starts = usize::from(env.cpu) == cpu
+        && CpuIndex::from(own.cpu) == cpu;
+    let starts = CpuIndex::from(env.cpu) == cpu
         && !env.has(FLAG_GIVEN_TIME)
         && env.deadline | env.edge == 0
         && in_order(env)
@@ -261,7 +261,7 @@ fn hand_on<M: Machine>(
 pub fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     index: RegionIndex,
 ) -> Option<Done> {
     let State { published, envs, sched, regions, .. } = state;

@@ -8,6 +8,7 @@
 //! processor by then. It is asked all the same, on the same way out.
 
 use crate::env::Request;
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, gate, lent, sched};
@@ -17,7 +18,7 @@ use abi::published::EnvState;
 /// Asks an environment that runs on another processor to do something when that one enters the
 /// kernel. Whoever makes a call at the same time may have left the processor by then.
 pub(crate) fn ask<M: Machine>(state: &mut State, machine: &mut M, index: usize, request: Request) {
-    let cpu = state.published.envs[index].cpu as usize % CPUS;
+    let cpu = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
     gate::close(state, index);
     state.envs.slots[index].request = request;
     state.sched.cpus[cpu].asked = index as u16;
@@ -27,7 +28,7 @@ pub(crate) fn ask<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
 /// What others asked of an environment that runs here, or has run until now, while they could not
 /// touch it.
 #[inline]
-pub(crate) fn serve<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
+pub(crate) fn serve<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     let index = usize::from(state.sched.cpus[cpu].asked);
     if index != 0 {
         serve_asked(state, machine, cpu, index);
@@ -35,7 +36,7 @@ pub(crate) fn serve<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) 
 }
 
 #[cold]
-fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) {
+fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize) {
     state.sched.cpus[cpu].asked = 0;
     let request = core::mem::take(&mut state.envs.slots[index].request);
     // Its own call may have ended it.

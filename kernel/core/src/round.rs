@@ -5,7 +5,7 @@
 
 use crate::count::Count;
 use crate::env;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
@@ -24,11 +24,12 @@ use abi::upcall::EVENT_SLICE_START;
 const MEMBERS_PER_EXIT: usize = if cfg!(test) { 24 } else { 400 };
 
 /// The next slice of the round that somebody uses.
-pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     ages::slice_begins(state, machine, cpu, now);
     // Who is at home on an idle processor has no turn: whoever ran here may have stored for it.
     let idle = |other: &Cpu| other.online && other.current == 0;
-    let mut others = state.sched.cpus.iter().enumerate().filter(|&(other, _)| other != cpu);
+    let all = CpuIndex::all().zip(state.sched.cpus.iter());
+    let mut others = all.filter(|&(other, _)| other != cpu);
     if state.sched.watch != 0 && others.any(|(_, other)| idle(other)) {
         let count = state.sched.watchers.min(PREDICATES_PER_EXIT as u16);
         look(state, machine, count);
@@ -102,7 +103,7 @@ impl Walk {
 }
 
 /// Has everybody been walked past since anything happened here?
-fn walked_all(state: &State, cpu: usize) -> bool {
+fn walked_all(state: &State, cpu: CpuIndex) -> bool {
     usize::from(state.sched.cpus[cpu].passed) >= state.envs.used().end
 }
 
@@ -110,7 +111,7 @@ fn walked_all(state: &State, cpu: usize) -> bool {
 /// everybody: there are no more members than environments.
 fn go_on_later(
     state: &mut State,
-    cpu: usize,
+    cpu: CpuIndex,
     (account, position): (AccountIndex, usize),
     walk: &Walk,
 ) -> bool {
@@ -146,7 +147,7 @@ fn look<M: Machine>(state: &mut State, machine: &mut M, count: u16) -> u16 {
 
 /// Nobody is ready: looks at all sleepers with a predicate once, so many at a time, as the last one
 /// that ran may have stored to what they watch.
-fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     this.since_ns = now;
     let looked = this.looked;
@@ -162,7 +163,7 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u
 fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     (account, position): (AccountIndex, usize),
     walk: &mut Walk,
 ) -> Option<(usize, usize)> {
@@ -204,11 +205,11 @@ fn turn<M: Machine>(
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
-fn back_to_passed_over(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
+fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let this = &mut state.sched.cpus[cpu];
     let first = usize::from(core::mem::take(&mut this.passed_over));
     let env = &state.envs.slots[first];
-    let here = (usize::from(env.cpu), usize::from(env.position)) == (cpu, position)
+    let here = (CpuIndex::from(env.cpu), usize::from(env.position)) == (cpu, position)
         && turns::account_of(state, first) == account;
     if here && list::contains(state.envs.slots, Kind::Ring, first) {
         turns::set_head(state, cpu, account, position, first as u16);
@@ -265,7 +266,7 @@ fn candidate<M: Machine>(
 fn start_slice<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     owner: usize,
     index: usize,
     now: u64,
@@ -283,7 +284,7 @@ fn start_slice<M: Machine>(
     state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
     let position = usize::from(state.sched.cpus[cpu].position);
     if position < SLICES {
-        state.published.slices[cpu * SLICES + position].used += 1;
+        state.published.slices[cpu.at() * SLICES + position].used += 1;
     }
     run(state, cpu, index, now);
     if state.envs.slots[index].has(FLAG_SLICE_START) {

@@ -15,6 +15,7 @@
 //! each round an environment may run for a slice, at whatever times it is woken.
 
 use crate::env::{self, Pending};
+use crate::index::{CpuIndex, Each};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
@@ -112,7 +113,7 @@ impl Cpu {
 /// The private half of the table.
 pub struct Scheduler {
     /// By processor.
-    pub cpus: [Cpu; CPUS],
+    pub cpus: Each<Cpu>,
     /// Deadlines of sleeps and timers.
     pub alarms: Heap,
     /// Head of the list of sleepers with a predicate, and of those that do not wait alone for a
@@ -137,7 +138,7 @@ pub struct Scheduler {
 impl Default for Scheduler {
     fn default() -> Self {
         Self {
-            cpus: [Cpu::OFFLINE; CPUS],
+            cpus: Each::new([Cpu::OFFLINE; CPUS]),
             alarms: Heap::default(),
             watch: 0,
             watchers: 0,
@@ -174,7 +175,7 @@ impl Scheduler {
 /// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing
 /// speaks against it. The answer of a call is written to the context before; the events of whom it
 /// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
-pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Option<usize> {
+pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Option<usize> {
     let now = machine.now_ns();
     request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
@@ -196,9 +197,9 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
     if state.sched.cpus[cpu].front != 0 {
         borrow(state, cpu, now);
     }
-    let kicks = core::mem::take(&mut state.sched.kicks) & !(1 << cpu);
+    let kicks = core::mem::take(&mut state.sched.kicks) & !(1 << cpu.at());
     if kicks != 0 {
-        for other in (0..CPUS).filter(|&other| kicks >> other & 1 != 0) {
+        for other in CpuIndex::all().filter(|other| kicks >> other.at() & 1 != 0) {
             machine.interrupt(other);
         }
     }
@@ -216,7 +217,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> Optio
 /// Would [`pick`] let `index` go on on `cpu`, as nothing has happened that it would look at? Time
 /// is not asked: the timer's interrupt comes by itself.
 #[inline(always)]
-pub fn undisturbed(state: &State, cpu: usize, index: usize) -> bool {
+pub fn undisturbed(state: &State, cpu: CpuIndex, index: usize) -> bool {
     let this = &state.sched.cpus[cpu];
     usize::from(this.current) == index
         && this.front == 0
@@ -225,14 +226,14 @@ pub fn undisturbed(state: &State, cpu: usize, index: usize) -> bool {
 }
 
 /// A timer or processor interrupt arrived on `cpu`: deadlines pass. The rest happens in [`pick`].
-pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: usize) {
+pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: CpuIndex) {
     let now = machine.now_ns();
     sleep::expire(state, machine, now);
 }
 
 /// Nanoseconds since boot at which `cpu` wants its next timer interrupt; in the past: at once.
 #[inline]
-pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
+pub fn next_deadline(state: &State, cpu: CpuIndex) -> Option<u64> {
     let this = &state.sched.cpus[cpu];
     let own = if this.current != 0 { this.end_ns() } else { next_look(state, cpu) };
     let soonest = own.min(state.sched.alarms.soonest());
@@ -240,7 +241,7 @@ pub fn next_deadline(state: &State, cpu: usize) -> Option<u64> {
 }
 
 /// When `cpu`, which is idle, looks at sleepers again; `u64::MAX`: not by itself.
-fn next_look(state: &State, cpu: usize) -> u64 {
+fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     let this = &state.sched.cpus[cpu];
     if this.more {
         return 0;
@@ -282,7 +283,7 @@ pub fn turns_changed(state: &mut State, index: usize) {
         env.debt_ns = 0;
         if core::mem::take(&mut env.ending) {
             // It can't pay for what it has taken beyond the end: this is it.
-            let cpu = state.published.envs[index].cpu as usize;
+            let cpu = CpuIndex::from(state.published.envs[index].cpu);
             state.sched.cpus[cpu].slice_end_ns = 0;
         }
         return;
@@ -311,7 +312,7 @@ pub fn keeps_its_turn(state: &State, index: usize) -> bool {
 
 /// Takes an environment out of its ring and the front queue.
 pub fn dequeue(state: &mut State, index: usize) {
-    let cpu = usize::from(state.envs.slots[index].cpu);
+    let cpu = CpuIndex::from(state.envs.slots[index].cpu);
     list::remove(state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
 }
@@ -320,7 +321,7 @@ pub fn dequeue(state: &mut State, index: usize) {
 pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, front: bool) {
     env::set_state(state, index, EnvState::Ready);
     enqueue(state, index);
-    let home = usize::from(state.envs.slots[index].cpu);
+    let home = CpuIndex::from(state.envs.slots[index].cpu);
     let front = front && !has_no_turn(state, index);
     if front && !list::contains(state.envs.slots, Kind::Front, index) {
         list::push(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
@@ -346,21 +347,21 @@ pub fn stay_ready(state: &mut State, index: usize) {
 /// The home of an environment that has become ready there must not stay idle: `pick` sees to it.
 #[inline]
 pub fn kick(state: &mut State, index: usize) {
-    let home = usize::from(state.envs.slots[index].cpu);
+    let home = CpuIndex::from(state.envs.slots[index].cpu);
     if state.sched.cpus[home].current == 0 {
         state.sched.cpus[home].passed = 0;
-        state.sched.kicks |= 1 << home;
+        state.sched.kicks |= 1 << home.at();
     }
 }
 
 /// Takes the environment that runs on `cpu` off it; its new state is the caller's to set.
-pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) {
+pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     leave_at(state, cpu, machine.now_ns());
 }
 
 /// The same at a time that is known.
 #[inline]
-pub fn leave_at(state: &mut State, cpu: usize, now: u64) {
+pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     let index = usize::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
@@ -383,15 +384,15 @@ pub fn leave_at(state: &mut State, cpu: usize, now: u64) {
 
 /// Gives the processor to a ready (or accepting) environment.
 #[inline]
-pub fn run(state: &mut State, cpu: usize, index: usize, now: u64) {
+pub fn run(state: &mut State, cpu: CpuIndex, index: usize, now: u64) {
     if list::contains(state.envs.slots, Kind::Front, index) {
-        let home = usize::from(state.envs.slots[index].cpu);
+        let home = CpuIndex::from(state.envs.slots[index].cpu);
         list::remove(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
     }
     enqueue(state, index);
     env::come_or_go(state, index, EnvState::Running);
     let record = &mut state.published.envs[index];
-    record.cpu = cpu as u32;
+    record.cpu = cpu.at() as u32;
     record.switches += 1;
     state.published.cpus[cpu].switches += 1;
     let this = &mut state.sched.cpus[cpu];
@@ -405,7 +406,7 @@ pub fn run(state: &mut State, cpu: usize, index: usize, now: u64) {
 pub fn yield_to<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     to: EnvId,
 ) -> Result<(), abi::error::Error> {
@@ -432,7 +433,7 @@ pub fn yield_to<M: Machine>(
 }
 
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
-fn lengthen(state: &mut State, cpu: usize, target: usize, now: u64) {
+fn lengthen(state: &mut State, cpu: CpuIndex, target: usize, now: u64) {
     if has_no_turn(state, target) {
         return;
     }
@@ -495,7 +496,7 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
 }
 
 /// The time of whoever runs has ended.
-fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now: u64) {
+fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     let this = &state.sched.cpus[cpu];
     let index = usize::from(this.current);
     if this.lender != 0 {
@@ -526,7 +527,13 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, now:
 
 /// The end of a slice whose environment switches its own context, at home: it is told, and pays for
 /// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
-fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, now: u64) {
+fn told_to_end<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    cpu: CpuIndex,
+    index: usize,
+    now: u64,
+) {
     state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
     gate::close(state, index);
     if !core::mem::replace(&mut state.envs.slots[index].ending, true) {
@@ -542,7 +549,7 @@ fn told_to_end<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index
 }
 
 /// A borrower has left: the lender goes on with its slice.
-fn give_back(state: &mut State, cpu: usize, now: u64) {
+fn give_back(state: &mut State, cpu: CpuIndex, now: u64) {
     let lender = usize::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
     let time_left = now < state.sched.cpus[cpu].slice_end_ns;
     if lender != 0 && time_left && state.envs.slots[lender].state == EnvState::Ready {
@@ -551,7 +558,7 @@ fn give_back(state: &mut State, cpu: usize, now: u64) {
 }
 
 /// Whoever an event has woken starts at once, if the one that runs lends its slice.
-fn borrow(state: &mut State, cpu: usize, now: u64) {
+fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &state.sched.cpus[cpu];
     let current = usize::from(this.current);
     if current == 0 || this.lender != 0 || !lends(state, current) {

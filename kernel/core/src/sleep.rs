@@ -6,6 +6,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env::{self, Pending};
+use crate::index::CpuIndex;
 use crate::list::{self, Kind};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
@@ -36,7 +37,7 @@ pub struct Sleep {
 pub fn sleep<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: usize,
+    cpu: CpuIndex,
     caller: usize,
     asked: Sleep,
 ) -> Option<Answer> {
@@ -235,7 +236,7 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
     } else if env.state == EnvState::Running {
         // Masked or not: the store that clears its mask may wait in its processor's buffer, while
         // its load of the bits came before ours. The interrupt makes both sides see both.
-        machine.interrupt(state.published.envs[index].cpu as usize);
+        machine.interrupt(state.published.envs[index].cpu.into());
     }
 }
 

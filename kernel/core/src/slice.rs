@@ -10,6 +10,7 @@ use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env;
 use crate::gate;
+use crate::index::CpuIndex;
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
@@ -26,19 +27,24 @@ use abi::word::Which;
 /// The first environment's index: whoever of its account has no position shares its home.
 const FIRST: usize = 1;
 
-fn slot(cpu: usize, position: usize) -> usize {
-    cpu * SLICES + position
+fn slot(cpu: CpuIndex, position: usize) -> usize {
+    cpu.at() * SLICES + position
+}
+
+/// All positions of all processors.
+fn all_positions() -> impl Iterator<Item = (CpuIndex, usize)> {
+    (0..CPUS * SLICES).map(|at| (CpuIndex::new(at / SLICES), at % SLICES))
 }
 
 /// Tells the scheduler of a processor that has arrived: its slices may be given out.
-pub fn start_cpu(state: &mut State, cpu: usize) {
+pub fn start_cpu(state: &mut State, cpu: CpuIndex) {
     if !core::mem::replace(&mut state.sched.cpus[cpu].online, true) {
         account::add(state, Resource::Slices, SLICES as u32);
     }
 }
 
 /// The index of the environment that owns a position, 0: it is free.
-pub fn owner(state: &State, cpu: usize, position: usize) -> usize {
+pub fn owner(state: &State, cpu: CpuIndex, position: usize) -> usize {
     if position == COMMON {
         return 0;
     }
@@ -46,14 +52,14 @@ pub fn owner(state: &State, cpu: usize, position: usize) -> usize {
 }
 
 /// As [`owner`], but 0 where the owner is at home, as its turn is in the ring.
-pub fn extra_owner(state: &State, cpu: usize, position: usize) -> usize {
+pub fn extra_owner(state: &State, cpu: CpuIndex, position: usize) -> usize {
     let index = owner(state, cpu, position);
     if at_home(state, index, cpu, position) { 0 } else { index }
 }
 
-fn at_home(state: &State, index: usize, cpu: usize, position: usize) -> bool {
+fn at_home(state: &State, index: usize, cpu: CpuIndex, position: usize) -> bool {
     let env = &state.envs.slots[index];
-    usize::from(env.cpu) == cpu && usize::from(env.position) == position
+    CpuIndex::from(env.cpu) == cpu && usize::from(env.position) == position
 }
 
 /// Lets a new environment share the home of another one, if that is of the same account.
@@ -66,7 +72,7 @@ pub fn share(state: &mut State, index: usize, with: usize) {
     if usize::from(position) == COMMON {
         return;
     }
-    state.published.slices[slot(usize::from(cpu), usize::from(position))].sharers += 1;
+    state.published.slices[slot(cpu.into(), usize::from(position))].sharers += 1;
     if is_ownerless(state, index) {
         // It may have been passed already by who looks for an heir.
         sweep::look_for_bereaved(state);
@@ -74,10 +80,10 @@ pub fn share(state: &mut State, index: usize, with: usize) {
 }
 
 /// Makes a free position, paid for, the home of an environment that has none or shares one.
-pub fn settle(state: &mut State, index: usize, cpu: usize, position: usize) {
+pub fn settle(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
     rehome(state, index, |state| {
         let env = &mut state.envs.slots[index];
-        (env.cpu, env.position) = (cpu as u8, position as u8);
+        (env.cpu, env.position) = (cpu.at() as u8, position as u8);
         let id = env::id(state, index).0;
         let record = &mut state.published.slices[slot(cpu, position)];
         if record.env != id {
@@ -91,7 +97,7 @@ pub fn settle(state: &mut State, index: usize, cpu: usize, position: usize) {
 }
 
 /// A position without an owner further than at home is in the round while its ring has members.
-fn vacate_if_empty(state: &mut State, index: usize, cpu: usize, position: usize) {
+fn vacate_if_empty(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
     if state.sched.cpus[cpu].rings[position] == 0 {
         let account = account_of(state, index);
         turns::vacate(state, cpu, account, position);
@@ -104,11 +110,11 @@ pub fn allocate<M: Machine>(
     machine: &mut M,
     caller: usize,
     capability: u8,
-    cpu: usize,
+    cpu: CpuIndex,
     which: Which,
     id: EnvId,
 ) -> Answer {
-    if cpu >= CPUS || !state.sched.cpus[cpu].online {
+    if cpu.at() >= CPUS || !state.sched.cpus[cpu].online {
         return Err(Error::NoSuchDevice.into());
     }
     let index = env::controlled(state, caller, capability, id)?;
@@ -118,7 +124,7 @@ pub fn allocate<M: Machine>(
     let position = free_position(state, cpu, which)?;
     account::charge(state, account_of(state, index), Resource::Slices, 1)?;
     let env = &state.envs.slots[index];
-    let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
+    let (home_cpu, home) = (CpuIndex::from(env.cpu), usize::from(env.position));
     if owner(state, home_cpu, home) == index {
         let id = env::id(state, index).0;
         let record = &mut state.published.slices[slot(cpu, position)];
@@ -136,7 +142,7 @@ pub fn allocate<M: Machine>(
     Ok(position as u64)
 }
 
-fn free_position(state: &State, cpu: usize, which: Which) -> Result<usize, Refusal> {
+fn free_position(state: &State, cpu: CpuIndex, which: Which) -> Result<usize, Refusal> {
     match which {
         Which::This(position) if position as usize >= SLICES => Err(Error::NoSuchDevice.into()),
         Which::This(position) if is_taken(state, cpu, position as usize) => {
@@ -150,7 +156,7 @@ fn free_position(state: &State, cpu: usize, which: Which) -> Result<usize, Refus
 }
 
 /// Is there an owner, or somebody who may become it?
-fn is_taken(state: &State, cpu: usize, position: usize) -> bool {
+fn is_taken(state: &State, cpu: CpuIndex, position: usize) -> bool {
     let record = &state.published.slices[slot(cpu, position)];
     record.env != 0 || record.sharers != 0
 }
@@ -161,10 +167,10 @@ pub fn free(
     state: &mut State,
     caller: usize,
     capability: u8,
-    cpu: usize,
+    cpu: CpuIndex,
     position: usize,
 ) -> Answer {
-    if cpu >= CPUS || position >= SLICES || !state.sched.cpus[cpu].online {
+    if cpu.at() >= CPUS || position >= SLICES || !state.sched.cpus[cpu].online {
         return Err(Error::NoSuchDevice.into());
     }
     let index = owner(state, cpu, position);
@@ -199,10 +205,9 @@ pub(crate) fn cost(state: &State, index: usize) -> u32 {
 /// Gives up everything a dying environment has of the processors; it is in no ring any more.
 pub fn drop_all(state: &mut State, index: usize) {
     let env = &state.envs.slots[index];
-    let (home_cpu, home) = (usize::from(env.cpu), usize::from(env.position));
+    let (home_cpu, home) = (CpuIndex::from(env.cpu), usize::from(env.position));
     let home_owned = home_owned(state, index);
-    for at in 0..CPUS * SLICES {
-        let (cpu, position) = (at / SLICES, at % SLICES);
+    for (cpu, position) in all_positions() {
         if state.envs.slots[index].owned <= home_owned {
             break;
         }
@@ -218,14 +223,14 @@ pub fn drop_all(state: &mut State, index: usize) {
 }
 
 /// One fewer shares a position.
-fn leave_home(state: &mut State, cpu: usize, position: usize) {
+fn leave_home(state: &mut State, cpu: CpuIndex, position: usize) {
     if position != COMMON {
         state.published.slices[slot(cpu, position)].sharers.less(1);
     }
 }
 
 /// Frees a position that is no ring's.
-fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
+fn release(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
     account::uncharge(state, account_of(state, index), Resource::Slices, 1);
     state.envs.slots[index].owned.less(1);
     let record = &mut state.published.slices[slot(cpu, position)];
@@ -237,7 +242,7 @@ fn release(state: &mut State, index: usize, cpu: usize, position: usize) {
 /// The owner leaves its home: the first of those who share it that can pay for it has it from now
 /// on. They are looked for one after the other ([`crate::sweep`]); whoever cannot pay and is looked
 /// at before moves to the first environment's. Until then nobody else is given the position.
-fn pass_on(state: &mut State, index: usize, cpu: usize, position: usize) {
+fn pass_on(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
     let mut sharers = state.published.slices[slot(cpu, position)].sharers;
     sharers.less(1);
     release(state, index, cpu, position);
@@ -257,7 +262,7 @@ pub(crate) fn is_ownerless(state: &State, index: usize) -> bool {
 /// The environment at `index`, which lives, has its home from now on, or another one.
 pub(crate) fn inherit(state: &mut State, index: usize) {
     let env = &state.envs.slots[index];
-    let (cpu, position) = (usize::from(env.cpu), usize::from(env.position));
+    let (cpu, position) = (CpuIndex::from(env.cpu), usize::from(env.position));
     let payer = account_of(state, index);
     if account::charge(state, payer, Resource::Slices, 1).is_ok() {
         state.published.slices[slot(cpu, position)].env = env::id(state, index).0;
@@ -281,8 +286,8 @@ fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
 }
 
 /// Another position that the environment owns.
-fn another_home(state: &State, index: usize) -> Option<(usize, usize)> {
-    (0..CPUS * SLICES).map(|at| (at / SLICES, at % SLICES)).find(|&(cpu, position)| {
+fn another_home(state: &State, index: usize) -> Option<(CpuIndex, usize)> {
+    all_positions().find(|&(cpu, position)| {
         owner(state, cpu, position) == index && !at_home(state, index, cpu, position)
     })
 }

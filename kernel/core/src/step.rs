@@ -7,7 +7,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::context::Context;
-use crate::index::RegionIndex;
+use crate::index::{CpuIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
 use crate::region::{attached_again, check_role, find, physical, within};
@@ -71,7 +71,7 @@ pub fn step<M: Machine>(
 pub fn step_or_wait<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     asked: &Asked,
     posted: u64,
 ) -> Result<Option<Answer>, UserFault> {

@@ -13,7 +13,7 @@
 //! So whoever gives reasons without end holds nobody else's end up: all are looked at once a round.
 
 use crate::env::Request;
-use crate::index::{AccountIndex, RegionIndex};
+use crate::index::{AccountIndex, CpuIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -70,7 +70,7 @@ fn others(state: &State) -> usize {
 }
 
 /// Ends what is condemned while there is room; is there more? It may end whom `cpu` runs.
-pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool {
+pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> bool {
     while waiting(state) {
         if !(one_env(state, machine, cpu) && one_other(state, machine)) {
             return true;
@@ -80,7 +80,7 @@ pub fn work<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool 
 }
 
 /// Looks at the next environment, if any is left; `false`: there is no room.
-fn one_env<M: Machine>(state: &mut State, machine: &mut M, cpu: usize) -> bool {
+fn one_env<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> bool {
     if state.sweep.envs.left == 0 {
         return true;
     }
@@ -154,7 +154,7 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
     Some((0, state.accounts.record(account).killer))
 }
 
-fn sweep_env<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize) -> bool {
+fn sweep_env<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize) -> bool {
     let Some((word, killer)) = condemned(state, index) else {
         return death::bereave(state, machine, index);
     };

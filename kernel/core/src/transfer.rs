@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::count::Count;
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Env, Pending};
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, gate, sched, sleep, upcall, visit};
@@ -26,7 +27,7 @@ use abi::upcall::offset;
 pub fn synchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     word: u64,
     k: Continuation,
 ) -> Done {
@@ -57,7 +58,7 @@ pub fn synchronous<M: Machine>(
 pub fn asynchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     word: u64,
     k: Continuation,
 ) -> Done {
@@ -129,7 +130,7 @@ pub(crate) fn accepts<M: Machine>(machine: &M, env: &Env) -> bool {
 fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, now): (usize, u64),
+    (cpu, now): (CpuIndex, u64),
     (caller, target): (usize, usize),
     message: &Context,
     entry: u64,
@@ -147,7 +148,7 @@ fn enter<M: Machine>(
 fn reply<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (usize, usize),
+    (cpu, caller): (CpuIndex, usize),
     target: usize,
     accept: bool,
     k: Continuation,

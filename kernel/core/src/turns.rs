@@ -16,13 +16,13 @@
 //! in the round there is nobody to pay back.
 
 use crate::count::Count;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex, Each};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS};
 use crate::slice;
 use crate::state::State;
 use abi::id::AccountId;
-use abi::limits::{CPUS, SLICE_NS, SLICES};
+use abi::limits::{SLICE_NS, SLICES};
 
 /// The position of those that have none.
 pub(crate) const COMMON: usize = SLICES;
@@ -69,7 +69,7 @@ impl Turns {
 }
 
 /// Turns of an account on each processor.
-pub type OnEach = [Turns; CPUS];
+pub type OnEach = Each<Turns>;
 
 /// Index of the account whose turns the environment at `index` takes.
 #[inline]
@@ -78,7 +78,7 @@ pub(crate) fn account_of(state: &State, index: usize) -> AccountIndex {
 }
 
 /// The first environment of a place's ring, 0: none.
-pub(crate) fn head(state: &State, cpu: usize, account: AccountIndex, position: usize) -> u16 {
+pub(crate) fn head(state: &State, cpu: CpuIndex, account: AccountIndex, position: usize) -> u16 {
     match position {
         COMMON => state.accounts.records[account].turns[cpu].common,
         _ => state.sched.cpus[cpu].rings[position],
@@ -88,7 +88,7 @@ pub(crate) fn head(state: &State, cpu: usize, account: AccountIndex, position: u
 /// Another one is the first, or the ring is empty.
 pub(crate) fn set_head(
     state: &mut State,
-    cpu: usize,
+    cpu: CpuIndex,
     account: AccountIndex,
     position: usize,
     head: u16,
@@ -100,7 +100,7 @@ pub(crate) fn set_head(
 }
 
 /// The place has a ring or an owner from now on.
-pub(crate) fn occupy(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
+pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let turns = &mut state.accounts.records[account].turns[cpu];
     let before = turns.count();
     match position {
@@ -113,7 +113,7 @@ pub(crate) fn occupy(state: &mut State, cpu: usize, account: AccountIndex, posit
 }
 
 /// It has neither.
-pub(crate) fn vacate(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
+pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let turns = &mut state.accounts.records[account].turns[cpu];
     let before = turns.count();
     match position {
@@ -148,14 +148,14 @@ pub(crate) fn leave(state: &mut State, index: usize) {
     }
 }
 
-fn place_of(state: &State, index: usize) -> (usize, AccountIndex, usize) {
+fn place_of(state: &State, index: usize) -> (CpuIndex, AccountIndex, usize) {
     let env = &state.envs.slots[index];
-    (usize::from(env.cpu), account_of(state, index), usize::from(env.position))
+    (env.cpu.into(), account_of(state, index), usize::from(env.position))
 }
 
 /// The next place to look for whom to run: of the account in turn, as long as it has some that have
 /// not been looked at, else of the account after it.
-pub(crate) fn next(state: &mut State, cpu: usize) -> Option<(AccountIndex, usize)> {
+pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<(AccountIndex, usize)> {
     let this = &mut state.sched.cpus[cpu];
     let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
     if this.left == 0 || !is_in(this.account.into()) {
@@ -186,7 +186,7 @@ fn account_after(this: &Cpu) -> Option<AccountIndex> {
 }
 
 /// The place has been left in the middle: it is the next one to look at.
-pub(crate) fn again(state: &mut State, cpu: usize, account: AccountIndex, position: usize) {
+pub(crate) fn again(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let before = (position + PLACES - 1) % PLACES;
     state.accounts.records[account].turns[cpu].position = before as u8;
     state.sched.cpus[cpu].left += 1;
@@ -194,14 +194,14 @@ pub(crate) fn again(state: &mut State, cpu: usize, account: AccountIndex, positi
 
 /// Nobody at the place wants the processor. If there is no other one of its account's, the account
 /// has slept through its turn, which pays what it owes.
-pub(crate) fn passed(state: &mut State, cpu: usize, account: AccountIndex) {
+pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
         state.accounts.records[account].turns[cpu].debt_ns = 0;
     }
 }
 
 /// The account's turn: what of a slice it has to leave to others, `rest` at most.
-pub(crate) fn begin(state: &mut State, cpu: usize, account: AccountIndex, rest: u32) -> u32 {
+pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, rest: u32) -> u32 {
     state.sched.cpus[cpu].left = 0;
     let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
     let paid = rest.min(*debt);
@@ -210,13 +210,13 @@ pub(crate) fn begin(state: &mut State, cpu: usize, account: AccountIndex, rest: 
 }
 
 /// Is no other account in the round?
-fn alone(state: &State, cpu: usize) -> bool {
+fn alone(state: &State, cpu: CpuIndex) -> bool {
     let this = &state.sched.cpus[cpu];
     this.accounts.iter().map(|word| word.count_ones()).sum::<u32>() <= 1
 }
 
 /// The environment at `index` has run on time that it borrowed.
-pub(crate) fn borrowed(state: &mut State, cpu: usize, index: usize, ran: u64) {
+pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, index: usize, ran: u64) {
     if !alone(state, cpu) {
         let account = account_of(state, index);
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
@@ -225,7 +225,7 @@ pub(crate) fn borrowed(state: &mut State, cpu: usize, index: usize, ran: u64) {
 }
 
 /// How long it may borrow for; 0: not now.
-pub(crate) fn credit(state: &State, cpu: usize, index: usize) -> u64 {
+pub(crate) fn credit(state: &State, cpu: CpuIndex, index: usize) -> u64 {
     let account = account_of(state, index);
     let debt = u64::from(state.accounts.records[account].turns[cpu].debt_ns);
     let left = SLICE_NS.saturating_sub(debt);
@@ -238,11 +238,11 @@ pub(crate) fn credit(state: &State, cpu: usize, index: usize) -> u64 {
 pub(crate) fn check(state: &State) {
     use crate::list::contains;
     use std::collections::BTreeSet;
-    let cpus = state.sched.cpus.iter().enumerate();
+    let cpus = CpuIndex::all().zip(state.sched.cpus.iter());
     for (cpu, this) in cpus.filter(|(_, this)| this.online) {
         let at_home = state.envs.used().filter(|&index| {
             contains(state.envs.slots, Kind::Ring, index)
-                && usize::from(state.envs.slots[index].cpu) == cpu
+                && CpuIndex::from(state.envs.slots[index].cpu) == cpu
         });
         let members = at_home
             .map(|index| (account_of(state, index), usize::from(state.envs.slots[index].position)));
@@ -265,7 +265,7 @@ pub(crate) fn check(state: &State) {
                 round.extend(all.chain(turns.has_common.then_some(COMMON)).map(|at| (account, at)));
             }
         }
-        assert_eq!(round, places, "the round of processor {cpu}");
+        assert_eq!(round, places, "the round of processor {cpu:?}");
         assert_eq!(usize::from(this.places), places.len());
     }
 }

@@ -6,6 +6,7 @@
 use crate::context::{FIXED_FLAGS, USER_FLAGS};
 use crate::env;
 use crate::exit::CLEARED_FLAGS;
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
@@ -40,7 +41,7 @@ pub fn deliver_fault<M: Machine>(
     error: u64,
     address: u64,
 ) -> bool {
-    let cpu = state.published.envs[index].cpu as usize;
+    let cpu = CpuIndex::from(state.published.envs[index].cpu);
     state.published.envs[index].entries += 1;
     state.published.cpus[cpu].faults += 1;
     if visit::is_away(state, index) {
@@ -81,7 +82,7 @@ pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: usi
         return false;
     }
     let delivered = deliver(machine, index, (address, physical), &upcall);
-    let cpu = state.published.envs[index].cpu as usize;
+    let cpu = CpuIndex::from(state.published.envs[index].cpu);
     state.published.envs[index].upcalls += u64::from(delivered);
     state.published.cpus[cpu].events += u64::from(delivered);
     if delivered {
@@ -197,7 +198,7 @@ pub fn clean(flags: u64) -> u64 {
 }
 
 /// No handler can be entered: the environment stops, for whoever holds it to repair or destroy.
-fn stop<M: Machine>(state: &mut State, machine: &mut M, cpu: usize, index: usize, cause: u8) {
+fn stop<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize, cause: u8) {
     if usize::from(state.sched.cpus[cpu].current) == index {
         sched::leave(state, machine, cpu);
     }

@@ -25,6 +25,7 @@ use abi::published::{
 use image::archive::Archive;
 use image::elf::Plan;
 use kernel_core::boot::{Parts, Sizes};
+use kernel_core::index::CpuIndex;
 use kernel_core::loader::{Loaded, Range};
 use kernel_core::state::State;
 use kernel_core::trace::Asked;
@@ -298,7 +299,7 @@ fn count_processors(state: &mut State, boot: &Boot, running: usize) {
         state.published.cpus[index].apic = boot.platform.cpus[index];
         state.published.cpus[index].longest_call = u64::MAX;
         // It may go on later than the first program; who gets a slice of it waits as long.
-        slice::start_cpu(state, index);
+        slice::start_cpu(state, CpuIndex::new(index));
     }
     let each = running as u64;
     state.published.directory.tables[Table::Cpus as usize].count = running as u32;

@@ -16,6 +16,7 @@ mod gates;
 mod regions;
 
 use crate::boot::Sizes;
+use crate::index::CpuIndex;
 use crate::tests::World;
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -101,6 +102,6 @@ fn world() -> World {
 fn work(world: &mut World) {
     crate::work::begin(&mut world.state);
     crate::work::spend(&mut world.state, crate::work::PIECE - 10_000);
-    let _ = crate::sweep::work(&mut world.state, &mut world.machine, 0)
+    let _ = crate::sweep::work(&mut world.state, &mut world.machine, CpuIndex::new(0))
         | crate::work::step(&mut world.state, &mut world.machine);
 }

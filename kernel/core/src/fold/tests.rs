@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::answer::Answer;
+use crate::index::CpuIndex;
 use crate::machine::{Flush, Machine};
 use crate::table::{Leaf, look_up, update_item};
 use crate::tests::World;
@@ -337,7 +338,7 @@ fn a_store_through_a_large_page_makes_all_of_it_young() {
             world.machine.now += 10_000_000;
             world.state.spent = 0;
             let now = world.machine.now;
-            ages::slice_begins(&mut world.state, &mut world.machine, 0, now);
+            ages::slice_begins(&mut world.state, &mut world.machine, CpuIndex::new(0), now);
         }
         [0, 200, 511].map(|at| world.state.published.ages[BLOCK as usize + at].seen)
     };

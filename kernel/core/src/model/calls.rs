@@ -6,6 +6,7 @@
 use super::Model;
 use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
+use crate::index::CpuIndex;
 use crate::machine::Machine;
 use crate::{
     create, death, domain, env, frame, net, region, sched, sweep, table, token, upcall, work,
@@ -15,7 +16,6 @@ use abi::capability::Name;
 use abi::filter::{COPY, SUBSETTABLE};
 use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
-use abi::limits::CPUS;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
 use abi::published::{EnvState, FrameType};
 use abi::region::{NO_PEER, Step};
@@ -56,7 +56,7 @@ impl Model {
         state.envs.slots[FIRST].entries.event = 0x4000;
         net::attach(state, 0, 0x1234);
         for cpu in 1..super::processor::CPUS {
-            crate::slice::start_cpu(state, cpu);
+            crate::slice::start_cpu(state, CpuIndex::new(cpu));
         }
     }
 
@@ -83,7 +83,7 @@ impl Model {
     pub(super) fn call(&mut self) {
         let cpu = self.processors.actor;
         self.machine.now += self.random.next() >> self.random.below(64) & 0xff_ffff;
-        let current = usize::from(self.state.sched.cpus[cpu].current);
+        let current = usize::from(self.state.sched.cpus[CpuIndex::new(cpu)].current);
         if current == 0 {
             self.arouse();
         } else {
@@ -136,15 +136,15 @@ impl Model {
     /// The way out of the kernel.
     pub(super) fn leave(&mut self, cpu: usize) {
         let (state, machine) = (&mut self.state, &mut self.machine);
-        sweep::work(state, machine, cpu);
-        let next = sched::pick(state, machine, cpu);
+        sweep::work(state, machine, CpuIndex::new(cpu));
+        let next = sched::pick(state, machine, CpuIndex::new(cpu));
         work::step(state, machine);
         self.machine.interrupts.clear();
         let Some(index) = next else { return };
         assert_eq!(self.state.envs.slots[index].state, EnvState::Running);
         assert!(env::vector(&self.state, index).is_some());
-        let at_home = |at: usize| usize::from(self.state.sched.cpus[at].current) == index;
-        assert_eq!((0..CPUS).filter(|&at| at_home(at)).count(), 1, "{index} runs once");
+        let at_home = |cpu: &&sched::Cpu| usize::from(cpu.current) == index;
+        assert_eq!(self.state.sched.cpus.iter().filter(at_home).count(), 1, "{index} runs once");
     }
 
     /// Programs write their save areas: handlers return, servers wait for transfers.
@@ -199,14 +199,15 @@ impl Model {
         // Entry code serves no call whose instruction would begin below the first address.
         let context = machine.context(index);
         context.rip = context.rip.max(SYSCALL_BYTES);
-        let mut outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+        let on = CpuIndex::new(cpu);
+        let mut outcome = dispatch::call(state, machine, on, index, word, words, &bytes);
         // Whoever binds mostly stays until it is done.
         while matches!(call, Call::MethodBind { .. })
             && outcome == Outcome::Again
             && !self.random.one_in(9)
         {
             work::begin(state);
-            outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+            outcome = dispatch::call(state, machine, on, index, word, words, &bytes);
         }
         match outcome {
             Outcome::Answer(error, value) => {

@@ -13,7 +13,7 @@ use super::act::{OFFSETS, PAGES};
 use super::calls::{BUFFER, FIRST};
 use super::{Model, number, processor};
 use crate::dispatch::{self, Outcome};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::machine::Machine;
 use crate::{domain, env, frame, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TABLE, TRANSFER_SHIFT, number as row};
@@ -182,13 +182,13 @@ impl Model {
     /// One call by whoever runs on some processor, and the way out.
     fn wild(&mut self, kinds: &[Vec<Kind>]) {
         let first = self.random.below(processor::CPUS);
-        let busy = |cpu: &usize| self.state.sched.cpus[*cpu].current != 0;
+        let busy = |cpu: &usize| self.state.sched.cpus[CpuIndex::new(*cpu)].current != 0;
         let cpu = (0..processor::CPUS).map(|at| (first + at) % processor::CPUS).find(busy);
         let cpu = cpu.filter(|_| first != 0 || self.machine.now & 0xf != 0).unwrap_or(first);
         self.machine.now += self.random.next() >> 44;
         let spent = self.random.below(2 * work::PIECE as usize) as u32;
         self.state.spent = spent.saturating_sub(work::PIECE);
-        let current = usize::from(self.state.sched.cpus[cpu].current);
+        let current = usize::from(self.state.sched.cpus[CpuIndex::new(cpu)].current);
         if current == 0 {
             self.arouse();
         } else if self.random.one_in(64) {
@@ -236,7 +236,7 @@ impl Model {
         bytes.resize(length, 0);
         let (state, machine) = (&mut self.state, &mut self.machine);
         self.wild_calls += 1;
-        match dispatch::call(state, machine, cpu, current, word, words, &bytes) {
+        match dispatch::call(state, machine, CpuIndex::new(cpu), current, word, words, &bytes) {
             Outcome::Answer(error, value) => {
                 machine.context(current).answer(error, value);
                 self.answers[error as usize] += 1;

@@ -10,7 +10,7 @@
 
 use crate::dispatch::{self, Outcome};
 use crate::fake::FakeMachine;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::tests::{ASYNC, EVENT, FAULT, OK, SYNC, World};
@@ -179,8 +179,8 @@ impl Ground {
         self.world.machine.now += later;
         let (state, machine) = self.parts();
         work::begin(state);
-        sweep::work(state, machine, cpu);
-        let next = sched::pick(state, machine, cpu);
+        sweep::work(state, machine, CpuIndex::new(cpu));
+        let next = sched::pick(state, machine, CpuIndex::new(cpu));
         work::step(state, machine);
         machine.interrupts.clear();
         machine.flushes.clear();
@@ -232,8 +232,15 @@ impl Ground {
         (context.rdi, context.rsi, context.rdx) = (rdi, rsi, rdx);
         (context.r10, context.r8, context.r9) = (r10, r8, r9);
         work::begin(state);
-        let outcome =
-            dispatch::call(state, machine, cpu, index, request.word, request.words, &bytes);
+        let outcome = dispatch::call(
+            state,
+            machine,
+            CpuIndex::new(cpu),
+            index,
+            request.word,
+            request.words,
+            &bytes,
+        );
         match outcome {
             Outcome::Answer(error, value) => machine.context(index).answer(error, value),
             Outcome::Fault(fault) => {

@@ -5,6 +5,7 @@ use super::ground::Ground;
 use super::script::{Script, Secret};
 use super::victim::{Seen, Victim};
 use super::{Random, Reproduce, calls, mixed, seed};
+use crate::index::CpuIndex;
 use abi::call::TABLE;
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn play(seed: u64, beside: bool) -> (Vec<Seen>, Attacker) {
     let mut attacker = Attacker::new(seed ^ 0x5eed);
     for turn in 0..TURNS {
         let cpu = random.below(2) as usize;
-        let current = ground.state().sched.cpus[cpu].current;
+        let current = ground.state().sched.cpus[CpuIndex::new(cpu)].current;
         let main = usize::from(current) == ground.victim.envs[0];
         let Some(index) = ground.turn(cpu, if main { 150_000 } else { 20_000 }) else {
             idle(&mut ground, turn);

@@ -185,9 +185,9 @@ impl Side {
         self.enter();
         let own = self.runs;
         let (state, machine) = (&mut self.world.state, &mut self.world.machine);
-        match handover::check(state, machine, (CPU, own), word, to.0.into()) {
+        match handover::check(state, machine, (CpuIndex::new(CPU), own), word, to.0.into()) {
             Some(plan) if machine.fast => {
-                handover::apply(state, machine, (CPU, own), word as u16, &plan);
+                handover::apply(state, machine, (CpuIndex::new(CPU), own), word as u16, &plan);
             }
             _ => {
                 self.world.raw(CPU, own, call, word);
@@ -230,7 +230,11 @@ impl Side {
             note(&mut all, &(takes_turns, env.deadline, env.debt_ns, env.request));
             let record = &state.published.envs[index];
             let running = env.state == EnvState::Running;
-            let since = if running { machine.now - state.sched.cpus[CPU].since_ns } else { 0 };
+            let since = if running {
+                machine.now - state.sched.cpus[CpuIndex::new(CPU)].since_ns
+            } else {
+                0
+            };
             note(&mut all, &(record.state, record.donated_to, record.cpu, record.sequence));
             note(&mut all, &(record.switches, record.entries, record.run_ns + since));
             let context = machine.context(index);
@@ -244,7 +248,10 @@ impl Side {
             note(&mut all, &words.map(|at| machine.word(save + at as u64)));
         }
         let cpu = &state.published.cpus[CPU];
-        note(&mut all, &(state.sched.cpus[CPU].current, cpu.current, cpu.switches, cpu.calls));
+        note(
+            &mut all,
+            &(state.sched.cpus[CpuIndex::new(CPU)].current, cpu.current, cpu.switches, cpu.calls),
+        );
         for number in [number::TransferSync, number::Yield] {
             note(&mut all, &state.published.calls[CPU][usize::from(number)].read().count);
         }

@@ -35,8 +35,8 @@ fn by_the_short_way(
     if number != number::TransferSync && (number != number::Yield || to == 0) {
         return None;
     }
-    let plan = handover::check(state, machine, (cpu, index), word, to)?;
-    handover::apply(state, machine, (cpu, index), number, &plan);
+    let plan = handover::check(state, machine, (CpuIndex::new(cpu), index), word, to)?;
+    handover::apply(state, machine, (CpuIndex::new(cpu), index), number, &plan);
     let before = digest(world);
     assert_eq!(world.pick(cpu), plan.target);
     assert_eq!(digest(world), before, "the long way would do more");

@@ -144,7 +144,13 @@ fn reply_without_a_save_area() {
     let word = number | to(&world, client) | abi::call::TRANSFER_ACCEPT;
     world.pick(0);
     let known = u64::from(world.id(client).0);
-    let plan = crate::handover::check(&world.state, &world.machine, (0, server), word, known);
+    let plan = crate::handover::check(
+        &world.state,
+        &world.machine,
+        (CpuIndex::new(0), server),
+        word,
+        known,
+    );
     assert_eq!(plan, None, "by the short way, which writes to its save area");
     assert_eq!(world.raw(0, server, Call::TransferSync {}, word), Outcome::Enter(client));
 }

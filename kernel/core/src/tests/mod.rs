@@ -36,7 +36,7 @@ use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
-use crate::index::{AccountIndex, RegionIndex};
+use crate::index::{AccountIndex, CpuIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, env, frame, sched, table};
@@ -118,7 +118,7 @@ impl World {
             application,
         };
         assert_eq!(start_first(state, machine, &first).index(), 1);
-        crate::slice::start_cpu(state, 1);
+        crate::slice::start_cpu(state, CpuIndex::new(1));
         state.envs.slots[1].entries = entries();
         assert_eq!(world.pick(0), 1);
         world
@@ -276,7 +276,8 @@ impl World {
         check(&self.state);
         // A hold of the lock of its own.
         self.state.spent = 0;
-        let index = sched::pick(&mut self.state, &mut self.machine, cpu).unwrap_or(0);
+        let index =
+            sched::pick(&mut self.state, &mut self.machine, CpuIndex::new(cpu)).unwrap_or(0);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
             .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
             .filter(|&at| self.state.published.envs[at].cpu as usize == cpu)
@@ -290,25 +291,25 @@ impl World {
 
     /// Arranges that an environment runs on a processor now.
     pub fn on(&mut self, cpu: usize, index: usize) {
-        let current = usize::from(self.state.sched.cpus[cpu].current);
+        let current = usize::from(self.state.sched.cpus[CpuIndex::new(cpu)].current);
         if current == index {
             return;
         }
         if current != 0 {
-            sched::leave(&mut self.state, &mut self.machine, cpu);
+            sched::leave(&mut self.state, &mut self.machine, CpuIndex::new(cpu));
             env::set_state(&mut self.state, current, EnvState::Ready);
         }
         for other in 0..2 {
-            if usize::from(self.state.sched.cpus[other].current) == index {
-                sched::leave(&mut self.state, &mut self.machine, other);
+            if usize::from(self.state.sched.cpus[CpuIndex::new(other)].current) == index {
+                sched::leave(&mut self.state, &mut self.machine, CpuIndex::new(other));
                 env::set_state(&mut self.state, index, EnvState::Ready);
             }
         }
         assert_eq!(self.state_of(index), EnvState::Ready);
-        sched::run(&mut self.state, cpu, index, self.machine.now);
+        sched::run(&mut self.state, CpuIndex::new(cpu), index, self.machine.now);
         let slice_end = self.machine.now + abi::limits::SLICE_NS;
-        self.state.sched.cpus[cpu].slice_end_ns = slice_end;
-        self.state.sched.cpus[cpu].lender = 0;
+        self.state.sched.cpus[CpuIndex::new(cpu)].slice_end_ns = slice_end;
+        self.state.sched.cpus[CpuIndex::new(cpu)].lender = 0;
     }
 
     /// The environment makes a call with the root capability, on the processor where it runs, or on
@@ -318,7 +319,8 @@ impl World {
     }
 
     pub fn with(&mut self, index: usize, capability: u8, call: Call) -> Outcome {
-        let cpu = (0..2).find(|&cpu| usize::from(self.state.sched.cpus[cpu].current) == index);
+        let cpu = (0..2)
+            .find(|&cpu| usize::from(self.state.sched.cpus[CpuIndex::new(cpu)].current) == index);
         let cpu = cpu.unwrap_or_else(|| {
             self.on(0, index);
             0
@@ -353,7 +355,8 @@ impl World {
         let (state, machine) = (&mut self.state, &mut self.machine);
         crate::work::begin(state);
         crate::work::spend(state, self.spent);
-        let outcome = dispatch::call(state, machine, cpu, index, word, words, &bytes);
+        let outcome =
+            dispatch::call(state, machine, CpuIndex::new(cpu), index, word, words, &bytes);
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);
         }
@@ -367,7 +370,7 @@ impl World {
         // one above when that has ended.
         for _ in 0..4 {
             crate::work::begin(&mut self.state);
-            while crate::sweep::work(&mut self.state, &mut self.machine, 0)
+            while crate::sweep::work(&mut self.state, &mut self.machine, CpuIndex::new(0))
                 | crate::work::step(&mut self.state, &mut self.machine)
             {
                 crate::work::begin(&mut self.state);

@@ -195,7 +195,7 @@ fn a_storm_of_deaths_holds_nobody_up() {
         sweep::look_for_bereaved(&mut world.state);
         work::begin(&mut world.state);
         work::spend(&mut world.state, work::PIECE - 2_000);
-        sweep::work(&mut world.state, &mut world.machine, 0);
+        sweep::work(&mut world.state, &mut world.machine, CpuIndex::new(0));
     }
     assert_eq!(orphans(&world), children.len());
 }

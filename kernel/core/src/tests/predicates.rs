@@ -204,7 +204,7 @@ fn the_clock_wakes_at_its_edge() {
     assert_eq!(set(&mut world, index, &[late]), OK);
     assert_eq!(world.by(index, SLEEP), Outcome::Left);
     world.pick(0);
-    assert_eq!(sched::next_deadline(&world.state, 1), Some(50_000));
+    assert_eq!(sched::next_deadline(&world.state, CpuIndex::new(1)), Some(50_000));
     world.machine.now = 49_999;
     world.pick(0);
     assert_eq!(world.state_of(index), EnvState::Sleeping);
@@ -226,7 +226,7 @@ fn a_masked_clock_has_no_edge_at_its_value() {
         assert_eq!(world.by(index, SLEEP), Outcome::Left);
         assert_eq!(world.by(1, SLEEP), Outcome::Left);
         assert_eq!(world.pick(0), 0, "nobody runs");
-        let again = sched::next_deadline(&world.state, 0);
+        let again = sched::next_deadline(&world.state, CpuIndex::new(0));
         assert_eq!(again, Some(world.machine.now + SLICE_NS), "{operator:?}");
         world.machine.now += SLICE_NS;
         assert_ne!(world.machine.now & BIT, 0);
@@ -335,7 +335,8 @@ fn an_idle_processor_looks_at_everybody_in_pieces() {
         let mut picks = 0;
         while world.pick(0) != wanted {
             picks += 1;
-            let soon = sched::next_deadline(&world.state, 0).is_some_and(|at| at == 0);
+            let soon =
+                sched::next_deadline(&world.state, CpuIndex::new(0)).is_some_and(|at| at == 0);
             assert!(soon && picks < 16, "{wanted}: idle, but not all were looked at");
         }
         world.poke(wanted, A, 0);
@@ -343,7 +344,7 @@ fn an_idle_processor_looks_at_everybody_in_pieces() {
         let mut idle = false;
         for _ in 0..32 {
             assert_eq!(world.pick(0), 0);
-            idle |= sched::next_deadline(&world.state, 0) == Some(deadline);
+            idle |= sched::next_deadline(&world.state, CpuIndex::new(0)) == Some(deadline);
         }
         assert!(idle, "then it is idle");
         world.machine.now = deadline;
@@ -368,7 +369,7 @@ fn pieces(world: &mut World) -> usize {
     let mut pieces = 1;
     while world.pick(0) == 0 {
         pieces += 1;
-        let soon = sched::next_deadline(&world.state, 0).is_some_and(|at| at == 0);
+        let soon = sched::next_deadline(&world.state, CpuIndex::new(0)).is_some_and(|at| at == 0);
         assert!(soon && pieces <= 6, "idle after {pieces}, but somebody is ready");
     }
     pieces
@@ -458,7 +459,7 @@ fn a_store_elsewhere_is_noticed_for_the_sleepers_of_an_idle_processor() {
     assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
     assert_eq!(world.by(1, SLEEP), Outcome::Left);
     assert_eq!(world.pick(0), 0);
-    assert_eq!(sched::next_deadline(&world.state, 0), None, "nobody runs");
+    assert_eq!(sched::next_deadline(&world.state, CpuIndex::new(0)), None, "nobody runs");
     assert_eq!(world.pick(1), writer);
     world.poke(sleeper, A, 1);
     world.machine.interrupts.clear();

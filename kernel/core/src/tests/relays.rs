@@ -51,17 +51,25 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
     let (state, machine) = (&mut world.state, &mut world.machine);
     let (number, words) = call.encode();
     let done = match number {
-        number::RegionStep => {
-            relay::call::<_, { number::RegionStep }>(state, machine, (cpu, index), words)
-        }
-        number::RegionStepOrWait => {
-            relay::call::<_, { number::RegionStepOrWait }>(state, machine, (cpu, index), words)
-        }
+        number::RegionStep => relay::call::<_, { number::RegionStep }>(
+            state,
+            machine,
+            (CpuIndex::new(cpu), index),
+            words,
+        ),
+        number::RegionStepOrWait => relay::call::<_, { number::RegionStepOrWait }>(
+            state,
+            machine,
+            (CpuIndex::new(cpu), index),
+            words,
+        ),
         _ => None,
     }?;
     let done = match done {
-        Done::Moved(moved) => relay::tell(state, machine, (cpu, index), moved),
-        Done::Nothing(region) => relay::wait_for(state, machine, (cpu, index), region)?,
+        Done::Moved(moved) => relay::tell(state, machine, (CpuIndex::new(cpu), index), moved),
+        Done::Nothing(region) => {
+            relay::wait_for(state, machine, (CpuIndex::new(cpu), index), region)?
+        }
         _ => done,
     };
     // What is asked of the caller comes with an interrupt; bits that wait are looked at at once.
@@ -80,7 +88,7 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
     // Whose time is over goes on until the timer says so.
     let now = world.machine.now;
     let sched = &world.state.sched;
-    let over = sched.cpus[cpu].end_ns() <= now || sched.alarms.soonest() <= now;
+    let over = sched.cpus[CpuIndex::new(cpu)].end_ns() <= now || sched.alarms.soonest() <= now;
     let before = digest(world);
     let next = world.pick(cpu);
     match done {
@@ -292,9 +300,10 @@ fn where_a_sleeper_has_no_page_its_call_begins_anew() {
         let root = domain::root(&world.state, env::domain(&world.state, 1).index());
         world.machine.current = Some(root);
         let (state, machine) = (&mut world.state, &mut world.machine);
-        let made = relay::call::<_, { number::RegionStep }>(state, machine, (0, 1), next);
+        let made =
+            relay::call::<_, { number::RegionStep }>(state, machine, (CpuIndex::new(0), 1), next);
         let Some(Done::Moved(moved)) = made else { panic!("{made:?}") };
-        let done = relay::tell(state, machine, (0, 1), moved);
+        let done = relay::tell(state, machine, (CpuIndex::new(0), 1), moved);
         if served {
             assert!(matches!(done, Done::Switched { target: 3, .. }), "{done:?}");
             continue;

@@ -75,7 +75,7 @@ fn a_deadline_ends_a_sleep() {
     assert_eq!(world.by(other, sleep(1000, 0, 0)), error(Error::TimedOut, 0));
     assert_eq!(world.by(other, sleep(5000, 0, 0)), Outcome::Left);
     world.pick(0);
-    assert_eq!(sched::next_deadline(&world.state, 1), Some(5000));
+    assert_eq!(sched::next_deadline(&world.state, CpuIndex::new(1)), Some(5000));
     world.machine.now = 4999;
     world.pick(0);
     assert_eq!(world.state_of(other), EnvState::Sleeping);

@@ -36,7 +36,7 @@ fn positions_decide_the_order_contiguous_or_equidistant() {
         give(&mut world, quick, position);
     }
     world.on(0, 1);
-    world.state.accounts.records[1.into()].turns[0].position = 0;
+    world.state.accounts.records[1.into()].turns[CpuIndex::new(0)].position = 0;
     let order = round(&mut world, 9);
     let (b, q) = (batch, quick);
     assert_eq!(order, [b, b, b, q, b, b, b, q, 1]);
@@ -44,7 +44,7 @@ fn positions_decide_the_order_contiguous_or_equidistant() {
     mask(&mut world, quick);
     assert_eq!(world.by(quick, SLEEP), Outcome::Left);
     world.on(0, 1);
-    world.state.accounts.records[1.into()].turns[0].position = 0;
+    world.state.accounts.records[1.into()].turns[CpuIndex::new(0)].position = 0;
     assert_eq!(round(&mut world, 7), [b, b, b, b, b, b, 1]);
     let used = world.state.published.slices[10].used;
     assert_eq!(used, 2);
@@ -153,7 +153,7 @@ fn a_critical_section_puts_the_end_off_once() {
     world.pick(0);
     world.machine.now += CRITICAL_NS;
     assert_eq!(world.pick(0), other);
-    let end = world.state.sched.cpus[0].slice_end_ns;
+    let end = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns;
     assert_eq!(end, world.machine.now + SLICE_NS - CRITICAL_NS, "it pays");
 }
 
@@ -187,7 +187,7 @@ fn who_ignores_the_end_pays_and_at_last_dies() {
     }
     world.machine.now += SLICE_NS;
     assert_eq!(world.pick(0), other);
-    let end = world.state.sched.cpus[0].slice_end_ns;
+    let end = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns;
     assert_eq!(end, world.machine.now + SLICE_NS * 3 / 4, "a part of a slice is paid, too");
     for _ in 0..=EXCESS_MAX + 1 {
         world.machine.now += SLICE_NS;
@@ -223,7 +223,7 @@ fn nobody_gets_what_is_left_of_an_end_held_off() {
             }
         }
         assert_eq!(world.pick(0), friend, "its slice, or the rest that is enough to run in");
-        let left = world.state.sched.cpus[0].slice_end_ns - world.machine.now;
+        let left = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns - world.machine.now;
         let expected = if way == 0 { crate::sched::SHORTEST_NS } else { SLICE_NS };
         assert_eq!(left, expected, "by way {way}");
         let debt = if way == 2 { 0 } else { 1000 };
@@ -244,7 +244,7 @@ fn a_woken_one_borrows_and_pays_back() {
         assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
         world.on(0, runner);
         assert_eq!(world.pick(0), runner);
-        let end = world.state.sched.cpus[0].slice_end_ns;
+        let end = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns;
         let id = world.id(sleeper);
         world.on(1, 1);
         assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
@@ -258,12 +258,12 @@ fn a_woken_one_borrows_and_pays_back() {
         world.save(sleeper, offset::PENDING, 0);
         assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
         assert_eq!(world.pick(0), runner, "the lender goes on");
-        assert_eq!(world.state.sched.cpus[0].slice_end_ns, end + 1_000_000);
+        assert_eq!(world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns, end + 1_000_000);
         assert_eq!(world.state.envs.slots[sleeper].debt_ns, 1_000_000);
         assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
         world.pick(0);
         // At most a slice less the debt is lent.
-        let borrowed = world.state.sched.cpus[0].borrow_end_ns - world.machine.now;
+        let borrowed = world.state.sched.cpus[CpuIndex::new(0)].borrow_end_ns - world.machine.now;
         assert_eq!(borrowed, SLICE_NS - 1_000_000);
         world.machine.now += SLICE_NS;
         assert_eq!(world.pick(0), runner);
@@ -316,10 +316,10 @@ fn yielding_is_directed_or_to_the_next() {
     world.on(0, 1);
     let yields = |env| Call::Yield { to: env };
     let (a_id, b_id) = (world.id(a), world.id(b));
-    let end = world.state.sched.cpus[0].slice_end_ns;
+    let end = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns;
     assert_eq!(world.by(1, yields(b_id)), Outcome::Left);
     assert_eq!(world.pick(0), b);
-    assert_eq!(world.state.sched.cpus[0].slice_end_ns, end, "the rest of the slice");
+    assert_eq!(world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns, end, "the rest of the slice");
     assert_eq!(world.by(b, yields(b_id)), OK);
     assert_eq!(world.by(b, yields(EnvId(99))), error(Error::NoSuchEnv, 0));
     mask(&mut world, a);

@@ -265,7 +265,7 @@ fn the_end_of_its_slice_is_the_kernels_abroad() {
     let (index, _, other) = visitor(&mut world);
     world.state.envs.slots[index].flags = FLAG_SLICE_END as u16;
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
-    world.machine.now = world.state.sched.cpus[0].end_ns();
+    world.machine.now = world.state.sched.cpus[CpuIndex::new(0)].end_ns();
     assert_ne!(world.pick(0), index);
     assert!(!world.state.envs.slots[index].ending);
     assert_eq!(world.saved(index, offset::EVENTS), 0);
@@ -319,7 +319,8 @@ fn nobody_replies_for_its_home() {
         let word = call(asks);
         let short = |world: &mut World| {
             world.state.settled = true;
-            handover::check(&world.state, &world.machine, (0, index), word, 0).is_some()
+            handover::check(&world.state, &world.machine, (CpuIndex::new(0), index), word, 0)
+                .is_some()
         };
         assert!(!short(&mut world));
         let answered = world.raw(0, index, Call::TransferSync {}, word);

@@ -25,7 +25,7 @@ pub fn records(world: &mut World, envs: usize, numbers: [u16; 2]) -> String {
         note(&mut all, world.machine.context(index));
     }
     for cpu in 0..2 {
-        note(&mut all, &world.state.sched.cpus[cpu]);
+        note(&mut all, &world.state.sched.cpus[CpuIndex::new(cpu)]);
         note(&mut all, &world.state.published.cpus[cpu]);
         for number in numbers {
             note(&mut all, &world.state.published.calls[cpu][usize::from(number)].read());
