@@ -132,7 +132,7 @@ fn command(image: &Image, settings: &Settings) -> Result<Command, Failure> {
             return Err(Errno::EACCES);
         }
         let image = Some((file.offset, file.size));
-        Ok(Program { path: file.path, image, bytes: Vec::new(), origin: None })
+        Ok(Program { path: file.path, image, bytes: Vec::new(), hidden: false, origin: None })
     };
     let environment = environment(settings);
     let found = exec::resolve(find, asked, arguments, environment);

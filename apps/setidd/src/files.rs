@@ -76,11 +76,17 @@ pub fn is_in(domain: u64, group: u32) -> bool {
     call::domain_holds(DomainId(domain), NAME_GROUP, group).is_ok()
 }
 
-/// May the domain execute, or search in, what has these attributes, as its effective user?
-pub fn permits(domain: DomainId, ids: &Ids, attributes: &Attributes) -> Result<(), Errno> {
+/// May the domain do what `mask` says (4 read; 1 execute, or search) with what has these
+/// attributes, as its effective user?
+pub fn permits(
+    domain: DomainId,
+    ids: &Ids,
+    attributes: &Attributes,
+    mask: u32,
+) -> Result<(), Errno> {
     let more = Some(Membership { of: domain.0, asks: is_in });
     let who = Credentials { more, ..Credentials::of(ids.users[1], ids.groups[1]) };
-    if attributes.permits(&who, 1) { Ok(()) } else { Err(Errno::EACCES) }
+    if attributes.permits(&who, mask) { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 impl Files {
@@ -125,6 +131,19 @@ impl Files {
             }
             _ => Err(Errno::EACCES),
         }
+    }
+
+    /// Does it begin as a script does? Then somebody else would have to read it.
+    pub fn is_script(&self, file: File, seal: u64) -> Result<bool, Errno> {
+        const MARK: [u8; 2] = *b"#!";
+        if file.kind == set_id::IMAGE {
+            let index = u32::try_from(file.number).map_err(|_| Errno::ENOENT)?;
+            return Ok(image_files::data(index).starts_with(&MARK));
+        }
+        let [count, ..] = self.ask(Operation::Read, [file.number, 0, MARK.len() as u64, seal])?;
+        let mut bytes = [0; MARK.len()];
+        copy_out(self.region, CLIENT, DATA as usize, &mut bytes)?;
+        Ok(count == MARK.len() as u64 && bytes == MARK)
     }
 
     /// A seal by which the next life may read the file, whoever it is.

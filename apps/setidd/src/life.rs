@@ -182,6 +182,8 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         group_id: ids.groups[0],
         effective_group_id: ids.groups[1],
         executed: 1,
+        // Until it says otherwise itself.
+        undumpable: 1,
         ..page::empty()
     }
 }

@@ -69,7 +69,8 @@ impl Server {
         Ok(built.domain.0)
     }
 
-    /// What the next life is told, if the asker may execute the file and it is set-id.
+    /// What the next life is told, if the asker may execute the file and it is set-id, or hidden:
+    /// the asker may not read it.
     fn judge(
         &self,
         request: &Request,
@@ -80,10 +81,10 @@ impl Server {
         if file.kind() != raw::S_IFREG {
             return Err(Errno::EACCES);
         }
-        files::permits(domain, before, &file)?;
+        files::permits(domain, before, &file, 1)?;
         let ids = before.after(&file);
-        if !ids.differ_from(before) {
-            // It was a set-id file when the asker looked.
+        if !ids.differ_from(before) && files::permits(domain, before, &file, 4).is_ok() {
+            // It was a set-id file, or was hidden, when the asker looked.
             return Err(Errno::EAGAIN);
         }
         if request.directory.kind != OTHER {
@@ -91,13 +92,17 @@ impl Server {
             if !directory.is_directory() {
                 return Err(Errno::ENOTDIR);
             }
-            files::permits(domain, before, &directory)?;
+            files::permits(domain, before, &directory, 1)?;
+        }
+        let seal = self.files.seal(request.file)?;
+        if self.files.is_script(request.file, seal)? {
+            return Err(Errno::EACCES);
         }
         Ok(Head {
             process: request.process,
             ids,
             file: request.file,
-            seal: self.files.seal(request.file)?,
+            seal,
             size: file.size,
             mode: file.mode,
             changed_ns: file.changed_ns,

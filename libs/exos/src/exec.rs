@@ -54,13 +54,13 @@ pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answ
     };
     match resolve(find, named.to_vec(), arguments, environment) {
         Ok((command, plan)) => {
-            if let Some(file) = set_id::applies(process, &command) {
+            if let Some(file) = set_id::applies(process, &command, plan.is_none()) {
                 return set_id::execute(process, &command, file);
             }
-            if replace::is_possible(process, &command) {
-                return replace::begin(process, slot, &command, &plan);
+            match plan.filter(|_| replace::is_possible(process, &command)) {
+                Some(plan) => replace::begin(process, slot, &command, &plan),
+                None => go(process, &command),
             }
-            go(process, &command)
         }
         Err(errno) => {
             if errno == Errno::ENOENT {
@@ -113,18 +113,22 @@ pub fn bytes_of(program: &Program) -> &[u8] {
 }
 
 /// Finds what is asked for, follows `#!` lines, and makes sure that what comes out can be loaded.
-/// `find` answers what a path names, if it may be executed. How to load it comes along.
+/// `find` answers what a path names, if it may be executed. How to load it comes along, unless it
+/// is hidden from who asks.
 pub fn resolve(
     mut find: impl FnMut(&[u8]) -> Result<Program, Errno>,
     asked: Vec<u8>,
     mut arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
-) -> Result<(Command, Plan), Errno> {
+) -> Result<(Command, Option<Plan>), Errno> {
     let mut name = asked.clone();
     for _ in 0..SCRIPTS_MAX {
         let program = find(&name)?;
         let Some((interpreter, argument)) = script_line(bytes_of(&program)) else {
-            let plan = check(bytes_of(&program))?;
+            let plan = match program.hidden {
+                true => None,
+                false => Some(check(bytes_of(&program))?),
+            };
             let command = Command {
                 image: program.image,
                 bytes: program.bytes,

@@ -189,8 +189,14 @@ pub fn executed(process: &mut Process) -> Answer {
         let [real, effective, _] = *ids(process, kind);
         become_these(process, kind, [real, effective, effective])?;
     }
-    process.undumpable = is_secure(process);
+    set_undumpable(process, is_secure(process) || process.hidden);
     Ok(0)
+}
+
+/// Sets whether others of its user are refused a look at the process: the process table says so.
+pub fn set_undumpable(process: &mut Process, is: bool) {
+    process.undumpable = is;
+    page::own().undumpable = is.into();
 }
 
 /// Must its starter not lead the program astray (`AT_SECURE`)?
@@ -209,7 +215,7 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
-    process.undumpable |= new[1] != old[1];
+    set_undumpable(process, process.undumpable || new[1] != old[1]);
     if !process.borrows_space {
         process.listed = (process.users, process.groups);
         settle(process);

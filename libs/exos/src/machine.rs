@@ -229,7 +229,7 @@ pub fn prctl(words: [u64; 6]) -> Answer {
         linux_raw_sys::prctl::PR_SET_PDEATHSIG | linux_raw_sys::prctl::PR_SET_KEEPCAPS => Ok(0),
         linux_raw_sys::prctl::PR_SET_DUMPABLE if address > 1 => Err(Errno::EINVAL),
         linux_raw_sys::prctl::PR_SET_DUMPABLE => {
-            thread::process().undumpable = address == 0;
+            crate::identity::set_undumpable(thread::process(), address == 0);
             Ok(0)
         }
         linux_raw_sys::prctl::PR_GET_DUMPABLE => Ok(u64::from(!thread::process().undumpable)),

@@ -97,7 +97,7 @@ pub fn may_look(process: &Process, pid: u32) -> Result<bool, Errno> {
     let (user, group) = (process.users[1], process.groups[1]);
     let same = [page.user, page.effective_user] == [user; 2]
         && [page.group_id, page.effective_group_id] == [group; 2];
-    Ok(user == 0 || same)
+    Ok(user == 0 || same && page.undumpable == 0)
 }
 
 /// Nobody looks into another process by a call, but is told first whether it might.

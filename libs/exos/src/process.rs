@@ -49,11 +49,13 @@ pub struct Process {
     /// The users and groups that the domain's list has capabilities of: a vfork child's are its
     /// parent's.
     pub listed: ([u32; 3], [u32; 3]),
-    /// Has a set-id program been executed by it, or by the one that it is a fork of? Then what it
-    /// makes is no user's (`capabilities::PRIVATE_SLOT`).
+    /// Has a set-id or hidden program been executed by it, or by the one that it is a fork of? Then
+    /// what it makes is no user's (`capabilities::PRIVATE_SLOT`).
     pub private: bool,
-    /// Has it had another effective user or group since its program began, or when it did
-    /// (`PR_GET_DUMPABLE`)?
+    /// May it not read the program that it runs?
+    pub hidden: bool,
+    /// Has it had another effective user or group since its program began, or when it did, or is
+    /// that hidden (`PR_GET_DUMPABLE`)?
     pub undumpable: bool,
     /// Address of its first thread's area.
     pub area: u64,

@@ -63,6 +63,7 @@ fn heap_has_grown() -> bool {
 pub fn begin(process: &mut Process, slot: &mut Slot, command: &Command, plan: &Plan) -> Answer {
     let areas = loader::areas(process, command, plan)?;
     process.files.close_on_exec();
+    process.hidden = false;
     // Its list has the effective ids: nothing is refused.
     let _ = identity::executed(process);
     process.signals.for_exec();

@@ -1,4 +1,4 @@
-//! Programs that act for their file's owner: the way to the set-id server, and what comes of it.
+//! Programs that act for their file's owner, or are hidden from their starter: how they begin.
 //!
 //! ```text
 //!  old life   block in a region ──► setidd ──► a domain with a head and the block
@@ -45,11 +45,12 @@ fn ids_of(process: &Process) -> Ids {
     Ids { users: process.users, groups: process.groups }
 }
 
-/// Does the program act for others than the process does? Its file, then.
-pub fn applies(process: &Process, command: &Command) -> Option<Node> {
+/// Does the program act for others than the process does, or may the process not read it? Its file,
+/// then.
+pub fn applies(process: &Process, command: &Command, hidden: bool) -> Option<Node> {
     let (node, attributes) = command.origin?;
     let ids = ids_of(process);
-    ids.after(&attributes).differ_from(&ids).then_some(node)
+    (hidden || ids.after(&attributes).differ_from(&ids)).then_some(node)
 }
 
 fn file_of(node: Node) -> File {
@@ -204,6 +205,7 @@ pub fn load_program(
     command.path = alloc::string::String::from_utf8_lossy(path.as_bytes()).into_owned();
     process.executable.clone_from(&command.path);
     process.program = Some(node);
+    process.hidden = !node.attributes(&process.files)?.permits(&process.files.who(), 4);
     Ok(())
 }
 

@@ -76,8 +76,8 @@ pub struct ProcessPage {
     pub command_len: u32,
     /// Bytes of `path`.
     pub path_len: u32,
-    /// Zero.
-    pub more: u32,
+    /// Others of its user are refused a look at it (`PR_SET_DUMPABLE`).
+    pub undumpable: u32,
     /// Region that its environment lies in, 0: none. It is not shown here, where all may read.
     pub environment: u64,
     /// Arguments, each with its NUL.
@@ -136,7 +136,7 @@ impl ProcessPage {
         executed: 0,
         command_len: 0,
         path_len: 0,
-        more: 0,
+        undumpable: 0,
         environment: 0,
         command: [0; COMMAND_BYTES],
         path: [0; PATH_BYTES],

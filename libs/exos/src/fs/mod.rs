@@ -140,6 +140,8 @@ pub struct Program {
     pub image: Option<(u64, u64)>,
     /// Its bytes otherwise.
     pub bytes: Vec<u8>,
+    /// It may be executed and not read: there are no bytes of it.
+    pub hidden: bool,
     /// What it is, and its attributes; none where nobody asks whose program it is.
     pub origin: Option<(Node, Attributes)>,
 }
@@ -439,7 +441,10 @@ impl Files {
             Node::Image(index) => {
                 let entry = image_files::entry(index).ok_or(Errno::EIO)?;
                 let image = Some((entry.data_offset, entry.size));
-                Ok(Program { path, image, bytes: Vec::new(), origin })
+                Ok(Program { path, image, bytes: Vec::new(), hidden: false, origin })
+            }
+            Node::Memory(_) if !attributes.permits(&self.who(), 4) => {
+                Ok(Program { path, image: None, bytes: Vec::new(), hidden: true, origin })
             }
             Node::Memory(id) => {
                 let client = self.client_to_move(attributes.size)?;
@@ -453,7 +458,7 @@ impl Files {
                     done += count;
                 }
                 bytes.truncate(done);
-                Ok(Program { path, image: None, bytes, origin })
+                Ok(Program { path, image: None, bytes, hidden: false, origin })
             }
             _ => Err(Errno::EACCES),
         }

@@ -284,6 +284,7 @@ fn open_existing(
             if writes {
                 return Err(Errno::EACCES);
             }
+            node.permits(&process.files, &process.files.who(), mask_of(flags))?;
             let text = proc_files::text(process, item)?;
             Ok(Description::new(OpenFile::Text(node, text), path, flags, None))
         }

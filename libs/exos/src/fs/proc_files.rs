@@ -272,8 +272,11 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
     if item.pid != 0
         && let Some(page) = page::of_index(EnvId(item.pid).index())
     {
-        attributes.uid = page.effective_user;
-        attributes.gid = page.effective_group_id;
+        // Of a process that hides itself only the directory is its user's (proc(5)).
+        if page.undumpable == 0 || mode == raw::S_IFDIR | 0o555 {
+            attributes.uid = page.effective_user;
+            attributes.gid = page.effective_group_id;
+        }
     }
     Ok(attributes)
 }
