@@ -9,7 +9,7 @@ use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, KIND_MASK};
 use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
-    AT_END, BY_SEAL, CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID,
+    AT_END, BY_SEAL, CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID,
     CHANGE_WRITTEN, DATA, DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request,
     TARGET, TRANSFER_BYTES, WALK_BYTES, outcome, unpack_inline,
 };
@@ -372,6 +372,10 @@ fn change(tree: &mut Tree, region: RegionId, node: Id, which: u64, who: &Credent
         word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
         u64::from_le_bytes(word)
     };
+    if which == CHANGE_MOUNT {
+        tree.remount(node, word(0), who)?;
+        return done();
+    }
     let given = |bit, at| (which & bit != 0).then(|| word(at));
     let change = Change {
         mode: given(CHANGE_MODE, 0).map(|word| word as u32),

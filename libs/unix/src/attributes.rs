@@ -34,6 +34,8 @@ pub struct Attributes {
     pub changed_ns: u64,
     /// Of a file that a server looked up for a client: its seal for what that client may do.
     pub seal: u64,
+    /// How what it lies in is mounted (`MS_NOSUID`).
+    pub mount_flags: u64,
 }
 
 /// Bytes of [`Attributes`] as they travel between server and client.
@@ -104,6 +106,7 @@ impl Attributes {
             self.written_ns,
             self.changed_ns,
             self.seal,
+            self.mount_flags,
         ];
         let mut bytes = [0; ATTRIBUTES_BYTES];
         for (at, word) in words.iter().enumerate() {
@@ -133,6 +136,7 @@ impl Attributes {
             written_ns: word(8),
             changed_ns: word(9),
             seal: word(10),
+            mount_flags: word(11),
         }
     }
 
@@ -304,6 +308,7 @@ mod tests {
             written_ns: 4 * SECOND + 2,
             changed_ns: 5 * SECOND + 3,
             seal: 77,
+            mount_flags: 14,
         }
     }
 

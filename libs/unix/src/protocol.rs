@@ -97,7 +97,8 @@ operations! {
     13 MakeLink,
     /// Node. Result: bytes of the target, in data.
     14 ReadLink,
-    /// Node, which (`CHANGE_…`); data: five words: mode, uid, gid, read time, written time.
+    /// Node, which (`CHANGE_…`); data: five words: mode (or how it is mounted), uid, gid, read
+    /// time, written time.
     15 Change,
     /// Results: blocks, free blocks, inodes, free inodes.
     16 Space,
@@ -175,6 +176,8 @@ pub const CHANGE_READ: u64 = 8;
 pub const CHANGE_WRITTEN: u64 = 16;
 /// `Change`: the times are the present one.
 pub const CHANGE_TOUCH: u64 = 32;
+/// `Change`: how what has this root is mounted, and nothing else.
+pub const CHANGE_MOUNT: u64 = 64;
 /// `Access`: whoever asks, the file was opened for that, or it wasn't.
 pub const BY_SEAL: u64 = 1 << 32;
 /// `Write`: at the end of the file.

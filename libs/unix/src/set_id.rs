@@ -53,7 +53,8 @@ pub struct Ids {
 impl Ids {
     /// Who a process of these ids is after it has executed a file of these attributes.
     pub fn after(&self, file: &Attributes) -> Self {
-        let by = |bits: u32| file.mode & bits == bits;
+        let counts = file.mount_flags & u64::from(raw::MS_NOSUID) == 0;
+        let by = |bits: u32| counts && file.mode & bits == bits;
         let user = if by(raw::S_ISUID) { file.uid } else { self.users[1] };
         // Without the group's right to execute the bit means something else (inode(7)).
         let group = if by(raw::S_ISGID | raw::S_IXGRP) { file.gid } else { self.groups[1] };
@@ -241,6 +242,8 @@ mod tests {
             assert_eq!(becomes.are_secure(), becomes != ANN);
             assert_eq!(becomes.differ_from(&ANN), becomes != ANN);
         }
+        let nosuid = Attributes { mount_flags: raw::MS_NOSUID.into(), ..file(0o6755) };
+        assert_eq!(ANN.after(&nosuid), ANN);
         // The saved ones are the effective ones after each program (credentials(7)).
         let stepped_down = ids([0, 1000, 0], [0, 100, 0]);
         let after = stepped_down.after(&file(0o755));

@@ -111,6 +111,8 @@ enum Body {
 #[derive(Debug)]
 struct Inode {
     attributes: Attributes,
+    /// What is mounted, of which it is a part: a directory in the root.
+    mount: Id,
     holders: u32,
     /// Counted in `Tree::orphans`.
     orphan: bool,
@@ -224,6 +226,8 @@ impl Tree {
     pub fn attributes(&self, id: Id) -> Result<Attributes, Errno> {
         let inode = self.inode(id)?;
         let mut attributes = inode.attributes;
+        let mount = self.inode(inode.mount).map_or(&attributes, |mount| &mount.attributes);
+        attributes.mount_flags = mount.mount_flags;
         match &inode.body {
             Body::File(_) | Body::Special => {}
             Body::Directory(directory) => attributes.size = 20 * directory.names.len() as u64 + 40,
@@ -316,6 +320,20 @@ impl Tree {
         } else {
             self.changed.drain(..).for_each(tell);
         }
+    }
+
+    /// Sets how what has this root is mounted.
+    pub fn remount(&mut self, id: Id, flags: u64, who: &Credentials) -> Result<(), Errno> {
+        if who.uid != 0 {
+            return Err(Errno::EPERM);
+        }
+        if id == ROOT || self.inode(id)?.mount != id || self.directory(id).is_err() {
+            return Err(Errno::EINVAL);
+        }
+        self.inode_mut(id)?.attributes.mount_flags = flags;
+        // All that is in there, that is.
+        self.all_changed = true;
+        Ok(())
     }
 
     /// Inodes without a name that are still held open.
@@ -424,7 +442,8 @@ impl Tree {
             changed_ns: now,
             ..Attributes::default()
         };
-        slot.inode = Some(Inode { attributes, holders: 0, orphan: false, listed: false, body });
+        let (mount, holders, orphan, listed) = (id, 0, false, false);
+        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, body });
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
         Ok(id)

@@ -14,6 +14,7 @@ use unix::{Errno, mounts};
 use xok::{clock, published};
 
 use super::node::{Node, stamped};
+use super::walk::Last;
 use super::{Files, processor, terminal};
 use crate::process::Process;
 use crate::{environment, others, page};
@@ -534,7 +535,7 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
             name.push(b'\n');
             Ok(name)
         }
-        "mounts" => Ok(mount_text()),
+        "mounts" => Ok(mount_text(&process.files)),
         "stat" => Ok(proc_text::stat(&record_of(pid)?)),
         "statm" => Ok(proc_text::statm(&record_of(pid)?)),
         "status" => Ok(proc_text::status(&record_of(pid)?)),
@@ -547,13 +548,19 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
     }
 }
 
-fn mount_text() -> Vec<u8> {
+fn mount_text(files: &Files) -> Vec<u8> {
     let mut rows = Vec::from([
         ("xokimage", "/", "xokimage", "ro"),
         ("proc", "/proc", "proc", "ro,nosuid,nodev,noexec"),
         ("dev", "/dev", "devtmpfs", "rw,nosuid"),
     ]);
-    rows.extend(mounts::WRITABLE.iter().map(|(path, _)| ("tmpfs", *path, "tmpfs", "rw")));
+    rows.extend(mounts::WRITABLE.iter().map(|&(path, _)| {
+        let place = files.find(raw::AT_FDCWD, path.as_bytes(), Last::Follow);
+        let attributes = place.and_then(|place| place.node.attributes(files));
+        let flags = attributes.map_or(0, |attributes| attributes.mount_flags);
+        let nosuid = flags & u64::from(raw::MS_NOSUID) != 0;
+        ("tmpfs", path, "tmpfs", if nosuid { "rw,nosuid" } else { "rw" })
+    }));
     proc_text::mounts(&rows)
 }
 

@@ -3,7 +3,7 @@
 use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, Space};
 use unix::protocol::{
-    CHANGE_GID, CHANGE_MODE, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
+    CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
 };
 
 use super::memory_files::Change;
@@ -14,6 +14,9 @@ use super::walk::Last;
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
 use crate::user::{self, Path};
+
+/// `ST_VALID`: the flags of a `statfs` say how it is mounted.
+const VALID: u64 = 0x20;
 
 const SECOND: u64 = 1_000_000_000;
 /// Type of the boot image's file system (statfs(2) has none for it): "XOKI".
@@ -73,11 +76,36 @@ fn space(process: &Process, node: Option<Node>) -> Result<Space, Errno> {
             // ST_RDONLY
             Space { kind: IMAGE_KIND, blocks, files: files.into(), flags: 1, ..Space::default() }
         }
-        Some(Node::Memory(_)) => process.files.client()?.space()?,
+        Some(node @ Node::Memory(_)) => {
+            let flags = VALID | node.attributes(&process.files)?.mount_flags;
+            Space { flags, ..process.files.client()?.space()? }
+        }
         Some(Node::Proc(_)) => Space { kind: 0x9fa0, ..Space::default() },
         Some(_) => Space { kind: 0x0102_1994, ..Space::default() },
         None => Space { kind: 0x5049_5045, ..Space::default() },
     })
+}
+
+/// `mount(source, path, type, flags, data)`: what is mounted stays, but how can be changed.
+pub fn mount(process: &mut Process, path: u64, flags: u64) -> Answer {
+    if process.users[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    let ignored = u64::from(raw::MS_SILENT | raw::MS_RELATIME);
+    let path = user::read_path(path)?;
+    let place = process.files.find(raw::AT_FDCWD, &path, Last::Follow)?;
+    let kept = flags & u64::from(raw::MS_NOSUID);
+    if flags & !ignored != u64::from(raw::MS_REMOUNT) | kept {
+        return Err(Errno::EPERM);
+    }
+    let is_mount = unix::mounts::inside(place.path.as_bytes()).is_some_and(|at| at.1.is_empty());
+    match place.node {
+        Node::Memory(id) if is_mount => {
+            let change = Change { which: CHANGE_MOUNT, words: [kept, 0, 0, 0, 0] };
+            process.files.client()?.change(id, &change).map(|()| 0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// `statfs(path, buffer)`

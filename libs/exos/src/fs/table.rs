@@ -190,7 +190,8 @@ fn state(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> 
         __NR_fsync | __NR_fdatasync | __NR_syncfs => process.files.get(fd).map(|_| 0),
         // Advice.
         __NR_fadvise64 | __NR_readahead => process.files.get(fd).map(|_| 0),
-        __NR_mount | __NR_umount2 | __NR_pivot_root => Err(Errno::EPERM),
+        __NR_mount => status::mount(process, b, words[3]),
+        __NR_umount2 | __NR_pivot_root => Err(Errno::EPERM),
         _ => return None,
     })
 }

@@ -233,8 +233,11 @@ impl Tree {
         who: &Credentials,
     ) -> Result<Id, Errno> {
         self.check_new(directory, name, who)?;
-        let parent = self.inode(directory)?.attributes;
+        let (parent, mount) = (self.inode(directory)?.attributes, self.inode(directory)?.mount);
         let id = self.add(body, mode, who)?;
+        if directory != ROOT {
+            self.inode_mut(id)?.mount = mount;
+        }
         if parent.mode & 0o2000 != 0 {
             self.inode_mut(id)?.attributes.gid = parent.gid;
         }

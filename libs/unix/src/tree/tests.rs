@@ -357,3 +357,22 @@ fn times_are_stamped() {
     tree.unlink(ROOT, b"f", &SUPER).unwrap();
     assert_eq!(tree.attributes(ROOT).unwrap().written_ns, 400);
 }
+
+#[test]
+fn what_is_mounted_without_set_id_says_so_of_all_that_is_in_it() {
+    let mut tree = tree();
+    let mount = tree.make_directory(ROOT, b"tmp", 0o777, &SUPER).unwrap();
+    let other = tree.make_directory(ROOT, b"var", 0o777, &SUPER).unwrap();
+    let inner = tree.make_directory(mount, b"in", 0o755, &SUPER).unwrap();
+    let file = tree.create(inner, b"f", Kind::File, 0o4755, &SUPER).unwrap();
+    let flags = |tree: &Tree, id| tree.attributes(id).unwrap().mount_flags;
+    assert_eq!(tree.remount(mount, 2, &Credentials::of(7, 7)), Err(Errno::EPERM));
+    for wrong in [ROOT, inner, file] {
+        assert_eq!(tree.remount(wrong, 2, &SUPER), Err(Errno::EINVAL));
+    }
+    assert_eq!(flags(&tree, file), 0);
+    tree.remount(mount, 2, &SUPER).unwrap();
+    assert_eq!([mount, inner, file, other, ROOT].map(|id| flags(&tree, id)), [2, 2, 2, 0, 0]);
+    tree.remount(mount, 0, &SUPER).unwrap();
+    assert_eq!(flags(&tree, file), 0);
+}
