@@ -125,7 +125,7 @@ fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -
 /// What entry code needs of an environment.
 #[cold]
 fn prepare(state: &State, index: usize) -> EntryData {
-    let own = DomainId(state.published.envs[index].domain).index();
+    let own = DomainId(state.published.envs[index].domain).into();
     let (window, window_end) = domain::window(state, own);
     let root = domain::root(state, own).address();
     let entries = &state.envs.slots[index].entries;

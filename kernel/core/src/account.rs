@@ -16,7 +16,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::{self, Serial};
-use crate::index::{AccountIndex, Slots, kind};
+use crate::index::{AccountIndex, DomainIndex, Slots, kind};
 use crate::retract;
 use crate::state::State;
 use crate::turns::OnEach;
@@ -214,7 +214,7 @@ pub(crate) fn transfer(
 /// the capability dominates for CONTROL.
 pub fn may_charge(
     state: &State,
-    caller: usize,
+    caller: DomainIndex,
     capability: &Capability,
     account: AccountIndex,
 ) -> Result<(), Error> {

@@ -17,7 +17,7 @@
 
 use crate::chain::{self, Place};
 use crate::fold;
-use crate::index::{CpuIndex, Each};
+use crate::index::{CpuIndex, DomainIndex, Each};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -135,8 +135,8 @@ fn take<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> bool {
 /// Was the table made for a domain that has asked for ages?
 fn tells(state: &State, table: Frame) -> bool {
     let low = state.published.frames[table.0 as usize].chain;
-    let index = DomainId(low.into()).index();
-    let record = state.published.domains.get(index);
+    let index = DomainIndex::from(DomainId(low.into()));
+    let record = state.published.domains.get(index.at());
     let lives = record.is_some_and(|domain| domain.id as u32 == low && low != 0);
     lives && state.domains.records[index].tells_ages
 }
@@ -171,7 +171,7 @@ mod tests {
 
     /// Has the domain ask for ages.
     fn ask(world: &mut World, domain: usize) {
-        world.state.domains.records[domain].tells_ages = true;
+        world.state.domains.records[DomainIndex::new(domain)].tells_ages = true;
     }
 
     fn age(world: &World, frame: Frame) -> u32 {
@@ -201,7 +201,9 @@ mod tests {
         };
         let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let (state, machine) = (&mut world.state, &mut world.machine);
-        table::update_item(state, machine, 1, domain, &all, &item, 0).1.expect("mapped");
+        table::update_item(state, machine, 1.into(), DomainIndex::new(domain), &all, &item, 0)
+            .1
+            .expect("mapped");
     }
 
     #[test]

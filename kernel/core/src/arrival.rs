@@ -16,6 +16,7 @@
 //! ```
 
 use crate::env::Env;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
@@ -27,7 +28,7 @@ pub(crate) fn arrive<M: Machine>(
     state: &mut State,
     machine: &mut M,
     guest: usize,
-    to: usize,
+    to: DomainIndex,
     prepared: usize,
 ) {
     let from = env::domain(state, guest);
@@ -37,7 +38,7 @@ pub(crate) fn arrive<M: Machine>(
     state.envs.slots[guest].timer = 0;
     sleep::set_alarm(state, guest);
     take_over(state, machine, guest, prepared);
-    principal::bring_groups(state, from.index(), to);
+    principal::bring_groups(state, from.into(), to);
     env::set_domain(state, guest, domain::id(state, to));
     state.published.domains[to].envs += 1;
     domain::built(state, to);

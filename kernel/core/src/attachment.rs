@@ -11,6 +11,7 @@
 //! ```
 
 use crate::identity::Serial;
+use crate::index::DomainIndex;
 use abi::limits::{DOMAINS, REGION_ROLES};
 
 /// Bits of a region's index, which come first in a key: most domains attach in one role.
@@ -84,6 +85,11 @@ impl Attachments {
         self.records.len() - self.heads
     }
 
+    /// A domain's head.
+    pub(crate) fn head(&mut self, domain: DomainIndex) -> &mut Attachment {
+        &mut self.records[domain.at()]
+    }
+
     /// The record at `at`.
     pub(crate) fn at(&mut self, at: usize) -> &mut Attachment {
         &mut self.records[at]
@@ -92,13 +98,13 @@ impl Attachments {
     /// The attachment of a domain to a region with this serial in a role.
     pub(crate) fn find(
         &self,
-        domain: usize,
+        domain: DomainIndex,
         region: usize,
         role: u8,
         serial: Serial,
     ) -> Option<usize> {
         let key = key(region, role);
-        let mut at = usize::from(self.records[domain].below[0]);
+        let mut at = usize::from(self.records[domain.at()].below[0]);
         for depth in 0..DEPTH {
             if at == 0 {
                 return None;
@@ -114,8 +120,14 @@ impl Attachments {
 
     /// Is the domain attached to the region in any role below `roles`, of which all or none of an
     /// attachment's are?
-    pub(crate) fn any(&self, domain: usize, region: usize, roles: u8, serial: Serial) -> bool {
-        let mut at = usize::from(self.records[domain].below[0]);
+    pub(crate) fn any(
+        &self,
+        domain: DomainIndex,
+        region: usize,
+        roles: u8,
+        serial: Serial,
+    ) -> bool {
+        let mut at = usize::from(self.records[domain.at()].below[0]);
         for depth in 0..REGION_BITS {
             if at == 0 {
                 return false;
@@ -132,8 +144,8 @@ impl Attachments {
     }
 
     /// Some attachment of the domain, 0: it has none.
-    pub(crate) fn some_of(&self, domain: usize) -> usize {
-        self.records[domain].below[0].into()
+    pub(crate) fn some_of(&self, domain: DomainIndex) -> usize {
+        self.records[domain.at()].below[0].into()
     }
 
     /// Is there room for one more?
@@ -207,14 +219,14 @@ impl Attachments {
 
     /// All attachments of a domain.
     #[cfg(test)]
-    pub(crate) fn of(&self, domain: usize) -> Vec<Attachment> {
+    pub(crate) fn of(&self, domain: DomainIndex) -> Vec<Attachment> {
         let mut found = Vec::new();
         let mut left = std::vec![(self.some_of(domain), 0)];
         while let Some((at, depth)) = left.pop() {
             if at != 0 {
                 assert!(depth < DEPTH, "as deep as that");
                 let record = self.records[at];
-                assert_eq!(usize::from(record.domain), domain);
+                assert_eq!(record.domain, domain.link());
                 left.extend(record.below.map(|below| (usize::from(below), depth + 1)));
                 found.push(record);
             }
@@ -242,7 +254,7 @@ mod tests {
             // Regions that differ in their high bits, too.
             let (domain, region) = (1 + bits % 3, ((bits >> 4) % 64) << ((bits >> 10 & 1) * 6));
             let role = (bits >> 12 & 3) as u8;
-            let found = all.find(domain, region, role, Serial::after(5));
+            let found = all.find(DomainIndex::new(domain), region, role, Serial::after(5));
             assert_eq!(found.is_some(), known.contains_key(&(domain, region, role)), "{round}");
             match found {
                 Some(at) => {
@@ -267,10 +279,14 @@ mod tests {
                 None => {}
             }
             let any = known.keys().any(|&(of, to, _)| (of, to) == (domain, region));
-            assert_eq!(all.any(domain, region, 4, Serial::after(5)), any, "{round}");
-            assert!(!all.any(domain, region, 4, Serial::after(6)));
+            assert_eq!(
+                all.any(DomainIndex::new(domain), region, 4, Serial::after(5)),
+                any,
+                "{round}"
+            );
+            assert!(!all.any(DomainIndex::new(domain), region, 4, Serial::after(6)));
         }
-        let total: usize = (1..4).map(|domain| all.of(domain).len()).sum();
+        let total: usize = (1..4).map(|domain| all.of(DomainIndex::new(domain)).len()).sum();
         assert_eq!(total, known.len());
         for (region, &first) in firsts.iter().enumerate() {
             let mut listed = 0;
@@ -299,7 +315,9 @@ mod tests {
         }
         assert!(!all.has_room());
         // Looks at each one's depth.
-        assert_eq!(all.of(1).len(), count);
-        assert!((0..DOMAINS).all(|region| all.find(1, region, 3, Serial::default()).is_some()));
+        assert_eq!(all.of(1.into()).len(), count);
+        assert!(
+            (0..DOMAINS).all(|region| all.find(1.into(), region, 3, Serial::default()).is_some())
+        );
     }
 }

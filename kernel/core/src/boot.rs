@@ -2,6 +2,7 @@
 
 use crate::answer::Refusal;
 use crate::env::First;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::{Published, State};
 use crate::{account, domain, env, frame, table};
@@ -219,7 +220,7 @@ pub fn start_init<M: Machine>(
 struct Builder<'a, M> {
     state: &'a mut State,
     machine: &'a mut M,
-    index: usize,
+    index: DomainIndex,
     /// Guards what is made; it has the domain's own fresh name.
     own: Capability,
     root: Capability,
@@ -227,7 +228,7 @@ struct Builder<'a, M> {
 
 impl<'a, M: Machine> Builder<'a, M> {
     fn new(state: &'a mut State, machine: &'a mut M, domain: DomainId) -> Self {
-        let index = domain.index();
+        let index = DomainIndex::from(domain);
         let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let list = &mut state.domains.records[index].capabilities;
         let own = core::mem::replace(&mut list[0], root);

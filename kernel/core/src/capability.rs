@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::domain;
-use crate::index::bounded;
+use crate::index::{DomainIndex, bounded};
 use crate::retract::retracted;
 use crate::state::State;
 use abi::capability::{Capability, DERIVE, Name};
@@ -11,7 +11,7 @@ use abi::id::DomainId;
 use abi::limits::{CAPABILITIES, NAME_COMPONENTS};
 
 /// The capability at `index` of the list of the domain at index `domain`.
-pub fn get(state: &State, domain: usize, index: u8) -> Result<Capability, Error> {
+pub fn get(state: &State, domain: DomainIndex, index: u8) -> Result<Capability, Error> {
     let list = &state.domains.records[domain].capabilities;
     let slot = usize::from(index);
     let inside = slot < CAPABILITIES;
@@ -24,7 +24,7 @@ pub fn get(state: &State, domain: usize, index: u8) -> Result<Capability, Error>
 /// Does the capability at `index` dominate `guard` with `rights`?
 pub fn check(
     state: &State,
-    domain: usize,
+    domain: DomainIndex,
     index: u8,
     guard: &Name,
     rights: u8,
@@ -87,13 +87,18 @@ pub(crate) fn extended(
 
 /// May the domain at `caller` give something to the one at `target` by the capability `named`?
 /// What is passed on need not itself reach the receiver: one's own name may.
-pub(crate) fn reaches(state: &State, caller: usize, target: usize, named: &Capability) -> bool {
+pub(crate) fn reaches(
+    state: &State,
+    caller: DomainIndex,
+    target: DomainIndex,
+    named: &Capability,
+) -> bool {
     let own = get(state, caller, 0).unwrap_or_default();
     [&own, named].into_iter().any(|one| domain::may_write(state, caller, target, one))
 }
 
 /// `CapabilityDerive`, from the capability at `index` of the caller's list.
-pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -> Answer {
+pub fn derive(state: &mut State, caller: DomainIndex, index: u8, asked: &Derivation) -> Answer {
     let source = get(state, caller, index)?;
     let target = domain::find_or_own(state, caller, asked.domain)?;
     let slot = usize::from(asked.slot);
@@ -116,7 +121,7 @@ pub fn derive(state: &mut State, caller: usize, index: u8, asked: &Derivation) -
 }
 
 /// `CapabilityPass`, by the capability at `index` of the caller's list.
-pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u16) -> Answer {
+pub fn pass(state: &mut State, caller: DomainIndex, index: u8, id: DomainId, slots: u16) -> Answer {
     let named = get(state, caller, index)?;
     let target = domain::find(state, id)?;
     if !domain::may_write(state, caller, target, &named) {
@@ -144,7 +149,7 @@ pub fn pass(state: &mut State, caller: usize, index: u8, id: DomainId, slots: u1
 }
 
 /// `CapabilityDrop`.
-pub fn drop(state: &mut State, caller: usize, slot: u16) -> Answer {
+pub fn drop(state: &mut State, caller: DomainIndex, slot: u16) -> Answer {
     let list = &mut state.domains.records[caller].capabilities;
     match list.get_mut(usize::from(slot)) {
         Some(capability) => {

@@ -3,6 +3,7 @@
 //! The ring is a page of the program's (`abi::console`).
 
 use crate::answer::Answer;
+use crate::index::DomainIndex;
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{capability, domain, env, frame, sched, table};
@@ -44,7 +45,7 @@ pub fn set_ring<M: Machine>(
     capability: u8,
     page: u64,
 ) -> Answer {
-    let own = env::domain(state, caller).index();
+    let own = DomainIndex::from(env::domain(state, caller));
     capability::check(state, own, capability, &GUARD, READ)?;
     let owner = usize::from(state.console.owner);
     if owner != 0 && owner != caller {

@@ -4,7 +4,7 @@ use crate::answer::{Answer, Refusal};
 use crate::bytes::u64_at;
 use crate::context::Context;
 use crate::env::Entries;
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
@@ -54,7 +54,7 @@ pub fn allocate<M: Machine>(
     capability: u8,
     asked: &Request,
 ) -> Answer {
-    let own = env::domain(state, caller).index();
+    let own = DomainIndex::from(env::domain(state, caller));
     let capability = domain::capability(state, own, capability)?;
     let target = domain::find_or_own(state, own, asked.domain)?;
     // Another thread of one's own can do nothing that one could not do oneself.
@@ -132,7 +132,7 @@ pub fn set<M: Machine>(
     if fields & !allowed != 0 {
         return Err(Error::WrongState.into());
     }
-    let domain = env::domain(state, index).index();
+    let domain = DomainIndex::from(env::domain(state, index));
     let save = state.envs.slots[index].save_address;
     let plan = check(state, machine, caller, (domain, save), fields, &read_setup(bytes))?;
     apply(state, machine, index, &plan);
@@ -152,16 +152,16 @@ pub fn move_to<M: Machine>(
     let from = env::domain(state, caller);
     let to = domain::find(state, target)?;
     visit::at_home(state, caller)?;
-    if to == from.index() {
+    if to == from.into() {
         return Err(Error::WrongState.into());
     }
     if let Some(prepared) = principal::admitted(state, to, caller) {
-        principal::may_bring_groups(state, from.index(), to)?;
+        principal::may_bring_groups(state, from.into(), to)?;
         arrival::arrive(state, machine, caller, to, prepared);
         return Ok(());
     }
-    let held = domain::capability(state, from.index(), capability)?;
-    let builds = domain::is_builder(state, from.index(), to);
+    let held = domain::capability(state, from.into(), capability)?;
+    let builds = domain::is_builder(state, from.into(), to);
     if !builds && !held.dominates(domain::guard(state, to), CONTROL) {
         return Err(Error::NotPermitted.into());
     }
@@ -215,7 +215,7 @@ fn check<M: Machine>(
     state: &State,
     machine: &M,
     caller: usize,
-    (domain, save_address): (usize, u64),
+    (domain, save_address): (DomainIndex, u64),
     fields: u64,
     setup: &EnvSetup,
 ) -> Result<Plan, Refusal> {
@@ -243,7 +243,7 @@ fn check<M: Machine>(
     let mut guard = None;
     if set(field::GUARD) {
         let index = u8::try_from(setup.guard).map_err(|_| Error::NoSuchCapability)?;
-        let own = env::domain(state, caller).index();
+        let own = DomainIndex::from(env::domain(state, caller));
         guard = Some(domain::capability(state, own, index)?.name);
     }
     let root = domain::root(state, domain);

@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -79,7 +79,7 @@ pub fn release<M: Machine>(
     let new = state.envs.slots[index].state == EnvState::New;
     match (state.envs.slots[index].state, pending) {
         (EnvState::New | EnvState::Stopped, _) | (EnvState::Held, Pending::Nothing) => {
-            domain::built(state, env::domain(state, index).index());
+            domain::built(state, env::domain(state, index).into());
             state.published.envs[index].cause = 0;
             sched::make_ready(state, machine, index, false);
         }
@@ -292,7 +292,7 @@ pub(crate) fn forget_unnamed(state: &mut State, index: usize) {
 /// One environment fewer in a domain; the last one takes it with it, unless it was a visitor of one
 /// that is its maker's still.
 pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId) {
-    let index = id.index();
+    let index = DomainIndex::from(id);
     state.published.domains[index].envs.less(1);
     let record = &state.domains.records[index];
     if state.published.domains[index].envs == 0 && (record.maker == 0 || record.dying) {
@@ -302,7 +302,7 @@ pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId
 
 /// Ends a domain without environments, with all that is attached to it: now, as far as there is
 /// room.
-pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: DomainIndex) {
     domain::condemn(state, index, EnvId::NONE);
     if !end_piece(state, machine, index) {
         sweep::begin(state);
@@ -311,7 +311,11 @@ pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
 
 /// Ends a condemned domain without environments if there is room for what is left of it; else some
 /// of that goes, and it stays.
-pub(crate) fn end_piece<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+pub(crate) fn end_piece<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: DomainIndex,
+) -> bool {
     let gone = condemn_unborn(state, index)
         && work::room(state, cost::DOMAIN)
         && region::detach_all(state, index)
@@ -326,13 +330,13 @@ pub(crate) fn end_piece<M: Machine>(state: &mut State, machine: &mut M, index: u
 
 /// Those that were to become children of who dies here end, with all who visit them: that is the
 /// sweep's. Were these all?
-fn condemn_unborn(state: &mut State, index: usize) -> bool {
+fn condemn_unborn(state: &mut State, index: DomainIndex) -> bool {
     while state.domains.records[index].unborn != 0 {
         if !work::room(state, cost::RECORD) {
             return false;
         }
         work::spend(state, cost::RECORD);
-        let unborn = usize::from(state.domains.records[index].unborn);
+        let unborn = DomainIndex::from(state.domains.records[index].unborn);
         domain::born(state, unborn);
         domain::condemn(state, unborn, EnvId::NONE);
         sweep::begin(state);
@@ -346,7 +350,7 @@ pub fn destroy_domain<M: Machine>(
     machine: &mut M,
     cpu: CpuIndex,
     caller: usize,
-    index: usize,
+    index: DomainIndex,
 ) -> Option<Answer> {
     domain::condemn(state, index, env::id(state, caller));
     end_condemned(state, machine, cpu, caller)

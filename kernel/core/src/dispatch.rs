@@ -8,7 +8,7 @@ mod batches;
 pub mod continuation;
 
 use crate::answer::{Answer, Refusal};
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
@@ -167,8 +167,8 @@ impl Caller<'_> {
 
     /// Its domain's index.
     #[inline(always)]
-    fn domain(&self, state: &State) -> usize {
-        env::domain(state, self.index).index()
+    fn domain(&self, state: &State) -> DomainIndex {
+        env::domain(state, self.index).into()
     }
 }
 
@@ -440,7 +440,11 @@ fn named(state: &State, who: Caller<'_>) -> Result<Capability, Error> {
     capability::get(state, who.domain(state), who.capability())
 }
 
-fn may_destroy_domain(state: &State, who: Caller<'_>, id: DomainId) -> Result<usize, Refusal> {
+fn may_destroy_domain(
+    state: &State,
+    who: Caller<'_>,
+    id: DomainId,
+) -> Result<DomainIndex, Refusal> {
     let target = domain::find(state, id)?;
     let own = who.domain(state);
     if !domain::is_builder(state, own, target) {

@@ -6,7 +6,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex, Slots, kind};
 use crate::machine::{Flush, Machine};
 use crate::principal::Principals;
 use crate::state::State;
@@ -65,7 +65,7 @@ pub struct Record {
 
 /// The private half of the table.
 pub struct Domains {
-    pub(crate) records: &'static mut [Record],
+    pub(crate) records: Slots<kind::Domain, Record>,
     /// No index below this one is free.
     lowest: usize,
     /// Domains made so far.
@@ -75,61 +75,62 @@ pub struct Domains {
 impl Domains {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records, lowest: 1, serial: 1 }
+        Self { records: Slots::new(records), lowest: 1, serial: 1 }
     }
 
     /// The private half of the domain at `index`.
-    pub fn record(&self, index: usize) -> &Record {
+    pub fn record(&self, index: DomainIndex) -> &Record {
         &self.records[index]
     }
 }
 
 /// The index of a live domain.
-pub fn find(state: &State, id: DomainId) -> Result<usize, Error> {
+pub fn find(state: &State, id: DomainId) -> Result<DomainIndex, Error> {
     identity::find(state.published.domains, id)
+        .map(DomainIndex::new)
         .filter(|&index| !state.domains.records[index].dying)
         .ok_or(Error::NoSuchDomain)
 }
 
 /// The index of a live domain; 0 names the caller's own.
-pub fn find_or_own(state: &State, caller: usize, id: DomainId) -> Result<usize, Error> {
+pub fn find_or_own(state: &State, caller: DomainIndex, id: DomainId) -> Result<DomainIndex, Error> {
     if id.is_none() { Ok(caller) } else { find(state, id) }
 }
 
 /// Its id.
-pub fn id(state: &State, index: usize) -> DomainId {
+pub fn id(state: &State, index: DomainIndex) -> DomainId {
     DomainId(state.published.domains[index].id)
 }
 
 /// Index of the account that pays for the domain at `index`.
-pub fn account(state: &State, index: usize) -> AccountIndex {
+pub fn account(state: &State, index: DomainIndex) -> AccountIndex {
     state.domains.records[index].account.into()
 }
 
 /// Its root table.
-pub fn root(state: &State, index: usize) -> Frame {
+pub fn root(state: &State, index: DomainIndex) -> Frame {
     state.domains.records[index].root
 }
 
 /// Its native window, as far as calls are served there: the first address and the first behind it.
-pub fn window(state: &State, index: usize) -> (u64, u64) {
+pub fn window(state: &State, index: DomainIndex) -> (u64, u64) {
     let record = &state.domains.records[index];
     exit::window(record.window, record.window_bytes)
 }
 
 /// The capability at `index` of a domain's list.
-pub fn capability(state: &State, domain: usize, index: u8) -> Result<Capability, Error> {
+pub fn capability(state: &State, domain: DomainIndex, index: u8) -> Result<Capability, Error> {
     crate::capability::get(state, domain, index)
 }
 
 /// What guards the domain: a capability must dominate it for WRITE or CONTROL over the domain.
-pub fn guard(state: &State, index: usize) -> &Name {
+pub fn guard(state: &State, index: DomainIndex) -> &Name {
     &state.domains.records[index].guard
 }
 
 /// May who has this capability bring itself into the domain? So may whom it has given the fresh
 /// name that it was made with, which guards its root table.
-pub fn may_enter(state: &State, index: usize, capability: &Capability) -> bool {
+pub fn may_enter(state: &State, index: DomainIndex, capability: &Capability) -> bool {
     let Record { guard, root, .. } = &state.domains.records[index];
     let own = frame::guard(state, *root);
     [guard, own].into_iter().any(|name| capability.dominates(name, CONTROL))
@@ -154,7 +155,7 @@ pub struct Request {
 pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: DomainIndex,
     capability: &Capability,
     asked: &Request,
 ) -> Answer {
@@ -165,14 +166,14 @@ pub fn allocate<M: Machine>(
     };
     account::may_charge(state, caller, capability, payer)?;
     let id = create(state, machine, payer, capability.name, asked)?;
-    let (index, builder) = (id.index(), self::id(state, caller));
+    let (index, builder) = (DomainIndex::from(id), self::id(state, caller));
     let signals = state.domains.records[caller].principals.signals;
-    let after = core::mem::replace(&mut state.domains.records[caller].unborn, index as u16);
+    let after = core::mem::replace(&mut state.domains.records[caller].unborn, index.link());
     let record = &mut state.domains.records[index];
-    (record.maker, record.builder, record.beside) = (caller as u16, builder, [0, after]);
+    (record.maker, record.builder, record.beside) = (caller.link(), builder, [0, after]);
     record.principals.signals = signals;
     if after != 0 {
-        state.domains.records[usize::from(after)].beside[0] = index as u16;
+        state.domains.records[after.into()].beside[0] = index.link();
     }
     Ok(id.0)
 }
@@ -194,7 +195,7 @@ pub(crate) fn create<M: Machine>(
     let made = state.domains.serial;
     state.domains.serial += 1;
     let serial = state.domains.records[index].serial;
-    let id = DomainId::new(index as u16, serial.number());
+    let id = DomainId::new(index.link(), serial.number());
     let mut capabilities = [Capability::default(); CAPABILITIES];
     capabilities[0] = Capability { rights: ALL, zero: 0, name: own };
     state.domains.records[index] = Record {
@@ -229,25 +230,34 @@ fn fresh_name(serial: u64) -> Option<Name> {
 
 /// May the domain at `caller` change the one at `index`, with what `capability` gives: is it itself
 /// the one, does it build it, or does it have WRITE over its guard?
-pub fn may_write(state: &State, caller: usize, index: usize, capability: &Capability) -> bool {
+pub fn may_write(
+    state: &State,
+    caller: DomainIndex,
+    index: DomainIndex,
+    capability: &Capability,
+) -> bool {
     let own = index == caller || is_builder(state, caller, index);
     own || capability.dominates(guard(state, index), WRITE)
 }
 
 /// Does the domain at `caller` build the one at `index`?
-pub fn is_builder(state: &State, caller: usize, index: usize) -> bool {
+pub fn is_builder(state: &State, caller: DomainIndex, index: DomainIndex) -> bool {
     let builder = state.domains.records[index].builder;
     !builder.is_none() && builder == id(state, caller)
 }
 
 /// An environment of the domain runs: what its builder could change is no longer its builder's.
-pub fn built(state: &mut State, index: usize) {
+pub fn built(state: &mut State, index: DomainIndex) {
     state.domains.records[index].builder = DomainId::NONE;
 }
 
 /// Moves what is charged to the domain itself, it and its attachments, to the account at `to`,
 /// which pays for what is charged to it from now on.
-pub fn move_charges(state: &mut State, index: usize, to: AccountIndex) -> Result<(), Refusal> {
+pub fn move_charges(
+    state: &mut State,
+    index: DomainIndex,
+    to: AccountIndex,
+) -> Result<(), Refusal> {
     let from = account(state, index);
     let attachments = state.published.domains[index].attachments;
     let charges = [(Resource::Domains, 1), (Resource::Attachments, attachments)];
@@ -258,7 +268,7 @@ pub fn move_charges(state: &mut State, index: usize, to: AccountIndex) -> Result
 }
 
 /// What the domain at `index` holds has changed: answers about it are no longer good.
-pub(crate) fn holdings_changed(state: &mut State, index: usize) {
+pub(crate) fn holdings_changed(state: &mut State, index: DomainIndex) {
     let holdings = &mut state.published.domains[index].holdings;
     *holdings = holdings.wrapping_add(1);
 }
@@ -271,11 +281,11 @@ pub(crate) fn fresh_part(name: &Name) -> Option<Name> {
 }
 
 /// The domain that was made with this fresh name, while it lives.
-pub(crate) fn made_with(state: &State, fresh: &Name) -> Option<usize> {
+pub(crate) fn made_with(state: &State, fresh: &Name) -> Option<DomainIndex> {
     let [_, high, middle, low, ..] = fresh.components.map(u64::from);
     let made = high << 32 | middle << 16 | low;
     let index = state.domains.records.iter().position(|record| record.made == made)?;
-    (made != 0).then_some(index)
+    (made != 0).then_some(DomainIndex::new(index))
 }
 
 /// The kernel's half of a root, which is empty: the kernel's own entries, and the one that shows
@@ -287,44 +297,47 @@ fn fill_root<M: Machine>(machine: &mut M, root: Frame) {
     machine.entry_swap(root, OWN_TABLES_SLOT, own);
 }
 
-fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
+fn free_index(state: &mut State, which: Which) -> Result<DomainIndex, Refusal> {
     let count = state.published.domains.len();
-    let is_free = |index: usize| {
+    let is_free = |index: DomainIndex| {
         let serial = state.domains.records[index].serial;
         state.published.domains[index].id == 0 && !serial.is_spent()
     };
     match which {
         Which::This(0) => Err(Error::Taken.into()),
         Which::This(index) if index as usize >= count => Err(Error::Exhausted.into()),
-        Which::This(index) if is_free(index as usize) => Ok(index as usize),
+        Which::This(index) if is_free(DomainIndex::new(index as usize)) => {
+            Ok(DomainIndex::new(index as usize))
+        }
         Which::This(_) => Err(Error::Taken.into()),
         Which::Any => {
-            let found = (state.domains.lowest..count).find(|&index| is_free(index));
+            let found =
+                (state.domains.lowest..count).find(|&index| is_free(DomainIndex::new(index)));
             state.domains.lowest = found.unwrap_or(count);
-            found.ok_or(Error::Exhausted.into())
+            found.map(DomainIndex::new).ok_or(Error::Exhausted.into())
         }
     }
 }
 
 /// The domain is no longer its maker's to end: an environment is in it, or it ends.
-pub(crate) fn born(state: &mut State, index: usize) {
+pub(crate) fn born(state: &mut State, index: DomainIndex) {
     let record = &mut state.domains.records[index];
-    let maker = usize::from(core::mem::take(&mut record.maker));
-    if maker == 0 {
+    let maker = DomainIndex::from(core::mem::take(&mut record.maker));
+    if maker == DomainIndex::NONE {
         return;
     }
     let [before, after] = core::mem::take(&mut record.beside);
     match before {
         0 => state.domains.records[maker].unborn = after,
-        before => state.domains.records[usize::from(before)].beside[1] = after,
+        before => state.domains.records[before.into()].beside[1] = after,
     }
     if after != 0 {
-        state.domains.records[usize::from(after)].beside[0] = before;
+        state.domains.records[after.into()].beside[0] = before;
     }
 }
 
 /// Marks a domain as dying: from now on no call finds it, and it takes no new environment.
-pub fn condemn(state: &mut State, index: usize, killer: EnvId) {
+pub fn condemn(state: &mut State, index: DomainIndex, killer: EnvId) {
     let record = &mut state.domains.records[index];
     if !core::mem::replace(&mut record.dying, true) {
         record.killer = killer;
@@ -333,7 +346,7 @@ pub fn condemn(state: &mut State, index: usize, killer: EnvId) {
 
 /// Ends a domain that no environment is in and no processor will return to. What its tables hold
 /// goes in pieces by [`crate::table::work`]; the index is free at once.
-pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: DomainIndex) {
     let record = state.domains.records[index];
     debug_assert_eq!(state.published.domains[index].envs, 0);
     machine.flush(Flush::Space(record.root));
@@ -342,5 +355,5 @@ pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let serial = record.serial.next();
     state.domains.records[index] = Record { serial, ..Record::default() };
     state.published.domains[index] = DomainRecord::default();
-    state.domains.lowest = state.domains.lowest.min(index);
+    state.domains.lowest = state.domains.lowest.min(index.at());
 }

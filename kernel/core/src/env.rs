@@ -11,6 +11,7 @@
 //! wants something of one that runs on another processor leaves a request and interrupts that one.
 
 use crate::count::Count;
+use crate::index::DomainIndex;
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
@@ -274,7 +275,7 @@ pub fn domain(state: &State, index: usize) -> DomainId {
 
 /// It runs in this domain from now on.
 pub(crate) fn set_domain(state: &mut State, index: usize, id: DomainId) {
-    let payer = crate::domain::account(state, id.index());
+    let payer = crate::domain::account(state, id.into());
     let user = state.published.accounts[payer].id;
     let record = &mut state.published.envs[index];
     (record.domain, record.user) = (id.0, user);
@@ -287,9 +288,9 @@ pub fn home(state: &State, index: usize) -> DomainId {
 }
 
 /// Is it in the domain at this index, or at home there?
-pub fn belongs_to(state: &State, index: usize, domain: usize) -> bool {
+pub fn belongs_to(state: &State, index: usize, domain: DomainIndex) -> bool {
     let EnvRecord { domain: own, home, .. } = state.published.envs[index];
-    [own, home].into_iter().any(|id| DomainId(id).index() == domain)
+    [own, home].into_iter().any(|id| DomainIndex::from(DomainId(id)) == domain)
 }
 
 /// The frame of an environment's vector state; `None` when it is dead.
@@ -320,7 +321,7 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
     let index = lookup(state, id)?;
     if index != caller {
         let guard = state.envs.slots[index].guard;
-        let own = domain(state, caller).index();
+        let own = DomainIndex::from(domain(state, caller));
         crate::capability::check(state, own, capability, &guard, CONTROL)?;
     }
     Ok(index)
@@ -338,12 +339,12 @@ pub fn signalled(state: &State, caller: usize, capability: u8, id: EnvId) -> Res
     if index == caller || domain(state, index) == own {
         return Ok(index);
     }
-    let held = crate::capability::get(state, own.index(), capability)?;
+    let held = crate::capability::get(state, own.into(), capability)?;
     let guard = &state.envs.slots[index].guard;
     // That of a dead one may have ended, and another one have its place.
     let home = home(state, index);
-    let there = crate::domain::id(state, home.index()) == home;
-    if held.dominates(guard, CONTROL) || there && principal::signals(state, home.index(), &held) {
+    let there = crate::domain::id(state, home.into()) == home;
+    if held.dominates(guard, CONTROL) || there && principal::signals(state, home.into(), &held) {
         Ok(index)
     } else {
         Err(Error::NotPermitted)
@@ -421,8 +422,8 @@ pub fn enter<M: Machine>(
     state.envs.note_used(index);
     machine.vector_init(vector);
     *machine.context(index) = crate::context::Context::default();
-    crate::domain::born(state, domain.index());
-    state.published.domains[domain.index()].envs += 1;
+    crate::domain::born(state, domain.into());
+    state.published.domains[DomainIndex::from(domain)].envs += 1;
     set_state(state, index, EnvState::New);
     id
 }

@@ -5,9 +5,9 @@
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
 //! refuses it stays where it is. Index 0 is nobody's in every table but the processors'.
 
-use abi::id::{AccountId, RegionId};
+use abi::id::{AccountId, DomainId, RegionId};
 use abi::limits::CPUS;
-use abi::published::{AccountRecord, RegionRecord};
+use abi::published::{AccountRecord, DomainRecord, RegionRecord};
 use core::hint::black_box;
 use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
@@ -20,6 +20,9 @@ pub mod kind {
     /// Processors.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Cpu;
+    /// Domains.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Domain;
     /// Regions.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Region;
@@ -29,6 +32,8 @@ pub mod kind {
 pub type AccountIndex = Place<kind::Account>;
 /// Which processor, from 0.
 pub type CpuIndex = Place<kind::Cpu>;
+/// Where a domain's records are.
+pub type DomainIndex = Place<kind::Domain>;
 /// Where a region's records are.
 pub type RegionIndex = Place<kind::Region>;
 
@@ -104,12 +109,18 @@ impl<Kind: Copy, Record> Slots<Kind, Record> {
 
     /// The one at `place`, if there is one.
     #[inline(always)]
+    pub(crate) fn get(&self, place: Place<Kind>) -> Option<&Record> {
+        self.0.get(place.at())
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, place: Place<Kind>) -> Option<&mut Record> {
         self.0.get_mut(place.at())
     }
 
     /// All of them, in order.
-    #[cfg(test)]
+    #[inline(always)]
     pub fn iter(&self) -> core::slice::Iter<'_, Record> {
         self.0.iter()
     }
@@ -238,6 +249,7 @@ macro_rules! tables {
 
 tables! {
     Account AccountId AccountRecord;
+    Domain DomainId DomainRecord;
     Region RegionId RegionRecord;
 }
 

@@ -13,7 +13,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::region::{self, BY_METHOD};
 use crate::state::State;
@@ -134,7 +134,7 @@ fn check<M: Machine>(
 ) -> Result<Request, Refusal> {
     let index = region::find(state, id)?;
     let slot = &state.regions.slots[index];
-    let domain = env::domain(state, caller).index();
+    let domain = DomainIndex::from(env::domain(state, caller));
     capability::check(state, domain, capability, &slot.guard, CONTROL)?;
     if slot.used {
         return Err(Error::WrongState.into());
@@ -248,7 +248,7 @@ pub fn call<M: Machine>(
         return Err(Refusal::new(Error::BadArgument, 1));
     }
     let role = region::check_role(role).map_err(|_| Refusal::new(Error::BadArgument, 2))?;
-    let domain = env::domain(state, caller).index();
+    let domain = DomainIndex::from(env::domain(state, caller));
     if !region::attached(state, domain, index, role | BY_METHOD) {
         return Err(Error::NotPermitted.into());
     }

@@ -23,7 +23,7 @@ mod wild;
 
 use crate::boot::Sizes;
 use crate::fake::{self, FakeMachine};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::state::State;
 use crate::{account, domain};
 use abi::capability::{ALL, Capability, Name};
@@ -74,7 +74,7 @@ impl Random {
 
 /// What the model knows of a domain besides what the state says.
 struct Known {
-    index: usize,
+    index: DomainIndex,
     id: DomainId,
     capabilities: [Capability; CAPABILITIES],
     /// Pages that may be written, and the frame each was when that was allowed.
@@ -84,7 +84,7 @@ struct Known {
 }
 
 impl Known {
-    fn new(state: &State, index: usize, id: DomainId) -> Self {
+    fn new(state: &State, index: DomainIndex, id: DomainId) -> Self {
         let capabilities = state.domains.record(index).capabilities;
         Self { index, id, capabilities, writable: HashMap::new(), strays: Vec::new() }
     }
@@ -221,9 +221,9 @@ impl Model {
         let index = id.index();
         if self.domains.is_empty() {
             let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-            state.domains.records[index].capabilities[1] = root;
+            state.domains.records[DomainIndex::new(index)].capabilities[1] = root;
         }
-        self.domains.push(Known::new(&self.state, index, id));
+        self.domains.push(Known::new(&self.state, DomainIndex::new(index), id));
     }
 
     fn step(&mut self, step: u64) {

@@ -278,7 +278,7 @@ fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'
         return Err(Refusal::new(Error::BadArgument, 0));
     }
     let role = check_role(u16::from(role))?;
-    if !attached_again(state, env::domain(state, caller).index(), index, role) {
+    if !attached_again(state, env::domain(state, caller).into(), index, role) {
         return Err(Error::NotPermitted.into());
     }
     let changes = writes > 0 || direction == COPY_IN;

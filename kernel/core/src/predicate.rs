@@ -6,7 +6,7 @@
 //! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
@@ -283,7 +283,7 @@ fn operand<M: Machine>(
         Source::Memory32 => memory(state, machine, caller, value, 4),
         Source::Region => {
             let index = region::find(state, RegionId(atom.region))?;
-            let domain = env::domain(state, caller).index();
+            let domain = DomainIndex::from(env::domain(state, caller));
             if !region::attached_any(state, domain, index) {
                 return Err(Error::NotPermitted.into());
             }
@@ -312,7 +312,7 @@ fn memory<M: Machine>(
         let physical = published_physical(machine, address).ok_or(Error::BadAddress)?;
         return Ok(Operand { value: physical, watched: published_class(state, address) });
     }
-    let root = domain::root(state, env::domain(state, caller).index());
+    let root = domain::root(state, env::domain(state, caller).into());
     let leaf = table::walk(state, machine, root, address, false).ok_or(Error::BadAddress)?;
     let physical = leaf.frame.address() + address % PAGE_SIZE;
     Ok(Operand { value: physical, watched: frame_bit(leaf.frame) })

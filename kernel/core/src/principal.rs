@@ -15,7 +15,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::identity::Thread;
-use crate::index::RegionIndex;
+use crate::index::{DomainIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{account, capability, domain, env, exit, region};
@@ -43,13 +43,19 @@ const ALL_GROUPS: Name = Name::of(&[NAME_GROUP]);
 const IN_WORD: u64 = 2;
 
 /// Does this capability give the right to signal the environments of the domain at `index`?
-pub fn signals(state: &State, index: usize, held: &Capability) -> bool {
+pub fn signals(state: &State, index: DomainIndex, held: &Capability) -> bool {
     let names = &state.domains.records[index].principals.signals;
     names.iter().any(|name| name.length != 0 && held.dominates(name, SIGNAL))
 }
 
 /// Does the domain at `index` act for the principal with this number?
-pub fn holds<M: Machine>(state: &State, machine: &M, index: usize, kind: u16, number: u32) -> bool {
+pub fn holds<M: Machine>(
+    state: &State,
+    machine: &M,
+    index: DomainIndex,
+    kind: u16,
+    number: u32,
+) -> bool {
     let name = Name::principal(kind, number);
     let slots = 0..state.domains.records[index].capabilities.len() as u8;
     let listed = |slot: u8| {
@@ -59,7 +65,7 @@ pub fn holds<M: Machine>(state: &State, machine: &M, index: usize, kind: u16, nu
 }
 
 /// Is the number in one of the domain's groups regions?
-fn in_groups<M: Machine>(state: &State, machine: &M, index: usize, number: u32) -> bool {
+fn in_groups<M: Machine>(state: &State, machine: &M, index: DomainIndex, number: u32) -> bool {
     let regions = state.domains.records[index].principals.groups;
     regions.into_iter().any(|id| {
         region::find(state, id)
@@ -101,7 +107,7 @@ pub fn ask<M: Machine>(state: &State, machine: &M, id: DomainId, kind: u16, numb
 /// `DomainSet`, by the domain at `caller`.
 pub fn set(
     state: &mut State,
-    caller: usize,
+    caller: DomainIndex,
     named: u8,
     (id, property, value): (DomainId, u16, u64),
 ) -> Answer {
@@ -123,7 +129,7 @@ pub fn set(
     }
 }
 
-fn set_ages(state: &mut State, index: usize, value: u64) -> Answer {
+fn set_ages(state: &mut State, index: DomainIndex, value: u64) -> Answer {
     if value > 1 {
         return Err(Refusal::new(Error::BadArgument, 2));
     }
@@ -131,7 +137,7 @@ fn set_ages(state: &mut State, index: usize, value: u64) -> Answer {
     Ok(0)
 }
 
-fn set_signals(state: &mut State, index: usize, value: u64) -> Answer {
+fn set_signals(state: &mut State, index: DomainIndex, value: u64) -> Answer {
     let bad = Refusal::new(Error::BadArgument, 2);
     if value >> 16 != 0 {
         return Err(bad);
@@ -152,7 +158,7 @@ fn set_signals(state: &mut State, index: usize, value: u64) -> Answer {
     Ok(0)
 }
 
-fn set_entry(state: &mut State, index: usize, value: u64) -> Answer {
+fn set_entry(state: &mut State, index: DomainIndex, value: u64) -> Answer {
     if value != 0 && !exit::may_run_at(value) {
         return Err(Error::BadAddress.into());
     }
@@ -161,7 +167,13 @@ fn set_entry(state: &mut State, index: usize, value: u64) -> Answer {
 }
 
 /// What is charged already stays where it is: it is given back there.
-fn set_account(state: &mut State, caller: usize, index: usize, named: u8, value: u64) -> Answer {
+fn set_account(
+    state: &mut State,
+    caller: DomainIndex,
+    index: DomainIndex,
+    named: u8,
+    value: u64,
+) -> Answer {
     let id = AccountId::from_word(value).ok_or(Refusal::new(Error::BadArgument, 2))?;
     let to = account::find(state, id)?;
     let held = capability::get(state, caller, named)?;
@@ -175,14 +187,14 @@ fn set_account(state: &mut State, caller: usize, index: usize, named: u8, value:
     Ok(0)
 }
 
-fn set_admitted(state: &mut State, caller: usize, index: usize, value: u64) -> Answer {
+fn set_admitted(state: &mut State, caller: DomainIndex, index: DomainIndex, value: u64) -> Answer {
     let (guest, prepared) = (EnvId(value as u32), EnvId((value >> 32) as u32));
     if index == caller {
         return Err(Error::WrongState.into());
     }
     let from = env::living(state, guest)?;
     let at = env::living(state, prepared)?;
-    let own = env::domain(state, at).index() == index;
+    let own = DomainIndex::from(env::domain(state, at)) == index;
     if !own || state.envs.slots[at].state != EnvState::New || guest == prepared {
         return Err(Error::WrongState.into());
     }
@@ -192,48 +204,49 @@ fn set_admitted(state: &mut State, caller: usize, index: usize, value: u64) -> A
 }
 
 /// The environment prepared in the domain at `index` for the one at `guest`, if that may move in.
-pub fn admitted(state: &State, index: usize, guest: usize) -> Option<usize> {
+pub fn admitted(state: &State, index: DomainIndex, guest: usize) -> Option<usize> {
     let (admitted, prepared) = state.domains.records[index].principals.admits;
     if admitted == Thread::NONE || admitted != Thread::of(state, guest) {
         return None;
     }
     let at = prepared.living(state)?;
-    let is_there = env::domain(state, at).index() == index;
+    let is_there = DomainIndex::from(env::domain(state, at)) == index;
     (is_there && state.envs.slots[at].state == EnvState::New).then_some(at)
 }
 
 /// Does the domain at `index` wait for a guest from the one at `from`?
-pub fn awaits(state: &State, index: usize, from: usize) -> bool {
+pub fn awaits(state: &State, index: DomainIndex, from: DomainIndex) -> bool {
     let guest = state.domains.records[index].principals.admits.0.living(state);
     guest.is_some_and(|guest| {
-        env::domain(state, guest).index() == from && admitted(state, index, guest).is_some()
+        DomainIndex::from(env::domain(state, guest)) == from
+            && admitted(state, index, guest).is_some()
     })
 }
 
 /// May a guest of the domain at `from` bring its groups to the one at `to`? There, it has passed
 /// the regions that they lie in, so that these last.
-pub fn may_bring_groups(state: &State, from: usize, to: usize) -> Result<(), Refusal> {
+pub fn may_bring_groups(state: &State, from: DomainIndex, to: DomainIndex) -> Result<(), Refusal> {
     let groups = state.domains.records[from].principals.groups;
     let mut held = groups.into_iter().filter(|id| !id.is_none());
     if held.all(|id| region::has(state, to, id)) { Ok(()) } else { Err(Error::WrongState.into()) }
 }
 
 /// The domain at `to` holds the groups that the one at `from` does.
-pub fn bring_groups(state: &mut State, from: usize, to: usize) {
+pub fn bring_groups(state: &mut State, from: DomainIndex, to: DomainIndex) {
     let groups = state.domains.records[from].principals.groups;
     state.domains.records[to].principals.groups = groups;
     domain::holdings_changed(state, to);
 }
 
 /// The place is taken: nobody else moves in.
-pub fn admission_over(state: &mut State, index: usize) {
+pub fn admission_over(state: &mut State, index: DomainIndex) {
     state.domains.records[index].principals.admits = Default::default();
 }
 
 fn set_groups(
     state: &mut State,
-    caller: usize,
-    index: usize,
+    caller: DomainIndex,
+    index: DomainIndex,
     (named, place): (u8, usize),
     value: u64,
 ) -> Answer {

@@ -9,7 +9,7 @@ use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
 use crate::count::Count;
 use crate::identity::{self, Serial};
-use crate::index::{RegionIndex, Slots, kind};
+use crate::index::{DomainIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
@@ -90,13 +90,13 @@ impl Region {
     pub(crate) fn allows(
         &mut self,
         record: &RegionRecord,
-        domain: usize,
+        domain: DomainIndex,
         place: usize,
         [which, words]: [u64; 2],
     ) -> Option<(u64, u64)> {
         let last = &self.allowed[place];
         let again =
-            last.which == which && last.words == words && usize::from(last.domain) == domain;
+            last.which == which && last.words == words && DomainIndex::from(last.domain) == domain;
         if again || self.look_at(record, domain, place, [which, words]) {
             let last = &self.allowed[place];
             return Some((last.moves, last.beside));
@@ -108,7 +108,7 @@ impl Region {
     fn look_at(
         &mut self,
         record: &RegionRecord,
-        domain: usize,
+        domain: DomainIndex,
         place: usize,
         [which, words]: [u64; 2],
     ) -> bool {
@@ -116,14 +116,14 @@ impl Region {
         let allows = step.region != 0
             && step.region == record.id
             && role_writes(step.role)
-            && usize::from(self.known[usize::from(step.role)]) == domain
+            && DomainIndex::from(self.known[usize::from(step.role)]) == domain
             && step.flags & !(STEP_IN | STEP_BESIDE) == 0
             && (usize::from(step.peer) < REGION_ROLES || step.peer == NO_PEER)
             && step.moves.max(step.beside) < self.words;
         if allows {
             let word = |number: u16| self.first | u64::from(number) << 3;
             let (moves, beside) = (word(step.moves), word(step.beside));
-            self.allowed[place] = Allowed { which, words, moves, beside, domain: domain as u16 };
+            self.allowed[place] = Allowed { which, words, moves, beside, domain: domain.link() };
         }
         allows
     }
@@ -180,7 +180,7 @@ pub fn physical(state: &State, index: RegionIndex, offset: u64) -> u64 {
 }
 
 /// The attachment of a domain to a region in a role.
-fn attachment(state: &State, domain: usize, index: RegionIndex, role: u8) -> Option<usize> {
+fn attachment(state: &State, domain: DomainIndex, index: RegionIndex, role: u8) -> Option<usize> {
     let serial = state.regions.slots[index].serial;
     state.regions.attachments.find(domain, index.at(), role, serial)
 }
@@ -189,29 +189,29 @@ fn attachment(state: &State, domain: usize, index: RegionIndex, role: u8) -> Opt
 #[inline(always)]
 pub(crate) fn attached_again(
     state: &mut State,
-    domain: usize,
+    domain: DomainIndex,
     index: RegionIndex,
     role: u8,
 ) -> bool {
     let known = state.regions.slots[index].known[usize::from(role)];
-    usize::from(known) == domain || look_again(state, domain, index, role)
+    DomainIndex::from(known) == domain || look_again(state, domain, index, role)
 }
 
-fn look_again(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> bool {
+fn look_again(state: &mut State, domain: DomainIndex, index: RegionIndex, role: u8) -> bool {
     let found = attachment(state, domain, index, role).is_some();
     if found {
-        state.regions.slots[index].known[usize::from(role)] = domain as u16;
+        state.regions.slots[index].known[usize::from(role)] = domain.link();
     }
     found
 }
 
 /// Is the domain attached in this role?
-pub fn attached(state: &State, domain: usize, index: RegionIndex, role: u8) -> bool {
+pub fn attached(state: &State, domain: DomainIndex, index: RegionIndex, role: u8) -> bool {
     attachment(state, domain, index, role).is_some()
 }
 
 /// Is the domain attached in any role?
-pub fn attached_any(state: &State, domain: usize, index: RegionIndex) -> bool {
+pub fn attached_any(state: &State, domain: DomainIndex, index: RegionIndex) -> bool {
     let serial = state.regions.slots[index].serial;
     state.regions.attachments.any(domain, index.at(), BY_METHOD, serial)
 }
@@ -225,7 +225,7 @@ pub fn allocate<M: Machine>(
     count: u64,
     bytes: &[u8],
 ) -> Answer {
-    let own = env::domain(state, caller).index();
+    let own = DomainIndex::from(env::domain(state, caller));
     let guard = domain::capability(state, own, capability)?.name;
     if count > REGION_FRAMES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
@@ -293,7 +293,7 @@ pub fn attach(
     let index = find(state, id)?;
     let asked = check_role(role)?;
     let role = asked | kind(state, index);
-    let own = env::domain(state, caller).index();
+    let own = DomainIndex::from(env::domain(state, caller));
     let target = domain::find_or_own(state, own, target)?;
     if target != own {
         may_attach(state, own, capability, target)?;
@@ -317,10 +317,10 @@ pub fn attach(
 /// because it waits for a guest from the domain at `own`, which brings what it has.
 pub(crate) fn receiver(
     state: &State,
-    own: usize,
+    own: DomainIndex,
     capability: u8,
     id: DomainId,
-) -> Result<usize, Error> {
+) -> Result<DomainIndex, Error> {
     let target = domain::find(state, id)?;
     if !principal::awaits(state, target, own) {
         may_attach(state, own, capability, target)?;
@@ -329,7 +329,12 @@ pub(crate) fn receiver(
 }
 
 /// May the domain at `own` attach the one at `target`?
-fn may_attach(state: &State, own: usize, capability: u8, target: usize) -> Result<(), Error> {
+fn may_attach(
+    state: &State,
+    own: DomainIndex,
+    capability: u8,
+    target: DomainIndex,
+) -> Result<(), Error> {
     let named = capability::get(state, own, capability)?;
     domain::may_write(state, own, target, &named).then_some(()).ok_or(Error::NotPermitted)
 }
@@ -337,8 +342,8 @@ fn may_attach(state: &State, own: usize, capability: u8, target: usize) -> Resul
 /// `RegionPass`, one place: attaches the domain at `target` as the one at `own` is.
 pub(crate) fn pass(
     state: &mut State,
-    own: usize,
-    target: usize,
+    own: DomainIndex,
+    target: DomainIndex,
     place: Place,
 ) -> Result<(), Refusal> {
     let index = find(state, RegionId(place.region))?;
@@ -351,13 +356,17 @@ pub(crate) fn pass(
 }
 
 /// Is a domain attached to the region with this id, in whatever role?
-pub(crate) fn has(state: &State, domain: usize, id: RegionId) -> bool {
+pub(crate) fn has(state: &State, domain: DomainIndex, id: RegionId) -> bool {
     find(state, id).is_ok_and(|index| attached_any(state, domain, index))
 }
 
 /// Makes the region at `index` one that stays as it is. It has no methods, nobody is attached who
 /// could change it, and the domain at `holder` is attached, so that it lasts.
-pub(crate) fn seal(state: &mut State, index: RegionIndex, holder: usize) -> Result<(), Refusal> {
+pub(crate) fn seal(
+    state: &mut State,
+    index: RegionIndex,
+    holder: DomainIndex,
+) -> Result<(), Refusal> {
     let writers = (0..REGION_ROLES).filter(|&role| role_writes(role as u8));
     let record = &state.published.regions[index];
     let written = writers.into_iter().any(|role| record.attached[role] != 0);
@@ -369,7 +378,12 @@ pub(crate) fn seal(state: &mut State, index: RegionIndex, holder: usize) -> Resu
 }
 
 /// Attaches a domain that may be.
-fn enter(state: &mut State, target: usize, index: RegionIndex, role: u8) -> Result<(), Refusal> {
+fn enter(
+    state: &mut State,
+    target: DomainIndex,
+    index: RegionIndex,
+    role: u8,
+) -> Result<(), Refusal> {
     if state.regions.slots[index].sealed && role_writes(role) {
         return Err(Error::WrongState.into());
     }
@@ -404,7 +418,12 @@ pub(crate) fn check_role(role: u16) -> Result<u8, Refusal> {
     }
 }
 
-fn add(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> Result<(), Refusal> {
+fn add(
+    state: &mut State,
+    domain: DomainIndex,
+    index: RegionIndex,
+    role: u8,
+) -> Result<(), Refusal> {
     let payer = domain::account(state, domain);
     account::check(state, payer, Resource::Attachments, 1)?;
     if !state.regions.attachments.has_room() {
@@ -414,7 +433,7 @@ fn add(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> Result
     state.published.domains[domain].attachments += 1;
     let slot = &mut state.regions.slots[index];
     let (serial, count) = (slot.serial, 1);
-    let (domain, region) = (domain as u16, index.link());
+    let (domain, region) = (domain.link(), index.link());
     let new = Attachment { domain, region, role, serial, count, ..Attachment::default() };
     state.regions.attachments.insert(new, &mut slot.attachments);
     Ok(())
@@ -424,7 +443,7 @@ fn add(state: &mut State, domain: usize, index: RegionIndex, role: u8) -> Result
 pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answer {
     let index = find(state, id)?;
     let role = check_role(role)? | kind(state, index);
-    let own = env::domain(state, caller).index();
+    let own = DomainIndex::from(env::domain(state, caller));
     let at = attachment(state, own, index, role).ok_or(Error::NotPermitted)?;
     let count = &mut state.regions.attachments.at(at).count;
     count.less(1);
@@ -438,7 +457,7 @@ pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answ
 /// Takes a record out of its domain's tree and its region's list.
 fn remove(state: &mut State, at: usize) {
     let Attachment { domain, region, role, .. } = *state.regions.attachments.at(at);
-    let domain = usize::from(domain);
+    let domain = DomainIndex::from(domain);
     state.published.domains[domain].attachments.less(1);
     let slot = &mut state.regions.slots[region.into()];
     slot.known[usize::from(role % BY_METHOD)] = 0;
@@ -457,8 +476,8 @@ fn remove_whole(state: &mut State, at: usize) {
 }
 
 /// A region that nobody has attached to goes into its maker's list of such ones.
-fn begin_unused(state: &mut State, maker: usize, index: RegionIndex) {
-    let first = &mut state.regions.attachments.at(maker).beside[0];
+fn begin_unused(state: &mut State, maker: DomainIndex, index: RegionIndex) {
+    let first = &mut state.regions.attachments.head(maker).beside[0];
     let after = core::mem::replace(first, index.link());
     state.regions.slots[index].unused = [0, after];
     if after != 0 {
@@ -468,10 +487,10 @@ fn begin_unused(state: &mut State, maker: usize, index: RegionIndex) {
 
 /// It leaves that list: somebody has attached to it, or it ends.
 fn end_unused(state: &mut State, index: RegionIndex) {
-    let maker = DomainId(state.published.regions[index].domain).index();
+    let maker = DomainIndex::from(DomainId(state.published.regions[index].domain));
     let [before, after] = core::mem::take(&mut state.regions.slots[index].unused);
     match before {
-        0 => state.regions.attachments.at(maker).beside[0] = after,
+        0 => state.regions.attachments.head(maker).beside[0] = after,
         before => state.regions.slots[before.into()].unused[1] = after,
     }
     if after != 0 {
@@ -512,10 +531,10 @@ fn end(state: &mut State, index: RegionIndex) {
 
 /// A domain ends: its attachments go, and the regions it made that nobody ever attached to, while
 /// there is room; are they all gone?
-pub fn detach_all(state: &mut State, domain: usize) -> bool {
+pub fn detach_all(state: &mut State, domain: DomainIndex) -> bool {
     loop {
         let at = state.regions.attachments.some_of(domain);
-        let unused = state.regions.attachments.at(domain).beside[0];
+        let unused = state.regions.attachments.head(domain).beside[0];
         if at == 0 && unused == 0 {
             return true;
         }
@@ -549,7 +568,7 @@ pub(crate) fn destroy(state: &mut State, index: RegionIndex) -> bool {
 
 /// Attachments a domain pays for.
 #[cfg(test)]
-pub(crate) fn records(state: &State, domain: usize) -> usize {
+pub(crate) fn records(state: &State, domain: DomainIndex) -> usize {
     state.regions.attachments.of(domain).len()
 }
 
@@ -558,7 +577,7 @@ pub(crate) fn records(state: &State, domain: usize) -> usize {
 #[cfg(test)]
 pub(crate) fn check(state: &State) {
     let mut counted = std::vec![[0; REGION_ROLES]; state.regions.slots.len()];
-    for domain in 1..state.published.domains.len() {
+    for domain in (1..state.published.domains.len()).map(DomainIndex::new) {
         for one in state.regions.attachments.of(domain) {
             let Attachment { region, role, serial, count, .. } = one;
             assert_eq!(state.regions.slots[region.into()].serial, serial, "it has ended");

@@ -12,7 +12,7 @@
 
 use crate::env::{Env, Pending, Request};
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::{CpuIndex, RegionIndex, bounded};
+use crate::index::{CpuIndex, DomainIndex, RegionIndex, bounded};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -102,7 +102,7 @@ pub fn call<M: Machine, const NUMBER: u16>(
     let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller)?);
     let (region, region_record) =
         (regions.slots.get_mut(index)?, published.regions.get_mut(index.at())?);
-    let domain = DomainId(record.domain).index();
+    let domain = DomainIndex::from(DomainId(record.domain));
     if !*settled || this.front != 0 {
         return None;
     }
@@ -230,7 +230,7 @@ fn hand_on<M: Machine>(
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
-    let root = domains.records.get(DomainId(record.domain).index())?.root;
+    let root = domains.records.get(DomainId(record.domain).into())?.root;
     let from = bytes(region, offset.into())?;
     let region_record = published.regions.get_mut(moved.region.at())?;
     machine.copy_over(root, address, from, len as usize).ok()?;

@@ -16,7 +16,7 @@
 
 use crate::answer::Refusal;
 use crate::count::Count;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain, frame};
@@ -59,12 +59,12 @@ impl Retractions {
 
 /// Has the capability `held` at `slot` of a domain's list been taken back?
 #[inline(always)]
-pub fn retracted(state: &State, domain: usize, slot: usize, held: &Capability) -> bool {
+pub fn retracted(state: &State, domain: DomainIndex, slot: usize, held: &Capability) -> bool {
     state.retractions.count != 0 && taken(state, domain, slot, held)
 }
 
 #[cold]
-fn taken(state: &State, domain: usize, slot: usize, held: &Capability) -> bool {
+fn taken(state: &State, domain: DomainIndex, slot: usize, held: &Capability) -> bool {
     let mut all = state.retractions.under_way().iter();
     all.any(|retraction| takes(state, retraction, domain, slot, held))
 }
@@ -72,7 +72,7 @@ fn taken(state: &State, domain: usize, slot: usize, held: &Capability) -> bool {
 fn takes(
     state: &State,
     retraction: &Retraction,
-    domain: usize,
+    domain: DomainIndex,
     slot: usize,
     held: &Capability,
 ) -> bool {
@@ -132,7 +132,7 @@ pub(crate) fn begin(
 /// caller comes again if none may.
 pub fn check(
     state: &State,
-    caller: usize,
+    caller: DomainIndex,
     index: u8,
     (extend, components): (u16, u64),
 ) -> Result<(Name, u8), Refusal> {
@@ -158,7 +158,7 @@ pub fn work(state: &mut State) {
             return;
         }
         work::spend(state, cost);
-        let domain = usize::from(state.retractions.next);
+        let domain = DomainIndex::from(state.retractions.next);
         let lives = state.published.domains[domain].id != 0;
         let count = if lives { state.domains.records[domain].capabilities.len() } else { 0 };
         for slot in 0..count {

@@ -7,7 +7,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::context::Context;
-use crate::index::{CpuIndex, RegionIndex};
+use crate::index::{CpuIndex, DomainIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
 use crate::region::{attached_again, check_role, find, physical, within};
@@ -97,7 +97,7 @@ fn check(state: &mut State, caller: usize, asked: &Asked) -> Result<Plan, Refusa
         return Err(Refusal::new(Error::BadArgument, 0));
     }
     let role = check_role(u16::from(step.role))?;
-    let attached = attached_again(state, env::domain(state, caller).index(), index, role);
+    let attached = attached_again(state, env::domain(state, caller).into(), index, role);
     if !attached || !role_writes(role) {
         return Err(Error::NotPermitted.into());
     }
@@ -171,7 +171,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
     {
         return false;
     }
-    let own = env::domain(state, sleeper).index();
+    let own = DomainIndex::from(env::domain(state, sleeper));
     let Some(page) = written_page(state, machine, own, plan.address) else { return false };
     let from = physical(state, plan.index, offset);
     machine.copy(page + plan.address % PAGE_SIZE, from, len as usize);
@@ -187,7 +187,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: us
 pub(crate) fn written_page<M: Machine>(
     state: &State,
     machine: &M,
-    domain: usize,
+    domain: DomainIndex,
     at: u64,
 ) -> Option<u64> {
     const NEEDED: u64 = PRESENT | USER | WRITABLE | ACCESSED | DIRTY;

@@ -13,7 +13,7 @@
 //! So whoever gives reasons without end holds nobody else's end up: all are looked at once a round.
 
 use crate::env::Request;
-use crate::index::{AccountIndex, CpuIndex, RegionIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -118,7 +118,7 @@ fn one_other<M: Machine>(state: &mut State, machine: &mut M) -> bool {
     let (at, domains) = (state.sweep.others.next as usize, state.published.domains.len());
     state.sweep.others.left -= 1;
     let done = if at < domains {
-        sweep_domain(state, machine, at)
+        sweep_domain(state, machine, DomainIndex::new(at))
     } else {
         sweep_region(state, RegionIndex::new(at - domains))
     };
@@ -143,7 +143,7 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
     }
     let record = &state.published.envs[index];
     // Index 0, of who is at home, is nobody's.
-    let domains = [record.domain, record.home].map(|id| DomainId(id).index());
+    let domains = [record.domain, record.home].map(|id| DomainIndex::from(DomainId(id)));
     let domains = domains.map(|index| &state.domains.records[index]);
     if let Some(dying) = domains.into_iter().find(|domain| domain.dying) {
         return Some((0, dying.killer));
@@ -165,7 +165,7 @@ fn sweep_env<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, inde
     room
 }
 
-fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+fn sweep_domain<M: Machine>(state: &mut State, machine: &mut M, index: DomainIndex) -> bool {
     if state.published.domains[index].id == 0 {
         return true;
     }

@@ -8,6 +8,7 @@
 use crate::answer::Refusal;
 use crate::chain::Place;
 use crate::frame::LINE;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, frame};
@@ -210,10 +211,10 @@ pub(crate) fn place<M: Machine>(
 /// whose guard the capability dominates for WRITE.
 pub fn changeable(
     state: &State,
-    caller: usize,
+    caller: DomainIndex,
     capability: &Capability,
     id: DomainId,
-) -> Result<usize, Error> {
+) -> Result<DomainIndex, Error> {
     let index = domain::find_or_own(state, caller, id)?;
     if domain::may_write(state, caller, index, capability) {
         Ok(index)

@@ -18,6 +18,7 @@ use core::hash::Hasher;
 use core::hash::SipHasher;
 
 use crate::answer::{Answer, Refusal};
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{capability, domain, retract, voided};
@@ -29,7 +30,7 @@ use abi::limits::CAPABILITIES;
 pub fn word<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: DomainIndex,
     index: u8,
     word: u16,
 ) -> Answer {
@@ -50,7 +51,7 @@ pub fn word<M: Machine>(
 pub fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: DomainIndex,
     slot: u16,
     [first, second, said]: [u64; 3],
 ) -> Answer {

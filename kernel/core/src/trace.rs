@@ -4,6 +4,7 @@
 //! is written by its own processor, with interrupts off, without the lock.
 
 use crate::capability;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use abi::call::CALLS_MAX;
@@ -65,7 +66,7 @@ impl Asked {
 pub fn set<M: Machine>(
     state: &State,
     machine: &mut M,
-    domain: usize,
+    domain: DomainIndex,
     named: u8,
     kinds: u64,
 ) -> Answer {

@@ -21,7 +21,7 @@ use crate::domain;
 use crate::fold;
 use crate::frame;
 use crate::frame::Contents;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Leaf, Way, place, target};
@@ -82,8 +82,8 @@ enum Plan {
 /// Who asks, for whom.
 #[derive(Clone, Copy)]
 struct Request<'a> {
-    caller: usize,
-    target: usize,
+    caller: DomainIndex,
+    target: DomainIndex,
     root: Frame,
     capability: &'a Capability,
     /// The item for one page.
@@ -100,8 +100,8 @@ struct Request<'a> {
 pub fn update_item<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
-    target: usize,
+    caller: DomainIndex,
+    target: DomainIndex,
     capability: &Capability,
     item: &Item,
     done: u32,

@@ -14,6 +14,7 @@
 use crate::answer::Refusal;
 use crate::context::Context;
 use crate::env::{self, Entries};
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, domain, gate, predicate};
@@ -77,14 +78,14 @@ fn check(state: &State, caller: usize, capability: u8, target: DomainId) -> Resu
     if is_away(state, caller) && target == env::home(state, caller) {
         return Ok(Way::Home);
     }
-    let capability = domain::capability(state, from.index(), capability)?;
+    let capability = domain::capability(state, from.into(), capability)?;
     if !domain::may_enter(state, to, &capability) {
         return Err(Error::NotPermitted.into());
     }
     match state.domains.records[to].entry {
         // It admits no visitor, or is where the caller is.
         0 => Err(Error::WrongState.into()),
-        _ if to == from.index() => Err(Error::WrongState.into()),
+        _ if to == from.into() => Err(Error::WrongState.into()),
         entry => Ok(Way::Out(entry)),
     }
 }
@@ -140,7 +141,7 @@ fn arrive<M: Machine>(state: &mut State, machine: &mut M, index: usize, target: 
     state.published.envs[index].home = if target == home { 0 } else { home.0 };
     // It counts once where it is, and once at home.
     if target != home {
-        state.published.domains[target.index()].envs += 1;
+        state.published.domains[DomainIndex::from(target)].envs += 1;
     }
     env::changed(state, index);
     if from != home {

@@ -55,7 +55,7 @@ fn start() -> (State, fake::FakeMachine, u64) {
 #[test]
 fn text_is_the_image_and_data_is_a_copy() {
     let (state, machine, at) = start();
-    let root = domain::root(&state, 1);
+    let root = domain::root(&state, 1.into());
     let leaf = |address| table::look_up(&machine, root, address);
     let text = leaf(TEXT).unwrap();
     assert_eq!((text.frame.address(), text.writable, text.executable), (at, false, true));
@@ -74,13 +74,13 @@ fn text_is_the_image_and_data_is_a_copy() {
 #[test]
 fn it_has_a_stack_a_save_area_and_the_root_name() {
     let (state, machine, _) = start();
-    let root = domain::root(&state, 1);
+    let root = domain::root(&state, 1.into());
     for address in [STACK_TOP - STACK_BYTES, STACK_TOP - 8, SAVE_AREA, APPLICATION_PAGE] {
         assert!(table::look_up(&machine, root, address).unwrap().writable, "{address:#x}");
     }
     assert_eq!(table::look_up(&machine, root, STACK_TOP), None);
     assert_eq!(table::look_up(&machine, root, STACK_TOP - STACK_BYTES - 8), None);
-    let capability = domain::capability(&state, 1, 0).unwrap();
+    let capability = domain::capability(&state, 1.into(), 0).unwrap();
     assert_eq!((capability.rights, capability.name), (ALL, Name::ROOT));
     assert_eq!(machine.entry(root, table_index(TEXT, 4)) & PRESENT, PRESENT);
 }

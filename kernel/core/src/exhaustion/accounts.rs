@@ -213,7 +213,7 @@ impl Ground for Accounts {
             ]);
             key.extend(COUNTED.map(|resource| u64::from(record.used[resource as usize])));
         }
-        for (record, private) in state.published.domains.iter().zip(&*state.domains.records) {
+        for (record, private) in state.published.domains.iter().zip(state.domains.records.iter()) {
             let maker = u64::from(private.maker);
             key.extend([
                 u64::from(record.id != 0),

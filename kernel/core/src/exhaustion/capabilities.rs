@@ -5,6 +5,7 @@
 
 use super::{Ground, exhaust, work, world};
 use crate::dispatch::Outcome;
+use crate::index::DomainIndex;
 use crate::tests::{OK, ROOT, SCRATCH, World, error};
 use crate::{capability, retract};
 use abi::call::Call;
@@ -273,7 +274,8 @@ impl Ground for Capabilities {
         }
         // What stands in the lists still, of what has been taken back.
         for (domain, slot) in PLACES {
-            let held = state.domains.record(domain).capabilities[usize::from(slot)];
+            let held =
+                state.domains.record(DomainIndex::new(domain)).capabilities[usize::from(slot)];
             key.push(u64::from(held.name.length) << 8 | u64::from(held.rights));
         }
         key.extend(crate::retract::shown(state));
@@ -283,7 +285,9 @@ impl Ground for Capabilities {
     fn check(&mut self) {
         for ((domain, slot), expected) in PLACES.into_iter().zip(self.expected) {
             let lives = domain == 1 || self.lives();
-            let held = capability::get(&self.world.state, domain, slot).ok().filter(|_| lives);
+            let held = capability::get(&self.world.state, DomainIndex::new(domain), slot)
+                .ok()
+                .filter(|_| lives);
             assert_eq!(held, expected, "slot {slot} of domain {domain}");
         }
     }

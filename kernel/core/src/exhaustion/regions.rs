@@ -2,7 +2,7 @@
 
 use super::{Ground, exhaust, work, world};
 use crate::dispatch::Outcome;
-use crate::index::RegionIndex;
+use crate::index::{DomainIndex, RegionIndex};
 use crate::region;
 use crate::tests::{OK, ROOT, SCRATCH, World};
 use abi::call::Call;
@@ -143,7 +143,7 @@ impl Ground for Regions {
         let mut key = vec![];
         for place in DOMAINS {
             let record = &state.published.domains[place];
-            let private = state.domains.record(place);
+            let private = state.domains.record(DomainIndex::new(place));
             key.extend([record.id != 0, private.dying].map(u64::from));
             key.push(record.attachments.into());
         }
@@ -154,7 +154,7 @@ impl Ground for Regions {
             // Of one that has been attached to nobody asks for the maker.
             key.push(if private.used { 0 } else { DomainId(record.domain).index() as u64 });
             let attached = |domain| region::attached_any(state, domain, RegionIndex::new(place));
-            key.extend(DOMAINS.map(|domain| u64::from(attached(domain))));
+            key.extend(DOMAINS.map(|domain| u64::from(attached(DomainIndex::new(domain)))));
         }
         key.push(u64::from(state.frames.dying != 0));
         key
@@ -164,16 +164,16 @@ impl Ground for Regions {
         let state = &self.world.state;
         let attachments = |place: usize| state.published.domains[place].attachments;
         for place in DOMAINS {
-            let attached = REGIONS
-                .iter()
-                .filter(|&&at| region::attached_any(state, place, RegionIndex::new(at)));
+            let attached = REGIONS.iter().filter(|&&at| {
+                region::attached_any(state, DomainIndex::new(place), RegionIndex::new(at))
+            });
             assert_eq!(attached.count(), attachments(place) as usize, "of domain {place}");
         }
         for place in REGIONS {
             let record = &state.published.regions[place];
-            let holders = DOMAINS
-                .iter()
-                .filter(|&&at| region::attached_any(state, at, RegionIndex::new(place)));
+            let holders = DOMAINS.iter().filter(|&&at| {
+                region::attached_any(state, DomainIndex::new(at), RegionIndex::new(place))
+            });
             let holders = holders.count() as u64;
             if record.id == 0 {
                 assert_eq!((holders, record.attached), (0, [0; 4]), "to no region");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::answer::Answer;
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::{Flush, Machine};
 use crate::table::{Leaf, look_up, update_item};
 use crate::tests::World;
@@ -39,7 +39,8 @@ fn item(world: &mut World, target: usize, item: Item) -> Answer {
     let mut done = 0;
     loop {
         state.spent = 0;
-        let (after, answer) = update_item(state, machine, 1, target, &ROOT, &item, done);
+        let (after, answer) =
+            update_item(state, machine, 1.into(), DomainIndex::new(target), &ROOT, &item, done);
         if answer.is_err() || after > u32::from(item.more) {
             return answer;
         }
@@ -71,7 +72,7 @@ fn folded() -> World {
 }
 
 fn entry(world: &World, target: usize, level: u8, page: u64) -> u64 {
-    let root = domain::root(&world.state, target);
+    let root = domain::root(&world.state, DomainIndex::new(target));
     let place = place_of(world, root, level, page);
     world.machine.entry(place.table, place.index)
 }
@@ -88,13 +89,13 @@ fn is_large(world: &World, target: usize) -> bool {
 }
 
 fn set(world: &mut World, level: u8, page: u64, bits: u64) {
-    let root = domain::root(&world.state, 1);
+    let root = domain::root(&world.state, 1.into());
     let place = place_of(world, root, level, page);
     world.machine.word_or(place.table.address() + 8 * place.index as u64, bits);
 }
 
 fn seen(world: &World, target: usize, page: u64) -> Option<Leaf> {
-    let root = domain::root(&world.state, target);
+    let root = domain::root(&world.state, DomainIndex::new(target));
     look_up(&world.machine, root, AT + page * PAGE_SIZE)
 }
 
@@ -106,7 +107,7 @@ fn a_large_entry_says_what_its_table_says() {
     set(&mut world, 1, 77, DIRTY | ACCESSED);
     world.machine.flushes.clear();
     assert_eq!(item(&mut world, 1, fold_item()), Ok(table), "what was there is answered");
-    assert_eq!(world.machine.flushes, [Flush::Space(domain::root(&world.state, 1))]);
+    assert_eq!(world.machine.flushes, [Flush::Space(domain::root(&world.state, 1.into()))]);
     let large = entry(&world, 1, 2, 0);
     let expected = Frame(BLOCK).address() | DATA | PRESENT | USER | LARGE | ACCESSED | DIRTY;
     assert_eq!(large & !SOFTWARE, expected, "{large:#x}: one page was dirty");
@@ -239,7 +240,7 @@ fn whatever_changes_a_page_unfolds_its_table() {
         let old = item(&mut world, 1, change).unwrap();
         assert_eq!(old & (DIRTY | ACCESSED | PRESENT), DIRTY | ACCESSED | PRESENT, "{change:x?}");
         assert!(!is_large(&world, 1) && world.state.folds.used() == 0, "{change:x?}");
-        let space = Flush::Space(domain::root(&world.state, 1));
+        let space = Flush::Space(domain::root(&world.state, 1.into()));
         assert!(world.machine.flushes.contains(&space), "{change:x?}");
         assert_ne!(seen(&world, 1, page), before, "{change:x?}");
         for page in (0..512).filter(|&at| at != page) {
@@ -257,7 +258,7 @@ fn a_hold_without_room_changes_nothing_yet() {
     let unmap = leaf(Operation::Unmap, 0, 0, 0);
     world.state.spent = crate::work::PIECE - 100;
     let (state, machine) = (&mut world.state, &mut world.machine);
-    assert_eq!(update_item(state, machine, 1, 1, &ROOT, &unmap, 0), (0, Ok(0)));
+    assert_eq!(update_item(state, machine, 1.into(), 1.into(), &ROOT, &unmap, 0), (0, Ok(0)));
     assert!(is_large(&world, 1));
     assert!(item(&mut world, 1, unmap).is_ok() && !is_large(&world, 1));
 }
@@ -330,7 +331,7 @@ fn a_large_page_goes_with_the_table_it_is_in() {
 #[test]
 fn a_store_through_a_large_page_makes_all_of_it_young() {
     let mut world = folded();
-    world.state.domains.records[1].tells_ages = true;
+    world.state.domains.records[1.into()].tells_ages = true;
     let frames = world.state.published.frames.len();
     let round = |world: &mut World| {
         world.machine.now += 20_000_000_000;

@@ -590,7 +590,7 @@ impl Model {
             let known = self.domains.swap_remove(at);
             domain::condemn(&mut self.state, known.index, abi::id::EnvId::NONE);
             assert!(domain::find(&self.state, known.id).is_err());
-            self.end_empty(known.index);
+            self.end_empty(known.index.at());
             self.stale.push(known.id);
         }
         if self.stale.len() > 64 {

@@ -6,7 +6,7 @@
 use super::Model;
 use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::{
     create, death, domain, env, frame, net, region, sched, sweep, table, token, upcall, work,
@@ -189,7 +189,7 @@ impl Model {
                 word |= TRANSFER_ACCEPT;
             }
         }
-        let own = env::domain(&self.state, index).index();
+        let own = env::domain(&self.state, index).into();
         self.machine.current = Some(domain::root(&self.state, own));
         let mut bytes = self.some_bytes(index, &call);
         if let Some((_, len)) = dispatch::buffer(number as u16, words) {
@@ -258,7 +258,7 @@ impl Model {
 
     /// Mostly one that is not empty.
     pub(super) fn some_capability_index(&mut self, caller: usize) -> u64 {
-        let list = self.state.domains.record(env::domain(&self.state, caller).index()).capabilities;
+        let list = self.state.domains.record(env::domain(&self.state, caller).into()).capabilities;
         let index = self.random.below(6);
         let empty = list[index].rights == 0;
         let full = list.iter().take(6).filter(|capability| capability.rights != 0).count();
@@ -271,7 +271,7 @@ impl Model {
 
     /// Mostly one that is mapped for writing in the space of the environment at `index`.
     pub(super) fn some_own_page(&mut self, index: usize) -> u64 {
-        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        let root = domain::root(&self.state, env::domain(&self.state, index).into());
         let mut page = self.some_page();
         for _ in 0..12 {
             if table::walk(&self.state, &self.machine, root, page, true).is_some() {
@@ -440,7 +440,7 @@ impl Model {
 
     /// A token: of a capability that the caller has, sealed well or badly.
     fn some_token(&mut self, caller: usize) -> Call {
-        let domain = env::domain(&self.state, caller).index();
+        let domain = env::domain(&self.state, caller).into();
         let index = self.some_capability_index(caller) as u8;
         let (state, machine) = (&mut self.state, &mut self.machine);
         let mut word = |at| token::word(state, machine, domain, index, at).unwrap_or(0);
@@ -585,7 +585,7 @@ impl Model {
             let found = domain::find(&self.state, id).is_ok();
             let new = found && self.domains.iter().all(|known| known.id != id);
             if new {
-                self.domains.push(super::Known::new(&self.state, index, id));
+                self.domains.push(super::Known::new(&self.state, DomainIndex::new(index), id));
             }
         }
         for known in &mut self.domains {
@@ -595,6 +595,6 @@ impl Model {
 
     /// Ends a domain that no environment is in.
     pub(super) fn end_empty(&mut self, index: usize) {
-        death::end_domain(&mut self.state, &mut self.machine, index);
+        death::end_domain(&mut self.state, &mut self.machine, DomainIndex::new(index));
     }
 }

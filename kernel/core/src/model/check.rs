@@ -4,7 +4,7 @@ use super::calls::FIRST;
 use super::{Model, STILL};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::{domain, fold, frame};
 use abi::id::{AccountId, EnvId, Frame};
@@ -109,7 +109,7 @@ impl Model {
         let mut seen = Seen::default();
         // Those that are dying with environments still in them, too.
         for index in self.domains_in_use() {
-            let root = domain::root(&self.state, index);
+            let root = domain::root(&self.state, DomainIndex::new(index));
             *seen.references.entry(root).or_default() += 1;
             self.walk(&mut seen, root, 4, true);
             self.check_kernel_half(root);
@@ -354,9 +354,13 @@ impl Model {
             count(record.account.into(), Resource::Frames, 1);
         }
         for index in self.domains_in_use() {
-            let payer = domain::account(&self.state, index);
+            let payer = domain::account(&self.state, DomainIndex::new(index));
             count(payer, Resource::Domains, 1);
-            count(payer, Resource::Attachments, crate::region::records(&self.state, index));
+            count(
+                payer,
+                Resource::Attachments,
+                crate::region::records(&self.state, DomainIndex::new(index)),
+            );
         }
         for (index, record) in published.envs.iter().enumerate() {
             let payer = AccountId(record.account).into();
@@ -436,7 +440,7 @@ impl Model {
                 continue;
             }
             let home = crate::env::home(&self.state, index).index();
-            let builder = self.state.domains.record(home).builder;
+            let builder = self.state.domains.record(DomainIndex::new(home)).builder;
             assert!(builder.is_none(), "{builder:?} builds where environment {index} runs");
         }
     }

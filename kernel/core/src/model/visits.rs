@@ -4,6 +4,7 @@ use super::act::{Right, gives};
 use super::check::effective;
 use super::{Known, Model};
 use crate::env::Entries;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::{domain, env, exit, frame, principal, visit};
 use abi::call::Call;
@@ -42,7 +43,7 @@ impl Model {
         let Ok(target) = domain::find(&self.state, domain) else { return other };
         let guard = *domain::guard(&self.state, target);
         let guard = &guard.components[..usize::from(guard.length)];
-        let own = env::domain(&self.state, caller).index();
+        let own = env::domain(&self.state, caller).into();
         let list = &self.state.domains.record(own).capabilities;
         let found = list.iter().position(|capability| gives(capability, guard, CONTROL));
         if self.random.one_in(8) { other } else { found.map_or(other, |at| at as u64) }
@@ -85,8 +86,9 @@ impl Model {
             assert_eq!(record.envs, there[index], "environments of domain {index}");
             let records = &self.state.domains.records;
             let unborn = records.iter().filter(|one| usize::from(one.maker) == index).count();
-            let next = |&at: &u16| Some(records[usize::from(at)].beside[1]).filter(|&at| at != 0);
-            let first = Some(records[index].unborn).filter(|&at| at != 0);
+            let next =
+                |&at: &u16| Some(records[DomainIndex::from(at)].beside[1]).filter(|&at| at != 0);
+            let first = Some(records[DomainIndex::new(index)].unborn).filter(|&at| at != 0);
             let counted = core::iter::successors(first, next).count();
             assert!(index == 0 || unborn == counted, "{index} has made {unborn}, not {counted}");
             assert!(record.id != 0 || unborn == 0 || index == 0, "the maker {index} has ended");

@@ -13,7 +13,7 @@ use super::act::{OFFSETS, PAGES};
 use super::calls::{BUFFER, FIRST};
 use super::{Model, number, processor};
 use crate::dispatch::{self, Outcome};
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::{domain, env, frame, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TABLE, TRANSFER_SHIFT, number as row};
@@ -227,7 +227,7 @@ impl Model {
             return;
         }
         let own = env::domain(&self.state, current).index();
-        self.machine.current = Some(domain::root(&self.state, own));
+        self.machine.current = Some(domain::root(&self.state, DomainIndex::new(own)));
         let length = dispatch::buffer(number, words).map_or(0, |(_, length)| length);
         let mut bytes = bytes.unwrap_or_default();
         if bytes.len() < length && (length - bytes.len() > 64 || bytes.is_empty()) {

@@ -13,6 +13,7 @@ use super::{exists, hold, let_go};
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::{self, Serial};
+use crate::index::DomainIndex;
 use crate::state::State;
 use crate::{account, capability, domain};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
@@ -162,7 +163,12 @@ struct Plan {
 }
 
 /// Serves `FilterInsert`.
-pub fn insert(state: &mut State, caller: usize, named: u8, program: &FilterProgram) -> Answer {
+pub fn insert(
+    state: &mut State,
+    caller: DomainIndex,
+    named: u8,
+    program: &FilterProgram,
+) -> Answer {
     let plan = check_insert(state, caller, named, program)?;
     account::charge(state, plan.filter.account.into(), Resource::Filters, 1)?;
     Ok(apply_insert(state, caller, plan))
@@ -170,7 +176,7 @@ pub fn insert(state: &mut State, caller: usize, named: u8, program: &FilterProgr
 
 fn check_insert(
     state: &State,
-    caller: usize,
+    caller: DomainIndex,
     named: u8,
     program: &FilterProgram,
 ) -> Result<Plan, Refusal> {
@@ -224,7 +230,12 @@ fn check_insert(
 }
 
 /// Would the new filter take a packet from one that the caller has no right to?
-fn check_overlaps(state: &State, caller: usize, named: u8, filter: &Filter) -> Result<(), Refusal> {
+fn check_overlaps(
+    state: &State,
+    caller: DomainIndex,
+    named: u8,
+    filter: &Filter,
+) -> Result<(), Refusal> {
     for &index in &state.net.order[..state.net.ordered] {
         let other = &state.net.filters[usize::from(index)];
         let apart = other.interface != filter.interface || other.flags & COPY != 0;
@@ -246,10 +257,10 @@ fn check_overlaps(state: &State, caller: usize, named: u8, filter: &Filter) -> R
     Ok(())
 }
 
-fn apply_insert(state: &mut State, caller: usize, plan: Plan) -> u64 {
+fn apply_insert(state: &mut State, caller: DomainIndex, plan: Plan) -> u64 {
     let Plan { index, mut filter, atoms } = plan;
     filter.serial = state.net.filters[index].serial;
-    filter.holders[0] = caller as u16;
+    filter.holders[0] = caller.link();
     let id = FilterId::new(index as u16, filter.serial.number());
     state.published.filters[index] = FilterRecord {
         id: id.0,
@@ -277,9 +288,9 @@ fn apply_insert(state: &mut State, caller: usize, plan: Plan) -> u64 {
 }
 
 /// Serves `FilterDrop`.
-pub fn drop_reference(state: &mut State, caller: usize, id: FilterId) -> Answer {
+pub fn drop_reference(state: &mut State, caller: DomainIndex, id: FilterId) -> Answer {
     let index = lookup(state, id)?;
-    let held = state.net.filters[index].holders.iter().position(|&one| one == caller as u16);
+    let held = state.net.filters[index].holders.iter().position(|&one| one == caller.link());
     let slot = held.ok_or(Error::NoSuchFilter)?;
     drop_holder(state, index, slot);
     Ok(0)
@@ -287,7 +298,7 @@ pub fn drop_reference(state: &mut State, caller: usize, id: FilterId) -> Answer 
 
 /// Takes one holder's reference; the last one removes the filter.
 fn drop_holder(state: &mut State, index: usize, slot: usize) {
-    let holder = usize::from(state.net.filters[index].holders[slot]);
+    let holder = DomainIndex::from(state.net.filters[index].holders[slot]);
     state.net.filters[index].holders[slot] = 0;
     let_go(state, holder);
     state.published.filters[index].references.less(1);
@@ -309,7 +320,7 @@ fn drop_holder(state: &mut State, index: usize, slot: usize) {
 /// Serves `FilterReference`.
 pub fn reference(
     state: &mut State,
-    caller: usize,
+    caller: DomainIndex,
     named: u8,
     id: FilterId,
     for_domain: DomainId,
@@ -323,14 +334,20 @@ pub fn reference(
     }
     let slot = state.net.filters[index].holders.iter().position(|&one| one == 0);
     let slot = slot.ok_or(Refusal::new(Error::Exhausted, HOLDERS as u64))?;
-    state.net.filters[index].holders[slot] = holder as u16;
+    state.net.filters[index].holders[slot] = holder.link();
     state.published.filters[index].references += 1;
     hold(state, holder);
     Ok(0)
 }
 
 /// Serves `FilterRing`.
-pub fn set_ring(state: &mut State, caller: usize, named: u8, id: FilterId, ring: RingId) -> Answer {
+pub fn set_ring(
+    state: &mut State,
+    caller: DomainIndex,
+    named: u8,
+    id: FilterId,
+    ring: RingId,
+) -> Answer {
     let index = lookup(state, id)?;
     capability::check(state, caller, named, &state.net.filters[index].guard, WRITE)?;
     super::ring::own(state, caller, ring)?;
@@ -340,10 +357,10 @@ pub fn set_ring(state: &mut State, caller: usize, named: u8, id: FilterId, ring:
 }
 
 /// Drops every reference of a domain.
-pub fn drop_all_of(state: &mut State, domain: usize) {
+pub fn drop_all_of(state: &mut State, domain: DomainIndex) {
     for index in 1..state.net.filters.len() {
         for slot in 0..HOLDERS {
-            if usize::from(state.net.filters[index].holders[slot]) == domain {
+            if DomainIndex::from(state.net.filters[index].holders[slot]) == domain {
                 drop_holder(state, index, slot);
             }
         }

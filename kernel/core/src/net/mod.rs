@@ -19,6 +19,7 @@ pub mod transmit;
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -128,8 +129,8 @@ fn distribute<M: Machine>(
 }
 
 /// A domain ends: its rings, filters and references go, while there is room; are they all gone?
-pub fn end_domain(state: &mut State, domain: usize) -> bool {
-    if state.net.held.get(domain).copied().unwrap_or(0) == 0 {
+pub fn end_domain(state: &mut State, domain: DomainIndex) -> bool {
+    if state.net.held.get(domain.at()).copied().unwrap_or(0) == 0 {
         return true;
     }
     let looks = state.net.filters.len() + state.net.rings.len();
@@ -151,7 +152,7 @@ pub fn call<M: Machine>(
     call: &Call,
     bytes: &[u8],
 ) -> Answer {
-    let domain = env::domain(state, caller).index();
+    let domain = DomainIndex::from(env::domain(state, caller));
     match *call {
         Call::RingAlloc { count, .. } => {
             let mut entries = [RingEntry::default(); RING_ENTRIES];
@@ -209,10 +210,10 @@ pub(crate) fn payers(
     )
 }
 
-fn hold(state: &mut State, domain: usize) {
-    state.net.held[domain] += 1;
+fn hold(state: &mut State, domain: DomainIndex) {
+    state.net.held[domain.at()] += 1;
 }
 
-fn let_go(state: &mut State, domain: usize) {
-    state.net.held[domain].less(1);
+fn let_go(state: &mut State, domain: DomainIndex) {
+    state.net.held[domain.at()].less(1);
 }

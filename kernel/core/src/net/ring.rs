@@ -6,7 +6,7 @@
 use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial, Thread};
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -80,9 +80,9 @@ fn lookup(state: &State, id: RingId) -> Option<usize> {
 }
 
 /// The index of a live ring of the domain's own.
-pub fn own(state: &State, caller: usize, id: RingId) -> Result<usize, Error> {
+pub fn own(state: &State, caller: DomainIndex, id: RingId) -> Result<usize, Error> {
     lookup(state, id)
-        .filter(|&index| usize::from(state.net.rings[index].domain) == caller)
+        .filter(|&index| DomainIndex::from(state.net.rings[index].domain) == caller)
         .ok_or(Error::NoSuchRing)
 }
 
@@ -90,7 +90,7 @@ pub fn own(state: &State, caller: usize, id: RingId) -> Result<usize, Error> {
 fn check_entry<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: DomainIndex,
     entry: &RingEntry,
 ) -> Result<Buffer, Refusal> {
     if entry.zero != 0 || entry.capacity == 0 || u64::from(entry.capacity) > PAGE_SIZE {
@@ -132,7 +132,7 @@ fn give_up(state: &mut State, payer: AccountIndex, buffer: &Buffer) {
 pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: DomainIndex,
     who: usize,
     entries: &[RingEntry],
 ) -> Answer {
@@ -159,7 +159,7 @@ pub fn allocate<M: Machine>(
         buffers,
         count: entries.len() as u8,
         next: 0,
-        domain: caller as u16,
+        domain: caller.link(),
         account: payer.link(),
         serial,
         env: Thread::of(state, who),
@@ -179,7 +179,7 @@ pub fn allocate<M: Machine>(
 pub fn modify<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: DomainIndex,
     id: RingId,
     position: u64,
     entry: &RingEntry,
@@ -204,7 +204,7 @@ pub fn modify<M: Machine>(
 }
 
 /// Serves `RingFree`.
-pub fn free(state: &mut State, caller: usize, id: RingId) -> Answer {
+pub fn free(state: &mut State, caller: DomainIndex, id: RingId) -> Answer {
     let index = own(state, caller, id)?;
     end(state, index);
     Ok(0)
@@ -220,7 +220,7 @@ fn end(state: &mut State, index: usize) {
     let serial = ring.serial.next();
     state.net.rings[index] = Ring { serial, ..Ring::default() };
     state.published.rings[index] = RingRecord::default();
-    let_go(state, usize::from(ring.domain));
+    let_go(state, ring.domain.into());
 }
 
 /// A frame is revoked: the buffers of the ring at `index` that lie there, or whose entry does, go.
@@ -240,10 +240,10 @@ pub fn revoke(state: &mut State, index: usize, frame: Frame) {
 }
 
 /// Ends every ring of a domain, while there is room; are they all gone?
-pub fn free_all_of(state: &mut State, domain: usize) -> bool {
+pub fn free_all_of(state: &mut State, domain: DomainIndex) -> bool {
     for index in 1..state.net.rings.len() {
         let used = state.published.rings[index].id != 0;
-        if used && usize::from(state.net.rings[index].domain) == domain {
+        if used && DomainIndex::from(state.net.rings[index].domain) == domain {
             if !work::room(state, cost::REGION) {
                 return false;
             }
@@ -282,7 +282,7 @@ pub fn deliver<M: Machine>(
     abi::ring::put(&mut Shared(machine), buffer.owner, place, fits, packet.len());
     sched::written(state, Frame::containing(buffer.owner));
     if let Some(who) = told.living(state)
-        && env::belongs_to(state, who, usize::from(in_domain))
+        && env::belongs_to(state, who, in_domain.into())
     {
         sched::event(state, machine, who, EVENT_PACKET);
     }

@@ -10,7 +10,7 @@
 
 use crate::dispatch::{self, Outcome};
 use crate::fake::FakeMachine;
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::tests::{ASYNC, EVENT, FAULT, OK, SYNC, World};
@@ -104,7 +104,7 @@ impl Ground {
         for (party, user, other) in [(&mut victim, 8, devices), (&mut attacker, 7, name)] {
             let domain = space(&mut world, party.account);
             party.domains.push(domain);
-            let list = &mut world.state.domains.records[domain.index()].capabilities;
+            let list = &mut world.state.domains.records[domain.into()].capabilities;
             let all = |name| Capability { rights: ALL, zero: 0, name };
             list[usize::from(USER)] = all(Name::of(&[3, 0, user]));
             list[usize::from(OTHER)] = all(other);
@@ -113,10 +113,10 @@ impl Ground {
         attacker.domains.push(second);
         for domain in &attacker.domains {
             // So it may visit its other domain.
-            world.state.domains.records[domain.index()].entry = AFTER;
+            world.state.domains.records[(*domain).into()].entry = AFTER;
         }
         let first = |id: &DomainId| {
-            let list = &world.state.domains.record(id.index()).capabilities;
+            let list = &world.state.domains.record((*id).into()).capabilities;
             (*id, [list[0], list[1], list[2], list[3]])
         };
         let endowment = attacker.domains.iter().map(first).collect();
@@ -215,7 +215,7 @@ impl Ground {
 
     /// A call of the environment at `index`, which runs on `cpu`.
     pub(super) fn call(&mut self, cpu: usize, index: usize, request: &Request) -> Outcome {
-        let root = domain::root(self.state(), env::domain(self.state(), index).index());
+        let root = domain::root(self.state(), env::domain(self.state(), index).into());
         let number = request.word as u16;
         let bytes = dispatch::buffer(number, request.words).map(|(address, len)| {
             let from = (address.wrapping_sub(BUFFER) as usize).min(request.memory.len());
@@ -275,7 +275,7 @@ impl Ground {
     /// Where a page of the environment's is, if it may read it.
     pub(super) fn page(&self, index: usize, address: u64) -> Option<table::Leaf> {
         let own = env::domain(self.state(), index).index();
-        table::look_up(self.machine(), domain::root(self.state(), own), address)
+        table::look_up(self.machine(), domain::root(self.state(), DomainIndex::new(own)), address)
     }
 
     /// A program's store, if it may.
@@ -341,8 +341,9 @@ fn environment(world: &mut World, account: AccountId, domain: DomainId, cpu: u16
     world.map(domain.index(), save + APPLICATION);
     // Its guard is the domain's fresh name: init has that in a slot for as long as it takes.
     const SLOT: u16 = 9;
-    let fresh = world.state.domains.record(domain.index()).capabilities[0];
-    world.state.domains.records[init(world)].capabilities[usize::from(SLOT)] = fresh;
+    let fresh = world.state.domains.record(domain.into()).capabilities[0];
+    let first = DomainIndex::new(init(world));
+    world.state.domains.records[first].capabilities[usize::from(SLOT)] = fresh;
     let setup = EnvSetup {
         rip: AFTER,
         rsp: 0x7000,

@@ -2,6 +2,7 @@
 
 use super::ground::Ground;
 use crate::domain;
+use crate::index::DomainIndex;
 use crate::machine::Machine;
 use crate::table::Leaf;
 use abi::id::Frame;
@@ -13,7 +14,7 @@ use std::fmt::Write;
 /// The pages that a domain's own tables show, in order.
 pub(super) fn leaves(ground: &Ground, domain: usize) -> Vec<(u64, Leaf)> {
     let mut found = vec![];
-    let root = domain::root(ground.state(), domain);
+    let root = domain::root(ground.state(), DomainIndex::new(domain));
     below(ground, root, 4, (0, true, true), &mut found);
     found
 }

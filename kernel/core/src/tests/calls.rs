@@ -38,7 +38,7 @@ fn a_name_that_does_not_dominate_reaches_nobody() {
     assert_eq!(world.state_of(other), EnvState::Ready);
     assert_eq!(world.saved(other, offset::PENDING), 0);
     let read_only = Capability { rights: READ, zero: 0, name: Name::ROOT };
-    world.state.domains.records[1].capabilities[2] = read_only;
+    world.state.domains.records[1.into()].capabilities[2] = read_only;
     assert_eq!(world.with(1, 2, Call::Post { env, bits: 1 }), error(Error::NotPermitted, 0));
     let counters = world.state.published.calls[0][4].read();
     assert_eq!((counters.count, counters.errors), (4, 4));
@@ -169,7 +169,7 @@ fn each_error_of_setting_one() {
     let fields = field::FAULT_ENTRY | field::GUARD;
     assert_eq!(world.set_by(1, EnvId::NONE, fields, &fine), OK);
     assert_eq!(world.state.envs.slots[1].entries.fault, 0x6000);
-    let name = world.state.domains.records[1].capabilities[0].name;
+    let name = world.state.domains.records[1.into()].capabilities[0].name;
     assert_eq!(world.state.envs.slots[1].guard, name);
     assert_eq!(world.by(1, Call::EnvRelease { env: id }), OK);
     assert_eq!(world.set_by(1, id, field::FAULT_ENTRY, &fine), error(Error::WrongState, 0));
@@ -236,7 +236,7 @@ fn the_machine_ends_for_who_holds_power() {
     let mut world = World::new();
     let name = Name::of(&[NAME_DEVICE, DEVICE_POWER]);
     let power = Capability { rights: ALL, zero: 0, name };
-    world.state.domains.records[1].capabilities[3] = power;
+    world.state.domains.records[1.into()].capabilities[3] = power;
     assert_eq!(
         world.with(1, 3, Call::MachineEnd { how: 2, status: 3 }),
         error(Error::BadArgument, 0)
@@ -254,7 +254,7 @@ fn the_console_writes_and_fills_its_ring() {
     let mut world = World::new();
     let name = Name::of(&[NAME_DEVICE, DEVICE_CONSOLE]);
     let console = Capability { rights: ALL, zero: 0, name };
-    world.state.domains.records[1].capabilities[3] = console;
+    world.state.domains.records[1.into()].capabilities[3] = console;
     world.put(1, &[u64::from_le_bytes(*b"abcdefgh")]);
     let bytes = UserAddress(SCRATCH);
     let write = |stream, bytes, len| Call::ConsoleWrite { stream, bytes, len };
@@ -363,7 +363,8 @@ fn a_batch_of_table_items_goes_in_rounds() {
 fn the_trace_is_set_by_who_may_write_it() {
     let mut world = World::new();
     let name = Name::of(&[NAME_DEVICE, DEVICE_TRACE]);
-    world.state.domains.records[1].capabilities[3] = Capability { rights: WRITE, zero: 0, name };
+    world.state.domains.records[1.into()].capabilities[3] =
+        Capability { rights: WRITE, zero: 0, name };
     for kinds in [1, ALL_KINDS + 2, 1 << 63] {
         let refused = world.with(1, 3, Call::TraceSet { kinds });
         assert_eq!(refused, error(Error::BadArgument, 0), "{kinds:#x}");

@@ -10,11 +10,11 @@ const SLOT: u16 = 5;
 const OTHER: u16 = 6;
 
 fn held(world: &World, domain: DomainId, slot: u16) -> Option<Capability> {
-    capability::get(&world.state, domain.index(), slot as u8).ok()
+    capability::get(&world.state, domain.into(), slot as u8).ok()
 }
 
 fn give(world: &mut World, domain: DomainId, slot: u16, name: &[u16], rights: u8) {
-    let list = &mut world.state.domains.records[domain.index()].capabilities;
+    let list = &mut world.state.domains.records[domain.into()].capabilities;
     list[usize::from(slot)] = Capability { rights, zero: 0, name: Name::of(name) };
 }
 
@@ -213,7 +213,7 @@ fn retractions_do_not_wait_for_other_accounts() {
     let Outcome::Answer(0, id) = world.with(1, ROOT, make) else { panic!() };
     let resource = Resource::Retractions as u16;
     let limit = Call::AccountLimit { account: AccountId(id), resource, limit: 1, reserve: 1 };
-    world.state.domains.records[other.index()].account = AccountId(id).index() as u16;
+    world.state.domains.records[other.into()].account = AccountId(id).index() as u16;
     let none = error(Error::OverQuota, resource.into());
     assert_eq!(world.with(index, ROOT, Call::CapabilityRetract { extend: 1, components: 9 }), none);
     assert_eq!(world.with(1, ROOT, limit), OK);
@@ -236,10 +236,10 @@ fn retractions_do_not_wait_for_other_accounts() {
         work::begin(&mut world.state);
         retract::work(&mut world.state);
     }
-    let list = &world.state.domains.records[third.index()].capabilities;
+    let list = &world.state.domains.records[third.into()].capabilities;
     assert_eq!(list[usize::from(SLOT)].rights | list[usize::from(OTHER)].rights, 0);
     assert_eq!(world.with(1, ROOT, take(302)), OK);
-    world.state.domains.records[other.index()].account = 1;
+    world.state.domains.records[other.into()].account = 1;
 }
 
 #[test]

@@ -351,9 +351,19 @@ fn destroying_an_account_ends_what_it_pays_for() {
         address: 0x60_0000,
         value: 0,
     };
-    let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
+    let root = world.state.domains.records[DomainIndex::new(own)].capabilities[usize::from(ROOT)];
     let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, own, own, &root, &item, 0).1.unwrap();
+    table::update_item(
+        state,
+        machine,
+        DomainIndex::new(own),
+        DomainIndex::new(own),
+        &root,
+        &item,
+        0,
+    )
+    .1
+    .unwrap();
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     assert_eq!(world.state_of(index), EnvState::Dead);
     let id = world.id(index);
@@ -362,7 +372,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
     world.settle();
     assert_eq!(world.census(), before);
     let own = env::domain(&world.state, 1).index();
-    let root = domain::root(&world.state, own);
+    let root = domain::root(&world.state, DomainIndex::new(own));
     assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None, "taken from others too");
     assert_eq!(world.state.published.accounts[account.index()].id, 0, "forgotten");
 }

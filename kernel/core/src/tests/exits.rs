@@ -32,7 +32,17 @@ impl World {
         let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let own = self.own();
         let (state, machine) = (&mut self.state, &mut self.machine);
-        table::update_item(state, machine, own, own, &all, &item, 0).1.map_err(|no| no.error)
+        table::update_item(
+            state,
+            machine,
+            DomainIndex::new(own),
+            DomainIndex::new(own),
+            &all,
+            &item,
+            0,
+        )
+        .1
+        .map_err(|no| no.error)
     }
 
     fn tables_to(&mut self, address: u64, lowest: u8) {
@@ -49,7 +59,7 @@ impl World {
 
     /// The entry of level 1 as a processor finds it, if it finds one.
     fn found(&self, address: u64) -> Option<u64> {
-        let mut table = domain::root(&self.state, self.own());
+        let mut table = domain::root(&self.state, DomainIndex::new(self.own()));
         for level in (2..=4).rev() {
             let entry = self.machine.entry(table, table_index(address, level));
             if entry & PRESENT == 0 {
@@ -63,7 +73,7 @@ impl World {
 
     /// Enters a page behind the last one by force, where no item may: in the table that is there.
     fn force(&mut self, entry: u64) {
-        let mut table = domain::root(&self.state, self.own());
+        let mut table = domain::root(&self.state, DomainIndex::new(self.own()));
         for level in (2..=4).rev() {
             table = table::target(self.machine.entry(table, table_index(LAST, level)));
         }

@@ -52,7 +52,7 @@ impl Wire {
 
 fn give(world: &mut World, index: usize, slot: u8, rights: u8, name: &[u16]) {
     let domain = env::domain(&world.state, index).index();
-    world.state.domains.records[domain].capabilities[usize::from(slot)] =
+    world.state.domains.records[DomainIndex::new(domain)].capabilities[usize::from(slot)] =
         Capability { rights, zero: 0, name: Name::of(name) };
 }
 

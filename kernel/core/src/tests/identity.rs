@@ -58,7 +58,7 @@ fn domain_of(world: &mut World, account: AccountId) -> DomainId {
     let make = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
     let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no domain") };
     let domain = DomainId(id);
-    world.state.domains.records[domain.index()].capabilities[usize::from(ROOT)] =
+    world.state.domains.records[domain.into()].capabilities[usize::from(ROOT)] =
         Capability { rights: ALL, zero: 0, name: Name::ROOT };
     world.map(domain.index(), SCRATCH);
     domain
@@ -145,7 +145,7 @@ fn outlived() -> (World, usize, RegionId) {
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     world.settle();
     assert!(region::find(&world.state, id).is_err(), "the account's region is gone");
-    assert_eq!(region::records(&world.state, own.index()), 0, "the attachment went with it");
+    assert_eq!(region::records(&world.state, own.into()), 0, "the attachment went with it");
     let other = place_of(&mut world, id, victim);
     assert_eq!(attach(&mut world, victim, other), OK);
     (world, attacker, other)
@@ -155,7 +155,11 @@ fn outlived() -> (World, usize, RegionId) {
 fn attachment_outlives_its_region_into_anothers() {
     let (world, attacker, other) = outlived();
     let own = env::domain(&world.state, attacker).index();
-    assert!(!region::attached_any(&world.state, own, RegionIndex::new(other.index())));
+    assert!(!region::attached_any(
+        &world.state,
+        DomainIndex::new(own),
+        RegionIndex::new(other.index())
+    ));
 }
 
 #[test]
@@ -229,17 +233,17 @@ fn reference_for_a_domain_that_was_not_asked() {
     let attacker = world.spawn(own);
     let ring = ring_of(&mut world, attacker);
     let name = Name::of(&[300, 1]);
-    let list = &mut world.state.domains.records[own.index()].capabilities;
+    let list = &mut world.state.domains.records[own.into()].capabilities;
     list[usize::from(ROOT)] = Capability { rights: ALL, zero: 0, name };
     let filter = filter_of(&mut world, attacker, ring);
     let give = Call::FilterReference { filter, domain: others };
     assert_eq!(world.by(attacker, give), error(Error::NotPermitted, 0));
     assert_eq!(world.state.net.held[others.index()], 0);
     // By a right over it.
-    let guard = world.state.domains.records[others.index()].guard;
-    world.state.domains.records[others.index()].guard = name;
+    let guard = world.state.domains.records[others.into()].guard;
+    world.state.domains.records[others.into()].guard = name;
     assert_eq!(world.by(attacker, give), OK);
-    world.state.domains.records[others.index()].guard = guard;
+    world.state.domains.records[others.into()].guard = guard;
 }
 
 #[test]
@@ -300,7 +304,7 @@ fn place_is_asked_for_by_number_after_its_last_serial() {
     world.state.accounts.records[AccountIndex::new(9)].serial = Serial::before_the_last(0).next();
     assert_eq!(world.by(1, asked), error(Error::Taken, 0));
     let (which, root) = (Which::This(9), Which::Any);
-    world.state.domains.records[9].serial = Serial::before_the_last(0).next();
+    world.state.domains.records[9.into()].serial = Serial::before_the_last(0).next();
     let asked = Call::DomainAlloc { which, account: first, root, window: 0, bytes: u64::MAX };
     assert_eq!(world.by(1, asked), error(Error::Taken, 0));
 }

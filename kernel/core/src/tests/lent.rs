@@ -37,7 +37,17 @@ impl Loan {
         let item = Item { operation, level: 1, more: 0, frame, address, value };
         let own = env::domain(&self.world.state, 1).index();
         let (state, machine) = (&mut self.world.state, &mut self.world.machine);
-        table::update_item(state, machine, own, domain, &all, &item, 0).1.expect("mapped");
+        table::update_item(
+            state,
+            machine,
+            DomainIndex::new(own),
+            DomainIndex::new(domain),
+            &all,
+            &item,
+            0,
+        )
+        .1
+        .expect("mapped");
     }
 
     /// A thread of the borrower's that has lent the page in one way.
@@ -118,7 +128,7 @@ fn save_area_of_who_revokes_it() {
 fn revoked_frame_stays_the_consoles_ring() {
     let mut loan = Loan::new();
     let console = Name::of(&[NAME_DEVICE, DEVICE_CONSOLE]);
-    loan.world.state.domains.records[loan.domain.index()].capabilities[5] =
+    loan.world.state.domains.records[loan.domain.into()].capabilities[5] =
         Capability { rights: ALL, zero: 0, name: console };
     let ring = Call::ConsoleRing { page: LENT };
     assert_eq!(loan.world.with(loan.borrower, 5, ring), OK);

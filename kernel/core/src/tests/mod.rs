@@ -36,7 +36,7 @@ use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
-use crate::index::{AccountIndex, CpuIndex, RegionIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, env, frame, sched, table};
@@ -134,14 +134,14 @@ impl World {
         };
         let (state, machine) = (&mut self.state, &mut self.machine);
         let id = domain::create(state, machine, 1.into(), Name::ROOT, &asked).unwrap();
-        state.domains.records[id.index()].capabilities[usize::from(ROOT)] =
+        state.domains.records[id.into()].capabilities[usize::from(ROOT)] =
             Capability { rights: ALL, zero: 0, name: Name::ROOT };
         id
     }
 
     /// Maps a fresh writable page into a domain.
     pub fn map(&mut self, domain: usize, address: u64) -> Frame {
-        let capability = self.state.domains.records[domain].capabilities[0];
+        let capability = self.state.domains.records[DomainIndex::new(domain)].capabilities[0];
         let (state, machine) = (&mut self.state, &mut self.machine);
         for (operation, level) in [
             (Operation::Table, 4),
@@ -152,12 +152,22 @@ impl World {
             let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
             let operation = operation as u8;
             let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
-            match table::update_item(state, machine, domain, domain, &capability, &item, 0).1 {
+            match table::update_item(
+                state,
+                machine,
+                DomainIndex::new(domain),
+                DomainIndex::new(domain),
+                &capability,
+                &item,
+                0,
+            )
+            .1
+            {
                 Ok(_) => {}
                 Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
             }
         }
-        let root = domain::root(state, domain);
+        let root = domain::root(state, DomainIndex::new(domain));
         table::look_up(machine, root, address).unwrap().frame
     }
 
@@ -235,7 +245,7 @@ impl World {
     }
 
     fn physical(&self, index: usize, address: u64) -> u64 {
-        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        let root = domain::root(&self.state, env::domain(&self.state, index).into());
         let leaf = table::look_up(&self.machine, root, address).expect("mapped");
         leaf.frame.address() + address % PAGE_SIZE
     }
@@ -331,7 +341,7 @@ impl World {
 
     /// What the machine layer does for a `syscall`.
     pub fn raw(&mut self, cpu: usize, index: usize, call: Call, word: u64) -> Outcome {
-        let root = domain::root(&self.state, env::domain(&self.state, index).index());
+        let root = domain::root(&self.state, env::domain(&self.state, index).into());
         self.machine.current = Some(root);
         let (number, words) = call.encode();
         let mut bytes = vec![];

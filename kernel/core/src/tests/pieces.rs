@@ -22,9 +22,11 @@ fn item(operation: Operation, level: u8, frame: Frame, address: u64, value: u64)
 /// An item for the first domain, by the domain at index `by`, with the root name.
 fn update(world: &mut World, by: usize, item: &Item) {
     let own = env::domain(&world.state, 1).index();
-    let root = world.state.domains.records[own].capabilities[usize::from(ROOT)];
+    let root = world.state.domains.records[DomainIndex::new(own)].capabilities[usize::from(ROOT)];
     let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, by, own, &root, item, 0).1.unwrap();
+    table::update_item(state, machine, DomainIndex::new(by), DomainIndex::new(own), &root, item, 0)
+        .1
+        .unwrap();
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn a_revoked_frame_that_is_held_otherwise_can_be_bound_again() {
     let frame = world.map(own, 0x60_0000);
     frame::reference(&mut world.state, frame);
     assert_eq!(world.with(1, ROOT, Call::FrameRevoke { frame }), OK);
-    let root = domain::root(&world.state, own);
+    let root = domain::root(&world.state, DomainIndex::new(own));
     assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None);
     update(&mut world, own, &item(Operation::Map, 1, frame, 0x60_0000, 0));
     assert!(table::look_up(&world.machine, root, 0x60_0000).is_some());
@@ -104,7 +106,7 @@ fn a_shared_table_outlives_its_account_empty() {
     let sharer = DomainId(sharer).index();
     world.map(sharer, SHARED);
     update(&mut world, sharer, &item(Operation::Share, 2, Frame(0), SHARED, SHARED));
-    let root = domain::root(&world.state, own);
+    let root = domain::root(&world.state, DomainIndex::new(own));
     assert!(table::look_up(&world.machine, root, SHARED).is_some());
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     world.settle();
@@ -133,7 +135,7 @@ fn a_pinned_account(world: &mut World) -> (AccountId, Frame) {
     let Outcome::Answer(0, domain) = world.by(1, call) else { panic!() };
     let domain = DomainId(domain);
     let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-    world.state.domains.records[domain.index()].capabilities[usize::from(ROOT)] = root;
+    world.state.domains.records[domain.into()].capabilities[usize::from(ROOT)] = root;
     world.map(domain.index(), SCRATCH);
     world.spawn(domain);
     let frame = world.map(domain.index(), 0x5000_0000);

@@ -13,7 +13,7 @@ pub(super) const ALICE: u32 = 1000;
 pub(super) const BOB: u32 = 0x1_0002;
 
 fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) {
-    let list = &mut world.state.domains.records[domain.index()].capabilities;
+    let list = &mut world.state.domains.records[domain.into()].capabilities;
     list[usize::from(slot)] = Capability { rights, zero: 0, name };
 }
 
@@ -26,7 +26,7 @@ pub(super) fn process(world: &mut World, number: u32) -> (usize, DomainId) {
     enter(world, domain, ROOT, Name::ROOT, 0);
     enter(world, domain, USER, name, USER_RIGHTS);
     let (state, id) = (&mut world.state, domain.index());
-    state.domains.records[id].guard = name;
+    state.domains.records[DomainIndex::new(id)].guard = name;
     // As after a fork: its maker's own name.
     state.envs.slots[index].guard = Name::of(&[NAME_FRESH, 9, 9, 9]);
     let value = u64::from(USER) | NO_NAME << 8;
@@ -106,7 +106,7 @@ fn no_users_capability_dominates_what_a_process_has_for_itself() {
     let mut world = World::new();
     let (root, _) = process(&mut world, 0);
     let (_, domain) = process(&mut world, BOB);
-    let own = world.state.domains.records[domain.index()].capabilities[0].name;
+    let own = world.state.domains.records[domain.into()].capabilities[0].name;
     assert_eq!(own.components[0], NAME_FRESH);
     let init = Name::of(&[NAME_FRESH]);
     for number in [0, ALICE, BOB] {
@@ -126,10 +126,10 @@ fn fresh_names_are_never_used_again() {
     let mut seen = std::collections::HashSet::new();
     for _ in 0..70_000 {
         let domain = world.raw_domain();
-        let name = world.state.domains.records[domain.index()].capabilities[0].name;
+        let name = world.state.domains.records[domain.into()].capabilities[0].name;
         assert!(seen.insert(name.components), "{name:?} again");
-        crate::domain::condemn(&mut world.state, domain.index(), EnvId::NONE);
-        assert!(crate::death::end_piece(&mut world.state, &mut world.machine, domain.index()));
+        crate::domain::condemn(&mut world.state, domain.into(), EnvId::NONE);
+        assert!(crate::death::end_piece(&mut world.state, &mut world.machine, domain.into()));
         world.settle();
         if seen.len() > 600 && cfg!(miri) {
             break;
@@ -154,7 +154,7 @@ fn a_builder_builds_until_the_first_release() {
     let mut world = World::new();
     let (maker, _) = process(&mut world, ALICE);
     let child = new_domain(&mut world, maker, USER);
-    let guard = *domain::guard(&world.state, child.index());
+    let guard = *domain::guard(&world.state, child.into());
     assert_eq!(guard, Name::principal(NAME_USER, ALICE));
     let update = Call::TableUpdate { domain: child, items: UserAddress(SCRATCH), count: 0 };
     let pass = Call::CapabilityPass { domain: child, slots: 1 << USER };
@@ -325,7 +325,7 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
             OK
         );
     }
-    domain::move_charges(&mut world.state, built.index(), account.into()).unwrap();
+    domain::move_charges(&mut world.state, built.into(), account.into()).unwrap();
     let save = world.state.envs.slots[new].save;
     let application = world.state.envs.slots[new].application;
     let admit = Call::DomainSet {
@@ -363,8 +363,8 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
     let update = Call::TableUpdate { domain: built, items: UserAddress(SCRATCH), count: 0 };
     assert!(!domain::is_builder(
         &world.state,
-        env::domain(&world.state, builder).index(),
-        built.index()
+        env::domain(&world.state, builder).into(),
+        built.into()
     ));
     assert_eq!(world.with(other, USER, update), error(Error::NotPermitted, 0));
     world.settle();
@@ -428,7 +428,7 @@ fn nobody_moves_in_who_was_not_admitted() {
     assert_eq!(world.with(other, USER, go), no, "another one");
     // What was prepared has gone.
     let destroy = Call::EnvDestroy { env: world.id(new), word: 0 };
-    world.state.domains.records[built.index()].guard = Name::of(&[NAME_USER, 0, 1]);
+    world.state.domains.records[built.into()].guard = Name::of(&[NAME_USER, 0, 1]);
     world.spawn_new(builder, built);
     assert_eq!(world.by(builder, destroy), OK);
     assert_eq!(world.with(guest, USER, go), no);

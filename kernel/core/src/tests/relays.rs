@@ -46,7 +46,7 @@ fn digest(world: &mut World) -> String {
 
 /// By the short way, if it is open: then the long one has nothing to add.
 fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> Option<Done> {
-    let root = domain::root(&world.state, env::domain(&world.state, index).index());
+    let root = domain::root(&world.state, env::domain(&world.state, index).into());
     world.machine.current = Some(root);
     let (state, machine) = (&mut world.state, &mut world.machine);
     let (number, words) = call.encode();
@@ -297,7 +297,7 @@ fn where_a_sleeper_has_no_page_its_call_begins_anew() {
         assert_eq!(world.by(3, wait(address, 8)), Outcome::Left);
         world.on(0, 1);
         assert_eq!(world.pick(0), 1);
-        let root = domain::root(&world.state, env::domain(&world.state, 1).index());
+        let root = domain::root(&world.state, env::domain(&world.state, 1).into());
         world.machine.current = Some(root);
         let (state, machine) = (&mut world.state, &mut world.machine);
         let made =

@@ -42,7 +42,7 @@ fn batch() -> Vec<u64> {
 /// All that anybody can see of the world.
 fn picture(world: &mut World) -> String {
     world.settle();
-    let root = domain::root(&world.state, env::domain(&world.state, 1).index());
+    let root = domain::root(&world.state, env::domain(&world.state, 1).into());
     let leaf = |page| {
         let leaf = table::look_up(&world.machine, root, AREA + page * PAGE_SIZE);
         leaf.map(|leaf| (leaf.frame, leaf.writable, leaf.executable))

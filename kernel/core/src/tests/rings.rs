@@ -119,7 +119,7 @@ fn transmit_less_than_a_header_or_more_than_a_packet() {
 fn a_revoked_frame_is_in_no_ring() {
     let mut world = world();
     let own = env::domain(&world.state, 1).index();
-    let root = domain::root(&world.state, own);
+    let root = domain::root(&world.state, DomainIndex::new(own));
     let frame = table::look_up(&world.machine, root, PAGE).unwrap().frame;
     // In all the rings there may be: as owner word, as buffer, as both, with another page beside.
     let mut rings = vec![];

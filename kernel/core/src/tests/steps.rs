@@ -143,7 +143,7 @@ fn each_refusal_of_a_step() {
 
 /// Marks the page as stores of the environment's own would.
 pub fn touch(world: &mut World, index: usize, address: u64, bits: u64) {
-    let root = domain::root(&world.state, env::domain(&world.state, index).index());
+    let root = domain::root(&world.state, env::domain(&world.state, index).into());
     let way = crate::table::Way::Thawed;
     let place = crate::table::place(&world.machine, root, address, 1, way).unwrap();
     let entry = world.machine.entry(place.table, place.index);

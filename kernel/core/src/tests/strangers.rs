@@ -65,7 +65,7 @@ fn no_right_of_others_is_taken_back() {
     let (_, sibling) = process(&mut world, ALICE);
     let others = [process(&mut world, 0).1, process(&mut world, BOB).1];
     let list = |world: &World, domain: DomainId| -> Vec<(u8, Name)> {
-        let all = &world.state.domains.records[domain.index()].capabilities;
+        let all = &world.state.domains.records[domain.into()].capabilities;
         all.iter().map(|held| (held.rights, held.name)).collect()
     };
     let before = others.map(|domain| list(&world, domain));
@@ -76,7 +76,7 @@ fn no_right_of_others_is_taken_back() {
         }
     }
     assert_eq!(others.map(|domain| list(&world, domain)), before);
-    let user = world.state.domains.records[sibling.index()].capabilities[usize::from(USER)];
+    let user = world.state.domains.records[sibling.into()].capabilities[usize::from(USER)];
     assert_eq!(user.rights, 0, "what is its own user's has gone");
 }
 
@@ -98,7 +98,7 @@ fn no_frame_of_a_chosen_domain_is_revoked() {
     let (attacker, _) = process(&mut world, ALICE);
     let (_, victim) = process(&mut world, BOB);
     let frame = world.map(victim.index(), 0x5000_0000);
-    let root = domain::root(&world.state, victim.index());
+    let root = domain::root(&world.state, victim.into());
     // The published map says whose each frame is: these are the victim's, a page and a table.
     let calls = [Call::FrameRevoke { frame }, Call::FrameRevoke { frame: root }];
     for call in calls {
@@ -115,7 +115,7 @@ fn no_frame_of_a_chosen_domain_is_revoked() {
 fn who_controls_an_accounts_name_has_no_fresh_name() {
     let mut world = World::new();
     let domain = world.domain();
-    let fresh = world.state.domains.records[domain.index()].capabilities[0].name;
+    let fresh = world.state.domains.records[domain.into()].capabilities[0].name;
     let account = world.state.accounts.record(1.into()).name;
     for name in [account, Name::of(&[NAME_USER]), Name::principal(NAME_USER, 0)] {
         let given = Capability { rights: CONTROL | DERIVE | SIGNAL, zero: 0, name };

@@ -111,7 +111,7 @@ fn an_account_borrows_one_slice_a_round() {
     for &index in &crowd {
         let env = world.id(index);
         let domain = env::domain(&world.state, lender).index();
-        world.state.domains.records[domain].capabilities[usize::from(ROOT)] =
+        world.state.domains.records[DomainIndex::new(domain)].capabilities[usize::from(ROOT)] =
             Capability { rights: ALL, zero: 0, name: Name::ROOT };
         assert_eq!(world.with(lender, ROOT, Call::Post { env, bits: 1 }), OK);
         if world.pick(0) == index {

@@ -75,7 +75,7 @@ fn visitor(world: &mut World) -> (usize, DomainId, DomainId) {
     let index = world.spawn(home);
     let Outcome::Answer(0, other) = world.by(index, alloc()) else { panic!("a domain") };
     let other = DomainId(other);
-    let capabilities = &mut world.state.domains.records[other.index()].capabilities;
+    let capabilities = &mut world.state.domains.records[other.into()].capabilities;
     capabilities[usize::from(ROOT)] = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     world.map(other.index(), SCRATCH);
     assert_eq!(world.by(index, name_entry(other, ENTRY)), OK);
@@ -134,7 +134,7 @@ fn from_one_visited_to_the_next_it_stays_at_home_where_it_was() {
     let mut world = World::new();
     let (index, home, other) = visitor(&mut world);
     let third = world.domain();
-    world.state.domains.records[third.index()].entry = ENTRY + 0x100;
+    world.state.domains.records[third.into()].entry = ENTRY + 0x100;
     let resident = world.spawn(third);
     let before = full(index, &mut world);
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
@@ -184,7 +184,7 @@ fn who_may_not_or_is_not_admitted_stays() {
         assert_eq!(world.state.envs.slots[index].entries, entries_of_spawned());
     }
     // Its own entry is of no use to one that is there.
-    world.state.domains.records[home.index()].entry = ENTRY;
+    world.state.domains.records[home.into()].entry = ENTRY;
     assert_eq!(go(&mut world, index, home), error(Error::WrongState, 0));
     // Home it goes without any name.
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
@@ -197,7 +197,7 @@ fn who_may_not_or_is_not_admitted_stays() {
 fn the_domain_says_where_visitors_arrive() {
     let mut world = World::new();
     let (index, _, other) = visitor(&mut world);
-    let entry = |world: &World| world.state.domains.records[other.index()].entry;
+    let entry = |world: &World| world.state.domains.records[other.into()].entry;
     let stranger = world.domain();
     let stranger = world.spawn(stranger);
     assert_eq!(world.by(stranger, name_entry(other, 0x100)), error(Error::NotPermitted, 0));
@@ -362,7 +362,7 @@ fn it_ends_with_its_home_and_with_whom_it_visits() {
 fn who_is_away_belongs_to_both() {
     let mut world = World::new();
     let (index, home, other) = visitor(&mut world);
-    let of = |world: &World, id: DomainId| env::belongs_to(&world.state, index, id.index());
+    let of = |world: &World, id: DomainId| env::belongs_to(&world.state, index, id.into());
     assert!(of(&world, home) && !of(&world, other));
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     assert!(of(&world, home) && of(&world, other));
@@ -386,7 +386,7 @@ fn what_is_made_abroad_ends_with_the_domain_that_made_it() {
         assert_eq!(world.by(1, call), OK);
         world.settle();
         assert!(!lives(&world, other) && !lives(&world, made), "{visitor_ends}");
-        let record = &world.state.domains.records[other.index()];
+        let record = &world.state.domains.records[other.into()];
         assert_eq!((record.unborn, record.maker), (0, 0));
         if !visitor_ends {
             let env = world.id(index);
@@ -405,10 +405,10 @@ fn a_domain_that_is_destroyed_unborn_is_its_makers_no_more() {
     for _ in 0..3 {
         let Outcome::Answer(0, made) = world.by(1, alloc()) else { panic!("a domain") };
         let own = env::domain(&world.state, 1).index();
-        assert_ne!(world.state.domains.records[own].unborn, 0);
+        assert_ne!(world.state.domains.records[DomainIndex::new(own)].unborn, 0);
         assert_eq!(world.by(1, Call::DomainDestroy { domain: DomainId(made) }), OK);
         world.settle();
-        assert_eq!(world.state.domains.records[own].unborn, 0);
+        assert_eq!(world.state.domains.records[DomainIndex::new(own)].unborn, 0);
     }
 }
 

@@ -18,8 +18,8 @@ const PAGE: u64 = 0x40_0000;
 struct World {
     state: State,
     machine: FakeMachine,
-    parent: usize,
-    child: usize,
+    parent: DomainIndex,
+    child: DomainIndex,
 }
 
 impl World {
@@ -33,28 +33,28 @@ impl World {
                 window: 0,
                 bytes: u64::MAX,
             };
-            domain::create(&mut state, &mut machine, 1.into(), guard, &asked).unwrap().index()
+            domain::create(&mut state, &mut machine, 1.into(), guard, &asked).unwrap().into()
         };
         let parent = make(Name::ROOT);
         let child = make(Name::ROOT);
         Self { state, machine, parent, child }
     }
 
-    fn capability(&self, domain: usize) -> Capability {
+    fn capability(&self, domain: DomainIndex) -> Capability {
         self.state.domains.records[domain].capabilities[0]
     }
 
     /// `caller` changes `target` with its own name.
-    fn item(&mut self, caller: usize, target: usize, item: Item) -> Answer {
+    fn item(&mut self, caller: DomainIndex, target: DomainIndex, item: Item) -> Answer {
         let capability = self.capability(caller);
         update_item(&mut self.state, &mut self.machine, caller, target, &capability, &item, 0).1
     }
 
-    fn own(&mut self, domain: usize, operation: Operation, value: u64) -> Answer {
+    fn own(&mut self, domain: DomainIndex, operation: Operation, value: u64) -> Answer {
         self.item(domain, domain, leaf(operation, ANY_FRAME, PAGE, value))
     }
 
-    fn tables(&mut self, domain: usize, address: u64, lowest: u8) {
+    fn tables(&mut self, domain: DomainIndex, address: u64, lowest: u8) {
         for level in (lowest..=4).rev() {
             let item = at_level(Operation::Table, level, address, u64::from(ANY_FRAME));
             match self.item(domain, domain, item) {
@@ -65,13 +65,13 @@ impl World {
     }
 
     /// A page of the domain's at [`PAGE`], writable.
-    fn page(&mut self, domain: usize) -> Frame {
+    fn page(&mut self, domain: DomainIndex) -> Frame {
         self.tables(domain, PAGE, 2);
         self.own(domain, Operation::Allocate, WRITABLE).unwrap();
         self.leaf(domain, PAGE).unwrap().frame
     }
 
-    fn leaf(&self, domain: usize, address: u64) -> Option<table::Leaf> {
+    fn leaf(&self, domain: DomainIndex, address: u64) -> Option<table::Leaf> {
         look_up(&self.machine, domain::root(&self.state, domain), address)
     }
 
@@ -85,7 +85,7 @@ impl World {
         update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
     }
 
-    fn split(&mut self, domain: usize) -> Answer {
+    fn split(&mut self, domain: DomainIndex) -> Answer {
         self.item(domain, domain, at_level(Operation::Split, 2, PAGE, u64::from(ANY_FRAME)))
     }
 
@@ -394,7 +394,7 @@ fn a_dying_account_pays_for_nothing_new() {
 }
 
 /// What `item` does to its first `pages` pages, in as many holds of the lock as it takes.
-fn run(world: &mut World, domain: usize, pages: u32, item: Item) -> Answer {
+fn run(world: &mut World, domain: DomainIndex, pages: u32, item: Item) -> Answer {
     let capability = world.capability(domain);
     let item = Item { more: pages as u16 - 1, ..item };
     let mut done = 0;

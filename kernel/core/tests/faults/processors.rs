@@ -283,7 +283,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a stranger operates",
         "operate.rs",
-        "    if !attached_again(state, env::domain(state, caller).index(), index, role) {",
+        "    if !attached_again(state, env::domain(state, caller).into(), index, role) {",
         "    if index == 0 {",
     ),
     (
@@ -313,7 +313,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a step that was allowed is allowed to whoever comes",
         "region.rs",
-        "last.words == words && usize::from(last.domain) == domain;",
+        "last.words == words && DomainIndex::from(last.domain) == domain;",
         "last.words == words;",
     ),
     (

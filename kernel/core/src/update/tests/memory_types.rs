@@ -6,11 +6,11 @@ use abi::memory::{CACHE_DISABLE, TYPE, TYPE_SHIFT, WRITE_THROUGH};
 /// Another page of the same table.
 const OTHER: u64 = PAGE + PAGE_SIZE;
 
-fn typed(world: &mut World, domain: usize, value: u64) -> Answer {
+fn typed(world: &mut World, domain: DomainIndex, value: u64) -> Answer {
     world.own(domain, Operation::Type, value)
 }
 
-fn entry(world: &World, domain: usize, address: u64) -> u64 {
+fn entry(world: &World, domain: DomainIndex, address: u64) -> u64 {
     let root = domain::root(&world.state, domain);
     let place = place(&world.machine, root, address, 1, Way::Any).unwrap();
     world.machine.entry(place.table, place.index)
@@ -48,7 +48,7 @@ fn later_entries_have_the_type_of_their_frame() {
     for (domain, address) in
         [(parent, PAGE), (parent, OTHER), (parent, OTHER + PAGE_SIZE), (child, PAGE)]
     {
-        assert_eq!(entry(&world, domain, address) & TYPE, TYPE, "{domain} at {address:#x}");
+        assert_eq!(entry(&world, domain, address) & TYPE, TYPE, "{domain:?} at {address:#x}");
     }
     // A private copy of the table has other entries for the same frames.
     world.item(child, child, leaf(Operation::Unmap, 0, PAGE, 0)).unwrap();
