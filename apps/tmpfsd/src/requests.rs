@@ -66,6 +66,7 @@ pub fn answer(
         | Operation::SocketBind
         | Operation::SocketConnect
         | Operation::SocketAccept
+        | Operation::SocketListen
         | Operation::TerminalMake
         | Operation::TerminalOpen
         | Operation::TerminalList

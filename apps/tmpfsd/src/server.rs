@@ -75,6 +75,9 @@ impl Server {
                 return self.sockets.connect(&self.tree, ends, &request.who, arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
+            Operation::SocketListen => {
+                return self.sockets.listen(caller, &request.who, [first, second]);
+            }
             Operation::TerminalMake => {
                 return self.terminals.open_master(caller, region, &request.who);
             }

@@ -17,7 +17,7 @@ use linux_raw_sys::net::SOCK_DGRAM;
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::local::{
-    CLAIMED, CONNECTION_FRAMES, HEAD_BYTES, LIMIT, NAME, NAME_MAX, OFFER_COUNT, OWNER, RESET,
+    CLAIMED, CONNECTION_FRAMES, HEAD_BYTES, LIMIT, NAME, NAME_LENGTH, NAME_MAX, OFFER_COUNT, RESET,
     head_of, offer,
 };
 use unix::protocol::{DATA, NO_NODE, SOCKET_OWN_NAME, WATCHER};
@@ -44,9 +44,8 @@ struct Named {
     name: Vec<u8>,
     kind: u32,
     port: RegionId,
-    /// For whom the one who bound it acted.
-    user: u32,
-    group: u32,
+    /// Who listens there, or has bound it (`unix::local::owner`).
+    owner: [u64; 2],
 }
 
 /// A connection that nobody has accepted yet.
@@ -55,6 +54,8 @@ struct Offer {
     port: RegionId,
     number: u64,
     connection: RegionId,
+    /// Who has connected.
+    client: [u64; 2],
 }
 
 /// All of them.
@@ -110,20 +111,19 @@ fn word(bytes: &[u8], at: u64) -> u64 {
     part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Writes who an end's user is, and its name.
-fn write_identity(
-    connection: RegionId,
-    end: u16,
-    [first, group]: [u64; 2],
-    name: &[u8],
-) -> Result<(), Errno> {
+/// Writes an end's name.
+fn write_name(connection: RegionId, end: u16, name: &[u8]) -> Result<(), Errno> {
     let at = head_of(end);
-    let second = group & 0xffff_ffff | (name.len() as u64) << 32;
-    let words = [
-        WordAt { offset: at + OWNER, value: first },
-        WordAt { offset: at + OWNER + 8, value: second },
-    ];
+    let words = [WordAt { offset: at + NAME_LENGTH, value: name.len() as u64 }];
     write(connection, OFFERED, at + NAME, name, &words)
+}
+
+/// Who a client is: the process that it says, if that is its domain's, else the one that asks.
+fn owner_of(caller: EnvId, who: &Credentials, pid: u64) -> [u64; 2] {
+    let said = EnvId(pid as u32);
+    let own = domain_of(said).is_some() && domain_of(said) == domain_of(caller);
+    let process = if own { said } else { caller };
+    [u64::from(process.0) | u64::from(who.uid) << 32, who.gid.into()]
 }
 
 fn attach(region: RegionId, role: u16, domain: DomainId) -> Result<(), Errno> {
@@ -178,7 +178,26 @@ impl Sockets {
         }
         self.named.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         attach(port, WRITER, DomainId::NONE)?;
-        self.named.push(Named { node, name, kind, port, user: who.uid, group: who.gid });
+        let owner = owner_of(caller, who, caller.0.into());
+        self.named.push(Named { node, name, kind, port, owner });
+        Ok([0; 4])
+    }
+
+    /// Serves `SocketListen`: port, pid.
+    pub fn listen(
+        &mut self,
+        caller: EnvId,
+        who: &Credentials,
+        [port, pid]: [u64; 2],
+    ) -> Result<[u64; 4], Errno> {
+        let port = RegionId(port);
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let record: Option<RegionRecord> = published::record(Table::Regions, port.index());
+        // Another domain may be attached there, too, or may not: it changes nothing.
+        let made = record.is_some_and(|one| one.id == port.0 && one.domain == domain.0);
+        if let Some(named) = self.named.iter_mut().find(|one| made && one.port == port) {
+            named.owner = owner_of(caller, who, pid);
+        }
         Ok([0; 4])
     }
 
@@ -222,38 +241,29 @@ impl Sockets {
         if looks != 0 {
             return Ok([0; 4]);
         }
-        // Which process it is says the owner; for whom it acts was asked when it bound the name.
-        let process = word(&head, OWNER) & 0xffff_ffff;
-        let owner = [process | u64::from(named.user) << 32, u64::from(named.group)];
+        let owner = named.owner;
         let server = unix::map::copied(&named.name)?;
         self.offers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let own = domain_of(EnvId(pid as u32)) == Some(domain);
-        let pid = if own { pid } else { u64::from(caller.0) };
-        let client = [pid & 0xffff_ffff | u64::from(who.uid) << 32, u64::from(who.gid)];
-        let connection = self.make(domain, (owner, &server), (client, &own_name))?;
+        let client = owner_of(caller, who, pid);
+        let connection = self.make(domain, &server, &own_name)?;
         let number = word(&head, HEAD);
         let words = [
             WordAt { offset: offer(number), value: connection.0 },
             WordAt { offset: HEAD, value: number + 1 },
         ];
         write(port, WRITER, 0, &[], &words).inspect_err(|_| detach(connection, OFFERED))?;
-        self.offers.push(Offer { port, number, connection });
+        self.offers.push(Offer { port, number, connection, client });
         self.watch();
-        Ok([connection.0, 0, 0, 0])
+        Ok([connection.0, owner[0], owner[1], 0])
     }
 
     /// A connection: `domain` has one end, we keep the other.
-    fn make(
-        &self,
-        domain: DomainId,
-        (owner, server): ([u64; 2], &[u8]),
-        (user, client): ([u64; 2], &[u8]),
-    ) -> Result<RegionId, Errno> {
+    fn make(&self, domain: DomainId, server: &[u8], client: &[u8]) -> Result<RegionId, Errno> {
         let frames = [u32::MAX; CONNECTION_FRAMES];
         let connection = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
         attach(connection, OFFERED, DomainId::NONE)?;
-        let made = write_identity(connection, OFFERED, owner, server)
-            .and_then(|()| write_identity(connection, 1 - OFFERED, user, client))
+        let made = write_name(connection, OFFERED, server)
+            .and_then(|()| write_name(connection, 1 - OFFERED, client))
             .and_then(|()| attach(connection, 1 - OFFERED, domain));
         made.inspect_err(|_| detach(connection, OFFERED))?;
         Ok(connection)
@@ -270,12 +280,12 @@ impl Sockets {
         if u64::from_le_bytes(claim) != CLAIMED | domain.0 {
             return Err(Errno::EPERM);
         }
-        let connection = self.offers[at].connection;
+        let Offer { connection, client, .. } = self.offers[at];
         attach(connection, OFFERED, domain)?;
         detach(connection, OFFERED);
         self.offers.swap_remove(at);
         self.watch();
-        Ok([connection.0, 0, 0, 0])
+        Ok([connection.0, client[0], client[1], 0])
     }
 
     /// Lets go of ports whose owners have gone, and of what was offered there.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  a half's head   0 head  8 tail (crate::ring)   16 ended   24 reset
-//!                 32 pid u32, uid u32  40 gid u32, bytes of the name u32
+//!                 40 bytes of the name
 //!                 64 limit  72 peer  80 taken      128 name, 108 bytes
 //!
 //!  connection      0 head of end 0, which writes ring 0     2048 head of end 1
@@ -10,8 +10,10 @@
 //!  port            0 head; 1024 connections that are offered, a word each
 //!  inbox           0 head; 4096 ring of datagrams
 //! ```
-//! An end of a connection is a role: who has gone is known by the kernel's counts. Datagrams and
-//! packets lie in one piece, each behind a header; what is left at the ring's end is passed over.
+//! Who has a role in one writes all of it: whose an end is does not stand there, but is told by the
+//! file server. An end of a connection is a role: who has gone is known by the kernel's counts.
+//! Datagrams and packets lie in one piece, each behind a header; what is left at the ring's end is
+//! passed over.
 
 use crate::ring::Ring;
 
@@ -19,8 +21,8 @@ use crate::ring::Ring;
 pub const ENDED: u64 = 16;
 /// Offset of the word that is not 0 when nobody accepted the connection.
 pub const RESET: u64 = 24;
-/// Offset of pid and user; group and bytes of the name stand behind.
-pub const OWNER: u64 = 32;
+/// Offset of the bytes that the name has.
+pub const NAME_LENGTH: u64 = 40;
 /// Of a port: how many connections may wait; 0: it does not listen.
 pub const LIMIT: u64 = 64;
 /// Of an inbox: the inbox of the only one who may write to it, or 0.
@@ -63,6 +65,11 @@ pub const fn head_of(end: u16) -> u64 {
 /// Where the offer with this number is.
 pub const fn offer(number: u64) -> u64 {
     OFFERS + number % OFFER_COUNT * 8
+}
+
+/// Pid, user and group, as they travel: pid and user, group.
+pub const fn owner([first, group]: [u64; 2]) -> [u32; 3] {
+    [first as u32, (first >> 32) as u32, group as u32]
 }
 
 /// Bytes of a datagram's header, and what its place is a multiple of.

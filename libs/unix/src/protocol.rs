@@ -117,11 +117,11 @@ operations! {
     20 SocketBind,
     /// Node or [`NO_NODE`], type | bytes of its name << 8 (in data) | of the caller's own << 16 (at
     /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid. Results: the inbox,
-    /// or a connection whose end 0 is the caller's; or 0, the port at which nobody can wait now,
-    /// attached for the caller, and its tail.
+    /// or a connection whose end 0 is the caller's, and whose end 1 is (`local::owner`); or 0, the
+    /// port at which nobody can wait now, attached for the caller, and its tail.
     21 SocketConnect,
-    /// Port, number of the offer that the caller has claimed. Result: the connection, whose end 1
-    /// is the caller's.
+    /// Port, number of the offer that the caller has claimed. Results: the connection, whose end 1
+    /// is the caller's, and whose end 0 is (`local::owner`).
     22 SocketAccept,
     /// Makes a pseudo-terminal. Result: its number; data: its regions
     /// (`unix::tty::shared::Entry`); the caller is attached as the master.
@@ -148,6 +148,9 @@ operations! {
     /// Number of a pseudo-terminal, which (`CHANGE_MODE`, `CHANGE_UID`, `CHANGE_GID`), mode |
     /// owner << 32, group.
     30 TerminalChange,
+    /// Port, pid. Who connects there is told that it is this process of the caller's domain, and
+    /// for whom it acts now, if the domain has made the port.
+    31 SocketListen,
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

@@ -56,6 +56,7 @@ unsafe extern "C" {
     #[link_name = "write"]
     fn write_call(fd: c_int, from: *const c_void, len: usize) -> isize;
     fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut u32) -> c_int;
     fn __errno_location() -> *mut c_int;
 }
 
@@ -466,4 +467,13 @@ pub fn execute(path: &str, arguments: &[String], environment: &[String]) {
 /// One step of a word that only the tests use.
 pub fn count(word: &AtomicU64) -> u64 {
     word.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Pid, user and group at the other end of a local socket (`SO_PEERCRED`).
+pub fn peer_of(fd: i32) -> Option<[u32; 3]> {
+    let mut told = [0; 3];
+    let mut len = 12;
+    // SAFETY: `told` has room for that.
+    let answer = unsafe { getsockopt(fd, 1, 17, (&raw mut told).cast(), &raw mut len) };
+    (answer == 0 && len == 12).then_some(told)
 }

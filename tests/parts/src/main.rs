@@ -10,6 +10,7 @@ mod calls;
 mod faults;
 mod files;
 mod foreign;
+mod forgers;
 mod hostile;
 mod libc;
 mod nobody;
@@ -26,7 +27,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -36,6 +37,7 @@ const TESTS: [Test; 12] = [
     ("own_kernel_calls_are_checked", calls::own_kernel_calls_are_checked),
     ("library_systems_side_by_side", systems::library_systems_side_by_side),
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
+    ("peers_do_not_say_who_they_are", forgers::peers_do_not_say_who_they_are),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
     ("root_ends_who_takes_no_signals", nobody::root_ends_who_takes_no_signals),

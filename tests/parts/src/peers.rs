@@ -57,7 +57,7 @@ impl Random {
 }
 
 /// The regions that there are.
-fn regions() -> BTreeSet<u64> {
+pub fn regions() -> BTreeSet<u64> {
     (0..xok::published::table(Table::Regions).count as usize)
         .filter_map(|index| xok::published::record::<RegionRecord>(Table::Regions, index))
         .map(|record| record.id)

@@ -73,8 +73,8 @@ pub struct Client {
 /// Whom the server has introduced us to.
 #[derive(Clone, Copy, Debug)]
 pub enum Introduced {
-    /// An inbox, or a connection; the own domain is attached.
-    To(RegionId),
+    /// An inbox, or a connection, and who has its other end; the own domain is attached.
+    To(RegionId, [u32; 3]),
     /// Nobody: that was only looked at.
     Possible,
     /// Nobody yet: no more may wait at this port, whose tail was so.
@@ -513,7 +513,7 @@ impl Client {
         Ok(match region {
             0 if port == 0 => Introduced::Possible,
             0 => Introduced::Full(Region { id: RegionId(port), role: WATCHER }, tail),
-            region => Introduced::To(RegionId(region)),
+            region => Introduced::To(RegionId(region), unix::local::owner([port, tail])),
         })
     }
 
@@ -561,9 +561,19 @@ impl Client {
     }
 
     /// Takes the connection of the offer with this number, which we have claimed.
-    pub fn socket_accept(&self, port: RegionId, number: u64) -> Result<RegionId, Errno> {
+    pub fn socket_accept(
+        &self,
+        port: RegionId,
+        number: u64,
+    ) -> Result<(RegionId, [u32; 3]), Errno> {
         let arguments = [port.0, number, 0, 0];
-        Ok(RegionId(self.ask(Operation::SocketAccept, arguments)?[0]))
+        let [region, first, group, _] = self.ask(Operation::SocketAccept, arguments)?;
+        Ok((RegionId(region), unix::local::owner([first, group])))
+    }
+
+    /// From now on who connects there is told that it is this process.
+    pub fn socket_listen(&self, port: RegionId, pid: u32) -> Result<(), Errno> {
+        self.ask(Operation::SocketListen, [port.0, pid.into(), 0, 0]).map(|_| ())
     }
 
     /// Was the file opened for what `mask` says, as its seal has it? Whoever asks.

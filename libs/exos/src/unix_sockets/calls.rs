@@ -17,6 +17,7 @@ use crate::fs::region::Region;
 use crate::fs::transfer::Memory;
 use crate::process::Process;
 use crate::user;
+use abi::id::EnvId;
 
 /// Bits of a socket's type beside the type.
 const TYPE_FLAGS: u32 = O_NONBLOCK | O_CLOEXEC;
@@ -155,7 +156,7 @@ impl UnixSocket {
         if count == 0 {
             return Ok(Received::default());
         }
-        let (from, sender) = (self.peer_name()?, self.peer_owner()?);
+        let (from, sender) = (self.peer_name()?, self.peer_owner.get());
         Ok(Received { count, length: count, from, sender })
     }
 }
@@ -197,8 +198,9 @@ fn pair(process: &mut Process, [family, kind, protocol]: [u32; 3], into: u64) ->
     let (one, other) = match which {
         Kind::Datagrams => datagram_pair(process)?,
         _ => {
-            let (one, other) = connection::make_pair(process)?;
-            (UnixSocket::linked(which, one), UnixSocket::linked(which, other))
+            let (one, other) = connection::make_pair()?;
+            let own = connection::ourselves(process);
+            (UnixSocket::linked(which, one, own), UnixSocket::linked(which, other, own))
         }
     };
     let flags = kind & TYPE_FLAGS;
@@ -221,11 +223,10 @@ fn pair(process: &mut Process, [family, kind, protocol]: [u32; 3], into: u64) ->
 fn datagram_pair(process: &Process) -> Result<(UnixSocket, UnixSocket), Errno> {
     let (one, other) = (UnixSocket::new(Kind::Datagrams), UnixSocket::new(Kind::Datagrams));
     let inboxes = (one.make_port()?, other.make_port()?);
-    for (socket, own, peer) in [(&one, inboxes.0, inboxes.1), (&other, inboxes.1, inboxes.0)] {
+    for (socket, peer) in [(&one, inboxes.1), (&other, inboxes.0)] {
         Region { id: peer, role: WRITER }.attach()?;
         socket.set_peer(Some(peer))?;
-        let inbox = Region { id: own, role: crate::fs::pipe::READER };
-        connection::own_up(process, inbox, 0)?;
+        socket.peer_owner.set(connection::ourselves(process));
     }
     Ok((one, other))
 }
@@ -240,8 +241,8 @@ fn accept(
     if flags & !TYPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
-    let end = socket.accept(process, !waits)?;
-    let accepted = UnixSocket::linked(socket.kind, end);
+    let (end, owner) = socket.accept(process, !waits)?;
+    let accepted = UnixSocket::linked(socket.kind, end, owner);
     let written = accepted.peer_name().and_then(|peer| names::write(place, len, &peer));
     if let Err(errno) = written {
         accepted.close();
@@ -280,11 +281,7 @@ fn read_control(process: &Process, at: u64, len: u64) -> Result<Option<[u32; 3]>
                     return Err(Errno::EINVAL);
                 }
                 let told: [u32; 3] = user::read_value(at + done + CONTROL_HEAD)?;
-                let own = [process.id.0, process.users[1], process.groups[1]];
-                if told != own && process.users[1] != 0 {
-                    return Err(Errno::EPERM);
-                }
-                sender = Some(told);
+                sender = Some(checked_sender(process, told)?);
             }
             (raw::SOL_SOCKET, raw::SCM_RIGHTS) => return Err(Errno::EOPNOTSUPP),
             (raw::SOL_SOCKET, _) => return Err(Errno::EINVAL),
@@ -293,6 +290,18 @@ fn read_control(process: &Process, at: u64, len: u64) -> Result<Option<[u32; 3]>
         done += size.next_multiple_of(8);
     }
     Ok(sender)
+}
+
+/// Who sends is oneself, by any of its ids; the superuser may say that it is another process.
+fn checked_sender(process: &Process, told: [u32; 3]) -> Result<[u32; 3], Errno> {
+    let [pid, user, group] = told;
+    let own = pid == process.id.0;
+    let by_itself = own && process.users.contains(&user) && process.groups.contains(&group);
+    if !by_itself && process.users[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    let there = own || crate::page::brief(EnvId(pid)).is_some();
+    if there { Ok(told) } else { Err(Errno::ESRCH) }
 }
 
 fn send_message(

@@ -6,7 +6,8 @@ use abi::region::WordAt;
 use alloc::vec::Vec;
 use unix::Errno;
 use unix::local::{
-    CONNECTION_FRAMES, ENDED, HEAD_BYTES, NAME, NAME_MAX, OWNER, PEER, RESET, head_of, ring_of,
+    CONNECTION_FRAMES, ENDED, HEAD_BYTES, NAME, NAME_LENGTH, NAME_MAX, PEER, RESET, head_of,
+    ring_of,
 };
 use unix::ring::{HEAD, TAIL};
 
@@ -26,8 +27,6 @@ pub struct Half {
     pub ended: bool,
     /// Has nobody accepted it?
     pub reset: bool,
-    /// Whose it is: pid, user, group.
-    pub owner: [u32; 3],
     /// Bytes of the name.
     pub name: u32,
     /// The only inbox whose owner may write to this one.
@@ -43,14 +42,12 @@ impl Half {
             let part = bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
             part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        let (first, second) = (word(OWNER), word(OWNER + 8));
         Ok(Self {
             head: word(HEAD),
             tail: word(TAIL),
             ended: word(ENDED) != 0,
             reset: word(RESET) != 0,
-            owner: [first as u32, (first >> 32) as u32, second as u32],
-            name: (second >> 32) as u32,
+            name: word(NAME_LENGTH) as u32,
             peer: word(PEER),
         })
     }
@@ -68,28 +65,14 @@ pub fn set(region: Region, offset: u64, value: u64) -> Result<(), Errno> {
     region.copy_in(0, &[], &[], &[WordAt { offset, value }]).map(|_| ())
 }
 
-/// Pid and user, and the group, as a head has them.
-pub fn own_words(process: &Process) -> [u64; 2] {
-    let first = u64::from(process.id.0) | u64::from(process.users[1]) << 32;
-    [first, u64::from(process.groups[1])]
-}
-
-/// Says in the head at `at` who we are; a name in it stays.
-pub fn own_up(process: &Process, region: Region, at: u64) -> Result<(), Errno> {
-    let [first, second] = own_words(process);
-    let name = u64::from(Half::read(region, at)?.name);
-    let write = [
-        WordAt { offset: at + OWNER, value: first },
-        WordAt { offset: at + OWNER + 8, value: second | name << 32 },
-    ];
-    region.copy_in(0, &[], &[], &write).map(|_| ())
+/// Who we are to the other end: pid, user, group.
+pub fn ourselves(process: &Process) -> [u32; 3] {
+    [process.id.0, process.users[1], process.groups[1]]
 }
 
 /// Puts a name into the head at `at`.
 pub fn put_name(region: Region, at: u64, name: &[u8]) -> Result<(), Errno> {
-    let group = u64::from(Half::read(region, at)?.owner[2]);
-    let value = group | (name.len() as u64) << 32;
-    let write = [WordAt { offset: at + OWNER + 8, value }];
+    let write = [WordAt { offset: at + NAME_LENGTH, value: name.len() as u64 }];
     region.copy_in(at + NAME, name, &[], &write).map(|_| ())
 }
 
@@ -103,12 +86,11 @@ pub struct End {
 }
 
 /// Makes a connection, both ends of it ours.
-pub fn make_pair(process: &Process) -> Result<(End, End), Errno> {
+pub fn make_pair() -> Result<(End, End), Errno> {
     let region = region::make(CONNECTION_FRAMES)?;
     let ends = (End { region, end: 0 }, End { region, end: 1 });
     for end in [ends.0, ends.1] {
         end.own().attach()?;
-        own_up(process, end.own(), head_of(end.end))?;
     }
     Ok(ends)
 }

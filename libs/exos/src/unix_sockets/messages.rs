@@ -6,7 +6,7 @@ use linux_raw_sys::net as raw;
 use unix::Errno;
 use unix::local::{RECORD, Record};
 
-use super::connection::{End, Half, own_words};
+use super::connection::{End, Half};
 use super::records::Channel;
 use super::{Kind, UnixSocket};
 use crate::fs::pipe::READER;
@@ -101,8 +101,8 @@ impl UnixSocket {
         if total > most {
             return Err(Errno::EMSGSIZE);
         }
-        let [first, group] = own_words(process);
-        let sender = sender.unwrap_or([first as u32, (first >> 32) as u32, group as u32]);
+        // Who does not say is told by the real ids (unix(7)).
+        let sender = sender.unwrap_or([process.id.0, process.users[0], process.groups[0]]);
         let record = Record { len: total as u32, name: name.len() as u32, sender };
         let mut bytes = record.to_bytes().to_vec();
         bytes.extend(&name);

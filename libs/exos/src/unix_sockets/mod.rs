@@ -81,7 +81,13 @@ pub struct UnixSocket {
     told: Cell<bool>,
     /// Options set, a bit each by their number.
     options: Cell<u64>,
+    /// Who is at the other end, or listens: pid, user, group. The file server has said so, or it
+    /// was we: it stands where only we write.
+    peer_owner: Cell<[u32; 3]>,
 }
+
+/// Nobody: what is told where there is no peer.
+const NOBODY: [u32; 3] = [0, u32::MAX, u32::MAX];
 
 impl UnixSocket {
     fn new(kind: Kind) -> Self {
@@ -95,12 +101,14 @@ impl UnixSocket {
             ended: Cell::default(),
             told: Cell::default(),
             options: Cell::default(),
+            peer_owner: Cell::new(NOBODY),
         }
     }
 
-    fn linked(kind: Kind, end: End) -> Self {
+    fn linked(kind: Kind, end: End, peer_owner: [u32; 3]) -> Self {
         let socket = Self::new(kind);
         socket.link.set(Some(end));
+        socket.peer_owner.set(peer_owner);
         socket
     }
 
@@ -123,17 +131,20 @@ impl UnixSocket {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 5] {
+    pub fn saved(&self) -> [u64; 7] {
         let id = |region: Option<RegionId>| region.map_or(0, |id| id.0);
         let (link, end) = self.link.get().map_or((0, 0), |end| (end.region.0, end.end));
         let flags = [self.listens.get(), self.ended.get(), self.told.get()];
         let flags = flags.iter().enumerate().map(|(at, &on)| u64::from(on) << (8 + at));
         let first = self.kind as u64 | flags.sum::<u64>() | u64::from(end) << 16;
-        [first, link, id(self.port.get()), id(self.peer.get()), self.options.get()]
+        let [pid, user, group] = self.peer_owner.get().map(u64::from);
+        let (port, peer) = (id(self.port.get()), id(self.peer.get()));
+        [first, link, port, peer, self.options.get(), pid | user << 32, group]
     }
 
     /// Reads them.
-    pub fn loaded([first, link, port, peer, options]: [u64; 5]) -> Result<Self, Errno> {
+    pub fn loaded(words: [u64; 7]) -> Result<Self, Errno> {
+        let [first, link, port, peer, options, owner, group] = words;
         let id = |word: u64| Some(RegionId(word)).filter(|id| !id.is_none());
         let socket = Self::new(Kind::from_number(first as u8 as u32).ok_or(Errno::EINVAL)?);
         socket.listens.set(first >> 8 & 1 != 0);
@@ -143,6 +154,7 @@ impl UnixSocket {
         socket.port.set(id(port));
         socket.peer.set(id(peer));
         socket.options.set(options);
+        socket.peer_owner.set(unix::local::owner([owner, group]));
         Ok(socket)
     }
 
@@ -184,7 +196,8 @@ impl UnixSocket {
         let most = unix::local::OFFER_COUNT - 1;
         let limit = u64::try_from(backlog).map_or(most, |backlog| backlog.min(most)) + 1;
         let region = Region { id, role: READER };
-        connection::own_up(process, region, 0)?;
+        process.files.client()?.socket_listen(id, process.id.0)?;
+        self.peer_owner.set(connection::ourselves(process));
         connection::set(region, LIMIT, limit)?;
         self.listens.set(true);
         Ok(())

@@ -7,9 +7,9 @@ use unix::Errno;
 use unix::local::NAME_MAX;
 use unix::protocol::NO_NODE;
 
+use super::connection;
 use super::connection::End;
-use super::connection::{self, own_words};
-use super::{Kind, UnixSocket};
+use super::{Kind, NOBODY, UnixSocket};
 use crate::errno::Answer;
 use crate::fs::memory_files::Introduced;
 use crate::fs::node::Node;
@@ -179,7 +179,6 @@ impl UnixSocket {
         };
         let region = Region { id, role: READER };
         connection::put_name(region, 0, name)?;
-        connection::own_up(process, region, 0)?;
         let client = process.files.client()?;
         let bound = client.socket_bind(node, (id, self.kind as u32), name);
         if let Err(errno) = bound {
@@ -210,15 +209,15 @@ impl UnixSocket {
         process: &mut Process,
         name: &[u8],
         (looks, nonblocking): (bool, bool),
-    ) -> Result<RegionId, Errno> {
+    ) -> Result<(RegionId, [u32; 3]), Errno> {
         loop {
             let node = node_of(process, name)?;
             let own_name = self.name()?;
             let client = process.files.client()?;
-            let pid = own_words(process)[0] as u32;
+            let pid = process.id.0;
             match client.socket_connect(node, (self.kind as u32, pid, looks), name, &own_name)? {
-                Introduced::To(region) => return Ok(region),
-                Introduced::Possible => return Ok(RegionId::NONE),
+                Introduced::To(region, owner) => return Ok((region, owner)),
+                Introduced::Possible => return Ok((RegionId::NONE, NOBODY)),
                 Introduced::Full(port, tail) => {
                     let mut wait = Wait::new();
                     wait.region(port.id, TAIL, Operator::NotEqual, tail).end_term();
@@ -243,7 +242,7 @@ impl UnixSocket {
         nonblocking: bool,
     ) -> Result<(), Errno> {
         if self.kind == Kind::Datagrams {
-            let region = self.introduce(process, name, (false, nonblocking))?;
+            let (region, _) = self.introduce(process, name, (false, nonblocking))?;
             self.check_may_send(region).inspect_err(|_| Self::outbox(region).region.detach())?;
             return self.set_peer(Some(region));
         }
@@ -253,11 +252,13 @@ impl UnixSocket {
             None if self.listens.get() => Some(Errno::EINVAL),
             None => None,
         };
-        let region = self.introduce(process, name, (refusal.is_some(), nonblocking))?;
+        let looks = refusal.is_some();
+        let (region, owner) = self.introduce(process, name, (looks, nonblocking))?;
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
         self.link.set(Some(End { region, end: 0 }));
+        self.peer_owner.set(owner);
         Ok(())
     }
 
@@ -281,11 +282,15 @@ impl UnixSocket {
 
     /// Where a datagram to `name` goes: the caller is attached, and detaches.
     pub(super) fn find_inbox(&self, process: &mut Process, name: &[u8]) -> Result<RegionId, Errno> {
-        self.introduce(process, name, (false, true))
+        Ok(self.introduce(process, name, (false, true))?.0)
     }
 
-    /// `accept`: one end of a connection.
-    pub(super) fn accept(&self, process: &mut Process, nonblocking: bool) -> Result<End, Errno> {
+    /// `accept`: one end of a connection, and who has the other one.
+    pub(super) fn accept(
+        &self,
+        process: &mut Process,
+        nonblocking: bool,
+    ) -> Result<(End, [u32; 3]), Errno> {
         if !self.is_connection() {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -309,8 +314,8 @@ impl UnixSocket {
             let at = |offset, value| abi::region::WordAt { offset, value };
             let write = [at(offer(tail), CLAIMED | domain.0), at(TAIL, tail + 1)];
             if port.copy_in(0, &[], &[at(TAIL, tail)], &write)? == Done::Yes {
-                let region = process.files.client()?.socket_accept(id, tail)?;
-                return Ok(End { region, end: 1 });
+                let (region, owner) = process.files.client()?.socket_accept(id, tail)?;
+                return Ok((End { region, end: 1 }, owner));
             }
         }
     }

@@ -17,8 +17,6 @@ const SWITCHES: [u32; 6] = [
     raw::SO_REUSEPORT,
     raw::SO_PASSCRED,
 ];
-/// Nobody: what `SO_PEERCRED` tells where there is no peer.
-const NOBODY: [u32; 3] = [0, u32::MAX, u32::MAX];
 
 impl UnixSocket {
     fn switch(&self, bit: u32) -> bool {
@@ -28,15 +26,6 @@ impl UnixSocket {
     /// Is a receiver told who sent?
     pub(super) fn tells_sender(&self) -> bool {
         self.switch(raw::SO_PASSCRED)
-    }
-
-    /// Who is at the other end.
-    pub(super) fn peer_owner(&self) -> Result<[u32; 3], Errno> {
-        match (self.link.get(), self.port_head()?) {
-            (Some(end), _) => Ok(end.read().half()?.owner),
-            (None, Some(head)) if self.listens.get() => Ok(head.owner),
-            _ => Ok(NOBODY),
-        }
     }
 
     fn option(&self, name: u32) -> Result<Vec<u8>, Errno> {
@@ -54,7 +43,8 @@ impl UnixSocket {
             raw::SO_SNDBUF | raw::SO_RCVBUF if self.kind == Kind::Datagrams => 64 << 10,
             raw::SO_SNDBUF | raw::SO_RCVBUF => 32 << 10,
             raw::SO_PEERCRED => {
-                return Ok(self.peer_owner()?.iter().flat_map(|word| word.to_le_bytes()).collect());
+                let owner = self.peer_owner.get();
+                return Ok(owner.iter().flat_map(|word| word.to_le_bytes()).collect());
             }
             _ => return Err(Errno::ENOPROTOOPT),
         };
