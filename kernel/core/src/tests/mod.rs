@@ -384,11 +384,19 @@ impl World {
                 | crate::work::step(&mut self.state, &mut self.machine)
             {
                 crate::work::begin(&mut self.state);
+                self.hear();
             }
             let ticket = frame::ticket(&mut self.state);
             frame::limbo_release(&mut self.state, &mut self.machine, ticket);
         }
         assert!(!crate::work::step(&mut self.state, &mut self.machine));
+    }
+
+    /// Processors enter the kernel for what others ask of the environments that run there.
+    fn hear(&mut self) {
+        for cpu in 0..abi::limits::CPUS {
+            crate::request::serve(&mut self.state, &mut self.machine, cpu);
+        }
     }
 
     /// All that is counted: free frames, what accounts use, who is in the tables.
