@@ -376,8 +376,8 @@ calls! {
     /// changes to what it holds, so that the answer may be kept until that moves.
     54 DomainHolds { domain: DomainId, kind: u16, number: u32 } own Atomic
         errors [NoSuchDomain, NotPermitted];
-    /// Sets `property` of `domain` (0: own; else one that the caller builds) as `domain::Property`
-    /// says.
+    /// Sets `property` of `domain` (0: own; else one that the caller builds; account: of any) as
+    /// `domain::Property` says.
     55 DomainSet { domain: DomainId, property: u16, value: u64 } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, NoSuchRegion, NoSuchEnv, WrongState, OverQuota,
                 BadAddress];

@@ -8,8 +8,9 @@ pub enum Property {
     /// 0-7 and 8-15 of `value`, each with SIGNAL; [`NO_NAME`]: none. For kill(2): real and saved
     /// user.
     Signals = 0,
-    /// Who pays for what is charged to the domain from now on: the account with the id `value`.
-    /// Needs CONTROL over its name and that of the present one.
+    /// Who pays for what is charged to the domain from now on, and for its environments, whose
+    /// turns become that one's as soon as it can pay: the account with the id `value`. Needs
+    /// CONTROL over its name and that of the present one, and nothing else: of any domain.
     Account = 1,
     /// The environment that may move in, whatever it holds, and the one prepared for it: ids in the
     /// low and the high half. It takes over all that the prepared one was set to, which ends, and

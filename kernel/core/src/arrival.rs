@@ -42,6 +42,7 @@ pub(crate) fn arrive<M: Machine>(
     env::set_domain(state, guest, domain::id(state, to));
     state.published.domains[to].envs += 1;
     domain::built(state, to);
+    principal::moved(state, from.into(), to);
     principal::admission_over(state, to);
     create::wait_still(state, machine, guest, posted);
     machine.vector_init(state.envs.slots[guest].vector);

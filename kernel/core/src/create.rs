@@ -176,6 +176,7 @@ pub fn move_to<M: Machine>(
     env::set_domain(state, caller, target);
     domain::born(state, to);
     domain::built(state, to);
+    principal::moved(state, from.into(), to);
     state.published.domains[to].envs += 1;
     *machine.context(caller) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);

@@ -11,7 +11,7 @@
 //! wants something of one that runs on another processor leaves a request and interrupts that one.
 
 use crate::count::Count;
-use crate::index::DomainIndex;
+use crate::index::{AccountIndex, DomainIndex};
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
@@ -113,6 +113,8 @@ pub struct Env {
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,
+    /// Its account is that of its domain, and changes with that one ([`crate::principal::follow`]).
+    pub(crate) follows: bool,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
     /// Position there.
@@ -405,9 +407,10 @@ pub fn enter<M: Machine>(
 ) -> EnvId {
     // More than can be made while a machine runs.
     state.envs.serial += 1;
-    let slot = &mut state.envs.slots[index];
+    let slot = &state.envs.slots[index];
     let (id, heap_entry) = (EnvId::new(index as u16, slot.id.generation()), slot.heap_entry);
-    *slot = Env { id, heap_entry, vector, ..Env::default() };
+    let follows = AccountIndex::from(account) == crate::domain::account(state, domain.into());
+    state.envs.slots[index] = Env { id, heap_entry, vector, follows, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord {
         id: id.0,

@@ -89,6 +89,13 @@ pub fn set<M: Machine>(
     Ok(0)
 }
 
+/// References of an environment's predicate, each of which is charged as a pin.
+pub(crate) fn pins<M: Machine>(state: &State, machine: &M, index: usize) -> u32 {
+    let atoms = 0..usize::from(state.envs.slots[index].atoms);
+    let of = |at| frames_of(state, &load(state, machine, index, at)).into_iter().flatten().count();
+    atoms.map(of).sum::<usize>() as u32
+}
+
 /// Drops the predicate of an environment that is not asleep on it, with its references.
 pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
     let mut pins = 0;

@@ -18,11 +18,13 @@ use crate::identity::Thread;
 use crate::index::{DomainIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{account, capability, domain, env, exit, region};
+use crate::work::{self, cost};
+use crate::{account, capability, domain, env, exit, predicate, region, slice, sweep};
 use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
 use abi::domain::{GROUP_REGIONS, NO_NAME, Property};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
+use abi::limits::Resource;
 use abi::published::EnvState;
 use abi::word::Word;
 
@@ -112,10 +114,12 @@ pub fn set(
     (id, property, value): (DomainId, u16, u64),
 ) -> Answer {
     let index = domain::find_or_own(state, caller, id)?;
-    if index != caller && !domain::is_builder(state, caller, index) {
+    let property = Property::from_number(property).ok_or(Refusal::new(Error::BadArgument, 1))?;
+    // Who controls both accounts pays for it in either.
+    let is_own = index == caller || domain::is_builder(state, caller, index);
+    if !is_own && property != Property::Account {
         return Err(Error::NotPermitted.into());
     }
-    let property = Property::from_number(property).ok_or(Refusal::new(Error::BadArgument, 1))?;
     match property {
         Property::Signals => set_signals(state, index, value),
         Property::Account => set_account(state, caller, index, named, value),
@@ -166,7 +170,8 @@ fn set_entry(state: &mut State, index: DomainIndex, value: u64) -> Answer {
     Ok(0)
 }
 
-/// What is charged already stays where it is: it is given back there.
+/// What is charged to others than the domain and its environments stays where it is: it is given
+/// back there. The environments follow in pieces ([`follow`]).
 fn set_account(
     state: &mut State,
     caller: DomainIndex,
@@ -184,7 +189,49 @@ fn set_account(
         }
     }
     domain::move_charges(state, index, to)?;
+    sweep::look_for_bereaved(state);
     Ok(0)
+}
+
+/// An environment of the domain at `from` is at home in the one at `to` now: that one's account
+/// pays for it, if the other one's did.
+pub(crate) fn moved(state: &mut State, from: DomainIndex, to: DomainIndex) {
+    if domain::account(state, from) != domain::account(state, to) {
+        sweep::look_for_bereaved(state);
+    }
+}
+
+/// The account of the domain that the environment at `index` is in may have changed. One that its
+/// home paid for when it was made is the new one's from now on, if that can pay; else its record
+/// and its turns stay where they are, as other charges do.
+/// `false`: there is no room for that.
+pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+    let domains = [env::domain(state, index), env::home(state, index)].map(DomainIndex::from);
+    let [user, home] = domains.map(|domain| domain::account(state, domain));
+    let user = state.published.accounts[user].id;
+    let changed = core::mem::replace(&mut state.published.envs[index].user, user) != user;
+    let from = AccountId(state.published.envs[index].account).into();
+    let follows = state.envs.slots[index].follows && from != home;
+    if follows && !state.accounts.record(home).dying {
+        let cost = cost::DEATH + slice::cost(state, index);
+        if !work::room(state, cost) {
+            return false;
+        }
+        work::spend(state, cost);
+        let pins = predicate::pins(state, machine, index);
+        let takes = slice::is_alone_at_home(state, index);
+        let charges =
+            [(Resource::Envs, 1), (Resource::Pins, pins), (Resource::Slices, takes.into())];
+        if account::transfer(state, (from, home), &charges).is_ok() {
+            slice::change_account(state, index, home, takes);
+        } else {
+            state.envs.slots[index].follows = false;
+        }
+    }
+    if changed {
+        env::changed(state, index);
+    }
+    true
 }
 
 fn set_admitted(state: &mut State, caller: DomainIndex, index: DomainIndex, value: u64) -> Answer {

@@ -10,7 +10,7 @@ use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env;
 use crate::gate;
-use crate::index::CpuIndex;
+use crate::index::{AccountIndex, CpuIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
@@ -271,6 +271,27 @@ pub(crate) fn inherit(state: &mut State, index: usize) {
         state.published.slices[slot(cpu, position)].sharers.less(1);
         rehome(state, index, |state| share(state, index, FIRST));
     }
+}
+
+/// Has the environment at `index` its home for itself, and no other position?
+pub(crate) fn is_alone_at_home(state: &State, index: usize) -> bool {
+    let env = &state.envs.slots[index];
+    let (cpu, position) = (CpuIndex::from(env.cpu), usize::from(env.position));
+    env.owned == 1
+        && owner(state, cpu, position) == index
+        && state.published.slices[slot(cpu, position)].sharers == 1
+}
+
+/// An environment is another account's from now on, which has been charged for it: its turns are
+/// that one's. It `takes` its position along, or leaves what it has to those who shared it.
+pub(crate) fn change_account(state: &mut State, index: usize, to: AccountIndex, takes: bool) {
+    rehome(state, index, |state| {
+        if !takes {
+            drop_all(state, index);
+            state.envs.slots[index].position = COMMON as u8;
+        }
+        state.published.envs[index].account = state.published.accounts[to].id;
+    });
 }
 
 /// Changes an environment's home without taking it out of the running order.

@@ -17,7 +17,7 @@ use crate::index::{AccountIndex, CpuIndex, DomainIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, death, domain, region};
+use crate::{account, death, domain, principal, region};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::EnvState;
 
@@ -156,7 +156,9 @@ pub(crate) fn condemned(state: &State, index: usize) -> Option<(u64, EnvId)> {
 
 fn sweep_env<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize) -> bool {
     let Some((word, killer)) = condemned(state, index) else {
-        return death::bereave(state, machine, index);
+        let lives = !matches!(state.envs.slots[index].state, EnvState::Free | EnvState::Dead);
+        let followed = !lives || principal::follow(state, machine, index);
+        return followed && death::bereave(state, machine, index);
     };
     let room = work::room(state, death::cost(state, index));
     if room {

@@ -15,7 +15,8 @@ use std::vec;
 use std::vec::Vec;
 
 /// What is counted here.
-const COUNTED: [Resource; 3] = [Resource::Domains, Resource::Regions, Resource::Attachments];
+const COUNTED: [Resource; 4] =
+    [Resource::Envs, Resource::Domains, Resource::Regions, Resource::Attachments];
 /// Places of what moves make; place 1 is the first program's.
 const PLACES: [usize; 2] = [2, 3];
 /// How often it is attached to, at most.
@@ -80,8 +81,14 @@ impl Accounts {
         regions.find(|record| record.id != 0).map(|record| RegionId(record.id))
     }
 
-    fn payer(&self) -> usize {
-        AccountId(self.world.state.published.domains[1].account).index()
+    /// Does this account, or one below it, pay for the first program? Its environment follows its
+    /// domain later.
+    fn keeps_the_first(&self, place: usize) -> bool {
+        let published = &self.world.state.published;
+        let payers = [published.domains[1].account, published.envs[1].account];
+        let above = AccountIndex::new(place);
+        let below = |id| account::is_below(&self.world.state, AccountId(id).into(), above);
+        payers.into_iter().any(below)
     }
 
     fn pay_by(&mut self, place: usize) -> Outcome {
@@ -97,7 +104,8 @@ impl Accounts {
             Resource::Attachments => record.attachments,
             _ => 0,
         };
-        let is_region = resource == Resource::Regions;
+        let [is_env, is_region] = [Resource::Envs, Resource::Regions].map(|one| resource == one);
+        let envs = published.envs.iter().map(|record| (record.account, 1)).filter(|_| is_env);
         let domains = published.domains.iter().map(|record| (record.account, of_domain(record)));
         let regions = published.regions.iter().map(|record| (record.account, 1));
         let pays = |&(id, _): &(u64, u32)| {
@@ -108,7 +116,7 @@ impl Accounts {
                     AccountIndex::new(place),
                 )
         };
-        let paid = domains.chain(regions.filter(|_| is_region)).filter(pays);
+        let paid = domains.chain(regions.filter(|_| is_region)).chain(envs).filter(pays);
         paid.map(|(_, count)| count).sum()
     }
 }
@@ -158,15 +166,7 @@ impl Ground for Accounts {
                 Call::AccountLimit { account, resource, limit, reserve: 0 }
             }
             // The first program would end with it, and nothing could be done any more.
-            Move::AccountDestroy { place }
-                if account::is_below(
-                    &self.world.state,
-                    AccountIndex::new(self.payer()),
-                    AccountIndex::new(place),
-                ) =>
-            {
-                return;
-            }
+            Move::AccountDestroy { place } if self.keeps_the_first(place) => return,
             Move::AccountDestroy { place } => Call::AccountDestroy { account: self.account(place) },
             Move::PaidBy { place } => {
                 self.pay_by(place);
@@ -229,6 +229,7 @@ impl Ground for Accounts {
         for record in state.published.domains.iter() {
             key.push(record.attachments.into());
         }
+        key.push(AccountId(state.published.envs[1].account).index() as u64);
         let swept = state.accounts.sweep as usize >= state.published.frames.len();
         let left = [swept, state.accounts.lighter, state.frames.dying != 0];
         key.extend(left.map(u64::from));
@@ -284,6 +285,7 @@ impl Ground for Accounts {
 
     fn clear(&mut self) {
         assert_eq!(self.pay_by(1), OK);
+        self.world.settle();
         for place in PLACES {
             self.make(Move::DomainDestroy { place });
         }
@@ -311,5 +313,5 @@ fn accounts_and_domains() {
 
 #[test]
 fn accounts_and_a_region() {
-    exhaust(&mut Accounts::new(true), 5_624);
+    exhaust(&mut Accounts::new(true), 14_254);
 }

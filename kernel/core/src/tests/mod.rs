@@ -394,7 +394,7 @@ impl World {
 
     /// Processors enter the kernel for what others ask of the environments that run there.
     fn hear(&mut self) {
-        for cpu in 0..abi::limits::CPUS {
+        for cpu in crate::index::CpuIndex::all() {
             crate::request::serve(&mut self.state, &mut self.machine, cpu);
         }
     }

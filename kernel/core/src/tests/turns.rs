@@ -35,6 +35,15 @@ fn slices(world: &mut World, count: usize, of: &[Vec<usize>]) -> Vec<usize> {
     got
 }
 
+/// A domain that this account pays for.
+fn domain_of(world: &mut World, account: AccountId) -> DomainId {
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+    world.map(DomainId(id).index(), SCRATCH);
+    DomainId(id)
+}
+
 fn sleep_for_ever(world: &mut World, index: usize) {
     let sleep = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 0 };
     assert_eq!(world.by(index, sleep), Outcome::Left);
@@ -124,4 +133,66 @@ fn an_account_borrows_one_slice_a_round() {
     }
     assert_eq!(borrowed, 2, "a slice, and what the last one took");
     assert!(world.machine.now < began + 2 * SLICE_NS);
+}
+
+/// A domain becomes another account's: its environments' records, predicates and turns follow, and
+/// nothing is left to the former one but what it has paid for elsewhere.
+#[test]
+fn environments_follow_their_domain_to_another_account() {
+    let mut world = World::new();
+    let [from, to] = [(); 2].map(|()| user(&mut world));
+    let domain = domain_of(&mut world, from.0);
+    let all = [(); 3].map(|()| process(&mut world, (from.0, domain)));
+    let call = Call::SliceAlloc { cpu: 0, position: Which::This(9), env: world.id(all[0]) };
+    assert_eq!(world.by(1, call), Outcome::Answer(0, 9));
+    let beside = process(&mut world, from);
+    let used = |world: &World, id: AccountId, resource: Resource| {
+        world.state.published.accounts[id.index()].used[resource as usize]
+    };
+    let set = |world: &mut World, capability, value: AccountId| {
+        let property = abi::domain::Property::Account as u16;
+        world.with(1, capability, Call::DomainSet { domain, property, value: value.0 })
+    };
+    let resource = Resource::Domains as u16;
+    let none = Call::AccountLimit { account: to.0, resource, limit: 0, reserve: 0 };
+    assert_eq!(world.by(1, none), OK);
+    assert_eq!(set(&mut world, ROOT, to.0), error(Error::OverQuota, resource.into()));
+    let enough = Call::AccountLimit { account: to.0, resource, limit: 9, reserve: 0 };
+    assert_eq!(world.by(1, enough), OK);
+    assert_eq!(set(&mut world, ROOT, to.0), OK);
+    world.settle();
+    for resource in [Resource::Envs, Resource::Domains] {
+        let moved = if resource == Resource::Envs { 3 } else { 1 };
+        assert_eq!(used(&world, to.0, resource), moved, "{resource:?}");
+    }
+    assert_eq!(used(&world, from.0, Resource::Envs), 1);
+    assert_eq!(used(&world, from.0, Resource::Slices), 0, "nobody is left who shared it");
+    for index in all {
+        let record = &world.state.published.envs[index];
+        assert_eq!((record.account, record.user), (to.0.0, to.0.0));
+    }
+    let before = world.state.published.envs[beside].account;
+    assert_eq!(before, from.0.0, "of another domain");
+    crate::turns::check(&world.state);
+    sleep_for_ever(&mut world, 1);
+    assert_eq!(slices(&mut world, 60, &[all.to_vec(), vec![beside]]), [30, 30]);
+}
+
+/// One that moves into a domain of another account, as a set-id program does, is that one's.
+#[test]
+fn a_mover_is_paid_for_by_the_domain_it_moves_to() {
+    let mut world = World::new();
+    let [from, to] = [(); 2].map(|()| user(&mut world));
+    for (account, domain) in [from, to] {
+        let property = abi::domain::Property::Account as u16;
+        let paid = Call::DomainSet { domain, property, value: account.0 };
+        assert_eq!(world.by(1, paid), OK);
+    }
+    let mover = process(&mut world, from);
+    let call = Call::EnvMove { domain: to.1, fields: 0, setup: UserAddress(SCRATCH) };
+    assert_eq!(world.by(mover, call), Outcome::Restart);
+    world.settle();
+    let record = &world.state.published.envs[mover];
+    assert_eq!((record.account, record.user), (to.0.0, to.0.0));
+    crate::turns::check(&world.state);
 }
