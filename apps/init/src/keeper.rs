@@ -9,7 +9,7 @@
 //!  hangs            asked for a heartbeat (`xok::beat`), it has run, or slept, too long without
 //! ```
 
-use abi::id::{DomainId, EnvId, Frame};
+use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::published::{EnvRecord, EnvState};
 use alloc::vec::Vec;
 use core::fmt;
@@ -19,6 +19,7 @@ use xok::services::Service;
 use xok::spawn::{self, Gift};
 use xok::{beat, clock, published};
 
+use crate::payer;
 use crate::programs::Image;
 use crate::publish;
 use crate::terminal::Terminal;
@@ -67,6 +68,8 @@ pub struct Server {
 
 /// One that is kept.
 struct Kept {
+    /// Who pays: an account of its own, which outlives it.
+    account: AccountId,
     server: &'static Server,
     plan: Plan,
     file: &'static [u8],
@@ -172,6 +175,7 @@ impl Kept {
             }
         };
         Some(Self {
+            account: payer::account(),
             server,
             plan,
             file: file.bytes,
@@ -261,8 +265,9 @@ impl Kept {
         let mut text = [0; DIGITS];
         let lives = decimal(self.lives, &mut text);
         let argument = if self.server.counts_lives { lives } else { &[] };
-        let spawned =
-            spawn::native(&self.plan, self.file, Some(self.frame), argument, self.server.gifts)?;
+        let (file, frame) = (self.file, Some(self.frame));
+        let gifts = self.server.gifts;
+        let spawned = spawn::paid_by(self.account, &self.plan, file, frame, argument, gifts)?;
         let domain = spawned.domain;
         let attached = match (self.server.attach, terminal) {
             (Attach::Nothing, _) | (_, None) => Ok(()),

@@ -9,6 +9,7 @@
 //!  settings  the command line        terminal  the regions that ttyd and programs share
 //!  programs  files of the image      session   the first Linux process
 //!  servers   which there are         keeper    starts those again that end
+//!  payer     accounts of init's and of the servers'
 //! ```
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
@@ -18,6 +19,8 @@ extern crate alloc;
 
 #[cfg(target_os = "none")]
 mod keeper;
+#[cfg(target_os = "none")]
+mod payer;
 #[cfg(target_os = "none")]
 mod programs;
 #[cfg(target_os = "none")]

@@ -1,8 +1,8 @@
 //! The servers: each a native program of the image, with the capabilities it asks for.
 
 use abi::capability::{
-    DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE, NAME_GROUP,
-    NAME_IMAGE, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
+    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_ACCOUNT,
+    NAME_DEVICE, NAME_GROUP, NAME_IMAGE, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
 };
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState, InterfaceRecord, Table};
@@ -34,6 +34,18 @@ const USERS: &[u16] = &[NAME_USER];
 const GROUPS: &[u16] = &[NAME_GROUP];
 /// Below all users' name, and no user's: its number would mean "leave it as it is".
 const NO_USER: &[u16] = &[NAME_USER, u16::MAX, u16::MAX];
+
+/// The first account, and those below it.
+const ACCOUNTS: &[u16] = &[NAME_ACCOUNT + 1];
+
+/// Users' accounts.
+static ACCOUNTD: Server = Server {
+    name: "accountd",
+    service: Service::Accounts,
+    gifts: &[gift(1, ACCOUNTS, CONTROL), gift(3, CONSOLE, WRITE)],
+    attach: Attach::Nothing,
+    counts_lives: false,
+};
 
 /// The terminal: what every Linux process needs.
 static TTYD: Server = Server {
@@ -94,8 +106,9 @@ static TRACED: Server = Server {
     counts_lives: false,
 };
 
-/// Starts what every Linux process needs: the terminal and the files.
+/// Starts what every Linux process needs: the terminal and the files, and whoever gives accounts.
 pub fn start_own(image: &Image, keeper: &mut Keeper) {
+    keeper.start(image, &ACCOUNTD);
     keeper.start(image, &TTYD);
     keeper.start(image, &TMPFSD);
 }

@@ -30,6 +30,7 @@ use xok::services::{INIT_INDEX, Service};
 use xok::{clock, published};
 
 use crate::keeper::Keeper;
+use crate::payer;
 use crate::programs::Image;
 use crate::publish;
 use crate::servers::{self, gift};
@@ -85,6 +86,7 @@ pub fn run() -> Result<u16, Failure> {
         .ok_or_else(|| failure(NOT_EXECUTABLE, "the boot image is damaged".into()))?;
     let command = command(&image, &settings)?;
 
+    payer::own()?;
     let domain = call::domain_alloc(USERS_SLOT, AccountId::NONE, TEXT, start::text_bytes())?;
     let env = call::env_alloc(USERS_SLOT, domain, AccountId::NONE)?;
     let terminal = Terminal::make(streams)?;
@@ -101,6 +103,8 @@ pub fn run() -> Result<u16, Failure> {
 
     terminal.attach_program(domain)?;
     give_capabilities(domain)?;
+    // User 0 pays for its process; if it cannot, init does.
+    xok::accounts::join(domain, 0);
     let entry = map_library(&image)?;
     start_process(domain, env, entry, &command, streams)?;
     if !streams {

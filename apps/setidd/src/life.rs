@@ -7,6 +7,7 @@
 
 use abi::capability::{DERIVE, READ, USER_RIGHTS, WRITE};
 use abi::domain::Property;
+use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
@@ -22,8 +23,9 @@ use image::elf::Plan;
 use unix::Errno;
 use unix::set_id::Ids;
 use xok::call::{self, OWN, Refused};
+
 use xok::memory::Space;
-use xok::published;
+use xok::{accounts, published};
 
 use crate::files;
 
@@ -119,6 +121,10 @@ impl Builder {
         block: &[u8],
     ) -> Result<EnvId, Refused> {
         give(domain, from, ids)?;
+        // Before anything is charged to it.
+        if !accounts::join(domain, ids.payer()) {
+            return Err((Error::OverQuota, 0));
+        }
         library::build_fresh(domain, page::bytes_of(page), block)?;
         let prepared = call::env_alloc(GUARD, domain, AccountId::NONE)?;
         let (setup, fields) = library::fresh_setup(self.entry, block.len());

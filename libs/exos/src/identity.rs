@@ -19,7 +19,7 @@ use abi::capability::USER_RIGHTS;
 use abi::domain::Property;
 use abi::id::DomainId;
 use unix::set_id::Ids;
-use xok::call;
+use xok::{accounts, call, published};
 
 /// "Leave it as it is" in `setresuid` and its kin.
 const KEEP: u32 = u32::MAX;
@@ -161,6 +161,21 @@ fn signalled_by(domain: DomainId) {
     let _ = call::domain_set(crate::capabilities::USER_SLOT, domain, Property::Signals, slots);
 }
 
+/// The user that pays for a process with these.
+fn payer(users: [u32; 3]) -> u32 {
+    Ids { users, ..Ids::default() }.payer()
+}
+
+/// The process's user pays for the domain from now on. It has been asked whether it can; if others
+/// have taken the room meanwhile the former one goes on paying.
+fn join(domain: DomainId, process: &Process) {
+    accounts::join(domain, payer(process.users));
+}
+
+fn own_domain(process: &Process) -> DomainId {
+    published::env(process.id).map_or(DomainId::NONE, |own| DomainId(own.domain))
+}
+
 /// Gives a domain that is being built what belongs to the ids of `process`.
 pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
     let slots = kept(process);
@@ -180,6 +195,9 @@ pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
         }
     }
     signalled_by(domain);
+    if payer(users) != payer(process.users) {
+        join(domain, process);
+    }
     Ok(())
 }
 
@@ -210,6 +228,11 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     if new == old {
         return Ok(0);
     }
+    let another = kind == Kind::User && payer(new) != payer(old);
+    // As setuid(2) has it, of one that may have no more processes.
+    if another && !accounts::prepare(payer(new)) {
+        return Err(Errno::EAGAIN);
+    }
     process.files.seal_all();
     if !process.borrows_space {
         hold(process, kind, old, new)?;
@@ -219,6 +242,9 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     if !process.borrows_space {
         process.listed = (process.users, process.groups);
         settle(process);
+        if another {
+            join(own_domain(process), process);
+        }
     }
     publish(process);
     Ok(0)

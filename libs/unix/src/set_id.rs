@@ -51,6 +51,11 @@ pub struct Ids {
 }
 
 impl Ids {
+    /// The user that pays for a process: 0 as long as any of the three is.
+    pub fn payer(&self) -> u32 {
+        if self.users.contains(&0) { 0 } else { self.users[0] }
+    }
+
     /// Who a process of these ids is after it has executed a file of these attributes.
     pub fn after(&self, file: &Attributes) -> Self {
         let counts = file.mount_flags & u64::from(raw::MS_NOSUID) == 0;

@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+pub mod accounts;
 pub mod beat;
 pub mod board;
 pub mod boot_image;

@@ -47,6 +47,8 @@ pub enum Service {
     Tracer = 14,
     /// Environment of setidd.
     SetId = 16,
+    /// Environment of accountd.
+    Accounts = 17,
 }
 
 /// The word, or 0.
@@ -75,6 +77,7 @@ pub fn name(env: u32) -> Option<&'static str> {
         (Service::Web, "cheetah"),
         (Service::Tracer, "traced"),
         (Service::SetId, "setidd"),
+        (Service::Accounts, "accountd"),
     ];
     let is = |service| get(service) == u64::from(env);
     known.into_iter().find(|(service, _)| is(*service)).map(|(_, name)| name)

@@ -47,7 +47,7 @@ pub fn native(
     paid_by(AccountId::NONE, plan, file, file_frame, argument, gifts)
 }
 
-/// As [`native`], in a domain that `account` pays for (0: one's own).
+/// As [`native`], paid for by `account` (0: one's own).
 pub fn paid_by(
     account: AccountId,
     plan: &Plan,
@@ -60,7 +60,7 @@ pub fn paid_by(
         return Err((Error::TooLarge, START_BLOCK_MAX as u64));
     }
     let domain = call::domain_alloc(OWN, account, 0, u64::MAX)?;
-    match build(domain, plan, file, file_frame, argument, gifts) {
+    match build((domain, account), plan, file, file_frame, argument, gifts) {
         Ok(env) => Ok(Spawned { domain, env }),
         Err(refused) => {
             // Nothing of it is left behind; the first refusal is the answer.
@@ -71,7 +71,7 @@ pub fn paid_by(
 }
 
 fn build(
-    domain: DomainId,
+    (domain, account): (DomainId, AccountId),
     plan: &Plan,
     file: &[u8],
     file_frame: Option<Frame>,
@@ -94,7 +94,7 @@ fn build(
     for gift in gifts {
         call::capability_derive(gift.from, domain, gift.slot, gift.extend, gift.rights & ALL)?;
     }
-    let env = call::env_alloc(OWN, domain, AccountId::NONE)?;
+    let env = call::env_alloc(OWN, domain, account)?;
     let setup = EnvSetup {
         rip: plan.entry,
         rsp: STACK_TOP,

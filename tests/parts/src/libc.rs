@@ -94,6 +94,11 @@ pub fn spawn(child: impl FnOnce() -> i32) -> i32 {
     }
 }
 
+/// The same, if there is room for one more process.
+pub fn try_spawn(child: impl FnOnce() -> i32) -> Option<i32> {
+    Some(spawn(child)).filter(|&pid| pid > 0)
+}
+
 /// The wait status of a child that has ended, or will.
 pub fn wait(pid: i32) -> i32 {
     let mut status = -1;

@@ -5,6 +5,7 @@
 //! no door, it says so.
 #![deny(unsafe_code)]
 
+mod accounts;
 mod attacker;
 mod calls;
 mod faults;
@@ -27,7 +28,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 15] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -40,6 +41,8 @@ const TESTS: [Test; 13] = [
     ("peers_do_not_say_who_they_are", forgers::peers_do_not_say_who_they_are),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
+    ("users_pay_for_themselves", accounts::users_pay_for_themselves),
+    ("a_user_at_its_limits", accounts::a_user_at_its_limits),
     ("root_ends_who_takes_no_signals", nobody::root_ends_who_takes_no_signals),
 ];
 

@@ -1,0 +1,281 @@
+//! Users have accounts of their own: what one of them takes, it takes of its own part.
+//!
+//! ```text
+//!   root ── setuid ─► ann: takes of each table until she is refused, and keeps it
+//!     ├─── setuid ─► bob: forks, makes a socket and a file, waits with a predicate   } beside that
+//!     └─── the same itself, ends ann's processes; the machine has what it had        }
+//! ```
+
+use crate::libc::{self, Pair};
+use crate::{Seen, expect};
+use abi::call::Call;
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
+use abi::limits::{REGION_FRAMES, Resource};
+use abi::memory::ANY_FRAME;
+use abi::published::{AccountRecord, DomainRecord, EnvRecord, Table};
+use abi::word::{UserAddress, Which};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use xok::published;
+
+const ANN: u32 = 61_000;
+const BOB: u32 = 61_001;
+/// Index of the first account.
+const FIRST: usize = 1;
+/// What ends of itself, some while after that by which it does.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Environments that wait, of the one that takes everything.
+const SLEEPERS: usize = 20;
+/// Frames of each of its regions, as long as there are any.
+const FRAMES: usize = REGION_FRAMES;
+/// Its part of the memory that is ordinary memory, which regions alone would not fill.
+const MEMORY: usize = 2;
+/// Frames that it leaves itself.
+const LEFT: u32 = 128;
+/// Where it tells how many of each it has got, and how many numbers these are.
+const FIRST_COUNT: usize = 4;
+const COUNTS: usize = 6;
+/// Frames that are others' by chance: the servers', and root's own.
+const SLACK: u32 = 64;
+
+fn account(id: u64) -> AccountRecord {
+    let record: AccountRecord =
+        published::record(Table::Accounts, AccountId(id).index()).unwrap_or_default();
+    if record.id == id { record } else { AccountRecord::default() }
+}
+
+/// The accounts of a process: its own, and its domain's.
+fn paid_by(env: u32) -> [u64; 2] {
+    let index = EnvId(env).index();
+    let env: EnvRecord = published::record(Table::Envs, index).unwrap_or_default();
+    let index = DomainId(env.domain).index();
+    let domain: DomainRecord = published::record(Table::Domains, index).unwrap_or_default();
+    [env.account, domain.account]
+}
+
+/// Waits until it is so.
+fn until(so: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    while !so() {
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// A child of `user` that says by a word of the page that it is there, and stays.
+fn sleeper(user: u32, said: &'static AtomicU64) -> i32 {
+    libc::spawn(move || {
+        if !libc::become_user(user) {
+            return 1;
+        }
+        said.store(1, Ordering::Release);
+        std::thread::sleep(10 * PATIENCE);
+        0
+    })
+}
+
+/// A process that becomes another user's is that one's account's, and what it forks too; the
+/// account goes when it has nothing any more.
+pub fn users_pay_for_themselves(_: door::Door) -> Seen {
+    let said = libc::words(libc::shared(1), 4);
+    let own = paid_by(std::process::id());
+    expect(own[0] == own[1] && AccountId(own[0]).index() != FIRST, || {
+        format!("root's process is paid for by {own:x?}")
+    })?;
+    let children: Vec<i32> =
+        [ANN, ANN, BOB].into_iter().zip(said).map(|(user, said)| sleeper(user, said)).collect();
+    let all_said = || said[..3].iter().all(|word| word.load(Ordering::Acquire) == 1);
+    let of = |at: usize| paid_by(children[at] as u32);
+    let settled = || all_said() && (0..3).all(|at| of(at)[0] == of(at)[1]);
+    let seen = if until(settled) { Ok([of(0), of(1), of(2)]) } else { Err([of(0), of(1), of(2)]) };
+    let verdict = seen.map_err(|all| format!("their environments stay behind: {all:x?}"));
+    let verdict = verdict.and_then(|[one, other, third]| {
+        let [ann, bob] = [one[0], third[0]];
+        let differ = ann != bob && ann != own[0] && bob != own[0];
+        expect(other[0] == ann && differ, || format!("{one:x?} {other:x?} {third:x?} {own:x?}"))?;
+        let (all, part) = (account(paid_by_first()), account(ann));
+        for resource in [Resource::Frames, Resource::Envs, Resource::Domains, Resource::Regions] {
+            let at = resource as usize;
+            let (limit, reserve, most) = (part.limit[at], part.reserve[at], all.limit[at]);
+            expect(limit == most / 2 && reserve == most / 128, || {
+                format!("{limit} and {reserve} of {most} {resource:?}")
+            })?;
+        }
+        Ok([ann, bob])
+    });
+    children.iter().for_each(|&child| libc::send(child, 9));
+    children.iter().for_each(|&child| {
+        libc::wait(child);
+    });
+    let [ann, bob] = verdict?;
+    expect(until(|| [ann, bob].iter().all(|&id| account(id).id == 0)), || {
+        format!("an account that is empty stays: {:?}", account(ann).used)
+    })?;
+    Ok(String::new())
+}
+
+fn paid_by_first() -> u64 {
+    let first: AccountRecord = published::record(Table::Accounts, FIRST).unwrap_or_default();
+    first.id
+}
+
+fn frames_left() -> u32 {
+    let own = account(paid_by(std::process::id())[1]);
+    let at = Resource::Frames as usize;
+    own.limit[at].saturating_sub(own.used[at])
+}
+
+/// Makes such calls until one is refused, or there are no frames left but what the process itself
+/// needs to go on; what they gave.
+fn until_refused(door: door::Door, call: &dyn Fn() -> Call, given: &mut Vec<u64>) {
+    while frames_left() > LEFT || matches!(call(), Call::RegionAlloc { count: 0, .. }) {
+        match libc::kernel(door, call()) {
+            Ok(id) => given.push(id),
+            // What is taken back elsewhere just now.
+            Err((Error::WouldBlock, _)) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Takes all it gets of each table, and stays.
+fn take_everything(door: door::Door, said: &'static [AtomicU64]) -> i32 {
+    let mut sleepers = 0;
+    while sleepers < SLEEPERS && libc::try_spawn(pause).is_some() {
+        sleepers += 1;
+    }
+    let _memory = std::hint::black_box(vec![1_u8; 4096 * frames_left() as usize / MEMORY]);
+    let frames = [ANY_FRAME; FRAMES];
+    let frames = UserAddress(frames.as_ptr() as u64);
+    let (account, which, vector, root) = (AccountId::NONE, Which::Any, Which::Any, Which::Any);
+    let all = |call: &dyn Fn() -> Call| {
+        // Where it grows there would be no page.
+        let mut given = vec![0; 1 << 14];
+        given.clear();
+        until_refused(door, call, &mut given);
+        given
+    };
+    let slices = all(&|| Call::SliceAlloc { cpu: 0, position: which, env: EnvId::NONE });
+    let domains = all(&|| Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX });
+    let domain = DomainId(domains.last().copied().unwrap_or(0));
+    let envs = all(&|| Call::EnvAlloc { which, domain, account, vector });
+    let mut regions = all(&|| Call::RegionAlloc { frames, count: FRAMES as u64 });
+    for count in [1, 0] {
+        until_refused(door, &|| Call::RegionAlloc { frames, count }, &mut regions);
+    }
+    let mut attached = 0;
+    for (&region, role) in regions.iter().flat_map(|id| (0..4).map(move |role| (id, role))) {
+        let (region, domain) = (RegionId(region), DomainId::NONE);
+        attached +=
+            u64::from(libc::kernel(door, Call::RegionAttach { region, role, domain }).is_ok());
+    }
+    let given = [sleepers, slices.len(), domains.len(), envs.len(), regions.len()];
+    let given = given.map(|count| count as u64).into_iter().chain([attached]);
+    for (word, count) in said[FIRST_COUNT..].iter().zip(given) {
+        word.store(count, Ordering::Release);
+    }
+    said[0].store(1, Ordering::Release);
+    pause()
+}
+
+/// Waits for its end.
+fn pause() -> i32 {
+    std::thread::sleep(10 * PATIENCE);
+    0
+}
+
+/// What anybody does: a child, a socket, a file, a wait with a predicate.
+fn lives(name: &str) -> Result<(), String> {
+    let child = libc::try_spawn(|| 7).ok_or("no child")?;
+    expect(libc::wait(child) == 7 << 8, || "its child ended in another way".into())?;
+    for kind in [Pair::Stream, Pair::Pipe] {
+        let (one, other) = libc::pair(kind).ok_or("no pair of ends")?;
+        let (from, to) = if matches!(kind, Pair::Pipe) { (other, one) } else { (one, other) };
+        let mut word = [0; 4];
+        expect(libc::write(from.as_raw_fd(), b"word") == 4, || "nothing is written".into())?;
+        // By ppoll's predicate, with a clock's.
+        let came = libc::wait_for(to.as_raw_fd(), libc::POLLIN, 1000);
+        expect(came == libc::POLLIN, || format!("poll found {came}"))?;
+        expect(libc::read(to.as_raw_fd(), &mut word) == 4 && &word == b"word", || {
+            format!("{word:?} came")
+        })?;
+        let came = libc::wait_for(to.as_raw_fd(), libc::POLLIN, 20);
+        expect(came == 0, || format!("poll found {came} where nothing is"))?;
+    }
+    let file = format!("/tmp/{name}");
+    let same = std::fs::write(&file, name).and_then(|()| std::fs::read(&file));
+    let same = same.map_err(|error| format!("{file}: {error}"))?;
+    std::fs::remove_file(&file).map_err(|error| format!("{file}: {error}"))?;
+    expect(same == name.as_bytes(), || format!("{file} holds {same:?}"))
+}
+
+/// One user has filled its part of all tables: others fork, make sockets and files, and wait with
+/// predicates, root ends that user's processes, and all that they had is there again.
+pub fn a_user_at_its_limits(door: door::Door) -> Seen {
+    let said = libc::words(libc::shared(1), 64);
+    lives("before")?;
+    let free = || published::directory().frames_free as u32;
+    let before = free();
+    let ann = libc::spawn(|| if libc::become_user(ANN) { take_everything(door, said) } else { 1 });
+    let filled = until(|| said[0].load(Ordering::Acquire) == 1);
+    let part = account(paid_by(ann as u32)[1]);
+    let verdict = if filled { beside(&part) } else { Err("it never had all".into()) };
+    end_all(&part);
+    libc::wait(ann);
+    let taken: Vec<u64> = said[FIRST_COUNT..FIRST_COUNT + COUNTS]
+        .iter()
+        .map(|word| word.load(Ordering::Acquire))
+        .collect();
+    verdict
+        .map_err(|why| format!("{why}; the other one has {:?} of {:?}", part.used, part.limit))?;
+    expect(until(|| free() + SLACK >= before), || format!("{} frames, not {before}", free()))?;
+    lives("afterwards")?;
+    Ok(format!("({taken:?} at once)"))
+}
+
+/// Ends all processes that the account pays for.
+fn end_all(account: &AccountRecord) {
+    for index in 1..published::table(Table::Envs).count as usize {
+        let env: EnvRecord = published::record(Table::Envs, index).unwrap_or_default();
+        if env.id != 0 && env.account == account.id {
+            libc::send(env.id as i32, 9);
+        }
+    }
+}
+
+/// What others do while one has all it may have.
+fn beside(part: &AccountRecord) -> Result<(), String> {
+    for resource in [
+        Resource::Frames,
+        Resource::Envs,
+        Resource::Domains,
+        Resource::Regions,
+        Resource::Attachments,
+    ] {
+        let (used, limit) = (part.used[resource as usize], part.limit[resource as usize]);
+        // Where another table ends first there is a little left.
+        expect(used >= limit - limit / 4, || format!("it has {used} of {limit} {resource:?}"))?;
+    }
+    lives("root").map_err(|why| format!("user 0: {why}"))?;
+    let said = libc::words(libc::shared(1), 1);
+    let bob = libc::spawn(|| {
+        if !libc::become_user(BOB) {
+            return 2;
+        }
+        match lives("bob") {
+            Ok(()) => 0,
+            Err(why) => {
+                println!("{why}");
+                said[0].store(1, Ordering::Release);
+                1
+            }
+        }
+    });
+    let status = libc::wait(bob);
+    expect(status == 0, || format!("another user ended with {status:#x}"))
+}
