@@ -218,5 +218,7 @@ fn unused_regions_end_with_their_maker_wherever_they_are() {
     assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
     world.settle();
     assert_eq!(world.state.published.domains[domain.index()].id, 0, "it has ended");
+    let left = world.state.published.regions.iter().filter(|region| region.id != 0).count();
+    assert_eq!(left, some - 1, "its region has ended with it");
     assert!(!work::waiting(&world.state));
 }
