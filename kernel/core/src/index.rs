@@ -39,6 +39,22 @@ pub type RegionIndex = Place<kind::Region>;
 
 /// Where the records of something are: what indexes a table of such things is this, and neither
 /// another kind's place nor a number.
+///
+/// ```
+/// use kernel_core::index::{AccountIndex, Slots, kind};
+/// let accounts = Slots::<kind::Account, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(accounts[AccountIndex::new(1)], 5);
+/// ```
+/// ```compile_fail
+/// use kernel_core::index::{DomainIndex, Slots, kind};
+/// let accounts = Slots::<kind::Account, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(accounts[DomainIndex::new(1)], 5);
+/// ```
+/// ```compile_fail
+/// use kernel_core::index::{Slots, kind};
+/// let accounts = Slots::<kind::Account, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(accounts[1], 5);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place<Kind>(usize, PhantomData<Kind>);
 
