@@ -5,10 +5,12 @@
 //! everybody who waits is attached to meanwhile.
 
 use abi::id::{DomainId, EnvId, RegionId};
-use abi::region::{COPY_NONE, RegionOperation, WordAt};
+use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 use unix::Errno;
 use unix::locks::{Lock, Locks, Owner};
-use unix::protocol::{CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
+use unix::protocol::{
+    CLAIM, CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, READER, WATCHER,
+};
 use xok::{call, published};
 
 use crate::clients::{PROCESSES, alive, domain_of, refused};
@@ -31,6 +33,27 @@ fn lives(owner: Owner) -> bool {
     }
 }
 
+/// Is the description the caller's? Only who shares it can have written its domain there.
+fn claimed(caller: EnvId, description: RegionId) -> Result<(), Errno> {
+    let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+    call::region_attach(PROCESSES, description, READER, DomainId::NONE).map_err(refused)?;
+    let mut claim = 0_u64;
+    let operation = RegionOperation {
+        region: description.0,
+        direction: COPY_OUT,
+        role: READER as u8,
+        address: &raw mut claim as u64,
+        offset: CLAIM,
+        len: 8,
+        ..RegionOperation::default()
+    };
+    let read = call::region_operate(&operation).map_err(refused);
+    // It may have ended meanwhile: then there is nothing to give back.
+    let _ = call::region_detach(description, READER);
+    read?;
+    if claim == domain.0 { Ok(()) } else { Err(Errno::EBUSY) }
+}
+
 impl FileLocks {
     /// Serves `Lock`: file, what | description << 32, first and last byte.
     pub fn request(&mut self, caller: EnvId, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
@@ -41,6 +64,9 @@ impl FileLocks {
         };
         if first > last || !lives(owner) {
             return Err(Errno::EINVAL);
+        }
+        if let Owner::Description(region) = owner {
+            claimed(caller, RegionId(region))?;
         }
         self.locks.sweep(lives);
         if what & LOCK_UNLOCK != 0 {

@@ -1,13 +1,21 @@
-//! A peer that writes another user into what it shares: `SO_PEERCRED` tells who it is all the same.
+//! Those who say that they are others: to a socket's other end, to the file server about locks.
 
 use crate::peers::regions;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_NONE, RegionOperation, WordAt};
 use abi::word::UserAddress;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use unix::attributes::Credentials;
+use unix::protocol::{self, LOCK_UNLOCK, Operation, Request, TRANSPORT_FRAMES};
+use xok::services::{self, Service};
 
 /// User and group of the peer.
 const NOBODY: u32 = 65_534;
@@ -91,4 +99,67 @@ pub fn peers_do_not_say_who_they_are(door: door::Door) -> Seen {
     told("the server", seen, server)?;
     std::fs::remove_file(PLACE).map_err(failed)?;
     Ok("(both ways)".into())
+}
+
+/// Where the locked file is.
+const LOCKED: &str = "/tmp/forgers-locked";
+
+/// A region by which its domain asks the file server.
+fn transport() -> Option<u32> {
+    let own = xok::published::env_domain(EnvId(std::process::id()))?;
+    regions().into_iter().find_map(|id| {
+        let at = abi::id::RegionId(id).index();
+        let record: RegionRecord = xok::published::record(Table::Regions, at)?;
+        let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
+        (sized && record.domain == own.0).then_some(id as u32)
+    })
+}
+
+/// Gives the lock back in the name of each region that there is; how often that was done.
+fn unlock_all(door: door::Door, node: u64) -> Option<usize> {
+    let server = EnvId(services::get(Service::Files) as u32);
+    let region = transport()?;
+    let unlock = |description: u64| {
+        let request = Request {
+            operation: Operation::Lock,
+            region,
+            arguments: [node, LOCK_UNLOCK | description << 32, 0, i64::MAX as u64],
+            who: Credentials::of(NOBODY, NOBODY),
+        };
+        loop {
+            match libc::transfer(door, server, request.to_words()) {
+                Err((Error::Busy, _)) => std::thread::yield_now(),
+                Ok(reply) => return protocol::answer(&reply).is_ok(),
+                Err(_) => return false,
+            }
+        }
+    };
+    Some(regions().into_iter().filter(|&id| unlock(id)).count())
+}
+
+/// Nobody gives back the lock of a description that it does not share.
+pub fn locks_are_their_descriptions(door: door::Door) -> Seen {
+    let failed = |error: std::io::Error| error.to_string();
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(LOCKED);
+    let file = file.map_err(failed)?;
+    file.lock().map_err(failed)?;
+    let node = file.metadata().map_err(failed)?.ino() - 1;
+    let is_free = || File::open(LOCKED).is_ok_and(|other| other.try_lock().is_ok());
+    expect(!is_free(), || "it is not locked".into())?;
+    let status = libc::wait(libc::spawn(|| {
+        libc::close(file.as_raw_fd());
+        // Asked once by its library: so it has a way to the server.
+        let asked = libc::become_user(NOBODY) && std::fs::metadata(LOCKED).is_ok();
+        let done = if asked { unlock_all(door, node) } else { None };
+        done.map_or(2, |count| i32::from(count != 0))
+    }));
+    let free = is_free();
+    expect(!free && status == 0, || format!("status {status:#x}, free: {free}"))?;
+    // Who shares it does, whoever it is.
+    let status = libc::wait(libc::spawn(|| {
+        i32::from(!(libc::become_user(NOBODY) && file.unlock().is_ok()))
+    }));
+    expect(status == 0 && is_free(), || format!("a child can't: status {status:#x}"))?;
+    std::fs::remove_file(LOCKED).map_err(failed)?;
+    Ok(String::new())
 }

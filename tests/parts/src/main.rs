@@ -28,7 +28,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 16] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -39,6 +39,7 @@ const TESTS: [Test; 15] = [
     ("library_systems_side_by_side", systems::library_systems_side_by_side),
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
     ("peers_do_not_say_who_they_are", forgers::peers_do_not_say_who_they_are),
+    ("locks_are_their_descriptions", forgers::locks_are_their_descriptions),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
     ("users_pay_for_themselves", accounts::users_pay_for_themselves),

@@ -3,14 +3,16 @@
 use abi::id::{EnvId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::{EnvRecord, EnvState, Table};
+use abi::region::WordAt;
 use linux_raw_sys::general as raw;
 use unix::Errno;
-use unix::protocol::{CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
+use unix::protocol::{CLAIM, CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
 
 use super::Files;
 use super::description::Description;
+use super::memory_files::own_domain;
 use super::node::Node;
-use super::region;
+use super::region::{self, Region};
 use crate::errno::Answer;
 use crate::process::Process;
 use crate::user;
@@ -18,6 +20,8 @@ use crate::wait::{Wait, sleep_until};
 
 /// The last byte there can be: a lock to the end of the file, however it grows.
 const LAST: u64 = i64::MAX as u64;
+/// Times that a description is shown to be ours.
+const CLAIMS_MAX: usize = 256;
 /// Set in the number of a file of the image, for the server.
 const OF_IMAGE: u64 = 1 << 63;
 
@@ -114,6 +118,28 @@ fn range(
     if first < 0 || last < first { Err(Errno::EINVAL) } else { Ok((first as u64, last as u64)) }
 }
 
+/// Asks once: for a description's lock, having shown that it is ours. Whoever shares it may show
+/// the same meanwhile; then we do so again.
+fn ask(
+    process: &Process,
+    file: u64,
+    what: u64,
+    owner: Owner,
+    range: (u64, u64),
+) -> Result<[u64; 4], Errno> {
+    for _ in 0..CLAIMS_MAX {
+        if !owner.is_none() {
+            let claim = WordAt { offset: CLAIM, value: own_domain().0 };
+            Region { id: owner, role: CLIENT }.copy_in(0, &[], &[], &[claim])?;
+        }
+        match process.files.client()?.lock(file, what, owner, range) {
+            Err(Errno::EBUSY) => {}
+            answer => return answer,
+        }
+    }
+    Err(Errno::EAGAIN)
+}
+
 /// Takes a lock or gives it back; waits as long as somebody else has it, if `waits`.
 fn take(
     process: &mut Process,
@@ -125,7 +151,7 @@ fn take(
 ) -> Answer {
     let what = if waits { what | LOCK_WAIT } else { what };
     loop {
-        let [outcome, _, _, news] = process.files.client()?.lock(file, what, owner, range)?;
+        let [outcome, _, _, news] = ask(process, file, what, owner, range)?;
         if outcome == 0 {
             return Ok(0);
         }
