@@ -314,6 +314,7 @@ int main(void)
     anns = sleeper(ANN, 0);
     as(BOB, to_all);
     reap("bob's", bobs);
+    as(BOB, to_all); /* now all that there are refuse */
     TRY(kill(anns, 0));
     TRY(kill(anns, SIGKILL));
     TRY(kill(roots, SIGKILL));

@@ -6,14 +6,14 @@
 //! it stands still. A program that has to wait for its turn behind eight others answers after eight
 //! slices, tens of millions of instructions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::initramfs::Initramfs;
 use super::linux::{self, Profile};
 use super::{counts, ours, plugin, table};
-use crate::boot_image;
+use crate::boot_image::{self, Extra};
 use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
 use crate::linux_suite::{Line, More, Session};
@@ -26,6 +26,8 @@ use crate::run::{self, Job};
 const KEYS: u32 = 100;
 /// Loops beside it.
 pub const LOOPS: u32 = 8;
+/// The key by which an attack is over.
+const LAST: u8 = b'.';
 /// What the program says when it listens.
 const READY: &[u8] = b"listening\r\n";
 /// How long it may take until it does, and to answer.
@@ -45,16 +47,48 @@ fn script(loops: u32) -> String {
 /// The answers' times in our guest, shortest first.
 pub fn here(loops: u32) -> Result<Vec<Duration>> {
     let counter = Counter::new()?;
-    let machine = counter.machine()?;
     let image = run::make_image(&Job::default())?;
+    let qemu = guest(&counter.machine()?, &image.path, &script(loops))?;
+    Ok(measure(&counter, qemu)?.0)
+}
+
+/// Our guest, in which a shell reads this from the terminal's line on.
+fn guest(machine: &Machine, image: &Path, script: &str) -> Result<Command> {
     let mut line = CommandLine::default();
     machine.describe(&mut line);
     if let Some(fault) = mutate::chosen() {
         line.set("mutate", &fault);
     }
     line.set("run", "/bin/sh").set("stdin", "terminal");
-    line.set("arg", "sh").set("arg", "-c").set("arg", &script(loops));
-    measure(&counter, machine.qemu(&image.path, &line)?)
+    line.set("arg", "sh").set("arg", "-c").set("arg", script);
+    machine.qemu(image, &line)
+}
+
+/// What one user's attack does to others.
+pub struct Beside {
+    /// The answers' times to another user's keystrokes, shortest first.
+    pub taken: Vec<Duration>,
+    /// How long it takes to end the attack.
+    pub ended: Duration,
+    /// What the guest says afterwards.
+    pub said: String,
+}
+
+/// Keystrokes beside an attack, until a full stop is typed: by `script`, which says `ended` when
+/// nothing is left of it, and `over` when it has said all.
+pub fn beside(memory: &str, extras: Vec<Extra>, script: &str) -> Result<Beside> {
+    let counter = Counter::new()?;
+    let machine = Machine { memory: memory.into(), ..counter.machine()? };
+    let image = run::make_image(&Job { extras, ..Job::default() })?;
+    let qemu = guest(&machine, &image.path, script)?;
+    let (taken, mut session, at) = measure(&counter, qemu)?;
+    let begun = counter.now()?;
+    session.send(&[LAST]).context("a terminal")?;
+    let at = wait_for(&mut session, at, b"ended\r\n")?;
+    let ended = Duration::from_nanos(counter.now()? - begun);
+    let end = wait_for(&mut session, at, b"over\r\n")?;
+    let said = String::from_utf8_lossy(&session.stream[at..end]).into_owned();
+    Ok(Beside { taken, ended, said })
 }
 
 /// The same on Linux.
@@ -75,7 +109,7 @@ fn on_linux(loops: u32) -> Result<Vec<Duration>> {
     files.write(&initial)?;
     let line = linux::command_line(Profile::Tuned, "/first", &[]);
     let counter = Counter::new()?;
-    measure(&counter, counter.machine()?.boot(&linux::kernel()?, &initial, &line)?)
+    Ok(measure(&counter, counter.machine()?.boot(&linux::kernel()?, &initial, &line)?)?.0)
 }
 
 /// The plugin's files, by which the guest's time is read while it runs.
@@ -112,7 +146,8 @@ fn words(command: &Command) -> Vec<String> {
     all.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn measure(counter: &Counter, mut qemu: Command) -> Result<Vec<Duration>> {
+/// The times, shortest first, and the terminal with how far it has been read.
+fn measure(counter: &Counter, mut qemu: Command) -> Result<(Vec<Duration>, Session, usize)> {
     let words = words(qemu.args(["-serial", "mon:stdio"]));
     let shown = words.first().map_or("", String::as_str);
     let mut session = Session::start(&words, Line::Raw, None).context(shown)?;
@@ -127,7 +162,7 @@ fn measure(counter: &Counter, mut qemu: Command) -> Result<Vec<Duration>> {
         taken.push(Duration::from_nanos(counter.now()? - begun));
     }
     taken.sort();
-    Ok(taken)
+    Ok((taken, session, at))
 }
 
 /// Waits until `text` has come behind `from`; where it ends.

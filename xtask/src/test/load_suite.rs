@@ -58,13 +58,32 @@ const LEAST_TICKS: u64 = 100;
 /// Nine of ten keystrokes are answered within this, of the guest's time.
 const KEY_LIMIT: Duration = Duration::from_millis(5);
 
+/// Memory of a machine of which half is more than a gibibyte.
+const BOMB_MEMORY: &str = "2560M";
+/// What a user does beside another one, and what is left of it.
+const BOMB: &str = "stty raw -echo; free=$(/bomb free); /bomb attack 61000 & \
+    until [ -e /tmp/full ]; do sleep 0.1; done; \
+    printf 'listening\\r\\n'; \
+    /bomb as 61001 /bin/sh -c \
+    'while read -r -n 1 key; do printf %s $key; [ $key != . ] || exit; done'; \
+    /bomb end 61000 && /bomb free $free && printf 'memory is back\\r\\n'; printf 'over\\r\\n'";
+/// Ninety-nine of a hundred keystrokes are answered within this, of the guest's time.
+const BOMB_KEY_LIMIT: Duration = Duration::from_millis(100);
+/// User 0 ends the other one's processes within this.
+const BOMB_END_LIMIT: Duration = Duration::from_secs(1);
+
 /// Keystrokes, then a second for each cell.
 pub fn run(tally: &mut Tally) -> Result<()> {
     if tally.wants("load/keystrokes") && tally.wants_place("q35 x1") {
         report::step("load: keystrokes");
         tally.record("load/keystrokes", "q35 x1", keystrokes());
     }
-    if tally.only().is_some_and(|only| "load/keystrokes".contains(only)) {
+    if tally.wants("load/another_users_bomb") && tally.wants_place("q35 x1") {
+        report::step("load: another user's bomb");
+        tally.record("load/another_users_bomb", "q35 x1", bomb());
+    }
+    let alone = ["load/keystrokes", "load/another_users_bomb"];
+    if tally.only().is_some_and(|only| alone.iter().any(|name| name.contains(only))) {
         return Ok(());
     }
     for machine in MACHINES {
@@ -83,6 +102,23 @@ fn keystrokes() -> Verdict {
     let [median, most] = [50, 90].map(|at| keys::quantile(&taken, at));
     let shown = format!("(half within {median:.2?}, nine of ten within {most:.2?})");
     if most <= KEY_LIMIT { Ok(shown) } else { Err(shown) }
+}
+
+/// A user forks without end, writes a gibibyte of memory and opens all descriptors: another one's
+/// program answers keystrokes, user 0 ends it all, and the memory is there again.
+fn bomb() -> Verdict {
+    let told = |why: Failure| why.to_string();
+    let program = compile::directory("tests/bomb", "bomb", &["-static"]).map_err(told)?;
+    let extras = vec![Extra { host: program, guest: "/bomb".into() }];
+    let seen = keys::beside(BOMB_MEMORY, extras, BOMB).map_err(told)?;
+    let [median, most] = [50, 98].map(|at| keys::quantile(&seen.taken, at));
+    let ended = seen.ended;
+    let processes = seen.said.split(' ').next().unwrap_or_default();
+    let shown =
+        format!("(99 % within {most:.2?}, half {median:.2?}; {processes} ended in {ended:.2?})");
+    let is_back = seen.said.contains("memory is back");
+    let in_time = most <= BOMB_KEY_LIMIT && ended <= BOMB_END_LIMIT;
+    if in_time && is_back { Ok(shown) } else { Err(format!("{shown}: {}", seen.said)) }
 }
 
 /// So many seconds for each cell, for `soak`.
