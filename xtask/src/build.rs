@@ -2,15 +2,18 @@
 
 use std::process::Command;
 
-use crate::failure::Result;
+use crate::failure::{Context, Result};
 use crate::mutate;
 use crate::packages;
 use crate::process;
 use crate::report;
 use crate::workspace;
 
-/// Builds all of it, in release form: the only form that runs.
+/// Builds all of it, in release form: the only form that runs. There is a directory then for what
+/// is made of it.
 pub fn build() -> Result<()> {
+    let output = workspace::output();
+    std::fs::create_dir_all(&output).context(output.display())?;
     // The copy with the planted faults has been built, and is not built from here.
     if mutate::chosen().is_some() {
         return Ok(());
