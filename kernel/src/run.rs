@@ -11,7 +11,7 @@ use kernel_core::index::RegionIndex;
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
-use kernel_core::{exit, frame, handover, relay, sched, sweep, upcall, work};
+use kernel_core::{exit, frame, handover, relay, sched, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::id::EnvId;
@@ -26,8 +26,6 @@ use crate::platform::{apic, clock};
 use crate::registers::{interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt};
 use crate::{delay, devices, half, load, power, shootdown, trace};
 
-/// While destruction waits to be worked off, a running program is interrupted this often.
-const WORK_NS: u64 = 200_000;
 /// What a processor counts by itself is published when it becomes idle or ceases to be, and this
 /// often.
 const NOTE_NS: u64 = 1_000_000;
@@ -146,10 +144,10 @@ fn undisturbed(hold: &mut Hold, index: usize) -> bool {
     let Hold { state, cpu, .. } = hold;
     let still = !cpu.ticked.get()
         && !cpu.look.get()
-        && !work::waiting(state)
+        && !work::due(state, cpu.place())
         && sched::undisturbed(state, cpu.place(), index);
     if still {
-        work::end(state, false);
+        work::end(state);
     }
     still
 }
@@ -211,8 +209,7 @@ pub fn leave(mut hold: Hold) -> u64 {
             // Who has left may have made room.
             devices::resume(state, hardware);
         }
-        let waiting = work::waiting(state);
-        let condemned = waiting && sweep::work(state, hardware, cpu.place());
+        work::first(state, hardware, cpu.place());
         let next = sched::pick(state, hardware, cpu.place());
         let before = cpu.loaded();
         match next {
@@ -225,8 +222,7 @@ pub fn leave(mut hold: Hold) -> u64 {
             }
             None => load::park(cpu, state, hardware),
         }
-        let waited = waiting || work::waiting(state);
-        let more = condemned | (waited && work::step(state, hardware));
+        let more = work::waiting(state) && work::step(state, hardware, cpu.place());
         let now = clock::now_ns();
         let switched = before != next;
         if now - cpu.noted_ns.get() > NOTE_NS
@@ -237,11 +233,8 @@ pub fn leave(mut hold: Hold) -> u64 {
         } else if switched {
             note_switch(cpu, state);
         }
-        let mut deadline = sched::next_deadline(state, cpu.place());
-        if more {
-            deadline = Some(deadline.map_or(now + WORK_NS, |at| at.min(now + WORK_NS)));
-        }
-        work::end(state, waited);
+        let deadline = sched::next_deadline(state, cpu.place());
+        work::end(state);
         finish(hold);
         arm_timer(cpu, deadline, now);
         if let Some(index) = next {

@@ -17,9 +17,11 @@ use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::{self, Serial};
 use crate::index::{AccountIndex, DomainIndex, Slots, kind};
+use crate::left::{self, Left};
 use crate::retract;
 use crate::state::State;
 use crate::turns::OnEach;
+use crate::work::{self, cost};
 use abi::capability::{ALL, CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
@@ -60,6 +62,8 @@ pub struct Record {
     pub(crate) below: u16,
     /// What it has in the rounds of the processors.
     pub(crate) turns: OnEach,
+    /// What of it is left to be worked off.
+    pub(crate) left: Left,
 }
 
 /// The private half of the table.
@@ -67,13 +71,6 @@ pub struct Accounts {
     pub(crate) records: Slots<kind::Account, Record>,
     /// How many are dying.
     pub(crate) dying: u16,
-    /// One of those may have lost the last of what it waits for. One that others hold something of
-    /// costs nothing until they let go.
-    pub(crate) lighter: bool,
-    /// How many are left to look at, whether they can end.
-    pub(crate) left: u16,
-    /// First frame that the sweep for dying accounts has not looked at; past the end: none is due.
-    pub(crate) sweep: u32,
     /// What there is of each resource.
     pub(crate) machine: [u32; RESOURCES],
 }
@@ -81,14 +78,7 @@ pub struct Accounts {
 impl Accounts {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self {
-            records: Slots::new(records),
-            dying: 0,
-            lighter: false,
-            left: 0,
-            sweep: u32::MAX,
-            machine: [0; RESOURCES],
-        }
+        Self { records: Slots::new(records), dying: 0, machine: [0; RESOURCES] }
     }
 
     /// The private half of the account at `index`.
@@ -182,13 +172,15 @@ pub fn uncharge(state: &mut State, account: AccountIndex, resource: Resource, n:
 fn uncharge_slot(state: &mut State, account: AccountIndex, slot: usize, n: u32) {
     let (mut at, mut n) = (account, n);
     while at != AccountIndex::NONE && n != 0 {
-        let account = &state.accounts.records[at];
         let record = &mut state.published.accounts[at];
         let before = counts(record, slot);
         record.used[slot].less(n);
         n = before - counts(record, slot);
-        state.accounts.lighter |= account.dying;
-        at = account.parent.into();
+        let &Record { dying, parent, .. } = &state.accounts.records[at];
+        if dying {
+            left::lighten(state, at);
+        }
+        at = parent.into();
     }
 }
 
@@ -242,8 +234,22 @@ pub(crate) fn condemn(state: &mut State, index: AccountIndex, killer: EnvId) {
         record.killer = killer;
         state.accounts.dying += 1;
     }
-    state.accounts.lighter = true;
-    state.accounts.sweep = 0;
+    state.accounts.records[index].left.frames = state.published.frames.len() as u32;
+    left::lighten(state, index);
+}
+
+/// Dying accounts may have lost what they waited for.
+pub(crate) fn lighten_dying(state: &mut State) {
+    if state.accounts.dying == 0 {
+        return;
+    }
+    let count = state.accounts.records.len();
+    work::spend(state, count as u32 * cost::LOOK);
+    for index in (0..count).map(AccountIndex::new) {
+        if state.accounts.records[index].dying {
+            left::lighten(state, index);
+        }
+    }
 }
 
 /// Who destroys the account at `index`, if it is being destroyed.
@@ -278,22 +284,22 @@ pub(crate) fn finish(state: &mut State, index: AccountIndex) {
         // If there is no room, one of those under way ends first, and says so.
         if check(state, FIRST, Resource::Retractions, 1).is_ok() {
             state.accounts.records[index].retracted = true;
-            retract::begin(state, name, ALL, DomainId::NONE, AccountIndex::NONE);
+            retract::begin(state, name, ALL, DomainId::NONE, (AccountIndex::NONE, index));
         }
         return;
     }
     if retract::is_ending(state, &name) {
         return;
     }
+    // The one above may have waited for it: it is one lighter.
     state.accounts.records[parent.into()].below.less(1);
     uncharge(state, parent.into(), Resource::Accounts, 1);
+    left::done(state, index);
     let serial = state.accounts.records[index].serial.next();
     let lives = state.accounts.records[index].lives.saturating_add(1);
     state.accounts.records[index] = Record { serial, lives, ..Record::default() };
     state.published.accounts[index] = AccountRecord::default();
     state.accounts.dying.less(1);
-    // The one above may have waited for it.
-    state.accounts.lighter = state.accounts.dying != 0;
 }
 
 /// The mark of an account at `index`, which may find what it has left in its frames; an account

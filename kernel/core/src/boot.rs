@@ -127,7 +127,7 @@ impl State {
             net: parts.net,
             console: parts.console,
             ages: crate::ages::Ages::default(),
-            sweep: crate::sweep::Sweep::default(),
+            waiting: crate::left::Waiting::default(),
             retractions: crate::retract::Retractions::default(),
             voided: crate::voided::Voided::NOTHING,
             token_key: None,

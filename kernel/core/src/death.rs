@@ -9,9 +9,11 @@ use crate::env::{self, Pending, Request};
 use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::state::State;
+use crate::sweep::{self, Condemned};
+use crate::turns::account_of;
 use crate::work::{self, cost};
 use crate::{
-    account, console, domain, frame, lent, predicate, region, request, sched, sleep, slice, sweep,
+    account, console, domain, frame, left, lent, predicate, region, request, sched, sleep, slice,
 };
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
@@ -138,17 +140,29 @@ pub fn kill<M: Machine>(
     word: u64,
     killer: EnvId,
 ) {
-    if state.envs.slots[index].state == EnvState::Running {
-        if usize::from(state.sched.cpus[cpu].current) != index {
-            let request = match state.envs.slots[index].request {
-                asked @ Request::Die { .. } => asked,
-                _ => Request::Die { word, killer },
-            };
-            return request::ask(state, machine, index, request);
-        }
+    if usize::from(state.sched.cpus[cpu].current) == index {
         sched::leave(state, machine, cpu);
+        return die(state, machine, index, word, killer);
     }
-    die(state, machine, index, word, killer);
+    end(state, machine, index, word, killer);
+}
+
+/// The same, of one that has the processor, too: when it enters the kernel the next time.
+pub(crate) fn end<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: usize,
+    word: u64,
+    killer: EnvId,
+) {
+    if state.envs.slots[index].state != EnvState::Running {
+        return die(state, machine, index, word, killer);
+    }
+    let request = match state.envs.slots[index].request {
+        asked @ Request::Die { .. } => asked,
+        _ => Request::Die { word, killer },
+    };
+    request::ask(state, machine, index, request);
 }
 
 /// What the end of an environment costs at most.
@@ -174,7 +188,7 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
     state.published.envs[index].killer = killer.0;
     env::set_state(state, index, EnvState::Dead);
     if state.envs.slots[index].donors != 0 || state.envs.slots[index].children != 0 {
-        sweep::look_for_bereaved(state);
+        sweep::look_for_bereaved(state, account_of(state, index));
     }
     for domain in domains.into_iter().filter(|&id| id != 0) {
         leave_domain(state, machine, DomainId(domain));
@@ -212,12 +226,21 @@ pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) 
     lent::drop_application(state, machine, index);
 }
 
-/// An environment has ended: was it one that the one at `index` waits for, that holds it, or whose
-/// slice it shares? `false`: there is no room for what is to be done then.
-pub(crate) fn bereave<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+/// An environment of this account's has ended: was it one that the one at `index` waits for, that
+/// holds it, or whose slice it shares? `false`: there is no room for what is to be done then.
+pub(crate) fn bereave<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    account: AccountIndex,
+    index: usize,
+) -> bool {
     let record = &state.published.envs[index];
     let (holder, awaited) = (EnvId(record.holder), EnvId(record.donated_to));
-    let ended = |id: EnvId| !id.is_none() && env::living(state, id).is_err();
+    let of_account = |index| left::worker(account_of(state, index)) == account;
+    // The record of a dead one is there as long as others name it.
+    let ended =
+        |id: EnvId| !id.is_none() && env::living(state, id).is_err() && of_account(id.index());
+    let heir = of_account(index);
     let (orphaned, unanswered) = (ended(holder), ended(awaited));
     let kind = state.envs.slots[index].state;
     if kind == EnvState::Free || !work::room(state, cost::BEREAVED) {
@@ -227,7 +250,7 @@ pub(crate) fn bereave<M: Machine>(state: &mut State, machine: &mut M, index: usi
         work::spend(state, cost::BEREAVED);
         refuse_donor(state, machine, index);
     }
-    if kind != EnvState::Dead && slice::is_ownerless(state, index) {
+    if heir && kind != EnvState::Dead && slice::is_ownerless(state, index) {
         work::spend(state, cost::BEREAVED);
         slice::inherit(state, index);
     }
@@ -305,7 +328,7 @@ pub fn leave_domain<M: Machine>(state: &mut State, machine: &mut M, id: DomainId
 pub fn end_domain<M: Machine>(state: &mut State, machine: &mut M, index: DomainIndex) {
     domain::condemn(state, index, EnvId::NONE);
     if !end_piece(state, machine, index) {
-        sweep::begin(state);
+        sweep::begin(state, domain::account(state, index));
     }
 }
 
@@ -339,7 +362,7 @@ fn condemn_unborn(state: &mut State, index: DomainIndex) -> bool {
         let unborn = DomainIndex::from(state.domains.records[index].unborn);
         domain::born(state, unborn);
         domain::condemn(state, unborn, EnvId::NONE);
-        sweep::begin(state);
+        sweep::begin(state, domain::account(state, unborn));
     }
     true
 }
@@ -353,7 +376,7 @@ pub fn destroy_domain<M: Machine>(
     index: DomainIndex,
 ) -> Option<Answer> {
     domain::condemn(state, index, env::id(state, caller));
-    end_condemned(state, machine, cpu, caller)
+    end_condemned(state, machine, (cpu, caller), domain::account(state, index))
 }
 
 /// `AccountDestroy`: ends all that is charged to an account and to those below; `None`: the caller
@@ -371,57 +394,42 @@ pub fn destroy_account<M: Machine>(
     for at in (1..state.published.accounts.len()).map(AccountIndex::new) {
         if state.published.accounts[at].id != 0 && account::is_below(state, at, account) {
             account::condemn(state, at, killer);
+            sweep::begin(state, at);
         }
     }
-    let answer = end_condemned(state, machine, cpu, caller);
-    finish_accounts(state);
-    answer
+    end_condemned(state, machine, (cpu, caller), account)
 }
 
-/// Begins with what has been condemned.
+/// Begins with what has been condemned on an account.
 fn end_condemned<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: CpuIndex,
-    caller: usize,
+    (cpu, caller): (CpuIndex, usize),
+    account: AccountIndex,
 ) -> Option<Answer> {
-    sweep::begin(state);
-    if let Some((word, killer)) = sweep::condemned(state, caller) {
+    sweep::begin(state, account);
+    if let Some(Condemned { word, killer, .. }) = sweep::condemned(state, caller) {
         kill(state, machine, cpu, caller, word, killer);
     }
-    sweep::work(state, machine, cpu);
+    sweep::work(state, machine, account);
     let alive = usize::from(state.sched.cpus[cpu].current) == caller;
     alive.then_some(Ok(0))
 }
 
-/// Forgets dying accounts that nothing is charged to any more, while there is room. Whoever
-/// comes to be able to end meanwhile is looked at in the next round.
-pub fn finish_accounts(state: &mut State) {
-    let count = state.published.accounts.len();
-    if state.accounts.left == 0 && core::mem::take(&mut state.accounts.lighter) {
-        state.accounts.left = count as u16;
+/// Forgets a dying account if nothing is charged to it any more; `false`: there is no room to look.
+pub(crate) fn finish_account(state: &mut State, account: AccountIndex) -> bool {
+    let keeps = account::keeps(state, account);
+    let cost = if keeps { cost::ACCOUNT + account::KEEP_COST } else { cost::ACCOUNT };
+    if !work::room(state, cost) {
+        return false;
     }
-    while state.accounts.left != 0 {
-        let at = AccountIndex::new(count - usize::from(state.accounts.left));
-        let dying = state.accounts.record(at).dying;
-        let keeps = dying && account::keeps(state, at);
-        let cost = match (dying, keeps) {
-            (false, _) => cost::LOOK,
-            (true, false) => cost::ACCOUNT,
-            (true, true) => cost::ACCOUNT + account::KEEP_COST,
-        };
-        if !work::room(state, cost) {
-            return;
-        }
-        work::spend(state, cost);
-        state.accounts.left -= 1;
-        if keeps {
-            account::keep_nothing(state, at);
-        }
-        if dying {
-            account::finish(state, at);
-        }
+    work::spend(state, cost);
+    state.accounts.records[account].left.lighter = false;
+    if keeps {
+        account::keep_nothing(state, account);
     }
+    account::finish(state, account);
+    true
 }
 
 /// `EnvForget`.

@@ -14,8 +14,8 @@ use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, method, operate, predicate,
-    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, visit,
-    voided,
+    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, turns,
+    visit, voided,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -493,7 +493,7 @@ fn retract_capabilities(
             }
             let own = domain::id(state, own);
             voided::void(state, &name);
-            retract::begin(state, name, rights, own, payer);
+            retract::begin(state, name, rights, own, (payer, payer));
             k.answer(Ok(0))
         }
     }
@@ -509,6 +509,7 @@ fn revoke_frame<M: Machine>(
     frame: Frame,
     k: Continuation,
 ) -> Done {
+    let account = turns::account_of(state, who.index);
     let awaited = core::mem::take(&mut state.envs.slots[who.index].revokes);
     // Somebody else's piece of work may have been the last: then the frame may be gone, too.
     if awaited != frame || frame.0 == 0 {
@@ -518,9 +519,9 @@ fn revoke_frame<M: Machine>(
         if let Err(refusal) = checked {
             return k.refuse(refusal);
         }
-        revoke::begin(state, frame);
+        revoke::begin(state, frame, account);
     }
-    revoke::work(state, machine);
+    revoke::work(state, machine, account);
     if revoke::under_way(state, frame) {
         state.envs.slots[who.index].revokes = frame;
         return k.again();

@@ -1,8 +1,9 @@
 //! Tables that nothing refers to any more, taken apart in pieces (decisions 20).
 //!
-//! A table whose last reference goes, a domain's root among them, joins a list; each piece of work
-//! takes what it has room for from the first of it. Tables below that die thereby join it, too, so
-//! it needs no stack, and no call waits for a whole tree.
+//! A table whose last reference goes, a domain's root among them, joins the list of the account
+//! that pays for it; each piece of work takes what it has room for from the first of it. Tables
+//! below that die thereby join theirs, too, so it needs no stack, and no call waits for a whole
+//! tree.
 //! No processor walks them: whoever unlinked one asked for a flush first, and what is given up here
 //! hangs on that ticket or a later one.
 
@@ -10,6 +11,7 @@ use crate::chain::{self, Place};
 use crate::count::Count;
 use crate::fold;
 use crate::frame::{self, GROUP, LINE};
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::table::{Lines, present, target};
@@ -18,18 +20,21 @@ use abi::id::Frame;
 use abi::layout::{LIBRARY_SLOT, PROGRAM_SLOTS};
 use abi::published::FrameType;
 
-/// Works off dying tables while this hold of the lock has room; is there more?
-pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    while state.frames.dying != 0 && work::room(state, cost::ENTRY) {
-        step(state, machine);
+/// Works off dying tables of an account while this hold of the lock has room; is there more?
+pub fn work<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
+    while state.accounts.record(account).left.tables != 0 {
+        if !work::room(state, cost::ENTRY) {
+            return true;
+        }
+        step(state, machine, account);
     }
-    state.frames.dying != 0
+    false
 }
 
 /// Takes what there is room for from the first table; then it is buried, or goes back to the front.
-fn step<M: Machine>(state: &mut State, machine: &mut M) {
+fn step<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) {
     work::spend(state, cost::ENTRY);
-    let table = frame::pop_dying(state);
+    let table = frame::pop_dying(state, account);
     let record = &state.frames.records[table.0 as usize];
     let (entries, links) = (record.entries(), record.links);
     let kind = frame::kind_of(state.published.frames[table.0 as usize].kind);

@@ -18,6 +18,7 @@ use crate::account;
 use crate::answer::Refusal;
 use crate::count::Count;
 use crate::index::{AccountIndex, bounded};
+use crate::left;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -134,10 +135,6 @@ pub struct Frames {
     limbo_first: u32,
     limbo_last: u32,
     limbo_count: u32,
-    /// The first dying table.
-    pub(crate) dying: u32,
-    /// The first frame being revoked.
-    pub(crate) revoking: u32,
     /// The frames of the boot image.
     image: Range<u32>,
     ticket: u64,
@@ -155,8 +152,6 @@ impl Frames {
             limbo_first: 0,
             limbo_last: 0,
             limbo_count: 0,
-            dying: 0,
-            revoking: 0,
             image: 0..0,
             ticket: 1,
             open: [0; CPUS * 2],
@@ -432,16 +427,18 @@ pub fn release(state: &mut State, frame: Frame) {
     }
 }
 
-/// Puts a table at the front of the dying ones.
+/// Puts a table at the front of the dying ones of the account that pays for it.
 pub(crate) fn push_dying(state: &mut State, table: Frame) {
-    state.frames.records[table.0 as usize].next = state.frames.dying;
-    state.frames.dying = table.0;
+    let account = left::worker(state.published.frames[table.0 as usize].account.into());
+    let first = core::mem::replace(&mut state.accounts.records[account].left.tables, table.0);
+    state.frames.records[table.0 as usize].next = first;
+    left::mark(state, account);
 }
 
-/// Takes the first dying table off its list.
-pub(crate) fn pop_dying(state: &mut State) -> Frame {
-    let first = Frame(state.frames.dying);
-    state.frames.dying = state.frames.records[first.0 as usize].next();
+/// Takes the first dying table off an account's list.
+pub(crate) fn pop_dying(state: &mut State, account: AccountIndex) -> Frame {
+    let first = Frame(state.accounts.records[account].left.tables);
+    state.accounts.records[account].left.tables = state.frames.records[first.0 as usize].next();
     first
 }
 

@@ -44,6 +44,7 @@ pub mod gate;
 pub mod handover;
 pub mod identity;
 pub mod index;
+mod left;
 mod lent;
 pub mod list;
 pub mod loader;

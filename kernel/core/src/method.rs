@@ -19,7 +19,7 @@ use crate::region::{self, BY_METHOD};
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::workshop::{self, Downloads, Request};
-use crate::{account, capability, env, frame, window};
+use crate::{account, capability, env, frame, left, window};
 use abi::capability::CONTROL;
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
@@ -297,20 +297,23 @@ fn why(ended: Outcome) -> u64 {
 
 /// A region ends: its table waits for [`work`], which has the machine to show its code no more.
 pub(crate) fn end(state: &mut State, table: Frame) {
-    let next = core::mem::replace(&mut state.downloads.dying, table.0);
+    let account = left::worker(state.published.frames[table.0 as usize].account.into());
+    let next = core::mem::replace(&mut state.accounts.records[account].left.methods, table.0);
     state.frames.records[table.0 as usize].set_next(next);
+    left::mark(state, account);
 }
 
-/// Takes the functions of regions that have ended out of the window while there is room; is there
-/// more?
-pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    while state.downloads.dying != 0 {
+/// Takes the functions of an account's regions that have ended out of the window while there is
+/// room; is there more?
+pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
+    while state.accounts.records[account].left.methods != 0 {
         if !work::room(state, cost::METHODS) {
             return true;
         }
         work::spend(state, cost::METHODS);
-        let table = Frame(state.downloads.dying);
-        state.downloads.dying = state.frames.records[table.0 as usize].next();
+        let table = Frame(state.accounts.records[account].left.methods);
+        let next = state.frames.records[table.0 as usize].next();
+        state.accounts.records[account].left.methods = next;
         state.frames.records[table.0 as usize].set_next(0);
         let payer = AccountIndex::from(state.published.frames[table.0 as usize].account);
         for number in 0..FUNCTIONS {

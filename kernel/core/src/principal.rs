@@ -189,7 +189,7 @@ fn set_account(
         }
     }
     domain::move_charges(state, index, to)?;
-    sweep::look_for_bereaved(state);
+    sweep::look_for_bereaved(state, to);
     Ok(0)
 }
 
@@ -197,7 +197,7 @@ fn set_account(
 /// pays for it, if the other one's did.
 pub(crate) fn moved(state: &mut State, from: DomainIndex, to: DomainIndex) {
     if domain::account(state, from) != domain::account(state, to) {
-        sweep::look_for_bereaved(state);
+        sweep::look_for_bereaved(state, domain::account(state, to));
     }
 }
 

@@ -2,13 +2,12 @@
 //!
 //! From the moment it begins, a retraction counts as done: [`retracted`] is asked wherever a
 //! capability is used, copied or entered. The lists themselves are emptied in pieces
-//! ([`crate::work`]), as there may be thousands of them: one number goes round all domains, and
-//! each list is looked through for all retractions that are under way. Each ends when it has seen
-//! every domain since it began, so none is held up by another one.
+//! ([`crate::work`]), as there may be thousands of them, in the time of the account that pays: each
+//! retraction goes through all domains by itself, so none is held up by another one.
 //!
 //! ```text
 //!   begin ── used as if gone ─────────────────────────────────────────► over: gone
-//!     n ─── domains' lists, a piece at each way out of the kernel ───► n again
+//!     0 ─── domains' lists, a piece at a time ────────────────────────► all
 //! ```
 //! An account has one under way at a time; who asks for a second one asks again. Spared are the
 //! list of the domain that asks, and the fresh name that each domain was made with (decision 0002):
@@ -19,7 +18,7 @@ use crate::count::Count;
 use crate::index::{AccountIndex, DomainIndex};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, frame};
+use crate::{account, capability, domain, frame, left};
 use abi::capability::{CONTROL, Capability, Name, WRITE};
 use abi::error::Error;
 use abi::id::DomainId;
@@ -39,16 +38,17 @@ struct Retraction {
     spared: DomainId,
     /// Index of the account that pays; 0: it is of the name of an account that ends.
     payer: u16,
+    /// Index of the account in whose time lists are looked through: the one that pays, or ends.
+    worker: u16,
     /// Domains that have not been looked at since it began, 0: it is over.
     left: u16,
 }
 
-/// Those under way, which come first, and the domain that is looked at next.
+/// Those under way, which come first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Retractions {
     all: [Retraction; RETRACTIONS],
     count: u8,
-    next: u16,
 }
 
 impl Retractions {
@@ -117,14 +117,15 @@ pub(crate) fn begin(
     name: Name,
     rights: u8,
     spared: DomainId,
-    payer: AccountIndex,
+    (payer, worker): (AccountIndex, AccountIndex),
 ) {
     let left = state.published.domains.len() as u16;
-    let payer = payer.link();
+    let (payer, worker) = (payer.link(), left::worker(worker).link());
     account::count(state, charged(payer), Resource::Retractions, 1);
     let all = &mut state.retractions;
-    all.all[usize::from(all.count)] = Retraction { name, rights, spared, payer, left };
+    all.all[usize::from(all.count)] = Retraction { name, rights, spared, payer, worker, left };
     all.count += 1;
+    left::mark(state, worker.into());
 }
 
 /// `CapabilityRetract`, by the domain at `caller`: the name taken back, and the rights of the
@@ -150,46 +151,51 @@ pub(crate) fn payers(state: &State) -> std::vec::Vec<AccountIndex> {
     state.retractions.under_way().iter().map(|one| charged(one.payer)).collect()
 }
 
-/// Empties lists while there is room.
-pub fn work(state: &mut State) {
-    while under_way(state) {
-        let cost = cost::LIST * u32::from(state.retractions.count);
-        if !work::room(state, cost) {
-            return;
+/// Has the account any to work on?
+pub(crate) fn works(state: &State, account: AccountIndex) -> bool {
+    of(state, account).is_some()
+}
+
+/// The first of the account's.
+fn of(state: &State, account: AccountIndex) -> Option<usize> {
+    state.retractions.under_way().iter().position(|one| one.worker == account.link())
+}
+
+/// Empties lists for an account while there is room; is there more?
+pub fn work(state: &mut State, account: AccountIndex) -> bool {
+    while let Some(at) = of(state, account) {
+        if !work::room(state, cost::LIST) {
+            return true;
         }
-        work::spend(state, cost);
-        let domain = DomainIndex::from(state.retractions.next);
+        work::spend(state, cost::LIST);
+        let retraction = state.retractions.all[at];
+        let domain = state.published.domains.len() - usize::from(retraction.left);
+        let domain = DomainIndex::new(domain);
         let lives = state.published.domains[domain].id != 0;
         let count = if lives { state.domains.records[domain].capabilities.len() } else { 0 };
         for slot in 0..count {
             let held = state.domains.records[domain].capabilities[slot];
-            if taken(state, domain, slot, &held) {
+            if takes(state, &retraction, domain, slot, &held) {
                 state.domains.records[domain].capabilities[slot] = Capability::default();
                 domain::holdings_changed(state, domain);
             }
         }
-        looked_at_one(state);
+        looked_at_one(state, at);
     }
+    false
 }
 
-/// Every retraction has one domain less to look at; those that have none are over.
-fn looked_at_one(state: &mut State) {
-    let domains = state.published.domains.len();
-    state.retractions.next = ((usize::from(state.retractions.next) + 1) % domains) as u16;
-    let mut at = 0;
-    while at < usize::from(state.retractions.count) {
-        let all = &mut state.retractions;
-        all.all[at].left.less(1);
-        if all.all[at].left == 0 {
-            let payer = charged(all.all[at].payer);
-            all.count.less(1);
-            all.all[at] = all.all[usize::from(all.count)];
-            account::uncharge(state, payer, Resource::Retractions, 1);
-            // An account may wait for this to end.
-            state.accounts.lighter |= state.accounts.dying != 0;
-        } else {
-            at += 1;
-        }
+/// A retraction has one domain less to look at; if there are none it is over.
+fn looked_at_one(state: &mut State, at: usize) {
+    let all = &mut state.retractions;
+    all.all[at].left.less(1);
+    let Retraction { left, payer, .. } = all.all[at];
+    if left == 0 {
+        all.count.less(1);
+        all.all[at] = all.all[usize::from(all.count)];
+        account::uncharge(state, charged(payer), Resource::Retractions, 1);
+        // An account may wait for this to end, or for room.
+        account::lighten_dying(state);
     }
 }
 
@@ -197,7 +203,7 @@ fn looked_at_one(state: &mut State) {
 #[cfg(test)]
 pub(crate) fn shown(state: &State) -> std::vec::Vec<u64> {
     let mut all = std::vec![];
-    for Retraction { name, rights, spared, payer, left } in state.retractions.under_way() {
+    for Retraction { name, rights, spared, payer, left, .. } in state.retractions.under_way() {
         let parts = name.components.map(u64::from);
         all.extend(parts.into_iter().chain([name.length.into(), (*rights).into()]));
         all.extend([spared.index() as u64, (*payer).into(), (*left).into()]);

@@ -1,15 +1,17 @@
 //! Breaking everybody's entries for a frame (decisions 2: only `revoke` does).
 
 use crate::answer::Refusal;
+use crate::index::AccountIndex;
 use crate::machine::{Flush, Machine};
 use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
 use crate::work::{self, cost};
-use crate::{chain, fold, frame, lent, predicate};
+use crate::{chain, fold, frame, left, lent, predicate};
 use abi::capability::{CONTROL, Capability};
 use abi::error::Error;
 use abi::id::Frame;
+use abi::limits::Resource;
 use abi::published::FrameType;
 
 /// May the holder of `capability` revoke `frame`?
@@ -34,15 +36,18 @@ pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(),
     }
 }
 
-/// Puts a frame on the list of those being revoked: from now on nobody can bind it anew, and
-/// [`work`] breaks what binds it, whether or not whoever asked for it lives on. The list refers to
-/// it, so that it stays what it is meanwhile.
-pub fn begin(state: &mut State, frame: Frame) {
+/// Puts a frame on the list of those being revoked for an account: from now on nobody can bind it
+/// anew, and [`work`] breaks what binds it, whether or not whoever asked for it lives on. The list
+/// refers to it, so that it stays what it is meanwhile.
+pub fn begin(state: &mut State, frame: Frame, account: AccountIndex) {
     let record = &mut state.frames.records[frame.0 as usize];
     if !core::mem::replace(&mut record.revoking, true) {
+        let account = left::worker(account);
         record.position = 0;
-        record.set_next(core::mem::replace(&mut state.frames.revoking, frame.0));
+        let first = &mut state.accounts.records[account].left.revoking;
+        record.set_next(core::mem::replace(first, frame.0));
         frame::reference(state, frame);
+        left::mark(state, account);
     }
 }
 
@@ -51,16 +56,18 @@ pub fn under_way(state: &State, frame: Frame) -> bool {
     state.frames.records.get(frame.0 as usize).is_some_and(|record| record.revoking)
 }
 
-/// Breaks what binds the frames on the list while this hold of the lock has room; is there more?
-pub fn work<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    while state.frames.revoking != 0 {
-        let frame = Frame(state.frames.revoking);
+/// Breaks what binds the frames on an account's list while this hold of the lock has room; is there
+/// more?
+pub fn work<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
+    let account = left::worker(account);
+    while state.accounts.records[account].left.revoking != 0 {
+        let frame = Frame(state.accounts.records[account].left.revoking);
         if !(break_entries(state, machine, frame) && break_others(state, machine, frame)) {
             return true;
         }
         let record = &mut state.frames.records[frame.0 as usize];
         record.revoking = false;
-        state.frames.revoking = record.next();
+        state.accounts.records[account].left.revoking = record.next();
         record.set_next(0);
         frame::release(state, frame);
     }
@@ -125,24 +132,27 @@ fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) ->
     true
 }
 
-/// Revokes the next frames that dying accounts pay for, whoever maps them, while this hold of the
+/// Revokes the next frames that a dying account pays for, whoever maps them, while this hold of the
 /// lock has room; is there more?
-pub fn sweep<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+pub fn sweep<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
     let count = state.published.frames.len() as u32;
-    while !work(state, machine) {
-        let number = state.accounts.sweep;
-        if number >= count {
+    while !work(state, machine, account) {
+        let left = state.accounts.records[account].left.frames;
+        let pays = state.published.accounts[account].used[Resource::Frames as usize] != 0;
+        if left == 0 || !pays {
+            state.accounts.records[account].left.frames = 0;
             return false;
         }
+        let number = count - left;
         if !work::room(state, cost::RECORD) {
             return true;
         }
         work::spend(state, cost::RECORD);
-        state.accounts.sweep += 1;
+        state.accounts.records[account].left.frames -= 1;
         let record = &state.published.frames[number as usize];
         let data = frame::kind_of(record.kind) == FrameType::Data;
-        if data && state.accounts.records[record.account.into()].dying {
-            begin(state, Frame(number));
+        if data && AccountIndex::from(record.account) == account {
+            begin(state, Frame(number), account);
         }
     }
     true

@@ -10,8 +10,9 @@ use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
+use crate::turns::WORK;
 use crate::work::{self, cost};
-use crate::{ages, predicate, sched, sleep, slice, turns};
+use crate::{ages, left, predicate, sched, sleep, slice, turns};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -48,6 +49,9 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
         walk.owing = false;
         for _ in 0..state.sched.cpus[cpu].places {
             let Some(place) = turns::next(state, cpu) else { break };
+            if place.1 == WORK {
+                return start_work(state, cpu, place.0, now);
+            }
             let found = turn(state, machine, cpu, place, &mut walk);
             if let Some((owner, index)) = found {
                 return start_slice(state, machine, cpu, owner, index, now);
@@ -260,6 +264,29 @@ fn candidate<M: Machine>(
         return None;
     }
     Some(at)
+}
+
+/// Begins a slice in which what an account has left is worked off ([`crate::work`]).
+fn start_work(state: &mut State, cpu: CpuIndex, account: AccountIndex, now: u64) {
+    let paid = turns::begin(state, cpu, account, (SLICE_NS - SHORTEST_NS) as u32);
+    let this = &mut state.sched.cpus[cpu];
+    this.slice_end_ns = now + SLICE_NS - u64::from(paid);
+    (this.working, this.lender) = (account.link(), 0);
+    (this.since_ns, this.more, this.looked) = (now, false, 0);
+}
+
+/// Does the processor go on with such a slice?
+pub fn works_on(state: &mut State, cpu: CpuIndex, now: u64) -> bool {
+    let this = &mut state.sched.cpus[cpu];
+    let account = AccountIndex::from(this.working);
+    if account != AccountIndex::NONE && now < this.slice_end_ns && left::waits(state, account) {
+        return true;
+    }
+    state.sched.cpus[cpu].working = 0;
+    if account != AccountIndex::NONE {
+        turns::worked(state, cpu, account, now);
+    }
+    false
 }
 
 /// Begins the slice of `owner`, which `index` uses.

@@ -44,6 +44,8 @@ pub struct Cpu {
     /// The one that others have asked for something while it ran here ([`request`]),
     /// 0: none.
     pub asked: u16,
+    /// The account whose work is done in this slice, while nobody runs; 0: none.
+    pub working: u16,
     /// Whose slice `current` has borrowed, 0: its own.
     pub lender: u16,
     /// Position in turn.
@@ -84,6 +86,7 @@ impl Cpu {
     const OFFLINE: Self = Self {
         current: 0,
         asked: 0,
+        working: 0,
         lender: 0,
         position: 0,
         online: false,
@@ -191,7 +194,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
     if state.sched.cpus[cpu].current == 0 {
         give_back(state, cpu, now);
     }
-    if state.sched.cpus[cpu].current == 0 {
+    if state.sched.cpus[cpu].current == 0 && !round::works_on(state, cpu, now) {
         round::choose(state, machine, cpu, now);
     }
     if state.sched.cpus[cpu].front != 0 {
@@ -243,7 +246,8 @@ pub fn next_deadline(state: &State, cpu: CpuIndex) -> Option<u64> {
 /// When `cpu`, which is idle, looks at sleepers again; `u64::MAX`: not by itself.
 fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     let this = &state.sched.cpus[cpu];
-    if this.more {
+    // A slice of an account's work ends, and then somebody may be ready.
+    if this.more || this.working != 0 {
         return 0;
     }
     // Programs on other processors may store to words that sleepers here watch.
@@ -521,6 +525,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
         }
         return;
     }
+    turns::overran(state, cpu, now);
     leave_at(state, cpu, now);
     stay_ready(state, index);
 }

@@ -75,7 +75,7 @@ pub fn share(state: &mut State, index: usize, with: usize) {
     state.published.slices[slot(cpu.into(), usize::from(position))].sharers += 1;
     if is_ownerless(state, index) {
         // It may have been passed already by who looks for an heir.
-        sweep::look_for_bereaved(state);
+        sweep::look_for_bereaved(state, account_of(state, index));
     }
 }
 
@@ -248,7 +248,7 @@ fn pass_on(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
     release(state, index, cpu, position);
     if sharers != 0 {
         state.published.slices[slot(cpu, position)].sharers = sharers;
-        sweep::look_for_bereaved(state);
+        sweep::look_for_bereaved(state, account_of(state, index));
     }
 }
 

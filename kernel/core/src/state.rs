@@ -72,8 +72,8 @@ pub struct State {
     pub net: crate::net::Network,
     /// Console input ring.
     pub console: crate::console::Console,
-    /// What has been condemned and not ended: [`crate::sweep`].
-    pub(crate) sweep: crate::sweep::Sweep,
+    /// Which accounts have something left to be worked off: [`crate::left`].
+    pub(crate) waiting: crate::left::Waiting,
     /// The retractions of capabilities that are under way: [`crate::retract`].
     pub(crate) retractions: crate::retract::Retractions,
     /// Which tokens are void: [`crate::voided`].
@@ -83,7 +83,7 @@ pub struct State {
     /// Work done in this hold of the lock ([`crate::work`]).
     pub(crate) spent: u32,
     /// The last hold of the lock that could leave anything to look at left nothing: no word that
-    /// somebody may watch, no processor to be told, nothing to destroy ([`crate::work::end`]).
+    /// somebody may watch, no processor to be told ([`crate::work::end`]).
     pub(crate) settled: bool,
     /// The same, and nobody whom an event has woken waits for the processor: the fast path
     /// ([`crate::gate`]) may be gone.

@@ -8,8 +8,9 @@
 //!   each turn:      the next place of the account at which somebody wants the processor
 //! ```
 //! A place is a position of the vector, or the account's *common* one: the ring of those that have
-//! no position, and do not share one of an environment of their own account. So an account's turn
-//! is one slice, whatever it has made.
+//! no position, and do not share one of an environment of their own account; or its *work*, what it
+//! has left to be worked off ([`crate::left`]). So an account's turn is one slice, whatever it has
+//! made and destroyed.
 //!
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. Where only one account is
@@ -26,9 +27,11 @@ use abi::limits::{SLICE_NS, SLICES};
 
 /// The position of those that have none.
 pub(crate) const COMMON: usize = SLICES;
+/// Where what an account has left is worked off.
+pub(crate) const WORK: usize = SLICES + 1;
 /// Places of an account on one processor.
-const PLACES: usize = SLICES + 1;
-const _: () = assert!(COMMON <= u8::MAX as usize);
+const PLACES: usize = SLICES + 2;
+const _: () = assert!(PLACES <= u8::MAX as usize);
 
 /// What an account has in the round of one processor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +42,8 @@ pub struct Turns {
     common: u16,
     /// Is anybody there?
     has_common: bool,
+    /// Is its work done here?
+    has_work: bool,
     /// The place that had the last turn.
     pub(crate) position: u8,
     /// What it has borrowed of others' turns.
@@ -48,18 +53,22 @@ pub struct Turns {
 impl Turns {
     /// How many places it has.
     fn count(&self) -> u16 {
-        self.occupied.count_ones() as u16 + u16::from(self.has_common)
+        let others = u16::from(self.has_common) + u16::from(self.has_work);
+        self.occupied.count_ones() as u16 + others
     }
 
     /// The place after the last one, round and round.
     fn next(&self) -> Option<usize> {
         let start = (usize::from(self.position) + 1) % PLACES;
-        let ahead = if start == COMMON { 0 } else { self.occupied >> start };
+        let ahead = if start >= COMMON { 0 } else { self.occupied >> start };
         if ahead != 0 {
             return Some(start + ahead.trailing_zeros() as usize);
         }
-        if self.has_common && start != 0 {
+        if self.has_common && start <= COMMON {
             return Some(COMMON);
+        }
+        if self.has_work {
+            return Some(WORK);
         }
         match self.occupied {
             0 => self.has_common.then_some(COMMON),
@@ -105,6 +114,7 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
     let before = turns.count();
     match position {
         COMMON => turns.has_common = true,
+        WORK => turns.has_work = true,
         _ => turns.occupied |= 1 << position,
     }
     let this = &mut state.sched.cpus[cpu];
@@ -118,6 +128,7 @@ pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
     let before = turns.count();
     match position {
         COMMON => turns.has_common = false,
+        WORK => turns.has_work = false,
         _ => turns.occupied &= !(1 << position),
     }
     let this = &mut state.sched.cpus[cpu];
@@ -165,8 +176,10 @@ pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<(AccountIndex, us
     }
     this.left -= 1;
     let account = AccountIndex::from(this.account);
-    let turns = &mut state.accounts.records[account].turns[cpu];
-    let position = turns.next()?;
+    let record = &mut state.accounts.records[account];
+    let turns = &mut record.turns[cpu];
+    // One that is destroyed has no time for anything else.
+    let position = if record.dying && turns.has_work { WORK } else { turns.next()? };
     turns.position = position as u8;
     this.position = position as u8;
     Some((account, position))
@@ -209,6 +222,32 @@ pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, res
     paid
 }
 
+/// The account's work is done, or its slice is over. What it has not used of that is the account's
+/// still: the next one of its places is looked at, and what was used is paid.
+pub(crate) fn worked(state: &mut State, cpu: CpuIndex, account: AccountIndex, now: u64) {
+    let this = &mut state.sched.cpus[cpu];
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    let goes_on = now < this.slice_end_ns && this.account == account.link();
+    if goes_on && turns.count() != 0 {
+        this.left = turns.count();
+        let used = now.saturating_sub(this.since_ns).min(SLICE_NS);
+        turns.debt_ns = turns.debt_ns.saturating_add(used as u32);
+    }
+    overran(state, cpu, now);
+}
+
+/// What the account in turn has used beyond the end of its slice, in a call that was long, is paid
+/// by its next turn.
+pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
+    let this = &state.sched.cpus[cpu];
+    let over = now.saturating_sub(this.slice_end_ns).min(SLICE_NS);
+    let account = AccountIndex::from(this.account);
+    if over != 0 && !alone(state, cpu) {
+        let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+        *debt = debt.saturating_add(over as u32);
+    }
+}
+
 /// Is no other account in the round?
 fn alone(state: &State, cpu: CpuIndex) -> bool {
     let this = &state.sched.cpus[cpu];
@@ -232,6 +271,12 @@ pub(crate) fn credit(state: &State, cpu: CpuIndex, index: usize) -> u64 {
     if left < SHORTEST_NS { 0 } else { left }
 }
 
+/// Is the account's work done on this processor?
+#[cfg(test)]
+pub(crate) fn has_work(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
+    state.accounts.records[account].turns[cpu].has_work
+}
+
 /// What must hold of places: each ring has members of one account, whose place it is; what is in
 /// the round has a ring or an owner, and what has one is in the round.
 #[cfg(test)]
@@ -250,8 +295,12 @@ pub(crate) fn check(state: &State) {
             let owner = slice::extra_owner(state, cpu, position);
             (owner != 0).then(|| (account_of(state, owner), position))
         });
-        let places: BTreeSet<_> = members.chain(owners).collect();
-        let positions = places.iter().filter(|(_, position)| *position != COMMON);
+        let work = (0..state.accounts.records.len())
+            .map(AccountIndex::new)
+            .filter(|&at| has_work(state, cpu, at));
+        let work = work.map(|account| (account, WORK));
+        let places: BTreeSet<_> = members.chain(owners).chain(work).collect();
+        let positions = places.iter().filter(|(_, position)| *position < SLICES);
         let alone: BTreeSet<_> = positions.clone().map(|&(_, position)| position).collect();
         assert_eq!(alone.len(), positions.count(), "a position is that of several accounts");
         let mut round = BTreeSet::new();
@@ -261,6 +310,7 @@ pub(crate) fn check(state: &State) {
             let is_in = this.accounts[account.at() / 64] >> (account.at() % 64) & 1 != 0;
             assert_eq!(is_in, turns.count() != 0);
             if is_in {
+                round.extend(turns.has_work.then_some((account, WORK)));
                 let all = (0..SLICES).filter(|position| turns.occupied >> position & 1 != 0);
                 round.extend(all.chain(turns.has_common.then_some(COMMON)).map(|at| (account, at)));
             }

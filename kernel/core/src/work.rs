@@ -10,9 +10,10 @@
 //!   0        up to PIECE               up to PIECE in all
 //! ```
 
+use crate::index::{AccountIndex, CpuIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{frame, sweep};
+use crate::{frame, left, retract, sweep};
 
 /// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
 /// copied arguments, the running order, frames that come back from limbo, the way out.
@@ -31,7 +32,7 @@ pub mod cost {
     /// Looking whether a record's object is condemned.
     pub const RECORD: u32 = 90;
     /// The same of an environment, and whether it has lost another one.
-    pub const ENV: u32 = 220;
+    pub const ENV: u32 = 270;
     /// What one hears of another's end, or a record that goes with it.
     pub const BEREAVED: u32 = 600;
     /// Looking in a domain's list for what one retraction takes.
@@ -39,9 +40,9 @@ pub mod cost {
     /// A leaf entry changed: its chain, its frame's references.
     pub const ENTRY: u32 = 450;
     /// The same of a further page of an item, whose tables have been found.
-    pub const PAGE: u32 = 250;
+    pub const PAGE: u32 = 290;
     /// A leaf taken from a dying table, and its frame put in limbo.
-    pub const LEAF: u32 = 280;
+    pub const LEAF: u32 = 320;
     /// A frame cleared.
     pub const ZERO: u32 = 600;
     /// A frame's bytes copied between a region and a program.
@@ -94,10 +95,10 @@ pub fn begin(state: &mut State) {
 }
 
 /// A hold of the lock ends: short ways ([`crate::handover`]) may be gone if it leaves nothing to
-/// look at behind; `waits`: there may be something to destroy.
+/// look at behind. What is left to be worked off has its turn.
 #[inline(always)]
-pub fn end(state: &mut State, waits: bool) {
-    state.settled = !waits && state.sched.is_quiet() && !frame::limbo_waiting(state);
+pub fn end(state: &mut State) {
+    state.settled = state.sched.is_quiet() && !frame::limbo_waiting(state);
     state.open = state.settled && state.sched.nobody_is_woken();
 }
 
@@ -122,25 +123,73 @@ pub fn turn(state: &State) -> u32 {
 /// Is there anything to destroy?
 #[inline]
 pub fn waiting(state: &State) -> bool {
-    let swept = state.accounts.sweep as usize >= state.published.frames.len();
-    let listed = state.frames.dying | state.frames.revoking | state.downloads.dying;
-    listed != 0
-        || state.accounts.left != 0
-        || state.accounts.lighter
-        || !swept
-        || sweep::waiting(state)
-        || crate::retract::under_way(state)
+    left::any(state)
 }
 
-/// Does what this hold of the lock has room for of dying tables, accounts and their frames; what is
-/// condemned comes first, before the processor looks whom it runs ([`sweep::work`]). `true`: there
-/// is more; call again after interrupts and other callers had their turn.
-pub fn step<M: Machine>(state: &mut State, machine: &mut M) -> bool {
-    crate::retract::work(state);
-    // An account that ends has its name taken back first: that is more work.
-    crate::death::finish_accounts(state);
-    crate::retract::under_way(state)
-        | crate::method::work(state, machine)
-        | crate::table::work(state, machine)
-        | crate::revoke::sweep(state, machine)
+/// Is there anything that a way out of this processor's does a piece of, while somebody runs?
+#[inline]
+pub fn due(state: &State, cpu: CpuIndex) -> bool {
+    left::waits(state, state.sched.cpus[cpu].account.into())
+}
+
+/// Whose work is done on this processor now: that of the account in turn. Where nobody wants the
+/// processor it is anybody's, and who has borrowed the time works off nothing.
+fn worker(state: &State, cpu: CpuIndex) -> Option<AccountIndex> {
+    let this = &state.sched.cpus[cpu];
+    let account = match (this.current, this.working) {
+        (0, 0) => return left::next(state, this.account.into()),
+        (0, working) => working,
+        _ => this.account,
+    };
+    let account = AccountIndex::from(account);
+    (this.lender == 0 && left::waits(state, account)).then_some(account)
+}
+
+/// Before the processor looks whom it runs, in a slice that an account's work has: what may be as
+/// long as a hold has room for if nothing else is done.
+pub fn first<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
+    let account = AccountIndex::from(state.sched.cpus[cpu].working);
+    if account != AccountIndex::NONE {
+        sweep::work(state, machine, account);
+    }
+}
+
+/// When it is known whom the processor runs: does what this hold of the lock has room for, of the
+/// work of the account in turn. `true`: nobody runs, and there is more; call again after interrupts
+/// and other callers had their turn.
+pub fn step<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> bool {
+    let mut more = false;
+    while let Some(account) = worker(state, cpu).filter(|_| !more) {
+        more = piece(state, machine, account);
+    }
+    left::place(state, cpu);
+    state.sched.cpus[cpu].current == 0 && waiting(state)
+}
+
+/// Does what there is room for of an account's work; is there more?
+pub(crate) fn piece<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
+    let more = sweep::work(state, machine, account)
+        || retract::work(state, account)
+        || crate::method::work(state, machine, account)
+        || crate::table::work(state, machine, account)
+        || crate::revoke::sweep(state, machine, account)
+        // An account that ends has its name taken back first: that is more work.
+        || state.accounts.record(account).left.lighter
+            && !(crate::death::finish_account(state, account)
+                && left::is_nothing(state, account));
+    if !more {
+        left::done(state, account);
+    }
+    more
+}
+
+/// Does what there is room for of everybody's work; is there more?
+#[cfg(test)]
+pub(crate) fn anybodys<M: Machine>(state: &mut State, machine: &mut M) -> bool {
+    while let Some(account) = left::next(state, AccountIndex::NONE) {
+        if piece(state, machine, account) {
+            return true;
+        }
+    }
+    false
 }

@@ -44,8 +44,6 @@ pub struct Downloads {
     pub(crate) pages: &'static mut [u32],
     /// Compiled predicates.
     pub(crate) cells: Cells,
-    /// The first of the method tables whose regions have ended ([`crate::method`]).
-    pub(crate) dying: u32,
     points: &'static mut [Point],
     program: &'static mut [u8],
     native: &'static mut [u8],
@@ -73,7 +71,7 @@ impl Downloads {
         let (program, rest) = bytes.split_at_mut(PROGRAM);
         let (native, rest) = rest.split_at_mut(NATIVE);
         let (state, part) = rest.split_at_mut(STATE);
-        Self { pages, cells, dying: 0, points, program, native, state, part, job: None }
+        Self { pages, cells, points, program, native, state, part, job: None }
     }
 }
 

@@ -74,13 +74,13 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a crowd dies without room",
         "sweep.rs",
-        "let room = work::room(state, death::cost(state, index));",
-        "let room = true;",
+        "|| work::room(state, death::cost(state, index));",
+        "|| true;",
     ),
     (
         "a revocation waits for its caller",
         "work.rs",
-        "crate::revoke::sweep(state, machine)",
+        "crate::revoke::sweep(state, machine, account)",
         "false",
     ),
     (
@@ -352,7 +352,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an account's name goes to the next one with those who hold it",
         "account.rs",
-        "retract::begin(state, name, ALL, DomainId::NONE, AccountIndex::NONE);",
+        "retract::begin(state, name, ALL, DomainId::NONE, (AccountIndex::NONE, index));",
         "let _ = name;",
     ),
     (
@@ -370,7 +370,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "an account's end leaves its memory with others",
         "revoke.rs",
-        "state.accounts.records[record.account.into()].dying {",
+        "AccountIndex::from(record.account) == account {",
         "record.account == 0 {",
     ),
     (

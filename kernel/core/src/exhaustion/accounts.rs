@@ -230,10 +230,9 @@ impl Ground for Accounts {
             key.push(record.attachments.into());
         }
         key.push(AccountId(state.published.envs[1].account).index() as u64);
-        let swept = state.accounts.sweep as usize >= state.published.frames.len();
-        let left = [swept, state.accounts.lighter, state.frames.dying != 0];
-        key.extend(left.map(u64::from));
-        key.push(state.accounts.left.into());
+        for account::Record { left, .. } in state.accounts.records.iter() {
+            key.extend([left.frames == 0, left.lighter, left.tables != 0].map(u64::from));
+        }
         key.extend(crate::retract::shown(state));
         key
     }

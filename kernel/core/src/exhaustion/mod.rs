@@ -16,7 +16,6 @@ mod gates;
 mod regions;
 
 use crate::boot::Sizes;
-use crate::index::CpuIndex;
 use crate::tests::World;
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -102,6 +101,5 @@ fn world() -> World {
 fn work(world: &mut World) {
     crate::work::begin(&mut world.state);
     crate::work::spend(&mut world.state, crate::work::PIECE - 10_000);
-    let _ = crate::sweep::work(&mut world.state, &mut world.machine, CpuIndex::new(0))
-        | crate::work::step(&mut world.state, &mut world.machine);
+    crate::work::anybodys(&mut world.state, &mut world.machine);
 }

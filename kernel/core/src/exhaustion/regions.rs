@@ -156,7 +156,7 @@ impl Ground for Regions {
             let attached = |domain| region::attached_any(state, domain, RegionIndex::new(place));
             key.extend(DOMAINS.map(|domain| u64::from(attached(DomainIndex::new(domain)))));
         }
-        key.push(u64::from(state.frames.dying != 0));
+        key.push(u64::from(state.accounts.record(crate::account::FIRST).left.tables != 0));
         key
     }
 

@@ -272,11 +272,11 @@ fn a_revoked_page_is_gone_from_every_large_page_and_no_other_is() {
     item(&mut world, other, all).unwrap();
     item(&mut world, other, fold_item()).unwrap();
     assert_eq!(world.state.folds.used(), 2);
-    revoke::begin(&mut world.state, Frame(BLOCK + 300));
+    revoke::begin(&mut world.state, Frame(BLOCK + 300), crate::account::FIRST);
     world.machine.flushes.clear();
     loop {
         world.state.spent = 0;
-        if !revoke::work(&mut world.state, &mut world.machine) {
+        if !revoke::work(&mut world.state, &mut world.machine, crate::account::FIRST) {
             break;
         }
     }
@@ -317,7 +317,7 @@ fn a_large_page_goes_with_the_table_it_is_in() {
         item(&mut world, 1, above(Operation::Unmap, level, 0)).unwrap();
         loop {
             world.state.spent = 0;
-            if !dying::work(&mut world.state, &mut world.machine) {
+            if !dying::work(&mut world.state, &mut world.machine, crate::account::FIRST) {
                 break;
             }
         }

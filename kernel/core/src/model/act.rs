@@ -84,7 +84,7 @@ impl Model {
             96 => self.clear_stray(),
             97 if !self.block.is_empty() => self.map_block(),
             _ => {
-                dying::work(&mut self.state, &mut self.machine);
+                dying::work(&mut self.state, &mut self.machine, crate::account::FIRST);
             }
         }
     }
@@ -562,8 +562,8 @@ impl Model {
         }
         let guard = frame::guard(&self.state, leaf.frame);
         assert!(gives(&named, &guard.components[..usize::from(guard.length)], CONTROL));
-        revoke::begin(&mut self.state, leaf.frame);
-        revoke::work(&mut self.state, &mut self.machine);
+        revoke::begin(&mut self.state, leaf.frame, crate::account::FIRST);
+        revoke::work(&mut self.state, &mut self.machine, crate::account::FIRST);
         if !revoke::under_way(&self.state, leaf.frame) {
             for ring in self.state.net.rings.iter() {
                 assert!(ring.pins().all(|(frame, _)| frame != leaf.frame), "{leaf:?} in a ring");

@@ -8,9 +8,7 @@ use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
 use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::Machine;
-use crate::{
-    create, death, domain, env, frame, net, region, sched, sweep, table, token, upcall, work,
-};
+use crate::{create, death, domain, env, frame, net, region, sched, table, token, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
 use abi::filter::{COPY, SUBSETTABLE};
@@ -136,9 +134,10 @@ impl Model {
     /// The way out of the kernel.
     pub(super) fn leave(&mut self, cpu: usize) {
         let (state, machine) = (&mut self.state, &mut self.machine);
-        sweep::work(state, machine, CpuIndex::new(cpu));
-        let next = sched::pick(state, machine, CpuIndex::new(cpu));
-        work::step(state, machine);
+        let cpu = CpuIndex::new(cpu);
+        work::first(state, machine, cpu);
+        let next = sched::pick(state, machine, cpu);
+        work::step(state, machine, cpu);
         self.machine.interrupts.clear();
         let Some(index) = next else { return };
         assert_eq!(self.state.envs.slots[index].state, EnvState::Running);

@@ -5,6 +5,7 @@ use super::{Model, STILL};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES};
 use crate::index::{AccountIndex, DomainIndex};
+use crate::left::Left;
 use crate::machine::Machine;
 use crate::{domain, fold, frame};
 use abi::id::{AccountId, EnvId, Frame};
@@ -161,12 +162,9 @@ impl Model {
                 hold(frame, 0);
             }
         }
-        let mut revoking = self.state.frames.revoking;
-        while revoking != 0 {
-            let record = self.state.frames.record(Frame(revoking));
-            assert!(record.revoking);
-            hold(Frame(revoking), 0);
-            revoking = record.next();
+        for frame in self.listed(|left| left.revoking) {
+            assert!(self.state.frames.record(frame).revoking);
+            hold(frame, 0);
         }
         if let Some(ring) = self.state.console.ring() {
             hold(ring, 1);
@@ -191,13 +189,22 @@ impl Model {
     fn method_tables(&self) -> Vec<Frame> {
         let regions = self.state.regions.slots.iter().map(|region| region.methods);
         let mut tables: Vec<Frame> = regions.filter(|table| table.0 != 0).collect();
-        let mut at = self.state.downloads.dying;
-        while at != 0 {
-            assert!(tables.len() < self.frames, "the list of dying methods is a circle");
-            tables.push(Frame(at));
-            at = self.state.frames.record(Frame(at)).next();
-        }
+        tables.extend(self.listed(|left| left.methods));
         tables
+    }
+
+    /// What is in these lists of all accounts.
+    fn listed(&self, first: impl Fn(&Left) -> u32) -> Vec<Frame> {
+        let mut list = Vec::new();
+        for record in self.state.accounts.records.iter() {
+            let mut at = first(&record.left);
+            while at != 0 {
+                assert!(list.len() < self.frames, "a list of what is left is a circle");
+                list.push(Frame(at));
+                at = self.state.frames.record(Frame(at)).next();
+            }
+        }
+        list
     }
 
     fn kind(&self, frame: Frame) -> FrameType {
@@ -205,14 +212,7 @@ impl Model {
     }
 
     fn dying(&self) -> Vec<Frame> {
-        let mut list = Vec::new();
-        let mut at = self.state.frames.dying;
-        while at != 0 {
-            assert!(list.len() < self.frames, "the list of dying tables is a circle");
-            list.push(Frame(at));
-            at = self.state.frames.record(Frame(at)).next();
-        }
-        list
+        self.listed(|left| left.tables)
     }
 
     /// Entries in `table` and below: their form, what they lead to, what they count for.
@@ -448,8 +448,7 @@ impl Model {
     /// An account that dies pays for less and less, and when the sweep is over nobody maps what it
     /// pays for.
     fn check_dying_accounts(&mut self) {
-        let swept =
-            self.state.accounts.sweep as usize >= self.frames && self.state.frames.revoking == 0;
+        let revoked = self.listed(|left| left.revoking).is_empty();
         for (index, record) in self.state.published.accounts.iter().enumerate() {
             if !self.state.accounts.record(AccountIndex::new(index)).dying {
                 self.dying.remove(&index);
@@ -460,6 +459,8 @@ impl Model {
             let before = before.filter(|(id, _)| *id == record.id).map_or(record.used, |it| it.1);
             let less = record.used.iter().zip(before).all(|(now, then)| *now <= then);
             assert!(less, "account {index} pays for {:?}, then {:?}", before, record.used);
+            let swept =
+                revoked && self.state.accounts.record(AccountIndex::new(index)).left.frames == 0;
             for number in (0..self.frames as u32).filter(|_| swept) {
                 let frame = &self.state.published.frames[number as usize];
                 let mapped = usize::from(frame.account) == index

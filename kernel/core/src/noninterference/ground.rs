@@ -14,7 +14,7 @@ use crate::index::{AccountIndex, CpuIndex, DomainIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::tests::{ASYNC, EVENT, FAULT, OK, SYNC, World};
-use crate::{domain, env, frame, net, sched, sweep, table, work};
+use crate::{domain, env, frame, net, sched, table, work};
 use abi::call::{CAPABILITY_SHIFT, Call};
 use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, EnvId};
@@ -179,15 +179,15 @@ impl Ground {
         self.world.machine.now += later;
         let (state, machine) = self.parts();
         work::begin(state);
-        sweep::work(state, machine, CpuIndex::new(cpu));
-        let next = sched::pick(state, machine, CpuIndex::new(cpu));
-        work::step(state, machine);
+        let cpu = CpuIndex::new(cpu);
+        work::first(state, machine, cpu);
+        let next = sched::pick(state, machine, cpu);
+        work::step(state, machine, cpu);
         machine.interrupts.clear();
         machine.flushes.clear();
         let ticket = frame::ticket(state);
         frame::limbo_release(state, machine, ticket);
-        let waits = work::waiting(state);
-        work::end(state, waits);
+        work::end(state);
         next
     }
 

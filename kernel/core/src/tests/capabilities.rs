@@ -100,7 +100,7 @@ fn what_is_taken_back_is_gone_with_everything_below() {
     assert!(retract::under_way(&world.state));
     while retract::under_way(&world.state) {
         work::begin(&mut world.state);
-        work::step(&mut world.state, &mut world.machine);
+        work::anybodys(&mut world.state, &mut world.machine);
     }
     assert_eq!(held(&world, other, SLOT), None);
     assert_eq!(held(&world, other, 7), None);
@@ -230,11 +230,13 @@ fn retractions_do_not_wait_for_other_accounts() {
     // Each ends when it has seen all lists since it began.
     work::begin(&mut world.state);
     work::spend(&mut world.state, work::PIECE - 5_000);
-    retract::work(&mut world.state);
+    let account = crate::index::AccountIndex::from(AccountId(id));
+    retract::work(&mut world.state, account);
     assert!(retract::under_way(&world.state));
     while retract::under_way(&world.state) {
         work::begin(&mut world.state);
-        retract::work(&mut world.state);
+        retract::work(&mut world.state, crate::account::FIRST);
+        retract::work(&mut world.state, account);
     }
     let list = &world.state.domains.records[third.into()].capabilities;
     assert_eq!(list[usize::from(SLOT)].rights | list[usize::from(OTHER)].rights, 0);
@@ -253,7 +255,7 @@ fn a_second_retraction_waits_for_the_first() {
     assert_eq!(world.with(1, ROOT, take(301)), Outcome::Again);
     assert!(held(&world, other, OTHER).is_some(), "nothing has happened");
     work::begin(&mut world.state);
-    while work::step(&mut world.state, &mut world.machine) {
+    while work::anybodys(&mut world.state, &mut world.machine) {
         work::begin(&mut world.state);
     }
     assert_eq!(world.with(1, ROOT, take(301)), OK);
@@ -281,7 +283,7 @@ fn who_kept_an_account_s_name_has_nothing_of_the_next_one() {
     assert_eq!(world.with(1, ROOT, end), OK);
     for _ in 0..1_000 {
         work::begin(&mut world.state);
-        work::step(&mut world.state, &mut world.machine);
+        work::anybodys(&mut world.state, &mut world.machine);
     }
     let Outcome::Answer(0, next) = world.with(1, ROOT, make) else { panic!("not given again") };
     assert_ne!(id, next);

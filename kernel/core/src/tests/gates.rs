@@ -212,7 +212,7 @@ impl Side {
         self.enter();
         crate::work::begin(&mut self.world.state);
         sched::event(&mut self.world.state, &mut self.world.machine, index, 2);
-        crate::work::end(&mut self.world.state, false);
+        crate::work::end(&mut self.world.state);
         self.leave();
     }
 

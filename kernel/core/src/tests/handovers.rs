@@ -52,7 +52,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
         let other = 1 + random.below(ENVS as u64) as usize;
         crate::work::begin(&mut world.state);
         sched::event(&mut world.state, &mut world.machine, other, 1 << 4);
-        crate::work::end(&mut world.state, false);
+        crate::work::end(&mut world.state);
     }
     if index == 0 {
         return None;

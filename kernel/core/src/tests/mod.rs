@@ -11,6 +11,7 @@ mod handovers;
 mod identity;
 mod lent;
 mod methods;
+mod neighbours;
 mod packets;
 mod pieces;
 mod predicates;
@@ -294,8 +295,7 @@ impl World {
             .collect();
         assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
         check(&self.state);
-        let waits = crate::work::waiting(&self.state);
-        crate::work::end(&mut self.state, waits);
+        crate::work::end(&mut self.state);
         index
     }
 
@@ -380,16 +380,14 @@ impl World {
         // one above when that has ended.
         for _ in 0..4 {
             crate::work::begin(&mut self.state);
-            while crate::sweep::work(&mut self.state, &mut self.machine, CpuIndex::new(0))
-                | crate::work::step(&mut self.state, &mut self.machine)
-            {
+            while crate::work::anybodys(&mut self.state, &mut self.machine) {
                 crate::work::begin(&mut self.state);
                 self.hear();
             }
             let ticket = frame::ticket(&mut self.state);
             frame::limbo_release(&mut self.state, &mut self.machine, ticket);
         }
-        assert!(!crate::work::step(&mut self.state, &mut self.machine));
+        assert!(!crate::work::waiting(&self.state));
     }
 
     /// Processors enter the kernel for what others ask of the environments that run there.
@@ -420,6 +418,7 @@ pub fn check(state: &State) {
     }
     crate::region::check(state);
     crate::turns::check(state);
+    crate::left::check(state);
     state.envs.check();
     let envs = &state.envs.slots;
     let mut watchers = 0;

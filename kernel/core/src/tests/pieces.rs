@@ -123,7 +123,6 @@ fn a_shared_table_outlives_its_account_empty() {
 fn nothing_is_swept_when_nothing_is_condemned() {
     let mut world = World::new();
     world.settle();
-    assert!(!sweep::waiting(&world.state));
     assert!(!work::waiting(&world.state));
 }
 
@@ -154,9 +153,6 @@ fn an_account_that_cannot_end_costs_nothing() {
     let record = |world: &World| world.state.published.accounts[account.index()];
     assert_eq!(record(&world).used[Resource::Frames as usize], 1, "the page that is read");
     assert!(!work::waiting(&world.state), "nothing can be done");
-    let waits = work::waiting(&world.state);
-    work::end(&mut world.state, waits);
-    assert!(world.state.settled, "so the short ways are open");
     // The last pin wakes it.
     frame::unpin(&mut world.state, frame);
     world.settle();
@@ -194,10 +190,10 @@ fn a_storm_of_deaths_holds_nobody_up() {
     };
     for _ in 0..200 {
         // As if another one had died before each piece, of which there is room for a little.
-        sweep::look_for_bereaved(&mut world.state);
+        sweep::look_for_bereaved(&mut world.state, crate::account::FIRST);
         work::begin(&mut world.state);
         work::spend(&mut world.state, work::PIECE - 2_000);
-        sweep::work(&mut world.state, &mut world.machine, CpuIndex::new(0));
+        sweep::work(&mut world.state, &mut world.machine, crate::account::FIRST);
     }
     assert_eq!(orphans(&world), children.len());
 }

@@ -5,7 +5,7 @@ use abi::limits::{Resource, SLICE_NS};
 use abi::setup::FLAG_BORROW;
 
 /// An account that may have a hundred of everything, and a domain of its.
-fn user(world: &mut World) -> (AccountId, DomainId) {
+pub(super) fn user(world: &mut World) -> (AccountId, DomainId) {
     let make = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
     let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no account") };
     let account = AccountId(id);
@@ -16,7 +16,7 @@ fn user(world: &mut World) -> (AccountId, DomainId) {
     (account, world.domain())
 }
 
-fn process(world: &mut World, (account, domain): (AccountId, DomainId)) -> usize {
+pub(super) fn process(world: &mut World, (account, domain): (AccountId, DomainId)) -> usize {
     let index = world.spawn_for(1, domain, account);
     assert_eq!(world.by(1, Call::EnvRelease { env: world.id(index) }), OK);
     index
@@ -44,7 +44,7 @@ fn domain_of(world: &mut World, account: AccountId) -> DomainId {
     DomainId(id)
 }
 
-fn sleep_for_ever(world: &mut World, index: usize) {
+pub(super) fn sleep_for_ever(world: &mut World, index: usize) {
     let sleep = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 0 };
     assert_eq!(world.by(index, sleep), Outcome::Left);
 }

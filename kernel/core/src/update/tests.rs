@@ -95,7 +95,7 @@ impl World {
 
     /// All that is dying is worked off and every processor has flushed.
     fn settle(&mut self) {
-        while dying::work(&mut self.state, &mut self.machine) {
+        while dying::work(&mut self.state, &mut self.machine, crate::account::FIRST) {
             crate::work::begin(&mut self.state);
         }
         let ticket = frame::ticket(&mut self.state);
@@ -336,8 +336,8 @@ fn revoking_breaks_entries_in_frozen_tables_too() {
     assert!(revoke::check(&world.state, &world.capability(child), frame).is_err());
     revoke::check(&world.state, &world.capability(parent), frame).unwrap();
     crate::work::begin(&mut world.state);
-    revoke::begin(&mut world.state, frame);
-    assert!(!revoke::work(&mut world.state, &mut world.machine));
+    revoke::begin(&mut world.state, frame, crate::account::FIRST);
+    assert!(!revoke::work(&mut world.state, &mut world.machine, crate::account::FIRST));
     assert_eq!(world.leaf(parent, PAGE), None);
     assert_eq!(world.leaf(child, PAGE), None);
     assert!(world.machine.flushes.contains(&Flush::Everything));
@@ -389,7 +389,7 @@ fn a_dying_account_pays_for_nothing_new() {
     let again = leaf(Operation::Map, frame.0, PAGE + PAGE_SIZE, 0);
     assert_eq!(world.item(parent, parent, again), refused(Error::NotPermitted, 0));
     crate::work::begin(&mut world.state);
-    assert!(!revoke::sweep(&mut world.state, &mut world.machine));
+    assert!(!revoke::sweep(&mut world.state, &mut world.machine, crate::account::FIRST));
     assert_eq!(world.leaf(parent, PAGE), None);
 }
 

@@ -21,6 +21,7 @@ mod life;
 mod memory;
 mod method;
 mod names;
+mod neighbours;
 mod pipes;
 mod predicate;
 mod readers;
@@ -183,4 +184,5 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_orphans", full::of_orphans),
     ("stretch_of_predicates", full::of_predicates),
     ("stretch_of_wild_calls", stretch::of_wild_calls),
+    ("destruction_costs_its_causer", neighbours::destruction_costs_its_causer),
 ];

@@ -128,6 +128,8 @@ pub const TOUCH: u64 = 60;
 pub const JUMP_TO: u64 = 24;
 /// Tries to map the page behind the last one.
 pub const TRY_THE_LAST_PAGE: u64 = 67;
+/// Makes pages and tables and destroys them, for ever.
+pub const DESTROY: u64 = 69;
 /// Calls method 0 of the region in its first word for ever.
 pub const CALL_METHOD_FOR_EVER: u64 = 25;
 
@@ -141,6 +143,7 @@ pub fn play(role: &Role) -> u64 {
         SPIN => spin(words[0]),
         TOUCH => touch(words[0]),
         TRY_THE_LAST_PAGE => super::exits::play_stranger(),
+        DESTROY => super::neighbours::destroy(),
         GATHER => crowd::gather(words[0], words[1], words[2]),
         crowd::LEAVE_RECORDS => crowd::leave_records(words[0], words[1]),
         THREADS => threads::run(),
