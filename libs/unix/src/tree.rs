@@ -22,6 +22,7 @@ use name::Names;
 mod content;
 mod name;
 mod names;
+mod owners;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -148,6 +149,7 @@ pub struct Tree {
     limits: Limits,
     pages: u64,
     inodes: u64,
+    owners: owners::Owners,
     orphans: u64,
     now: u64,
     /// Inodes that changed since somebody asked, as far as there was room.
@@ -202,6 +204,7 @@ impl Tree {
             limits: Limits { inodes: limits.inodes.min(INODES_MAX), ..limits },
             pages: 0,
             inodes: 0,
+            owners: owners::Owners::default(),
             orphans: 0,
             now,
             changed: map::vector(CHANGES)?,
@@ -258,6 +261,11 @@ impl Tree {
     pub fn change(&mut self, id: Id, change: &Change, who: &Credentials) -> Result<(), Errno> {
         let now = self.now;
         let may_write = self.check(id, who, 2).is_ok();
+        let Attributes { uid, blocks, .. } = self.inode(id)?.attributes;
+        // Others than user 0 are refused by what follows, user 0 by nothing.
+        if let Some(other) = change.uid.filter(|&other| who.uid == 0 && other != uid) {
+            self.owners.give(uid, other, blocks / BLOCKS)?;
+        }
         let inode = self.inode_mut(id)?;
         let attributes = &mut inode.attributes;
         let owner = who.uid == 0 || who.uid == attributes.uid;
@@ -423,10 +431,11 @@ impl Tree {
 
     /// Makes an inode without a name.
     fn add(&mut self, body: Body, mode: u32, who: &Credentials) -> Result<Id, Errno> {
-        if self.inodes >= self.limits.inodes {
+        if self.room_of(who.uid).inodes == 0 {
             return Err(Errno::ENOSPC);
         }
         let index = self.free_slot()?;
+        self.owners.add(who.uid)?;
         let now = self.now;
         let slot = self.slot_mut(index).ok_or(Errno::ENOSPC)?;
         let id = slot.tag << INDEX_BITS | u64::from(index);
@@ -519,7 +528,9 @@ impl Tree {
     /// Ends an inode, which is in no list.
     fn end(&mut self, id: Id) {
         let Ok(inode) = self.inode(id) else { return };
-        self.pages -= inode.attributes.blocks / BLOCKS;
+        let (user, pages) = (inode.attributes.uid, inode.attributes.blocks / BLOCKS);
+        self.owners.remove(user, pages);
+        self.pages -= pages;
         self.inodes -= 1;
         let (index, free) = (Self::index(id), self.free);
         let Some(slot) = self.slot_mut(index) else { return };

@@ -36,7 +36,9 @@ const MEMORY: usize = 2;
 const LEFT: u32 = 128;
 /// Where it tells how many of each it has got, and how many numbers these are.
 const FIRST_COUNT: usize = 4;
-const COUNTS: usize = 6;
+const COUNTS: usize = 7;
+/// What it writes into.
+const FILE: &str = "/tmp/all-of-it";
 /// Frames that are others' by chance: the servers', and root's own.
 const SLACK: u32 = 64;
 
@@ -143,8 +145,17 @@ fn until_refused(door: door::Door, call: &dyn Fn() -> Call, given: &mut Vec<u64>
     }
 }
 
+/// Writes into a file until there is no room; how many mebibytes.
+fn fill_files() -> u64 {
+    let Ok(mut file) = std::fs::File::create(FILE) else { return 0 };
+    let piece = vec![1; 1 << 20];
+    let written = (0..).take_while(|_| std::io::Write::write_all(&mut file, &piece).is_ok());
+    written.count() as u64
+}
+
 /// Takes all it gets of each table, and stays.
 fn take_everything(door: door::Door, said: &'static [AtomicU64]) -> i32 {
+    let written = fill_files();
     let mut sleepers = 0;
     while sleepers < SLEEPERS && libc::try_spawn(pause).is_some() {
         sleepers += 1;
@@ -175,7 +186,7 @@ fn take_everything(door: door::Door, said: &'static [AtomicU64]) -> i32 {
             u64::from(libc::kernel(door, Call::RegionAttach { region, role, domain }).is_ok());
     }
     let given = [sleepers, slices.len(), domains.len(), envs.len(), regions.len()];
-    let given = given.map(|count| count as u64).into_iter().chain([attached]);
+    let given = given.map(|count| count as u64).into_iter().chain([attached, written]);
     for (word, count) in said[FIRST_COUNT..].iter().zip(given) {
         word.store(count, Ordering::Release);
     }
@@ -227,12 +238,14 @@ pub fn a_user_at_its_limits(door: door::Door) -> Seen {
     let verdict = if filled { beside(&part) } else { Err("it never had all".into()) };
     end_all(&part);
     libc::wait(ann);
+    let removed = std::fs::remove_file(FILE).map_err(|error| format!("{FILE}: {error}"));
     let taken: Vec<u64> = said[FIRST_COUNT..FIRST_COUNT + COUNTS]
         .iter()
         .map(|word| word.load(Ordering::Acquire))
         .collect();
     verdict
         .map_err(|why| format!("{why}; the other one has {:?} of {:?}", part.used, part.limit))?;
+    removed?;
     expect(until(|| free() + SLACK >= before), || format!("{} frames, not {before}", free()))?;
     lives("afterwards")?;
     Ok(format!("({taken:?} at once)"))

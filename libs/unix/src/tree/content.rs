@@ -70,7 +70,8 @@ impl Tree {
             return Err(Errno::EFBIG);
         }
         let from = &from[..room.min(from.len() as u64) as usize];
-        let mut room = self.limits.pages.saturating_sub(self.pages);
+        let user = self.inode(id)?.attributes.uid;
+        let mut room = self.room_of(user).pages;
         let (mut dying, release) = (core::mem::take(&mut self.dying), self.release);
         let mut made = 0;
         let written = self.inode_mut(id).and_then(|inode| {
@@ -95,6 +96,7 @@ impl Tree {
         });
         self.dying = dying;
         self.pages += made;
+        self.owners.grow(user, made);
         let done = written?;
         self.touch(id);
         if done == 0 && !from.is_empty() { Err(Errno::ENOSPC) } else { Ok(done) }
@@ -121,10 +123,12 @@ impl Tree {
             page.bytes[0].0[within..].fill(0);
         }
         inode.attributes.size = size;
+        let user = inode.attributes.uid;
         let before = inode.attributes.blocks;
         inode.attributes.blocks = pages.len() as u64 * BLOCKS;
         let gone = (before - inode.attributes.blocks) / BLOCKS;
         self.pages -= gone;
+        self.owners.shrink(user, gone);
         self.retire(cut);
         self.touch(id);
         Ok(())

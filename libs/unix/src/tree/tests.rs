@@ -116,6 +116,40 @@ fn full_means_enospc_and_gives_back() {
     assert_eq!(tree.create(ROOT, b"x", Kind::File, 0, &SUPER), Err(Errno::ENOSPC));
 }
 
+/// Makes files until there is no room; them, and how many pages went into the first.
+fn take_all(tree: &mut Tree, who: &Credentials, first: u8) -> (Vec<Id>, usize) {
+    let name = |at: u8| [first, b'a' + at / 26, b'a' + at % 26];
+    let make = |at| tree.create(ROOT, &name(at), Kind::File, 0o600, who).ok();
+    let made: Vec<Id> = (0..200).map_while(make).collect();
+    let pages = tree.write(made[0], 0, &vec![7; 99 * PAGE]).unwrap() / PAGE;
+    (made, pages)
+}
+
+#[test]
+fn a_user_leaves_half_to_others() {
+    let mut tree = tree();
+    let all = Change { mode: Some(0o777), ..Change::default() };
+    tree.change(ROOT, &all, &SUPER).unwrap();
+    let (anns, pages) = take_all(&mut tree, &ANN, b'a');
+    assert_eq!((anns.len(), pages), (20, 32));
+    // In holes as well.
+    assert_eq!(tree.write(anns[1], 1 << 30, b"x"), Err(Errno::ENOSPC));
+    // Given to another one, by user 0, it is that one's.
+    let given = Change { uid: Some(1001), ..Change::default() };
+    assert_eq!(tree.change(anns[0], &given, &ANN), Err(Errno::EPERM));
+    tree.change(anns[0], &given, &SUPER).unwrap();
+    assert_eq!(tree.write(anns[1], 0, &vec![7; 99 * PAGE]), Ok(32 * PAGE));
+    tree.truncate(anns[0], 0).unwrap();
+    let (bobs, pages) = take_all(&mut tree, &BOB, b'b');
+    // One is the root directory's.
+    assert_eq!((bobs.len(), pages), (19, 32));
+    tree.unlink(ROOT, b"aab", &ANN).unwrap();
+    tree.settle(9, |_| false);
+    let rooms =
+        [1000, 1001, 0].map(|user| tree.room_of(user)).map(|room| (room.pages, room.inodes));
+    assert_eq!(rooms, [(32, 1), (0, 0), (32, 1)]);
+}
+
 #[test]
 fn an_open_file_outlives_its_name() {
     let mut tree = tree();
