@@ -44,6 +44,10 @@ impl World {
         }
         let payer = ground.payer(index);
         if ground.is_attackers(payer) {
+            // Packets are whose filter is first (docs/threat-model.md): the victim's are its own.
+            if !victim.has_begun() {
+                return None;
+            }
             attacker.act(ground, cpu, index);
             return Some(index);
         }
