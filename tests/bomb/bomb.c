@@ -5,6 +5,7 @@
  *   bomb as USER PROGRAM   runs it as that user
  *   bomb end USER          ends all processes of the user's; "ended" when none is left
  *   bomb free FRAMES       the machine's free pages; with FRAMES, waits until there are as many
+ *   bomb count USER        how many processes the user has
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -96,10 +97,12 @@ static int end(unsigned user)
         perror("setresuid");
         return 1;
     }
-    /* One that is being made is not there yet, and is there afterwards. */
-    do
+    /* One that is being made is not there yet, and is there afterwards: none is seen three times. */
+    struct timespec while_ = { .tv_nsec = 10 * 1000 * 1000 };
+    for (int quiet = 0; quiet < 3; nanosleep(&while_, NULL)) {
         kill(-1, SIGKILL);
-    while (processes(user));
+        quiet = processes(user) ? 0 : quiet + 1;
+    }
     printf("ended\r\n%d processes\r\n", count);
     return count <= 0;
 }
@@ -132,8 +135,10 @@ int main(int count, char **words)
     }
     if (count >= 3 && strcmp(words[1], "end") == 0)
         return end(atoi(words[2]));
+    if (count >= 3 && strcmp(words[1], "count") == 0)
+        return printf("%d left\r\n", processes(atoi(words[2]))) < 0;
     if (count >= 2 && strcmp(words[1], "free") == 0)
         return show_free(count > 2 ? strtoul(words[2], NULL, 10) : 0);
-    fprintf(stderr, "bomb attack USER | as USER PROGRAM | end USER | free [PAGES]\n");
+    fprintf(stderr, "bomb attack USER | as USER PROGRAM | end USER | free [PAGES] | count USER\n");
     return 2;
 }

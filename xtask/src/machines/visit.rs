@@ -17,7 +17,7 @@ const WORD: &str = "word-of-the-host";
 /// Of each so many MiB one may be the kernel's.
 const KERNEL_SHARE: u64 = 32;
 /// MiB that the kernel and the boot image may take whatever the memory.
-const KERNEL_LEAST: u64 = 12;
+const KERNEL_LEAST: u64 = 13;
 
 /// Boots the cell; the remark is the memory that programs may have.
 pub fn visit(cell: &Cell, files: &Files) -> Result<Verdict> {

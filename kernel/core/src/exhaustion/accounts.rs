@@ -307,10 +307,10 @@ impl Ground for Accounts {
 
 #[test]
 fn accounts_and_domains() {
-    exhaust(&mut Accounts::new(false), 1_428);
+    exhaust(&mut Accounts::new(false), 2_620);
 }
 
 #[test]
 fn accounts_and_a_region() {
-    exhaust(&mut Accounts::new(true), 14_254);
+    exhaust(&mut Accounts::new(true), 25_934);
 }
