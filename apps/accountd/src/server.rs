@@ -128,7 +128,8 @@ impl Server {
 
 impl Serve for Server {
     fn request(&mut self, caller: EnvId, message: &mut Message) {
-        // Accounts are few: nobody has them made for users that it can't become.
+        // Accounts are few, and what others are to pay for is not the caller's to say: it asks for
+        // users that it can become.
         let may_be =
             |user| published::env_domain(caller).is_some_and(|domain| acts_for(domain, user));
         let [what, user, domain, ..] = *message;
@@ -137,7 +138,7 @@ impl Serve for Server {
         let answer = match (what, u32::try_from(user), DomainId::from_word(domain)) {
             (PREPARE | JOIN, ..) if alone => MADE,
             (PREPARE, Ok(user), _) if may_be(user) => self.prepare(user),
-            (JOIN, Ok(user), Some(domain)) => self.join(domain, user),
+            (JOIN, Ok(user), Some(domain)) if may_be(user) => self.join(domain, user),
             _ => NOT_ITS_USER,
         };
         *message = [answer, 0, 0, 0, 0, 0];

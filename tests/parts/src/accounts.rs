@@ -18,7 +18,9 @@ use abi::word::{UserAddress, Which};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use xok::accounts::{JOIN, NOT_ITS_USER};
 use xok::published;
+use xok::services::{self, Service};
 
 const ANN: u32 = 61_000;
 const BOB: u32 = 61_001;
@@ -57,6 +59,25 @@ fn paid_by(env: u32) -> [u64; 2] {
     [env.account, domain.account]
 }
 
+/// The domain of a process.
+fn domain_of(env: u32) -> u64 {
+    let env: Option<EnvRecord> = published::record(Table::Envs, EnvId(env).index());
+    env.unwrap_or_default().domain
+}
+
+/// Asks for this user to pay for a domain; the server's answer.
+fn ask_for(door: door::Door, user: u32, domain: DomainId) -> Result<u64, (Error, u64)> {
+    let server = EnvId(services::get(Service::Accounts) as u32);
+    loop {
+        match libc::transfer(door, server, [JOIN, user.into(), domain.0, 0, 0, 0]) {
+            Ok([answer, ..]) => return Ok(answer),
+            // It serves another one.
+            Err((Error::Busy, _)) => std::thread::yield_now(),
+            Err(refused) => return Err(refused),
+        }
+    }
+}
+
 /// Waits until it is so.
 fn until(so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
@@ -83,7 +104,7 @@ fn sleeper(user: u32, said: &'static AtomicU64) -> i32 {
 
 /// A process that becomes another user's is that one's account's, and what it forks too; the
 /// account goes when it has nothing any more.
-pub fn users_pay_for_themselves(_: door::Door) -> Seen {
+pub fn users_pay_for_themselves(door: door::Door) -> Seen {
     let said = libc::words(libc::shared(1), 4);
     let own = paid_by(std::process::id());
     expect(own[0] == own[1] && AccountId(own[0]).index() != FIRST, || {
@@ -109,6 +130,16 @@ pub fn users_pay_for_themselves(_: door::Door) -> Seen {
             })?;
         }
         Ok([ann, bob])
+    });
+    let verdict = verdict.and_then(|accounts| {
+        let others = DomainId(domain_of(children[2] as u32));
+        let asker = libc::spawn(|| {
+            let asked = libc::become_user(ANN).then(|| ask_for(door, BOB, others));
+            i32::from(asked != Some(Ok(NOT_ITS_USER)))
+        });
+        let refused = libc::wait(asker) == 0;
+        expect(refused, || "one user says that another one is to pay".into())?;
+        Ok(accounts)
     });
     children.iter().for_each(|&child| libc::send(child, 9));
     children.iter().for_each(|&child| {
