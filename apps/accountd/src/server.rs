@@ -5,24 +5,22 @@ use abi::capability::NAME_USER;
 use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
-use abi::limits::{ACCOUNTS, RESOURCES, Resource};
+use abi::limits::{ACCOUNTS, Resource};
 use abi::published::{AccountRecord, Table};
-use abi::word::{Which, Word};
-use xok::accounts::{JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE};
+use abi::word::Word;
+use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE};
 use xok::call::{self, Message, Refused};
 use xok::clock;
 use xok::published;
 use xok::server::Serve;
 
-use crate::shares;
+use crate::shares::share;
 
 /// Index of the capability over the first account and those below it.
 const ACCOUNT: u8 = 1;
-/// Index of the first account.
-const FIRST: usize = 1;
 /// Nanoseconds between two looks for users that have nothing any more.
 const LOOK_NS: u64 = 1_000_000_000;
-/// What a process needs to begin, of domains and environments.
+/// What a process needs to begin, of frames, domains and environments each.
 const LEAST: u32 = 1;
 
 /// A user, and the account that it has.
@@ -32,7 +30,7 @@ struct Entry {
     account: AccountId,
 }
 
-/// Who has which account.
+/// Which user has which account.
 pub struct Server {
     entries: [Option<Entry>; ACCOUNTS],
 }
@@ -47,7 +45,7 @@ fn acts_for(domain: DomainId, user: u32) -> bool {
 }
 
 impl Server {
-    /// Nobody has one.
+    /// No user has an account.
     pub fn new() -> Self {
         Self { entries: [None; ACCOUNTS] }
     }
@@ -64,22 +62,7 @@ impl Server {
         }
         let free = self.entries.iter().position(Option::is_none);
         let place = free.ok_or((Error::Exhausted, 0))?;
-        let first = record(FIRST);
-        let parent = AccountId(first.id);
-        let made = call::make(Call::AccountAlloc { which: Which::Any, parent }, ACCOUNT)?;
-        let account = AccountId::from_word(made).ok_or((Error::NoSuchAccount, 0))?;
-        for resource in 0..RESOURCES {
-            let (limit, reserve) = shares::share(user, resource, first.limit[resource]);
-            // Where less is left than is to be kept, the limit alone stands.
-            let set =
-                |reserve| Call::AccountLimit { account, resource: resource as u16, limit, reserve };
-            let set = call::make(set(reserve), ACCOUNT).or_else(|_| call::make(set(0), ACCOUNT));
-            if let Err(refused) = set {
-                // Nothing is charged to it: it ends at once.
-                let _ = call::make(Call::AccountDestroy { account }, ACCOUNT);
-                return Err(refused);
-            }
-        }
+        let account = accounts::make(ACCOUNT, |resource, all| share(user, resource, all))?;
         self.entries[place] = Some(Entry { user, account });
         Ok(account)
     }

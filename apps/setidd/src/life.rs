@@ -23,7 +23,6 @@ use image::elf::Plan;
 use unix::Errno;
 use unix::set_id::Ids;
 use xok::call::{self, OWN, Refused};
-
 use xok::memory::Space;
 use xok::{accounts, published};
 

@@ -144,10 +144,8 @@ fn tells(state: &State, table: Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table;
-    use crate::tests::World;
+    use crate::tests::{ROOT, World};
     use abi::call::Call;
-    use abi::capability::{ALL, Capability, Name};
     use abi::memory::{DIRTY, Item, Operation, PRESENT};
 
     const AT: u64 = 0x5000_0000;
@@ -199,11 +197,7 @@ mod tests {
             address: AT + 0x1000,
             value: 0,
         };
-        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        table::update_item(state, machine, 1.into(), DomainIndex::new(domain), &all, &item, 0)
-            .1
-            .expect("mapped");
+        world.update((1, domain), ROOT, &item).expect("mapped");
     }
 
     #[test]

@@ -1,9 +1,17 @@
 //! Asking for the account of a user: `accountd` gives each one its own.
 
-use crate::call;
+use crate::call::{self, Refused};
+use crate::published;
 use crate::services::{self, Service};
+use abi::call::Call;
 use abi::error::Error;
-use abi::id::{DomainId, EnvId};
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::limits::RESOURCES;
+use abi::published::{AccountRecord, Table};
+use abi::word::{Which, Word};
+
+/// Index of the first account, which all others are below.
+const FIRST: usize = 1;
 
 /// First word of a request: may the user in the second word have one more process?
 pub const PREPARE: u64 = 1;
@@ -44,4 +52,30 @@ pub fn prepare(user: u32) -> bool {
 /// The domain has become the user's, which pays from now on.
 pub fn join(domain: DomainId, user: u32) -> bool {
     ask(JOIN, user, domain)
+}
+
+/// Makes an account below the first one, by the capability in this slot: `share` says the limit and
+/// the reserve of each resource, of which the first account may have so much. Where less is left
+/// than is to be kept, the limit alone stands.
+pub fn make(
+    capability: u8,
+    share: impl Fn(usize, u32) -> (u32, u32),
+) -> Result<AccountId, Refused> {
+    let first: AccountRecord = published::record(Table::Accounts, FIRST).unwrap_or_default();
+    let make = Call::AccountAlloc { which: Which::Any, parent: AccountId(first.id) };
+    let made = call::make(make, capability)?;
+    let account = AccountId::from_word(made).ok_or((Error::NoSuchAccount, 0))?;
+    for (resource, &all) in (0..RESOURCES).zip(&first.limit) {
+        let (limit, reserve) = share(resource, all);
+        let resource = resource as u16;
+        let set = |reserve| {
+            call::make(Call::AccountLimit { account, resource, limit, reserve }, capability)
+        };
+        if let Err(refused) = set(reserve).or_else(|_| set(0)) {
+            // Nothing is charged to it: it ends at once.
+            let _ = call::make(Call::AccountDestroy { account }, capability);
+            return Err(refused);
+        }
+    }
+    Ok(account)
 }

@@ -58,17 +58,9 @@ static int program(int argc, char **argv)
 
 static pid_t start(unsigned user, const char *file, const char *what)
 {
-    pid_t child = fork_clean();
-    if (child == 0) {
-        char *arguments[] = {(char *)what, "one", NULL};
-        char *environment[] = {"WORD=word", NULL};
-        become(user);
-        execve(file, arguments, environment);
-        printf("%s: %s\n", file, strerrorname_np(errno));
-        fflush(stdout);
-        _exit(1);
-    }
-    return child;
+    char *arguments[] = {(char *)what, "one", NULL};
+    char *environment[] = {"WORD=word", NULL};
+    return execute(user, file, arguments, environment);
 }
 
 static void run(unsigned user, const char *file, const char *what)
@@ -158,19 +150,6 @@ static void files(void)
     TRY(access("groups", X_OK));
 }
 
-static void copy(const char *name, unsigned mode, unsigned user)
-{
-    static char bytes[65536];
-    ssize_t count;
-    int from = open("/proc/self/exe", O_RDONLY), to = open(name, O_CREAT | O_WRONLY, 0600);
-    while ((count = read(from, bytes, sizeof bytes)) > 0)
-        write(to, bytes, count);
-    close(from);
-    close(to);
-    chown(name, user, user);
-    chmod(name, mode);
-}
-
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -181,11 +160,11 @@ int main(int argc, char **argv)
     umask(0);
     if (!mkdtemp(place) || chdir(place) || chmod(".", 0755))
         return 1;
-    copy("plain", 0755, 0);
-    copy("locked", 0111, 0);
-    copy("own", 0311, BOB);
-    copy("groups", 0101, ANN);
-    copy("set-id", 04111, ANN);
+    copy("plain", 0755, 0, 0);
+    copy("locked", 0111, 0, 0);
+    copy("own", 0311, BOB, BOB);
+    copy("groups", 0101, ANN, ANN);
+    copy("set-id", 04111, ANN, ANN);
     int fd = open("script", O_CREAT | O_WRONLY, 0755);
     dprintf(fd, "#!locked\n");
     close(fd);

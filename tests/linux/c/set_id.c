@@ -2,19 +2,13 @@
  * he may do to them. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "users.h"
 #include <dirent.h>
-#include <grp.h>
 
 enum { ANN = 1000, BOB = 1001, TEAM = 2000 };
 
 static const char place_of[] = "/tmp/set-id-XXXXXX";
 static char place[sizeof place_of];
-
-static void become(unsigned user)
-{
-    if (setgroups(0, NULL) || setresgid(user, user, user) || setresuid(user, user, user))
-        perror("become");
-}
 
 /* ---- what the program does, once it is another user's ---- */
 
@@ -106,17 +100,9 @@ static int program(int argc, char **argv)
 /* Executes `file` as `user`, which does `what`. */
 static pid_t start(unsigned user, const char *file, const char *what)
 {
-    pid_t child = fork_clean();
-    if (child == 0) {
-        char *arguments[] = {(char *)what, "one", "two", NULL};
-        char *environment[] = {"WORD=word", "LD_PRELOAD=/tmp/evil.so", "XOK_STRACE=1", NULL};
-        become(user);
-        execve(file, arguments, environment);
-        printf("%s: %s\n", file, strerrorname_np(errno));
-        fflush(stdout);
-        _exit(1);
-    }
-    return child;
+    char *arguments[] = {(char *)what, "one", "two", NULL};
+    char *environment[] = {"WORD=word", "LD_PRELOAD=/tmp/evil.so", "XOK_STRACE=1", NULL};
+    return execute(user, file, arguments, environment);
 }
 
 static void run(unsigned user, const char *file, const char *what)
@@ -125,19 +111,6 @@ static void run(unsigned user, const char *file, const char *what)
     printf("-- %u executes %s: %s\n", user, file, what);
     waitpid(start(user, file, what), &status, 0);
     show_status("it", status);
-}
-
-static void copy(const char *name, unsigned mode, unsigned user, unsigned group)
-{
-    static char bytes[65536];
-    ssize_t count;
-    int from = open("/proc/self/exe", O_RDONLY), to = open(name, O_CREAT | O_WRONLY, 0600);
-    while ((count = read(from, bytes, sizeof bytes)) > 0)
-        write(to, bytes, count);
-    close(from);
-    close(to);
-    chown(name, user, group);
-    chmod(name, mode);
 }
 
 static void put(const char *name, unsigned mode, unsigned user, unsigned group, const char *text)

@@ -59,12 +59,6 @@ fn paid_by(env: u32) -> [u64; 2] {
     [env.account, domain.account]
 }
 
-/// The domain of a process.
-fn domain_of(env: u32) -> u64 {
-    let env: Option<EnvRecord> = published::record(Table::Envs, EnvId(env).index());
-    env.unwrap_or_default().domain
-}
-
 /// Asks for this user to pay for a domain; the server's answer.
 fn ask_for(door: door::Door, user: u32, domain: DomainId) -> Result<u64, (Error, u64)> {
     let server = EnvId(services::get(Service::Accounts) as u32);
@@ -132,7 +126,7 @@ pub fn users_pay_for_themselves(door: door::Door) -> Seen {
         Ok([ann, bob])
     });
     let verdict = verdict.and_then(|accounts| {
-        let others = DomainId(domain_of(children[2] as u32));
+        let others = published::env_domain(EnvId(children[2] as u32)).unwrap_or(DomainId::NONE);
         let asker = libc::spawn(|| {
             let asked = libc::become_user(ANN).then(|| ask_for(door, BOB, others));
             i32::from(asked != Some(Ok(NOT_ITS_USER)))

@@ -75,7 +75,6 @@ fn map_frames_beyond_a_parents_limit() {
     let domain = DomainId(domain).index();
     world.map(domain, SCRATCH);
     // Root, three tables, the links of the lowest, and a page.
-    let capability = world.state.domains.records[DomainIndex::new(domain)].capabilities[0];
     let mut allocate = |page: u64| {
         let item = Item {
             operation: Operation::Allocate as u8,
@@ -85,17 +84,7 @@ fn map_frames_beyond_a_parents_limit() {
             address: SCRATCH + page * PAGE_SIZE,
             value: 0,
         };
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        table::update_item(
-            state,
-            machine,
-            DomainIndex::new(domain),
-            DomainIndex::new(domain),
-            &capability,
-            &item,
-            0,
-        )
-        .1
+        world.update((domain, domain), 0, &item)
     };
     let refusal = (1..100).find_map(|page| allocate(page).err().map(|refusal| (page, refusal)));
     let over = crate::answer::Refusal::new(Error::OverQuota, Resource::Frames as u64);
@@ -146,17 +135,7 @@ fn frames_of_a_dead_account_are_clear() {
 
 /// One item for a domain's own table, by its fresh name.
 fn item(world: &mut World, domain: usize, item: Item) {
-    let name = world.state.domains.records[DomainIndex::new(domain)].capabilities[0];
-    let (state, machine) = (&mut world.state, &mut world.machine);
-    let (_, answer) = table::update_item(
-        state,
-        machine,
-        DomainIndex::new(domain),
-        DomainIndex::new(domain),
-        &name,
-        &item,
-        0,
-    );
+    let answer = world.update((domain, domain), 0, &item);
     assert!(answer.is_ok(), "{item:x?}: {answer:?}");
 }
 

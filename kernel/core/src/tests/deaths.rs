@@ -351,19 +351,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
         address: 0x60_0000,
         value: 0,
     };
-    let root = world.state.domains.records[DomainIndex::new(own)].capabilities[usize::from(ROOT)];
-    let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(
-        state,
-        machine,
-        DomainIndex::new(own),
-        DomainIndex::new(own),
-        &root,
-        &item,
-        0,
-    )
-    .1
-    .unwrap();
+    world.update((own, own), ROOT, &item).unwrap();
     assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
     assert_eq!(world.state_of(index), EnvState::Dead);
     let id = world.id(index);

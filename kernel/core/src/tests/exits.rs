@@ -29,20 +29,8 @@ impl World {
         value: u64,
     ) -> Result<u64, Error> {
         let item = Item { operation: operation as u8, level, more: 0, frame, address, value };
-        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let own = self.own();
-        let (state, machine) = (&mut self.state, &mut self.machine);
-        table::update_item(
-            state,
-            machine,
-            DomainIndex::new(own),
-            DomainIndex::new(own),
-            &all,
-            &item,
-            0,
-        )
-        .1
-        .map_err(|no| no.error)
+        self.update((own, own), ROOT, &item).map_err(|no| no.error)
     }
 
     fn tables_to(&mut self, address: u64, lowest: u8) {

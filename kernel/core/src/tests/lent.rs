@@ -31,23 +31,11 @@ impl Loan {
 
     /// The owner maps its frame somewhere.
     fn enter(&mut self, domain: usize, address: u64) {
-        let all = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let (operation, value) = (Operation::Map as u8, WRITABLE | NO_EXECUTE);
         let frame = self.frame.0;
         let item = Item { operation, level: 1, more: 0, frame, address, value };
         let own = env::domain(&self.world.state, 1).index();
-        let (state, machine) = (&mut self.world.state, &mut self.world.machine);
-        table::update_item(
-            state,
-            machine,
-            DomainIndex::new(own),
-            DomainIndex::new(domain),
-            &all,
-            &item,
-            0,
-        )
-        .1
-        .expect("mapped");
+        self.world.update((own, domain), ROOT, &item).expect("mapped");
     }
 
     /// A thread of the borrower's that has lent the page in one way.

@@ -140,10 +140,22 @@ impl World {
         id
     }
 
+    /// One item of a `TableUpdate` by a domain, of its own or another one's table, by the
+    /// capability in this slot.
+    pub fn update(
+        &mut self,
+        (by, target): (usize, usize),
+        slot: u8,
+        item: &Item,
+    ) -> crate::answer::Answer {
+        let [by, target] = [by, target].map(DomainIndex::new);
+        let capability = self.state.domains.records[by].capabilities[usize::from(slot)];
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        table::update_item(state, machine, by, target, &capability, item, 0).1
+    }
+
     /// Maps a fresh writable page into a domain.
     pub fn map(&mut self, domain: usize, address: u64) -> Frame {
-        let capability = self.state.domains.records[DomainIndex::new(domain)].capabilities[0];
-        let (state, machine) = (&mut self.state, &mut self.machine);
         for (operation, level) in [
             (Operation::Table, 4),
             (Operation::Table, 3),
@@ -153,21 +165,12 @@ impl World {
             let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
             let operation = operation as u8;
             let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
-            match table::update_item(
-                state,
-                machine,
-                DomainIndex::new(domain),
-                DomainIndex::new(domain),
-                &capability,
-                &item,
-                0,
-            )
-            .1
-            {
+            match self.update((domain, domain), 0, &item) {
                 Ok(_) => {}
                 Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
             }
         }
+        let (state, machine) = (&mut self.state, &mut self.machine);
         let root = domain::root(state, DomainIndex::new(domain));
         table::look_up(machine, root, address).unwrap().frame
     }

@@ -22,11 +22,7 @@ fn item(operation: Operation, level: u8, frame: Frame, address: u64, value: u64)
 /// An item for the first domain, by the domain at index `by`, with the root name.
 fn update(world: &mut World, by: usize, item: &Item) {
     let own = env::domain(&world.state, 1).index();
-    let root = world.state.domains.records[DomainIndex::new(own)].capabilities[usize::from(ROOT)];
-    let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(state, machine, DomainIndex::new(by), DomainIndex::new(own), &root, item, 0)
-        .1
-        .unwrap();
+    world.update((by, own), ROOT, item).unwrap();
 }
 
 #[test]

@@ -181,19 +181,7 @@ fn a_page_that_is_unmapped_stays_until_the_next_predicate() {
         address: 0x60_0000,
         value: 0,
     };
-    let capability = world.state.domains.records[DomainIndex::new(domain)].capabilities[0];
-    let (state, machine) = (&mut world.state, &mut world.machine);
-    table::update_item(
-        state,
-        machine,
-        DomainIndex::new(domain),
-        DomainIndex::new(domain),
-        &capability,
-        &item,
-        0,
-    )
-    .1
-    .unwrap();
+    world.update((domain, domain), 0, &item).unwrap();
     world.settle();
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Data));
     world.machine.word_set(frame.address(), 3);
