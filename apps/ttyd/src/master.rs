@@ -1,5 +1,6 @@
 //! The master of a pseudo-terminal (pty(7)): one end of a connection, in place of the console.
 
+use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::{RegionRecord, Table};
@@ -58,7 +59,7 @@ impl Master {
         record.is_none_or(|record| record.id != id.0 || record.attached[usize::from(MASTER)] == 0)
     }
 
-    /// Head and tail of what an end writes.
+    /// Head and tail of what an end writes. A master that stores nonsense there has ended.
     fn counters(&self, end: u16) -> Result<(u64, u64), Refused> {
         let mut bytes = [0; 16];
         self.region.read(head_of(end), &mut bytes)?;
@@ -67,7 +68,11 @@ impl Master {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        Ok((word(0), word(8)))
+        let (head, tail) = (word(0), word(8));
+        if !ring_of(end).can_be(head, tail) {
+            return Err((Error::WrongState, 0));
+        }
+        Ok((head, tail))
     }
 
     /// Takes some of what was typed.

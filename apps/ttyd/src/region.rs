@@ -1,7 +1,9 @@
 //! Region operations in the few shapes that the server needs.
 
+use abi::error::Error;
 use abi::id::RegionId;
 use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use unix::ring::{HEAD, Ring, TAIL};
 use xok::call::{self, Refused};
 
 /// One of the terminal's regions and the role in which this server is attached to it.
@@ -54,6 +56,18 @@ impl Region {
             operation.len = bytes.len() as u32;
         }
         call::region_operate(&operation).map(|_| ())
+    }
+
+    /// Empties a ring whose counters cannot be, because a program stored nonsense there: its users
+    /// begin anew. Something was to be done, also if the counters are others already.
+    pub fn empty(&self, head: u64, tail: u64) -> Result<bool, Refused> {
+        let word = |offset, value| WordAt { offset, value };
+        let compare = [word(HEAD, head), word(TAIL, tail)];
+        let begin = Ring::begin_again(tail);
+        match self.write(0, &[], &compare, &[word(HEAD, begin), word(TAIL, begin)]) {
+            Ok(()) | Err((Error::Changed, _)) => Ok(true),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// The two counters of a ring: head and tail.

@@ -39,14 +39,15 @@ impl Server {
         loop {
             xok::upcall::take_events();
             xok::upcall::take_pending_of(xok::beat::ASKED);
+            // With each step: programs that always have something to show do not make it hang.
             xok::beat::beat();
-            let mut busy = self.step();
-            while let Ok(true) = busy {
-                busy = self.step();
-            }
-            if let Err((error, number)) = busy {
-                xok::log!(console::CONSOLE, "ttyd: {} ({number})", error.name());
-                call::exit(1 << 8);
+            match self.step() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err((error, number)) => {
+                    xok::log!(console::CONSOLE, "ttyd: {} ({number})", error.name());
+                    call::exit(1 << 8);
+                }
             }
             // Whatever ends the sleep, the loop looks at everything again.
             let deadline = self.watch();

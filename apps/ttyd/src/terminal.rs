@@ -10,8 +10,8 @@ use unix::ring::{HEAD, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_CELLS, INPUT_DATA, INPUT_SERVER, OUTPUT,
-    OUTPUT_SERVER, SEQUENCE,
+    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA, INPUT_SERVER,
+    OUTPUT, OUTPUT_SERVER, SEQUENCE,
 };
 use xok::call::Refused;
 use xok::published;
@@ -26,6 +26,8 @@ use crate::region::Region;
 const CHUNK: usize = 1024;
 /// Signals of a hang-up: `SIGHUP`, and `SIGCONT` for those who are stopped.
 const HANG_UP: [u8; 2] = [1, 18];
+/// How often a change is tried again that a program's own change came before.
+const TRIES: usize = 64;
 /// Stands before `END_OF_INPUT`, and before itself to be itself, in a framed standard input.
 const ESCAPE: u8 = 0x10;
 /// Behind `ESCAPE`: the input has ended.
@@ -37,6 +39,18 @@ enum Input {
     Terminal,
     Framed { escaped: bool },
     Ended,
+}
+
+/// Makes a change under compare, again if a program's own came before; a program that changes the
+/// word all the time has it as it likes.
+fn again(mut change: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
+    for _ in 0..TRIES {
+        match change() {
+            Err((abi::error::Error::Changed, _)) => {}
+            other => return other,
+        }
+    }
+    Ok(())
 }
 
 /// A terminal.
@@ -138,6 +152,11 @@ impl Terminal {
         self.master.as_ref().map(|master| master.number)
     }
 
+    /// How processes mark it in their pages as their session's (`unix::process_page`).
+    fn mark(&self) -> u32 {
+        self.number().map_or(1, |number| number as u32 + 2)
+    }
+
     /// Has its master gone?
     pub fn is_over(&self) -> bool {
         self.master.as_ref().is_some_and(Master::is_gone)
@@ -149,7 +168,7 @@ impl Terminal {
         let _ = self.take_settings();
         let _ = self.say_hung_up();
         for signal in HANG_UP {
-            foreground::signal_leader(self.state.session, signal);
+            foreground::signal_leader(self.mark(), self.state.session, signal);
         }
         [self.input, self.output, self.control].into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
@@ -165,17 +184,14 @@ impl Terminal {
     }
 
     fn say_hung_up(&self) -> Result<(), Refused> {
-        loop {
+        again(|| {
             let mut bytes = [0; CONTROL_BYTES];
             self.control.read(0, &mut bytes)?;
             let old = Control::from_bytes(&bytes);
-            let new = Control { hung_up: true, sequence: old.sequence + 1, ..old };
+            let new = Control { hung_up: true, sequence: old.sequence.wrapping_add(1), ..old };
             let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
-            match self.control.write(0, &new.to_bytes(), &compare, &[]) {
-                Err((abi::error::Error::Changed, _)) => {}
-                other => return other,
-            }
-        }
+            self.control.write(0, &new.to_bytes(), &compare, &[])
+        })
     }
 
     /// Does a piece of everything; was there anything to do?
@@ -289,7 +305,7 @@ impl Terminal {
         self.waiting.extend(effects.cells);
         self.put(console::OUTPUT, &effects.screen);
         for signal in effects.signals {
-            foreground::signal(self.state.foreground, signal);
+            foreground::signal(self.mark(), &self.state, signal);
         }
         Ok(())
     }
@@ -300,6 +316,9 @@ impl Terminal {
             return Ok(false);
         }
         let (head, tail) = self.input.counters()?;
+        if !INPUT.can_be(head, tail) {
+            return self.input.empty(head, tail);
+        }
         self.seen_tail = tail;
         let free = INPUT_CELLS - head.wrapping_sub(tail).min(INPUT_CELLS);
         let at = head % INPUT_CELLS;
@@ -317,6 +336,9 @@ impl Terminal {
     /// Shows a piece of what programs wrote; the tail moves once the console has it.
     fn show(&mut self, region: Region, stream: u16) -> Result<bool, Refused> {
         let (head, tail) = region.counters()?;
+        if !OUTPUT.can_be(head, tail) {
+            return region.empty(head, tail);
+        }
         let used = OUTPUT.used(head, tail);
         if used == 0 {
             return Ok(false);
@@ -338,25 +360,19 @@ impl Terminal {
 
     fn flush_input(&mut self) -> Result<(), Refused> {
         self.waiting.clear();
-        loop {
+        again(|| {
             let (head, tail) = self.input.counters()?;
             let compare = [WordAt { offset: TAIL, value: tail }];
-            match self.input.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }]) {
-                Err((abi::error::Error::Changed, _)) => {}
-                other => return other,
-            }
-        }
+            self.input.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }])
+        })
     }
 
     fn flush_output(&mut self) -> Result<(), Refused> {
-        loop {
+        again(|| {
             let (head, _) = self.output.counters()?;
             let compare = [WordAt { offset: HEAD, value: head }];
-            match self.output.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }]) {
-                Err((abi::error::Error::Changed, _)) => {}
-                other => return other,
-            }
-        }
+            self.output.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }])
+        })
     }
 
     /// Adds what ends a sleep: anything to show, settings changed, room for waiting input.

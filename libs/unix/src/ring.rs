@@ -36,6 +36,12 @@ impl Ring {
         tail <= head && head - tail <= self.capacity && head <= i64::MAX as u64
     }
 
+    /// Where both counters of a ring begin anew that held nonsense: elsewhere than the tail was, so
+    /// that a program goes on that waits for the tail to move.
+    pub fn begin_again(tail: u64) -> u64 {
+        u64::from(tail == 0)
+    }
+
     /// Bytes waiting to be read; a peer may have written nonsense, so never more than fit.
     #[inline(always)]
     pub fn used(&self, head: u64, tail: u64) -> u64 {
@@ -71,6 +77,14 @@ mod tests {
     use super::*;
 
     const RING: Ring = Ring { data: 64, capacity: 100 };
+
+    #[test]
+    fn a_ring_begins_anew_elsewhere() {
+        for tail in [0, 1, 99, u64::MAX] {
+            let begin = Ring::begin_again(tail);
+            assert!(begin != tail && RING.can_be(begin, begin), "tail {tail}");
+        }
+    }
 
     #[test]
     fn spans_stop_at_the_end() {

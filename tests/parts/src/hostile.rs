@@ -187,8 +187,16 @@ fn ran(id: u32) -> u64 {
     published::env(EnvId(id)).map_or(0, |record| record.run_ns)
 }
 
-fn ran_all(ids: &[u32]) -> u64 {
-    ids.iter().map(|&id| ran(id)).sum()
+/// What each of these has run.
+fn ran_all(ids: &[u32]) -> Vec<u64> {
+    ids.iter().map(|&id| ran(id)).collect()
+}
+
+/// What they have run since; one that has ended meanwhile, which nothing is published of any more,
+/// counts as none.
+fn ran_since(ids: &[u32], before: &[u64]) -> u64 {
+    let each = ids.iter().zip(before);
+    each.map(|(&id, before)| ran(id).saturating_sub(*before)).sum()
 }
 
 /// All environments there are but these.
@@ -220,7 +228,8 @@ fn share_beside(kind: u64, seed: u64, tally: Tally) -> Result<f64, String> {
         }
     }
     let passed = xok::clock::now_ns() - begun;
-    let (own, taken) = (ran(victim as u32) - before.0, ran_all(&others) - before.1);
+    let own = ran(victim as u32).saturating_sub(before.0);
+    let taken = ran_since(&others, &before.1);
     for pid in [attacker, victim] {
         libc::send(pid, 9);
         libc::wait(pid);

@@ -57,6 +57,8 @@ unsafe extern "C" {
     fn write_call(fd: c_int, from: *const c_void, len: usize) -> isize;
     fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut u32) -> c_int;
+    fn setsid() -> c_int;
+    fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> c_int;
     fn __errno_location() -> *mut c_int;
 }
 
@@ -481,4 +483,18 @@ pub fn peer_of(fd: i32) -> Option<[u32; 3]> {
     // SAFETY: `told` has room for that.
     let answer = unsafe { getsockopt(fd, 1, 17, (&raw mut told).cast(), &raw mut len) };
     (answer == 0 && len == 12).then_some(told)
+}
+
+/// setsid(2): a session of one's own, without a terminal.
+pub fn lead_session() -> bool {
+    // SAFETY: no memory.
+    unsafe { setsid() >= 0 }
+}
+
+/// ioctl(2) of an integer: what is left there, if it was done.
+pub fn control(fd: i32, request: u64, value: i32) -> Option<i32> {
+    let mut value = value;
+    // SAFETY: the callers' requests read or write one integer.
+    let done = unsafe { ioctl(fd, request, (&raw mut value).cast()) } >= 0;
+    done.then_some(value)
 }

@@ -6,11 +6,11 @@ use abi::region::WordAt;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::Errno;
-use unix::ring::{HEAD, TAIL};
+use unix::ring::{HEAD, Ring, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM, OUTPUT,
-    OUTPUT_PROGRAM, SEQUENCE,
+    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM,
+    OUTPUT, OUTPUT_PROGRAM, SEQUENCE,
 };
 use xok::services::{self, Service};
 
@@ -26,10 +26,28 @@ use crate::wait::{Wait, Woken, sleep_until};
 const CHUNK: usize = 4096;
 /// Unit of `VTIME`.
 const TENTH: u64 = 100_000_000;
+/// How often a ring is emptied whose counters cannot be, before the terminal does not work.
+const TRIES: usize = 64;
 
 fn region(service: Service, role: u16) -> Option<Region> {
     let id = RegionId(services::get(service));
     (!id.is_none()).then_some(Region { id, role })
+}
+
+/// Head and tail of a terminal's ring. Any program that has the terminal may have stored nonsense
+/// there: then the ring begins anew, empty.
+fn counters(ring: &Region, shape: Ring) -> Result<(u64, u64), Errno> {
+    for _ in 0..TRIES {
+        let (head, tail) = ring.pair()?;
+        if shape.can_be(head, tail) {
+            return Ok((head, tail));
+        }
+        let word = |offset, value| WordAt { offset, value };
+        let (now, begin) = ([word(HEAD, head), word(TAIL, tail)], Ring::begin_again(tail));
+        // Another program may have come before, with what is sound or not.
+        ring.copy_in(0, &[], &now, &[word(HEAD, begin), word(TAIL, begin)])?;
+    }
+    Err(Errno::EIO)
 }
 
 /// A terminal as a program has it.
@@ -125,7 +143,7 @@ impl Tty {
             let old = self.control()?;
             let mut new = old;
             edit(&mut new)?;
-            new.sequence = old.sequence + 1;
+            new.sequence = old.sequence.wrapping_add(1);
             let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
             let bytes = new.to_bytes();
             if self.settings.copy_in(0, &bytes, &compare, &[])? == Done::Yes {
@@ -193,8 +211,8 @@ impl Tty {
     /// Cells that wait, in order, and the tail that they begin at.
     fn waiting(&self, limit: usize) -> Result<(Vec<u16>, u64), Errno> {
         let ring = self.input;
-        let (head, tail) = ring.pair()?;
-        let used = head.wrapping_sub(tail).min(INPUT_CELLS).min(limit as u64 + 1);
+        let (head, tail) = counters(&ring, INPUT)?;
+        let used = (head - tail).min(limit as u64 + 1);
         let mut bytes = alloc::vec![0; 2 * used as usize];
         let mut done = 0;
         while done < used {
@@ -214,7 +232,7 @@ impl Tty {
 
     /// Would a read return at once? Otherwise the tail to wait for.
     pub fn has_input(&self) -> Result<(bool, u64), Errno> {
-        let (head, tail) = self.input.pair()?;
+        let (head, tail) = counters(&self.input, INPUT)?;
         Ok((head != tail, tail))
     }
 
@@ -225,7 +243,7 @@ impl Tty {
 
     /// Is there room for output?
     pub fn has_room(&self) -> Result<(bool, u64), Errno> {
-        let (head, tail) = self.output.pair()?;
+        let (head, tail) = counters(&self.output, OUTPUT)?;
         Ok((OUTPUT.free(head, tail) > 0, tail))
     }
 
@@ -325,7 +343,7 @@ impl Tty {
             if now.hung_up {
                 return if done > 0 { Ok(done) } else { Err(Errno::EIO) };
             }
-            let (head, tail) = ring.pair()?;
+            let (head, tail) = counters(&ring, OUTPUT)?;
             let free = OUTPUT.free(head, tail);
             if free > 0 {
                 let span = OUTPUT.span(head, free.min(total - done).min(CHUNK as u64));

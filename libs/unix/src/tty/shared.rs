@@ -28,6 +28,8 @@ use crate::ring::Ring;
 
 /// The input ring, counted in cells of two bytes.
 pub const INPUT_CELLS: u64 = 4096;
+/// Its counters; what lies at `data` are cells.
+pub const INPUT: Ring = Ring { data: INPUT_DATA, capacity: INPUT_CELLS };
 /// Byte offset of the first cell.
 pub const INPUT_DATA: u64 = 64;
 /// Frames of the input region.

@@ -1,0 +1,272 @@
+//! A user without rights stores what it likes into the regions of a terminal that it has.
+//!
+//! The terminals' server acts on these words with rights of its own, for all users: whatever they
+//! are, it reaches the terminal's own processes alone, and serves the others.
+
+use crate::{Seen, expect, libc, peers};
+use abi::call::Call;
+use abi::id::EnvId;
+use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use abi::word::UserAddress;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use xok::services::{self, Service};
+
+/// The user.
+const NOBODY: u32 = 65534;
+/// `O_NOCTTY`
+const NO_TERMINAL: i32 = 0o400;
+/// `TIOCGPTN`, `TIOCSPTLCK`
+const NUMBER: u64 = 0x8004_5430;
+const LOCK: u64 = 0x4004_5431;
+/// `TIOCGPGRP`, `TCFLSH`
+const FOREGROUND_OF: u64 = 0x540f;
+const FLUSH: u64 = 0x540b;
+/// Signals of a terminal: HUP, INT, QUIT, TSTP.
+const SIGNALS: [i32; 4] = [1, 2, 3, 20];
+/// What is typed for them; a hang-up is the master's end.
+const TYPED: [u8; 3] = [0x03, 0x1c, 0x1a];
+/// Offset of a terminal's foreground group and session, one word.
+const FOREGROUND: u64 = 8;
+/// How long a server that serves may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where head, tail and the settings' sequence are, and the head and tail of a master's other ring.
+const PLACES: [u64; 4] = [0, 8, 2048, 2056];
+/// What no ring's counters are, alone or together.
+const NONSENSE: [u64; 5] = [u64::MAX, u64::MAX - 7, 1 << 63, (1 << 63) - 1, 1 << 40];
+
+/// A pseudo-terminal of one's own.
+struct Terminal {
+    master: File,
+    slave: File,
+    /// Its regions: they were made with it.
+    regions: Vec<u64>,
+}
+
+impl Terminal {
+    /// Opens one; `leads`: it is to be that of one's session.
+    fn open(leads: bool) -> Option<Self> {
+        let before = peers::regions();
+        let open = |path: &str, flags| {
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
+        };
+        let master = open("/dev/ptmx", NO_TERMINAL)?;
+        libc::control(master.as_raw_fd(), LOCK, 0)?;
+        let number = libc::control(master.as_raw_fd(), NUMBER, 0)?;
+        let slave = open(&format!("/dev/pts/{number}"), if leads { 0 } else { NO_TERMINAL })?;
+        let regions = peers::regions().difference(&before).copied().collect();
+        Some(Self { master, slave, regions })
+    }
+
+    /// Types a line and reads it: the server serves this terminal.
+    fn serves(&mut self) -> bool {
+        let mut line = [0; 5];
+        self.master.write_all(b"line\n").is_ok()
+            && self.slave.read_exact(&mut line).is_ok()
+            && line == *b"line\n"
+            // The echo, so that the ring is empty again.
+            && self.master.read_exact(&mut [0; 6]).is_ok()
+    }
+}
+
+/// An operation of a kernel call's own on a region, in either role: was it done in one?
+fn operate(door: door::Door, operation: &RegionOperation) -> bool {
+    (0..2).any(|role| {
+        let operation = RegionOperation { role, ..*operation };
+        let operation = UserAddress(&raw const operation as u64);
+        libc::kernel(door, Call::RegionOperate { operation }).is_ok()
+    })
+}
+
+/// Stores one word.
+fn store(door: door::Door, region: u64, word: WordAt) -> bool {
+    let write = [word, WordAt::default(), WordAt::default(), WordAt::default()];
+    let operation =
+        RegionOperation { region, writes: 1, direction: COPY_NONE, write, ..Default::default() };
+    operate(door, &operation)
+}
+
+/// The first words of a region.
+fn load<const N: usize>(door: door::Door, region: u64) -> Option<[u64; N]> {
+    let words = [0; N];
+    let operation = RegionOperation {
+        region,
+        direction: COPY_OUT,
+        address: (&raw const words) as u64,
+        len: 8 * N as u32,
+        ..Default::default()
+    };
+    operate(door, &operation).then(|| core::hint::black_box(words))
+}
+
+/// A process that signals of a terminal would end, the leader of its session, with a terminal of
+/// its own or none, until `end` is not 0.
+fn victim(end: u64, with_terminal: bool) -> i32 {
+    let words = libc::words(end, 2);
+    if !libc::lead_session() {
+        return 1;
+    }
+    if !with_terminal {
+        return wait_for_end(words);
+    }
+    let Some(mut own) = Terminal::open(true) else { return 2 };
+    // Of its own terminal it is the foreground: what is typed there reaches it.
+    SIGNALS.iter().for_each(|&signal| libc::handle(signal, count));
+    if own.master.write_all(&TYPED[..1]).is_err() {
+        return 3;
+    }
+    while SEEN.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    SEEN.store(0, Ordering::SeqCst);
+    let answer = wait_for_end(words);
+    if SEEN.load(Ordering::SeqCst) != 0 { 4 } else { answer }
+}
+
+static SEEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+extern "C" fn count(_: i32) {
+    SEEN.fetch_add(1, Ordering::SeqCst);
+}
+
+fn wait_for_end(words: &[std::sync::atomic::AtomicU64]) -> i32 {
+    words[1].fetch_add(1, Ordering::SeqCst);
+    while words[0].load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    0
+}
+
+/// Says of its own terminal that the victim's session is there and in the foreground, types what
+/// makes signals, and hangs up.
+fn misdirect(door: door::Door, victim: i32) -> i32 {
+    if !libc::become_user(NOBODY) {
+        return 1;
+    }
+    let Some(mut own) = Terminal::open(false) else { return 2 };
+    let victims = u64::from(victim as u32) * (1 + (1 << 32));
+    // The settings are the region whose session and foreground are nobody's and whose size is set.
+    let settings = own.regions.iter().find(|&&region| {
+        let there = store(door, region, WordAt { offset: FOREGROUND, value: victims });
+        there && libc::control(own.master.as_raw_fd(), FOREGROUND_OF, 0) == Some(victim)
+    });
+    let Some(&settings) = settings else { return 3 };
+    // The server looks at settings when their sequence has changed.
+    let Some([sequence]) = load::<1>(door, settings) else { return 4 };
+    if !store(door, settings, WordAt { offset: 0, value: sequence + 1 }) {
+        return 5;
+    }
+    for typed in TYPED {
+        // Both bytes of the echo: the server has done what there was to do.
+        if own.master.write_all(&[typed]).is_err() || own.master.read_exact(&mut [0; 2]).is_err() {
+            return 6;
+        }
+    }
+    let Terminal { master, mut slave, .. } = own;
+    drop(master);
+    // The end, or an error: the terminal was hung up.
+    let _ = slave.read(&mut [0; 1]);
+    0
+}
+
+/// A terminal's signals reach the processes that have it as their session's, whatever session and
+/// foreground its settings name.
+pub fn reach_their_own_alone(door: door::Door) -> Seen {
+    for with_terminal in [true, false] {
+        let end = libc::shared(1);
+        let words = libc::words(end, 2);
+        let pid = libc::spawn(|| victim(end, with_terminal));
+        while words[1].load(Ordering::SeqCst) == 0 && libc::is_alive(pid) {
+            std::thread::yield_now();
+        }
+        let status = libc::wait(libc::spawn(|| misdirect(door, pid)));
+        words[0].store(1, Ordering::SeqCst);
+        let victims = libc::wait(pid);
+        expect(status == 0 && victims == 0, || {
+            format!("terminal {with_terminal}: attacker {status:#x}, victim {victims:#x}")
+        })?;
+    }
+    Ok(String::new())
+}
+
+/// The environment of the terminals' server, and its heartbeats.
+fn server() -> (EnvId, u64) {
+    let env = EnvId(services::get(Service::Terminal) as u32);
+    (env, xok::beat::of(env))
+}
+
+/// Does the server go on, as it was, until it has beaten once more?
+fn beats(env: EnvId) -> bool {
+    let (_, before) = server();
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let (now, beats) = server();
+        if now != env {
+            return false;
+        }
+        if beats != before {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Stores nonsense into all regions of its own terminal and the console's, uses both, ends.
+fn scribble(door: door::Door, round: usize) -> i32 {
+    if !libc::become_user(NOBODY) {
+        return 1;
+    }
+    let Some(own) = Terminal::open(false) else { return 2 };
+    let console = [Service::TerminalInput, Service::TerminalOutput, Service::TerminalState];
+    let regions = own.regions.iter().copied().chain(console.map(services::get));
+    let mut stored = 0;
+    for region in regions {
+        for (at, offset) in PLACES.into_iter().enumerate() {
+            // One of them alone, then all.
+            let alone = round / NONSENSE.len();
+            if alone < PLACES.len() && at != alone {
+                continue;
+            }
+            let value = NONSENSE[(round + at) % NONSENSE.len()];
+            stored += usize::from(store(door, region, WordAt { offset, value }));
+        }
+    }
+    libc::set_waits(own.slave.as_raw_fd(), false);
+    libc::set_waits(own.master.as_raw_fd(), false);
+    for _ in 0..4 {
+        libc::write(own.master.as_raw_fd(), b"typed\n");
+        libc::write(own.slave.as_raw_fd(), b"shown\n");
+        libc::read(own.slave.as_raw_fd(), &mut [0; 64]);
+        libc::read(own.master.as_raw_fd(), &mut [0; 64]);
+        // Which changes the settings, and their sequence.
+        libc::control(own.slave.as_raw_fd(), FLUSH, 2);
+    }
+    if stored == 0 { 3 } else { 0 }
+}
+
+/// Nonsense in a terminal's regions is that terminal's trouble: the server goes on, and so do
+/// programs at other terminals.
+pub fn nonsense_is_its_own(door: door::Door) -> Seen {
+    let (env, _) = server();
+    let mut own = Terminal::open(false).ok_or("no terminal")?;
+    let rounds = (PLACES.len() + 1) * NONSENSE.len();
+    for round in 0..rounds {
+        // What is printed here is shown before the console's ring is spoilt.
+        let output = services::get(Service::TerminalOutput);
+        while load::<2>(door, output).is_some_and(|[head, tail]| head != tail) {
+            std::thread::yield_now();
+        }
+        let status = libc::wait(libc::spawn(|| scribble(door, round)));
+        expect(status == 0, || format!("round {round}: status {status:#x}"))?;
+        let (serves, beats) = (own.serves(), beats(env));
+        expect(serves && beats, || {
+            format!("round {round}: serves {serves}, the same server beats {beats}")
+        })?;
+    }
+    Ok(format!("({rounds} rounds)"))
+}
