@@ -41,7 +41,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const PATIENCE: u32 = 4;
 const PATIENCE_MORE: Duration = Duration::from_secs(10);
 /// The usual machine of each suite.
-const PLACES: [(&str, &str); 3] = [("guest", "microvm x2"), ("net", "q35 x1"), ("exos", "x1")];
+const PLACES: [(&str, &str); 4] =
+    [("guest", "microvm x2"), ("net", "q35 x1"), ("exos", "x1"), ("hostile", "q35 x1")];
 
 /// A fault and a test that must find it.
 #[derive(Clone, Copy)]
@@ -65,7 +66,7 @@ impl<'a> Trial<'a> {
     fn is_packages_own(&self) -> bool {
         let suites = [
             "guest", "net", "exos", "linux", "boot", "static", "machines", "command", "debug",
-            "status", "load", "bench", "iso",
+            "status", "load", "bench", "iso", "servers", "hostile",
         ];
         !suites.contains(&self.suite())
     }
