@@ -3,10 +3,8 @@
 use abi::call::Call;
 use abi::capability::NAME_USER;
 use abi::domain::Property;
-use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
-use abi::limits::{ACCOUNTS, Resource};
-use abi::published::{AccountRecord, Table};
+use abi::limits::{ACCOUNTS, RESOURCES, Resource};
 use abi::word::Word;
 use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE};
 use xok::call::{self, Message, Refused};
@@ -14,6 +12,7 @@ use xok::clock;
 use xok::published;
 use xok::server::Serve;
 
+use crate::notes::{Note, Notes, record};
 use crate::shares::share;
 
 /// Index of the capability over the first account and those below it.
@@ -23,20 +22,14 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// What a process needs to begin, of frames, domains and environments each.
 const LEAST: u32 = 1;
 
-/// A user, and the account that it has.
-#[derive(Clone, Copy)]
-struct Entry {
-    user: u32,
-    account: AccountId,
-}
-
 /// Which user has which account.
 pub struct Server {
-    entries: [Option<Entry>; ACCOUNTS],
+    notes: Notes,
 }
 
-fn record(index: usize) -> AccountRecord {
-    published::record(Table::Accounts, index).unwrap_or_default()
+/// What a user's account is given of each resource.
+fn shares(user: u32) -> impl Fn(usize, u32) -> (u32, u32) {
+    move |resource, all| share(user, resource, all)
 }
 
 /// Does the domain act for this user?
@@ -45,32 +38,41 @@ fn acts_for(domain: DomainId, user: u32) -> bool {
 }
 
 impl Server {
-    /// No user has an account.
-    pub fn new() -> Self {
-        Self { entries: [None; ACCOUNTS] }
-    }
-
-    fn of(&self, user: u32) -> Option<AccountId> {
-        let mut entries = self.entries.iter().flatten();
-        entries.find(|entry| entry.user == user).map(|entry| entry.account)
+    /// Goes on with what the former life has noted. An account that it has made and not noted has
+    /// no limits yet: of it a place in the table is lost.
+    pub fn new(notes: Notes) -> Self {
+        for note in notes.iter() {
+            // It may have ended in the middle of this; an account that dies meanwhile is found.
+            let _ = accounts::limit(ACCOUNT, note.account, shares(note.user));
+        }
+        Self { notes }
     }
 
     /// The user's account, made if there is none.
     fn make(&mut self, user: u32) -> Result<AccountId, Refused> {
-        if let Some(account) = self.of(user) {
+        if let Some(account) = self.notes.of(user) {
             return Ok(account);
         }
-        let free = self.entries.iter().position(Option::is_none);
-        let place = free.ok_or((Error::Exhausted, 0))?;
-        let account = accounts::make(ACCOUNT, |resource, all| share(user, resource, all))?;
-        self.entries[place] = Some(Entry { user, account });
+        let account = accounts::alloc(ACCOUNT)?;
+        let noted = self.notes.add(Note { user, account });
+        if let Err(refused) = noted.and_then(|()| accounts::limit(ACCOUNT, account, shares(user))) {
+            self.end(account);
+            return Err(refused);
+        }
         Ok(account)
+    }
+
+    /// Ends an account to which nothing is charged.
+    fn end(&mut self, account: AccountId) {
+        // It may have gone by itself.
+        let _ = call::make(Call::AccountDestroy { account }, ACCOUNT);
+        self.notes.remove(account);
     }
 
     /// May the user have one more process?
     fn prepare(&mut self, user: u32) -> u64 {
         let Ok(account) = self.make(user) else { return NO_ROOM };
-        let record = record(account.index());
+        let record = record(account).unwrap_or_default();
         let has_room = |resource: Resource| {
             let at = resource as usize;
             record.limit[at].saturating_sub(record.used[at]) >= LEAST
@@ -95,15 +97,13 @@ impl Server {
 
     /// Users that have nothing any more have no account any more.
     fn look(&mut self) {
-        for place in &mut self.entries {
-            let Some(entry) = place.filter(|entry| entry.user != 0) else { continue };
-            let record = record(entry.account.index());
-            let gone = record.id != entry.account.0;
-            let empty = record.used.iter().all(|&used| used == 0);
+        for index in 0..ACCOUNTS {
+            let note = self.notes.at(index).filter(|note| note.user != 0);
+            let Some(Note { account, .. }) = note else { continue };
+            let used = record(account).map(|record| record.used);
+            let (gone, empty) = (used.is_none(), used == Some([0; RESOURCES]));
             if gone || empty {
-                // Nothing is charged to it.
-                let _ = call::make(Call::AccountDestroy { account: entry.account }, ACCOUNT);
-                *place = None;
+                self.end(account);
             }
         }
     }
@@ -132,7 +132,7 @@ impl Serve for Server {
         xok::upcall::take_events();
         xok::upcall::take_pending();
         self.look();
-        let users = self.entries.iter().flatten().any(|entry| entry.user != 0);
+        let users = self.notes.iter().any(|note| note.user != 0);
         if users { clock::now_ns() + LOOK_NS } else { 0 }
     }
 }

@@ -9,7 +9,8 @@
 //!  hangs            asked for a heartbeat (`xok::beat`), it has run, or slept, too long without
 //! ```
 
-use abi::id::{AccountId, DomainId, EnvId, Frame};
+use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
+use abi::memory::ANY_FRAME;
 use abi::published::{EnvRecord, EnvState};
 use alloc::vec::Vec;
 use core::fmt;
@@ -37,7 +38,9 @@ const PAUSE_NS: u64 = 50_000_000;
 const PAUSE_MAX_NS: u64 = 5_000_000_000;
 /// Lives of a server: file numbers tell so many apart.
 const LIVES: u64 = unix::tree::LIVES;
-/// Digits of a number of lives.
+/// In which role a server has its notes: one that reads and writes.
+const NOTES: u16 = 0;
+/// Digits of a number.
 const DIGITS: usize = 20;
 
 /// What a server's domain is attached to.
@@ -49,6 +52,9 @@ pub enum Attach {
     Terminal,
     /// The table of terminals.
     Table,
+    /// A region of its own, where it finds again in its next life what it has noted; its start
+    /// block says which.
+    Notes,
 }
 
 /// A server, as it is started each time.
@@ -71,6 +77,8 @@ struct Kept {
     /// Who pays: an account of its own, which outlives it.
     account: AccountId,
     server: &'static Server,
+    /// Its notes, if it keeps any.
+    notes: RegionId,
     plan: Plan,
     file: &'static [u8],
     frame: Frame,
@@ -174,9 +182,18 @@ impl Kept {
                 return None;
             }
         };
+        let notes = match server.attach {
+            Attach::Notes => make_notes(),
+            _ => Ok(RegionId::NONE),
+        };
+        let Ok(notes) = notes else {
+            xok::log!(OWN, "init: {name}: no room for its notes");
+            return None;
+        };
         Some(Self {
             account: payer::account(),
             server,
+            notes,
             plan,
             file: file.bytes,
             frame: file.frame(),
@@ -263,13 +280,17 @@ impl Kept {
 
     fn make(&self, terminal: Option<&Terminal>) -> Result<spawn::Spawned, Refused> {
         let mut text = [0; DIGITS];
-        let lives = decimal(self.lives, &mut text);
-        let argument = if self.server.counts_lives { lives } else { &[] };
+        let argument = match self.server.attach {
+            Attach::Notes => decimal(self.notes.0, &mut text),
+            _ if self.server.counts_lives => decimal(self.lives, &mut text),
+            _ => &[],
+        };
         let (file, frame) = (self.file, Some(self.frame));
         let gifts = self.server.gifts;
         let spawned = spawn::paid_by(self.account, &self.plan, file, frame, argument, gifts)?;
         let domain = spawned.domain;
         let attached = match (self.server.attach, terminal) {
+            (Attach::Notes, _) => call::region_attach(OWN, self.notes, NOTES, domain).map(|_| ()),
             (Attach::Nothing, _) | (_, None) => Ok(()),
             (Attach::Terminal, Some(terminal)) => terminal.attach_server(domain),
             (Attach::Table, Some(terminal)) => terminal.attach_table(domain),
@@ -281,6 +302,13 @@ impl Kept {
         }
         made.map(|_| spawned)
     }
+}
+
+/// A region that lives as long as init, which stays attached.
+fn make_notes() -> Result<RegionId, Refused> {
+    let region = call::region_alloc(OWN, &[ANY_FRAME])?;
+    call::region_attach(OWN, region, NOTES, DomainId::NONE)?;
+    Ok(region)
 }
 
 /// A number's digits.

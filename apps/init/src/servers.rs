@@ -43,7 +43,7 @@ static ACCOUNTD: Server = Server {
     name: "accountd",
     service: Service::Accounts,
     gifts: &[gift(1, ACCOUNTS, CONTROL), gift(3, CONSOLE, WRITE)],
-    attach: Attach::Nothing,
+    attach: Attach::Notes,
     counts_lives: false,
 };
 

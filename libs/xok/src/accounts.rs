@@ -54,28 +54,44 @@ pub fn join(domain: DomainId, user: u32) -> bool {
     ask(JOIN, user, domain)
 }
 
-/// Makes an account below the first one, by the capability in this slot: `share` says the limit and
-/// the reserve of each resource, of which the first account may have so much. Where less is left
-/// than is to be kept, the limit alone stands.
-pub fn make(
+/// Makes an account below the first one, by the capability in this slot. It may have nothing yet.
+pub fn alloc(capability: u8) -> Result<AccountId, Refused> {
+    let make = Call::AccountAlloc { which: Which::Any, parent: AccountId(first().id) };
+    AccountId::from_word(call::make(make, capability)?).ok_or((Error::NoSuchAccount, 0))
+}
+
+fn first() -> AccountRecord {
+    published::record(Table::Accounts, FIRST).unwrap_or_default()
+}
+
+/// Limits an account: `share` says the limit and the reserve of each resource, of which the first
+/// account may have so much. Where less is left than is to be kept, the limit alone stands.
+pub fn limit(
     capability: u8,
+    account: AccountId,
     share: impl Fn(usize, u32) -> (u32, u32),
-) -> Result<AccountId, Refused> {
-    let first: AccountRecord = published::record(Table::Accounts, FIRST).unwrap_or_default();
-    let make = Call::AccountAlloc { which: Which::Any, parent: AccountId(first.id) };
-    let made = call::make(make, capability)?;
-    let account = AccountId::from_word(made).ok_or((Error::NoSuchAccount, 0))?;
-    for (resource, &all) in (0..RESOURCES).zip(&first.limit) {
+) -> Result<(), Refused> {
+    for (resource, &all) in (0..RESOURCES).zip(&first().limit) {
         let (limit, reserve) = share(resource, all);
         let resource = resource as u16;
         let set = |reserve| {
             call::make(Call::AccountLimit { account, resource, limit, reserve }, capability)
         };
-        if let Err(refused) = set(reserve).or_else(|_| set(0)) {
-            // Nothing is charged to it: it ends at once.
-            let _ = call::make(Call::AccountDestroy { account }, capability);
-            return Err(refused);
-        }
+        set(reserve).or_else(|_| set(0))?;
+    }
+    Ok(())
+}
+
+/// Both.
+pub fn make(
+    capability: u8,
+    share: impl Fn(usize, u32) -> (u32, u32),
+) -> Result<AccountId, Refused> {
+    let account = alloc(capability)?;
+    if let Err(refused) = limit(capability, account, share) {
+        // Nothing is charged to it: it ends at once.
+        let _ = call::make(Call::AccountDestroy { account }, capability);
+        return Err(refused);
     }
     Ok(account)
 }

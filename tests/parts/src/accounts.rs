@@ -28,6 +28,9 @@ const BOB: u32 = 61_001;
 const FIRST: usize = 1;
 /// What ends of itself, some while after that by which it does.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process that stays another account's is waited for, and how often.
+const STAYS: Duration = Duration::from_secs(1);
+const TRIES: usize = 20;
 /// Environments that wait, of the one that takes everything.
 const SLEEPERS: usize = 20;
 /// Frames of each of its regions, as long as there are any.
@@ -142,6 +145,65 @@ pub fn users_pay_for_themselves(door: door::Door) -> Seen {
     let [ann, bob] = verdict?;
     expect(until(|| [ann, bob].iter().all(|&id| account(id).id == 0)), || {
         format!("an account that is empty stays: {:?}", account(ann).used)
+    })?;
+    Ok(String::new())
+}
+
+/// A process that its user's account has come to pay for, and that account. One that asks while
+/// the server is being started again stays its former payer's: then it is another one's turn.
+fn charged(user: u32) -> Result<(i32, u64), String> {
+    let said = &libc::words(libc::shared(1), 1)[0];
+    let own = paid_by(std::process::id());
+    for _ in 0..TRIES {
+        said.store(0, Ordering::Release);
+        let child = sleeper(user, said);
+        let began = Instant::now();
+        let moved = until(|| {
+            let there = said.load(Ordering::Acquire) == 1;
+            let [env, domain] = paid_by(child as u32);
+            there && (env == domain && domain != own[1] || began.elapsed() > STAYS)
+        });
+        let [account, _] = paid_by(child as u32);
+        if moved && account != own[0] {
+            return Ok((child, account));
+        }
+        end(child);
+    }
+    Err(format!("user {user} is never paid for by another account than {own:x?}"))
+}
+
+fn end(child: i32) {
+    libc::send(child, 9);
+    libc::wait(child);
+}
+
+/// Waits for the next life of the server that gives users their accounts.
+fn next_life() -> Result<(), String> {
+    let former = services::get(Service::Accounts);
+    let began = until(|| services::get(Service::Accounts) != former);
+    expect(began, || "the server of accounts does not end".into())
+}
+
+/// The server of accounts ends again and again (`provoke-server=`): each user has one account
+/// still, user 0 too, and what is empty goes.
+pub fn kept() -> Seen {
+    next_life()?;
+    let root = paid_by(std::process::id());
+    let (first, ann) = charged(ANN)?;
+    let (other, bob) = charged(BOB)?;
+    next_life()?;
+    let (again, same) = charged(ANN)?;
+    let third = &libc::words(libc::shared(1), 1)[0];
+    let roots = sleeper(0, third);
+    let settled = until(|| third.load(Ordering::Acquire) == 1);
+    let of_root = paid_by(roots as u32);
+    for child in [first, other, again, roots] {
+        end(child);
+    }
+    expect(same == ann, || format!("{ANN} has {ann:#x} and {same:#x}"))?;
+    expect(settled && of_root == root, || format!("user 0 has {root:x?} and {of_root:x?}"))?;
+    expect(until(|| [ann, bob].iter().all(|&id| account(id).id == 0)), || {
+        format!("an account that is empty stays: {:?}, {:?}", account(ann).used, account(bob).used)
     })?;
     Ok(String::new())
 }

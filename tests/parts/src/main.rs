@@ -66,6 +66,11 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == "hostile") {
         return ExitCode::from(u8::from(!hostile::command(door, &arguments[1..])));
     }
+    if arguments.first().is_some_and(|word| word == "accounts-kept") {
+        let seen = accounts::kept();
+        println!("{seen:?}");
+        return ExitCode::from(u8::from(seen.is_err()));
+    }
     if let [word, callers, seed] = arguments
         && word == "set-id"
     {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::exos_suite::parts;
+use crate::boot_image::Extra;
 use crate::failure::Result;
 use crate::run::{self, Captured, Job};
 use crate::tally::{Tally, Test, Verdict};
@@ -12,7 +14,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -20,6 +22,7 @@ const TESTS: [Test; 9] = [
     ("servers/files_after_a_sleep", || files("sleep", "does not answer")),
     ("servers/terminal_after_an_end", || terminal("end", "init: ttyd ended")),
     ("servers/terminal_after_a_loop", || terminal("spin", "init: ttyd does not answer")),
+    ("servers/accounts_after_an_end", accounts),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
 ];
@@ -70,6 +73,18 @@ fn terminal(mistake: &str, words: &str) -> Result<Verdict> {
     let captured = script(&format!("ttyd:{mistake}:3000"), text)?;
     let lines: String = (1..=400).map(|line| format!("{line}\n")).collect();
     Ok(judge(&captured, &lines, words))
+}
+
+/// Each user has the account that it had.
+fn accounts() -> Result<Verdict> {
+    const PROGRAM: &str = "/tmp/parts";
+    let program = Some((PROGRAM.to_string(), vec![PROGRAM.into(), "accounts-kept".into()]));
+    let settings = vec![("provoke-server".to_string(), "accountd:end:3000".to_string())];
+    let extras = vec![Extra { host: parts()?.into(), guest: PROGRAM.into() }];
+    let job = Job { settings, program, extras, limit: Some(LIMIT), ..Job::default() };
+    let image = run::make_image(&job)?;
+    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    Ok(judge(&captured, "Ok(\"\")\n", "init: accountd ended with 0x700"))
 }
 
 /// The network goes on with another server: addresses are found out, pages served.
