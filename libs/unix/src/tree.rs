@@ -57,6 +57,8 @@ const GENERATION_BITS: u32 = 27;
 pub const LIVES: u64 = 1 << LIFE_BITS;
 /// Inodes at most.
 const INODES_MAX: u64 = (1 << INDEX_BITS) - 1;
+/// Bytes of a symbolic link that takes no page, as in Linux's tmpfs.
+const LINK_INLINE: usize = 127;
 /// Slots allocated at a time.
 const CHUNK: usize = 64;
 /// Changes that are kept one by one.
@@ -73,7 +75,7 @@ const NOWHERE: u32 = u32::MAX;
 pub struct Limits {
     /// Pages of files.
     pub pages: u64,
-    /// Inodes.
+    /// Inodes, and as many names.
     pub inodes: u64,
 }
 
@@ -149,6 +151,7 @@ pub struct Tree {
     limits: Limits,
     pages: u64,
     inodes: u64,
+    names: u64,
     owners: owners::Owners,
     orphans: u64,
     now: u64,
@@ -204,6 +207,7 @@ impl Tree {
             limits: Limits { inodes: limits.inodes.min(INODES_MAX), ..limits },
             pages: 0,
             inodes: 0,
+            names: 0,
             owners: owners::Owners::default(),
             orphans: 0,
             now,
@@ -431,7 +435,12 @@ impl Tree {
 
     /// Makes an inode without a name.
     fn add(&mut self, body: Body, mode: u32, who: &Credentials) -> Result<Id, Errno> {
-        if self.room_of(who.uid).inodes == 0 {
+        let pages = match &body {
+            Body::Link(target) => u64::from(target.len() > LINK_INLINE),
+            _ => 0,
+        };
+        let room = self.room_of(who.uid);
+        if room.inodes == 0 || room.pages < pages {
             return Err(Errno::ENOSPC);
         }
         let index = self.free_slot()?;
@@ -446,6 +455,7 @@ impl Tree {
             links: 0,
             uid: who.uid,
             gid: who.gid,
+            blocks: pages * BLOCKS,
             read_ns: now,
             written_ns: now,
             changed_ns: now,
@@ -455,6 +465,8 @@ impl Tree {
         slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, body });
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
+        self.pages += pages;
+        self.owners.grow(who.uid, pages);
         Ok(id)
     }
 

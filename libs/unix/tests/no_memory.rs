@@ -20,6 +20,13 @@ thread_local! {
     static LEFT: Cell<i64> = const { Cell::new(-1) };
     /// From then on each one fails.
     static REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// Bytes that are allocated, in the heap's steps.
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+/// What the native programs' heap gives for so many bytes, at most (`xok::heap`).
+fn rounded(layout: Layout) -> i64 {
+    layout.size().next_power_of_two() as i64
 }
 
 struct Failing;
@@ -33,11 +40,13 @@ unsafe impl GlobalAlloc for Failing {
             return std::ptr::null_mut();
         }
         LEFT.set((left - 1).max(-1));
+        HELD.set(HELD.get() + rounded(layout));
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        HELD.set(HELD.get() - rounded(layout));
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(place, layout) }
     }
@@ -196,6 +205,31 @@ fn without_any_memory_files_end() {
     expected[0] = Err(Errno::ENOSPC);
     assert_eq!(results, expected);
     assert_eq!(&bytes, b"page");
+}
+
+/// A name of the greatest length keeps less than a page, also where all around it have gone: as
+/// many names as inodes, and as many of these as pages, are not more than the pages again.
+#[test]
+fn a_name_keeps_less_than_a_page() {
+    const NAMES: usize = 16_384;
+    /// Entries of the widest node: of so many names one stays.
+    const NODE: usize = 32;
+    let name = |at: usize| format!("{at:0>255}").into_bytes();
+    let limits = Limits { pages: 1, inodes: 2 * NAMES as u64 };
+    let mut tree = Tree::new(limits, 100, 3, drop).unwrap();
+    let f = tree.create(ROOT, b"f", Kind::File, 0o644, &SUPER).unwrap();
+    let before = HELD.get();
+    for at in 0..NAMES {
+        tree.link(f, ROOT, &name(at), &SUPER).unwrap();
+    }
+    let full = HELD.get() - before;
+    for at in (0..NAMES).filter(|at| at % NODE != 0) {
+        tree.unlink(ROOT, &name(at), &SUPER).unwrap();
+    }
+    let thin = (HELD.get() - before) / (NAMES / NODE) as i64;
+    let full = full / NAMES as i64;
+    assert!((256..1024).contains(&full), "{full} bytes for a name");
+    assert!((256..PAGE as i64).contains(&thin), "{thin} bytes for a name that is left");
 }
 
 /// Of each allocation of locks the answer to a refusal is ENOLCK, and the locks are as they were.

@@ -41,9 +41,15 @@ const MEMORY: usize = 2;
 const LEFT: u32 = 128;
 /// Where it tells how many of each it has got, and how many numbers these are.
 const FIRST_COUNT: usize = 4;
-const COUNTS: usize = 7;
+const COUNTS: usize = 9;
 /// What it writes into.
 const FILE: &str = "/tmp/all-of-it";
+/// Where it makes names.
+const NAMES: &str = "/tmp/all-names";
+/// Names that it has otherwise.
+const NAMES_OTHERWISE: u64 = 8;
+/// How that is refused, ENOSPC.
+const NO_SPACE: u64 = 28;
 /// Frames that are others' by chance: the servers', and root's own.
 const SLACK: u32 = 64;
 
@@ -240,9 +246,27 @@ fn fill_files() -> u64 {
     written.count() as u64
 }
 
+/// Gives a file of its own names until that is refused; how many, and with which error.
+fn fill_names() -> (u64, u64) {
+    let file = format!("{NAMES}/file");
+    let made = std::fs::create_dir(NAMES).and_then(|()| std::fs::write(&file, b""));
+    let mut linked = 0;
+    let refused = made.err().unwrap_or_else(|| {
+        loop {
+            match std::fs::hard_link(&file, format!("{NAMES}/{linked:0>200}")) {
+                Ok(()) => linked += 1,
+                Err(refused) => break refused,
+            }
+        }
+    });
+    (linked, refused.raw_os_error().unwrap_or(0) as u64)
+}
+
 /// Takes all it gets of each table, and stays.
 fn take_everything(door: door::Door, said: &'static [AtomicU64]) -> i32 {
     let written = fill_files();
+    // Without a name no file can be made.
+    let (linked, refused) = fill_names();
     let mut sleepers = 0;
     while sleepers < SLEEPERS && libc::try_spawn(pause).is_some() {
         sleepers += 1;
@@ -273,7 +297,8 @@ fn take_everything(door: door::Door, said: &'static [AtomicU64]) -> i32 {
             u64::from(libc::kernel(door, Call::RegionAttach { region, role, domain }).is_ok());
     }
     let given = [sleepers, slices.len(), domains.len(), envs.len(), regions.len()];
-    let given = given.map(|count| count as u64).into_iter().chain([attached, written]);
+    let given =
+        given.map(|count| count as u64).into_iter().chain([attached, written, linked, refused]);
     for (word, count) in said[FIRST_COUNT..].iter().zip(given) {
         word.store(count, Ordering::Release);
     }
@@ -326,16 +351,27 @@ pub fn a_user_at_its_limits(door: door::Door) -> Seen {
     end_all(&part);
     libc::wait(ann);
     let removed = std::fs::remove_file(FILE).map_err(|error| format!("{FILE}: {error}"));
+    let unnamed = std::fs::remove_dir_all(NAMES).map_err(|error| format!("{NAMES}: {error}"));
     let taken: Vec<u64> = said[FIRST_COUNT..FIRST_COUNT + COUNTS]
         .iter()
         .map(|word| word.load(Ordering::Acquire))
         .collect();
     verdict
         .map_err(|why| format!("{why}; the other one has {:?} of {:?}", part.used, part.limit))?;
-    removed?;
+    removed.and(unnamed)?;
+    half_of_the_names(&taken)?;
     expect(until(|| free() + SLACK >= before), || format!("{} frames, not {before}", free()))?;
     lives("afterwards")?;
     Ok(format!("({taken:?} at once)"))
+}
+
+/// There are as many names as the file server has pages, which is half of the memory; of these the
+/// user got half.
+fn half_of_the_names(taken: &[u64]) -> Result<(), String> {
+    let &[.., linked, refused] = taken else { return Err("nothing was counted".into()) };
+    let half = published::directory().frames_usable / 4;
+    let all = (half - NAMES_OTHERWISE..=half).contains(&linked) && refused == NO_SPACE;
+    expect(all, || format!("{linked} names, {half} are half, and then error {refused}"))
 }
 
 /// Ends all processes that the account pays for.

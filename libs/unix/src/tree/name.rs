@@ -11,8 +11,8 @@ use super::Id;
 use crate::errno::Errno;
 use crate::map::{self, Map};
 
-/// Where a name stands in listings, and what it leads to.
-pub type Target = (u64, Id);
+/// Where a name stands in listings, what it leads to, and the user that it is charged to.
+pub type Target = (u64, Id, u32);
 
 /// Names with one sum at most, behind the first.
 const OTHERS_MAX: usize = 32;
@@ -97,13 +97,13 @@ impl Names {
     }
 
     /// The same, to be changed (not where it stands).
-    pub fn get_mut(&mut self, name: &[u8]) -> Option<&mut Id> {
+    pub fn get_mut(&mut self, name: &[u8]) -> Option<&mut Target> {
         let entry = self.by_sum.get_mut(sum(name))?;
         if entry.name.bytes() == name {
-            return Some(&mut entry.target.1);
+            return Some(&mut entry.target);
         }
         let other = entry.others.iter_mut().find(|(other, _)| other.bytes() == name);
-        other.map(|(_, target)| &mut target.1)
+        other.map(|(_, target)| target)
     }
 
     /// Adds a name that is not there; `ENOSPC`, and nothing has changed.
@@ -188,10 +188,10 @@ mod tests {
         ];
         for (at, name) in all.iter().enumerate() {
             assert_eq!(names.get(name), None);
-            names.insert(name, (at as u64, 7)).unwrap();
+            names.insert(name, (at as u64, 7, 1)).unwrap();
         }
         for (at, name) in all.iter().enumerate() {
-            assert_eq!(names.get(name), Some((at as u64, 7)));
+            assert_eq!(names.get(name), Some((at as u64, 7, 1)));
         }
         let mut listed = Vec::new();
         names.visit_from(2, |at, name, _| {
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(listed, expected.collect::<Vec<_>>());
         assert_eq!(names.get(b"c"), None);
         for (at, name) in all.iter().enumerate() {
-            *names.get_mut(name).unwrap() = 8;
-            assert_eq!(names.remove(name), Some((at as u64, 8)));
+            names.get_mut(name).unwrap().1 = 8;
+            assert_eq!(names.remove(name), Some((at as u64, 8, 1)));
             assert_eq!((names.remove(name), names.len()), (None, all.len() - 1 - at));
         }
         assert!(names.is_empty());
@@ -216,7 +216,7 @@ mod tests {
         for first in 0..all.len() {
             let mut names = Names::default();
             for (at, name) in all.iter().enumerate() {
-                names.insert_of(5, name, (at as u64, 1)).unwrap();
+                names.insert_of(5, name, (at as u64, 1, 0)).unwrap();
             }
             let mut listed = 0;
             names.visit_from(0, |at, name, _| {
@@ -227,8 +227,8 @@ mod tests {
             assert_eq!(names.remove_of(5, b"none"), None);
             for step in 0..all.len() {
                 let at = (first + step) % all.len();
-                assert_eq!(names.get_of(5, all[at]), Some((at as u64, 1)));
-                assert_eq!(names.remove_of(5, all[at]), Some((at as u64, 1)));
+                assert_eq!(names.get_of(5, all[at]), Some((at as u64, 1, 0)));
+                assert_eq!(names.remove_of(5, all[at]), Some((at as u64, 1, 0)));
                 assert_eq!(names.get_of(5, all[at]), None);
                 assert_eq!(names.len(), all.len() - 1 - step);
             }
@@ -241,12 +241,12 @@ mod tests {
     fn a_crowd_of_equal_sums_ends() {
         let mut names = Names::default();
         let mut made = 0;
-        while names.insert_of(5, &[made as u8; 3], (made, 1)).is_ok() {
+        while names.insert_of(5, &[made as u8; 3], (made, 1, 0)).is_ok() {
             made += 1;
         }
         assert_eq!((made as usize, names.len()), (OTHERS_MAX + 1, OTHERS_MAX + 1));
-        names.insert_of(6, b"another", (100, 1)).unwrap();
-        assert_eq!(names.remove_of(5, &[0; 3]), Some((0, 1)));
-        names.insert_of(5, b"again", (101, 1)).unwrap();
+        names.insert_of(6, b"another", (100, 1, 0)).unwrap();
+        assert_eq!(names.remove_of(5, &[0; 3]), Some((0, 1, 0)));
+        names.insert_of(5, b"again", (101, 1, 0)).unwrap();
     }
 }

@@ -87,7 +87,7 @@ impl Tree {
             LINKS_MAX.. => return Err(Errno::EMLINK),
             _ => {}
         }
-        self.enter(directory, name, id)?;
+        self.enter_new(directory, name, id, who.uid)?;
         self.inode_mut(id)?.attributes.links += 1;
         self.touch_change(id);
         Ok(())
@@ -99,7 +99,7 @@ impl Tree {
         if matches!(self.inode(id)?.body, Body::Directory(_)) {
             return Err(Errno::EISDIR);
         }
-        self.leave(directory, name)?;
+        self.forget(directory, name)?;
         self.drop_link(id);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Tree {
         if !self.directory(id)?.names.is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
-        self.leave(directory, name)?;
+        self.forget(directory, name)?;
         self.inode_mut(directory)?.attributes.links -= 1;
         self.inode_mut(id)?.attributes.links = 0;
         self.collect(id);
@@ -168,7 +168,7 @@ impl Tree {
                 (false, Ok(_)) => return Err(Errno::EISDIR),
                 _ => {}
             }
-            self.lead(new.0, new.1, id)?;
+            self.replace(new, old, id)?;
             if moves_directory {
                 self.inode_mut(new.0)?.attributes.links -= 1;
                 self.inode_mut(other)?.attributes.links = 0;
@@ -177,8 +177,9 @@ impl Tree {
                 self.drop_link(other);
             }
         } else {
-            // First what may fail.
-            self.enter(new.0, new.1, id)?;
+            // First what may fail. It is charged to whom it was charged to.
+            let user = self.payer(old.0, old.1)?;
+            self.enter(new.0, new.1, id, user)?;
         }
         self.leave(old.0, old.1)?;
         if moves_directory {
@@ -241,7 +242,7 @@ impl Tree {
         if parent.mode & 0o2000 != 0 {
             self.inode_mut(id)?.attributes.gid = parent.gid;
         }
-        match self.enter(directory, name, id) {
+        match self.enter_new(directory, name, id, who.uid) {
             Ok(()) => {
                 self.inode_mut(id)?.attributes.links = 1;
                 Ok(id)
@@ -281,18 +282,57 @@ impl Tree {
         Ok(id)
     }
 
-    fn enter(&mut self, directory: Id, name: &[u8], id: Id) -> Result<(), Errno> {
+    /// Enters a name that this user makes; `ENOSPC`, and nothing has changed.
+    fn enter_new(&mut self, directory: Id, name: &[u8], id: Id, user: u32) -> Result<(), Errno> {
+        if self.room_of(user).names == 0 {
+            return Err(Errno::ENOSPC);
+        }
+        self.owners.add_name(user)?;
+        let entered = self.enter(directory, name, id, user);
+        match entered {
+            Ok(()) => self.names += 1,
+            Err(_) => self.owners.remove_name(user),
+        }
+        entered
+    }
+
+    /// Takes a name out, and from what its user has.
+    fn forget(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
+        let user = self.payer(directory, name)?;
+        self.leave(directory, name)?;
+        self.names -= 1;
+        self.owners.remove_name(user);
+        Ok(())
+    }
+
+    /// The user that a name is charged to.
+    fn payer(&self, directory: Id, name: &[u8]) -> Result<u32, Errno> {
+        let target = self.directory(directory)?.names.get(name);
+        target.map(|(_, _, user)| user).ok_or(Errno::ENOENT)
+    }
+
+    fn enter(&mut self, directory: Id, name: &[u8], id: Id, user: u32) -> Result<(), Errno> {
         let entries = self.directory_mut(directory)?;
-        entries.names.insert(name, (entries.next, id))?;
+        entries.names.insert(name, (entries.next, id, user))?;
         entries.next += 1;
         self.touch(directory);
         Ok(())
     }
 
-    /// Has a name that is there lead to another inode.
-    fn lead(&mut self, directory: Id, name: &[u8], id: Id) -> Result<(), Errno> {
-        if let Some(place) = self.directory_mut(directory)?.names.get_mut(name) {
-            *place = id;
+    /// Has a name that is there lead to another inode, which the name `from` leads to: it is that
+    /// one's user's now, and the other's no more.
+    fn replace(&mut self, name: (Id, &[u8]), from: (Id, &[u8]), id: Id) -> Result<(), Errno> {
+        let (former, user) = (self.payer(name.0, name.1)?, self.payer(from.0, from.1)?);
+        self.lead(name.0, name.1, id, user)?;
+        self.names -= 1;
+        self.owners.remove_name(former);
+        Ok(())
+    }
+
+    /// Has a name that is there lead to another inode, and be another user's.
+    fn lead(&mut self, directory: Id, name: &[u8], id: Id, user: u32) -> Result<(), Errno> {
+        if let Some((_, leads_to, payer)) = self.directory_mut(directory)?.names.get_mut(name) {
+            (*leads_to, *payer) = (id, user);
         }
         self.touch(directory);
         Ok(())
@@ -319,8 +359,9 @@ impl Tree {
         id: Id,
         other: Id,
     ) -> Result<(), Errno> {
-        for ((directory, name), inode) in [(old, other), (new, id)] {
-            self.lead(directory, name, inode)?;
+        let users = [self.payer(new.0, new.1)?, self.payer(old.0, old.1)?];
+        for ((directory, name), inode, user) in [(old, other, users[0]), (new, id, users[1])] {
+            self.lead(directory, name, inode, user)?;
         }
         for (inode, from, to) in [(id, old.0, new.0), (other, new.0, old.0)] {
             if self.directory(inode).is_ok() {

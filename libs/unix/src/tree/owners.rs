@@ -1,7 +1,10 @@
 //! Who owns how much of a tree: no user but user 0 may have more than half of it.
 //!
 //! What a user has is charged to the owner of the file, as quotas are (quotactl(2)): whoever writes
-//! into another one's file uses up that one's part, which permissions allow or forbid.
+//! into another one's file uses up that one's part, which permissions allow or forbid. A name is
+//! charged to the user that made it, whoever has the file, and wherever it is moved: a directory
+//! may be everybody's, and a file that all may write may be linked by all. Of names there may be as
+//! many as of inodes.
 
 use super::{Limits, Tree};
 use crate::errno::Errno;
@@ -12,6 +15,15 @@ use crate::map::Map;
 struct Owned {
     pages: u64,
     inodes: u64,
+    names: u64,
+}
+
+/// What a user may still take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) pages: u64,
+    pub(super) inodes: u64,
+    pub(super) names: u64,
 }
 
 /// What files take, by user.
@@ -23,13 +35,42 @@ impl Owners {
         self.0.get(user.into()).copied().unwrap_or_default()
     }
 
+    /// What the user has, to be added to; `ENOSPC`, and nothing has changed.
+    fn entry(&mut self, user: u32) -> Result<Option<&mut Owned>, Errno> {
+        if self.0.get(user.into()).is_none() {
+            self.0.insert(user.into(), Owned::default())?;
+        }
+        Ok(self.0.get_mut(user.into()))
+    }
+
+    /// Takes from what the user has; one who has nothing any more is forgotten.
+    fn less(&mut self, user: u32, take: impl FnOnce(&mut Owned)) {
+        let Some(owned) = self.0.get_mut(user.into()) else { return };
+        take(owned);
+        if owned.inodes == 0 && owned.names == 0 {
+            self.0.remove(user.into());
+        }
+    }
+
     /// One more inode of the user's; `ENOSPC`, and nothing has changed.
     pub(super) fn add(&mut self, user: u32) -> Result<(), Errno> {
-        match self.0.get_mut(user.into()) {
-            Some(owned) => owned.inodes += 1,
-            None => self.0.insert(user.into(), Owned { pages: 0, inodes: 1 })?,
+        if let Some(owned) = self.entry(user)? {
+            owned.inodes += 1;
         }
         Ok(())
+    }
+
+    /// One more name; `ENOSPC`, and nothing has changed.
+    pub(super) fn add_name(&mut self, user: u32) -> Result<(), Errno> {
+        if let Some(owned) = self.entry(user)? {
+            owned.names += 1;
+        }
+        Ok(())
+    }
+
+    /// One name less.
+    pub(super) fn remove_name(&mut self, user: u32) {
+        self.less(user, |owned| owned.names = owned.names.saturating_sub(1));
     }
 
     /// More pages of one who has an inode.
@@ -56,30 +97,31 @@ impl Owners {
 
     /// One inode less, with so many pages.
     pub(super) fn remove(&mut self, user: u32, pages: u64) {
-        self.shrink(user, pages);
-        let Some(owned) = self.0.get_mut(user.into()) else { return };
-        owned.inodes = owned.inodes.saturating_sub(1);
-        if owned.inodes == 0 {
-            self.0.remove(user.into());
-        }
+        self.less(user, |owned| {
+            owned.pages = owned.pages.saturating_sub(pages);
+            owned.inodes = owned.inodes.saturating_sub(1);
+        });
     }
 }
 
 impl Tree {
     /// What the user may still take.
-    pub(super) fn room_of(&self, user: u32) -> Limits {
+    pub(super) fn room_of(&self, user: u32) -> Room {
         let Limits { pages, inodes } = self.limits;
-        let free = Limits {
+        let free = Room {
             pages: pages.saturating_sub(self.pages),
             inodes: inodes.saturating_sub(self.inodes),
+            names: inodes.saturating_sub(self.names),
         };
         if user == 0 {
             return free;
         }
         let owned = self.owners.of(user);
-        Limits {
-            pages: free.pages.min((pages / 2).saturating_sub(owned.pages)),
-            inodes: free.inodes.min((inodes / 2).saturating_sub(owned.inodes)),
+        let rest = |all: u64, taken: u64| (all / 2).saturating_sub(taken);
+        Room {
+            pages: free.pages.min(rest(pages, owned.pages)),
+            inodes: free.inodes.min(rest(inodes, owned.inodes)),
+            names: free.names.min(rest(inodes, owned.names)),
         }
     }
 }

@@ -150,6 +150,73 @@ fn a_user_leaves_half_to_others() {
     assert_eq!(rooms, [(32, 1), (0, 0), (32, 1)]);
 }
 
+/// Hard links of one file until there is no room for more.
+fn link_all(tree: &mut Tree, id: Id, who: &Credentials, first: u8) -> usize {
+    let name = |at: u8| [first, b'a' + at / 26, b'a' + at % 26];
+    (0..200).take_while(|&at| tree.link(id, ROOT, &name(at), who).is_ok()).count()
+}
+
+/// A name is charged to the user that made it, whoever has the file and wherever it goes.
+#[test]
+fn a_user_leaves_half_of_the_names_to_others() {
+    let mut tree = tree();
+    let all = Change { mode: Some(0o777), ..Change::default() };
+    tree.change(ROOT, &all, &SUPER).unwrap();
+    let names = |tree: &Tree| [1000, 1001, 0].map(|user| tree.room_of(user).names);
+    // What all may write, all may link: it is user 0's still, the names are not.
+    let shared = file(&mut tree, ROOT, b"shared");
+    tree.change(shared, &Change { mode: Some(0o666), ..all }, &SUPER).unwrap();
+    assert_eq!(names(&tree), [20, 20, 39]);
+    assert_eq!(link_all(&mut tree, shared, &ANN, b'a'), 20);
+    assert_eq!(names(&tree), [0, 19, 19]);
+    let made = tree.create(ROOT, b"f", Kind::File, 0o600, &ANN);
+    assert_eq!((made, tree.room_of(1000).inodes), (Err(Errno::ENOSPC), 20));
+    assert_eq!(tree.make_directory(ROOT, b"d", 0o700, &ANN), Err(Errno::ENOSPC));
+    // Moving takes nothing, whoever moves it, and it stays the same one's.
+    tree.rename((ROOT, b"aaa"), (ROOT, b"moved"), 0, &BOB).unwrap();
+    let bobs = tree.create(ROOT, b"bob", Kind::File, 0o600, &BOB).unwrap();
+    tree.rename((ROOT, b"bob"), (ROOT, b"moved"), RENAME_EXCHANGE, &BOB).unwrap();
+    assert_eq!((tree.child(ROOT, b"moved"), names(&tree)), (Some(bobs), [0, 18, 18]));
+    tree.unlink(ROOT, b"bob", &BOB).unwrap();
+    assert_eq!(names(&tree), [1, 19, 19]);
+    // What is replaced has gone, and was its user's.
+    tree.rename((ROOT, b"moved"), (ROOT, b"aab"), 0, &BOB).unwrap();
+    assert_eq!((tree.child(ROOT, b"aab"), names(&tree)), (Some(bobs), [2, 19, 20]));
+    tree.unlink(ROOT, b"aab", &BOB).unwrap();
+    assert_eq!(names(&tree), [2, 20, 21]);
+    tree.remove_directory(ROOT, b"none", &SUPER).unwrap_err();
+    let directory = tree.make_directory(ROOT, b"d", 0o700, &ANN).unwrap();
+    tree.create(directory, b"f", Kind::Fifo, 0o600, &ANN).unwrap();
+    assert_eq!(
+        (tree.make_link(directory, b"l", b"f", &ANN), names(&tree)[0]),
+        (Err(Errno::ENOSPC), 0)
+    );
+    tree.unlink(directory, b"f", &ANN).unwrap();
+    tree.remove_directory(ROOT, b"d", &ANN).unwrap();
+    assert_eq!(link_all(&mut tree, shared, &BOB, b'b'), 20);
+    assert_eq!(names(&tree), [1, 0, 1]);
+    file(&mut tree, ROOT, b"last");
+    assert_eq!(tree.link(shared, ROOT, b"one-more", &SUPER), Err(Errno::ENOSPC));
+}
+
+/// A symbolic link of more than some bytes takes a page, as in Linux's tmpfs.
+#[test]
+fn a_long_link_takes_a_page() {
+    let mut tree = tree();
+    let all = Change { mode: Some(0o777), ..Change::default() };
+    tree.change(ROOT, &all, &SUPER).unwrap();
+    let short = tree.make_link(ROOT, b"short", &[b'x'; LINK_INLINE], &ANN).unwrap();
+    let long = tree.make_link(ROOT, b"long", &[b'x'; LINK_INLINE + 1], &ANN).unwrap();
+    let blocks = [short, long].map(|id| tree.attributes(id).unwrap().blocks);
+    assert_eq!((blocks, tree.room_of(1000).pages), ([0, BLOCKS], 31));
+    tree.unlink(ROOT, b"long", &ANN).unwrap();
+    tree.settle(9, |_| false);
+    assert_eq!(tree.room_of(1000).pages, 32);
+    let file = tree.create(ROOT, b"f", Kind::File, 0o600, &ANN).unwrap();
+    assert_eq!(tree.write(file, 0, &vec![7; 99 * PAGE]), Ok(32 * PAGE));
+    assert_eq!(tree.make_link(ROOT, b"long", &[b'x'; 200], &ANN), Err(Errno::ENOSPC));
+}
+
 #[test]
 fn an_open_file_outlives_its_name() {
     let mut tree = tree();

@@ -110,6 +110,6 @@ impl Tree {
     /// The inode of a name in a directory.
     pub fn child(&self, directory: Id, name: &[u8]) -> Option<Id> {
         let directory = self.directory(directory).ok()?;
-        directory.names.get(name).map(|(_, id)| id)
+        directory.names.get(name).map(|(_, id, _)| id)
     }
 }
