@@ -24,7 +24,7 @@ use abi::limits::CPUS;
 use abi::memory::{NO_EXECUTE, WRITABLE};
 use abi::published::Category;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END, USER_CS, USER_SS};
-use kernel_core::index::CpuIndex;
+use kernel_core::index::{CpuIndex, EnvIndex};
 use kernel_core::speculation::Plan;
 use kernel_core::timer::OneShot;
 
@@ -274,13 +274,13 @@ impl Cpu {
 
     /// The environment that is loaded.
     #[inline(always)]
-    pub fn loaded(&self) -> Option<usize> {
+    pub fn loaded(&self) -> Option<EnvIndex> {
         hardware::index_of(self.context())
     }
 
     /// The same, where a call is served.
     #[inline(always)]
-    pub fn loaded_now(&self) -> usize {
+    pub fn loaded_now(&self) -> EnvIndex {
         let Some(index) = self.loaded() else { panic!("a call from nobody") };
         index
     }

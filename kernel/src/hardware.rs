@@ -17,7 +17,7 @@ use code::argument::{Argument, Outcome};
 use code::signature::Signature;
 use kernel_core::context::Context;
 use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES};
-use kernel_core::index::CpuIndex;
+use kernel_core::index::{CpuIndex, EnvIndex};
 use kernel_core::machine::{Flush, Machine, UserFault};
 use kernel_core::net::transmit::Segment;
 
@@ -128,9 +128,9 @@ pub fn save_area(cpu: &Cpu) -> u64 {
 
 /// The index whose context is at this address; `None`: it is none of them.
 #[inline(always)]
-pub fn index_of(context: u64) -> Option<usize> {
+pub fn index_of(context: u64) -> Option<EnvIndex> {
     let distance = context.wrapping_sub(SLOTS);
-    (distance < BLOCKS_BYTES).then_some(distance as usize / size_of::<Slot>())
+    (distance < BLOCKS_BYTES).then_some(EnvIndex::new(distance as usize / size_of::<Slot>()))
 }
 
 /// The machine during one hold of the lock.

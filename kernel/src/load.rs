@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use kernel_core::context::FRAME_END;
+use kernel_core::index::EnvIndex;
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::{domain, env, gate};
@@ -30,7 +31,7 @@ pub fn load_root(cpu: &Cpu, root: u64) {
 
 /// Makes `index` the environment that is loaded, whatever was before.
 #[inline(never)]
-pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: EnvIndex) {
     if cpu.loaded() != Some(index) {
         put_away(cpu, state, hardware);
         if let Some(area) = env::vector(state, index) {
@@ -47,14 +48,14 @@ pub fn activate(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, i
 /// Makes `index`, which is alive and not loaded, the environment that is loaded instead of one that
 /// is. For the short ways.
 #[inline(always)]
-pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
+pub fn exchange(cpu: &'static Cpu, state: &mut State, index: EnvIndex) {
     let mut hardware = Hardware::new(cpu);
     let (fs, gs) = bases::read();
     let old = hardware.own_slot();
     (old.context.fs_base, old.context.gs_base) = (fs, gs);
     // It lives, so this is where they go still.
     vector::take(cpu, old.entry.vector);
-    let slot = hardware.slot(index);
+    let slot = hardware.slot(index.at());
     prepare_slot(state, &mut slot.entry, index);
     vector::give(cpu, slot.entry.vector);
     load_registers(cpu, slot);
@@ -64,10 +65,10 @@ pub fn exchange(cpu: &'static Cpu, state: &mut State, index: usize) {
 
 /// Control was transferred: the vector registers are the callee's already.
 #[inline]
-pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: EnvIndex) {
     if let Some(old) = cpu.loaded() {
         let (fs, gs) = bases::read();
-        let context = hardware.context(old);
+        let context = hardware.context(old.at());
         (context.fs_base, context.gs_base) = (fs, gs);
     }
     vector::carry(cpu, state.envs.slots[index].flags);
@@ -75,15 +76,15 @@ pub fn enter(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, inde
 }
 
 /// The environment that is loaded has changed what its record says of it.
-pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
+pub fn reload(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: EnvIndex) {
     vector::carry(cpu, state.envs.slots[index].flags);
     load_entry_data(cpu, state, hardware, index);
 }
 
 /// All of an environment but its vector registers.
 #[inline(always)]
-fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    let slot = hardware.slot(index);
+fn load(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: EnvIndex) {
+    let slot = hardware.slot(index.at());
     load_registers(cpu, slot);
     prepare_slot(state, &mut slot.entry, index);
     trace::switch(cpu, load_slot(cpu, state, &slot.entry, index));
@@ -100,14 +101,14 @@ fn load_registers(cpu: &'static Cpu, slot: &Slot) {
 
 /// What `entry` looks at, and the space: they change by calls, too.
 #[inline(always)]
-fn load_entry_data(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: usize) {
-    let data = &mut hardware.slot(index).entry;
+fn load_entry_data(cpu: &'static Cpu, state: &mut State, hardware: &mut Hardware, index: EnvIndex) {
+    let data = &mut hardware.slot(index.at()).entry;
     prepare_slot(state, data, index);
     load_slot(cpu, state, data, index);
 }
 
 #[inline(always)]
-fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
+fn prepare_slot(state: &mut State, data: &mut EntryData, index: EnvIndex) {
     if !state.envs.slots[index].prepared {
         *data = prepare(state, index);
         state.envs.slots[index].prepared = true;
@@ -116,7 +117,7 @@ fn prepare_slot(state: &mut State, data: &mut EntryData, index: usize) {
 
 /// Its id.
 #[inline(always)]
-fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -> u32 {
+fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: EnvIndex) -> u32 {
     mitigate::turn_of(cpu, state.published.envs[index].user);
     load_root(cpu, data.root);
     state.published.envs[index].id
@@ -124,7 +125,7 @@ fn load_slot(cpu: &'static Cpu, state: &State, data: &EntryData, index: usize) -
 
 /// What entry code needs of an environment.
 #[cold]
-fn prepare(state: &State, index: usize) -> EntryData {
+fn prepare(state: &State, index: EnvIndex) -> EntryData {
     let own = DomainId(state.published.envs[index].domain).into();
     let (window, window_end) = domain::window(state, own);
     let root = domain::root(state, own).address();
@@ -157,7 +158,7 @@ fn put_away(cpu: &'static Cpu, state: &State, hardware: &mut Hardware) {
     if let Some(area) = env::vector(state, old) {
         let flags = state.envs.slots[old].flags;
         vector::take(cpu, vector::place(flags, area.address()));
-        let context = hardware.context(old);
+        let context = hardware.context(old.at());
         (context.fs_base, context.gs_base) = (fs, gs);
     }
 }

@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use abi::limits::CPUS;
-use kernel_core::index::CpuIndex;
+use kernel_core::index::{CpuIndex, EnvIndex};
 use kernel_core::state::State;
 use kernel_core::{env, gate};
 
@@ -59,16 +59,16 @@ fn fold(cpu: &'static Cpu, state: &mut State) {
     let mut hardware = Hardware::new(cpu);
     let cpus = &state.sched.cpus;
     let online = cpus.iter().rposition(|cpu| cpu.online).map_or(0, |last| last + 1);
-    let mut runs = [0; CPUS];
+    let mut runs = [EnvIndex::NONE; CPUS];
     let runs = &mut runs[..online];
     for (cpu, runs) in
         runs.iter_mut().enumerate().filter(|(cpu, _)| cpus[CpuIndex::new(*cpu)].online)
     {
-        *runs = Cpu::of(cpu).loaded().unwrap_or(0);
+        *runs = Cpu::of(cpu).loaded().unwrap_or(EnvIndex::NONE);
     }
     gate::fold(state, &mut hardware, runs);
-    for (cpu, &index) in runs.iter().enumerate().filter(|(_, index)| **index != 0) {
-        shootdown::loaded(cpu, hardware.slot(index).entry.root);
+    for (cpu, &index) in runs.iter().enumerate().filter(|(_, index)| **index != EnvIndex::NONE) {
+        shootdown::loaded(cpu, hardware.slot(index.at()).entry.root);
         let same = Cpu::of(cpu).same_space.swap(0, Ordering::Relaxed);
         let loads = &mut state.published.cpus[cpu].cr3_loads;
         *loads = loads.wrapping_sub(same);

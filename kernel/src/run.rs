@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use kernel_core::context::{Context, USER_CS, USER_SS};
-use kernel_core::index::RegionIndex;
+use kernel_core::index::{EnvIndex, RegionIndex};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
@@ -140,7 +140,7 @@ pub extern "C" fn first(cpu: &'static Cpu) -> u64 {
 
 /// Has nothing happened that the way out would look at, so that `index` goes on?
 #[inline(always)]
-fn undisturbed(hold: &mut Hold, index: usize) -> bool {
+fn undisturbed(hold: &mut Hold, index: EnvIndex) -> bool {
     let Hold { state, cpu, .. } = hold;
     let still = !cpu.ticked.get()
         && !cpu.look.get()
@@ -154,7 +154,7 @@ fn undisturbed(hold: &mut Hold, index: usize) -> bool {
 
 /// The short way out, back to who entered, if nothing speaks against it.
 #[inline(never)]
-pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
+pub fn leave_to(mut hold: Hold, index: EnvIndex) -> u64 {
     if !undisturbed(&mut hold, index) {
         return leave(hold);
     }
@@ -170,11 +170,11 @@ pub fn leave_to(mut hold: Hold, index: usize) -> u64 {
 
 /// The shortest: to the caller, of whose registers only those of the answer have changed.
 #[inline(always)]
-pub fn leave_with(mut hold: Hold, caller: usize, error: u64, value: u64) -> u64 {
+pub fn leave_with(mut hold: Hold, caller: EnvIndex, error: u64, value: u64) -> u64 {
     let Hold { state, hardware, cpu } = &mut hold;
     let cpu = *cpu;
     if upcall::event_waits(state, hardware, caller) || !undisturbed(&mut hold, caller) {
-        hold.hardware.context(caller).answer(error, value);
+        hold.hardware.context(caller.at()).answer(error, value);
         return leave_to(hold, caller);
     }
     finish(hold);
@@ -369,7 +369,7 @@ fn disturbed(cpu: &'static Cpu, state: Locked, number: u16, rest: relay::Rest) -
     cpu.call.set(usize::from(number));
     work::begin(&mut hold.state);
     let caller = cpu.loaded_now();
-    hold.hardware.context(caller).answer(0, 0);
+    hold.hardware.context(caller.at()).answer(0, 0);
     let Hold { state, hardware, .. } = &mut hold;
     relay::finish(state, hardware, rest);
     leave_to(hold, caller)
@@ -514,7 +514,7 @@ fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
 }
 
 /// How to leave to the environment that is loaded, where it may go (`exit::settle`).
-fn go(cpu: &'static Cpu, index: usize) -> u64 {
+fn go(cpu: &'static Cpu, index: EnvIndex) -> u64 {
     let context = own_context(cpu);
     context.cs = USER_CS;
     context.ss = USER_SS;

@@ -98,7 +98,7 @@ pub extern "C" fn foreign_call() -> u64 {
 #[cold]
 fn fault_in_call(mut hold: Hold, fault: UserFault) -> u64 {
     if let Some(caller) = hold.cpu.loaded() {
-        hold.hardware.context(caller).rip -= INSTRUCTION;
+        hold.hardware.context(caller.at()).rip -= INSTRUCTION;
     }
     let error = if fault.write { 2 } else { 0 };
     run::fault(hold, Cause::PageFault as u8, error, fault.address)
@@ -113,21 +113,21 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
     let sets_bases = number == number::EnvSet;
     if sets_bases {
         let (fs, gs) = bases::read();
-        let context = hold.hardware.context(caller);
+        let context = hold.hardware.context(caller.at());
         (context.fs_base, context.gs_base) = (fs, gs);
     }
     let Hold { state, hardware, .. } = &mut hold;
     let outcome = dispatch::call(state, hardware, cpu.place(), caller, word, words, bytes);
     match outcome {
         Outcome::Answer(error, value) if sets_bases => {
-            let context = hold.hardware.context(caller);
+            let context = hold.hardware.context(caller.at());
             context.answer(error, value);
             bases::write(context.fs_base, context.gs_base);
             load::reload(cpu, &mut hold.state, &mut hold.hardware, caller);
             return run::leave(hold);
         }
         Outcome::Answer(error, value) if changes_order(number) => {
-            hardware.context(caller).answer(error, value);
+            hardware.context(caller.at()).answer(error, value);
         }
         Outcome::Answer(error, value) => {
             if number == number::TimerSet {
@@ -135,7 +135,7 @@ fn serve(cpu: &'static Cpu, word: u64, words: [u64; 6], bytes: &[u8]) -> u64 {
             }
             return run::leave_with(hold, caller, error, value);
         }
-        Outcome::Again => hardware.context(caller).rip -= INSTRUCTION,
+        Outcome::Again => hardware.context(caller.at()).rip -= INSTRUCTION,
         Outcome::Fault(fault) => return fault_in_call(hold, fault),
         Outcome::Left => {}
         Outcome::Enter(callee) => load::enter(cpu, state, hardware, callee),

@@ -16,7 +16,7 @@
 //! ```
 
 use crate::env::Env;
-use crate::index::DomainIndex;
+use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
@@ -27,9 +27,9 @@ use abi::id::EnvId;
 pub(crate) fn arrive<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    guest: usize,
+    guest: EnvIndex,
     to: DomainIndex,
-    prepared: usize,
+    prepared: EnvIndex,
 ) {
     let from = env::domain(state, guest);
     let posted = create::waiting(state, machine, guest);
@@ -54,22 +54,22 @@ pub(crate) fn arrive<M: Machine>(
 }
 
 /// Gives what the one at `prepared` was set to be to the one at `guest`.
-fn take_over<M: Machine>(state: &mut State, machine: &mut M, guest: usize, prepared: usize) {
+fn take_over<M: Machine>(state: &mut State, machine: &mut M, guest: EnvIndex, prepared: EnvIndex) {
     gate::close(state, prepared);
     let source = &mut state.envs.slots[prepared];
     let Env { entries, flags, guard, save, save_address, queue, application, .. } = *source;
     // Its pages, with their pins, are the guest's from now on.
     (source.save, source.application) = (Default::default(), Default::default());
     (source.save_address, source.queue) = (0, 0);
-    machine.application_page(prepared, None);
+    machine.application_page(prepared.at(), None);
     if application.0 != 0 {
-        machine.application_page(guest, Some(application));
+        machine.application_page(guest.at(), Some(application));
     }
     let target = &mut state.envs.slots[guest];
     (target.entries, target.flags, target.guard) = (entries, flags, guard);
     (target.save, target.save_address, target.queue) = (save, save_address, queue);
     (target.application, target.prepared) = (application, false);
-    let context = *machine.context(prepared);
-    *machine.context(guest) = context;
+    let context = *machine.context(prepared.at());
+    *machine.context(guest.at()) = context;
     gate::close(state, guest);
 }

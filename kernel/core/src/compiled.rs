@@ -10,6 +10,7 @@
 //! ```
 
 use crate::count::Count;
+use crate::index::EnvIndex;
 use crate::machine::Machine;
 use crate::predicate;
 use crate::region;
@@ -47,7 +48,7 @@ impl Cells {
 }
 
 /// Compiles the predicate of the environment at `index`, if there is a cell.
-pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let cell = state.downloads.cells.free;
     let count = usize::from(state.envs.slots[index].atoms);
     let Some(key) = machine.watch_key().filter(|_| cell != 0 && count > 0) else { return };
@@ -70,7 +71,7 @@ pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: usi
 }
 
 /// Gives the environment's cell back, if it has one: its predicate is interpreted from now on.
-pub(crate) fn forget(state: &mut State, index: usize) {
+pub(crate) fn forget(state: &mut State, index: EnvIndex) {
     let cell = core::mem::take(&mut state.envs.slots[index].cell) & !CLOCK;
     if cell != 0 {
         let cells = &mut state.downloads.cells;
@@ -81,7 +82,7 @@ pub(crate) fn forget(state: &mut State, index: usize) {
 
 /// What the compiled predicate of the environment at `index` says; `None`: it has none.
 #[inline]
-pub(crate) fn holds<M: Machine>(state: &State, machine: &mut M, index: usize) -> Option<bool> {
+pub(crate) fn holds<M: Machine>(state: &State, machine: &mut M, index: EnvIndex) -> Option<bool> {
     let cell = state.envs.slots[index].cell;
     (cell != 0).then(|| machine.watch_holds((cell & !CLOCK).into(), cell & CLOCK != 0))
 }

@@ -3,7 +3,7 @@
 //! The ring is a page of the program's (`abi::console`).
 
 use crate::answer::Answer;
-use crate::index::DomainIndex;
+use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{capability, domain, env, frame, sched, table};
@@ -41,14 +41,14 @@ pub struct Console {
 pub fn set_ring<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     page: u64,
 ) -> Answer {
     let own = DomainIndex::from(env::domain(state, caller));
     capability::check(state, own, capability, &GUARD, READ)?;
-    let owner = usize::from(state.console.owner);
-    if owner != 0 && owner != caller {
+    let owner = EnvIndex::from(state.console.owner);
+    if owner != EnvIndex::NONE && owner != caller {
         return Err(Error::Taken.into());
     }
     if page == 0 {
@@ -66,20 +66,20 @@ pub fn set_ring<M: Machine>(
     frame::pin(state, leaf.frame);
     drop_ring(state, caller);
     abi::console::begin(&mut Shared(machine), leaf.frame.address());
-    state.console = Console { owner: caller as u16, ring: leaf.frame, head: 0 };
+    state.console = Console { owner: caller.link(), ring: leaf.frame, head: 0 };
     Ok(0)
 }
 
 /// Ends the ring of an environment, if it has it.
-pub fn drop_ring(state: &mut State, index: usize) {
-    if usize::from(state.console.owner) == index && index != 0 {
+pub fn drop_ring(state: &mut State, index: EnvIndex) {
+    if EnvIndex::from(state.console.owner) == index && index != EnvIndex::NONE {
         let ring = core::mem::take(&mut state.console).ring;
         frame::unpin(state, ring);
     }
 }
 
 /// A frame is revoked: if it is the ring of the environment at `index`, nobody has the input.
-pub(crate) fn revoke(state: &mut State, index: usize, frame: Frame) {
+pub(crate) fn revoke(state: &mut State, index: EnvIndex, frame: Frame) {
     if state.console.ring == frame {
         drop_ring(state, index);
     }
@@ -96,7 +96,7 @@ pub fn input<M: Machine>(state: &mut State, machine: &mut M, byte: u8) -> bool {
     if !has_room(state, machine) {
         return false;
     }
-    let owner = usize::from(state.console.owner);
+    let owner = EnvIndex::from(state.console.owner);
     let (ring, head) = (state.console.ring.address(), state.console.head);
     abi::console::put::<ROOM>(&mut Shared(machine), ring, head, byte);
     state.console.head += 1;

@@ -4,7 +4,7 @@ use crate::answer::{Answer, Refusal};
 use crate::bytes::u64_at;
 use crate::context::Context;
 use crate::env::Entries;
-use crate::index::{CpuIndex, DomainIndex};
+use crate::index::{CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
@@ -50,7 +50,7 @@ pub struct Request {
 pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     asked: &Request,
 ) -> Answer {
@@ -85,14 +85,16 @@ pub fn allocate<M: Machine>(
     Ok(u64::from(id.0))
 }
 
-fn free_index(state: &mut State, which: Which) -> Result<usize, Refusal> {
-    let free = |index: usize| state.envs.slots[index].state == EnvState::Free;
+fn free_index(state: &mut State, which: Which) -> Result<EnvIndex, Refusal> {
+    let free = |index: EnvIndex| state.envs.slots[index].state == EnvState::Free;
     match which {
         Which::Any => state.envs.lowest_free().ok_or(Error::Exhausted.into()),
         Which::This(index) if index == 0 || index as usize >= state.envs.slots.len() => {
             Err(Refusal::new(Error::BadArgument, 0))
         }
-        Which::This(index) if free(index as usize) => Ok(index as usize),
+        Which::This(index) if free(EnvIndex::new(index as usize)) => {
+            Ok(EnvIndex::new(index as usize))
+        }
         Which::This(_) => Err(Error::Taken.into()),
     }
 }
@@ -111,7 +113,7 @@ struct Plan {
 pub fn set<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: EnvId,
     fields: u64,
@@ -143,7 +145,7 @@ pub fn set<M: Machine>(
 pub fn move_to<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     target: DomainId,
     fields: u64,
@@ -178,7 +180,7 @@ pub fn move_to<M: Machine>(
     domain::built(state, to);
     principal::moved(state, from.into(), to);
     state.published.domains[to].envs += 1;
-    *machine.context(caller) = Context::starting(0, 0, 0);
+    *machine.context(caller.at()) = Context::starting(0, 0, 0);
     apply(state, machine, caller, &plan);
     wait_still(state, machine, caller, waiting);
     machine.vector_init(state.envs.slots[caller].vector);
@@ -188,7 +190,7 @@ pub fn move_to<M: Machine>(
 }
 
 /// Posted bits and event bits in an environment's save area.
-pub(crate) fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (u64, u64) {
+pub(crate) fn waiting<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> (u64, u64) {
     let save = state.envs.slots[index].save;
     if save.0 == 0 {
         return (0, 0);
@@ -202,7 +204,7 @@ pub(crate) fn waiting<M: Machine>(state: &State, machine: &M, index: usize) -> (
 pub(crate) fn wait_still<M: Machine>(
     state: &State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     (posted, events): (u64, u64),
 ) {
     let save = state.envs.slots[index].save;
@@ -215,7 +217,7 @@ pub(crate) fn wait_still<M: Machine>(
 fn check<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: EnvIndex,
     (domain, save_address): (DomainIndex, u64),
     fields: u64,
     setup: &EnvSetup,
@@ -273,10 +275,10 @@ fn check<M: Machine>(
     Ok(Plan { fields, setup: *setup, guard, save, application })
 }
 
-fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Plan) {
+fn apply<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, plan: &Plan) {
     let set = |bit: u64| plan.fields & bit != 0;
     let setup = &plan.setup;
-    let context = machine.context(index);
+    let context = machine.context(index.at());
     let fresh = Context::starting(0, 0, 0);
     if context.cs == 0 {
         *context = fresh;
@@ -323,7 +325,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: usize, plan: &Pl
         frame::pin(state, plan.application);
         let env = &mut state.envs.slots[index];
         let old = core::mem::replace(&mut env.application, plan.application);
-        machine.application_page(index, Some(plan.application));
+        machine.application_page(index.at(), Some(plan.application));
         unpin(state, old);
     }
 }
@@ -386,7 +388,7 @@ pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First
         let paid = account::charge(state, first.account.into(), resource, 1);
         assert!(paid.is_ok(), "the first account may have everything");
     }
-    let index = 1;
+    let index = EnvIndex::new(1);
     let id = env::enter(state, machine, index, first.domain, first.account, first.vector);
     frame::pin(state, first.save);
     frame::pin(state, first.application);
@@ -395,8 +397,8 @@ pub fn start_first<M: Machine>(state: &mut State, machine: &mut M, first: &First
     env.save = first.save;
     env.save_address = first.save_address;
     env.application = first.application;
-    machine.application_page(index, Some(first.application));
-    let context = machine.context(index);
+    machine.application_page(index.at(), Some(first.application));
+    let context = machine.context(index.at());
     *context = Context::starting(first.rip, first.rsp, 0);
     context.gs_base = first.save_address;
     slice::settle(state, index, CpuIndex::new(0), 0);

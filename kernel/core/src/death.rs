@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::sweep::{self, Condemned};
@@ -25,7 +25,7 @@ pub fn hold<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: EnvId,
 ) -> Option<Answer> {
@@ -35,7 +35,7 @@ pub fn hold<M: Machine>(
     };
     match state.envs.slots[index].state {
         EnvState::Running if index == caller => {
-            machine.context(caller).answer(0, 0);
+            machine.context(caller.at()).answer(0, 0);
             sched::leave(state, machine, cpu);
             hold_now(state, machine, index);
             None
@@ -58,7 +58,7 @@ pub fn hold<M: Machine>(
 }
 
 /// Takes an environment that no processor runs off the rings; what it waits for stays.
-pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     sched::dequeue(state, index);
     env::set_state(state, index, EnvState::Held);
     env::tell_holder(state, machine, index);
@@ -68,7 +68,7 @@ pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 pub fn release<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: EnvId,
 ) -> Answer {
@@ -113,7 +113,7 @@ pub fn destroy<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: EnvId,
     word: u64,
@@ -136,11 +136,11 @@ pub fn kill<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    index: usize,
+    index: EnvIndex,
     word: u64,
     killer: EnvId,
 ) {
-    if usize::from(state.sched.cpus[cpu].current) == index {
+    if EnvIndex::from(state.sched.cpus[cpu].current) == index {
         sched::leave(state, machine, cpu);
         return die(state, machine, index, word, killer);
     }
@@ -151,7 +151,7 @@ pub fn kill<M: Machine>(
 pub(crate) fn end<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     word: u64,
     killer: EnvId,
 ) {
@@ -166,13 +166,19 @@ pub(crate) fn end<M: Machine>(
 }
 
 /// What the end of an environment costs at most.
-pub(crate) fn cost(state: &State, index: usize) -> u32 {
+pub(crate) fn cost(state: &State, index: EnvIndex) -> u32 {
     cost::DEATH + slice::cost(state, index) + predicate::cost(state, index)
 }
 
 /// The end of an environment that no processor runs. Those that wait for it, those that it holds
 /// and those that share its slice hear of it by [`bereave`], one after the other.
-pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u64, killer: EnvId) {
+pub fn die<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: EnvIndex,
+    word: u64,
+    killer: EnvId,
+) {
     let cost = cost(state, index);
     work::spend(state, cost);
     cancel(state, machine, index);
@@ -201,7 +207,7 @@ pub fn die<M: Machine>(state: &mut State, machine: &mut M, index: usize, word: u
 }
 
 /// Ends what the environment waits for: one arm for each thing that can be pending.
-fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     match state.envs.slots[index].pending {
         Pending::Nothing => {}
         Pending::Sleep | Pending::Accept | Pending::Region => {
@@ -212,7 +218,7 @@ fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 }
 
 /// Gives back the frames and pages of an environment: predicate, console, save area, vector state.
-fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     predicate::clear(state, machine, index);
     drop_pages(state, machine, index);
     let vector = core::mem::take(&mut state.envs.slots[index].vector);
@@ -220,7 +226,7 @@ fn drop_places<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 }
 
 /// Unpins the save area and the application page, and the console ring if it is this one's.
-pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn drop_pages<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     console::drop_ring(state, index);
     lent::drop_save(state, index);
     lent::drop_application(state, machine, index);
@@ -232,14 +238,14 @@ pub(crate) fn bereave<M: Machine>(
     state: &mut State,
     machine: &mut M,
     account: AccountIndex,
-    index: usize,
+    index: EnvIndex,
 ) -> bool {
     let record = &state.published.envs[index];
     let (holder, awaited) = (EnvId(record.holder), EnvId(record.donated_to));
     let of_account = |index| left::worker(account_of(state, index)) == account;
     // The record of a dead one is there as long as others name it.
     let ended =
-        |id: EnvId| !id.is_none() && env::living(state, id).is_err() && of_account(id.index());
+        |id: EnvId| !id.is_none() && env::living(state, id).is_err() && of_account(id.into());
     let heir = of_account(index);
     let (orphaned, unanswered) = (ended(holder), ended(awaited));
     let kind = state.envs.slots[index].state;
@@ -258,9 +264,9 @@ pub(crate) fn bereave<M: Machine>(
 }
 
 /// Who waits for a reply of the dead gets `Dead`.
-fn refuse_donor<M: Machine>(state: &mut State, machine: &mut M, donor: usize) {
+fn refuse_donor<M: Machine>(state: &mut State, machine: &mut M, donor: EnvIndex) {
     crate::transfer::end_wait(state, donor);
-    machine.context(donor).answer(Error::Dead as u64, 0);
+    machine.context(donor.at()).answer(Error::Dead as u64, 0);
     if state.envs.slots[donor].state == EnvState::Donating {
         sched::make_ready(state, machine, donor, true);
     }
@@ -268,7 +274,7 @@ fn refuse_donor<M: Machine>(state: &mut State, machine: &mut M, donor: usize) {
 
 /// A record that the dead one held is nobody's; it goes if it is a dead one's, and one that was
 /// never released ends. `false`: there is no room for that.
-fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize, holder: EnvId) -> bool {
+fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, holder: EnvId) -> bool {
     work::spend(state, cost::BEREAVED);
     match state.envs.slots[index].state {
         EnvState::Dead => forget_orphan(state, index),
@@ -287,7 +293,7 @@ fn orphan<M: Machine>(state: &mut State, machine: &mut M, index: usize, holder: 
 }
 
 /// Nobody holds the record any more.
-fn let_go_of(state: &mut State, index: usize) {
+fn let_go_of(state: &mut State, index: EnvIndex) {
     let holder = EnvId(core::mem::take(&mut state.published.envs[index].holder));
     if let Ok(holder) = env::lookup(state, holder) {
         state.envs.slots[holder].children.less(1);
@@ -296,14 +302,14 @@ fn let_go_of(state: &mut State, index: usize) {
 }
 
 /// The record of a dead one that nobody holds goes.
-fn forget_orphan(state: &mut State, index: usize) {
+fn forget_orphan(state: &mut State, index: EnvIndex) {
     let_go_of(state, index);
     forget_unnamed(state, index);
 }
 
 /// The record of a dead one that nobody holds goes as soon as no other record names it as its
 /// holder or as the one that it waits for: its place, and so its id, may be used again then.
-pub(crate) fn forget_unnamed(state: &mut State, index: usize) {
+pub(crate) fn forget_unnamed(state: &mut State, index: EnvIndex) {
     let env = &state.envs.slots[index];
     let named = env.children != 0 || env.donors != 0;
     let is_held = state.published.envs[index].holder != 0;
@@ -372,7 +378,7 @@ pub fn destroy_domain<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     index: DomainIndex,
 ) -> Option<Answer> {
     domain::condemn(state, index, env::id(state, caller));
@@ -386,7 +392,7 @@ pub fn destroy_account<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     account: AccountIndex,
 ) -> Option<Answer> {
     let killer = env::id(state, caller);
@@ -404,7 +410,7 @@ pub fn destroy_account<M: Machine>(
 fn end_condemned<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     account: AccountIndex,
 ) -> Option<Answer> {
     sweep::begin(state, account);
@@ -412,7 +418,7 @@ fn end_condemned<M: Machine>(
         kill(state, machine, cpu, caller, word, killer);
     }
     sweep::work(state, machine, account);
-    let alive = usize::from(state.sched.cpus[cpu].current) == caller;
+    let alive = EnvIndex::from(state.sched.cpus[cpu].current) == caller;
     alive.then_some(Ok(0))
 }
 
@@ -433,7 +439,7 @@ pub(crate) fn finish_account(state: &mut State, account: AccountIndex) -> bool {
 }
 
 /// `EnvForget`.
-pub fn forget(state: &mut State, caller: usize, id: EnvId) -> Answer {
+pub fn forget(state: &mut State, caller: EnvIndex, id: EnvId) -> Answer {
     let (index, holder) = held(state, caller, id)?;
     if state.envs.slots[index].state != EnvState::Dead {
         return Err(Error::WrongState.into());
@@ -449,7 +455,7 @@ pub fn forget(state: &mut State, caller: usize, id: EnvId) -> Answer {
 pub fn entrust<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     id: EnvId,
     holder: EnvId,
 ) -> Answer {
@@ -473,7 +479,7 @@ pub fn entrust<M: Machine>(
 
 /// Makes a record nobody's: it goes with its environment. One that never ran keeps its maker, with
 /// whom it ends.
-fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
+fn let_go(state: &mut State, index: EnvIndex, holder: EnvIndex) -> Answer {
     if state.envs.slots[index].state == EnvState::New {
         return Err(Error::WrongState.into());
     }
@@ -489,7 +495,7 @@ fn let_go(state: &mut State, index: usize, holder: usize) -> Answer {
 
 /// An environment and its holder, which must be at home where the caller is: what one thread holds
 /// is all its threads', and not the domain's that they visit.
-fn held(state: &State, caller: usize, id: EnvId) -> Result<(usize, usize), Error> {
+fn held(state: &State, caller: EnvIndex, id: EnvId) -> Result<(EnvIndex, EnvIndex), Error> {
     let index = env::lookup(state, id)?;
     let holder = env::lookup(state, EnvId(state.published.envs[index].holder));
     match holder {

@@ -8,7 +8,7 @@ mod batches;
 pub mod continuation;
 
 use crate::answer::{Answer, Refusal};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
@@ -55,7 +55,7 @@ pub enum Outcome {
     /// Control was transferred: this environment is current, its context is complete, and the
     /// vector registers on the processor are now its own. Nothing is saved or loaded but FS and GS
     /// base.
-    Enter(usize),
+    Enter(EnvIndex),
     /// The caller goes on with its context as it stands, in the domain it has now, its vector
     /// registers loaded anew from its frame.
     Restart,
@@ -152,7 +152,7 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     cpu: CpuIndex,
-    index: usize,
+    index: EnvIndex,
     /// The whole of `rax`.
     word: u64,
     bytes: &'a [u8],
@@ -199,7 +199,7 @@ pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     word: u64,
     words: [u64; 6],
     bytes: &[u8],

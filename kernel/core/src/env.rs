@@ -11,7 +11,7 @@
 //! wants something of one that runs on another processor leaves a request and interrupts that one.
 
 use crate::count::Count;
-use crate::index::{AccountIndex, DomainIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex, Slots, kind};
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
 use crate::state::State;
@@ -183,7 +183,7 @@ const BLOCK: usize = 64;
 /// The private half of the table.
 pub struct Envs {
     /// By index; index 0 is never used.
-    pub slots: &'static mut [Env],
+    pub slots: Slots<kind::Env, Env>,
     /// How many of each [`BLOCK`] are in use, index 0 among them.
     used_in: [u8; INDICES / BLOCK],
     /// All indices from here on are free.
@@ -197,7 +197,7 @@ impl Envs {
     pub fn new(slots: &'static mut [Env]) -> Self {
         let mut used_in = [0; INDICES / BLOCK];
         used_in[0] = 1;
-        Self { slots, used_in, end: 1, serial: 0 }
+        Self { slots: Slots::new(slots), used_in, end: 1, serial: 0 }
     }
 
     /// What there is of environments has an index in here: whoever looks through all of them looks
@@ -208,11 +208,11 @@ impl Envs {
     }
 
     /// The lowest free index: in the first block that has one, so that no look is long.
-    pub fn lowest_free(&self) -> Option<usize> {
+    pub fn lowest_free(&self) -> Option<EnvIndex> {
         let block = self.used_in.iter().position(|&used| usize::from(used) < BLOCK)?;
         let first = (block * BLOCK).max(1);
         let last = ((block + 1) * BLOCK).min(self.slots.len());
-        (first..last).find(|&index| self.slots[index].state == EnvState::Free)
+        (first..last).map(EnvIndex::new).find(|&index| self.slots[index].state == EnvState::Free)
     }
 
     /// Every index in use is among those said to be, and counted in its block.
@@ -229,17 +229,17 @@ impl Envs {
     }
 
     /// The index is in use from now on.
-    fn note_used(&mut self, index: usize) {
-        self.used_in[index / BLOCK] += 1;
-        self.end = self.end.max(index + 1);
+    fn note_used(&mut self, index: EnvIndex) {
+        self.used_in[index.at() / BLOCK] += 1;
+        self.end = self.end.max(index.at() + 1);
     }
 
     /// The index has become free.
-    fn note_free(&mut self, index: usize) {
-        self.used_in[index / BLOCK].less(1);
+    fn note_free(&mut self, index: EnvIndex) {
+        self.used_in[index.at() / BLOCK].less(1);
         // So many at a time; the next one to become free goes on.
         for _ in 0..WORK_PIECES {
-            if self.end == 1 || self.slots[self.end - 1].state != EnvState::Free {
+            if self.end == 1 || self.slots[EnvIndex::new(self.end - 1)].state != EnvState::Free {
                 break;
             }
             self.end -= 1;
@@ -249,13 +249,13 @@ impl Envs {
 
 /// The index of the environment with this id, dead or alive.
 #[inline]
-pub fn lookup(state: &State, id: EnvId) -> Result<usize, Error> {
-    identity::find(state.published.envs, id).ok_or(Error::NoSuchEnv)
+pub fn lookup(state: &State, id: EnvId) -> Result<EnvIndex, Error> {
+    identity::find(state.published.envs, id).map(EnvIndex::new).ok_or(Error::NoSuchEnv)
 }
 
 /// The index of the living environment with this id.
 #[inline]
-pub fn living(state: &State, id: EnvId) -> Result<usize, Error> {
+pub fn living(state: &State, id: EnvId) -> Result<EnvIndex, Error> {
     let index = lookup(state, id)?;
     match state.envs.slots[index].state {
         EnvState::Dead => Err(Error::NoSuchEnv),
@@ -265,18 +265,18 @@ pub fn living(state: &State, id: EnvId) -> Result<usize, Error> {
 
 /// The id of the environment at `index`.
 #[inline]
-pub fn id(state: &State, index: usize) -> EnvId {
+pub fn id(state: &State, index: EnvIndex) -> EnvId {
     EnvId(state.published.envs[index].id)
 }
 
 /// Its domain.
 #[inline]
-pub fn domain(state: &State, index: usize) -> DomainId {
+pub fn domain(state: &State, index: EnvIndex) -> DomainId {
     DomainId(state.published.envs[index].domain)
 }
 
 /// It runs in this domain from now on.
-pub(crate) fn set_domain(state: &mut State, index: usize, id: DomainId) {
+pub(crate) fn set_domain(state: &mut State, index: EnvIndex, id: DomainId) {
     let payer = crate::domain::account(state, id.into());
     let user = state.published.accounts[payer].id;
     let record = &mut state.published.envs[index];
@@ -284,39 +284,44 @@ pub(crate) fn set_domain(state: &mut State, index: usize, id: DomainId) {
 }
 
 /// The domain that it is at home in.
-pub fn home(state: &State, index: usize) -> DomainId {
+pub fn home(state: &State, index: EnvIndex) -> DomainId {
     let EnvRecord { domain, home, .. } = state.published.envs[index];
     DomainId(if home == 0 { domain } else { home })
 }
 
 /// Is it in the domain at this index, or at home there?
-pub fn belongs_to(state: &State, index: usize, domain: DomainIndex) -> bool {
+pub fn belongs_to(state: &State, index: EnvIndex, domain: DomainIndex) -> bool {
     let EnvRecord { domain: own, home, .. } = state.published.envs[index];
     [own, home].into_iter().any(|id| DomainIndex::from(DomainId(id)) == domain)
 }
 
 /// The frame of an environment's vector state; `None` when it is dead.
 #[inline]
-pub fn vector(state: &State, index: usize) -> Option<Frame> {
+pub fn vector(state: &State, index: EnvIndex) -> Option<Frame> {
     let frame = state.envs.slots[index].vector;
     (frame.0 != 0).then_some(frame)
 }
 
 /// The save area: its address in the program's space and its physical address.
 #[inline]
-pub fn save_area(state: &State, index: usize) -> Option<(u64, u64)> {
+pub fn save_area(state: &State, index: EnvIndex) -> Option<(u64, u64)> {
     let env = &state.envs.slots[index];
     (env.save.0 != 0).then_some((env.save_address, env.save.address()))
 }
 
 /// Where foreign `syscall`s of an environment enter, 0: they are faults.
 #[inline]
-pub fn foreign_entry(state: &State, index: usize) -> u64 {
+pub fn foreign_entry(state: &State, index: EnvIndex) -> u64 {
     state.envs.slots[index].entries.foreign
 }
 
 /// The environment a call means by `id` (0: the caller), over which it has CONTROL.
-pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Result<usize, Error> {
+pub fn controlled(
+    state: &State,
+    caller: EnvIndex,
+    capability: u8,
+    id: EnvId,
+) -> Result<EnvIndex, Error> {
     if id.is_none() {
         return Ok(caller);
     }
@@ -332,7 +337,12 @@ pub fn controlled(state: &State, caller: usize, capability: u8, id: EnvId) -> Re
 /// The environment a call means by `id` (0: the caller), if the caller may signal it: it has
 /// CONTROL over it, or SIGNAL over a name that its domain is signalled by, or both are in one
 /// domain, where a thread can do nothing that the others could not do themselves.
-pub fn signalled(state: &State, caller: usize, capability: u8, id: EnvId) -> Result<usize, Error> {
+pub fn signalled(
+    state: &State,
+    caller: EnvIndex,
+    capability: u8,
+    id: EnvId,
+) -> Result<EnvIndex, Error> {
     if id.is_none() {
         return Ok(caller);
     }
@@ -355,11 +365,11 @@ pub fn signalled(state: &State, caller: usize, capability: u8, id: EnvId) -> Res
 
 /// Changes the state of an environment, private and published. Who watches the record is looked at
 /// at once, but for the comings and goings of every slice: those at the watcher's turn.
-pub fn set_state(state: &mut State, index: usize, to: EnvState) {
+pub fn set_state(state: &mut State, index: EnvIndex, to: EnvState) {
     let from = state.envs.slots[index].state;
     come_or_go(state, index, to);
     if !(passing(from) && passing(to)) {
-        sched::touched(state, predicate::published_bit(Table::Envs, index));
+        sched::touched(state, predicate::published_bit(Table::Envs, index.at()));
     }
 }
 
@@ -373,7 +383,7 @@ fn passing(state: EnvState) -> bool {
 
 /// As [`set_state`], between two states that every slice brings.
 #[inline]
-pub fn come_or_go(state: &mut State, index: usize, to: EnvState) {
+pub fn come_or_go(state: &mut State, index: EnvIndex, to: EnvState) {
     gate::close(state, index);
     state.envs.slots[index].state = to;
     let record = &mut state.published.envs[index];
@@ -382,14 +392,14 @@ pub fn come_or_go(state: &mut State, index: usize, to: EnvState) {
 }
 
 /// The published record has changed: sleepers may watch it.
-pub fn changed(state: &mut State, index: usize) {
+pub fn changed(state: &mut State, index: EnvIndex) {
     let record = &mut state.published.envs[index];
     record.sequence = record.sequence.wrapping_add(1);
-    sched::touched(state, predicate::published_bit(Table::Envs, index));
+    sched::touched(state, predicate::published_bit(Table::Envs, index.at()));
 }
 
 /// Tells the holder of an environment that something happened to it.
-pub fn tell_holder<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn tell_holder<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let holder = EnvId(state.published.envs[index].holder);
     if let Ok(holder) = living(state, holder) {
         sched::event(state, machine, holder, abi::upcall::EVENT_CHILD);
@@ -400,7 +410,7 @@ pub fn tell_holder<M: Machine>(state: &mut State, machine: &mut M, index: usize)
 pub fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     domain: DomainId,
     account: AccountId,
     vector: Frame,
@@ -408,7 +418,7 @@ pub fn enter<M: Machine>(
     // More than can be made while a machine runs.
     state.envs.serial += 1;
     let slot = &state.envs.slots[index];
-    let (id, heap_entry) = (EnvId::new(index as u16, slot.id.generation()), slot.heap_entry);
+    let (id, heap_entry) = (EnvId::new(index.link(), slot.id.generation()), slot.heap_entry);
     let follows = AccountIndex::from(account) == crate::domain::account(state, domain.into());
     state.envs.slots[index] = Env { id, heap_entry, vector, follows, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
@@ -424,7 +434,7 @@ pub fn enter<M: Machine>(
     set_domain(state, index, domain);
     state.envs.note_used(index);
     machine.vector_init(vector);
-    *machine.context(index) = crate::context::Context::default();
+    *machine.context(index.at()) = crate::context::Context::default();
     crate::domain::born(state, domain.into());
     state.published.domains[DomainIndex::from(domain)].envs += 1;
     set_state(state, index, EnvState::New);
@@ -432,12 +442,12 @@ pub fn enter<M: Machine>(
 }
 
 /// Gives the index back: the record is forgotten, and paid for no more.
-pub fn forget(state: &mut State, index: usize) {
+pub fn forget(state: &mut State, index: EnvIndex) {
     let payer = AccountId(state.published.envs[index].account).into();
     account::uncharge(state, payer, Resource::Envs, 1);
     let slot = &mut state.envs.slots[index];
     let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);
-    let id = EnvId::new(index as u16, next % GENERATIONS);
+    let id = EnvId::new(index.link(), next % GENERATIONS);
     *slot = Env { id, heap_entry, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };

@@ -11,6 +11,7 @@
 //! stack or gs. Page tables are not relied on: no page is mapped behind the last one
 //! (`update::whole`), and who comes from there all the same is not served.
 
+use crate::index::EnvIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::upcall;
@@ -55,8 +56,8 @@ pub fn window(first: u64, bytes: u64) -> (u64, u64) {
 
 /// May what runs at `index` go on where it was interrupted? If not it gets the fault that it would
 /// have there, now; `false`: it has stopped.
-pub fn settle<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
-    let rip = machine.context(index).rip;
+pub fn settle<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
+    let rip = machine.context(index.at()).rip;
     if may_run_at(rip) {
         return true;
     }

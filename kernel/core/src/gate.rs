@@ -13,7 +13,7 @@
 use crate::count::Count;
 use crate::env::{self, Pending, Request};
 use crate::handover;
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, EnvIndex};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::sched;
@@ -78,12 +78,12 @@ pub struct Open {
 
 /// Closes the gates of an environment: what comes goes the slow path.
 #[inline]
-pub fn close(state: &mut State, index: usize) {
+pub fn close(state: &mut State, index: EnvIndex) {
     let env = &mut state.envs.slots[index];
     env.shut();
     if env.pending == Pending::Reply {
         let record = &state.published.envs[index];
-        let (own, callee) = (name(EnvId(record.id)), EnvId(record.donated_to).index());
+        let (own, callee) = (name(EnvId(record.id)), EnvIndex::from(EnvId(record.donated_to)));
         let gate = &mut state.envs.slots[callee].gate;
         if gate.serves == own {
             gate.serves = 0;
@@ -101,7 +101,7 @@ impl env::Env {
 
 /// Opens the gates of two environments, one of which has just switched to the other, if between
 /// them the fast path would do what the slow one does.
-pub fn open<M: Machine>(state: &mut State, machine: &mut M, pair: [usize; 2]) {
+pub fn open<M: Machine>(state: &mut State, machine: &mut M, pair: [EnvIndex; 2]) {
     let yields = pair.iter().all(|&index| takes_turns(&state.envs.slots[index]));
     if machine.has_fast_path() && pair.iter().all(|&index| is_plain(state, machine, index, yields))
     {
@@ -111,14 +111,14 @@ pub fn open<M: Machine>(state: &mut State, machine: &mut M, pair: [usize; 2]) {
     }
 }
 
-fn open_one<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+fn open_one<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     list(state, index);
-    let callee = EnvId(state.published.envs[index].donated_to).index();
+    let callee = EnvIndex::from(EnvId(state.published.envs[index].donated_to));
     let mask = index_mask(state.envs.slots.len());
     let env = &mut state.envs.slots[index];
     let own = name(env.id);
     env.index_mask = mask;
-    machine.ran(index, env.state == EnvState::Running);
+    machine.ran(index.at(), env.state == EnvState::Running);
     let at_home = u32::from(env.cpu) == state.published.envs[index].cpu;
     match env.state {
         EnvState::Running if at_home && keeps_vectors(env) => env.gate.called_as = MAY_YIELD,
@@ -141,7 +141,7 @@ fn takes_turns(env: &env::Env) -> bool {
 
 /// Would a transfer to or from it, or a reply, do nothing but switch? Or, if it only `yields`, a
 /// yield, which itself asks whether a bit waits for the other one, or a transfer from it?
-fn is_plain<M: Machine>(state: &State, machine: &M, index: usize, yields: bool) -> bool {
+fn is_plain<M: Machine>(state: &State, machine: &M, index: EnvIndex, yields: bool) -> bool {
     let env = &state.envs.slots[index];
     let stays = match env.state {
         EnvState::Running => {
@@ -165,29 +165,29 @@ fn is_plain<M: Machine>(state: &State, machine: &M, index: usize, yields: bool) 
 }
 
 /// Notes that its gates may be open.
-fn list(state: &mut State, index: usize) {
-    if state.sched.open.envs.contains(&(index as u16)) {
+fn list(state: &mut State, index: EnvIndex) {
+    if state.sched.open.envs.contains(&(index.link())) {
         return;
     }
     let at = state.sched.open.next;
     state.sched.open.next = (at + 1) % OPEN_MAX;
-    let oldest = core::mem::replace(&mut state.sched.open.envs[at], index as u16);
+    let oldest = core::mem::replace(&mut state.sched.open.envs[at], index.link());
     if oldest != 0 {
-        close(state, usize::from(oldest));
+        close(state, EnvIndex::from(oldest));
     }
 }
 
 /// Notes what the fast path has done on all processors; the first of them run the environments at
 /// these indexes, 0: none, the others none.
 #[cold]
-pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
+pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[EnvIndex]) {
     let now = machine.now_ns();
     for at in 0..OPEN_MAX {
-        let index = usize::from(state.sched.open.envs[at]);
+        let index = EnvIndex::from(state.sched.open.envs[at]);
         let cpu = runs.iter().position(|&one| one == index).map(CpuIndex::new);
         let Gate { called_as, turns, yields, .. } = state.envs.slots[index].gate;
         let runs_still = cpu.is_some() == (state.envs.slots[index].state == EnvState::Running);
-        if index == 0 || turns | yields == 0 && runs_still {
+        if index == EnvIndex::NONE || turns | yields == 0 && runs_still {
             continue;
         }
         let waits = cpu.is_none() && called_as <= MAY_YIELD;
@@ -196,8 +196,8 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
     }
     for (cpu, &index) in CpuIndex::all().zip(runs) {
         let this = &mut state.sched.cpus[cpu];
-        if usize::from(this.current) != index && this.current != 0 && index != 0 {
-            this.current = index as u16;
+        if EnvIndex::from(this.current) != index && this.current != 0 && index != EnvIndex::NONE {
+            this.current = index.link();
             (this.more, this.looked) = (false, 0);
             state.published.cpus[cpu].current = state.published.envs[index].id;
         }
@@ -205,19 +205,20 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[usize]) {
 }
 
 /// Who serves it.
-fn callee_of(state: &State, index: usize) -> Option<usize> {
+fn callee_of(state: &State, index: EnvIndex) -> Option<EnvIndex> {
     let own = name(state.envs.slots[index].id);
-    let serves = |&one: &usize| one != 0 && state.envs.slots[one].gate.serves == own;
-    state.sched.open.envs.iter().map(|&one| usize::from(one)).find(serves)
+    let serves =
+        |&one: &EnvIndex| one != EnvIndex::NONE && state.envs.slots[one].gate.serves == own;
+    state.sched.open.envs.iter().map(|&one| EnvIndex::from(one)).find(serves)
 }
 
 /// Notes what one has done: it runs on `cpu`, waits for the reply of `callee`, or accepts.
 fn note<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (index, now): (usize, u64),
+    (index, now): (EnvIndex, u64),
     cpu: Option<CpuIndex>,
-    callee: Option<usize>,
+    callee: Option<EnvIndex>,
 ) {
     let env = &state.envs.slots[index];
     let (from, yields) = (env.state, u64::from(env.gate.yields));
@@ -236,10 +237,10 @@ fn note<M: Machine>(
     if let Some(cpu) = cpu {
         state.sched.cpus[cpu].since_ns = now;
     }
-    let waited_for = EnvId(state.published.envs[index].donated_to).index();
+    let waited_for = EnvIndex::from(EnvId(state.published.envs[index].donated_to));
     let donated_to = callee.map_or(0, |callee| env::id(state, callee).0);
-    state.envs.slots[waited_for].donors.less(u16::from(waited_for != 0));
-    state.envs.slots[callee.unwrap_or(0)].donors += u16::from(callee.is_some());
+    state.envs.slots[waited_for].donors.less(u16::from(waited_for != EnvIndex::NONE));
+    state.envs.slots[callee.unwrap_or(EnvIndex::NONE)].donors += u16::from(callee.is_some());
 
     let env = &mut state.envs.slots[index];
     (env.state, env.pending) = (to, pending);
@@ -252,7 +253,7 @@ fn note<M: Machine>(
     record.entries = record.entries.wrapping_add(turns);
     record.switches = record.switches.wrapping_add(arrivals);
     record.sequence = record.sequence.wrapping_add(turns + arrivals);
-    record.run_ns = record.run_ns.wrapping_add(machine.ran(index, cpu.is_some()));
+    record.run_ns = record.run_ns.wrapping_add(machine.ran(index.at(), cpu.is_some()));
     let record = &mut state.published.cpus[place];
     // Less those within one space, which the machine knows.
     record.cr3_loads = record.cr3_loads.wrapping_add(turns);
@@ -263,7 +264,7 @@ fn note<M: Machine>(
     calls[usize::from(number::TransferSync)].made_often(turns - yields);
     calls[usize::from(number::Yield)].made_often(yields);
     if cpu.is_none() {
-        let context = machine.context(index);
+        let context = machine.context(index.at());
         if to == EnvState::Ready {
             context.answer(0, 0);
         }

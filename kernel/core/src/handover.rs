@@ -10,7 +10,7 @@
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
-use crate::index::{CpuIndex, bounded};
+use crate::index::{CpuIndex, EnvIndex, bounded};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
@@ -25,7 +25,7 @@ use abi::upcall::offset;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Who runs then.
-    pub target: usize,
+    pub target: EnvIndex,
     pub(crate) way: Way,
     now: u64,
 }
@@ -55,15 +55,15 @@ impl Plan {
 pub fn check<M: Machine>(
     state: &State,
     machine: &M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     word: u64,
     to: u64,
 ) -> Option<Plan> {
     let yields = word as u16 == number::Yield;
     let id = if yields { EnvId(u32::try_from(to).ok()?) } else { transfer_target(word) };
-    let target = bounded(id.index(), state.envs.slots.len());
+    let target = EnvIndex::new(bounded(id.index(), state.envs.slots.len()));
     let (env, own) = (state.envs.slots.get(target)?, &state.envs.slots[caller]);
-    let record = state.published.envs.get(target)?;
+    let record = state.published.envs.get(target.at())?;
     if id.is_none() || record.id != id.0 || target == caller || called_away(machine, env) {
         return None;
     }
@@ -134,15 +134,16 @@ pub(crate) fn sleeps_for_ever(env: &Env) -> bool {
 pub fn apply<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     number: u16,
     plan: &Plan,
 ) {
     let Plan { target, way, now } = *plan;
     let pair = [caller, target];
-    let (Ok([own, env]), Ok([own_record, record])) =
-        (state.envs.slots.get_disjoint_mut(pair), state.published.envs.get_disjoint_mut(pair))
-    else {
+    let (Some([own, env]), Ok([own_record, record])) = (
+        state.envs.slots.two_mut(pair),
+        state.published.envs.get_disjoint_mut(pair.map(EnvIndex::at)),
+    ) else {
         // Two environments, both checked.
         return;
     };
@@ -162,11 +163,11 @@ pub fn apply<M: Machine>(
         Way::Reply => EnvState::Sleeping,
     };
     leaves(this, own, own_record, becomes, now);
-    this.current = target as u16;
+    this.current = target.link();
     (this.more, this.looked) = (false, 0);
     runs(env, record, cpu);
     match way {
-        Way::Yield => machine.context(caller).answer(0, 0),
+        Way::Yield => machine.context(caller.at()).answer(0, 0),
         Way::Call { entry } => {
             own.pending = Pending::Reply;
             own_record.donated_to = record.id;
@@ -174,7 +175,7 @@ pub fn apply<M: Machine>(
             env.pending = Pending::Nothing;
             machine.word_set(env.save.address() + offset::ACCEPTING as u64, 0);
             let sender = EnvId(own_record.id);
-            let (message, context) = machine.two_contexts(caller, target);
+            let (message, context) = machine.two_contexts(caller.at(), target.at());
             context.enter(message, entry, sender);
             sched::enqueue(state, target);
         }
@@ -188,7 +189,7 @@ pub fn apply<M: Machine>(
             let sender = EnvId(own_record.id);
             // It keeps its turn to pay by it what this slice has cost.
             let owes = own.debt_ns > 0;
-            let (message, context) = machine.two_contexts(caller, target);
+            let (message, context) = machine.two_contexts(caller.at(), target.at());
             context.resume(message, sender);
             message.answer(0, 0);
             if !owes {

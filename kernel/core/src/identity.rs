@@ -15,7 +15,7 @@
 //! other environment ever has.
 
 use crate::env;
-use crate::index::bounded;
+use crate::index::{EnvIndex, bounded};
 use crate::state::State;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Id, RegionId, RingId, SERIALS};
 use abi::published::{
@@ -106,7 +106,7 @@ impl Thread {
     pub const NONE: Self = Self { id: EnvId::NONE, serial: 0 };
 
     /// The environment at `index`.
-    pub fn of(state: &State, index: usize) -> Self {
+    pub fn of(state: &State, index: EnvIndex) -> Self {
         let EnvRecord { id, serial, .. } = state.published.envs[index];
         Self { id: EnvId(id), serial }
     }
@@ -117,7 +117,7 @@ impl Thread {
     }
 
     /// Its index while it lives.
-    pub fn living(self, state: &State) -> Option<usize> {
+    pub fn living(self, state: &State) -> Option<EnvIndex> {
         let index = env::living(state, self.id).ok()?;
         (state.published.envs[index].serial == self.serial).then_some(index)
     }

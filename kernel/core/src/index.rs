@@ -5,9 +5,9 @@
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
 //! refuses it stays where it is. Index 0 is nobody's in every table but the processors'.
 
-use abi::id::{AccountId, DomainId, RegionId};
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::CPUS;
-use abi::published::{AccountRecord, DomainRecord, RegionRecord};
+use abi::published::{AccountRecord, DomainRecord, EnvRecord, RegionRecord};
 use core::hint::black_box;
 use core::marker::PhantomData;
 use core::ops::{Index, IndexMut};
@@ -23,6 +23,9 @@ pub mod kind {
     /// Domains.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Domain;
+    /// Environments.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Env;
     /// Regions.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Region;
@@ -34,6 +37,8 @@ pub type AccountIndex = Place<kind::Account>;
 pub type CpuIndex = Place<kind::Cpu>;
 /// Where a domain's records are.
 pub type DomainIndex = Place<kind::Domain>;
+/// Where an environment's records are.
+pub type EnvIndex = Place<kind::Env>;
 /// Where a region's records are.
 pub type RegionIndex = Place<kind::Region>;
 
@@ -54,6 +59,27 @@ pub type RegionIndex = Place<kind::Region>;
 /// use kernel_core::index::{Slots, kind};
 /// let accounts = Slots::<kind::Account, u8>::new(Box::leak(Box::new([3, 5])));
 /// assert_eq!(accounts[1], 5);
+/// ```
+///
+/// An environment's is neither its domain's nor a number, and its id says it:
+///
+/// ```
+/// use abi::id::EnvId;
+/// use kernel_core::index::{EnvIndex, Slots, kind};
+/// let envs = Slots::<kind::Env, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(envs[EnvIndex::from(EnvId::new(1, 7))], 5);
+/// ```
+/// ```compile_fail
+/// use abi::id::DomainId;
+/// use kernel_core::index::{DomainIndex, Slots, kind};
+/// let envs = Slots::<kind::Env, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(envs[DomainIndex::from(DomainId::new(1, 7))], 5);
+/// ```
+/// ```compile_fail
+/// use abi::id::EnvId;
+/// use kernel_core::index::{Slots, kind};
+/// let envs = Slots::<kind::Env, u8>::new(Box::leak(Box::new([3, 5])));
+/// assert_eq!(envs[EnvId::new(1, 7).index()], 5);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place<Kind>(usize, PhantomData<Kind>);
@@ -133,6 +159,12 @@ impl<Kind: Copy, Record> Slots<Kind, Record> {
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, place: Place<Kind>) -> Option<&mut Record> {
         self.0.get_mut(place.at())
+    }
+
+    /// Those at two places, to change both, if there are two.
+    #[inline(always)]
+    pub(crate) fn two_mut(&mut self, places: [Place<Kind>; 2]) -> Option<[&mut Record; 2]> {
+        self.0.get_disjoint_mut(places.map(Place::at)).ok()
     }
 
     /// All of them, in order.
@@ -266,6 +298,7 @@ macro_rules! tables {
 tables! {
     Account AccountId AccountRecord;
     Domain DomainId DomainRecord;
+    Env EnvId EnvRecord;
     Region RegionId RegionRecord;
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::env::Request;
+use crate::index::EnvIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -23,7 +24,7 @@ use abi::published::EnvState;
 pub(crate) fn revoke<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     revoked: Frame,
 ) -> bool {
     work::spend(state, cost::LOOK);
@@ -47,7 +48,7 @@ pub(crate) fn revoke<M: Machine>(
 }
 
 /// Unpins the save area of an environment that runs nowhere, or enters the kernel just now.
-pub(crate) fn drop_save(state: &mut State, index: usize) {
+pub(crate) fn drop_save(state: &mut State, index: EnvIndex) {
     gate::close(state, index);
     let env = &mut state.envs.slots[index];
     let save = core::mem::take(&mut env.save);
@@ -59,10 +60,10 @@ pub(crate) fn drop_save(state: &mut State, index: usize) {
 }
 
 /// Shows zeroes instead of the application page, and unpins it.
-pub(crate) fn drop_application<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub(crate) fn drop_application<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let page = core::mem::take(&mut state.envs.slots[index].application);
     if page.0 != 0 {
-        machine.application_page(index, None);
+        machine.application_page(index.at(), None);
         frame::unpin(state, page);
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
-use crate::index::{AccountIndex, DomainIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::region::{self, BY_METHOD};
 use crate::state::State;
@@ -100,7 +100,7 @@ fn function<M: Machine>(machine: &M, table: Frame, method: usize, part: Part) ->
 pub fn bind<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     (region, slots): (RegionId, u64),
     bytes: &[u8],
@@ -126,7 +126,7 @@ pub fn bind<M: Machine>(
 fn check<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: RegionId,
     slots: u64,
@@ -237,7 +237,7 @@ fn install<M: Machine>(
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     id: RegionId,
     (method, role): (u16, u16),
     words: [u64; 3],

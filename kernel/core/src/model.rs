@@ -10,6 +10,7 @@
 //! by what the core asks to be flushed, late on processors other than the actor's.
 
 mod act;
+mod bytes;
 mod calls;
 mod check;
 mod folds;

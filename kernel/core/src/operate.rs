@@ -8,7 +8,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env::{self, Env, Pending};
-use crate::index::{CpuIndex, RegionIndex};
+use crate::index::{CpuIndex, EnvIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::region::{Region, attached_again, check_role, find, physical, touched, within};
 use crate::sleep::{self, Sleep};
@@ -75,7 +75,7 @@ pub fn watched(id: RegionId) -> u64 {
 /// Who waits for a region alone is in no list: the region knows him. When another one comes, or all
 /// who wait are to be looked at, he is put into that of the sleepers.
 pub(crate) fn watch_waiter(state: &mut State, index: RegionIndex) {
-    let waiter = usize::from(state.regions.slots[index].waiter);
+    let waiter = EnvIndex::from(state.regions.slots[index].waiter);
     let env = &state.envs.slots[waiter];
     let id = state.published.regions[index].id;
     if env.pending == Pending::Region && env.wait.region.0 == id {
@@ -84,7 +84,7 @@ pub(crate) fn watch_waiter(state: &mut State, index: RegionIndex) {
 }
 
 /// Is there no reason any more for the environment at `index` to wait for a region?
-pub fn wait_is_over<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+pub fn wait_is_over<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> bool {
     let Env { wait, peer, .. } = &state.envs.slots[index];
     find(state, wait.region).map_or(true, |region| is_over(state, machine, region, (wait, *peer)))
 }
@@ -101,7 +101,7 @@ fn is_over<M: Machine>(
 }
 
 /// One fewer waits for a region, if there still is one.
-pub fn end_wait(state: &mut State, index: usize) {
+pub fn end_wait(state: &mut State, index: EnvIndex) {
     if let Ok(region) = find(state, state.envs.slots[index].wait.region) {
         state.regions.slots[region].waiters.less(1);
     }
@@ -119,7 +119,7 @@ pub(crate) fn changed<M: Machine>(state: &mut State, machine: &mut M, index: Reg
 
 fn tell<M: Machine>(state: &mut State, machine: &mut M, index: RegionIndex) {
     let Region { waiters, waiter, watched, .. } = state.regions.slots[index];
-    let last = usize::from(waiter);
+    let last = EnvIndex::from(waiter);
     let env = &state.envs.slots[last];
     let still = env.pending == Pending::Region && env.wait.region.index() == index.at();
     if waiters == 1 && still && step::finish(state, machine, last) {
@@ -138,7 +138,7 @@ fn tell<M: Machine>(state: &mut State, machine: &mut M, index: RegionIndex) {
 pub fn operate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     bytes: &[u8],
 ) -> Result<Answer, UserFault> {
     let plan = match check(state, caller, bytes) {
@@ -155,7 +155,7 @@ pub fn operate<M: Machine>(
 pub fn operate_or_wait<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     asked: Sleep,
     bytes: &[u8],
 ) -> Result<Option<Answer>, UserFault> {
@@ -174,7 +174,7 @@ pub fn operate_or_wait<M: Machine>(
 pub(crate) fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     (index, wait, peer): (RegionIndex, Wait, u8),
     asked: &Sleep,
     found: u64,
@@ -194,7 +194,7 @@ pub(crate) fn wait_for<M: Machine>(
     (env.wait, env.peer) = (wait, peer);
     let slot = &mut state.regions.slots[index];
     slot.waiters += 1;
-    slot.waiter = caller as u16;
+    slot.waiter = caller.link();
     sleep::await_region(state, machine, caller, asked.deadline);
     if !alone {
         sleep::watch(state, caller);
@@ -266,7 +266,7 @@ fn attempt<M: Machine>(
 
 /// May the caller do this?
 #[inline(always)]
-fn check<'a>(state: &mut State, caller: usize, bytes: &'a [u8]) -> Result<Plan<'a>, Refusal> {
+fn check<'a>(state: &mut State, caller: EnvIndex, bytes: &'a [u8]) -> Result<Plan<'a>, Refusal> {
     let bytes = bytes.first_chunk::<OPERATION>().ok_or(Error::BadAddress)?;
     let (words, (pairs, _)) = (bytes.as_chunks::<8>().0, bytes.as_chunks());
     let [region, address, offset] = [0, 1, 2].map(|at: usize| u64::from_le_bytes(words[at]));

@@ -6,7 +6,7 @@
 //! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
-use crate::index::{CpuIndex, DomainIndex};
+use crate::index::{CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
@@ -48,7 +48,7 @@ struct Operand {
 pub fn set<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     count: u64,
     bytes: &[u8],
 ) -> Answer {
@@ -90,14 +90,14 @@ pub fn set<M: Machine>(
 }
 
 /// References of an environment's predicate, each of which is charged as a pin.
-pub(crate) fn pins<M: Machine>(state: &State, machine: &M, index: usize) -> u32 {
+pub(crate) fn pins<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> u32 {
     let atoms = 0..usize::from(state.envs.slots[index].atoms);
     let of = |at| frames_of(state, &load(state, machine, index, at)).into_iter().flatten().count();
     atoms.map(of).sum::<usize>() as u32
 }
 
 /// Drops the predicate of an environment that is not asleep on it, with its references.
-pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let mut pins = 0;
     for at in 0..usize::from(state.envs.slots[index].atoms) {
         let atom = load(state, machine, index, at);
@@ -116,7 +116,7 @@ pub fn clear<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 
 /// The frames that an environment's predicate refers to, one for each reference.
 #[cfg(test)]
-pub(crate) fn held<M: Machine>(state: &State, machine: &M, index: usize) -> Vec<Frame> {
+pub(crate) fn held<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> Vec<Frame> {
     let atoms = 0..usize::from(state.envs.slots[index].atoms);
     atoms
         .flat_map(|at| frames_of(state, &load(state, machine, index, at)).into_iter().flatten())
@@ -124,7 +124,7 @@ pub(crate) fn held<M: Machine>(state: &State, machine: &M, index: usize) -> Vec<
 }
 
 /// A frame is revoked: what the predicate of the environment at `index` reads there counts as true.
-pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, target: Frame) {
+pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, target: Frame) {
     work::spend(state, cost::LOOK);
     let class = frame_bit(target);
     if state.envs.slots[index].watched & class == 0 {
@@ -152,7 +152,7 @@ pub fn revoke<M: Machine>(state: &mut State, machine: &mut M, index: usize, targ
 }
 
 /// What a look at a sleeper costs at most: at its predicate, or at the region that it waits for.
-pub(crate) fn cost(state: &State, index: usize) -> u32 {
+pub(crate) fn cost(state: &State, index: EnvIndex) -> u32 {
     let env = &state.envs.slots[index];
     let (look, each) = match env.cell {
         0 => (cost::PREDICATE, cost::COMPARISON),
@@ -162,14 +162,14 @@ pub(crate) fn cost(state: &State, index: usize) -> u32 {
 }
 
 /// Does the predicate of an environment hold?
-pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
     let cpu = CpuIndex::from(state.published.envs[index].cpu);
     state.published.cpus[cpu].predicates += 1;
     compiled::holds(state, machine, index).unwrap_or_else(|| interpret(state, machine, index))
 }
 
 /// As [`holds`], atom by atom.
-fn interpret<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+fn interpret<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     let base = env.vector.address() + OFFSET;
     // One time for all comparisons, asked for by the first.
@@ -193,7 +193,7 @@ fn interpret<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
 }
 
 /// When a comparison with the clock may next change the predicate, 0: never.
-pub fn next_edge<M: Machine>(state: &State, machine: &M, index: usize) -> u64 {
+pub fn next_edge<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> u64 {
     let now = machine.now_ns();
     let mut soonest = u64::MAX;
     for at in 0..usize::from(state.envs.slots[index].atoms) {
@@ -261,7 +261,7 @@ fn frames_of(state: &State, atom: &Atom) -> [Option<Frame>; 2] {
 fn translate<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: EnvIndex,
     atom: Atom,
 ) -> Result<(Atom, u64), Refusal> {
     if Operator::from_number(atom.operator).is_none() {
@@ -278,7 +278,7 @@ fn translate<M: Machine>(
 fn operand<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: EnvIndex,
     atom: &Atom,
     source: u8,
     value: u64,
@@ -308,7 +308,7 @@ fn operand<M: Machine>(
 fn memory<M: Machine>(
     state: &State,
     machine: &M,
-    caller: usize,
+    caller: EnvIndex,
     address: u64,
     align: u64,
 ) -> Result<Operand, Refusal> {
@@ -366,7 +366,7 @@ fn decode([first, region, left_value, right_value, mask]: [u64; 5]) -> Atom {
     Atom { operator, left, right, last, zero: 0, region, left_value, right_value, mask }
 }
 
-pub(crate) fn load<M: Machine>(state: &State, machine: &M, index: usize, at: usize) -> Atom {
+pub(crate) fn load<M: Machine>(state: &State, machine: &M, index: EnvIndex, at: usize) -> Atom {
     let base = state.envs.slots[index].vector.address() + OFFSET + (at * ATOM_BYTES) as u64;
     load_from(machine, base)
 }

@@ -15,7 +15,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::identity::Thread;
-use crate::index::{DomainIndex, RegionIndex};
+use crate::index::{DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -205,7 +205,7 @@ pub(crate) fn moved(state: &mut State, from: DomainIndex, to: DomainIndex) {
 /// home paid for when it was made is the new one's from now on, if that can pay; else its record
 /// and its turns stay where they are, as other charges do.
 /// `false`: there is no room for that.
-pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
     let domains = [env::domain(state, index), env::home(state, index)].map(DomainIndex::from);
     let [user, home] = domains.map(|domain| domain::account(state, domain));
     let user = state.published.accounts[user].id;
@@ -251,7 +251,7 @@ fn set_admitted(state: &mut State, caller: DomainIndex, index: DomainIndex, valu
 }
 
 /// The environment prepared in the domain at `index` for the one at `guest`, if that may move in.
-pub fn admitted(state: &State, index: DomainIndex, guest: usize) -> Option<usize> {
+pub fn admitted(state: &State, index: DomainIndex, guest: EnvIndex) -> Option<EnvIndex> {
     let (admitted, prepared) = state.domains.records[index].principals.admits;
     if admitted == Thread::NONE || admitted != Thread::of(state, guest) {
         return None;

@@ -2,6 +2,7 @@
 //!
 //! The queue's words are the program's: each is read once, and any value is safe.
 
+use crate::index::EnvIndex;
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use abi::id::EnvId;
@@ -15,7 +16,7 @@ pub fn is_place(distance: u64) -> bool {
 }
 
 /// Event bits have been set.
-pub fn events<M: Machine>(state: &State, machine: &mut M, index: usize, bits: u64) {
+pub fn events<M: Machine>(state: &State, machine: &mut M, index: EnvIndex, bits: u64) {
     if state.envs.slots[index].queue == 0 {
         return;
     }
@@ -26,7 +27,7 @@ pub fn events<M: Machine>(state: &State, machine: &mut M, index: usize, bits: u6
 }
 
 /// Bits were posted.
-pub fn post<M: Machine>(state: &State, machine: &mut M, index: usize, sender: EnvId, bits: u64) {
+pub fn post<M: Machine>(state: &State, machine: &mut M, index: EnvIndex, sender: EnvId, bits: u64) {
     if state.envs.slots[index].queue != 0 {
         put(state, machine, index, POST, sender, bits);
     }
@@ -37,7 +38,7 @@ pub fn post<M: Machine>(state: &State, machine: &mut M, index: usize, sender: En
 fn put<M: Machine>(
     state: &State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     kind: usize,
     sender: EnvId,
     value: u64,

@@ -9,7 +9,7 @@ use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
 use crate::count::Count;
 use crate::identity::{self, Serial};
-use crate::index::{DomainIndex, RegionIndex, Slots, kind};
+use crate::index::{DomainIndex, EnvIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
@@ -220,7 +220,7 @@ pub fn attached_any(state: &State, domain: DomainIndex, index: RegionIndex) -> b
 pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     count: u64,
     bytes: &[u8],
@@ -284,7 +284,7 @@ pub fn allocate<M: Machine>(
 /// `RegionAttach`.
 pub fn attach(
     state: &mut State,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     id: RegionId,
     role: u16,
@@ -440,7 +440,7 @@ fn add(
 }
 
 /// `RegionDetach`.
-pub fn detach(state: &mut State, caller: usize, id: RegionId, role: u16) -> Answer {
+pub fn detach(state: &mut State, caller: EnvIndex, id: RegionId, role: u16) -> Answer {
     let index = find(state, id)?;
     let role = check_role(role)? | kind(state, index);
     let own = DomainIndex::from(env::domain(state, caller));
@@ -463,7 +463,7 @@ fn remove(state: &mut State, at: usize) {
     slot.known[usize::from(role % BY_METHOD)] = 0;
     slot.allowed = Default::default();
     // It may be the one that has left.
-    state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();
+    state.envs.slots[EnvIndex::from(slot.waiter)].wait.piece = Piece::default();
     state.regions.attachments.remove(at, &mut slot.attachments);
     account::uncharge(state, domain::account(state, domain), Resource::Attachments, 1);
 }

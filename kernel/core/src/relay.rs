@@ -12,7 +12,7 @@
 
 use crate::env::{Env, Pending, Request};
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::{CpuIndex, DomainIndex, RegionIndex, bounded};
+use crate::index::{CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
@@ -44,7 +44,7 @@ pub enum Done {
     /// deadline may be another one.
     Switched {
         /// Who runs.
-        target: usize,
+        target: EnvIndex,
         /// Since when.
         now: u64,
         /// When the next timer interrupt must come.
@@ -93,13 +93,13 @@ pub fn may_serve([_, _, piece, ..]: [u64; 6]) -> bool {
 pub fn call<M: Machine, const NUMBER: u16>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     [which, address, piece, words, from, last]: [u64; 6],
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
     let State { published, sched, regions, settled, .. } = &mut *state;
     let index = RegionIndex::new(bounded(RegionId(which).index(), regions.slots.len()));
-    let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller)?);
+    let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller.at())?);
     let (region, region_record) =
         (regions.slots.get_mut(index)?, published.regions.get_mut(index.at())?);
     let domain = DomainIndex::from(DomainId(record.domain));
@@ -160,7 +160,7 @@ fn bytes(region: &Region, offset: u64) -> Option<u64> {
 pub fn tell<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    who: (CpuIndex, usize),
+    who: (CpuIndex, EnvIndex),
     moved: Moved,
 ) -> Done {
     match hand_on(state, machine, who, &moved) {
@@ -186,14 +186,14 @@ fn in_order(env: &Env) -> bool {
 fn hand_on<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     moved: &Moved,
-) -> Option<(usize, u64, u64)> {
+) -> Option<(EnvIndex, u64, u64)> {
     let State { published, domains, envs, sched, regions, .. } = state;
     let region = regions.slots.get_mut(moved.region)?;
-    let sleeper = usize::from(region.waiter);
+    let sleeper = EnvIndex::from(region.waiter);
     let pair = [caller, sleeper];
-    let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
+    let [own, env] = envs.slots.two_mut(pair)?;
     let this = sched.cpus.get_mut(cpu)?;
     // No other region has this word: if that is what it waits for, it waits for this one. In the
     // list of sleepers it is if it is to be looked at.
@@ -229,7 +229,7 @@ fn hand_on<M: Machine>(
     if !looked_at || machine.word(moves) != env.wait.value {
         return None;
     }
-    let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
+    let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
     let root = domains.records.get(DomainId(record.domain).into())?.root;
     let from = bytes(region, offset.into())?;
     let region_record = published.regions.get_mut(moved.region.at())?;
@@ -243,10 +243,10 @@ fn hand_on<M: Machine>(
     runs(env, record, cpu);
     leaves(this, own, own_record, EnvState::Ready, now);
     let borrow_end = now.wrapping_add(left);
-    (this.current, this.lender) = (sleeper as u16, caller as u16);
+    (this.current, this.lender) = (sleeper.link(), caller.link());
     (this.borrow_end_ns, this.more, this.looked) = (borrow_end, false, 0);
     gets(&mut published.cpus[cpu], record);
-    let (context, own) = machine.two_contexts(sleeper, caller);
+    let (context, own) = machine.two_contexts(sleeper.at(), caller.at());
     context.answered();
     context.answer(0, 0);
     own.answer(0, 0);
@@ -261,15 +261,15 @@ fn hand_on<M: Machine>(
 pub fn wait_for<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     index: RegionIndex,
 ) -> Option<Done> {
     let State { published, envs, sched, regions, .. } = state;
     let this = sched.cpus.get_mut(cpu)?;
-    let target = usize::from(this.lender);
+    let target = EnvIndex::from(this.lender);
     // Somebody who runs is not 0, so this is no environment either if nobody has lent.
     let pair = [caller, target];
-    let [own, env] = envs.slots.get_disjoint_mut(pair).ok()?;
+    let [own, env] = envs.slots.two_mut(pair)?;
     let region = regions.slots.get_mut(index)?;
     // A bit that does not end the wait may wait as well: the long way knows.
     let waits = region.waiters == 0
@@ -278,8 +278,10 @@ pub fn wait_for<M: Machine>(
         && own.alarm != 0
         && own.save.0 != 0
         && !told(machine, own);
-    let goes_on =
-        target != 0 && env.state == EnvState::Ready && in_order(env) && !called_away(machine, env);
+    let goes_on = target != EnvIndex::NONE
+        && env.state == EnvState::Ready
+        && in_order(env)
+        && !called_away(machine, env);
     if !waits || !goes_on {
         return None;
     }
@@ -287,13 +289,13 @@ pub fn wait_for<M: Machine>(
     // What it has run is given back to the slice.
     let in_time =
         this.since_ns <= now && this.since_ns < this.slice_end_ns && now < sched.alarms.soonest();
-    let context = machine.context(caller);
+    let context = machine.context(caller.at());
     let step = Step::from_words([context.rdi, context.rdx, context.r10]);
     let attached = published.regions.get(index.at())?.attached.get(usize::from(step.peer));
     if !in_time || attached.is_some_and(|&count| count == 0) {
         return None;
     }
-    let [own_record, record] = published.envs.get_disjoint_mut(pair).ok()?;
+    let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
     (own.posted, own.events) = (context.r9, step.events.into());
     own.wait = Wait {
         region: RegionId(step.region),
@@ -302,7 +304,7 @@ pub fn wait_for<M: Machine>(
         piece: Piece::of(&step, context.rsi),
     };
     (own.pending, own.peer) = (Pending::Region, step.peer);
-    (region.waiters, region.waiter) = (1, caller as u16);
+    (region.waiters, region.waiter) = (1, caller.link());
     context.again();
     let cpu_record = &mut published.cpus[cpu];
     let count = |counter: &mut u64| *counter = counter.wrapping_add(1);
@@ -311,7 +313,7 @@ pub fn wait_for<M: Machine>(
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
-    (this.current, this.lender) = (target as u16, 0);
+    (this.current, this.lender) = (target.link(), 0);
     (this.more, this.looked) = (false, 0);
     runs(env, record, cpu);
     gets(cpu_record, record);

@@ -8,7 +8,7 @@
 //! processor by then. It is asked all the same, on the same way out.
 
 use crate::env::Request;
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, gate, lent, sched};
@@ -17,11 +17,16 @@ use abi::published::EnvState;
 
 /// Asks an environment that runs on another processor to do something when that one enters the
 /// kernel. Whoever makes a call at the same time may have left the processor by then.
-pub(crate) fn ask<M: Machine>(state: &mut State, machine: &mut M, index: usize, request: Request) {
+pub(crate) fn ask<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: EnvIndex,
+    request: Request,
+) {
     let cpu = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
     gate::close(state, index);
     state.envs.slots[index].request = request;
-    state.sched.cpus[cpu].asked = index as u16;
+    state.sched.cpus[cpu].asked = index.link();
     machine.interrupt(cpu);
 }
 
@@ -29,14 +34,14 @@ pub(crate) fn ask<M: Machine>(state: &mut State, machine: &mut M, index: usize, 
 /// touch it.
 #[inline]
 pub(crate) fn serve<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
-    let index = usize::from(state.sched.cpus[cpu].asked);
-    if index != 0 {
+    let index = EnvIndex::from(state.sched.cpus[cpu].asked);
+    if index != EnvIndex::NONE {
         serve_asked(state, machine, cpu, index);
     }
 }
 
 #[cold]
-fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize) {
+fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: EnvIndex) {
     state.sched.cpus[cpu].asked = 0;
     let request = core::mem::take(&mut state.envs.slots[index].request);
     // Its own call may have ended it.
@@ -47,7 +52,7 @@ fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, in
     if !waits {
         return;
     }
-    let runs = usize::from(state.sched.cpus[cpu].current) == index;
+    let runs = EnvIndex::from(state.sched.cpus[cpu].current) == index;
     match request {
         Request::Nothing => {}
         Request::LetGo => lent::drop_save(state, index),

@@ -1,7 +1,7 @@
 //! Breaking everybody's entries for a frame (decisions 2: only `revoke` does).
 
 use crate::answer::Refusal;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, EnvIndex};
 use crate::machine::{Flush, Machine};
 use crate::net::ring;
 use crate::state::State;
@@ -120,8 +120,9 @@ fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) ->
             return false;
         }
         if at < envs {
-            predicate::revoke(state, machine, at, frame);
-            if !lent::revoke(state, machine, at, frame) {
+            let index = EnvIndex::new(at);
+            predicate::revoke(state, machine, index, frame);
+            if !lent::revoke(state, machine, index, frame) {
                 return false;
             }
         } else {

@@ -5,7 +5,7 @@
 
 use crate::count::Count;
 use crate::env;
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
@@ -94,7 +94,7 @@ impl Walk {
     }
 
     /// May one more predicate be evaluated, of this cost?
-    fn looks(&mut self, state: &mut State, index: usize) -> bool {
+    fn looks(&mut self, state: &mut State, index: EnvIndex) -> bool {
         let looks = self.predicates > 0 && state.envs.slots[index].atoms > 0;
         if looks {
             let cost = predicate::cost(state, index);
@@ -136,11 +136,11 @@ fn go_on_later(
 fn look<M: Machine>(state: &mut State, machine: &mut M, count: u16) -> u16 {
     let mut left = work::turn(state);
     for looked in 0..count {
-        let index = usize::from(state.sched.watch);
-        if index == 0 || left == 0 {
+        let index = EnvIndex::from(state.sched.watch);
+        if index == EnvIndex::NONE || left == 0 {
             return looked;
         }
-        state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
+        state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
         let cost = predicate::cost(state, index);
         work::spend(state, cost);
         left = left.saturating_sub(cost);
@@ -170,22 +170,22 @@ fn turn<M: Machine>(
     cpu: CpuIndex,
     (account, position): (AccountIndex, usize),
     walk: &mut Walk,
-) -> Option<(usize, usize)> {
-    let first = usize::from(turns::head(state, cpu, account, position));
-    if first == 0 {
+) -> Option<(EnvIndex, EnvIndex)> {
+    let first = EnvIndex::from(turns::head(state, cpu, account, position));
+    if first == EnvIndex::NONE {
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
         let owner = slice::extra_owner(state, cpu, position);
         return candidate(state, machine, owner, walk).map(|index| (owner, index));
     }
-    let last = usize::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
+    let last = EnvIndex::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
     let (mut found, mut index_was_last) = (None, false);
     while walk.members > 0 {
         walk.members -= 1;
         walk.walked += 1;
         work::spend(state, cost::MEMBER);
-        let index = usize::from(turns::head(state, cpu, account, position));
-        let next = list::next(state.envs.slots, Kind::Ring, index) as u16;
+        let index = EnvIndex::from(turns::head(state, cpu, account, position));
+        let next = list::next(&state.envs.slots, Kind::Ring, index).link();
         turns::set_head(state, cpu, account, position, next);
         let looks = walk.predicates > 0;
         found = candidate(state, machine, index, walk).map(|runs| (index, runs));
@@ -193,7 +193,7 @@ fn turn<M: Machine>(
             let stays = sleep_through(state, index);
             let this = &mut state.sched.cpus[cpu];
             if stays && !looks && this.passed_over == 0 {
-                this.passed_over = index as u16;
+                this.passed_over = index.link();
             }
         }
         index_was_last = index == last;
@@ -211,18 +211,18 @@ fn turn<M: Machine>(
 /// when the turn comes again, if it is still there.
 fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let this = &mut state.sched.cpus[cpu];
-    let first = usize::from(core::mem::take(&mut this.passed_over));
+    let first = EnvIndex::from(core::mem::take(&mut this.passed_over));
     let env = &state.envs.slots[first];
     let here = (CpuIndex::from(env.cpu), usize::from(env.position)) == (cpu, position)
         && turns::account_of(state, first) == account;
-    if here && list::contains(state.envs.slots, Kind::Ring, first) {
-        turns::set_head(state, cpu, account, position, first as u16);
+    if here && list::contains(&state.envs.slots, Kind::Ring, first) {
+        turns::set_head(state, cpu, account, position, first.link());
     }
 }
 
 /// The turn of a sleeper has come: a slice that it does not use pays what it owes, and without a
 /// predicate it has nothing more to do in the ring. Does it stay there?
-fn sleep_through(state: &mut State, index: usize) -> bool {
+fn sleep_through(state: &mut State, index: EnvIndex) -> bool {
     state.envs.slots[index].debt_ns = 0;
     let stays = sched::keeps_its_turn(state, index);
     if !stays {
@@ -235,9 +235,9 @@ fn sleep_through(state: &mut State, index: usize) -> bool {
 fn candidate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     walk: &mut Walk,
-) -> Option<usize> {
+) -> Option<EnvIndex> {
     let mut at = index;
     for _ in 0..=DONATIONS {
         match state.envs.slots[at].state {
@@ -294,8 +294,8 @@ fn start_slice<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    owner: usize,
-    index: usize,
+    owner: EnvIndex,
+    index: EnvIndex,
     now: u64,
 ) {
     let env = &mut state.envs.slots[owner];

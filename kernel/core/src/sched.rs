@@ -15,7 +15,7 @@
 //! each round an environment may run for a slice, at whatever times it is woken.
 
 use crate::env::{self, Pending};
-use crate::index::{CpuIndex, Each};
+use crate::index::{CpuIndex, Each, EnvIndex};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
@@ -178,7 +178,7 @@ impl Scheduler {
 /// Says which environment `cpu` runs on its way out of the kernel: the current one if nothing
 /// speaks against it. The answer of a call is written to the context before; the events of whom it
 /// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
-pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Option<usize> {
+pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Option<EnvIndex> {
     let now = machine.now_ns();
     request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
@@ -206,9 +206,9 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
             machine.interrupt(other);
         }
     }
-    let current = usize::from(state.sched.cpus[cpu].current);
+    let current = EnvIndex::from(state.sched.cpus[cpu].current);
     state.published.cpus[cpu].current = state.published.envs[current].id;
-    if current == 0 {
+    if current == EnvIndex::NONE {
         return None;
     }
     if upcall::event_waits(state, machine, current) {
@@ -220,9 +220,9 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
 /// Would [`pick`] let `index` go on on `cpu`, as nothing has happened that it would look at? Time
 /// is not asked: the timer's interrupt comes by itself.
 #[inline(always)]
-pub fn undisturbed(state: &State, cpu: CpuIndex, index: usize) -> bool {
+pub fn undisturbed(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
     let this = &state.sched.cpus[cpu];
-    usize::from(this.current) == index
+    EnvIndex::from(this.current) == index
         && this.front == 0
         && state.sched.dirty == 0
         && matches!(state.envs.slots[index].request, env::Request::Nothing)
@@ -268,18 +268,18 @@ pub fn touched(state: &mut State, classes: u64) {
 }
 
 /// Sets event bits (`upcall::EVENT_…`) of the environment at `index`; wakes or interrupts it.
-pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
+pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, bits: u64) {
     sleep::event(state, machine, index, bits);
 }
 
 /// Does it run on the time of others only?
 #[inline]
-fn has_no_turn(state: &State, index: usize) -> bool {
+fn has_no_turn(state: &State, index: EnvIndex) -> bool {
     state.envs.slots[index].has(FLAG_GIVEN_TIME)
 }
 
 /// The flags of an environment have been set: it leaves its ring, or comes back, if it must.
-pub fn turns_changed(state: &mut State, index: usize) {
+pub fn turns_changed(state: &mut State, index: EnvIndex) {
     gate::close(state, index);
     if has_no_turn(state, index) {
         dequeue(state, index);
@@ -300,57 +300,57 @@ pub fn turns_changed(state: &mut State, index: usize) {
 
 /// Puts an environment into its ring, if it is not there and takes turns.
 #[inline]
-pub fn enqueue(state: &mut State, index: usize) {
-    if !list::contains(state.envs.slots, Kind::Ring, index) && !has_no_turn(state, index) {
+pub fn enqueue(state: &mut State, index: EnvIndex) {
+    if !list::contains(&state.envs.slots, Kind::Ring, index) && !has_no_turn(state, index) {
         turns::enter(state, index);
     }
 }
 
 /// Does a sleeper stay in its ring? As a watcher, to be looked at when its turn comes; waiting for
 /// a region, as it is mostly back before; in debt, to pay by the turn that it does not use.
-pub fn keeps_its_turn(state: &State, index: usize) -> bool {
+pub fn keeps_its_turn(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     let waits = env.pending == Pending::Region;
-    waits || env.debt_ns > 0 || list::contains(state.envs.slots, Kind::Watch, index)
+    waits || env.debt_ns > 0 || list::contains(&state.envs.slots, Kind::Watch, index)
 }
 
 /// Takes an environment out of its ring and the front queue.
-pub fn dequeue(state: &mut State, index: usize) {
+pub fn dequeue(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.envs.slots[index].cpu);
-    list::remove(state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
+    list::remove(&mut state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
 }
 
 /// Makes an environment ready that was neither ready nor running; `front`: an event did it.
-pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: usize, front: bool) {
+pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, front: bool) {
     env::set_state(state, index, EnvState::Ready);
     enqueue(state, index);
     let home = CpuIndex::from(state.envs.slots[index].cpu);
     let front = front && !has_no_turn(state, index);
-    if front && !list::contains(state.envs.slots, Kind::Front, index) {
-        list::push(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+    if front && !list::contains(&state.envs.slots, Kind::Front, index) {
+        list::push(&mut state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
         state.sched.woken = true;
     }
-    let current = usize::from(state.sched.cpus[home].current);
-    if current == 0 {
+    let current = EnvIndex::from(state.sched.cpus[home].current);
+    if current == EnvIndex::NONE {
         // It may be among those that a walk has passed.
         state.sched.cpus[home].passed = 0;
     }
-    if current == 0 || (front && lends(state, current)) {
+    if current == EnvIndex::NONE || (front && lends(state, current)) {
         machine.interrupt(home);
     }
 }
 
 /// An environment that has left its processor goes on wanting one: its home's, wherever it ran.
 #[inline]
-pub fn stay_ready(state: &mut State, index: usize) {
+pub fn stay_ready(state: &mut State, index: EnvIndex) {
     env::come_or_go(state, index, EnvState::Ready);
     kick(state, index);
 }
 
 /// The home of an environment that has become ready there must not stay idle: `pick` sees to it.
 #[inline]
-pub fn kick(state: &mut State, index: usize) {
+pub fn kick(state: &mut State, index: EnvIndex) {
     let home = CpuIndex::from(state.envs.slots[index].cpu);
     if state.sched.cpus[home].current == 0 {
         state.sched.cpus[home].passed = 0;
@@ -367,7 +367,7 @@ pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
 #[inline]
 pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
-    let index = usize::from(core::mem::take(&mut this.current));
+    let index = EnvIndex::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     state.published.envs[index].run_ns += ran;
     if core::mem::take(&mut state.envs.slots[index].ending) {
@@ -388,10 +388,10 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
 
 /// Gives the processor to a ready (or accepting) environment.
 #[inline]
-pub fn run(state: &mut State, cpu: CpuIndex, index: usize, now: u64) {
-    if list::contains(state.envs.slots, Kind::Front, index) {
+pub fn run(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
+    if list::contains(&state.envs.slots, Kind::Front, index) {
         let home = CpuIndex::from(state.envs.slots[index].cpu);
-        list::remove(state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
+        list::remove(&mut state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
     }
     enqueue(state, index);
     env::come_or_go(state, index, EnvState::Running);
@@ -400,7 +400,7 @@ pub fn run(state: &mut State, cpu: CpuIndex, index: usize, now: u64) {
     record.switches += 1;
     state.published.cpus[cpu].switches += 1;
     let this = &mut state.sched.cpus[cpu];
-    this.current = index as u16;
+    this.current = index.link();
     this.since_ns = now;
     this.more = false;
     this.looked = 0;
@@ -411,23 +411,23 @@ pub fn yield_to<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     to: EnvId,
 ) -> Result<(), abi::error::Error> {
-    let target = if to.is_none() { 0 } else { env::lookup(state, to)? };
+    let target = if to.is_none() { EnvIndex::NONE } else { env::lookup(state, to)? };
     if target == caller {
         return Ok(());
     }
-    if target != 0 && !can_run(state, machine, target) {
+    if target != EnvIndex::NONE && !can_run(state, machine, target) {
         return Err(abi::error::Error::WrongState);
     }
-    machine.context(caller).answer(0, 0);
+    machine.context(caller.at()).answer(0, 0);
     let now = machine.now_ns();
     leave_at(state, cpu, now);
     stay_ready(state, caller);
-    if target != 0 {
+    if target != EnvIndex::NONE {
         let lender = &mut state.sched.cpus[cpu].lender;
-        if usize::from(*lender) == target {
+        if EnvIndex::from(*lender) == target {
             *lender = 0;
         }
         lengthen(state, cpu, target, now);
@@ -437,7 +437,7 @@ pub fn yield_to<M: Machine>(
 }
 
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
-fn lengthen(state: &mut State, cpu: CpuIndex, target: usize, now: u64) {
+fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: u64) {
     if has_no_turn(state, target) {
         return;
     }
@@ -450,13 +450,13 @@ fn lengthen(state: &mut State, cpu: CpuIndex, target: usize, now: u64) {
     }
 }
 
-fn lends(state: &State, index: usize) -> bool {
+fn lends(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     env.has(FLAG_BORROW) && !env.ending
 }
 
 /// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
-fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
     match state.envs.slots[index].state {
         EnvState::Ready => true,
         EnvState::Sleeping => sleep::try_predicate(state, machine, index, false),
@@ -475,12 +475,12 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
     let mut watched = 0;
     let mut room = work::turn(state);
     while left > 0 && room > 0 {
-        let index = usize::from(state.sched.watch);
-        if index == 0 {
+        let index = EnvIndex::from(state.sched.watch);
+        if index == EnvIndex::NONE {
             break;
         }
         left -= 1;
-        state.sched.watch = list::next(state.envs.slots, Kind::Watch, index) as u16;
+        state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
         let own = sleep::watched(state, index);
         let looks = own & classes != 0;
         let cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
@@ -502,7 +502,7 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
 /// The time of whoever runs has ended.
 fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     let this = &state.sched.cpus[cpu];
-    let index = usize::from(this.current);
+    let index = EnvIndex::from(this.current);
     if this.lender != 0 {
         leave_at(state, cpu, now);
         stay_ready(state, index);
@@ -536,7 +536,7 @@ fn told_to_end<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    index: usize,
+    index: EnvIndex,
     now: u64,
 ) {
     state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
@@ -555,9 +555,9 @@ fn told_to_end<M: Machine>(
 
 /// A borrower has left: the lender goes on with its slice.
 fn give_back(state: &mut State, cpu: CpuIndex, now: u64) {
-    let lender = usize::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
+    let lender = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
     let time_left = now < state.sched.cpus[cpu].slice_end_ns;
-    if lender != 0 && time_left && state.envs.slots[lender].state == EnvState::Ready {
+    if lender != EnvIndex::NONE && time_left && state.envs.slots[lender].state == EnvState::Ready {
         run(state, cpu, lender, now);
     }
 }
@@ -565,17 +565,17 @@ fn give_back(state: &mut State, cpu: CpuIndex, now: u64) {
 /// Whoever an event has woken starts at once, if the one that runs lends its slice.
 fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &state.sched.cpus[cpu];
-    let current = usize::from(this.current);
-    if current == 0 || this.lender != 0 || !lends(state, current) {
+    let current = EnvIndex::from(this.current);
+    if current == EnvIndex::NONE || this.lender != 0 || !lends(state, current) {
         return;
     }
     for _ in 0..WORK_PIECES {
-        let index = usize::from(state.sched.cpus[cpu].front);
-        if index == 0 {
+        let index = EnvIndex::from(state.sched.cpus[cpu].front);
+        if index == EnvIndex::NONE {
             return;
         }
         let front = &mut state.sched.cpus[cpu].front;
-        list::remove(state.envs.slots, front, Kind::Front, index);
+        list::remove(&mut state.envs.slots, front, Kind::Front, index);
         let env = &state.envs.slots[index];
         let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
         let left = left.min(turns::credit(state, cpu, index));
@@ -584,7 +584,7 @@ fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
             stay_ready(state, current);
             run(state, cpu, index, now);
             let this = &mut state.sched.cpus[cpu];
-            this.lender = current as u16;
+            this.lender = current.link();
             this.borrow_end_ns = now + left;
             return;
         }

@@ -6,7 +6,7 @@
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env::{self, Pending};
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
@@ -38,7 +38,7 @@ pub fn sleep<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    caller: usize,
+    caller: EnvIndex,
     asked: Sleep,
 ) -> Option<Answer> {
     if asked.flags & !SLEEP_ACCEPT != 0 {
@@ -64,7 +64,7 @@ pub fn sleep<M: Machine>(
 pub fn may_wait<M: Machine>(
     state: &mut State,
     machine: &M,
-    index: usize,
+    index: EnvIndex,
     asked: &Sleep,
 ) -> Result<(), Refusal> {
     let env = &mut state.envs.slots[index];
@@ -80,7 +80,7 @@ pub fn may_wait<M: Machine>(
 }
 
 /// Why the environment need not sleep, by its bits and its predicate.
-pub fn reason<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> Option<u64> {
+pub fn reason<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> Option<u64> {
     if let Some(why) = told(state, machine, index) {
         return Some(why);
     }
@@ -89,7 +89,7 @@ pub fn reason<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> O
 }
 
 /// The same by its bits alone.
-fn told<M: Machine>(state: &State, machine: &M, index: usize) -> Option<u64> {
+fn told<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> Option<u64> {
     let env = &state.envs.slots[index];
     let (_, physical) = env::save_area(state, index)?;
     if machine.word(physical + offset::PENDING as u64) & env.posted != 0 {
@@ -100,7 +100,7 @@ fn told<M: Machine>(state: &State, machine: &M, index: usize) -> Option<u64> {
 }
 
 /// Makes an environment that has left its processor a sleeper.
-pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize, accept: bool) {
+pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, accept: bool) {
     let env = &mut state.envs.slots[index];
     env.pending = if accept { Pending::Accept } else { Pending::Sleep };
     let watches = env.atoms > 0;
@@ -124,14 +124,14 @@ pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: usize,
 }
 
 /// Ends the sleep of an environment without making it ready: nothing of it is left but its state.
-pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     if state.envs.slots[index].pending == Pending::Accept
         && let Some((_, physical)) = env::save_area(state, index)
     {
         machine.word_set(physical + offset::ACCEPTING as u64, 0);
     }
-    if list::contains(state.envs.slots, Kind::Watch, index) {
-        list::remove(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+    if list::contains(&state.envs.slots, Kind::Watch, index) {
+        list::remove(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers.less(1);
     }
     if state.envs.slots[index].pending == Pending::Region {
@@ -146,8 +146,13 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 
 /// Makes an environment that has left its processor wait for what its `wait` says of a region. The
 /// call begins anew when it wakes, whatever has woken it, and finds out itself.
-pub fn await_region<M: Machine>(state: &mut State, machine: &mut M, index: usize, deadline: u64) {
-    machine.context(index).again();
+pub fn await_region<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: EnvIndex,
+    deadline: u64,
+) {
+    machine.context(index.at()).again();
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Region;
     env.deadline = deadline;
@@ -157,9 +162,9 @@ pub fn await_region<M: Machine>(state: &mut State, machine: &mut M, index: usize
 }
 
 /// Puts a sleeper into the list of those that are looked at, if it is not there.
-pub fn watch(state: &mut State, index: usize) {
-    if !list::contains(state.envs.slots, Kind::Watch, index) {
-        list::push(state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+pub fn watch(state: &mut State, index: EnvIndex) {
+    if !list::contains(&state.envs.slots, Kind::Watch, index) {
+        list::push(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
     }
 }
@@ -168,14 +173,14 @@ pub fn watch(state: &mut State, index: usize) {
 fn wake<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     (error, value): (u64, u64),
     front: bool,
 ) {
     let begins_anew = state.envs.slots[index].pending == Pending::Region;
     end_sleep(state, machine, index);
     if !begins_anew {
-        machine.context(index).answer(error, value);
+        machine.context(index.at()).answer(error, value);
     }
     if state.envs.slots[index].state == EnvState::Sleeping {
         sched::make_ready(state, machine, index, front);
@@ -183,22 +188,22 @@ fn wake<M: Machine>(
 }
 
 /// Wakes one whose wait for a region has been done for it: its call is answered.
-pub fn finished<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+pub fn finished<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     end_sleep(state, machine, index);
-    let context = machine.context(index);
+    let context = machine.context(index.at());
     context.answered();
     context.answer(0, 0);
     sched::make_ready(state, machine, index, true);
 }
 
 /// The classes of words that a sleeper in the list of watchers wants to be looked at for.
-pub fn watched(state: &State, index: usize) -> u64 {
+pub fn watched(state: &State, index: EnvIndex) -> u64 {
     let env = &state.envs.slots[index];
     if env.pending == Pending::Region { operate::watched(env.wait.region) } else { env.watched }
 }
 
 /// Does it sleep, held or not?
-fn asleep(state: &State, index: usize) -> bool {
+fn asleep(state: &State, index: EnvIndex) -> bool {
     let pending = state.envs.slots[index].pending;
     matches!(pending, Pending::Sleep | Pending::Accept | Pending::Region)
 }
@@ -208,7 +213,7 @@ fn asleep(state: &State, index: usize) -> bool {
 pub fn try_predicate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     front: bool,
 ) -> bool {
     let env = &state.envs.slots[index];
@@ -226,7 +231,7 @@ pub fn try_predicate<M: Machine>(
 }
 
 /// Bits were set for an environment: wakes it, or sees to it that it is told.
-fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64, why: u64) {
+fn notify<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, set: u64, why: u64) {
     let env = &state.envs.slots[index];
     let wakes = set & if why == woken::POSTED { env.posted } else { env.events };
     if asleep(state, index) {
@@ -241,7 +246,7 @@ fn notify<M: Machine>(state: &mut State, machine: &mut M, index: usize, set: u64
 }
 
 /// Sets event bits.
-pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits: u64) {
+pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, bits: u64) {
     if let Some((_, physical)) = env::save_area(state, index) {
         gate::close(state, index);
         let word = physical + offset::EVENTS as u64;
@@ -257,7 +262,7 @@ pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: usize, bits:
 pub fn post<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     to: EnvId,
     bits: u64,
@@ -289,20 +294,20 @@ fn note_sender<M: Machine>(machine: &mut M, physical: u64, sender: EnvId) {
 
 /// `TimerSet`.
 #[inline]
-pub fn set_timer(state: &mut State, caller: usize, deadline: u64) {
+pub fn set_timer(state: &mut State, caller: EnvIndex, deadline: u64) {
     state.envs.slots[caller].timer = deadline;
     set_alarm(state, caller);
 }
 
 /// Puts the environment where it belongs in the heap of deadlines.
 #[inline]
-pub fn set_alarm(state: &mut State, index: usize) {
+pub fn set_alarm(state: &mut State, index: EnvIndex) {
     let env = &state.envs.slots[index];
     let soonest = [env.deadline, env.timer, env.edge].into_iter().filter(|&at| at != 0).min();
     let alarm = soonest.unwrap_or(u64::MAX);
     let placed = env.heap_slot != 0 || alarm == u64::MAX;
     if alarm != env.alarm || !placed {
-        state.sched.alarms.set(state.envs.slots, index, alarm);
+        state.sched.alarms.set(&mut state.envs.slots, index, alarm);
     }
 }
 
@@ -311,7 +316,7 @@ pub fn set_alarm(state: &mut State, index: usize) {
 pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
     let mut left = work::turn(state);
     for _ in 0..WORK_PIECES {
-        let Some(index) = state.sched.alarms.first(state.envs.slots) else { return };
+        let Some(index) = state.sched.alarms.first(&state.envs.slots) else { return };
         if state.envs.slots[index].alarm > now || left == 0 {
             return;
         }
@@ -324,7 +329,7 @@ pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
     }
 }
 
-fn alarm<M: Machine>(state: &mut State, machine: &mut M, index: usize, now: u64) {
+fn alarm<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, now: u64) {
     let due = |at: u64| at != 0 && at <= now;
     if due(state.envs.slots[index].timer) {
         state.envs.slots[index].timer = 0;

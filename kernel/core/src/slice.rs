@@ -10,7 +10,7 @@ use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::env;
 use crate::gate;
-use crate::index::{AccountIndex, CpuIndex};
+use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::sched;
@@ -25,7 +25,7 @@ use abi::published::EnvState;
 use abi::word::Which;
 
 /// The first environment's index: whoever of its account has no position shares its home.
-const FIRST: usize = 1;
+const FIRST: EnvIndex = EnvIndex::new(1);
 
 fn slot(cpu: CpuIndex, position: usize) -> usize {
     cpu.at() * SLICES + position
@@ -44,26 +44,26 @@ pub fn start_cpu(state: &mut State, cpu: CpuIndex) {
 }
 
 /// The index of the environment that owns a position, 0: it is free.
-pub fn owner(state: &State, cpu: CpuIndex, position: usize) -> usize {
+pub fn owner(state: &State, cpu: CpuIndex, position: usize) -> EnvIndex {
     if position == COMMON {
-        return 0;
+        return EnvIndex::NONE;
     }
-    EnvId(state.published.slices[slot(cpu, position)].env).index()
+    EnvId(state.published.slices[slot(cpu, position)].env).into()
 }
 
 /// As [`owner`], but 0 where the owner is at home, as its turn is in the ring.
-pub fn extra_owner(state: &State, cpu: CpuIndex, position: usize) -> usize {
+pub fn extra_owner(state: &State, cpu: CpuIndex, position: usize) -> EnvIndex {
     let index = owner(state, cpu, position);
-    if at_home(state, index, cpu, position) { 0 } else { index }
+    if at_home(state, index, cpu, position) { EnvIndex::NONE } else { index }
 }
 
-fn at_home(state: &State, index: usize, cpu: CpuIndex, position: usize) -> bool {
+fn at_home(state: &State, index: EnvIndex, cpu: CpuIndex, position: usize) -> bool {
     let env = &state.envs.slots[index];
     CpuIndex::from(env.cpu) == cpu && usize::from(env.position) == position
 }
 
 /// Lets a new environment share the home of another one, if that is of the same account.
-pub fn share(state: &mut State, index: usize, with: usize) {
+pub fn share(state: &mut State, index: EnvIndex, with: EnvIndex) {
     let (cpu, position) = (state.envs.slots[with].cpu, state.envs.slots[with].position);
     let same = account_of(state, index) == account_of(state, with);
     let position = if same { position } else { COMMON as u8 };
@@ -80,7 +80,7 @@ pub fn share(state: &mut State, index: usize, with: usize) {
 }
 
 /// Makes a free position, paid for, the home of an environment that has none or shares one.
-pub fn settle(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
+pub fn settle(state: &mut State, index: EnvIndex, cpu: CpuIndex, position: usize) {
     rehome(state, index, |state| {
         let env = &mut state.envs.slots[index];
         (env.cpu, env.position) = (cpu.at() as u8, position as u8);
@@ -97,7 +97,7 @@ pub fn settle(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
 }
 
 /// A position without an owner further than at home is in the round while its ring has members.
-fn vacate_if_empty(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
+fn vacate_if_empty(state: &mut State, index: EnvIndex, cpu: CpuIndex, position: usize) {
     if state.sched.cpus[cpu].rings[position] == 0 {
         let account = account_of(state, index);
         turns::vacate(state, cpu, account, position);
@@ -108,7 +108,7 @@ fn vacate_if_empty(state: &mut State, index: usize, cpu: CpuIndex, position: usi
 pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     cpu: CpuIndex,
     which: Which,
@@ -165,7 +165,7 @@ fn is_taken(state: &State, cpu: CpuIndex, position: usize) -> bool {
 /// first environment's, which cannot give up its last one.
 pub fn free(
     state: &mut State,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     cpu: CpuIndex,
     position: usize,
@@ -174,7 +174,7 @@ pub fn free(
         return Err(Error::NoSuchDevice.into());
     }
     let index = owner(state, cpu, position);
-    if index == 0 {
+    if index == EnvIndex::NONE {
         return Err(Error::NoSuchDevice.into());
     }
     env::controlled(state, caller, capability, env::id(state, index))?;
@@ -191,19 +191,19 @@ pub fn free(
     Ok(0)
 }
 
-fn home_owned(state: &State, index: usize) -> u16 {
+fn home_owned(state: &State, index: EnvIndex) -> u16 {
     let env = &state.envs.slots[index];
     u16::from(owner(state, env.cpu.into(), env.position.into()) == index)
 }
 
 /// What [`drop_all`] costs at most, beside the end of an environment that has no more than a home.
-pub(crate) fn cost(state: &State, index: usize) -> u32 {
+pub(crate) fn cost(state: &State, index: EnvIndex) -> u32 {
     let more = state.envs.slots[index].owned > home_owned(state, index);
     if more { cost::LOOK * (CPUS * SLICES) as u32 } else { 0 }
 }
 
 /// Gives up everything a dying environment has of the processors; it is in no ring any more.
-pub fn drop_all(state: &mut State, index: usize) {
+pub fn drop_all(state: &mut State, index: EnvIndex) {
     let env = &state.envs.slots[index];
     let (home_cpu, home) = (CpuIndex::from(env.cpu), usize::from(env.position));
     let home_owned = home_owned(state, index);
@@ -230,7 +230,7 @@ fn leave_home(state: &mut State, cpu: CpuIndex, position: usize) {
 }
 
 /// Frees a position that is no ring's.
-fn release(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
+fn release(state: &mut State, index: EnvIndex, cpu: CpuIndex, position: usize) {
     account::uncharge(state, account_of(state, index), Resource::Slices, 1);
     state.envs.slots[index].owned.less(1);
     let record = &mut state.published.slices[slot(cpu, position)];
@@ -242,7 +242,7 @@ fn release(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
 /// The owner leaves its home: the first of those who share it that can pay for it has it from now
 /// on. They are looked for one after the other ([`crate::sweep`]); whoever cannot pay and is looked
 /// at before moves to the first environment's. Until then nobody else is given the position.
-fn pass_on(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
+fn pass_on(state: &mut State, index: EnvIndex, cpu: CpuIndex, position: usize) {
     let mut sharers = state.published.slices[slot(cpu, position)].sharers;
     sharers.less(1);
     release(state, index, cpu, position);
@@ -253,14 +253,14 @@ fn pass_on(state: &mut State, index: usize, cpu: CpuIndex, position: usize) {
 }
 
 /// Has the home of an environment no owner any more?
-pub(crate) fn is_ownerless(state: &State, index: usize) -> bool {
+pub(crate) fn is_ownerless(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     let position = usize::from(env.position);
-    position != COMMON && owner(state, env.cpu.into(), position) == 0
+    position != COMMON && owner(state, env.cpu.into(), position) == EnvIndex::NONE
 }
 
 /// The environment at `index`, which lives, has its home from now on, or another one.
-pub(crate) fn inherit(state: &mut State, index: usize) {
+pub(crate) fn inherit(state: &mut State, index: EnvIndex) {
     let env = &state.envs.slots[index];
     let (cpu, position) = (CpuIndex::from(env.cpu), usize::from(env.position));
     let payer = account_of(state, index);
@@ -274,7 +274,7 @@ pub(crate) fn inherit(state: &mut State, index: usize) {
 }
 
 /// Has the environment at `index` its home for itself, and no other position?
-pub(crate) fn is_alone_at_home(state: &State, index: usize) -> bool {
+pub(crate) fn is_alone_at_home(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     let (cpu, position) = (CpuIndex::from(env.cpu), usize::from(env.position));
     env.owned == 1
@@ -284,7 +284,7 @@ pub(crate) fn is_alone_at_home(state: &State, index: usize) -> bool {
 
 /// An environment is another account's from now on, which has been charged for it: its turns are
 /// that one's. It `takes` its position along, or leaves what it has to those who shared it.
-pub(crate) fn change_account(state: &mut State, index: usize, to: AccountIndex, takes: bool) {
+pub(crate) fn change_account(state: &mut State, index: EnvIndex, to: AccountIndex, takes: bool) {
     rehome(state, index, |state| {
         if !takes {
             drop_all(state, index);
@@ -295,9 +295,9 @@ pub(crate) fn change_account(state: &mut State, index: usize, to: AccountIndex, 
 }
 
 /// Changes an environment's home without taking it out of the running order.
-fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
+fn rehome(state: &mut State, index: EnvIndex, change: impl FnOnce(&mut State)) {
     gate::close(state, index);
-    let queued = list::contains(state.envs.slots, Kind::Ring, index);
+    let queued = list::contains(&state.envs.slots, Kind::Ring, index);
     sched::dequeue(state, index);
     change(state);
     if queued {
@@ -307,7 +307,7 @@ fn rehome(state: &mut State, index: usize, change: impl FnOnce(&mut State)) {
 }
 
 /// Another position that the environment owns.
-fn another_home(state: &State, index: usize) -> Option<(CpuIndex, usize)> {
+fn another_home(state: &State, index: EnvIndex) -> Option<(CpuIndex, usize)> {
     all_positions().find(|&(cpu, position)| {
         owner(state, cpu, position) == index && !at_home(state, index, cpu, position)
     })

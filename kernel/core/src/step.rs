@@ -7,7 +7,7 @@
 
 use crate::answer::{Answer, Refusal};
 use crate::context::Context;
-use crate::index::{CpuIndex, DomainIndex, RegionIndex};
+use crate::index::{CpuIndex, DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
 use crate::region::{attached_again, check_role, find, physical, within};
@@ -51,7 +51,7 @@ struct Plan {
 pub fn step<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     asked: &Asked,
     beside: u64,
 ) -> Result<Answer, UserFault> {
@@ -71,7 +71,7 @@ pub fn step<M: Machine>(
 pub fn step_or_wait<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     asked: &Asked,
     posted: u64,
 ) -> Result<Option<Answer>, UserFault> {
@@ -90,7 +90,7 @@ pub fn step_or_wait<M: Machine>(
 
 /// May the caller do this?
 #[inline(always)]
-fn check(state: &mut State, caller: usize, asked: &Asked) -> Result<Plan, Refusal> {
+fn check(state: &mut State, caller: EnvIndex, asked: &Asked) -> Result<Plan, Refusal> {
     let step = Step::from_words(asked.words);
     let index = find(state, RegionId(step.region))?;
     if step.flags & !(STEP_IN | STEP_BESIDE) != 0 {
@@ -152,8 +152,8 @@ fn attempt<M: Machine>(
 /// Does the step that a sleeper waits for, so that its call need not begin anew when it runs; did
 /// it? Only if its own stores would reach their page as it is: present, writable, written to
 /// before. Everything else, a refusal too, is what the call finds when it begins anew.
-pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: usize) -> bool {
-    let Context { rax, rdi, rsi, rdx, r10, r8, .. } = *machine.context(sleeper);
+pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: EnvIndex) -> bool {
+    let Context { rax, rdi, rsi, rdx, r10, r8, .. } = *machine.context(sleeper.at());
     let asked = Asked { words: [rdi, rdx, r10], address: rsi, from: r8 };
     let asleep = state.envs.slots[sleeper].state == EnvState::Sleeping;
     if rax as u16 != number::RegionStepOrWait || !asleep {

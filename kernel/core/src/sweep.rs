@@ -15,7 +15,7 @@
 //! What another account is the reason for stays for that one's round.
 
 use crate::env::Request;
-use crate::index::{AccountIndex, DomainIndex, RegionIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -126,7 +126,7 @@ fn one_env<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex
     }
     // What ends may give reason to begin again.
     rounds(state, account).envs.left = left - 1;
-    if !sweep_env(state, machine, account, at) {
+    if !sweep_env(state, machine, account, EnvIndex::new(at)) {
         rounds(state, account).envs.left += 1;
         return false;
     }
@@ -171,7 +171,7 @@ pub(crate) struct Condemned {
 }
 
 /// Is the environment at `index` condemned, or what it is in or charged to?
-pub(crate) fn condemned(state: &State, index: usize) -> Option<Condemned> {
+pub(crate) fn condemned(state: &State, index: EnvIndex) -> Option<Condemned> {
     let slot = &state.envs.slots[index];
     if matches!(slot.state, EnvState::Free | EnvState::Dead) {
         return None;
@@ -198,7 +198,7 @@ fn sweep_env<M: Machine>(
     state: &mut State,
     machine: &mut M,
     account: AccountIndex,
-    index: usize,
+    index: EnvIndex,
 ) -> bool {
     let Some(Condemned { account: by, word, killer }) = condemned(state, index) else {
         return follow(state, machine, account, index)
@@ -217,7 +217,7 @@ fn follow<M: Machine>(
     state: &mut State,
     machine: &mut M,
     account: AccountIndex,
-    index: usize,
+    index: EnvIndex,
 ) -> bool {
     if matches!(state.envs.slots[index].state, EnvState::Free | EnvState::Dead) {
         return true;

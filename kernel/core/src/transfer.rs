@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::count::Count;
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Env, Pending};
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, gate, sched, sleep, upcall, visit};
@@ -27,7 +27,7 @@ use abi::upcall::offset;
 pub fn synchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     word: u64,
     k: Continuation,
 ) -> Done {
@@ -42,7 +42,7 @@ pub fn synchronous<M: Machine>(
     if let Err(error) = check_accepting(state, machine, target, entry) {
         return k.refuse(error);
     }
-    let message = *machine.context(caller);
+    let message = *machine.context(caller.at());
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
     state.envs.slots[caller].pending = Pending::Reply;
@@ -58,7 +58,7 @@ pub fn synchronous<M: Machine>(
 pub fn asynchronous<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
+    (cpu, caller): (CpuIndex, EnvIndex),
     word: u64,
     k: Continuation,
 ) -> Done {
@@ -70,8 +70,8 @@ pub fn asynchronous<M: Machine>(
     if let Err(error) = check_accepting(state, machine, target, entry) {
         return k.refuse(error);
     }
-    let message = *machine.context(caller);
-    machine.context(caller).answer(0, 0);
+    let message = *machine.context(caller.at());
+    machine.context(caller.at()).answer(0, 0);
     machine.vector_store(state.envs.slots[caller].vector);
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
@@ -81,7 +81,7 @@ pub fn asynchronous<M: Machine>(
 }
 
 /// The environment does not wait for a reply any more: it got one, or one side died.
-pub fn end_wait(state: &mut State, index: usize) {
+pub fn end_wait(state: &mut State, index: EnvIndex) {
     gate::close(state, index);
     let callee = EnvId(state.published.envs[index].donated_to);
     state.published.envs[index].donated_to = 0;
@@ -92,7 +92,7 @@ pub fn end_wait(state: &mut State, index: usize) {
     }
 }
 
-fn target(state: &State, caller: usize, word: u64) -> Result<usize, Error> {
+fn target(state: &State, caller: EnvIndex, word: u64) -> Result<EnvIndex, Error> {
     let id = transfer_target(word);
     let target = env::living(state, id)?;
     if target == caller { Err(Error::Busy) } else { Ok(target) }
@@ -100,7 +100,7 @@ fn target(state: &State, caller: usize, word: u64) -> Result<usize, Error> {
 
 /// Does the target wait for the caller's reply? A caller that is away has none to give: its home
 /// was called.
-fn waits_for(state: &State, target: usize, caller: usize) -> bool {
+fn waits_for(state: &State, target: EnvIndex, caller: EnvIndex) -> bool {
     !visit::is_away(state, caller)
         && state.envs.slots[target].pending == Pending::Reply
         && state.published.envs[target].donated_to == env::id(state, caller).0
@@ -110,7 +110,7 @@ fn waits_for(state: &State, target: usize, caller: usize) -> bool {
 fn check_accepting<M: Machine>(
     state: &State,
     machine: &M,
-    target: usize,
+    target: EnvIndex,
     entry: u64,
 ) -> Result<(), Error> {
     let env = &state.envs.slots[target];
@@ -131,7 +131,7 @@ fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, now): (CpuIndex, u64),
-    (caller, target): (usize, usize),
+    (caller, target): (EnvIndex, EnvIndex),
     message: &Context,
     entry: u64,
 ) {
@@ -139,7 +139,7 @@ fn enter<M: Machine>(
     if let Some((_, physical)) = env::save_area(state, target) {
         machine.word_set(physical + offset::ACCEPTING as u64, 0);
     }
-    machine.context(target).enter(message, entry, env::id(state, caller));
+    machine.context(target.at()).enter(message, entry, env::id(state, caller));
     sched::run(state, cpu, target, now);
 }
 
@@ -148,19 +148,19 @@ fn enter<M: Machine>(
 fn reply<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (cpu, caller): (CpuIndex, usize),
-    target: usize,
+    (cpu, caller): (CpuIndex, EnvIndex),
+    target: EnvIndex,
     accept: bool,
     k: Continuation,
 ) -> Done {
-    let message = *machine.context(caller);
-    machine.context(target).resume(&message, env::id(state, caller));
+    let message = *machine.context(caller.at());
+    machine.context(target.at()).resume(&message, env::id(state, caller));
     end_wait(state, target);
     let held = state.envs.slots[target].state == EnvState::Held;
     if held {
         machine.vector_store(state.envs.slots[target].vector);
     }
-    machine.context(caller).answer(0, 0);
+    machine.context(caller.at()).answer(0, 0);
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
     if accept {
@@ -177,14 +177,14 @@ fn reply<M: Machine>(
 }
 
 /// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes.
-fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: usize) {
+fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: EnvIndex) {
     let env = &mut state.envs.slots[caller];
     env.posted = u64::MAX;
     env.events = u64::MAX;
     env.deadline = 0;
     match sleep::reason(state, machine, caller) {
         Some(why) => {
-            machine.context(caller).answer(0, why);
+            machine.context(caller.at()).answer(0, why);
             sched::stay_ready(state, caller);
         }
         None => sleep::fall_asleep(state, machine, caller, true),

@@ -17,7 +17,7 @@
 //! in the round there is nobody to pay back.
 
 use crate::count::Count;
-use crate::index::{AccountIndex, CpuIndex, Each};
+use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS};
 use crate::slice;
@@ -82,7 +82,7 @@ pub type OnEach = Each<Turns>;
 
 /// Index of the account whose turns the environment at `index` takes.
 #[inline]
-pub(crate) fn account_of(state: &State, index: usize) -> AccountIndex {
+pub(crate) fn account_of(state: &State, index: EnvIndex) -> AccountIndex {
     AccountId(state.published.envs[index].account).into()
 }
 
@@ -140,26 +140,26 @@ pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
 }
 
 /// The environment at `index` joins its place's ring, in which it is not.
-pub(crate) fn enter(state: &mut State, index: usize) {
+pub(crate) fn enter(state: &mut State, index: EnvIndex) {
     let (cpu, account, position) = place_of(state, index);
     let mut head = head(state, cpu, account, position);
-    list::push(state.envs.slots, &mut head, Kind::Ring, index);
+    list::push(&mut state.envs.slots, &mut head, Kind::Ring, index);
     set_head(state, cpu, account, position, head);
     occupy(state, cpu, account, position);
 }
 
 /// It leaves the ring, if it is there.
-pub(crate) fn leave(state: &mut State, index: usize) {
+pub(crate) fn leave(state: &mut State, index: EnvIndex) {
     let (cpu, account, position) = place_of(state, index);
     let mut head = head(state, cpu, account, position);
-    list::remove(state.envs.slots, &mut head, Kind::Ring, index);
+    list::remove(&mut state.envs.slots, &mut head, Kind::Ring, index);
     set_head(state, cpu, account, position, head);
-    if head == 0 && slice::extra_owner(state, cpu, position) == 0 {
+    if head == 0 && slice::extra_owner(state, cpu, position) == EnvIndex::NONE {
         vacate(state, cpu, account, position);
     }
 }
 
-fn place_of(state: &State, index: usize) -> (CpuIndex, AccountIndex, usize) {
+fn place_of(state: &State, index: EnvIndex) -> (CpuIndex, AccountIndex, usize) {
     let env = &state.envs.slots[index];
     (env.cpu.into(), account_of(state, index), usize::from(env.position))
 }
@@ -255,7 +255,7 @@ fn alone(state: &State, cpu: CpuIndex) -> bool {
 }
 
 /// The environment at `index` has run on time that it borrowed.
-pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, index: usize, ran: u64) {
+pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, index: EnvIndex, ran: u64) {
     if !alone(state, cpu) {
         let account = account_of(state, index);
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
@@ -264,7 +264,7 @@ pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, index: usize, ran: u64)
 }
 
 /// How long it may borrow for; 0: not now.
-pub(crate) fn credit(state: &State, cpu: CpuIndex, index: usize) -> u64 {
+pub(crate) fn credit(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
     let account = account_of(state, index);
     let debt = u64::from(state.accounts.records[account].turns[cpu].debt_ns);
     let left = SLICE_NS.saturating_sub(debt);
@@ -286,14 +286,18 @@ pub(crate) fn check(state: &State) {
     let cpus = CpuIndex::all().zip(state.sched.cpus.iter());
     for (cpu, this) in cpus.filter(|(_, this)| this.online) {
         let at_home = state.envs.used().filter(|&index| {
-            contains(state.envs.slots, Kind::Ring, index)
-                && CpuIndex::from(state.envs.slots[index].cpu) == cpu
+            contains(&state.envs.slots, Kind::Ring, EnvIndex::new(index))
+                && CpuIndex::from(state.envs.slots[EnvIndex::new(index)].cpu) == cpu
         });
-        let members = at_home
-            .map(|index| (account_of(state, index), usize::from(state.envs.slots[index].position)));
+        let members = at_home.map(|index| {
+            (
+                account_of(state, EnvIndex::new(index)),
+                usize::from(state.envs.slots[EnvIndex::new(index)].position),
+            )
+        });
         let owners = (0..SLICES).filter_map(|position| {
             let owner = slice::extra_owner(state, cpu, position);
-            (owner != 0).then(|| (account_of(state, owner), position))
+            (owner != EnvIndex::new(0)).then(|| (account_of(state, owner), position))
         });
         let work = (0..state.accounts.records.len())
             .map(AccountIndex::new)

@@ -6,7 +6,7 @@
 use crate::context::{FIXED_FLAGS, USER_FLAGS};
 use crate::env;
 use crate::exit::CLEARED_FLAGS;
-use crate::index::CpuIndex;
+use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
@@ -36,7 +36,7 @@ struct Upcall {
 pub fn deliver_fault<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     cause: u8,
     error: u64,
     address: u64,
@@ -66,7 +66,7 @@ pub fn deliver_fault<M: Machine>(
 
 /// Enters the event handler if an event waits and none is masked. `sched::pick` does this for whom
 /// it picks.
-pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: usize) -> bool {
+pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
     let entry = state.envs.slots[index].entries.event;
     let Some((address, physical)) = env::save_area(state, index) else { return false };
     let word = |at: usize| machine.word(physical + at as u64);
@@ -94,7 +94,7 @@ pub fn deliver_events<M: Machine>(state: &mut State, machine: &mut M, index: usi
 
 /// Is there a bit that [`deliver_events`] may have to deliver?
 #[inline(always)]
-pub fn event_waits<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+pub fn event_waits<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> bool {
     env::save_area(state, index).is_some_and(|(_, physical)| {
         let word = |at: usize| machine.word(physical + at as u64);
         word(offset::PENDING) | word(offset::EVENTS) != 0
@@ -102,7 +102,7 @@ pub fn event_waits<M: Machine>(state: &State, machine: &M, index: usize) -> bool
 }
 
 /// Does the environment keep asynchronous events waiting?
-pub fn masked<M: Machine>(state: &State, machine: &M, index: usize) -> bool {
+pub fn masked<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> bool {
     env::save_area(state, index)
         .is_some_and(|(_, physical)| machine.word(physical + offset::MASK as u64) != 0)
 }
@@ -113,8 +113,13 @@ fn usable_slot<M: Machine>(machine: &M, physical: u64) -> Option<u64> {
 }
 
 /// The slot whose way back was interrupted, if the program is in the return sequence.
-fn chained<M: Machine>(machine: &mut M, index: usize, address: u64, physical: u64) -> Option<u64> {
-    let rip = machine.context(index).rip;
+fn chained<M: Machine>(
+    machine: &mut M,
+    index: EnvIndex,
+    address: u64,
+    physical: u64,
+) -> Option<u64> {
+    let rip = machine.context(index.at()).rip;
     let word = |at: usize| machine.word(physical + at as u64);
     let returning = word(offset::RETURNING);
     let inside = rip >= word(offset::RETURN_FIRST) && rip < word(offset::RETURN_LAST);
@@ -131,7 +136,7 @@ fn chained<M: Machine>(machine: &mut M, index: usize, address: u64, physical: u6
 /// (the frame is then in the last slot).
 fn deliver<M: Machine>(
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     (address, physical): (u64, u64),
     upcall: &Upcall,
 ) -> bool {
@@ -154,7 +159,7 @@ fn deliver<M: Machine>(
     }
     machine.word_set(physical + offset::DEPTH as u64, slot + 1);
     machine.word_set(physical + offset::MASK as u64, 1);
-    let context = machine.context(index);
+    let context = machine.context(index.at());
     context.rdi = address + offset::SLOTS as u64 + slot * SLOT_BYTES;
     context.rsi = upcall.cause;
     context.rdx = upcall.address;
@@ -167,14 +172,14 @@ fn deliver<M: Machine>(
 
 fn write_slot<M: Machine>(
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     physical: u64,
     slot: u64,
     upcall: &Upcall,
 ) {
     let at = physical + offset::SLOTS as u64 + slot * SLOT_BYTES;
     let mask = machine.word(physical + offset::MASK as u64);
-    let context = machine.context(index);
+    let context = machine.context(index.at());
     let words = [
         context.rip,
         context.rflags,
@@ -198,8 +203,8 @@ pub fn clean(flags: u64) -> u64 {
 }
 
 /// No handler can be entered: the environment stops, for whoever holds it to repair or destroy.
-fn stop<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: usize, cause: u8) {
-    if usize::from(state.sched.cpus[cpu].current) == index {
+fn stop<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: EnvIndex, cause: u8) {
+    if EnvIndex::from(state.sched.cpus[cpu].current) == index {
         sched::leave(state, machine, cpu);
     }
     sched::dequeue(state, index);

@@ -14,7 +14,7 @@
 use crate::answer::Refusal;
 use crate::context::Context;
 use crate::env::{self, Entries};
-use crate::index::DomainIndex;
+use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, domain, gate, predicate};
@@ -28,13 +28,13 @@ pub const OFFSET: u64 = predicate::OFFSET - 8 * WORDS as u64;
 
 /// Is the environment in another domain than its home?
 #[inline(always)]
-pub fn is_away(state: &State, index: usize) -> bool {
+pub fn is_away(state: &State, index: EnvIndex) -> bool {
     state.published.envs[index].home != 0
 }
 
 /// Refused while it is away: its setup, predicate and timer are its home's to say.
 #[inline]
-pub fn at_home(state: &State, index: usize) -> Result<(), Error> {
+pub fn at_home(state: &State, index: EnvIndex) -> Result<(), Error> {
     if is_away(state, index) { Err(Error::WrongState) } else { Ok(()) }
 }
 
@@ -50,29 +50,34 @@ enum Way {
 pub fn switch_to<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     target: DomainId,
 ) -> Result<(), Refusal> {
     let way = check(state, caller, capability, target)?;
     let from = env::domain(state, caller);
-    let message = *machine.context(caller);
+    let message = *machine.context(caller.at());
     match way {
         Way::Out(entry) => {
             if !is_away(state, caller) {
                 keep(state, machine, caller);
             }
-            *machine.context(caller) = Context::starting(entry, 0, 0);
+            *machine.context(caller.at()) = Context::starting(entry, 0, 0);
         }
         Way::Home => restore(state, machine, caller),
     }
     let id = env::id(state, caller);
-    machine.context(caller).take_visit(&message, from, id);
+    machine.context(caller.at()).take_visit(&message, from, id);
     arrive(state, machine, caller, target);
     Ok(())
 }
 
-fn check(state: &State, caller: usize, capability: u8, target: DomainId) -> Result<Way, Refusal> {
+fn check(
+    state: &State,
+    caller: EnvIndex,
+    capability: u8,
+    target: DomainId,
+) -> Result<Way, Refusal> {
     let from = env::domain(state, caller);
     let to = domain::find(state, target)?;
     if is_away(state, caller) && target == env::home(state, caller) {
@@ -95,22 +100,22 @@ fn check(state: &State, caller: usize, capability: u8, target: DomainId) -> Resu
 pub(crate) fn end_by_fault<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: usize,
+    index: EnvIndex,
     cause: u8,
 ) {
     let (from, id) = (env::domain(state, index), env::id(state, index));
     let home = env::home(state, index);
     restore(state, machine, index);
-    let context = machine.context(index);
+    let context = machine.context(index.at());
     context.take_visit(&Context::default(), from, id);
     (context.rax, context.rdx) = (Error::Dead as u64, cause.into());
     arrive(state, machine, index, home);
 }
 
 /// Keeps the words with which the environment goes on at home, and clears its entries.
-fn keep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
-    machine.bases_store(index);
-    let &mut Context { rip, rsp, fs_base, gs_base, .. } = machine.context(index);
+fn keep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
+    machine.bases_store(index.at());
+    let &mut Context { rip, rsp, fs_base, gs_base, .. } = machine.context(index.at());
     let Entries { fault, event, foreign, sync, asynchronous } =
         core::mem::take(&mut state.envs.slots[index].entries);
     let words: [u64; WORDS] =
@@ -119,24 +124,24 @@ fn keep<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
 }
 
 /// Gives it those words back: a context with nothing else, and the entries.
-fn restore<M: Machine>(state: &mut State, machine: &mut M, index: usize) {
+fn restore<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let first = place(state, index);
     let words: [u64; WORDS] = core::array::from_fn(|at| machine.word(first + 8 * at as u64));
     let [rip, rsp, fs_base, gs_base, fault, event, foreign, sync, asynchronous] = words;
     state.envs.slots[index].entries = Entries { fault, event, foreign, sync, asynchronous };
-    *machine.context(index) = Context { fs_base, gs_base, ..Context::starting(rip, rsp, 0) };
+    *machine.context(index.at()) = Context { fs_base, gs_base, ..Context::starting(rip, rsp, 0) };
 }
 
-fn place(state: &State, index: usize) -> u64 {
+fn place(state: &State, index: EnvIndex) -> u64 {
     state.envs.slots[index].vector.address() + OFFSET
 }
 
 /// The environment, whose context is complete, is in this domain from now on.
-fn arrive<M: Machine>(state: &mut State, machine: &mut M, index: usize, target: DomainId) {
+fn arrive<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, target: DomainId) {
     let (from, home) = (env::domain(state, index), env::home(state, index));
     gate::close(state, index);
     state.envs.slots[index].prepared = false;
-    machine.registers_load(index);
+    machine.registers_load(index.at());
     env::set_domain(state, index, target);
     state.published.envs[index].home = if target == home { 0 } else { home.0 };
     // It counts once where it is, and once at home.

@@ -10,6 +10,7 @@
 use crate::answer::Refusal;
 use crate::compiled::Cells;
 use crate::identity::Thread;
+use crate::index::EnvIndex;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -117,7 +118,7 @@ struct Job {
 pub(crate) fn enter<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     request: &Request,
     program: &[u8],
 ) -> Result<(), Refusal> {

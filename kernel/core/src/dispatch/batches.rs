@@ -45,7 +45,7 @@ pub(super) fn update_tables<M: Machine>(
     if count > BATCH_ITEMS {
         return k.refuse(Refusal::new(Error::TooLarge, BATCH_ITEMS));
     }
-    let before = machine.context(who.index).r10;
+    let before = machine.context(who.index.at()).r10;
     let earlier = |round: u64| u64::from((before as u32).wrapping_add(round as u32));
     let mut pages = (before >> 32) as u32;
     let (mut round, mut old) = (0, 0);
@@ -71,7 +71,7 @@ pub(super) fn update_tables<M: Machine>(
         round += 1;
     }
     if count > round {
-        let context = machine.context(who.index);
+        let context = machine.context(who.index.at());
         context.rsi = items.0 + round * ITEM_BYTES;
         context.rdx = count - round;
         context.r10 = earlier(round) | u64::from(pages) << 32;
@@ -99,11 +99,11 @@ pub(super) fn pass_regions<M: Machine>(
     if count > REGION_PLACES as u64 {
         return k.refuse(Refusal::new(Error::TooLarge, REGION_PLACES as u64));
     }
-    let before = machine.context(who.index).r10;
+    let before = machine.context(who.index.at()).r10;
     let mut done = 0;
     for place in who.bytes.chunks_exact(PLACE_BYTES).take(count as usize) {
         if done > 0 && !work::room(state, cost::ATTACH) {
-            let context = machine.context(who.index);
+            let context = machine.context(who.index.at());
             context.rsi = places.0 + done * PLACE_BYTES as u64;
             context.rdx = count - done;
             context.r10 = before.wrapping_add(done);

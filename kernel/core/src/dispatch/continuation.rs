@@ -79,6 +79,7 @@
 
 use super::Outcome;
 use crate::answer::{Answer, Refusal};
+use crate::index::EnvIndex;
 use crate::machine::UserFault;
 use crate::state::State;
 use abi::published::EnvState;
@@ -138,14 +139,14 @@ impl Continuation {
 
     /// The record of the caller, at `index`, says how it goes on, if it does.
     #[inline(always)]
-    pub fn left(self, state: &State, index: usize) -> Done {
+    pub fn left(self, state: &State, index: EnvIndex) -> Done {
         debug_assert!(state.envs.slots[index].state != EnvState::Running, "it has not left");
         Done(Outcome::Left)
     }
 
     /// Answered, or left.
     #[inline(always)]
-    pub fn answer_or_left(self, ended: Option<Answer>, state: &State, index: usize) -> Done {
+    pub fn answer_or_left(self, ended: Option<Answer>, state: &State, index: EnvIndex) -> Done {
         match ended {
             Some(answer) => self.answer(answer),
             None => self.left(state, index),
@@ -154,7 +155,7 @@ impl Continuation {
 
     /// The environment at `callee` runs, instead of the caller, whose record says how it goes on.
     #[inline(always)]
-    pub fn enter(self, callee: usize) -> Done {
+    pub fn enter(self, callee: EnvIndex) -> Done {
         Done(Outcome::Enter(callee))
     }
 

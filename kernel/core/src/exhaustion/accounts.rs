@@ -2,7 +2,7 @@
 
 use super::{Ground, exhaust, work, world};
 use crate::dispatch::Outcome;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, EnvIndex};
 use crate::tests::{OK, World};
 use crate::{account, env};
 use abi::call::Call;
@@ -279,7 +279,7 @@ impl Ground for Accounts {
         for account in accounts.filter(|&account| account != 0) {
             assert_eq!(state.published.accounts[AccountId(account).index()].id, account);
         }
-        assert_eq!(env::domain(state, 1).index(), 1);
+        assert_eq!(env::domain(state, EnvIndex::new(1)).index(), 1);
     }
 
     fn clear(&mut self) {

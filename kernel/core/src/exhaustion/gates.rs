@@ -3,6 +3,8 @@
 //! Entry code changes gates alone; `gate::fold` works out from them what has been. In every state
 //! the two sides, one of which has no fast path, must agree to the register.
 
+use crate::index::EnvIndex;
+
 use super::{Ground, exhaust, world};
 use crate::gate;
 use crate::tests::gates::Side;
@@ -47,7 +49,7 @@ impl Gates {
     }
 
     fn is(&self, index: usize, state: EnvState) -> bool {
-        self.sides[0].world.state.envs.slots[index].state == state
+        self.sides[0].world.state.envs.slots[EnvIndex::new(index)].state == state
     }
 
     /// The one that waits for a reply of the one that runs.
@@ -118,7 +120,7 @@ impl Gates {
             let envs = &self.sides[0].world.state.envs.slots;
             let sleep = ENVS.into_iter().filter(|&at| self.is(at, EnvState::Sleeping));
             // One that another waits for, else the first.
-            let sleeps = sleep.min_by_key(|&at| (envs[at].donors == 0, at));
+            let sleeps = sleep.min_by_key(|&at| (envs[EnvIndex::new(at)].donors == 0, at));
             self.make_both(match (runs, self.donor(), ready) {
                 (1.., Some(to), _) => Move::Transfer { to, accept: runs != 1 },
                 (1, None, Some(to)) => Move::Yield { to },
@@ -158,7 +160,7 @@ impl Ground for Gates {
             named.map_or(u64::from(name), |at| 100 + at as u64)
         };
         for index in ENVS {
-            let env = &state.envs.slots[index];
+            let env = &state.envs.slots[EnvIndex::new(index)];
             let gate::Gate { serves, called_as, turns, yields } = env.gate;
             key.extend([of_name(serves), of_name(called_as)]);
             key.extend([u64::from(turns != 0), u64::from(yields != 0), env.state as u64]);

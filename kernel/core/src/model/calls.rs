@@ -6,12 +6,11 @@
 use super::Model;
 use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
-use crate::index::{CpuIndex, DomainIndex};
+use crate::index::{CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::{create, death, domain, env, frame, net, region, sched, table, token, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
-use abi::filter::{COPY, SUBSETTABLE};
 use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
@@ -50,8 +49,8 @@ impl Model {
             application,
         };
         assert_eq!(create::start_first(state, machine, &first).index(), FIRST);
-        state.envs.slots[FIRST].entries.fault = 0x3000;
-        state.envs.slots[FIRST].entries.event = 0x4000;
+        state.envs.slots[EnvIndex::new(FIRST)].entries.fault = 0x3000;
+        state.envs.slots[EnvIndex::new(FIRST)].entries.event = 0x4000;
         net::attach(state, 0, 0x1234);
         for cpu in 1..super::processor::CPUS {
             crate::slice::start_cpu(state, CpuIndex::new(cpu));
@@ -94,7 +93,9 @@ impl Model {
             {
                 // Attachments are counted, and more attach than detach: now and then one gives all
                 // of them back, or no region would end in the first domain's days.
-                while region::detach(&mut self.state, current, region, role).is_ok() {}
+                while region::detach(&mut self.state, EnvIndex::new(current), region, role).is_ok()
+                {
+                }
             }
             if matches!(call, Call::RegionAlloc { .. } | Call::MethodBind { .. })
                 && self.random.one_in(2)
@@ -124,10 +125,10 @@ impl Model {
     pub(super) fn arouse(&mut self) {
         self.machine.now += self.random.next() & 0xfff_ffff;
         let index = self.random.below(12);
-        let alive = env::living(&self.state, env::id(&self.state, index)).is_ok();
+        let alive = env::living(&self.state, env::id(&self.state, EnvIndex::new(index))).is_ok();
         if index != 0 && alive {
             let bits = 1 << self.random.below(8);
-            sched::event(&mut self.state, &mut self.machine, index, bits);
+            sched::event(&mut self.state, &mut self.machine, EnvIndex::new(index), bits);
         }
     }
 
@@ -142,14 +143,14 @@ impl Model {
         let Some(index) = next else { return };
         assert_eq!(self.state.envs.slots[index].state, EnvState::Running);
         assert!(env::vector(&self.state, index).is_some());
-        let at_home = |cpu: &&sched::Cpu| usize::from(cpu.current) == index;
-        assert_eq!(self.state.sched.cpus.iter().filter(at_home).count(), 1, "{index} runs once");
+        let at_home = |cpu: &&sched::Cpu| usize::from(cpu.current) == index.at();
+        assert_eq!(self.state.sched.cpus.iter().filter(at_home).count(), 1, "{index:?} runs once");
     }
 
     /// Programs write their save areas: handlers return, servers wait for transfers.
     pub(super) fn write_save_areas(&mut self) {
         for index in 1..self.state.envs.slots.len() {
-            if let Some((_, area)) = env::save_area(&self.state, index)
+            if let Some((_, area)) = env::save_area(&self.state, EnvIndex::new(index))
                 && self.random.one_in(2)
             {
                 for word in [offset::MASK, offset::DEPTH, offset::RETURNING] {
@@ -163,10 +164,10 @@ impl Model {
     /// The first environment, stopped by a fault when all slots of its save area were in use, goes
     /// on, as one does that a debugger looks after: nobody else may be left who could let it.
     pub(super) fn revive(&mut self) {
-        let first = env::id(&self.state, FIRST);
-        if self.state.envs.slots[FIRST].state == EnvState::Stopped {
+        let first = env::id(&self.state, EnvIndex::new(FIRST));
+        if self.state.envs.slots[EnvIndex::new(FIRST)].state == EnvState::Stopped {
             let (state, machine) = (&mut self.state, &mut self.machine);
-            let released = death::release(state, machine, FIRST, 1, first);
+            let released = death::release(state, machine, EnvIndex::new(FIRST), 1, first);
             assert_eq!(released, Ok(0));
         }
     }
@@ -188,7 +189,7 @@ impl Model {
                 word |= TRANSFER_ACCEPT;
             }
         }
-        let own = env::domain(&self.state, index).into();
+        let own = env::domain(&self.state, EnvIndex::new(index)).into();
         self.machine.current = Some(domain::root(&self.state, own));
         let mut bytes = self.some_bytes(index, &call);
         if let Some((_, len)) = dispatch::buffer(number as u16, words) {
@@ -199,14 +200,15 @@ impl Model {
         let context = machine.context(index);
         context.rip = context.rip.max(SYSCALL_BYTES);
         let on = CpuIndex::new(cpu);
-        let mut outcome = dispatch::call(state, machine, on, index, word, words, &bytes);
+        let mut outcome =
+            dispatch::call(state, machine, on, EnvIndex::new(index), word, words, &bytes);
         // Whoever binds mostly stays until it is done.
         while matches!(call, Call::MethodBind { .. })
             && outcome == Outcome::Again
             && !self.random.one_in(9)
         {
             work::begin(state);
-            outcome = dispatch::call(state, machine, on, index, word, words, &bytes);
+            outcome = dispatch::call(state, machine, on, EnvIndex::new(index), word, words, &bytes);
         }
         match outcome {
             Outcome::Answer(error, value) => {
@@ -216,7 +218,14 @@ impl Model {
             Outcome::Fault(fault) => {
                 let cause = Cause::PageFault as u8;
                 let error = u64::from(fault.write) << 1 | 4;
-                upcall::deliver_fault(state, machine, index, cause, error, fault.address);
+                upcall::deliver_fault(
+                    state,
+                    machine,
+                    EnvIndex::new(index),
+                    cause,
+                    error,
+                    fault.address,
+                );
                 self.faults += 1;
             }
             Outcome::Enter(_) | Outcome::Left | Outcome::Restart => {
@@ -230,7 +239,7 @@ impl Model {
     /// Leaves the first environment, and what it lives on, in peace.
     pub(super) fn harmless(&self, current: usize, call: &Call) -> bool {
         let by_first = current == FIRST;
-        let first = env::id(&self.state, FIRST);
+        let first = env::id(&self.state, EnvIndex::new(FIRST));
         let on_first = |env: EnvId| env == first || (env.is_none() && by_first);
         match *call {
             Call::Sleep { deadline, .. } => !by_first || deadline != 0,
@@ -252,12 +261,16 @@ impl Model {
     /// Is this the first environment's save area? Without one it would hear of no event, and may
     /// wait for a region that no call changes any more.
     pub(super) fn hears_by(&self, frame: Frame) -> bool {
-        self.state.envs.slots[FIRST].save == frame
+        self.state.envs.slots[EnvIndex::new(FIRST)].save == frame
     }
 
     /// Mostly one that is not empty.
     pub(super) fn some_capability_index(&mut self, caller: usize) -> u64 {
-        let list = self.state.domains.record(env::domain(&self.state, caller).into()).capabilities;
+        let list = self
+            .state
+            .domains
+            .record(env::domain(&self.state, EnvIndex::new(caller)).into())
+            .capabilities;
         let index = self.random.below(6);
         let empty = list[index].rights == 0;
         let full = list.iter().take(6).filter(|capability| capability.rights != 0).count();
@@ -270,7 +283,7 @@ impl Model {
 
     /// Mostly one that is mapped for writing in the space of the environment at `index`.
     pub(super) fn some_own_page(&mut self, index: usize) -> u64 {
-        let root = domain::root(&self.state, env::domain(&self.state, index).into());
+        let root = domain::root(&self.state, env::domain(&self.state, EnvIndex::new(index)).into());
         let mut page = self.some_page();
         for _ in 0..12 {
             if table::walk(&self.state, &self.machine, root, page, true).is_some() {
@@ -279,11 +292,6 @@ impl Model {
             page = self.some_page();
         }
         page
-    }
-
-    /// The index of an environment that is named, or the caller's.
-    fn index_of(&self, env: EnvId, caller: usize) -> usize {
-        env::living(&self.state, env).unwrap_or(caller)
     }
 
     fn some_env(&mut self) -> EnvId {
@@ -439,7 +447,7 @@ impl Model {
 
     /// A token: of a capability that the caller has, sealed well or badly.
     fn some_token(&mut self, caller: usize) -> Call {
-        let domain = env::domain(&self.state, caller).into();
+        let domain = env::domain(&self.state, EnvIndex::new(caller)).into();
         let index = self.some_capability_index(caller) as u8;
         let (state, machine) = (&mut self.state, &mut self.machine);
         let mut word = |at| token::word(state, machine, domain, index, at).unwrap_or(0);
@@ -479,94 +487,12 @@ impl Model {
             slots.filter(|(_, env)| env.state == EnvState::New).map(|(index, _)| index).collect();
         let (env, fields) = if !new.is_empty() && !self.random.one_in(4) {
             let index = self.random.pick(&new);
-            (env::id(&self.state, index), (1 << 14) - 1)
+            (env::id(&self.state, EnvIndex::new(index)), (1 << 14) - 1)
         } else {
             (self.some_env(), WHILE_RUNNING)
         };
         let fields = fields & !(1 << self.random.below(30));
         Call::EnvSet { env, fields, setup: BUFFER }
-    }
-
-    /// The argument in memory, as far as the call has one.
-    pub(super) fn some_bytes(&mut self, caller: usize, call: &Call) -> Vec<u8> {
-        let mut words: Vec<u64> = Vec::new();
-        match *call {
-            Call::EnvSet { env, .. } => {
-                let index = self.index_of(env, caller);
-                words = self.some_setup(index, caller);
-            }
-            Call::EnvMove { .. } => {
-                words = self.some_setup(caller, caller);
-            }
-            Call::RegionAlloc { count, .. } => {
-                for _ in 0..count.div_ceil(2) {
-                    let (a, b) = (self.some_frame(), self.some_frame());
-                    words.push(u64::from(a) | u64::from(b) << 32);
-                }
-            }
-            Call::RegionPass { .. } => {
-                for _ in 0..4 {
-                    words.extend([self.some_region().0, self.random.below(5) as u64]);
-                }
-            }
-            Call::RegionOperate { .. } | Call::RegionAwait { .. } => {
-                let region = self.some_region().0;
-                let counts = self.random.next() & 0x0103_0101;
-                words.extend([region, self.some_own_page(caller)]);
-                words.extend([0, (8 * self.random.below(10) as u64) | (counts << 32)]);
-                // Offsets and values in turn; most words are still zero.
-                let zeroes = self.random.below(4) > 0;
-                for _ in 0..8 {
-                    let value = if zeroes { 0 } else { self.random.next() };
-                    words.extend([8 * self.random.below(9) as u64, value]);
-                }
-                let peer = self.random.below(6) as u64;
-                words.extend([0, 0, if peer > 4 { u64::MAX } else { peer }]);
-            }
-            Call::PredicateSet { count, .. } => {
-                for _ in 0..count.min(8) {
-                    let kinds = self.random.next() & 0x0104_0403;
-                    words.extend([kinds, self.some_region().0]);
-                    let pages = [self.some_own_page(caller), self.some_own_page(caller)];
-                    words.extend([pages[0], pages[1] + 8, 0]);
-                }
-            }
-            Call::RingAlloc { .. } | Call::RingModify { .. } => {
-                for _ in 0..3 {
-                    words.extend([self.some_own_page(caller), self.some_own_page(caller), 64]);
-                }
-            }
-            Call::FilterInsert { .. } => {
-                let flags = if self.random.one_in(4) { COPY } else { SUBSETTABLE };
-                let count = self.random.below(4) as u64;
-                words.extend([u64::from(flags) << 16 | count << 32, self.some_ring().0, 0]);
-                // Atoms of three 32-bit words: offset, mask, value.
-                for _ in 0..3 {
-                    let value = self.random.below(3) as u64;
-                    words.extend([12 | 0xff << 32, value | 16 << 32, 0xff | value << 32]);
-                }
-            }
-            Call::NetTransmit { .. } => {
-                for _ in 0..3 {
-                    words.extend([self.some_own_page(caller) + 4000, 200]);
-                }
-            }
-            Call::MethodBind { slots, .. } => words = super::methods::binding(self, slots),
-            Call::TableUpdate { .. } => words.extend((0..192).map(|_| 0xff)),
-            _ => {}
-        }
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    /// An `EnvSetup` for the environment at `index`.
-    fn some_setup(&mut self, index: usize, caller: usize) -> Vec<u64> {
-        let mut words: Vec<u64> = (0..10).map(|_| 0x1000 + self.random.next() % 0x7000).collect();
-        words.push(self.random.below(64) as u64);
-        words.extend([self.some_own_page(index), self.some_own_page(index)]);
-        words.push(self.some_capability_index(caller));
-        let page = self.some_own_page(index);
-        words.push(page + [0, 0x500, 0x600, 0xe98, 0xea8][self.random.below(5)]);
-        words
     }
 
     /// What calls have done to domains becomes what the model knows.

@@ -4,7 +4,7 @@ use super::calls::FIRST;
 use super::{Model, STILL};
 use crate::chain::{self, Place};
 use crate::fake::{FakeMachine, IMAGE_FRAMES};
-use crate::index::{AccountIndex, DomainIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex};
 use crate::left::Left;
 use crate::machine::Machine;
 use crate::{domain, fold, frame};
@@ -91,7 +91,7 @@ impl Model {
         if self.state.sched.cpus.iter().any(|cpu| usize::from(cpu.current) == FIRST) {
             self.ran = step;
         }
-        let env = &self.state.envs.slots[FIRST];
+        let env = &self.state.envs.slots[EnvIndex::new(FIRST)];
         assert!(step - self.ran < STILL, "has not run since step {}: {env:?}", self.ran);
     }
 
@@ -158,7 +158,7 @@ impl Model {
             hold(env.vector, 0);
             hold(env.save, 1);
             hold(env.application, 1);
-            for frame in crate::predicate::held(&self.state, &self.machine, index) {
+            for frame in crate::predicate::held(&self.state, &self.machine, EnvIndex::new(index)) {
                 hold(frame, 0);
             }
         }
@@ -364,11 +364,12 @@ impl Model {
         }
         for (index, record) in published.envs.iter().enumerate() {
             let payer = AccountId(record.account).into();
-            let state = self.state.envs.slots[index].state;
+            let state = self.state.envs.slots[EnvIndex::new(index)].state;
             if state != EnvState::Free {
                 count(payer, Resource::Envs, 1);
             }
-            let pins = crate::predicate::held(&self.state, &self.machine, index).len();
+            let pins =
+                crate::predicate::held(&self.state, &self.machine, EnvIndex::new(index)).len();
             count(payer, Resource::Pins, pins);
         }
         for slice in published.slices.iter().filter(|slice| slice.env != 0) {
@@ -439,7 +440,7 @@ impl Model {
             if matches!(env.state, EnvState::Free | EnvState::New | EnvState::Dead) {
                 continue;
             }
-            let home = crate::env::home(&self.state, index).index();
+            let home = crate::env::home(&self.state, EnvIndex::new(index)).index();
             let builder = self.state.domains.record(DomainIndex::new(home)).builder;
             assert!(builder.is_none(), "{builder:?} builds where environment {index} runs");
         }

@@ -4,7 +4,7 @@ use super::act::{Right, gives};
 use super::check::effective;
 use super::{Known, Model};
 use crate::env::Entries;
-use crate::index::DomainIndex;
+use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::{domain, env, exit, frame, principal, visit};
 use abi::call::Call;
@@ -43,7 +43,7 @@ impl Model {
         let Ok(target) = domain::find(&self.state, domain) else { return other };
         let guard = *domain::guard(&self.state, target);
         let guard = &guard.components[..usize::from(guard.length)];
-        let own = env::domain(&self.state, caller).into();
+        let own = env::domain(&self.state, EnvIndex::new(caller)).into();
         let list = &self.state.domains.record(own).capabilities;
         let found = list.iter().position(|capability| gives(capability, guard, CONTROL));
         if self.random.one_in(8) { other } else { found.map_or(other, |at| at as u64) }
@@ -64,14 +64,14 @@ impl Model {
     pub(super) fn check_homes(&self) {
         let mut there = vec![0; self.state.published.domains.len()];
         for (index, record) in self.state.published.envs.iter().enumerate() {
-            let state = self.state.envs.slots[index].state;
+            let state = self.state.envs.slots[EnvIndex::new(index)].state;
             if matches!(state, EnvState::Free | EnvState::Dead) {
                 assert_eq!(record.home, 0, "{index} is dead, and at home");
                 continue;
             }
             assert_ne!(record.home, record.domain, "{index} visits its home");
             if record.home != 0 {
-                let env = &self.state.envs.slots[index];
+                let env = &self.state.envs.slots[EnvIndex::new(index)];
                 assert_eq!(env.entries, Entries::default(), "{index} has entries abroad");
                 let rip = self.machine.word(env.vector.address() + visit::OFFSET);
                 assert!(exit::may_run_at(rip), "{index} can not go home to {rip:#x}");

@@ -13,7 +13,7 @@ use super::act::{OFFSETS, PAGES};
 use super::calls::{BUFFER, FIRST};
 use super::{Model, number, processor};
 use crate::dispatch::{self, Outcome};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::{domain, env, frame, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TABLE, TRANSFER_SHIFT, number as row};
@@ -193,7 +193,14 @@ impl Model {
             self.arouse();
         } else if self.random.one_in(64) {
             let (state, machine) = (&mut self.state, &mut self.machine);
-            upcall::deliver_fault(state, machine, current, Cause::PageFault as u8, 4, 0x1000);
+            upcall::deliver_fault(
+                state,
+                machine,
+                EnvIndex::new(current),
+                Cause::PageFault as u8,
+                4,
+                0x1000,
+            );
         } else {
             self.wild_make(kinds, cpu, current);
         }
@@ -226,7 +233,7 @@ impl Model {
         {
             return;
         }
-        let own = env::domain(&self.state, current).index();
+        let own = env::domain(&self.state, EnvIndex::new(current)).index();
         self.machine.current = Some(domain::root(&self.state, DomainIndex::new(own)));
         let length = dispatch::buffer(number, words).map_or(0, |(_, length)| length);
         let mut bytes = bytes.unwrap_or_default();
@@ -236,7 +243,15 @@ impl Model {
         bytes.resize(length, 0);
         let (state, machine) = (&mut self.state, &mut self.machine);
         self.wild_calls += 1;
-        match dispatch::call(state, machine, CpuIndex::new(cpu), current, word, words, &bytes) {
+        match dispatch::call(
+            state,
+            machine,
+            CpuIndex::new(cpu),
+            EnvIndex::new(current),
+            word,
+            words,
+            &bytes,
+        ) {
             Outcome::Answer(error, value) => {
                 machine.context(current).answer(error, value);
                 self.answers[error as usize] += 1;
@@ -244,7 +259,14 @@ impl Model {
             Outcome::Fault(fault) => {
                 let error = u64::from(fault.write) << 1 | 4;
                 let cause = Cause::PageFault as u8;
-                upcall::deliver_fault(state, machine, current, cause, error, fault.address);
+                upcall::deliver_fault(
+                    state,
+                    machine,
+                    EnvIndex::new(current),
+                    cause,
+                    error,
+                    fault.address,
+                );
                 self.faults += 1;
             }
             Outcome::Enter(_) | Outcome::Left | Outcome::Restart | Outcome::Moved => {

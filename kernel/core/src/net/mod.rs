@@ -19,7 +19,7 @@ pub mod transmit;
 use crate::answer::Answer;
 use crate::count::Count;
 use crate::env;
-use crate::index::DomainIndex;
+use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -147,7 +147,7 @@ pub fn end_domain(state: &mut State, domain: DomainIndex) -> bool {
 pub fn call<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: usize,
+    caller: EnvIndex,
     capability: u8,
     call: &Call,
     bytes: &[u8],

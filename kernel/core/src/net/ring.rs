@@ -6,7 +6,7 @@
 use super::{hold, let_go, packet_in};
 use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial, Thread};
-use crate::index::{AccountIndex, DomainIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
@@ -133,7 +133,7 @@ pub fn allocate<M: Machine>(
     state: &mut State,
     machine: &mut M,
     caller: DomainIndex,
-    who: usize,
+    who: EnvIndex,
     entries: &[RingEntry],
 ) -> Answer {
     if entries.is_empty() || entries.len() > RING_ENTRIES {

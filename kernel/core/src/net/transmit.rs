@@ -12,7 +12,7 @@ use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
 use crate::identity::Thread;
-use crate::index::{AccountIndex, DomainIndex};
+use crate::index::{AccountIndex, DomainIndex, EnvIndex};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::{account, capability, domain, frame, sched, table};
@@ -96,7 +96,7 @@ struct Plan {
 pub fn transmit<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    (caller, who): (DomainIndex, usize),
+    (caller, who): (DomainIndex, EnvIndex),
     named: u8,
     interface: u16,
     pieces: &[Piece],
@@ -125,7 +125,7 @@ pub fn transmit<M: Machine>(
 fn check<M: Machine>(
     state: &State,
     machine: &M,
-    (caller, who): (DomainIndex, usize),
+    (caller, who): (DomainIndex, EnvIndex),
     (named, interface): (u8, u16),
     pieces: &[Piece],
     pending: u64,

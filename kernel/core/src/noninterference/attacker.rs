@@ -7,7 +7,7 @@ use super::Random;
 use super::ground::{APPLICATION, ARENA, ARENA_PAGES, BUFFER, Ground, OTHER, Request, SAVE, USER};
 use crate::dispatch::Outcome;
 use crate::env;
-use crate::index::AccountIndex;
+use crate::index::{AccountIndex, EnvIndex};
 use abi::call::{CAPABILITY_SHIFT, TABLE, TRANSFER_SHIFT, number};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
@@ -271,7 +271,7 @@ impl Attacker {
         let mut new = slots.filter(|(at, env)| {
             env.state == EnvState::New && ground.is_attackers(ground.payer(*at))
         });
-        new.next().map(|(at, _)| env::id(ground.state(), at).to_word())
+        new.next().map(|(at, _)| env::id(ground.state(), EnvIndex::new(at)).to_word())
     }
 
     fn some_argument(&mut self, ground: &Ground, name: &str, kind: &str, wild: u64) -> u64 {
@@ -375,7 +375,8 @@ fn ends(ground: &Ground, row: u16, words: &[u64; 6]) -> bool {
     let its = &ground.attacker;
     match row {
         number::EnvDestroy | number::EnvHold => {
-            let lasting = |&at: &usize| env::id(ground.state(), at).to_word() == words[0];
+            let lasting =
+                |&at: &usize| env::id(ground.state(), EnvIndex::new(at)).to_word() == words[0];
             words[0] == 0 || its.envs.iter().any(lasting)
         }
         number::DomainDestroy => its.domains.iter().any(|domain| domain.to_word() == words[0]),

@@ -10,7 +10,7 @@
 
 use crate::dispatch::{self, Outcome};
 use crate::fake::FakeMachine;
-use crate::index::{AccountIndex, CpuIndex, DomainIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::tests::{ASYNC, EVENT, FAULT, OK, SYNC, World};
@@ -188,7 +188,7 @@ impl Ground {
         let ticket = frame::ticket(state);
         frame::limbo_release(state, machine, ticket);
         work::end(state);
-        next
+        next.map(EnvIndex::at)
     }
 
     /// The device has sent the packet that it was given first.
@@ -215,7 +215,8 @@ impl Ground {
 
     /// A call of the environment at `index`, which runs on `cpu`.
     pub(super) fn call(&mut self, cpu: usize, index: usize, request: &Request) -> Outcome {
-        let root = domain::root(self.state(), env::domain(self.state(), index).into());
+        let root =
+            domain::root(self.state(), env::domain(self.state(), EnvIndex::new(index)).into());
         let number = request.word as u16;
         let bytes = dispatch::buffer(number, request.words).map(|(address, len)| {
             let from = (address.wrapping_sub(BUFFER) as usize).min(request.memory.len());
@@ -236,7 +237,7 @@ impl Ground {
             state,
             machine,
             CpuIndex::new(cpu),
-            index,
+            EnvIndex::new(index),
             request.word,
             request.words,
             &bytes,
@@ -248,7 +249,7 @@ impl Ground {
                 crate::upcall::deliver_fault(
                     state,
                     machine,
-                    index,
+                    EnvIndex::new(index),
                     cause,
                     error << 1 | 4,
                     fault.address,
@@ -274,7 +275,7 @@ impl Ground {
 
     /// Where a page of the environment's is, if it may read it.
     pub(super) fn page(&self, index: usize, address: u64) -> Option<table::Leaf> {
-        let own = env::domain(self.state(), index).index();
+        let own = env::domain(self.state(), EnvIndex::new(index)).index();
         table::look_up(self.machine(), domain::root(self.state(), DomainIndex::new(own)), address)
     }
 
@@ -296,7 +297,7 @@ impl Ground {
 
     /// A word of the environment's save area.
     pub(super) fn saved(&mut self, index: usize, offset: usize, word: u64) {
-        if let Some((_, physical)) = env::save_area(self.state(), index) {
+        if let Some((_, physical)) = env::save_area(self.state(), EnvIndex::new(index)) {
             self.world.machine.word_set(physical + offset as u64, word);
         }
     }
@@ -367,5 +368,5 @@ fn environment(world: &mut World, account: AccountId, domain: DomainId, cpu: u16
 }
 
 fn init(world: &World) -> usize {
-    env::domain(&world.state, 1).index()
+    env::domain(&world.state, EnvIndex::new(1)).index()
 }

@@ -1,5 +1,7 @@
 //! The victim at work: its script, step by step, and what it sees.
 
+use crate::index::EnvIndex;
+
 use super::ground::{AFTER, Ground, MAC, Request, SAVE};
 use super::script::{FORKED, HEAP, HEAP_PAGES, Keep, Scene, Script, Secret, Step, filled};
 use super::{mixed, view};
@@ -113,7 +115,7 @@ impl Victim {
     }
 
     fn question(&self, ground: &Ground, salt: u64) -> Request {
-        let server = env::id(ground.state(), ground.victim.envs[1]).to_word();
+        let server = env::id(ground.state(), EnvIndex::new(ground.victim.envs[1])).to_word();
         let word = u64::from(number::TransferSync) | server << TRANSFER_SHIFT;
         let words = [0, 1, 2, 3, 4, 5].map(|at| filled(self.secret, salt, at));
         Request { word, words, memory: vec![] }
@@ -203,7 +205,7 @@ impl Victim {
         }
         let account = ground.victim.account.index();
         self.trace.push(Seen::Room(ground.state().published.accounts[account].used));
-        let own = env::domain(ground.state(), index).index();
+        let own = env::domain(ground.state(), EnvIndex::new(index)).index();
         let mut first = HashMap::new();
         let mut all = vec![];
         for (page, leaf) in view::leaves(ground, own) {
@@ -236,7 +238,7 @@ fn serve(ground: &mut Ground, cpu: usize, index: usize) {
     let context = *ground.parts().1.context(index);
     let sleep = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: SLEEP_ACCEPT };
     if context.rip == SYNC {
-        let main = env::id(ground.state(), ground.victim.envs[0]).to_word();
+        let main = env::id(ground.state(), EnvIndex::new(ground.victim.envs[0])).to_word();
         let mine = context.rcx == main;
         if !mine {
             // All registers are the message.

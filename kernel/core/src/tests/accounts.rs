@@ -1,5 +1,7 @@
 //! Quotas: what an account may have, its parents may have too.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::account;
 use abi::limits::Resource;
@@ -281,9 +283,9 @@ fn the_dead_are_paid_for_until_they_are_forgotten() {
     let mut world = World::new();
     let used = |world: &World| world.state.published.accounts[1].used[Resource::Envs as usize];
     let before = used(&world);
-    let domain = env::domain(&world.state, 1);
+    let domain = env::domain(&world.state, EnvIndex::new(1));
     let index = world.spawn(domain);
-    let env = env::id(&world.state, index);
+    let env = env::id(&world.state, EnvIndex::new(index));
     assert_eq!(world.by(1, Call::EnvDestroy { env, word: 3 }), OK);
     world.settle();
     assert_eq!(used(&world), before + 1);

@@ -1,5 +1,7 @@
 //! Each listed error of the remaining calls, and that refusals change nothing.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::upcall;
 use crate::work::{self, cost};
@@ -15,7 +17,7 @@ fn a_name_that_does_not_dominate_reaches_nobody() {
     let domain = world.domain();
     let other = world.spawn(domain);
     let env = world.id(other);
-    world.state.envs.slots[other].guard = Name::of(&[5]);
+    world.state.envs.slots[EnvIndex::new(other)].guard = Name::of(&[5]);
     for call in [
         Call::Post { env, bits: 1 },
         Call::EnvHold { env },
@@ -100,7 +102,7 @@ fn each_error_of_making_an_environment() {
     }
     let call = alloc(any, domain, own, Which::This(0));
     assert_eq!(world.by(1, call), error(Error::NoSuchFrame, 0));
-    let taken = env::vector(&world.state, 1).unwrap().0;
+    let taken = env::vector(&world.state, EnvIndex::new(1)).unwrap().0;
     let call = alloc(any, domain, own, Which::This(taken));
     assert_eq!(world.by(1, call), error(Error::Taken, 0));
     let call = alloc(any, domain, own, any);
@@ -161,16 +163,16 @@ fn each_error_of_setting_one() {
         let setup = EnvSetup { queue: good, ..EnvSetup::default() };
         assert_eq!(world.set_by(1, EnvId::NONE, field::QUEUE, &setup), OK, "{good:#x}");
         let distance = good.saturating_sub(SAVE);
-        assert_eq!(u64::from(world.state.envs.slots[1].queue), distance);
+        assert_eq!(u64::from(world.state.envs.slots[EnvIndex::new(1)].queue), distance);
     }
     // A running one changes what it may while running, and nobody else changes it.
     let fine = EnvSetup { fault_entry: 0x6000, guard: 0, ..EnvSetup::default() };
     assert_eq!(world.set_by(1, EnvId::NONE, field::RIP, &fine), error(Error::WrongState, 0));
     let fields = field::FAULT_ENTRY | field::GUARD;
     assert_eq!(world.set_by(1, EnvId::NONE, fields, &fine), OK);
-    assert_eq!(world.state.envs.slots[1].entries.fault, 0x6000);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(1)].entries.fault, 0x6000);
     let name = world.state.domains.records[1.into()].capabilities[0].name;
-    assert_eq!(world.state.envs.slots[1].guard, name);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(1)].guard, name);
     assert_eq!(world.by(1, Call::EnvRelease { env: id }), OK);
     assert_eq!(world.set_by(1, id, field::FAULT_ENTRY, &fine), error(Error::WrongState, 0));
     let far = UserAddress(abi::layout::PROGRAM_END - PAGE_SIZE - 8);
@@ -189,7 +191,7 @@ fn set_one_field_and_change_another() {
     let setup = EnvSetup { flags, ..EnvSetup::default() };
     assert_eq!(world.set_by(index, EnvId::NONE, field::FLAGS, &setup), OK);
     let look = |world: &World| {
-        let env = &world.state.envs.slots[index];
+        let env = &world.state.envs.slots[EnvIndex::new(index)];
         (env.flags, env.entries, env.guard, env.save, env.save_address, env.application, env.queue)
     };
     let before = look(&world);
@@ -208,7 +210,7 @@ fn set_one_field_and_change_another() {
     let entries = env::Entries { fault: 0x9000, ..before.1 };
     assert_eq!(look(&world), (before.0, entries, before.2, before.3, before.4, before.5, before.6));
     assert_eq!(world.set_by(index, EnvId::NONE, field::FLAGS, &other), OK);
-    assert_eq!(world.state.envs.slots[index].flags, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(index)].flags, 0);
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn each_error_of_moving() {
     world.put(index, &words);
     let outcome = world.by(index, go(new, field::SAVE_AREA));
     assert_eq!(outcome, error(Error::BadAddress, 0), "not mapped there");
-    assert_eq!(env::domain(&world.state, index), old);
+    assert_eq!(env::domain(&world.state, EnvIndex::new(index)), old);
     assert_eq!(world.state_of(index), EnvState::Running);
     assert_eq!(world.with(index, 0, go(new, 0)), error(Error::NotPermitted, 0));
 }
@@ -267,7 +269,7 @@ fn the_console_writes_and_fills_its_ring() {
     let ring = |page| Call::ConsoleRing { page };
     assert_eq!(world.with(1, 3, ring(SCRATCH + 8)), error(Error::BadAddress, 0));
     assert_eq!(world.with(1, 3, ring(0x7000_0000)), error(Error::BadAddress, 0));
-    let domain = env::domain(&world.state, 1).index();
+    let domain = env::domain(&world.state, EnvIndex::new(1)).index();
     let frame = world.map(domain, 0x60_0000);
     assert_eq!(world.with(1, 3, ring(0x60_0000)), OK);
     assert!(crate::console::input(&mut world.state, &mut world.machine, b'x'));
@@ -293,7 +295,7 @@ fn the_console_writes_and_fills_its_ring() {
 #[test]
 fn a_batch_of_table_items_goes_in_rounds() {
     let mut world = World::new();
-    let domain = env::domain(&world.state, 1).index();
+    let domain = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(domain, 0x60_0000);
     world.map(domain, 0x40_1000);
     let mut words = vec![];
@@ -375,7 +377,7 @@ fn the_trace_is_set_by_who_may_write_it() {
     // A refusal and an upcall show; the end of the trace, too.
     let env = world.id(1).0;
     assert_eq!(world.by(1, Call::Yield { to: NEVER }), error(Error::NoSuchEnv, 0));
-    upcall::deliver_fault(&mut world.state, &mut world.machine, 1, 6, 0, 0);
+    upcall::deliver_fault(&mut world.state, &mut world.machine, EnvIndex::new(1), 6, 0, 0);
     assert_eq!(world.with(1, 3, Call::TraceSet { kinds: 0 }), OK);
     assert_eq!(world.by(1, Call::Yield { to: NEVER }), error(Error::NoSuchEnv, 0));
     let refused = Event { argument: Error::NoSuchEnv as u64, ..Event::new(Kind::Refused, 0, env) };
@@ -400,7 +402,7 @@ fn whatever_reads_memory_has_its_bit() {
 #[test]
 fn an_item_for_many_pages_goes_in_rounds() {
     let mut world = World::new();
-    let domain = env::domain(&world.state, 1).index();
+    let domain = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(domain, 0x60_0000);
     world.map(domain, 0x40_1000);
     let head = |operation| operation as u64 | 1 << 8 | 99 << 16 | u64::from(ANY_FRAME) << 32;

@@ -1,5 +1,7 @@
 //! Capabilities on the way: tokens, and what is taken back.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::{account, capability, retract, work};
 use abi::capability::{CONTROL, DERIVE, NAME_ACCOUNT, NAME_FRESH, READ, WRITE};
@@ -31,7 +33,7 @@ fn enter(world: &mut World, index: usize, [first, second, seal]: [u64; 3]) -> Ou
 
 /// Two domains with an environment each: the first one's, and another.
 fn two(world: &mut World) -> (DomainId, DomainId, usize) {
-    let own = env::domain(&world.state, 1);
+    let own = env::domain(&world.state, EnvIndex::new(1));
     let other = world.domain();
     let index = world.spawn(other);
     (own, other, index)

@@ -1,5 +1,7 @@
 //! Death in every state gives everything back; holders hear of it, donors are refused.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use abi::predicate::{Operator, Source};
 use abi::upcall::EVENT_CHILD;
@@ -52,9 +54,9 @@ fn bring(world: &mut World, index: usize, server: usize, state: &str) {
         }
         "stopped" => {
             world.on(0, index);
-            world.state.envs.slots[index].entries.fault = 0;
+            world.state.envs.slots[EnvIndex::new(index)].entries.fault = 0;
             let (state, machine) = (&mut world.state, &mut world.machine);
-            assert!(!crate::upcall::deliver_fault(state, machine, index, 6, 0, 0));
+            assert!(!crate::upcall::deliver_fault(state, machine, EnvIndex::new(index), 6, 0, 0));
         }
         "timer" => assert_eq!(world.by(index, Call::TimerSet { deadline: 1 << 40 }), OK),
         "sliced" => {
@@ -85,7 +87,7 @@ pub fn transfer(world: &mut World, from: usize, to: usize) {
     world.on(0, from);
     let call = Call::TransferSync {};
     let word = u64::from(call.encode().0) | u64::from(world.id(to).0) << 32;
-    assert_eq!(world.raw(0, from, call, word), Outcome::Enter(to));
+    assert_eq!(world.raw(0, from, call, word), Outcome::Enter(EnvIndex::new(to)));
 }
 
 const STATES: &[&str] = &[
@@ -130,7 +132,7 @@ fn death_in_every_state_gives_everything_back() {
         let record = world.state.published.envs[index];
         assert_eq!(record.word, WORD);
         assert_eq!(world.saved(1, offset::EVENTS) & EVENT_CHILD, EVENT_CHILD);
-        assert_eq!(env::vector(&world.state, index), None);
+        assert_eq!(env::vector(&world.state, EnvIndex::new(index)), None);
         let id = world.id(index);
         let other_id = world.id(server);
         let Outcome::Answer(error, _) = world.by(server, Call::EnvForget { env: id }) else {
@@ -322,7 +324,7 @@ fn one_that_destroys_its_own_domain_has_left() {
 #[test]
 fn destroying_an_account_ends_what_it_pays_for() {
     let mut world = World::new();
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(own, 0x60_1000);
     let before = world.census();
     let call = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
@@ -359,7 +361,7 @@ fn destroying_an_account_ends_what_it_pays_for() {
     assert_eq!(world.by(1, Call::AccountDestroy { account }), error(Error::NoSuchAccount, 0));
     world.settle();
     assert_eq!(world.census(), before);
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     let root = domain::root(&world.state, DomainIndex::new(own));
     assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None, "taken from others too");
     assert_eq!(world.state.published.accounts[account.index()].id, 0, "forgotten");
@@ -382,12 +384,12 @@ fn a_mover_keeps_its_id_and_leaves_its_domain_behind() {
     let id = world.id(index);
     assert_eq!(world.by(index, call), Outcome::Restart);
     assert_eq!(world.id(index), id);
-    assert_eq!(env::domain(&world.state, index), new);
+    assert_eq!(env::domain(&world.state, EnvIndex::new(index)), new);
     assert_eq!(world.state.published.domains[old.index()].id, 0);
     let context = *world.machine.context(index);
     assert_eq!((context.rip, context.rsp, context.rbx), (0x9000, 0x8000, 0));
-    assert_eq!(world.state.envs.slots[index].entries.fault, 0);
-    assert_eq!(world.state.envs.slots[index].atoms, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(index)].entries.fault, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(index)].atoms, 0);
     assert_eq!(world.pick(0), index);
     assert_eq!(world.by(1, destroy(&world, index)), OK);
     assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, WORD));
@@ -429,7 +431,7 @@ fn move_without_a_save_area_while_posts_wait() {
     assert_ne!(before[0] | 0x55, before[0]);
     let call = Call::EnvMove { domain: new, fields: 0, setup: UserAddress(SCRATCH) };
     assert_eq!(world.by(index, call), Outcome::Restart);
-    assert_eq!(env::save_area(&world.state, index), None);
+    assert_eq!(env::save_area(&world.state, EnvIndex::new(index)), None);
     assert_eq!(first(&world), before, "the first frame is nobody's save area");
 }
 

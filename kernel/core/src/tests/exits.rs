@@ -1,5 +1,7 @@
 //! Where programs may go on: nothing leads behind the last page, and who is there is told so.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::exit;
 use abi::layout::{LIBRARY, LIBRARY_END, PROGRAM_END, is_user, table_index};
@@ -16,7 +18,7 @@ const LIBRARY_TOP: u64 = LIBRARY_END - (2 << 20);
 
 impl World {
     fn own(&self) -> usize {
-        env::domain(&self.state, 1).index()
+        env::domain(&self.state, EnvIndex::new(1)).index()
     }
 
     /// One item of the first environment's for its own space.
@@ -192,19 +194,19 @@ fn interrupted_out_there_is_a_fault() {
         let mut world = World::new();
         world.machine.context(1).rip = rip;
         let (state, machine) = (&mut world.state, &mut world.machine);
-        assert!(exit::settle(state, machine, 1));
+        assert!(exit::settle(state, machine, EnvIndex::new(1)));
         let context = *machine.context(1);
         assert_eq!((context.rip, context.rsi, context.rdx), (FAULT, cause as u64, address));
-        let save = state.envs.slots[1].save.address();
+        let save = state.envs.slots[EnvIndex::new(1)].save.address();
         assert_eq!(machine.word(save + offset::SLOTS as u64), rip, "the program sees where it was");
         // Once.
-        assert!(exit::settle(state, machine, 1));
+        assert!(exit::settle(state, machine, EnvIndex::new(1)));
         assert_eq!(machine.context(1).rip, FAULT);
     }
     for rip in [0, RIP, LAST - 1, LIBRARY, LIBRARY_END - 1] {
         let mut world = World::new();
         world.machine.context(1).rip = rip;
-        assert!(exit::settle(&mut world.state, &mut world.machine, 1));
+        assert!(exit::settle(&mut world.state, &mut world.machine, EnvIndex::new(1)));
         assert_eq!(world.machine.context(1).rip, rip);
     }
 }
@@ -213,9 +215,9 @@ fn interrupted_out_there_is_a_fault() {
 fn without_a_handler_it_stops_out_there() {
     for (rip, cause, _) in WILD {
         let mut world = World::new();
-        world.state.envs.slots[1].entries.fault = 0;
+        world.state.envs.slots[EnvIndex::new(1)].entries.fault = 0;
         world.machine.context(1).rip = rip;
-        assert!(!exit::settle(&mut world.state, &mut world.machine, 1));
+        assert!(!exit::settle(&mut world.state, &mut world.machine, EnvIndex::new(1)));
         assert_eq!(world.state.published.envs[1].state, EnvState::Stopped as u32);
         assert_eq!(world.state.published.envs[1].cause, cause as u32);
     }

@@ -1,5 +1,7 @@
 //! Who may claim, redirect and overhear packets, by filters.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::net;
 use crate::net::filter::HOLDERS;
@@ -51,7 +53,7 @@ impl Wire {
 }
 
 fn give(world: &mut World, index: usize, slot: u8, rights: u8, name: &[u16]) {
-    let domain = env::domain(&world.state, index).index();
+    let domain = env::domain(&world.state, EnvIndex::new(index)).index();
     world.state.domains.records[DomainIndex::new(domain)].capabilities[usize::from(slot)] =
         Capability { rights, zero: 0, name: Name::of(name) };
 }
@@ -209,7 +211,7 @@ fn a_reference_counts_once() {
     let id = wire.first(0, &[TYPE]);
     let other = wire.other;
     let world = &mut wire.world;
-    let domain = env::domain(&world.state, other);
+    let domain = env::domain(&world.state, EnvIndex::new(other));
     let references = |world: &World| world.state.published.filters[id.index()].references;
     let refer = Call::FilterReference { filter: id, domain };
     for count in 2..=HOLDERS as u32 {

@@ -1,5 +1,7 @@
 //! The fast path of switches, as entry code goes it, ends where the long way ends.
 
+use crate::index::EnvIndex;
+
 use super::random::Random;
 use super::ways::note;
 use super::*;
@@ -54,7 +56,7 @@ impl Side {
     pub(crate) fn enter(&mut self) {
         let mut runs = [0; abi::limits::CPUS];
         runs[CPU] = self.runs;
-        gate::fold(&mut self.world.state, &mut self.world.machine, &runs);
+        gate::fold(&mut self.world.state, &mut self.world.machine, &runs.map(EnvIndex::new));
         if self.runs != 0 {
             *self.world.machine.context(self.runs) = self.live;
         }
@@ -76,36 +78,37 @@ impl Side {
     fn by_entry_code(&mut self, word: u64) -> bool {
         let World { state, machine, .. } = &mut self.world;
         let (name, own) = ((word >> 30) as u32, self.runs);
-        let at = (name << gate::INDEX_SHIFT) & state.envs.slots[own].index_mask;
+        let at = (name << gate::INDEX_SHIFT) & state.envs.slots[EnvIndex::new(own)].index_mask;
         let target = at as usize / env::ENV_BYTES;
         if !state.open || target == 0 {
             return false;
         }
-        let accepting =
-            |index: usize| state.envs.slots[index].save.address() + offset::ACCEPTING as u64;
+        let accepting = |index: usize| {
+            state.envs.slots[EnvIndex::new(index)].save.address() + offset::ACCEPTING as u64
+        };
         let (here, there) = (accepting(own), accepting(target));
-        let sender = env::id(state, own);
+        let sender = env::id(state, EnvIndex::new(own));
         let context = machine.context(own);
         let kept = self.live;
         (context.rip, context.rflags, context.rsp) = (kept.rip, kept.rflags, kept.rsp);
-        let called = state.envs.slots[target].gate.called_as == name;
+        let called = state.envs.slots[EnvIndex::new(target)].gate.called_as == name;
         if called {
             if machine.word(there) & 1 == 0 {
                 return false;
             }
             machine.word_set(there, machine.word(there) & !1);
-            let own_name = gate::name(state.envs.slots[own].id);
-            let gate = &mut state.envs.slots[target].gate;
+            let own_name = gate::name(state.envs.slots[EnvIndex::new(own)].id);
+            let gate = &mut state.envs.slots[EnvIndex::new(target)].gate;
             (gate.serves, gate.called_as) = (own_name, 0);
         } else {
-            let env = &mut state.envs.slots[own];
+            let env = &mut state.envs.slots[EnvIndex::new(own)];
             if env.gate.serves != name {
                 return false;
             }
             (env.gate.serves, env.gate.called_as) = (0, gate::name(env.id));
             machine.word_set(here, 1);
         }
-        state.envs.slots[own].gate.turns += 1;
+        state.envs.slots[EnvIndex::new(own)].gate.turns += 1;
         machine.ticks[own] = machine.ticks[own].wrapping_add(machine.now);
         machine.ticks[target] = machine.ticks[target].wrapping_sub(machine.now);
         let context = machine.context(own);
@@ -131,10 +134,11 @@ impl Side {
     fn yield_by_entry_code(&mut self, to: EnvId) -> bool {
         let World { state, machine, .. } = &mut self.world;
         let own = self.runs;
-        let at =
-            (to.0 << (gate::NAME_SHIFT + gate::INDEX_SHIFT)) & state.envs.slots[own].index_mask;
+        let at = (to.0 << (gate::NAME_SHIFT + gate::INDEX_SHIFT))
+            & state.envs.slots[EnvIndex::new(own)].index_mask;
         let target = at as usize / env::ENV_BYTES;
-        let (this, other) = (&state.envs.slots[own], &state.envs.slots[target]);
+        let (this, other) =
+            (&state.envs.slots[EnvIndex::new(own)], &state.envs.slots[EnvIndex::new(target)]);
         let save = |at: usize| machine.word(other.save.address() + at as u64);
         if !state.open
             || (this.gate.called_as, other.gate.called_as) != (gate::MAY_YIELD, gate::YIELDED)
@@ -144,9 +148,9 @@ impl Side {
         {
             return false;
         }
-        state.envs.slots[own].gate.called_as = gate::YIELDED;
-        state.envs.slots[target].gate.called_as = gate::MAY_YIELD;
-        state.envs.slots[own].gate.yields += 1;
+        state.envs.slots[EnvIndex::new(own)].gate.called_as = gate::YIELDED;
+        state.envs.slots[EnvIndex::new(target)].gate.called_as = gate::MAY_YIELD;
+        state.envs.slots[EnvIndex::new(own)].gate.yields += 1;
         machine.ticks[own] = machine.ticks[own].wrapping_add(machine.now);
         machine.ticks[target] = machine.ticks[target].wrapping_sub(machine.now);
         let kept = self.live;
@@ -185,9 +189,21 @@ impl Side {
         self.enter();
         let own = self.runs;
         let (state, machine) = (&mut self.world.state, &mut self.world.machine);
-        match handover::check(state, machine, (CpuIndex::new(CPU), own), word, to.0.into()) {
+        match handover::check(
+            state,
+            machine,
+            (CpuIndex::new(CPU), EnvIndex::new(own)),
+            word,
+            to.0.into(),
+        ) {
             Some(plan) if machine.fast => {
-                handover::apply(state, machine, (CpuIndex::new(CPU), own), word as u16, &plan);
+                handover::apply(
+                    state,
+                    machine,
+                    (CpuIndex::new(CPU), EnvIndex::new(own)),
+                    word as u16,
+                    &plan,
+                );
             }
             _ => {
                 self.world.raw(CPU, own, call, word);
@@ -204,14 +220,14 @@ impl Side {
 
     fn owe(&mut self, index: usize) {
         self.enter();
-        self.world.state.envs.slots[index].debt_ns = 1000;
+        self.world.state.envs.slots[EnvIndex::new(index)].debt_ns = 1000;
         self.leave();
     }
 
     pub(crate) fn event(&mut self, index: usize) {
         self.enter();
         crate::work::begin(&mut self.world.state);
-        sched::event(&mut self.world.state, &mut self.world.machine, index, 2);
+        sched::event(&mut self.world.state, &mut self.world.machine, EnvIndex::new(index), 2);
         crate::work::end(&mut self.world.state);
         self.leave();
     }
@@ -222,8 +238,8 @@ impl Side {
         let envs = self.envs;
         let World { state, machine, .. } = &mut self.world;
         for index in 1..=envs {
-            let env = &state.envs.slots[index];
-            let takes_turns = list::contains(state.envs.slots, Kind::Ring, index);
+            let env = &state.envs.slots[EnvIndex::new(index)];
+            let takes_turns = list::contains(&state.envs.slots, Kind::Ring, EnvIndex::new(index));
             // What wakes it is what its last sleep asked for, and means nothing else.
             let wakes = (env.state == EnvState::Sleeping).then_some((env.posted, env.events));
             note(&mut all, &(index, env.state, env.pending, wakes, env.donors));
@@ -243,7 +259,7 @@ impl Side {
             if running {
                 note(&mut all, context);
             }
-            let (_, save) = env::save_area(state, index).unwrap();
+            let (_, save) = env::save_area(state, EnvIndex::new(index)).unwrap();
             let words = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];
             note(&mut all, &words.map(|at| machine.word(save + at as u64)));
         }
@@ -317,11 +333,13 @@ fn who_leaves_home_has_no_open_gate() {
         side.yield_to(first);
         assert_eq!(side.runs, 1);
     }
-    let called_as = |side: &Side, index: usize| side.world.state.envs.slots[index].gate.called_as;
+    let called_as = |side: &Side, index: usize| {
+        side.world.state.envs.slots[EnvIndex::new(index)].gate.called_as
+    };
     assert_eq!([1, other].map(|at| called_as(&side, at)), [gate::MAY_YIELD, gate::YIELDED]);
     side.enter();
     side.world.by(1, Call::SliceAlloc { cpu: 1, position: Which::Any, env: id });
-    let home = side.world.state.envs.slots[other].cpu;
+    let home = side.world.state.envs.slots[EnvIndex::new(other)].cpu;
     assert_eq!((home, called_as(&side, other)), (1, 0));
 }
 

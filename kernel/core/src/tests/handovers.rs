@@ -1,5 +1,7 @@
 //! The short way of a switch ends where the long one ends.
 
+use crate::index::EnvIndex;
+
 use super::random::Random;
 use super::ways::{self, Ways, note};
 use super::*;
@@ -15,7 +17,7 @@ const ENVS: usize = 7;
 fn digest(world: &mut World) -> String {
     let mut all = ways::records(world, ENVS, [number::Yield, number::TransferSync]);
     for index in 1..=ENVS {
-        if let Some((_, physical)) = env::save_area(&world.state, index) {
+        if let Some((_, physical)) = env::save_area(&world.state, EnvIndex::new(index)) {
             let words = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];
             note(&mut all, &words.map(|at| world.machine.word(physical + at as u64)));
         }
@@ -35,10 +37,11 @@ fn by_the_short_way(
     if number != number::TransferSync && (number != number::Yield || to == 0) {
         return None;
     }
-    let plan = handover::check(state, machine, (CpuIndex::new(cpu), index), word, to)?;
-    handover::apply(state, machine, (CpuIndex::new(cpu), index), number, &plan);
+    let plan =
+        handover::check(state, machine, (CpuIndex::new(cpu), EnvIndex::new(index)), word, to)?;
+    handover::apply(state, machine, (CpuIndex::new(cpu), EnvIndex::new(index)), number, &plan);
     let before = digest(world);
-    assert_eq!(world.pick(cpu), plan.target);
+    assert_eq!(world.pick(cpu), plan.target.at());
     assert_eq!(digest(world), before, "the long way would do more");
     Some(plan.way)
 }
@@ -51,7 +54,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
     if random.below(8) == 0 || index == 0 {
         let other = 1 + random.below(ENVS as u64) as usize;
         crate::work::begin(&mut world.state);
-        sched::event(&mut world.state, &mut world.machine, other, 1 << 4);
+        sched::event(&mut world.state, &mut world.machine, EnvIndex::new(other), 1 << 4);
         crate::work::end(&mut world.state);
     }
     if index == 0 {
@@ -114,7 +117,7 @@ fn populated() -> World {
         let index = world.spawn(own);
         assert_eq!(index, at);
         if at < 5 {
-            world.state.envs.slots[index].flags |= FLAG_BORROW as u16;
+            world.state.envs.slots[EnvIndex::new(index)].flags |= FLAG_BORROW as u16;
         }
         if at % 3 == 0 {
             let env = world.id(index);

@@ -1,5 +1,7 @@
 //! What refers to an object finds that one or nothing, whatever has become of its place since.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::identity::{Serial, Thread};
 use crate::region;
@@ -125,7 +127,8 @@ fn predicate_reads_the_next_owners_region() {
     let at = region::physical(&world.state, RegionIndex::new(other.index()), 0);
     for secret in [0, LEAST - 1, LEAST, u64::MAX] {
         world.machine.word_set(at, secret);
-        let holds = crate::predicate::holds(&mut world.state, &mut world.machine, attacker);
+        let holds =
+            crate::predicate::holds(&mut world.state, &mut world.machine, EnvIndex::new(attacker));
         assert!(holds, "a region that has ended counts as true, whatever is in {secret:#x}");
     }
 }
@@ -154,7 +157,7 @@ fn outlived() -> (World, usize, RegionId) {
 #[test]
 fn attachment_outlives_its_region_into_anothers() {
     let (world, attacker, other) = outlived();
-    let own = env::domain(&world.state, attacker).index();
+    let own = env::domain(&world.state, EnvIndex::new(attacker)).index();
     assert!(!region::attached_any(
         &world.state,
         DomainIndex::new(own),
@@ -167,7 +170,7 @@ fn detaching_what_one_was_never_attached_to() {
     let (mut world, attacker, other) = outlived();
     assert_eq!(detach(&mut world, attacker, other), error(Error::NotPermitted, 0));
     // Its end takes nothing of the other's along.
-    let domain = env::domain(&world.state, attacker);
+    let domain = env::domain(&world.state, EnvIndex::new(attacker));
     assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
     world.settle();
     assert_eq!(world.state.published.regions[other.index()].attached, [1, 0, 0, 0]);
@@ -254,8 +257,8 @@ fn news_for_a_thread_whose_id_has_come_again() {
     let (stays, maker) = (world.spawn_masked(domain), world.spawn_masked(domain));
     let ring = ring_of(&mut world, maker);
     filter_of(&mut world, maker, ring);
-    let thread = Thread::of(&world.state, maker);
-    assert_eq!(thread.living(&world.state), Some(maker));
+    let thread = Thread::of(&world.state, EnvIndex::new(maker));
+    assert_eq!(thread.living(&world.state), Some(EnvIndex::new(maker)));
     // Another thread of the same space, with the same id.
     let id = world.id(maker);
     for uses in 1.. {

@@ -1,5 +1,7 @@
 //! Frames that a program lent to the kernel and their owner takes back.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::upcall;
 use abi::capability::{DEVICE_CONSOLE, NAME_DEVICE};
@@ -20,7 +22,7 @@ impl Loan {
     fn new() -> Self {
         let mut world = World::new();
         let domain = world.domain();
-        let own = env::domain(&world.state, 1).index();
+        let own = env::domain(&world.state, EnvIndex::new(1)).index();
         let frame = world.map(own, OWN);
         let borrower = world.spawn_masked(domain);
         world.map(domain.index(), LENT);
@@ -34,7 +36,7 @@ impl Loan {
         let (operation, value) = (Operation::Map as u8, WRITABLE | NO_EXECUTE);
         let frame = self.frame.0;
         let item = Item { operation, level: 1, more: 0, frame, address, value };
-        let own = env::domain(&self.world.state, 1).index();
+        let own = env::domain(&self.world.state, EnvIndex::new(1)).index();
         self.world.update((own, domain), ROOT, &item).expect("mapped");
     }
 
@@ -65,7 +67,7 @@ fn revoked_frame_stays_shown() {
     assert_eq!(loan.world.machine.application_pages[shower], Some(loan.frame));
     loan.revoke();
     assert_eq!(loan.world.machine.application_pages[shower], None);
-    assert_eq!(loan.world.state.envs.slots[shower].application, Frame::default());
+    assert_eq!(loan.world.state.envs.slots[EnvIndex::new(shower)].application, Frame::default());
 }
 
 #[test]
@@ -79,7 +81,10 @@ fn revoked_frame_stays_written() {
     loan.world.on(0, writer);
     loan.world.machine.context(writer).rdi = 0x4141_4141;
     let (state, machine) = (&mut loan.world.state, &mut loan.world.machine);
-    assert!(!upcall::deliver_fault(state, machine, writer, 14, 0, 0x4242), "it has a handler");
+    assert!(
+        !upcall::deliver_fault(state, machine, EnvIndex::new(writer), 14, 0, 0x4242),
+        "it has a handler"
+    );
     assert_eq!(loan.world.state_of(writer), EnvState::Stopped);
     let slots = (0..4).map(|slot| frame.address() + 0x118 + slot * 0x100);
     let stored: Vec<u64> = slots.map(|at| loan.world.machine.word(at)).collect();
@@ -95,21 +100,25 @@ fn save_area_of_one_that_runs_elsewhere() {
     loan.world.on(1, writer);
     let frame = loan.frame;
     assert_eq!(loan.world.by(1, Call::FrameRevoke { frame }), Outcome::Again);
-    assert_eq!(loan.world.state.envs.slots[writer].save, frame, "while it may be written to");
+    assert_eq!(
+        loan.world.state.envs.slots[EnvIndex::new(writer)].save,
+        frame,
+        "while it may be written to"
+    );
     assert_eq!(loan.world.pick(1), writer, "it runs on");
-    assert_eq!(loan.world.state.envs.slots[writer].save, Frame::default());
-    assert!(!loan.world.state.envs.slots[writer].prepared);
+    assert_eq!(loan.world.state.envs.slots[EnvIndex::new(writer)].save, Frame::default());
+    assert!(!loan.world.state.envs.slots[EnvIndex::new(writer)].prepared);
     loan.revoke();
 }
 
 #[test]
 fn save_area_of_who_revokes_it() {
     let mut world = World::new();
-    let own = world.state.envs.slots[1].save;
+    let own = world.state.envs.slots[EnvIndex::new(1)].save;
     assert_eq!(world.by(1, Call::FrameRevoke { frame: own }), Outcome::Again);
     assert_eq!(world.pick(0), 1);
     assert_eq!(world.by(1, Call::FrameRevoke { frame: own }), OK);
-    assert_eq!(world.state.envs.slots[1].save, Frame::default());
+    assert_eq!(world.state.envs.slots[EnvIndex::new(1)].save, Frame::default());
 }
 
 #[test]
@@ -137,18 +146,24 @@ fn reply_without_a_save_area() {
     let to = |world: &World, index: usize| u64::from(world.id(index).0) << 32;
     world.on(0, client);
     let word = number | to(&world, server);
-    assert_eq!(world.raw(0, client, Call::TransferSync {}, word), Outcome::Enter(server));
-    crate::lent::drop_save(&mut world.state, server);
+    assert_eq!(
+        world.raw(0, client, Call::TransferSync {}, word),
+        Outcome::Enter(EnvIndex::new(server))
+    );
+    crate::lent::drop_save(&mut world.state, EnvIndex::new(server));
     let word = number | to(&world, client) | abi::call::TRANSFER_ACCEPT;
     world.pick(0);
     let known = u64::from(world.id(client).0);
     let plan = crate::handover::check(
         &world.state,
         &world.machine,
-        (CpuIndex::new(0), server),
+        (CpuIndex::new(0), EnvIndex::new(server)),
         word,
         known,
     );
     assert_eq!(plan, None, "by the short way, which writes to its save area");
-    assert_eq!(world.raw(0, server, Call::TransferSync {}, word), Outcome::Enter(client));
+    assert_eq!(
+        world.raw(0, server, Call::TransferSync {}, word),
+        Outcome::Enter(EnvIndex::new(client))
+    );
 }

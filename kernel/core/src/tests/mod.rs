@@ -37,7 +37,7 @@ use crate::boot::Sizes;
 use crate::create::{First, start_first};
 use crate::dispatch::{self, Outcome};
 use crate::fake::{self, FakeMachine};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex, RegionIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{domain, env, frame, sched, table};
@@ -120,7 +120,7 @@ impl World {
         };
         assert_eq!(start_first(state, machine, &first).index(), 1);
         crate::slice::start_cpu(state, CpuIndex::new(1));
-        state.envs.slots[1].entries = entries();
+        state.envs.slots[EnvIndex::new(1)].entries = entries();
         assert_eq!(world.pick(0), 1);
         world
     }
@@ -249,7 +249,7 @@ impl World {
     }
 
     fn physical(&self, index: usize, address: u64) -> u64 {
-        let root = domain::root(&self.state, env::domain(&self.state, index).into());
+        let root = domain::root(&self.state, env::domain(&self.state, EnvIndex::new(index)).into());
         let leaf = table::look_up(&self.machine, root, address).expect("mapped");
         leaf.frame.address() + address % PAGE_SIZE
     }
@@ -266,21 +266,21 @@ impl World {
 
     /// A word of an environment's save area.
     pub fn saved(&self, index: usize, offset: usize) -> u64 {
-        let (_, physical) = env::save_area(&self.state, index).unwrap();
+        let (_, physical) = env::save_area(&self.state, EnvIndex::new(index)).unwrap();
         self.machine.word(physical + offset as u64)
     }
 
     pub fn save(&mut self, index: usize, offset: usize, value: u64) {
-        let (_, physical) = env::save_area(&self.state, index).unwrap();
+        let (_, physical) = env::save_area(&self.state, EnvIndex::new(index)).unwrap();
         self.machine.word_set(physical + offset as u64, value);
     }
 
     pub fn id(&self, index: usize) -> EnvId {
-        env::id(&self.state, index)
+        env::id(&self.state, EnvIndex::new(index))
     }
 
     pub fn state_of(&self, index: usize) -> EnvState {
-        let state = self.state.envs.slots[index].state;
+        let state = self.state.envs.slots[EnvIndex::new(index)].state;
         assert_eq!(self.state.published.envs[index].state, state as u32);
         state
     }
@@ -290,10 +290,10 @@ impl World {
         check(&self.state);
         // A hold of the lock of its own.
         self.state.spent = 0;
-        let index =
-            sched::pick(&mut self.state, &mut self.machine, CpuIndex::new(cpu)).unwrap_or(0);
+        let index = sched::pick(&mut self.state, &mut self.machine, CpuIndex::new(cpu))
+            .map_or(0, EnvIndex::at);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
-            .filter(|&at| self.state.envs.slots[at].state == EnvState::Running)
+            .filter(|&at| self.state.envs.slots[EnvIndex::new(at)].state == EnvState::Running)
             .filter(|&at| self.state.published.envs[at].cpu as usize == cpu)
             .collect();
         assert_eq!(running, if index == 0 { vec![] } else { vec![index] });
@@ -310,16 +310,16 @@ impl World {
         }
         if current != 0 {
             sched::leave(&mut self.state, &mut self.machine, CpuIndex::new(cpu));
-            env::set_state(&mut self.state, current, EnvState::Ready);
+            env::set_state(&mut self.state, EnvIndex::new(current), EnvState::Ready);
         }
         for other in 0..2 {
             if usize::from(self.state.sched.cpus[CpuIndex::new(other)].current) == index {
                 sched::leave(&mut self.state, &mut self.machine, CpuIndex::new(other));
-                env::set_state(&mut self.state, index, EnvState::Ready);
+                env::set_state(&mut self.state, EnvIndex::new(index), EnvState::Ready);
             }
         }
         assert_eq!(self.state_of(index), EnvState::Ready);
-        sched::run(&mut self.state, CpuIndex::new(cpu), index, self.machine.now);
+        sched::run(&mut self.state, CpuIndex::new(cpu), EnvIndex::new(index), self.machine.now);
         let slice_end = self.machine.now + abi::limits::SLICE_NS;
         self.state.sched.cpus[CpuIndex::new(cpu)].slice_end_ns = slice_end;
         self.state.sched.cpus[CpuIndex::new(cpu)].lender = 0;
@@ -344,7 +344,7 @@ impl World {
 
     /// What the machine layer does for a `syscall`.
     pub fn raw(&mut self, cpu: usize, index: usize, call: Call, word: u64) -> Outcome {
-        let root = domain::root(&self.state, env::domain(&self.state, index).into());
+        let root = domain::root(&self.state, env::domain(&self.state, EnvIndex::new(index)).into());
         self.machine.current = Some(root);
         let (number, words) = call.encode();
         let mut bytes = vec![];
@@ -368,8 +368,15 @@ impl World {
         let (state, machine) = (&mut self.state, &mut self.machine);
         crate::work::begin(state);
         crate::work::spend(state, self.spent);
-        let outcome =
-            dispatch::call(state, machine, CpuIndex::new(cpu), index, word, words, &bytes);
+        let outcome = dispatch::call(
+            state,
+            machine,
+            CpuIndex::new(cpu),
+            EnvIndex::new(index),
+            word,
+            words,
+            &bytes,
+        );
         if let Outcome::Answer(error, value) = outcome {
             machine.context(index).answer(error, value);
         }
@@ -426,8 +433,8 @@ pub fn check(state: &State) {
     let envs = &state.envs.slots;
     let mut watchers = 0;
     for (index, env) in envs.iter().enumerate().skip(1) {
-        let queued = crate::list::contains(envs, crate::list::Kind::Ring, index);
-        let watching = crate::list::contains(envs, crate::list::Kind::Watch, index);
+        let queued = crate::list::contains(envs, crate::list::Kind::Ring, EnvIndex::new(index));
+        let watching = crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index));
         watchers += u16::from(watching);
         let wants = match env.state {
             EnvState::Ready | EnvState::Running | EnvState::Donating => true,
@@ -443,22 +450,23 @@ pub fn check(state: &State) {
     let known: Vec<_> = known.collect();
     for &(index, EnvRecord { id, .. }) in &known {
         let donors = known.iter().filter(|(_, record)| record.donated_to == *id).count();
-        assert_eq!(usize::from(envs[index].donors), donors);
+        assert_eq!(usize::from(envs[EnvIndex::new(index)].donors), donors);
         let children = known.iter().filter(|(_, record)| record.holder == *id).count();
-        assert_eq!(usize::from(envs[index].children), children);
+        assert_eq!(usize::from(envs[EnvIndex::new(index)].children), children);
     }
     assert_eq!(watchers, state.sched.watchers);
     for record in state.published.regions.iter().filter(|record| record.id != 0) {
         let region = RegionId(record.id);
         let waits_for_it = |&index: &usize| {
-            let env = &envs[index];
+            let env = &envs[EnvIndex::new(index)];
             env.pending == env::Pending::Region && env.wait.region == region
         };
         let waiters: Vec<_> = (1..envs.len()).filter(waits_for_it).collect();
         let known = &state.regions.slots[RegionIndex::new(region.index())];
         assert_eq!(usize::from(known.waiters), waiters.len(), "of {region:?}");
-        let unlisted =
-            |&&index: &&usize| !crate::list::contains(envs, crate::list::Kind::Watch, index);
+        let unlisted = |&&index: &&usize| {
+            !crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index))
+        };
         // Who is in no list is the only one, and the region knows him.
         if let Some(&alone) = waiters.iter().find(unlisted) {
             assert_eq!((waiters.len(), usize::from(known.waiter)), (1, alone), "of {region:?}");

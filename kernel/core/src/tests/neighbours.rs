@@ -67,7 +67,7 @@ fn leave(world: &mut World) -> usize {
         frame::limbo_release(state, machine, ticket);
         work::end(state);
         if let Some(index) = next {
-            return index;
+            return index.at();
         }
         let soon =
             sched::next_deadline(&world.state, CPU).is_some_and(|at| at <= world.machine.now);

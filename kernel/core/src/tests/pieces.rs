@@ -1,5 +1,7 @@
 //! Long work is done in pieces, and goes on whoever began it.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::{revoke, sweep, work};
 use abi::limits::Resource;
@@ -21,7 +23,7 @@ fn item(operation: Operation, level: u8, frame: Frame, address: u64, value: u64)
 
 /// An item for the first domain, by the domain at index `by`, with the root name.
 fn update(world: &mut World, by: usize, item: &Item) {
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     world.update((by, own), ROOT, item).unwrap();
 }
 
@@ -54,7 +56,7 @@ fn a_crowd_dies_in_pieces() {
 #[test]
 fn a_revocation_outlives_its_caller() {
     let mut world = World::new();
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     let domain = world.domain();
     let frame = world.map(domain.index(), SCRATCH + 0x20_0000);
     let revoker = world.spawn(domain);
@@ -75,7 +77,7 @@ fn a_revocation_outlives_its_caller() {
 #[test]
 fn a_revoked_frame_that_is_held_otherwise_can_be_bound_again() {
     let mut world = World::new();
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     let frame = world.map(own, 0x60_0000);
     frame::reference(&mut world.state, frame);
     assert_eq!(world.with(1, ROOT, Call::FrameRevoke { frame }), OK);
@@ -92,7 +94,7 @@ fn a_revoked_frame_that_is_held_otherwise_can_be_bound_again() {
 fn a_shared_table_outlives_its_account_empty() {
     const SHARED: u64 = 0xa0_0000;
     let mut world = World::new();
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(own, 0x60_0000);
     let before = world.census();
     let account = an_account(&mut world);
@@ -205,7 +207,7 @@ fn unused_regions_end_with_their_maker_wherever_they_are() {
     for at in 1..=some {
         let by = if at == some { maker } else { other };
         let (state, machine) = (&mut world.state, &mut world.machine);
-        crate::region::allocate(state, machine, by, ROOT, 0, &[]).unwrap();
+        crate::region::allocate(state, machine, EnvIndex::new(by), ROOT, 0, &[]).unwrap();
     }
     assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
     world.settle();

@@ -1,5 +1,7 @@
 //! Wakeup predicates: what is refused, what they mean, what they keep, when they are looked at.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::fake::KERNEL_FRAMES;
 use abi::id::RegionId;
@@ -74,8 +76,8 @@ fn holds(world: &mut World, index: usize) -> bool {
         Outcome::Left => {
             let id = world.id(index);
             env::lookup(&world.state, id).unwrap();
-            crate::sleep::end_sleep(&mut world.state, &mut world.machine, index);
-            sched::make_ready(&mut world.state, &mut world.machine, index, false);
+            crate::sleep::end_sleep(&mut world.state, &mut world.machine, EnvIndex::new(index));
+            sched::make_ready(&mut world.state, &mut world.machine, EnvIndex::new(index), false);
             false
         }
         other => panic!("{other:?}"),
@@ -169,7 +171,7 @@ fn what_the_caller_may_not_read_is_refused() {
 #[test]
 fn a_page_that_is_unmapped_stays_until_the_next_predicate() {
     let (mut world, index) = spawned();
-    let domain = env::domain(&world.state, index).index();
+    let domain = env::domain(&world.state, EnvIndex::new(index)).index();
     let frame = world.map(domain, 0x60_0000);
     let left = memory(0x60_0000);
     assert_eq!(set(&mut world, index, &[atom(left, Operator::Equal, constant(3))]), OK);
@@ -418,7 +420,7 @@ fn published_records_can_be_watched() {
     let watch = atom(memory(address + 0x68), Operator::NotEqual, constant(0));
     assert_eq!(set(&mut world, index, &[watch]), OK);
     let class = crate::predicate::published_bit(Table::Envs, 0);
-    assert_eq!(world.state.envs.slots[index].watched, class);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(index)].watched, class);
     assert!(!holds(&mut world, index));
     world.machine.word_set(physical + 0x68, 1);
     assert!(holds(&mut world, index));
@@ -431,7 +433,7 @@ fn published_records_can_be_watched() {
 #[test]
 fn a_revoked_frame_makes_its_atoms_true() {
     let (mut world, index) = spawned();
-    let domain = env::domain(&world.state, index).index();
+    let domain = env::domain(&world.state, EnvIndex::new(index)).index();
     let frame = world.map(domain, 0x60_0000);
     let watch = atom(memory(0x60_0000), Operator::Equal, constant(99));
     assert_eq!(set(&mut world, index, &[watch]), OK);
@@ -448,7 +450,7 @@ fn a_revoked_frame_makes_its_atoms_true() {
 #[test]
 fn a_store_elsewhere_is_noticed_for_the_sleepers_of_an_idle_processor() {
     let (mut world, sleeper) = spawned();
-    let domain = env::domain(&world.state, sleeper);
+    let domain = env::domain(&world.state, EnvIndex::new(sleeper));
     let writer = world.spawn_masked(domain);
     let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(writer) };
     assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));

@@ -1,5 +1,7 @@
 //! Users and groups: who reaches whose environments, what a domain is asked for, who moves in.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use abi::capability::{
     CONTROL, DERIVE, NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
@@ -28,7 +30,7 @@ pub(super) fn process(world: &mut World, number: u32) -> (usize, DomainId) {
     let (state, id) = (&mut world.state, domain.index());
     state.domains.records[DomainIndex::new(id)].guard = name;
     // As after a fork: its maker's own name.
-    state.envs.slots[index].guard = Name::of(&[NAME_FRESH, 9, 9, 9]);
+    state.envs.slots[EnvIndex::new(index)].guard = Name::of(&[NAME_FRESH, 9, 9, 9]);
     let value = u64::from(USER) | NO_NAME << 8;
     let set = Call::DomainSet { domain: DomainId::NONE, property: 0, value };
     assert_eq!(world.with(index, USER, set), OK);
@@ -326,8 +328,8 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
         );
     }
     domain::move_charges(&mut world.state, built.into(), account.into()).unwrap();
-    let save = world.state.envs.slots[new].save;
-    let application = world.state.envs.slots[new].application;
+    let save = world.state.envs.slots[EnvIndex::new(new)].save;
+    let application = world.state.envs.slots[EnvIndex::new(new)].application;
     let admit = Call::DomainSet {
         domain: built,
         property: Property::Admits as u16,
@@ -345,11 +347,11 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
     assert_eq!(world.with(guest, USER, go), Outcome::Restart);
     let context = *world.machine.context(guest);
     assert_eq!((context.rip, context.rsp, context.rbx), (0x1234_5000, 0x7000, 0));
-    assert_eq!((world.id(guest), env::domain(&world.state, guest)), (id, built));
+    assert_eq!((world.id(guest), env::domain(&world.state, EnvIndex::new(guest))), (id, built));
     assert_eq!(world.state.published.envs[guest].holder, holder);
     // A processor that goes from the old user to the new one has to know (`speculation`).
     assert_eq!(world.state.published.envs[guest].user, account.0);
-    let env = &world.state.envs.slots[guest];
+    let env = &world.state.envs.slots[EnvIndex::new(guest)];
     assert_eq!((env.save, env.application), (save, application));
     assert_eq!(world.machine.application_pages[guest], Some(application));
     assert_eq!(world.saved(guest, offset::PENDING) & 1 << 14, 1 << 14, "what was posted");
@@ -363,7 +365,7 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
     let update = Call::TableUpdate { domain: built, items: UserAddress(SCRATCH), count: 0 };
     assert!(!domain::is_builder(
         &world.state,
-        env::domain(&world.state, builder).into(),
+        env::domain(&world.state, EnvIndex::new(builder)).into(),
         built.into()
     ));
     assert_eq!(world.with(other, USER, update), error(Error::NotPermitted, 0));
@@ -374,7 +376,7 @@ fn a_guest_takes_over_what_was_prepared_and_brings_nothing_but_its_id() {
 fn a_guest_brings_its_groups_and_the_regions_that_it_has_passed() {
     let mut world = World::new();
     let (guest, builder, built, new) = prepared(&mut world);
-    let from = env::domain(&world.state, guest);
+    let from = env::domain(&world.state, EnvIndex::new(guest));
     let region = groups(&mut world, guest, &[20, 27]);
     enter(&mut world, from, SAVED, Name::principal(NAME_GROUP, 0), USER_RIGHTS);
     let property = Property::Groups as u16;

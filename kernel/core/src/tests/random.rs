@@ -1,5 +1,7 @@
 //! Random calls, faults and time on two processors: what must hold holds, and nothing is left.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use abi::limits::SLICE_NS;
 use abi::region::Step;
@@ -157,13 +159,13 @@ fn recall(world: &mut World) {
         EnvState::Running | EnvState::Ready => {}
         EnvState::Stopped | EnvState::Held | EnvState::Sleeping | EnvState::Donating => {
             if world.state_of(1) == EnvState::Donating
-                || world.state.envs.slots[1].pending == env::Pending::Reply
+                || world.state.envs.slots[EnvIndex::new(1)].pending == env::Pending::Reply
             {
-                crate::transfer::end_wait(&mut world.state, 1);
+                crate::transfer::end_wait(&mut world.state, EnvIndex::new(1));
             }
-            crate::sleep::end_sleep(&mut world.state, &mut world.machine, 1);
-            sched::dequeue(&mut world.state, 1);
-            sched::make_ready(&mut world.state, &mut world.machine, 1, false);
+            crate::sleep::end_sleep(&mut world.state, &mut world.machine, EnvIndex::new(1));
+            sched::dequeue(&mut world.state, EnvIndex::new(1));
+            sched::make_ready(&mut world.state, &mut world.machine, EnvIndex::new(1), false);
         }
         state => panic!("{state:?}"),
     }
@@ -210,7 +212,7 @@ fn random_calls_keep_what_must_hold_and_leave_nothing() {
             }
             if random.below(50) == 0 {
                 let (state, machine) = (&mut world.state, &mut world.machine);
-                crate::upcall::deliver_fault(state, machine, index, 6, 0, 0);
+                crate::upcall::deliver_fault(state, machine, EnvIndex::new(index), 6, 0, 0);
                 continue;
             }
             if random.below(3) == 0 {
@@ -270,7 +272,7 @@ fn clean_up(world: &mut World) {
     // Those that the test made and put nobody into.
     for index in 1..world.state.published.domains.len() {
         let domain = DomainId(world.state.published.domains[index].id);
-        if domain.0 != 0 && domain != env::domain(&world.state, 1) {
+        if domain.0 != 0 && domain != env::domain(&world.state, EnvIndex::new(1)) {
             assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
         }
     }

@@ -1,5 +1,7 @@
 //! Regions: rights by role, one atomic operation, what a fault leaves alone, how they end.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::work::PIECE;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES, REGION_PLACES, Resource};
@@ -105,7 +107,7 @@ fn a_fault_leaves_every_word_alone_and_the_call_runs_again() {
     copy.direction = COPY_OUT;
     let Outcome::Fault(fault) = operate(&mut world, 1, &copy) else { panic!() };
     assert!(fault.write);
-    let domain = env::domain(&world.state, 1).index();
+    let domain = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(domain, 0x60_0000);
     assert_eq!(operate(&mut world, 1, &copy), OK);
 }
@@ -162,7 +164,7 @@ fn each_refusal_of_making_and_attaching() {
     let many = vec![u32::MAX; REGION_FRAMES + 1];
     assert_eq!(alloc(&mut world, 1, &many), error(Error::TooLarge, REGION_FRAMES as u64));
     assert_eq!(alloc(&mut world, 1, &[u32::MAX, 0]), error(Error::NoSuchFrame, 0));
-    let taken = env::vector(&world.state, 1).unwrap();
+    let taken = env::vector(&world.state, EnvIndex::new(1)).unwrap();
     assert_eq!(alloc(&mut world, 1, &[u32::MAX, taken.0]), error(Error::Taken, 0));
     let address = UserAddress(abi::layout::PROGRAM_END - 2 * PAGE_SIZE);
     let call = Call::RegionAlloc { frames: UserAddress(address.0 + 4095), count: 4 };

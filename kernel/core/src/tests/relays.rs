@@ -1,5 +1,7 @@
 //! The short way of a step along a ring ends where the long one ends.
 
+use crate::index::EnvIndex;
+
 use super::random::Random;
 use super::ways::{self, Ways, note};
 use super::*;
@@ -46,7 +48,7 @@ fn digest(world: &mut World) -> String {
 
 /// By the short way, if it is open: then the long one has nothing to add.
 fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> Option<Done> {
-    let root = domain::root(&world.state, env::domain(&world.state, index).into());
+    let root = domain::root(&world.state, env::domain(&world.state, EnvIndex::new(index)).into());
     world.machine.current = Some(root);
     let (state, machine) = (&mut world.state, &mut world.machine);
     let (number, words) = call.encode();
@@ -54,26 +56,28 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
         number::RegionStep => relay::call::<_, { number::RegionStep }>(
             state,
             machine,
-            (CpuIndex::new(cpu), index),
+            (CpuIndex::new(cpu), EnvIndex::new(index)),
             words,
         ),
         number::RegionStepOrWait => relay::call::<_, { number::RegionStepOrWait }>(
             state,
             machine,
-            (CpuIndex::new(cpu), index),
+            (CpuIndex::new(cpu), EnvIndex::new(index)),
             words,
         ),
         _ => None,
     }?;
     let done = match done {
-        Done::Moved(moved) => relay::tell(state, machine, (CpuIndex::new(cpu), index), moved),
+        Done::Moved(moved) => {
+            relay::tell(state, machine, (CpuIndex::new(cpu), EnvIndex::new(index)), moved)
+        }
         Done::Nothing(region) => {
-            relay::wait_for(state, machine, (CpuIndex::new(cpu), index), region)?
+            relay::wait_for(state, machine, (CpuIndex::new(cpu), EnvIndex::new(index)), region)?
         }
         _ => done,
     };
     // What is asked of the caller comes with an interrupt; bits that wait are looked at at once.
-    let asked = !matches!(world.state.envs.slots[index].request, Request::Nothing);
+    let asked = !matches!(world.state.envs.slots[EnvIndex::new(index)].request, Request::Nothing);
     let bits = [offset::PENDING, offset::EVENTS].map(|at| world.saved(index, at));
     let done = match done {
         Done::Answered if bits != [0; 2] => Done::Disturbed(Rest::Nothing),
@@ -94,7 +98,7 @@ fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> 
     match done {
         Done::Answered if over || asked => return Some(done),
         Done::Answered => assert_eq!(next, index),
-        Done::Switched { target, .. } => assert_eq!(next, target),
+        Done::Switched { target, .. } => assert_eq!(next, target.at()),
         _ => return Some(done),
     }
     assert_eq!(digest(world), before, "the long way would do more");
@@ -175,7 +179,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
     if random.below(16) == 0 || index == 0 {
         let other = 1 + random.below(ENVS as u64) as usize;
         crate::work::begin(&mut world.state);
-        sched::event(&mut world.state, &mut world.machine, other, !0);
+        sched::event(&mut world.state, &mut world.machine, EnvIndex::new(other), !0);
         crate::work::end(&mut world.state);
     }
     if index == 0 {
@@ -226,18 +230,18 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
 fn populated() -> World {
     let mut world = World::new();
     let domain = world.domain();
-    let first = env::domain(&world.state, 1);
+    let first = env::domain(&world.state, EnvIndex::new(1));
     for index in 2..=ENVS {
         let own = if index % 2 == 0 { first } else { domain };
         assert_eq!(world.spawn(own), index);
-        world.state.envs.slots[index].flags |= match index {
+        world.state.envs.slots[EnvIndex::new(index)].flags |= match index {
             2..=4 => FLAG_BORROW,
             5 => FLAG_BORROW | FLAG_GIVEN_TIME,
             _ => 0,
         } as u16;
-        sched::turns_changed(&mut world.state, index);
+        sched::turns_changed(&mut world.state, EnvIndex::new(index));
     }
-    world.state.envs.slots[1].flags |= FLAG_BORROW as u16;
+    world.state.envs.slots[EnvIndex::new(1)].flags |= FLAG_BORROW as u16;
     for count in [0, 1] {
         world.put(1, &[u64::MAX]);
         let frames = UserAddress(SCRATCH);
@@ -297,22 +301,26 @@ fn where_a_sleeper_has_no_page_its_call_begins_anew() {
         assert_eq!(world.by(3, wait(address, 8)), Outcome::Left);
         world.on(0, 1);
         assert_eq!(world.pick(0), 1);
-        let root = domain::root(&world.state, env::domain(&world.state, 1).into());
+        let root = domain::root(&world.state, env::domain(&world.state, EnvIndex::new(1)).into());
         world.machine.current = Some(root);
         let (state, machine) = (&mut world.state, &mut world.machine);
-        let made =
-            relay::call::<_, { number::RegionStep }>(state, machine, (CpuIndex::new(0), 1), next);
+        let made = relay::call::<_, { number::RegionStep }>(
+            state,
+            machine,
+            (CpuIndex::new(0), EnvIndex::new(1)),
+            next,
+        );
         let Some(Done::Moved(moved)) = made else { panic!("{made:?}") };
-        let done = relay::tell(state, machine, (CpuIndex::new(0), 1), moved);
+        let done = relay::tell(state, machine, (CpuIndex::new(0), EnvIndex::new(1)), moved);
         if served {
-            assert!(matches!(done, Done::Switched { target: 3, .. }), "{done:?}");
+            assert!(matches!(done, Done::Switched { target, .. } if target.at() == 3), "{done:?}");
             continue;
         }
         assert_eq!(done, Done::Disturbed(Rest::Told(RegionIndex::new(REGIONS))));
         assert_eq!(machine.current, Some(root));
-        assert_eq!(state.envs.slots[3].state, EnvState::Sleeping);
+        assert_eq!(state.envs.slots[EnvIndex::new(3)].state, EnvState::Sleeping);
         relay::finish(state, machine, Rest::Told(RegionIndex::new(REGIONS)));
-        assert_eq!(state.envs.slots[3].state, EnvState::Ready);
+        assert_eq!(state.envs.slots[EnvIndex::new(3)].state, EnvState::Ready);
         assert_eq!(machine.context(3).rip, RIP - crate::context::SYSCALL_BYTES);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The table of calls says which these are (`Completion::Restartable`); l4stack 22.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::work::{self, PIECE};
 use abi::call::{Completion, TABLE};
@@ -42,7 +44,7 @@ fn batch() -> Vec<u64> {
 /// All that anybody can see of the world.
 fn picture(world: &mut World) -> String {
     world.settle();
-    let root = domain::root(&world.state, env::domain(&world.state, 1).into());
+    let root = domain::root(&world.state, env::domain(&world.state, EnvIndex::new(1)).into());
     let leaf = |page| {
         let leaf = table::look_up(&world.machine, root, AREA + page * PAGE_SIZE);
         leaf.map(|leaf| (leaf.frame, leaf.writable, leaf.executable))
@@ -107,7 +109,7 @@ fn table_updates_restart_at_each_step() {
 fn copy(missing: u64) -> (Vec<u64>, usize) {
     const LEN: u64 = 2 * PAGE_SIZE + 80;
     let mut world = World::new();
-    let domain = env::domain(&world.state, 1).index();
+    let domain = env::domain(&world.state, EnvIndex::new(1)).index();
     let map = |world: &mut World, page: u64| {
         let address = SOURCE + page * PAGE_SIZE;
         world.map(domain, address);

@@ -1,5 +1,7 @@
 //! Entries of rings at their limits, the shortest packet, and rings whose memory is revoked.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::net;
 use abi::id::RingId;
@@ -16,7 +18,7 @@ const MAC: u64 = 0x0900_0000_0002;
 fn world() -> World {
     let mut world = World::new();
     net::attach(&mut world.state, 0, MAC);
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     world.map(own, PAGE);
     world
 }
@@ -118,7 +120,7 @@ fn transmit_less_than_a_header_or_more_than_a_packet() {
 #[test]
 fn a_revoked_frame_is_in_no_ring() {
     let mut world = world();
-    let own = env::domain(&world.state, 1).index();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
     let root = domain::root(&world.state, DomainIndex::new(own));
     let frame = table::look_up(&world.machine, root, PAGE).unwrap().frame;
     // In all the rings there may be: as owner word, as buffer, as both, with another page beside.

@@ -1,5 +1,7 @@
 //! Sleep, post, timers: nobody sleeps through what was for it.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use abi::upcall::{EVENT_TIMER, woken};
 
@@ -83,7 +85,7 @@ fn a_deadline_ends_a_sleep() {
     world.pick(0);
     assert_eq!(world.state_of(other), EnvState::Ready);
     assert_eq!(rdx(&mut world, other), (Error::TimedOut as u64, 0));
-    assert_eq!(world.state.envs.slots[other].heap_slot, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(other)].heap_slot, 0);
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn a_full_queue_counts_what_it_has_no_room_for() {
     let domain = world.domain();
     let other = world.spawn(domain);
     mask(&mut world, other);
-    let queue = world.state.envs.slots[other].save_address + PLACE;
+    let queue = world.state.envs.slots[EnvIndex::new(other)].save_address + PLACE;
     let setup = EnvSetup { queue, ..EnvSetup::default() };
     assert_eq!(world.set_by(other, EnvId::NONE, field::QUEUE, &setup), OK);
     let env = world.id(other);
@@ -192,7 +194,7 @@ fn a_full_queue_counts_what_it_has_no_room_for() {
         assert_eq!(world.by(1, Call::Post { env, bits: 1 << bit }), OK);
     }
     world.machine.now = 77;
-    sched::event(&mut world.state, &mut world.machine, other, 1 << 5);
+    sched::event(&mut world.state, &mut world.machine, EnvIndex::new(other), 1 << 5);
     assert_eq!(word(&world, at::PUT), ENTRIES as u64);
     let sender = u64::from(world.id(1).0) << 32;
     for entry in 0..ENTRIES as u64 {
@@ -204,7 +206,7 @@ fn a_full_queue_counts_what_it_has_no_room_for() {
     // The bits are set all the same, and what was taken makes room.
     assert_eq!(world.saved(other, offset::PENDING), (1 << (ENTRIES + 3)) - 1);
     world.save(other, (PLACE + at::TAKEN) as usize, 1);
-    sched::event(&mut world.state, &mut world.machine, other, 1 << 5);
+    sched::event(&mut world.state, &mut world.machine, EnvIndex::new(other), 1 << 5);
     assert_eq!(word(&world, at::ENTRIES), 5);
     assert_eq!(word(&world, at::ENTRIES + 8), 77);
     // Whatever the owner writes there, nothing is written beyond.

@@ -1,5 +1,7 @@
 //! Slices: positions are honoured, time nobody uses goes round, excess is paid, borrowing too.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::sched::{CRITICAL_NS, EXCESS_MAX, EXCESS_WORD};
 use abi::limits::{SLICE_NS, SLICES};
@@ -107,7 +109,7 @@ fn a_home_passes_to_those_who_share_it() {
     let mut world = World::new();
     let domain = world.domain();
     // News of children do not mask it.
-    world.state.envs.slots[1].entries.event = 0;
+    world.state.envs.slots[EnvIndex::new(1)].entries.event = 0;
     let parent = world.spawn(domain);
     give(&mut world, parent, 5);
     let child = world.spawn_by(parent, domain);
@@ -144,7 +146,7 @@ fn a_critical_section_puts_the_end_off_once() {
     mask(&mut world, other);
     world.machine.now += SLICE_NS;
     assert_eq!(world.pick(0), other);
-    assert_eq!(world.state.envs.slots[other].debt_ns, CRITICAL_NS as u32);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(other)].debt_ns, CRITICAL_NS as u32);
     assert_eq!(world.saved(other, offset::HELD_OFF), 1, "it can see that it was waited for");
     world.machine.now += CRITICAL_NS;
     assert_eq!(world.pick(0), 1, "still masked");
@@ -227,7 +229,7 @@ fn nobody_gets_what_is_left_of_an_end_held_off() {
         let expected = if way == 0 { crate::sched::SHORTEST_NS } else { SLICE_NS };
         assert_eq!(left, expected, "by way {way}");
         let debt = if way == 2 { 0 } else { 1000 };
-        assert_eq!(world.state.envs.slots[slow].debt_ns, debt, "by way {way}");
+        assert_eq!(world.state.envs.slots[EnvIndex::new(slow)].debt_ns, debt, "by way {way}");
     }
 }
 
@@ -259,7 +261,7 @@ fn a_woken_one_borrows_and_pays_back() {
         assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
         assert_eq!(world.pick(0), runner, "the lender goes on");
         assert_eq!(world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns, end + 1_000_000);
-        assert_eq!(world.state.envs.slots[sleeper].debt_ns, 1_000_000);
+        assert_eq!(world.state.envs.slots[EnvIndex::new(sleeper)].debt_ns, 1_000_000);
         assert_eq!(world.by(1, Call::Post { env: id, bits: 1 }), OK);
         world.pick(0);
         // At most a slice less the debt is lent.
@@ -297,14 +299,14 @@ fn a_turn_slept_through_pays_a_debt() {
         world.save(sleeper, offset::PENDING, 0);
         assert_eq!(world.by(sleeper, SLEEP), Outcome::Left);
         assert_ne!(world.pick(0), sleeper);
-        owed = owed.max(world.state.envs.slots[sleeper].debt_ns);
+        owed = owed.max(world.state.envs.slots[EnvIndex::new(sleeper)].debt_ns);
     }
     assert!(u64::from(owed) <= SLICE_NS, "{owed}");
     // The two others shared what was left.
     let ran = |index: usize| world.state.published.envs[index].run_ns;
     assert!(ran(one).abs_diff(ran(other)) <= 2 * SLICE_NS, "{} {}", ran(one), ran(other));
     round(&mut world, 3);
-    assert_eq!(world.state.envs.slots[sleeper].debt_ns, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(sleeper)].debt_ns, 0);
     check(&world.state);
 }
 
@@ -364,7 +366,7 @@ fn an_idle_home_takes_back_who_was_run_elsewhere() {
                 world.save(there, offset::ACCEPTING, 1);
                 let call = Call::TransferAsync {};
                 let word = u64::from(call.encode().0) | u64::from(env.0) << 32;
-                assert_eq!(world.raw(1, 1, call, word), Outcome::Enter(there));
+                assert_eq!(world.raw(1, 1, call, word), Outcome::Enter(EnvIndex::new(there)));
             }
             _ => {
                 let call = Call::SliceFree { cpu: 1, position: 0 };
@@ -403,7 +405,7 @@ fn who_has_no_turns_runs_on_given_time_only() {
     let order = round(&mut world, 4);
     assert!(!order.contains(&client), "{order:?}");
     assert!(order.contains(&1) && order.contains(&hog), "{order:?}");
-    assert_eq!(world.state.envs.slots[client].debt_ns, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(client)].debt_ns, 0);
     let both = FLAG_GIVEN_TIME | FLAG_SLICE_END;
     let other = world.spawn_new(1, domain);
     assert_eq!(set_flags(&mut world, other, both), error(Error::BadArgument, 2));

@@ -1,5 +1,7 @@
 //! Steps along a ring: what they compare, copy and move, what a fault leaves alone, who waits.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::context::SYSCALL_BYTES;
 use abi::call::number;
@@ -94,7 +96,7 @@ fn a_fault_leaves_the_word_alone_and_the_call_runs_again() {
     assert_eq!(step(&mut world, 1, put, DATA, 0, 0), OK, "it has not moved");
     let Outcome::Fault(fault) = step(&mut world, reader, take, ABSENT, 0, 0) else { panic!() };
     assert_eq!((fault.address, fault.write), (ABSENT, true));
-    let domain = env::domain(&world.state, reader).index();
+    let domain = env::domain(&world.state, EnvIndex::new(reader)).index();
     world.map(domain, ABSENT);
     assert_eq!(step(&mut world, reader, take, ABSENT, 0, 0), OK);
 }
@@ -143,7 +145,7 @@ fn each_refusal_of_a_step() {
 
 /// Marks the page as stores of the environment's own would.
 pub fn touch(world: &mut World, index: usize, address: u64, bits: u64) {
-    let root = domain::root(&world.state, env::domain(&world.state, index).into());
+    let root = domain::root(&world.state, env::domain(&world.state, EnvIndex::new(index)).into());
     let way = crate::table::Way::Thawed;
     let place = crate::table::place(&world.machine, root, address, 1, way).unwrap();
     let entry = world.machine.entry(place.table, place.index);
@@ -194,10 +196,10 @@ fn the_step_of_one_that_waits_is_looked_at_again_when_somebody_leaves() {
     let (mut world, base, reader) = setting(0);
     let (_, take) = ends(base, 40);
     let take = Step { peer: u8::MAX, ..take };
-    let piece = |world: &World| world.state.envs.slots[reader].wait.piece.len;
+    let piece = |world: &World| world.state.envs.slots[EnvIndex::new(reader)].wait.piece.len;
     assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
     assert_eq!(piece(&world), 8);
-    let other = world.spawn_masked(env::domain(&world.state, reader));
+    let other = world.spawn_masked(env::domain(&world.state, EnvIndex::new(reader)));
     let region = RegionId(base.region);
     assert_eq!(world.by(other, Call::RegionDetach { region, role: 1 }), OK);
     assert_eq!(piece(&world), 0);
@@ -208,7 +210,7 @@ fn the_step_of_one_that_waits_is_looked_at_again_when_somebody_leaves() {
         let (mut world, base, reader) = setting(frames);
         let bad = Step { region: base.region, ..bad };
         assert_eq!(wait(&mut world, reader, bad, 0, 0), Outcome::Left);
-        assert_eq!(world.state.envs.slots[reader].wait.piece.len, 0);
+        assert_eq!(world.state.envs.slots[EnvIndex::new(reader)].wait.piece.len, 0);
     }
 }
 
@@ -237,7 +239,7 @@ fn who_finds_the_ring_empty_sleeps_until_a_step_fills_it() {
     let post = Call::Post { env: world.id(reader), bits: 4 };
     assert_eq!(world.by(1, post), OK);
     assert_eq!(wait(&mut world, reader, take, 16, 4), error(Error::WouldBlock, woken::POSTED));
-    sched::event(&mut world.state, &mut world.machine, reader, 2);
+    sched::event(&mut world.state, &mut world.machine, EnvIndex::new(reader), 2);
     assert_eq!(wait(&mut world, reader, take, 16, 0), error(Error::WouldBlock, woken::EVENT));
     let deaf = Step { events: 0, ..take };
     assert_eq!(wait(&mut world, reader, deaf, 16, 0), Outcome::Left);

@@ -1,5 +1,7 @@
 //! Protected control transfer: what arrives, who runs, what is refused.
 
+use crate::index::EnvIndex;
+
 use super::deaths::transfer;
 use super::*;
 use abi::call::TRANSFER_ACCEPT;
@@ -58,7 +60,7 @@ fn every_register_arrives_but_two_and_the_reply_comes_back() {
     let before = *world.machine.context(client);
     let server_gs = world.machine.context(server).gs_base;
     let server_id = world.id(server);
-    assert_eq!(sync(&mut world, client, server_id, 0), Outcome::Enter(server));
+    assert_eq!(sync(&mut world, client, server_id, 0), Outcome::Enter(EnvIndex::new(server)));
     assert_eq!(world.saved(server, offset::ACCEPTING), 0);
     assert_eq!(world.state_of(client), EnvState::Donating);
     assert_eq!(world.state.published.envs[client].donated_to, server_id.0);
@@ -78,7 +80,10 @@ fn every_register_arrives_but_two_and_the_reply_comes_back() {
     fill(&mut world, server, 0x200);
     let message = *world.machine.context(server);
     let client_id = world.id(client);
-    assert_eq!(sync(&mut world, server, client_id, TRANSFER_ACCEPT), Outcome::Enter(client));
+    assert_eq!(
+        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        Outcome::Enter(EnvIndex::new(client))
+    );
     assert_eq!(world.pick(0), client);
     assert_eq!(world.state_of(server), EnvState::Sleeping);
     assert_eq!(world.saved(server, offset::ACCEPTING), 1);
@@ -86,7 +91,7 @@ fn every_register_arrives_but_two_and_the_reply_comes_back() {
     assert_eq!((resumed.rip, resumed.rsp), (before.rip, before.rsp));
     assert_eq!((resumed.rax, resumed.rcx), (0, u64::from(server_id.0)));
     assert_eq!((resumed.rdx, resumed.rbx, resumed.r15), (message.rdx, message.rbx, message.r15));
-    assert_eq!(world.state.envs.slots[server].donors, 0);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(server)].donors, 0);
     // And again: the next call finds it accepting.
     transfer(&mut world, client, server);
 }
@@ -97,7 +102,10 @@ fn an_event_wakes_an_accepting_server_where_it_slept() {
     transfer(&mut world, client, server);
     world.machine.context(server).rip = 0x4321;
     let client_id = world.id(client);
-    assert_eq!(sync(&mut world, server, client_id, TRANSFER_ACCEPT), Outcome::Enter(client));
+    assert_eq!(
+        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        Outcome::Enter(EnvIndex::new(client))
+    );
     let post = Call::Post { env: world.id(server), bits: 1 << 9 };
     assert_eq!(world.by(1, post), OK);
     assert_eq!(world.state_of(server), EnvState::Ready);
@@ -114,7 +122,10 @@ fn an_event_wakes_an_accepting_server_where_it_slept() {
         Outcome::Left
     );
     transfer(&mut world, client, server);
-    assert_eq!(sync(&mut world, server, client_id, TRANSFER_ACCEPT), Outcome::Enter(client));
+    assert_eq!(
+        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        Outcome::Enter(EnvIndex::new(client))
+    );
     assert_eq!(world.state_of(server), EnvState::Ready);
     assert_eq!(world.machine.context(server).rdx, woken::POSTED);
 }
@@ -122,7 +133,7 @@ fn an_event_wakes_an_accepting_server_where_it_slept() {
 #[test]
 fn who_is_not_accepting_is_busy_and_nothing_changes() {
     let (mut world, server, client) = pair();
-    let domain = env::domain(&world.state, client);
+    let domain = env::domain(&world.state, EnvIndex::new(client));
     let other = world.spawn(domain);
     world.on(0, client);
     let (server_id, other_id, own) = (world.id(server), world.id(other), world.id(client));
@@ -140,7 +151,7 @@ fn who_is_not_accepting_is_busy_and_nothing_changes() {
     world.save(other, offset::MASK, 1);
     assert_eq!(sync(&mut world, client, other_id, 0), error(Error::Busy, 0));
     world.save(other, offset::MASK, 0);
-    assert_eq!(sync(&mut world, client, other_id, 0), Outcome::Enter(other));
+    assert_eq!(sync(&mut world, client, other_id, 0), Outcome::Enter(EnvIndex::new(other)));
     assert_eq!(world.saved(other, offset::ACCEPTING), 0);
     // Held ones and ones that run elsewhere do not.
     assert_eq!(world.by(1, Call::EnvHold { env: server_id }), OK);
@@ -148,7 +159,7 @@ fn who_is_not_accepting_is_busy_and_nothing_changes() {
     assert_eq!(sync(&mut world, other, server_id, 0), error(Error::Busy, 0));
     assert_eq!(world.by(1, Call::EnvRelease { env: server_id }), OK);
     world.on(0, other);
-    assert_eq!(sync(&mut world, other, server_id, 0), Outcome::Enter(server));
+    assert_eq!(sync(&mut world, other, server_id, 0), Outcome::Enter(EnvIndex::new(server)));
 }
 
 #[test]
@@ -158,12 +169,12 @@ fn an_asynchronous_transfer_gives_the_slice_and_keeps_the_caller_ready() {
     fill(&mut world, client, 0x100);
     let call = Call::TransferAsync {};
     let word = u64::from(call.encode().0) | u64::from(world.id(server).0) << 32;
-    assert_eq!(world.raw(0, client, call, word), Outcome::Enter(server));
+    assert_eq!(world.raw(0, client, call, word), Outcome::Enter(EnvIndex::new(server)));
     assert_eq!(world.machine.context(server).rip, ASYNC);
     assert_eq!(world.machine.context(server).rdx, 0x103);
     assert_eq!(world.state_of(client), EnvState::Ready);
     assert_eq!((world.machine.context(client).rax, world.machine.context(client).rdx), (0, 0));
-    let vector = env::vector(&world.state, client).unwrap();
+    let vector = env::vector(&world.state, EnvIndex::new(client)).unwrap();
     assert_eq!(world.machine.word(vector.address()), u64::from_le_bytes(*b"vectors\0"));
     assert_eq!(world.raw(0, server, call, word), error(Error::Busy, 0), "itself");
     let none = u64::from(call.encode().0) | 99 << 32;
@@ -174,7 +185,7 @@ fn an_asynchronous_transfer_gives_the_slice_and_keeps_the_caller_ready() {
 #[test]
 fn slices_follow_the_chain_of_donations() {
     let (mut world, server, client) = pair();
-    let domain = env::domain(&world.state, server);
+    let domain = env::domain(&world.state, EnvIndex::new(server));
     let last = world.spawn(domain);
     assert_eq!(world.by(last, ACCEPT), Outcome::Left);
     transfer(&mut world, client, server);

@@ -1,5 +1,7 @@
 //! Turns go by account first: how many an account has made changes nothing for another one.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use abi::limits::{Resource, SLICE_NS};
 use abi::setup::FLAG_BORROW;
@@ -80,7 +82,10 @@ fn a_child_of_another_account_takes_that_ones_turns() {
     let user = user(&mut world);
     let sharers = world.state.published.slices[0].sharers;
     let index = process(&mut world, user);
-    assert_eq!(usize::from(world.state.envs.slots[index].position), crate::turns::COMMON);
+    assert_eq!(
+        usize::from(world.state.envs.slots[EnvIndex::new(index)].position),
+        crate::turns::COMMON
+    );
     assert_eq!(world.state.published.slices[0].sharers, sharers);
     let call = Call::SliceAlloc { cpu: 0, position: Which::This(9), env: world.id(index) };
     assert_eq!(world.by(1, call), Outcome::Answer(0, 9));
@@ -88,7 +93,9 @@ fn a_child_of_another_account_takes_that_ones_turns() {
     world.by(1, Call::SliceFree { cpu: 0, position: 9 });
     let slots = &world.state.envs.slots;
     assert!(
-        [index, child].iter().all(|&one| usize::from(slots[one].position) == crate::turns::COMMON)
+        [index, child]
+            .iter()
+            .all(|&one| usize::from(slots[EnvIndex::new(one)].position) == crate::turns::COMMON)
     );
     for env in [index, child].map(|index| world.id(index)) {
         assert_eq!(world.by(1, Call::EnvDestroy { env, word: 0 }), OK);
@@ -119,7 +126,7 @@ fn an_account_borrows_one_slice_a_round() {
     let mut borrowed = 0;
     for &index in &crowd {
         let env = world.id(index);
-        let domain = env::domain(&world.state, lender).index();
+        let domain = env::domain(&world.state, EnvIndex::new(lender)).index();
         world.state.domains.records[DomainIndex::new(domain)].capabilities[usize::from(ROOT)] =
             Capability { rights: ALL, zero: 0, name: Name::ROOT };
         assert_eq!(world.with(lender, ROOT, Call::Post { env, bits: 1 }), OK);

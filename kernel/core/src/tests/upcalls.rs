@@ -1,5 +1,7 @@
 //! The upcall protocol, word by word.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::upcall::{deliver_events, deliver_fault};
 use abi::upcall::Cause;
@@ -7,7 +9,14 @@ use abi::upcall::Cause;
 const PAGE_FAULT: u8 = Cause::PageFault as u8;
 
 fn fault(world: &mut World, index: usize, address: u64) -> bool {
-    deliver_fault(&mut world.state, &mut world.machine, index, PAGE_FAULT, 6, address)
+    deliver_fault(
+        &mut world.state,
+        &mut world.machine,
+        EnvIndex::new(index),
+        PAGE_FAULT,
+        6,
+        address,
+    )
 }
 
 fn slot(world: &World, index: usize, slot: usize, word: usize) -> u64 {
@@ -59,14 +68,14 @@ fn without_handler_or_save_area_it_stops_and_its_holder_is_told() {
         let other = world.spawn(domain);
         world.on(1, other);
         if missing == "entry" {
-            world.state.envs.slots[other].entries.fault = 0;
+            world.state.envs.slots[EnvIndex::new(other)].entries.fault = 0;
         } else {
-            world.state.envs.slots[other].save = Frame(0);
+            world.state.envs.slots[EnvIndex::new(other)].save = Frame(0);
         }
         assert!(!fault(&mut world, other, 1));
         assert_eq!(world.state_of(other), EnvState::Stopped);
         assert_eq!(world.saved(1, offset::EVENTS), abi::upcall::EVENT_CHILD);
-        world.state.envs.slots[other].save = Frame(0);
+        world.state.envs.slots[EnvIndex::new(other)].save = Frame(0);
         let release = Call::EnvRelease { env: world.id(other) };
         assert_eq!(world.by(1, release), OK);
         assert_eq!(world.state_of(other), EnvState::Ready, "repaired, it runs on");
@@ -78,9 +87,9 @@ fn events_wait_while_masked() {
     let mut world = World::new();
     world.save(1, offset::PENDING, 1);
     mask(&mut world, 1);
-    assert!(!deliver_events(&mut world.state, &mut world.machine, 1));
+    assert!(!deliver_events(&mut world.state, &mut world.machine, EnvIndex::new(1)));
     world.save(1, offset::MASK, 0);
-    assert!(deliver_events(&mut world.state, &mut world.machine, 1));
+    assert!(deliver_events(&mut world.state, &mut world.machine, EnvIndex::new(1)));
     assert_eq!(world.machine.context(1).rip, EVENT);
     assert_eq!(slot(&world, 1, 0, 8), Cause::Event as u64);
     assert_eq!(slot(&world, 1, 0, 11), 0, "the mask as it was");
@@ -99,7 +108,7 @@ fn a_way_back_that_is_interrupted_runs_again() {
             world.save(1, offset::EVENTS, 1);
             world.save(1, offset::SLOTS + 256, 0x7777);
             world.machine.context(1).rip = rip;
-            assert!(deliver_events(&mut world.state, &mut world.machine, 1));
+            assert!(deliver_events(&mut world.state, &mut world.machine, EnvIndex::new(1)));
             assert_eq!(world.saved(1, offset::DEPTH), 2);
             assert_eq!(world.saved(1, offset::MASK), 1);
             assert_eq!(slot(&world, 1, 1, 0), 0x7777, "the slot is whole");
@@ -112,7 +121,7 @@ fn a_way_back_that_is_interrupted_runs_again() {
     world.save(1, offset::MASK, 0);
     world.save(1, offset::DEPTH, 0);
     world.machine.context(1).rip = 0x9100;
-    assert!(deliver_events(&mut world.state, &mut world.machine, 1));
+    assert!(deliver_events(&mut world.state, &mut world.machine, EnvIndex::new(1)));
     assert_eq!(slot(&world, 1, 0, 0), 0x9100);
     assert_eq!(world.saved(1, offset::RETURNING), 0);
 }

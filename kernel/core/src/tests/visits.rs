@@ -1,5 +1,7 @@
 //! `DomainSwitch`: one environment goes between several domains, none of which ends by that.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::context::Context;
 use crate::{handover, upcall, visit};
@@ -21,7 +23,7 @@ fn name_entry(domain: DomainId, value: u64) -> Call {
 
 /// All registers different, as a program has them at a call.
 fn full(index: usize, world: &mut World) -> Context {
-    let away = visit::is_away(&world.state, index);
+    let away = visit::is_away(&world.state, EnvIndex::new(index));
     let context = world.machine.context(index);
     let words = [
         &mut context.r15,
@@ -100,26 +102,32 @@ fn it_arrives_at_the_entry_and_comes_home_behind_its_call() {
     let own = world.id(index);
     for _ in 0..3 {
         let before = full(index, &mut world);
-        world.state.envs.slots[index].prepared = true;
+        world.state.envs.slots[EnvIndex::new(index)].prepared = true;
         world.machine.loaded.clear();
         assert_eq!(go(&mut world, index, other), Outcome::Moved);
-        assert!(!world.state.envs.slots[index].prepared, "another space is to be loaded");
+        assert!(
+            !world.state.envs.slots[EnvIndex::new(index)].prepared,
+            "another space is to be loaded"
+        );
         assert_eq!(place(&world, index, [home, other]), (other.0, home.0, [1, 1]));
         assert_eq!(world.peek(index, SCRATCH), 0, "the page of the other domain");
         let arrived = Context { rip: ENTRY, ..message(&before, home, own) };
         assert_eq!(*world.machine.context(index), arrived, "at the entry, with the message");
-        assert_eq!(world.state.envs.slots[index].entries, env::Entries::default());
+        assert_eq!(world.state.envs.slots[EnvIndex::new(index)].entries, env::Entries::default());
 
         let there = full(index, &mut world);
-        world.state.envs.slots[index].prepared = true;
+        world.state.envs.slots[EnvIndex::new(index)].prepared = true;
         assert_eq!(go(&mut world, index, home), Outcome::Moved);
-        assert!(!world.state.envs.slots[index].prepared, "its own space is to be loaded");
+        assert!(
+            !world.state.envs.slots[EnvIndex::new(index)].prepared,
+            "its own space is to be loaded"
+        );
         assert_eq!(place(&world, index, [home, other]), (home.0, 0, [1, 0]));
         assert_eq!(world.peek(index, SCRATCH), 1);
         let Context { rip, rsp, fs_base, gs_base, .. } = before;
         let back = Context { rip, rsp, fs_base, gs_base, ..message(&there, other, own) };
         assert_eq!(*world.machine.context(index), back, "behind its call, on its stack");
-        assert_eq!(world.state.envs.slots[index].entries, entries_of_spawned());
+        assert_eq!(world.state.envs.slots[EnvIndex::new(index)].entries, entries_of_spawned());
         assert_eq!(world.machine.loaded, [index, index], "bases and vector registers");
         assert!(lives(&world, home) && lives(&world, other));
     }
@@ -181,7 +189,7 @@ fn who_may_not_or_is_not_admitted_stays() {
         let value = world.machine.context(index).rdx;
         answered.answer(number, value);
         assert_eq!(*world.machine.context(index), answered);
-        assert_eq!(world.state.envs.slots[index].entries, entries_of_spawned());
+        assert_eq!(world.state.envs.slots[EnvIndex::new(index)].entries, entries_of_spawned());
     }
     // Its own entry is of no use to one that is there.
     world.state.domains.records[home.into()].entry = ENTRY;
@@ -226,7 +234,7 @@ fn a_fault_abroad_brings_it_home() {
     let depth = world.saved(index, offset::DEPTH);
     let (state, machine) = (&mut world.state, &mut world.machine);
     let cause = Cause::PageFault as u8;
-    assert!(!upcall::deliver_fault(state, machine, index, cause, 4, 0x4242));
+    assert!(!upcall::deliver_fault(state, machine, EnvIndex::new(index), cause, 4, 0x4242));
     assert_eq!(place(&world, index, [home, other]), (home.0, 0, [1, 0]));
     let Context { rip, rsp, fs_base, gs_base, .. } = before;
     let (rax, rdx) = (Error::Dead as u64, cause.into());
@@ -237,7 +245,7 @@ fn a_fault_abroad_brings_it_home() {
     assert_eq!(world.pick(0), index);
     // At home its faults are its own again.
     let (state, machine) = (&mut world.state, &mut world.machine);
-    assert!(upcall::deliver_fault(state, machine, index, cause, 4, 0x4242));
+    assert!(upcall::deliver_fault(state, machine, EnvIndex::new(index), cause, 4, 0x4242));
     assert_eq!(world.machine.context(index).rip, FAULT);
 }
 
@@ -263,11 +271,11 @@ fn events_wait_at_home() {
 fn the_end_of_its_slice_is_the_kernels_abroad() {
     let mut world = World::new();
     let (index, _, other) = visitor(&mut world);
-    world.state.envs.slots[index].flags = FLAG_SLICE_END as u16;
+    world.state.envs.slots[EnvIndex::new(index)].flags = FLAG_SLICE_END as u16;
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     world.machine.now = world.state.sched.cpus[CpuIndex::new(0)].end_ns();
     assert_ne!(world.pick(0), index);
-    assert!(!world.state.envs.slots[index].ending);
+    assert!(!world.state.envs.slots[EnvIndex::new(index)].ending);
     assert_eq!(world.saved(index, offset::EVENTS), 0);
 }
 
@@ -280,7 +288,7 @@ fn what_it_is_at_home_is_not_changed_abroad() {
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     world.put(index, &[0; 16]);
     let setup = UserAddress(SCRATCH);
-    let before = world.state.envs.slots[index];
+    let before = world.state.envs.slots[EnvIndex::new(index)];
     for call in [
         Call::EnvSet { env: EnvId::NONE, fields: field::FLAGS | field::FAULT_ENTRY, setup },
         Call::EnvMove { domain: next, fields: 0, setup },
@@ -290,7 +298,7 @@ fn what_it_is_at_home_is_not_changed_abroad() {
     ] {
         assert_eq!(world.by(index, call), error(Error::WrongState, 0), "{call:?}");
     }
-    let after = world.state.envs.slots[index];
+    let after = world.state.envs.slots[EnvIndex::new(index)];
     assert_eq!((after.entries, after.flags, after.timer), (before.entries, before.flags, 0));
     assert_eq!(place(&world, index, [home, other]), (other.0, home.0, [1, 1]));
     assert_eq!(go(&mut world, index, home), Outcome::Moved);
@@ -314,13 +322,19 @@ fn nobody_replies_for_its_home() {
         let (own, asks) = (world.id(index), world.id(client));
         world.on(0, client);
         let called = world.raw(0, client, Call::TransferSync {}, call(own));
-        assert_eq!(called, Outcome::Enter(index));
+        assert_eq!(called, Outcome::Enter(EnvIndex::new(index)));
         assert_eq!(go(&mut world, index, other), Outcome::Moved);
         let word = call(asks);
         let short = |world: &mut World| {
             world.state.settled = true;
-            handover::check(&world.state, &world.machine, (CpuIndex::new(0), index), word, 0)
-                .is_some()
+            handover::check(
+                &world.state,
+                &world.machine,
+                (CpuIndex::new(0), EnvIndex::new(index)),
+                word,
+                0,
+            )
+            .is_some()
         };
         assert!(!short(&mut world));
         let answered = world.raw(0, index, Call::TransferSync {}, word);
@@ -328,7 +342,7 @@ fn nobody_replies_for_its_home() {
         assert_eq!(go(&mut world, index, home), Outcome::Moved);
         assert!(short(&mut world));
         let answered = world.raw(0, index, Call::TransferSync {}, word);
-        assert_eq!(answered, Outcome::Enter(client));
+        assert_eq!(answered, Outcome::Enter(EnvIndex::new(client)));
     }
 }
 
@@ -362,7 +376,9 @@ fn it_ends_with_its_home_and_with_whom_it_visits() {
 fn who_is_away_belongs_to_both() {
     let mut world = World::new();
     let (index, home, other) = visitor(&mut world);
-    let of = |world: &World, id: DomainId| env::belongs_to(&world.state, index, id.into());
+    let of = |world: &World, id: DomainId| {
+        env::belongs_to(&world.state, EnvIndex::new(index), id.into())
+    };
     assert!(of(&world, home) && !of(&world, other));
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     assert!(of(&world, home) && of(&world, other));
@@ -404,7 +420,7 @@ fn a_domain_that_is_destroyed_unborn_is_its_makers_no_more() {
     let mut world = World::new();
     for _ in 0..3 {
         let Outcome::Answer(0, made) = world.by(1, alloc()) else { panic!("a domain") };
-        let own = env::domain(&world.state, 1).index();
+        let own = env::domain(&world.state, EnvIndex::new(1)).index();
         assert_ne!(world.state.domains.records[DomainIndex::new(own)].unborn, 0);
         assert_eq!(world.by(1, Call::DomainDestroy { domain: DomainId(made) }), OK);
         world.settle();

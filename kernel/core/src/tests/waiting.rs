@@ -1,5 +1,7 @@
 //! Waiting for a region: who is woken by what, and that nobody sleeps through it.
 
+use crate::index::EnvIndex;
+
 use super::*;
 use crate::context::SYSCALL_BYTES;
 use abi::region::NO_ROLE;
@@ -123,8 +125,9 @@ fn of_many_that_wait_for_one_region_each_is_woken_that_should_be() {
     assert_eq!(set(&mut world, 1, region, 8, 7), OK);
     world.pick(0);
     world.pick(0);
-    let sleeping =
-        |world: &World, at: &usize| world.state.envs.slots[*at].state == EnvState::Sleeping;
+    let sleeping = |world: &World, at: &usize| {
+        world.state.envs.slots[EnvIndex::new(*at)].state == EnvState::Sleeping
+    };
     assert!(takers.iter().all(|taker| sleeping(&world, taker)), "another word");
     world.on(0, 1);
     assert_eq!(set(&mut world, 1, region, 0, 7), OK);
@@ -160,7 +163,7 @@ fn bits_and_deadlines_end_a_wait() {
     assert!(begins_anew(&mut world, taker));
     assert_eq!(wait(&mut world, (0, 4, 0)), told);
     assert_eq!(wait(&mut world, (0, 2, 0)), told, "posted before");
-    sched::event(&mut world.state, &mut world.machine, taker, 1);
+    sched::event(&mut world.state, &mut world.machine, EnvIndex::new(taker), 1);
     assert_eq!(wait(&mut world, (0, 1, 1)), error(Error::WouldBlock, woken::EVENT));
     world.machine.now = 1000;
     assert_eq!(wait(&mut world, (1000, 1, 2)), error(Error::TimedOut, 0));

@@ -1,5 +1,7 @@
 //! A short way and a long one, driven side by side by the same random calls: they end alike.
 
+use crate::index::EnvIndex;
+
 use super::random::Random;
 use super::*;
 use std::fmt::Debug;
@@ -20,7 +22,7 @@ pub fn note(all: &mut String, what: &dyn Debug) {
 pub fn records(world: &mut World, envs: usize, numbers: [u16; 2]) -> String {
     let mut all = String::new();
     for index in 1..=envs {
-        note(&mut all, &world.state.envs.slots[index]);
+        note(&mut all, &world.state.envs.slots[EnvIndex::new(index)]);
         note(&mut all, &world.state.published.envs[index]);
         note(&mut all, world.machine.context(index));
     }

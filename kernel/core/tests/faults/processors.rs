@@ -134,7 +134,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "a stranger forgets the dead",
         "death.rs",
         "Ok(holder) if env::home(state, holder) == env::domain(state, caller) => Ok(",
-        "Ok(holder) if holder != usize::MAX => Ok(",
+        "Ok(holder) if holder.at() != usize::MAX => Ok(",
     ),
     (
         "what was never released outlives its maker",
@@ -176,7 +176,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a walk past many looks at the same ones each time",
         "round.rs",
-        "                this.passed_over = index as u16;\n",
+        "                this.passed_over = index.link();\n",
         "",
     ),
     (
@@ -265,7 +265,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "who waits for a ring has left it, and its step is done",
         "region.rs",
-        "    state.envs.slots[usize::from(slot.waiter)].wait.piece = Piece::default();\n",
+        "    state.envs.slots[EnvIndex::from(slot.waiter)].wait.piece = Piece::default();\n",
         "",
     ),
     (
