@@ -222,7 +222,7 @@ pub fn leave(mut hold: Hold) -> u64 {
             }
             None => load::park(cpu, state, hardware),
         }
-        let more = work::waiting(state) && work::step(state, hardware, cpu.place());
+        let more = work::is_here(state, cpu.place()) && work::step(state, hardware, cpu.place());
         let now = clock::now_ns();
         let switched = before != next;
         if now - cpu.noted_ns.get() > NOTE_NS

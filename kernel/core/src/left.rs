@@ -47,6 +47,8 @@ pub(crate) struct Waiting {
     all: [u64; ACCOUNTS / 64],
     /// Those of them whose work has a place in the round of a processor.
     placed: [u64; ACCOUNTS / 64],
+    /// Some have no place yet.
+    fresh: bool,
 }
 
 /// The account that works off what is this one's: what is nobody's is the first one's.
@@ -66,6 +68,7 @@ fn place_of(account: AccountIndex) -> (usize, u64) {
 pub(crate) fn mark(state: &mut State, account: AccountIndex) {
     let (word, bit) = place_of(account);
     state.waiting.all[word] |= bit;
+    state.waiting.fresh |= state.waiting.placed[word] & bit == 0;
 }
 
 /// Has it?
@@ -73,6 +76,12 @@ pub(crate) fn mark(state: &mut State, account: AccountIndex) {
 pub(crate) fn waits(state: &State, account: AccountIndex) -> bool {
     let (word, bit) = place_of(account);
     state.waiting.all[word] & bit != 0
+}
+
+/// Has any something left whose work has no place yet?
+#[inline]
+pub(crate) fn is_fresh(state: &State) -> bool {
+    state.waiting.fresh
 }
 
 /// Has any?
@@ -126,6 +135,9 @@ pub(crate) fn done(state: &mut State, account: AccountIndex) {
 
 /// What has been left behind on this processor is in its round from now on.
 pub(crate) fn place(state: &mut State, cpu: CpuIndex) {
+    if !core::mem::take(&mut state.waiting.fresh) {
+        return;
+    }
     for word in 0..ACCOUNTS / 64 {
         let mut fresh = state.waiting.all[word] & !state.waiting.placed[word];
         state.waiting.placed[word] |= fresh;

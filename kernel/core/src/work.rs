@@ -126,10 +126,19 @@ pub fn waiting(state: &State) -> bool {
     left::any(state)
 }
 
-/// Is there anything that a way out of this processor's does a piece of, while somebody runs?
+/// Has this processor anything of that to do on its way out ([`step`])?
+#[inline]
+pub fn is_here(state: &State, cpu: CpuIndex) -> bool {
+    let nobody_runs = || state.sched.cpus[cpu].current == 0;
+    waiting(state) && (due(state, cpu) || left::is_fresh(state) || nobody_runs())
+}
+
+/// Is there anything that a way out of this processor's does a piece of, while somebody runs? On
+/// time that is borrowed none does ([`worker`]): then the short ways stay open.
 #[inline]
 pub fn due(state: &State, cpu: CpuIndex) -> bool {
-    left::waits(state, state.sched.cpus[cpu].account.into())
+    let this = &state.sched.cpus[cpu];
+    left::waits(state, this.account.into()) && this.lender == 0
 }
 
 /// Whose work is done on this processor now: that of the account in turn. Where nobody wants the

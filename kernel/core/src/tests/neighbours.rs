@@ -60,7 +60,7 @@ fn leave(world: &mut World) -> usize {
         work::begin(state);
         work::first(state, machine, CPU);
         let next = sched::pick(state, machine, CPU);
-        let more = work::waiting(state) && work::step(state, machine, CPU);
+        let more = work::is_here(state, CPU) && work::step(state, machine, CPU);
         machine.interrupts.clear();
         machine.now += HOLD_NS + u64::from(state.spent);
         let ticket = frame::ticket(state);

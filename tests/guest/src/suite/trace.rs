@@ -26,7 +26,7 @@ const PAGE_FAULT: u16 = 14;
 /// An id that nobody has.
 const NOBODY: EnvId = EnvId(0x3fff_ffff);
 
-fn own() -> EnvId {
+pub(super) fn own() -> EnvId {
     EnvId(
         published::record::<abi::published::EnvRecord>(abi::published::Table::Envs, 1)
             .unwrap_or_default()

@@ -143,7 +143,7 @@ pub fn play(role: &Role) -> u64 {
         SPIN => spin(words[0]),
         TOUCH => touch(words[0]),
         TRY_THE_LAST_PAGE => super::exits::play_stranger(),
-        DESTROY => super::neighbours::destroy(),
+        DESTROY => super::neighbours::destroy(words[0] != 0),
         GATHER => crowd::gather(words[0], words[1], words[2]),
         crowd::LEAVE_RECORDS => crowd::leave_records(words[0], words[1]),
         THREADS => threads::run(),
