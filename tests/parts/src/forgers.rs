@@ -105,7 +105,7 @@ pub fn peers_do_not_say_who_they_are(door: door::Door) -> Seen {
 const LOCKED: &str = "/tmp/forgers-locked";
 
 /// A region by which its domain asks the file server.
-fn transport() -> Option<u32> {
+pub fn transport() -> Option<u32> {
     let own = xok::published::env_domain(EnvId(std::process::id()))?;
     regions().into_iter().find_map(|id| {
         let at = abi::id::RegionId(id).index();

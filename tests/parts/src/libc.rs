@@ -62,6 +62,12 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
+/// dup(2): another descriptor, which outlives an `exec`.
+pub fn duplicate(fd: i32) -> i32 {
+    // SAFETY: touches no memory.
+    unsafe { dup(fd) }
+}
+
 /// Memory of so many pages, shared with children (mmap(2)).
 pub fn shared(pages: usize) -> u64 {
     // SAFETY: fresh memory.
@@ -78,6 +84,15 @@ pub fn reserved(pages: usize) -> u64 {
 pub fn words(address: u64, count: usize) -> &'static [AtomicU64] {
     // SAFETY: it was mapped for this, and never goes.
     unsafe { std::slice::from_raw_parts(address as *const AtomicU64, count) }
+}
+
+/// Half a word of the page in which the process tells others of itself: its library writes there,
+/// and whatever else is in the process may.
+pub fn own_page_word(offset: usize) -> &'static std::sync::atomic::AtomicU32 {
+    // `exos::layout`: the first thread's area, and the page in it.
+    let page = abi::layout::LIBRARY + 0x0806_0000 + 0x1000;
+    // SAFETY: mapped as long as the process is.
+    unsafe { &*((page as usize + offset) as *const std::sync::atomic::AtomicU32) }
 }
 
 /// Bytes of memory that is mapped, or will be when it is touched.

@@ -20,9 +20,10 @@ use xok::services::{self, Service};
 const NOBODY: u32 = 65534;
 /// `O_NOCTTY`
 const NO_TERMINAL: i32 = 0o400;
-/// `TIOCGPTN`, `TIOCSPTLCK`
-const NUMBER: u64 = 0x8004_5430;
-const LOCK: u64 = 0x4004_5431;
+/// `TIOCGPTN`
+pub const NUMBER: u64 = 0x8004_5430;
+/// `TIOCSPTLCK`
+pub const LOCK: u64 = 0x4004_5431;
 /// `TIOCGPGRP`, `TCFLSH`
 const FOREGROUND_OF: u64 = 0x540f;
 const FLUSH: u64 = 0x540b;
@@ -31,7 +32,7 @@ const SIGNALS: [i32; 4] = [1, 2, 3, 20];
 /// What is typed for them; a hang-up is the master's end.
 const TYPED: [u8; 3] = [0x03, 0x1c, 0x1a];
 /// Offset of a terminal's foreground group and session, one word.
-const FOREGROUND: u64 = 8;
+pub const FOREGROUND: u64 = 8;
 /// How long a server that serves may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where head, tail and the settings' sequence are, and the head and tail of a master's other ring.

@@ -1,0 +1,173 @@
+//! Files of others: what the file server does for whoever names them.
+
+use super::{NOBODY, ask, end, failed, look, nobody};
+use crate::peers::regions;
+use crate::{Seen, Test, expect, forgers, libc};
+use std::fs::{self, File};
+use std::mem::offset_of;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use unix::process_page::{HELD_ANY, ProcessPage};
+use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
+
+/// What holds.
+pub const TESTS: [Test; 0] = [];
+/// What does not hold yet: run by name alone.
+pub const OPEN: [Test; 5] = [
+    ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
+    ("locks_need_an_open_file", locks_need_an_open_file),
+    ("locks_are_left_for_others", locks_are_left_for_others),
+    ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
+    ("no_programs_for_other_groups", no_programs_for_other_groups),
+];
+
+const SECRET: &[u8] = b"what only user 0 finds";
+
+/// Reads the files of user 0 by their numbers, whatever directories they lie in.
+fn search(door: door::Door) -> Option<Vec<u8>> {
+    fs::metadata("/tmp").ok()?;
+    let transport = forgers::transport()?;
+    let transport = regions().into_iter().find(|&id| id as u32 == transport)?;
+    for number in (0..16_u64).flat_map(|age| (0..2048).map(move |index| age << 36 | index)) {
+        let Ok([size, seal, ..]) = ask(door, NOBODY, Operation::Open, [number, 0, 0, 0]) else {
+            continue;
+        };
+        if size == SECRET.len() as u64
+            && ask(door, NOBODY, Operation::Read, [number, 0, size, seal]).is_ok()
+            && let Some(bytes) = look(door, transport, 0, DATA, SECRET.len())
+            && bytes == SECRET
+        {
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// What lies in a directory that others may not search, they do not read.
+fn directories_hide_what_is_in_them(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-private";
+    let file = format!("{PLACE}/secret");
+    fs::create_dir(PLACE).map_err(failed)?;
+    libc::set_mode(PLACE, 0o700);
+    fs::write(&file, SECRET).map_err(failed)?;
+    libc::set_mode(&file, 0o644);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) || fs::read(&file).is_ok() {
+            return 2;
+        }
+        i32::from(search(door).is_some())
+    }));
+    fs::remove_file(&file).and_then(|()| fs::remove_dir(PLACE)).map_err(failed)?;
+    expect(status == 0, || format!("status {status:#x} (0x100: it was read)"))?;
+    Ok(String::new())
+}
+
+/// Nobody locks a file that it may not open.
+fn locks_need_an_open_file(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-locked";
+    fs::write(PLACE, b"").map_err(failed)?;
+    libc::set_mode(PLACE, 0o600);
+    let node = fs::metadata(PLACE).map_err(failed)?.ino() - 1;
+    let attacker = nobody(|| {
+        let own = File::create("/tmp/deputies-own");
+        let Ok(own) = own else { return 1 };
+        if File::open(PLACE).is_ok() || own.lock().is_err() {
+            return 2;
+        }
+        let last = i64::MAX as u64;
+        let done = regions().into_iter().any(|id| {
+            let what = LOCK_EXCLUSIVE | u64::from(id as u32) << 32;
+            ask(door, NOBODY, Operation::Lock, [node, what, 0, last])
+                .is_ok_and(|answer| answer[0] == 0)
+        });
+        std::mem::forget(own);
+        // A server that refuses it is what we want.
+        // That it was done is seen from the other side.
+        let _ = done;
+        0
+    })?;
+    let file = File::open(PLACE).map_err(failed)?;
+    let free = file.try_lock().is_ok();
+    end(attacker)?;
+    let _ = fs::remove_file("/tmp/deputies-own");
+    fs::remove_file(PLACE).map_err(failed)?;
+    expect(free, || "user 0 waits for its own file, mode 0600, that the attacker locked".into())?;
+    Ok(String::new())
+}
+
+/// One user's locks leave others theirs.
+fn locks_are_left_for_others(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-lock";
+    fs::write(PLACE, b"").map_err(failed)?;
+    let attacker = nobody(|| {
+        if fs::metadata("/tmp").is_err() {
+            return 1;
+        }
+        let lock =
+            |at: u64| ask(door, NOBODY, Operation::Lock, [7, LOCK_EXCLUSIVE, 2 * at, 2 * at]);
+        (0..5000).take_while(|&at| lock(at).is_ok()).count();
+        0
+    })?;
+    let locked = File::open(PLACE).map_err(failed)?.lock();
+    end(attacker)?;
+    fs::remove_file(PLACE).map_err(failed)?;
+    expect(locked.is_ok(), || format!("user 0's flock: {locked:?}"))?;
+    Ok(String::new())
+}
+
+/// What user 0 deletes is room again, whatever others say that they hold.
+fn nobody_holds_what_it_did_not_open(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-large";
+    const BYTES: usize = 8 << 20;
+    let free = || ask(door, 0, Operation::Space, [0; 4]).map(|[_, free, ..]| free);
+    let attacker = nobody(|| {
+        let own = std::process::id();
+        if fs::metadata("/tmp").is_err() {
+            return 1;
+        }
+        libc::own_page_word(offset_of!(ProcessPage, held)).store(HELD_ANY as u32, Ordering::SeqCst);
+        libc::own_page_word(offset_of!(ProcessPage, held) + 4)
+            .store((HELD_ANY >> 32) as u32, Ordering::SeqCst);
+        i32::from(ask(door, NOBODY, Operation::Holder, [own.into(), 0, 0, 0]).is_err())
+    })?;
+    let before = free().map_err(|errno| format!("no space: {errno}"))?;
+    fs::write(PLACE, vec![7; BYTES]).map_err(failed)?;
+    libc::set_mode(PLACE, 0o600);
+    fs::remove_file(PLACE).map_err(failed)?;
+    let begun = Instant::now();
+    let mut after = 0;
+    while after + 64 < before && begun.elapsed() < Duration::from_secs(3) {
+        after = free().unwrap_or(0);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    end(attacker)?;
+    expect(after + 64 >= before, || {
+        format!("of user 0's deleted {} pages, mode 0600, {} stay", BYTES / 4096, before - after)
+    })?;
+    Ok(String::new())
+}
+
+/// Nobody makes programs that act for a group that it is not in.
+fn no_programs_for_other_groups(_: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-group";
+    const NETWORK: u32 = 3003;
+    fs::create_dir(PLACE).map_err(failed)?;
+    std::os::unix::fs::chown(PLACE, Some(0), Some(NETWORK)).map_err(failed)?;
+    libc::set_mode(PLACE, 0o3777);
+    let path = format!("{PLACE}/program");
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) || fs::write(&path, b"#").is_err() {
+            return 1;
+        }
+        libc::set_mode(&path, 0o2755);
+        0
+    }));
+    let data = fs::metadata(&path).map_err(failed)?;
+    let (mode, group) = (data.permissions().mode(), data.gid());
+    fs::remove_dir_all(PLACE).map_err(failed)?;
+    expect(status == 0 && (mode & 0o2000 == 0 || group == NOBODY), || {
+        format!("status {status:#x}: user {NOBODY} has a program {mode:o} of group {group}")
+    })?;
+    Ok(String::new())
+}

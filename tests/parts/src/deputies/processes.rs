@@ -1,0 +1,252 @@
+//! What processes say of themselves and of their groups, and what they share.
+
+use super::{NOBODY, end, failed, look, nobody, say, store};
+use crate::peers::regions;
+use crate::terminals::{FOREGROUND, LOCK, NUMBER};
+use crate::{Seen, Test, expect, libc};
+use abi::error::Error;
+use abi::id::EnvId;
+use abi::region::WordAt;
+use std::fs::{self, OpenOptions};
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use unix::process_page::ProcessPage;
+use xok::services::{self, Service};
+
+/// What holds.
+pub const TESTS: [Test; 0] = [];
+/// What does not hold yet: run by name alone.
+pub const OPEN: [Test; 6] = [
+    ("pages_end_no_readers", pages_end_no_readers),
+    ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
+    ("leaders_hang_up_their_own", leaders_hang_up_their_own),
+    ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
+    ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
+    ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
+];
+
+/// What a process says of itself ends nobody who reads it: `ps` of user 0.
+fn pages_end_no_readers(_: door::Door) -> Seen {
+    let attacker = nobody(|| {
+        say(offset_of!(ProcessPage, nice), i32::MAX as u32);
+        0
+    })?;
+    let path = format!("/proc/{}/stat", attacker.0);
+    let status = libc::wait(libc::spawn(|| i32::from(fs::read(&path).is_err())));
+    end(attacker)?;
+    expect(status == 0, || format!("reading {path} ends user 0's process: {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// A process of user 0 in a session of its own, that SIGHUP would end, until `words[0]`.
+fn daemon(words: &[std::sync::atomic::AtomicU64]) -> i32 {
+    if !libc::lead_session() {
+        return 1;
+    }
+    words[1].fetch_add(1, Ordering::SeqCst);
+    while words[0].load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    0
+}
+
+/// Runs `misled`, a process of user 0 that does nothing but end; what became of a daemon of user 0.
+fn beside_daemon(misled: impl FnOnce(i32) -> i32) -> Result<(), String> {
+    let words = libc::words(libc::shared(1), 2);
+    let victim = libc::spawn(|| daemon(words));
+    while words[1].load(Ordering::SeqCst) == 0 && libc::is_alive(victim) {
+        std::thread::yield_now();
+    }
+    let status = libc::wait(libc::spawn(|| misled(victim)));
+    std::thread::sleep(Duration::from_millis(100));
+    words[0].store(1, Ordering::SeqCst);
+    let victims = libc::wait(victim);
+    expect(status == 0 && victims == 0, || {
+        format!("user 0's process ended with {status:#x}, its daemon elsewhere with {victims:#x}")
+    })
+}
+
+/// A process that ends hangs up its own stopped children's groups: not those that they name.
+fn children_do_not_say_whom_to_hang_up(_: door::Door) -> Seen {
+    beside_daemon(|victim| {
+        // It leads a session, as a login shell does; the attacker is in it.
+        if !libc::lead_session() {
+            return 1;
+        }
+        let attacker = nobody(|| {
+            say(offset_of!(ProcessPage, group), victim as u32);
+            say(offset_of!(ProcessPage, stop_signal), 19);
+            0
+        });
+        // It ends while the attacker lives.
+        i32::from(attacker.map(std::mem::forget).is_err())
+    })?;
+    Ok(String::new())
+}
+
+/// The leader of a session that ends hangs up who is in the foreground of its terminal: not whom a
+/// program that has the terminal, too, says to be there.
+fn leaders_hang_up_their_own(door: door::Door) -> Seen {
+    use std::os::unix::fs::OpenOptionsExt;
+    beside_daemon(|victim| {
+        let before = regions();
+        let open = |path: &str, flags| {
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
+        };
+        let leads = libc::lead_session();
+        let Some(master) = open("/dev/ptmx", 0o400).filter(|_| leads) else { return 1 };
+        let Some(_) = libc::control(master.as_raw_fd(), LOCK, 0) else { return 2 };
+        let Some(number) = libc::control(master.as_raw_fd(), NUMBER, 0) else { return 3 };
+        let Some(_slave) = open(&format!("/dev/pts/{number}"), 0) else { return 4 };
+        let fresh: Vec<u64> = regions().difference(&before).copied().collect();
+        let own = std::process::id();
+        // As after `su nobody`: it has the terminal's descriptors.
+        let attacker = nobody(|| {
+            let word = u64::from(victim as u32) | u64::from(own) << 32;
+            let stored = fresh.iter().filter(|&&region| {
+                let is_control = look(door, region, 0, FOREGROUND, 8)
+                    .is_some_and(|bytes| bytes[4..8] == own.to_le_bytes());
+                is_control && store(door, region, WordAt { offset: FOREGROUND, value: word })
+            });
+            i32::from(stored.count() != 1)
+        });
+        i32::from(attacker.map(std::mem::forget).is_err())
+    })?;
+    Ok(String::new())
+}
+
+/// Who shares a socket with a process of user 0 ends neither that nor its other sockets.
+fn shared_sockets_are_their_own_trouble(door: door::Door) -> Seen {
+    use std::net::UdpSocket;
+    let status = libc::wait(libc::spawn(|| {
+        let before = regions();
+        let make = |port| UdpSocket::bind(("0.0.0.0", port)).ok();
+        let (Some(shared), Some(other)) = (make(5601), make(5602)) else { return 1 };
+        let both = [&shared, &other].map(|socket| socket.set_nonblocking(true).is_ok());
+        let target = "10.0.2.2:9";
+        if both != [true; 2] || other.send_to(b"before", target).is_err() {
+            return 2;
+        }
+        let attacker = libc::wait(libc::spawn(|| {
+            libc::close(other.as_raw_fd());
+            if !libc::become_user(NOBODY) {
+                return 1;
+            }
+            let fresh: Vec<u64> = regions().difference(&before).copied().collect();
+            // Sixteen bytes are there, the last ones that there ever are.
+            let words = [(8, u64::MAX - 7), (0, 8)];
+            let stored = fresh.iter().filter(|&&region| {
+                words.iter().all(|&(offset, value)| store(door, region, WordAt { offset, value }))
+            });
+            let stored = stored.count();
+            let _ = shared.send_to(b"look", target);
+            std::thread::sleep(Duration::from_millis(200));
+            if stored == 0 { 2 } else { 0 }
+        }));
+        if attacker != 0 {
+            return 3;
+        }
+        let sent = other.send_to(b"after", target);
+        if sent.is_err() {
+            println!("(user 0's other socket: {sent:?})");
+        }
+        // What is wrong with the shared one is an error.
+        let _ = shared.recv(&mut [0; 64]);
+        if sent.is_err() { 4 } else { 0 }
+    }));
+    expect(status == 0, || format!("user 0's process ended with {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// What the starter of a set-id program has said of itself: who is in the foreground of its
+/// terminal, or a stopped child of its own.
+fn mislead_set_id(door: door::Door, program: &str, victim: u32, by_terminal: bool) -> i32 {
+    use std::os::unix::fs::OpenOptionsExt;
+    let before = regions();
+    if !libc::become_user(NOBODY) || !libc::lead_session() {
+        return 11;
+    }
+    let own = std::process::id();
+    let open = |path: &str, flags| {
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
+    };
+    if by_terminal {
+        let Some(master) = open("/dev/ptmx", 0o400) else { return 12 };
+        let Some(_) = libc::control(master.as_raw_fd(), LOCK, 0) else { return 13 };
+        let Some(number) = libc::control(master.as_raw_fd(), NUMBER, 0) else { return 14 };
+        let Some(slave) = open(&format!("/dev/pts/{number}"), 0) else { return 15 };
+        // It goes on having them.
+        let ends = [&master, &slave].map(|end| libc::duplicate(end.as_raw_fd()));
+        let word = WordAt { offset: FOREGROUND, value: u64::from(victim) | u64::from(own) << 32 };
+        let fresh: Vec<u64> = regions().difference(&before).copied().collect();
+        let stored = fresh.iter().filter(|&&region| {
+            let is_control = look(door, region, 0, FOREGROUND, 8)
+                .is_some_and(|bytes| bytes[4..8] == own.to_le_bytes());
+            is_control && store(door, region, word)
+        });
+        if stored.count() != 1 || ends.iter().any(|&end| end < 0) {
+            return 16;
+        }
+    } else {
+        libc::spawn(|| {
+            say(offset_of!(ProcessPage, group), victim);
+            say(offset_of!(ProcessPage, stop_signal), 19);
+            std::thread::sleep(Duration::from_secs(3));
+            0
+        });
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    libc::execute(program, &[crate::set_id::NAME.into()], &[]);
+    17
+}
+
+/// A set-id program of user 0's that ends signals nobody that its starter has named.
+fn set_id_programs_hang_up_nobody(door: door::Door) -> Seen {
+    const PROGRAM: &str = "/tmp/deputies-job";
+    crate::set_id::copy_program(PROGRAM).map_err(failed)?;
+    libc::set_mode(PROGRAM, 0o4755);
+    let mut seen = Ok(());
+    for by_terminal in [true, false] {
+        let one = beside_daemon(|victim| {
+            let program = || mislead_set_id(door, PROGRAM, victim as u32, by_terminal);
+            let status = libc::wait(libc::spawn(program));
+            // It has found no ledger.
+            if status == 0x100 { 0 } else { status >> 8 | 64 }
+        });
+        let one = one.map_err(|what| format!("by its terminal: {by_terminal}: {what}. "));
+        seen = match (seen, one) {
+            (Err(first), Err(second)) => Err(first + &second),
+            (Err(what), _) | (_, Err(what)) => Err(what),
+            _ => Ok(()),
+        };
+    }
+    fs::remove_file(PROGRAM).map_err(failed)?;
+    seen.map(|()| String::new())
+}
+
+/// Who has no network sends nothing, and keeps nobody's link addresses from being found out.
+fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
+    // `xnet::addresses`: what is asked, and its answer.
+    const RESOLVE: u64 = u64::from_le_bytes(*b"RESOLVE\0");
+    const ASKING: u64 = 1;
+    let resolve = |last: u64| loop {
+        let server = EnvId(services::get(Service::Addresses) as u32);
+        let address = 10 << 24 | 2 << 8 | last;
+        match libc::transfer(door, server, [RESOLVE, address, 0, 0, 0, 0]) {
+            Err((Error::Busy, _)) => std::thread::yield_now(),
+            Ok([answer, ..]) => return answer == ASKING,
+            Err(_) => return false,
+        }
+    };
+    expect(resolve(99), || "no network".into())?;
+    let attacker = nobody(|| {
+        (100..116).for_each(|last| _ = resolve(last));
+        0
+    })?;
+    let asked = resolve(200);
+    end(attacker)?;
+    expect(asked, || "user 0's address is not asked for: nobody's take all places".into())?;
+    Ok(String::new())
+}
