@@ -388,6 +388,10 @@ fn copy(to: &Path) {
     for part in ["abi", "image", "code", "kernel/core"] {
         copy_tree(&root.join(part), &to.join(part));
     }
+    // A test of the crate's reads its table.
+    let table = "docs/threat-model.md";
+    fs::create_dir_all(to.join("docs")).expect("a directory");
+    fs::copy(root.join(table), to.join(table)).expect("the threat model");
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace's manifest");
     let start = manifest.find("members = [").expect("members");
     let end = manifest.find("[workspace.package]").expect("[workspace.package]");
