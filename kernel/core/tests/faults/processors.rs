@@ -195,7 +195,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "donated slices run nobody",
         "round.rs",
         "            EnvState::Donating => {",
-        "            EnvState::Donating if index == 0 => {",
+        "            EnvState::Donating if index == EnvIndex::NONE => {",
     ),
     (
         "a term holds by its last atom",
@@ -284,7 +284,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "a stranger operates",
         "operate.rs",
         "    if !attached_again(state, env::domain(state, caller).into(), index, role) {",
-        "    if index == 0 {",
+        "    if index == RegionIndex::NONE {",
     ),
     (
         "a write leaves the one that waits asleep",
@@ -340,7 +340,12 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "        state.regions.slots[region].waiters.less(1);\n",
         "        state.regions.slots[region].waiters -= 0;\n",
     ),
-    ("anybody is controlled", "env.rs", "    if index != caller {\n", "    if index == 0 {\n"),
+    (
+        "anybody is controlled",
+        "env.rs",
+        "    if index != caller {\n",
+        "    if index == EnvIndex::NONE {\n",
+    ),
     (
         "the kernel's half is an entry point",
         "create.rs",
