@@ -249,7 +249,8 @@ impl Sockets {
         let number = word(&head, HEAD);
         let words = [
             WordAt { offset: offer(number), value: connection.0 },
-            WordAt { offset: HEAD, value: number + 1 },
+            // The listener stores there what it likes.
+            WordAt { offset: HEAD, value: number.wrapping_add(1) },
         ];
         write(port, WRITER, 0, &[], &words).inspect_err(|_| detach(connection, OFFERED))?;
         self.offers.push(Offer { port, number, connection, client });
