@@ -170,8 +170,15 @@ impl Sockets {
         if record.domain != domain.0 || !alive(port, OWNERS) || frames == 0 {
             return Err(Errno::EPERM);
         }
-        if node != NO_NODE && tree.attributes(node)?.kind() != raw::S_IFSOCK {
-            return Err(Errno::EINVAL);
+        if node != NO_NODE {
+            let attributes = tree.attributes(node)?;
+            if attributes.kind() != raw::S_IFSOCK {
+                return Err(Errno::EINVAL);
+            }
+            // A name stays when its socket has gone: it is its maker's still.
+            if who.uid != 0 && who.uid != attributes.uid {
+                return Err(Errno::EPERM);
+            }
         }
         if self.find(node, &name).is_some() {
             return Err(Errno::EADDRINUSE);
