@@ -13,8 +13,8 @@ use unix::attributes::{Attributes, Credentials};
 use unix::local::CONNECTION_FRAMES;
 use unix::protocol::{CHANGE_GID, CHANGE_MODE, CHANGE_UID, DATA, WATCHER};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT_FRAMES, INPUT_PROGRAM, OUTPUT_FRAMES,
-    OUTPUT_PROGRAM, TABLE_SERVER, TERMINALS,
+    CONTROL_BYTES, CONTROL_READER, CONTROL_ROLE, Control, Entry, INPUT_FRAMES, INPUT_PROGRAM,
+    OUTPUT_FRAMES, OUTPUT_PROGRAM, TABLE_SERVER, TERMINALS,
 };
 use xok::call;
 use xok::services::{self, Service};
@@ -89,9 +89,14 @@ impl Terminals {
         if !attributes.permits(who, mask) {
             return Err(Errno::EACCES);
         }
-        attach(RegionId(entry.control), CONTROL_ROLE, domain)?;
+        // Whoever may only write (mesg(1)) reads no input, types nothing and changes no settings.
+        let reads = mask & 4 != 0;
+        let settings = if reads { CONTROL_ROLE } else { CONTROL_READER };
+        attach(RegionId(entry.control), settings, domain)?;
         attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
-        attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
+        if reads {
+            attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
+        }
         deliver(transport, DATA, &entry.to_bytes())?;
         Ok([0; 4])
     }

@@ -242,6 +242,9 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     if !process.borrows_space {
         process.listed = (process.users, process.groups);
         settle(process);
+        if kind == Kind::User {
+            process.files.leave_console();
+        }
         if another {
             join(own_domain(process), process);
         }

@@ -253,7 +253,7 @@ impl Files {
     pub fn terminal(&self, wanted: u32) -> Option<Tty> {
         let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
         open.find_map(|file| match file {
-            OpenFile::Terminal(tty) if tty.number == Some(wanted) => Some(*tty),
+            OpenFile::Terminal(tty) if tty.number == Some(wanted) && tty.reads() => Some(*tty),
             _ => None,
         })
     }
@@ -376,11 +376,33 @@ impl Files {
 
     /// Has all that is shared inherited, by attachments that the caller has.
     pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
-        terminal::attach(heritage)?;
+        if self.has_console() {
+            terminal::attach(heritage)?;
+        }
         self.descriptions().iter().try_for_each(|description| {
             self.entrust(description)?;
             description.share(heritage)
         })
+    }
+
+    /// Does the process keep the console: by a descriptor, as its session's terminal, or because
+    /// one of its users is 0, who may always open it? And has it not let go of it?
+    fn has_console(&self) -> bool {
+        let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
+        let is_open = open.any(|file| {
+            matches!(file, OpenFile::Terminal(Tty { number: None, .. }) | OpenFile::Stream(_))
+        });
+        let users = crate::thread::process().users;
+        let keeps = is_open || crate::page::own().terminal == 1 || users.contains(&0);
+        keeps && terminal::has_console()
+    }
+
+    /// The process has become another user: without a reason to keep the console it lets go of it,
+    /// and cannot have it again.
+    pub fn leave_console(&self) {
+        if !self.has_console() {
+            terminal::leave_console();
+        }
     }
 
     /// Lets go of everything: the end of a process whose domain stays.

@@ -14,7 +14,7 @@ use unix::Errno;
 use unix::attributes::{Attributes, device_number};
 use unix::path::Canonical;
 use unix::protocol::WATCHER;
-use unix::tty::shared::{CONTROL_ROLE, Entry, INPUT_PROGRAM};
+use unix::tty::shared::{CONTROL_ROLE, Entry, OUTPUT_PROGRAM};
 
 use super::Files;
 use super::description::Description;
@@ -95,7 +95,10 @@ pub fn open_slave(
     flags: u32,
 ) -> Result<Rc<Description>, Errno> {
     let mask = super::open::mask_of(flags);
-    let entry = process.files.client()?.terminal_open(number, mask)?;
+    let mut entry = process.files.client()?.terminal_open(number, mask)?;
+    if mask & 4 == 0 {
+        entry.input = 0;
+    }
     enter_slave(process, Tty::pseudo(number, &entry), number, flags)
 }
 
@@ -113,12 +116,15 @@ fn enter_slave(
     if control.locked || control.hung_up {
         return Err(Errno::EIO);
     }
-    tty.change(|control| {
-        control.opened = true;
-        Ok(())
-    })?;
+    if tty.reads() {
+        tty.change(|control| {
+            control.opened = true;
+            Ok(())
+        })?;
+    }
     let own = page::own();
-    let leads = own.session == process.id.0 && own.terminal == 0 && control.session == 0;
+    let leads =
+        own.session == process.id.0 && own.terminal == 0 && control.session == 0 && tty.reads();
     if leads && flags & raw::O_NOCTTY == 0 {
         terminal_control::take_terminal(process, &tty, false)?;
     }
@@ -223,7 +229,7 @@ impl Master {
 
     /// Was the terminal open once, has its last user gone, and is all read that was shown?
     fn is_left(&self) -> Result<bool, Errno> {
-        if region::attached(RegionId(self.entry.input), INPUT_PROGRAM) != 0 {
+        if region::attached(RegionId(self.entry.output), OUTPUT_PROGRAM) != 0 {
             return Ok(false);
         }
         let (head, tail) = self.tty().output.pair()?;
@@ -263,9 +269,9 @@ impl Master {
     /// Adds "something is shown, or the terminal's last user has gone".
     fn readable_terms(&self, wait: &mut Wait) -> Result<(), Errno> {
         self.link.read().filled_terms(wait);
-        let input = RegionId(self.entry.input);
-        if region::attached(input, INPUT_PROGRAM) != 0 {
-            let users = region::attached_address(input, INPUT_PROGRAM);
+        let output = RegionId(self.entry.output);
+        if region::attached(output, OUTPUT_PROGRAM) != 0 {
+            let users = region::attached_address(output, OUTPUT_PROGRAM);
             wait.memory(users, Operator::Equal, 0).end_term();
         } else {
             // What its last user wrote is on its way.

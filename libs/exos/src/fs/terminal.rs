@@ -9,8 +9,8 @@ use unix::Errno;
 use unix::ring::{HEAD, Ring, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::shared::{
-    CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA, INPUT_PROGRAM,
-    OUTPUT, OUTPUT_PROGRAM, SEQUENCE,
+    CONTROL_BYTES, CONTROL_READER, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA,
+    INPUT_PROGRAM, OUTPUT, OUTPUT_PROGRAM, SEQUENCE,
 };
 use xok::services::{self, Service};
 
@@ -83,12 +83,18 @@ impl Tty {
 
     /// A pseudo-terminal, whose regions we are attached to.
     pub fn pseudo(number: u32, entry: &Entry) -> Self {
+        let settings = if entry.input == 0 { CONTROL_READER } else { CONTROL_ROLE };
         Self {
             number: Some(number),
             input: Region { id: RegionId(entry.input), role: INPUT_PROGRAM },
             output: Region { id: RegionId(entry.output), role: OUTPUT_PROGRAM },
-            settings: Region { id: RegionId(entry.control), role: CONTROL_ROLE },
+            settings: Region { id: RegionId(entry.control), role: settings },
         }
+    }
+
+    /// May it be read, and its settings changed?
+    pub fn reads(&self) -> bool {
+        !self.input.id.is_none()
     }
 
     /// What the page of a process says whose terminal it is.
@@ -96,24 +102,24 @@ impl Tty {
         self.number.map_or(1, |number| number + 2)
     }
 
-    fn regions(&self) -> [Region; 3] {
-        [self.input, self.output, self.settings]
+    fn regions(&self) -> impl Iterator<Item = Region> {
+        let all = [self.input, self.output, self.settings];
+        all.into_iter().filter(|region| !region.id.is_none())
     }
 
     /// Attaches another domain; every process has the console's already.
     pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         match self.number {
-            Some(_) => self.regions().iter().try_for_each(|region| heritage.add(region)),
+            Some(_) => self.regions().try_for_each(|region| heritage.add(&region)),
             None => Ok(()),
         }
     }
 
     /// Attaches the own domain once more.
     pub fn attach_own(&self) -> Result<(), Errno> {
-        let regions = self.regions();
-        for (at, region) in regions.iter().enumerate() {
+        for (at, region) in self.regions().enumerate() {
             if let Err(errno) = region.attach() {
-                regions[..at].iter().for_each(Region::detach);
+                self.regions().take(at).for_each(|region| region.detach());
                 return Err(errno);
             }
         }
@@ -123,7 +129,7 @@ impl Tty {
     /// Lets go of it.
     pub fn detach(&self) {
         if self.number.is_some() {
-            self.regions().iter().for_each(Region::detach);
+            self.regions().for_each(|region| region.detach());
         }
     }
 
@@ -158,16 +164,31 @@ pub fn exists() -> bool {
     services::get(Service::TerminalInput) != 0 && services::get(Service::RawConsole) == 0
 }
 
-/// Attaches another domain to all that belongs to the terminal: every process keeps that, so that
-/// it can always open /dev/tty.
-pub fn attach(heritage: &mut Heritage) -> Result<(), Errno> {
+/// All that belongs to the console.
+fn console_regions() -> impl Iterator<Item = Region> {
     let regions = [
         region(Service::TerminalInput, INPUT_PROGRAM),
         region(Service::TerminalOutput, OUTPUT_PROGRAM),
         region(Service::ErrorOutput, OUTPUT_PROGRAM),
         region(Service::TerminalState, CONTROL_ROLE),
     ];
-    regions.iter().flatten().try_for_each(|region| heritage.add(region))
+    regions.into_iter().flatten()
+}
+
+/// Attaches another domain to the console: processes that may open it (/dev/console, /dev/tty)
+/// keep that, open or not.
+pub fn attach(heritage: &mut Heritage) -> Result<(), Errno> {
+    console_regions().try_for_each(|region| heritage.add(&region))
+}
+
+/// Is the process attached to the console?
+pub fn has_console() -> bool {
+    Tty::console().is_ok_and(|tty| tty.control().is_ok())
+}
+
+/// Lets go of the console. Only init could attach the process again.
+pub fn leave_console() {
+    console_regions().for_each(|region| region.detach());
 }
 
 /// Is the process in the background of its own terminal?
@@ -232,13 +253,18 @@ impl Tty {
 
     /// Would a read return at once? Otherwise the tail to wait for.
     pub fn has_input(&self) -> Result<(bool, u64), Errno> {
+        if !self.reads() {
+            return Ok((false, 0));
+        }
         let (head, tail) = counters(&self.input, INPUT)?;
         Ok((head != tail, tail))
     }
 
     /// Adds "there is input".
     pub fn readable_terms(&self, wait: &mut Wait, tail: u64) {
-        wait.region(self.input.id, HEAD, Operator::NotEqual, tail).end_term();
+        if self.reads() {
+            wait.region(self.input.id, HEAD, Operator::NotEqual, tail).end_term();
+        }
     }
 
     /// Is there room for output?

@@ -48,6 +48,8 @@ pub const OUTPUT_PROGRAM: u16 = 0;
 pub const OUTPUT_SERVER: u16 = 1;
 /// Role in which all attach to the control region.
 pub const CONTROL_ROLE: u16 = 0;
+/// Role in which a program attaches to it that may only write to the terminal: it looks.
+pub const CONTROL_READER: u16 = 2;
 /// Bytes of the control region.
 pub const CONTROL_BYTES: usize = 64;
 /// Offset of the sequence word.
@@ -63,7 +65,7 @@ pub const TABLE_SERVER: u16 = 0;
 /// The regions of a pseudo-terminal, as the table has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Cooked cells, for programs to read.
+    /// Cooked cells, for programs to read; 0, as a program has the terminal that may only write.
     pub input: u64,
     /// What programs write.
     pub output: u64,
