@@ -17,7 +17,7 @@ const WITNESS: &str = "/xok/exos-tests";
 /// The package of the second, which is built for Linux.
 const PARTS: &str = "parts-tests";
 /// How long it may take, boot included.
-const LIMIT_SECONDS: &str = "120";
+const LIMIT_SECONDS: &str = "240";
 
 /// Runs both on one and on two processors and counts the lines they print.
 pub fn run(tally: &mut Tally) -> Result<()> {
