@@ -107,7 +107,9 @@ pub enum Resource {
     Sends = 12,
     /// Retractions under way.
     Retractions = 13,
+    /// Cells that predicates are compiled into.
+    Cells = 14,
 }
 
 /// How many resources an account counts.
-pub const RESOURCES: usize = 14;
+pub const RESOURCES: usize = 15;

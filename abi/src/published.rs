@@ -242,7 +242,7 @@ pub struct AccountRecord {
     /// Kept for it and those below.
     pub reserve: [u32; crate::limits::RESOURCES],
     /// Zero.
-    pub zero: [u64; 9],
+    pub zero: [u32; 15],
 }
 
 /// What a frame is used as.

@@ -394,8 +394,8 @@ impl Machine for Hardware {
     }
 
     #[inline]
-    fn watch_holds(&mut self, cell: usize, clock: bool) -> bool {
-        downloads::holds(self.cpu, cell, if clock { clock::now_ns() } else { 0 })
+    fn watch_holds(&mut self, cell: usize, clock: bool) -> Option<bool> {
+        Some(downloads::holds(self.cpu, cell, if clock { clock::now_ns() } else { 0 }))
     }
 
     fn has_fast_path(&self) -> bool {

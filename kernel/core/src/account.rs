@@ -349,6 +349,7 @@ pub(crate) fn first(state: &mut State) {
         (Resource::Code, state.downloads.pages.len()),
         (Resource::Sends, net.flights.len()),
         (Resource::Retractions, retract::RETRACTIONS),
+        (Resource::Cells, state.downloads.cells.count()),
         // In no table.
         (Resource::Pins, u32::MAX as usize),
     ] {

@@ -1,7 +1,8 @@
 //! Wakeup predicates as compiled code: in cells of the kernel's, for as many as there are.
 //!
-//! A predicate that finds no cell, or fits none, is interpreted ([`crate::predicate`]), and says
-//! the same: the interpreter is the reference. One whose frame is revoked gives its cell back.
+//! A predicate that finds no cell, fits none, or whose account may have no more of them is
+//! interpreted ([`crate::predicate`]), and says the same: the interpreter is the reference. One
+//! whose frame is revoked gives its cell back.
 //!
 //! ```text
 //!  PredicateSet ── checks, translates ──► atoms in the environment's frame ──► a cell's code
@@ -9,14 +10,15 @@
 //!                         └── no: atom by atom
 //! ```
 
+use crate::account;
 use crate::count::Count;
-use crate::index::EnvIndex;
+use crate::index::{AccountIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::predicate;
 use crate::region;
 use crate::state::State;
-use abi::id::RegionId;
-use abi::limits::PREDICATE_ATOMS;
+use abi::id::{AccountId, RegionId};
+use abi::limits::{PREDICATE_ATOMS, Resource};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::Category;
 use code::watch::{COMPARISONS_MAX, Comparison, Compiler, How, Side};
@@ -45,9 +47,14 @@ impl Cells {
         let free = u16::from(count > 1);
         Self { next, free }
     }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.next.len().saturating_sub(1)
+    }
 }
 
-/// Compiles the predicate of the environment at `index`, if there is a cell.
+/// Compiles the predicate of the environment at `index`, if its account may have a cell.
 pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let cell = state.downloads.cells.free;
     let count = usize::from(state.envs.slots[index].atoms);
@@ -64,6 +71,9 @@ pub(crate) fn compile<M: Machine>(state: &mut State, machine: &mut M, index: Env
         compiler.compare(&comparison);
     }
     let Some(length) = compiler.finish() else { return };
+    if account::charge(state, payer(state, index), Resource::Cells, 1).is_err() {
+        return;
+    }
     machine.watch_store(cell.into(), &code[..length]);
     state.downloads.cells.free = state.downloads.cells.next[usize::from(cell)];
     state.envs.slots[index].cell = cell | clock;
@@ -77,14 +87,38 @@ pub(crate) fn forget(state: &mut State, index: EnvIndex) {
         let cells = &mut state.downloads.cells;
         cells.next[usize::from(cell)] = core::mem::replace(&mut cells.free, cell);
         state.published.census[Category::Code as usize].objects.less(1);
+        account::uncharge(state, payer(state, index), Resource::Cells, 1);
     }
+}
+
+fn payer(state: &State, index: EnvIndex) -> AccountIndex {
+    AccountId(state.published.envs[index].account).into()
+}
+
+/// The environment at `index` becomes another account's. Its cell does, too, if that account may
+/// have it, and else is given back.
+pub(crate) fn change_account(state: &mut State, index: EnvIndex, to: AccountIndex) {
+    let from = payer(state, index);
+    let has = state.envs.slots[index].cell != 0;
+    if has && account::transfer(state, (from, to), &[(Resource::Cells, 1)]).is_err() {
+        forget(state, index);
+    }
+}
+
+/// Has the environment at `index` a cell?
+#[cfg(test)]
+pub(crate) fn has(state: &State, index: EnvIndex) -> bool {
+    state.envs.slots[index].cell != 0
 }
 
 /// What the compiled predicate of the environment at `index` says; `None`: it has none.
 #[inline]
 pub(crate) fn holds<M: Machine>(state: &State, machine: &mut M, index: EnvIndex) -> Option<bool> {
     let cell = state.envs.slots[index].cell;
-    (cell != 0).then(|| machine.watch_holds((cell & !CLOCK).into(), cell & CLOCK != 0))
+    if cell == 0 {
+        return None;
+    }
+    machine.watch_holds((cell & !CLOCK).into(), cell & CLOCK != 0)
 }
 
 /// A translated atom, its words where the kernel sees them.

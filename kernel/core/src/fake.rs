@@ -126,6 +126,10 @@ fn within_frame(address: u64, len: usize) {
 }
 
 impl Machine for FakeMachine {
+    fn watch_key(&self) -> Option<u64> {
+        // Cells are kept, and charged; what is in them is not run.
+        Some(0x5eed)
+    }
     fn entry(&self, table: Frame, index: usize) -> u64 {
         assert!(index < 512);
         self.memory[table.0 as usize * 512 + index]

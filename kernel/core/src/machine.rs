@@ -139,7 +139,7 @@ pub trait Machine {
         signature: &Signature,
         arguments: &mut [Argument],
     ) -> Outcome;
-    /// What compiled predicates are blinded by; `None`: the machine runs none.
+    /// What compiled predicates are blinded by; `None`: the machine keeps none.
     fn watch_key(&self) -> Option<u64> {
         None
     }
@@ -151,10 +151,11 @@ pub trait Machine {
     fn watch_store(&mut self, cell: usize, code: &[u8]) {
         let _ = (cell, code);
     }
-    /// Does the predicate in a cell hold? `clock`: it asks for the time.
-    fn watch_holds(&mut self, cell: usize, clock: bool) -> bool {
+    /// Does the predicate in a cell hold? `clock`: it asks for the time. `None`: the machine runs
+    /// none, and it is interpreted.
+    fn watch_holds(&mut self, cell: usize, clock: bool) -> Option<bool> {
         let _ = (cell, clock);
-        false
+        None
     }
     /// Can entry code make switches by itself ([`crate::gate`])?
     fn has_fast_path(&self) -> bool {

@@ -185,13 +185,17 @@ impl Model {
         self.limit(
             &root,
             AccountId::new(1, 0),
-            [u32::MAX, 10, 6, 8, 40, 8, 6, 60, 40, 9, 63, 60, 20, 9],
+            [u32::MAX, 10, 6, 8, 40, 8, 6, 60, 40, 9, 63, 60, 20, 9, 6],
         );
         for (index, frames) in [(2, 80), (3, 40)] {
             let parent = AccountId(self.state.published.accounts[index - 1].id);
             let which = Which::This(index as u32);
             if let Ok(id) = account::allocate(&mut self.state, &root, which, parent) {
-                self.limit(&root, AccountId(id), [frames, 6, 4, 4, 8, 3, 3, 16, 8, 3, 30, 9, 4, 1]);
+                self.limit(
+                    &root,
+                    AccountId(id),
+                    [frames, 6, 4, 4, 8, 3, 3, 16, 8, 3, 30, 9, 4, 1, 2],
+                );
             }
         }
     }

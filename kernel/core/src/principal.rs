@@ -19,7 +19,7 @@ use crate::index::{DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, capability, domain, env, exit, predicate, region, slice, sweep};
+use crate::{account, capability, compiled, domain, env, exit, predicate, region, slice, sweep};
 use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
 use abi::domain::{GROUP_REGIONS, NO_NAME, Property};
 use abi::error::Error;
@@ -223,6 +223,7 @@ pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: EnvI
         let charges =
             [(Resource::Envs, 1), (Resource::Pins, pins), (Resource::Slices, takes.into())];
         if account::transfer(state, (from, home), &charges).is_ok() {
+            compiled::change_account(state, index, home);
             slice::change_account(state, index, home, takes);
         } else {
             state.envs.slots[index].follows = false;

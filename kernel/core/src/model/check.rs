@@ -371,6 +371,11 @@ impl Model {
             let pins =
                 crate::predicate::held(&self.state, &self.machine, EnvIndex::new(index)).len();
             count(payer, Resource::Pins, pins);
+            count(
+                payer,
+                Resource::Cells,
+                crate::compiled::has(&self.state, EnvIndex::new(index)).into(),
+            );
         }
         for slice in published.slices.iter().filter(|slice| slice.env != 0) {
             let owner = &published.envs[EnvId(slice.env).index()];

@@ -45,7 +45,7 @@ pub(super) const USER: u16 = 2;
 pub(super) const OTHER: u16 = 3;
 
 /// What is kept for the victim, which gets no more.
-const VICTIM: [u32; RESOURCES] = [170, 16, 6, 8, 40, 4, 4, 120, 40, 0, 0, 0, 16, 1];
+const VICTIM: [u32; RESOURCES] = [170, 16, 6, 8, 40, 4, 4, 120, 40, 0, 0, 0, 16, 1, 8];
 
 /// The value of a word that must be one: an id, mostly.
 pub(super) fn value<T: Word>(word: u64) -> T {

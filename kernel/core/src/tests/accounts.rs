@@ -21,6 +21,7 @@ const RESOURCES_TRIED: [Resource; RESOURCES - 1] = [
     Resource::Code,
     Resource::Sends,
     Resource::Retractions,
+    Resource::Cells,
 ];
 
 /// An account below `parent` that may have so much of each resource.

@@ -3,6 +3,7 @@
 mod accounts;
 mod calls;
 mod capabilities;
+mod cells;
 mod deaths;
 mod exits;
 mod filters;

@@ -38,7 +38,7 @@ fn slices(world: &mut World, count: usize, of: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// A domain that this account pays for.
-fn domain_of(world: &mut World, account: AccountId) -> DomainId {
+pub(super) fn domain_of(world: &mut World, account: AccountId) -> DomainId {
     let (which, root) = (Which::Any, Which::Any);
     let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
     let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
