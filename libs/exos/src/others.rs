@@ -105,6 +105,11 @@ fn looked_at(process: &Process, pid: u32) -> Answer {
     Err(if may_look(process, pid)? { Errno::ENOSYS } else { Errno::EPERM })
 }
 
+/// The nice value that a page says, or the next that can be.
+fn nice_of(page: &ProcessPage) -> i32 {
+    page.nice.clamp(-20, 19)
+}
+
 /// Nice values of those that are meant, and whether it is ourselves.
 fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32, bool)>, Errno> {
     let own = page::own();
@@ -116,12 +121,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
     };
     match which {
         ONE => {
-            Ok([other(process, who)?.map_or((own.nice, true), |page| (page.nice, false))].into())
+            Ok([other(process, who)?.map_or((own.nice, true), |page| (nice_of(&page), false))]
+                .into())
         }
         GROUP | USER => {
             let pages = page::all().filter_map(|brief| {
                 let page = page::of_index(brief.id.index())?;
-                is_meant(&page).then_some((page.nice, brief.id == process.id))
+                is_meant(&page).then_some((nice_of(&page), brief.id == process.id))
             });
             Ok(pages.collect())
         }

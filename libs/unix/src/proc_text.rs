@@ -33,7 +33,7 @@ pub struct ProcessRecord {
     pub run_ns: u64,
     /// Nanoseconds its children ran.
     pub children_ns: u64,
-    /// Nice value.
+    /// Nice value: the process's own word, so whatever it likes.
     pub nice: i32,
     /// Threads.
     pub threads: u32,
@@ -70,7 +70,8 @@ pub fn stat(p: &ProcessRecord) -> Vec<u8> {
     let mut text = format!("{} (", p.pid).into_bytes();
     text.extend(&p.name);
     let (ticks, children) = (p.run_ns / TICK_NS, p.children_ns / TICK_NS);
-    let priority = 20 + p.nice;
+    let nice = p.nice.clamp(-20, 19);
+    let priority = 20 + nice;
     let state = char::from(p.state);
     let first = format!(
         ") {state} {} {} {} {} {} 4194304 0 0 0 0 {ticks} 0 {children} 0 {priority} {} {} 0 \
@@ -80,7 +81,7 @@ pub fn stat(p: &ProcessRecord) -> Vec<u8> {
         p.sid,
         p.terminal,
         p.foreground,
-        p.nice,
+        nice,
         p.threads,
         p.started_ns / TICK_NS,
         p.mapped,
@@ -356,6 +357,15 @@ mod tests {
         assert_eq!((field(18), field(20), field(22)), ("20", "1", "50"));
         assert_eq!((field(23), field(24), field(38)), ("3145728", "256", "17"));
         assert_eq!(field(32), "2");
+    }
+
+    #[test]
+    fn a_nice_value_that_cannot_be_is_the_next_that_can() {
+        for (nice, shown) in [(i32::MAX, "39 19"), (i32::MIN, "0 -20"), (5, "25 5")] {
+            let text = text(stat(&ProcessRecord { nice, ..shell() }));
+            let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
+            assert_eq!(fields[15..17].join(" "), shown);
+        }
     }
 
     #[test]
