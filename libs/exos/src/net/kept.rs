@@ -80,6 +80,9 @@ pub struct Kept {
     pub peer: SocketAddrV4,
 }
 
+/// What is ready of a socket that nonsense was stored into.
+const BROKEN: u32 = raw::POLLIN | raw::POLLRDNORM | raw::POLLOUT | raw::POLLWRNORM | raw::POLLERR;
+
 /// The words before a region's data.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
@@ -95,7 +98,8 @@ pub struct Head {
     pub peer: u64,
 }
 
-/// Reads them.
+/// Reads them. Any user writes there what it likes: of counters that can be, sums do not overflow.
+/// Others are an error of this socket's.
 pub fn head(region: Region) -> Result<Head, Errno> {
     let mut bytes = [0; 96];
     region.copy_out(0, &mut bytes, &[], &[])?;
@@ -103,13 +107,11 @@ pub fn head(region: Region) -> Result<Head, Errno> {
         let bytes = bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
         bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     };
-    Ok(Head {
-        head: word(HEAD),
-        tail: word(TAIL),
-        status: word(STATUS),
-        shut: word(SHUT) != 0,
-        peer: word(PEER),
-    })
+    let (head, tail) = (word(HEAD), word(TAIL));
+    if !RING.can_be(head, tail) {
+        return Err(Errno::EIO);
+    }
+    Ok(Head { head, tail, status: word(STATUS), shut: word(SHUT) != 0, peer: word(PEER) })
 }
 
 /// An address in a word, and back.
@@ -153,6 +155,14 @@ pub fn look(region: Region, position: u64, into: &mut [u8]) -> Result<(), Errno>
 pub fn pass(region: Region, from: u64, to: u64) -> Result<Done, Errno> {
     let compare = [WordAt { offset: TAIL, value: from }];
     region.copy_out(0, &mut [], &compare, &[WordAt { offset: TAIL, value: to }])
+}
+
+/// The errno of a failure; another user may have stored what is none.
+fn failure_of(status: u64) -> Errno {
+    match (status >> 8) as u16 {
+        errno @ 1..4096 => Errno(errno),
+        _ => Errno::EIO,
+    }
 }
 
 impl Kept {
@@ -234,7 +244,7 @@ impl Kept {
     /// The failure, if it has failed; the keeper's death is one.
     fn failure(&self, status: u64) -> Option<Errno> {
         match status & 0xff {
-            FAILED => Some(Errno((status >> 8) as u16)),
+            FAILED => Some(failure_of(status)),
             CONNECTING | OPEN if reading(self.rx).no_writer() => Some(Errno::ECONNRESET),
             _ => None,
         }
@@ -435,7 +445,8 @@ impl Kept {
     /// `POLL…` bits that hold now.
     pub fn ready(&self, told: bool) -> Result<u32, Errno> {
         let ended = reading(self.rx).no_writer();
-        let rx = head(self.reader())?;
+        // Who acts upon it is told what is wrong with this one; a wait for others goes on.
+        let Ok(rx) = head(self.reader()) else { return Ok(BROKEN) };
         let mut found = 0;
         if RING.used(rx.head, rx.tail) > 0 || ended || rx.shut {
             found |= raw::POLLIN | raw::POLLRDNORM;
@@ -443,7 +454,7 @@ impl Kept {
         if self.kind == Kind::Listener {
             return Ok(found);
         }
-        let tx = head(self.writer())?;
+        let Ok(tx) = head(self.writer()) else { return Ok(BROKEN) };
         let broken = writing(self.tx).no_reader();
         let room = RING.free(tx.head, tx.tail) >= PIPE_BUF && rx.status != CONNECTING;
         if room || broken || tx.shut {
