@@ -97,7 +97,16 @@ impl Clients {
         Ok(region)
     }
 
-    /// Watches the region of an open file's description.
+    /// Is this the region of an open file's description that is watched, of this file? EINVAL: it
+    /// is another file's. A description is of one, so that there are no more than regions.
+    pub fn watches(&self, region: RegionId, node: Id) -> Result<bool, Errno> {
+        match self.open.iter().find(|open| open.region == region) {
+            Some(open) if open.node != node => Err(Errno::EINVAL),
+            known => Ok(known.is_some()),
+        }
+    }
+
+    /// Watches the region of an open file's description, which is not watched yet.
     pub fn watch(&mut self, caller: EnvId, region: RegionId, node: Id) -> Result<(), Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let record = record(region).ok_or(Errno::EBADF)?;

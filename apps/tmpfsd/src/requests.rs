@@ -294,6 +294,9 @@ fn hold(
     if description == 0 {
         return Ok(());
     }
+    if clients.watches(RegionId(description), node)? {
+        return Ok(());
+    }
     tree.hold(node)?;
     clients.watch(caller, RegionId(description), node).inspect_err(|_| tree.release(node))
 }

@@ -180,6 +180,10 @@ impl Sockets {
                 return Err(Errno::EPERM);
             }
         }
+        // Each request looks at all names: there are no more than regions.
+        if self.named.iter().any(|one| one.port == port) {
+            return Err(Errno::EINVAL);
+        }
         if self.find(node, &name).is_some() {
             return Err(Errno::EADDRINUSE);
         }
