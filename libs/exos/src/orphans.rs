@@ -10,30 +10,54 @@ use crate::page;
 use crate::process::Process;
 use crate::signal::send;
 use abi::id::EnvId;
+use abi::published::EnvState;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
+use xok::published;
+
+/// How far descent is followed.
+const GENERATIONS: usize = 64;
 
 /// `process` is about to end: hangs up groups of stopped children that lose their last link.
 pub fn hang_up(process: &mut Process) {
     let (own_group, session) = (page::own().group, page::own().session);
-    let mut groups: Vec<u32> = Vec::new();
+    let mut groups: Vec<(u32, Option<EnvId>)> = Vec::new();
     for child in &process.children {
-        let Some(brief) = page::brief(child.id).filter(|brief| !brief.dead) else { continue };
-        if brief.stop_signal != 0 && brief.session == session && !groups.contains(&brief.group) {
-            groups.push(brief.group);
+        let Some(brief) = stopped(process.id, child.id) else { continue };
+        // Our own group, if no starter of a set-id program said it, and one that we put it into.
+        // Of others that it says it is in, it speaks for itself and its descendants.
+        let known = child.group == brief.group || brief.group == own_group && !process.private;
+        let group = (brief.group, (!known).then_some(child.id));
+        if brief.session == session && !groups.contains(&group) {
+            groups.push(group);
         }
     }
-    for group in groups {
+    for (group, of) in groups {
         // Our own group has been orphaned all along if our parent is no link.
         let parent = children::parent(process);
         let was_linked = group != own_group || is_link(parent, group, session);
         if was_linked && !is_linked_without(process.id, group, session) {
             for signal in [linux::SIGHUP, linux::SIGCONT] {
-                // Members that end meanwhile need not hear of it.
-                let _ = send::kill(process, u64::from(group).wrapping_neg(), signal.into());
+                send::to_members(process, signal, (session, group), |member| {
+                    of.is_none_or(|child| descends(member.id, child))
+                });
             }
         }
     }
+}
+
+/// The brief of a child that is stopped. What another process says is so only as far as the kernel
+/// says it, too: whose child it is, and that it is held.
+fn stopped(parent: EnvId, child: EnvId) -> Option<page::Brief> {
+    let record = published::env(child)?;
+    let held = record.holder == parent.0 && record.state == EnvState::Held as u32;
+    page::brief_of(&record).filter(|brief| held && brief.stop_signal != 0)
+}
+
+/// Is it `ancestor`, or one of its descendants?
+fn descends(member: EnvId, ancestor: EnvId) -> bool {
+    let parent = |id: &EnvId| published::env(*id).map(|record| EnvId(record.holder));
+    core::iter::successors(Some(member), parent).take(GENERATIONS).any(|id| id == ancestor)
 }
 
 /// Is `parent` a process of the session, outside of the group?

@@ -85,6 +85,11 @@ pub fn brief(id: EnvId) -> Option<Brief> {
     published::env(id).and_then(|record| brief_of(&record))
 }
 
+/// What a process says is its session's terminal, 0: none.
+pub fn terminal(id: EnvId) -> Option<u32> {
+    field(id.index(), core::mem::offset_of!(ProcessPage, terminal))
+}
+
 /// Every Linux process, the dead not yet waited for included.
 pub fn all() -> impl Iterator<Item = Brief> {
     let count = published::table(Table::Envs).count as usize;

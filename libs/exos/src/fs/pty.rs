@@ -28,6 +28,7 @@ use super::transfer::Memory;
 use crate::errno::Answer;
 use crate::page;
 use crate::process::Process;
+use crate::signal::send;
 use crate::unix_sockets::connection::End;
 use crate::unix_sockets::streams;
 use crate::user;
@@ -176,8 +177,7 @@ pub fn leave_session(process: &mut Process) {
     });
     if foreground != 0 {
         for signal in [raw::SIGHUP, raw::SIGCONT] {
-            let group = u64::from(foreground).wrapping_neg();
-            let _ = crate::signal::send::kill(process, group, signal.into());
+            send::to_terminals(process, signal, tty.mark(), (own.session, foreground));
         }
     }
     tty.detach();

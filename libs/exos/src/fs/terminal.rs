@@ -19,6 +19,7 @@ use super::region::{Done, Heritage, Region};
 use super::transfer::Memory;
 use crate::page;
 use crate::process::Process;
+use crate::signal::send;
 use crate::thread;
 use crate::wait::{Wait, Woken, sleep_until};
 
@@ -191,14 +192,17 @@ pub fn leave_console() {
     console_regions().for_each(|region| region.detach());
 }
 
-/// Is the process in the background of its own terminal?
-fn in_background(control: &Control) -> bool {
+/// Is the process in the background of its own terminal, and is this that?
+fn in_background(mark: u32, control: &Control) -> bool {
     let own = page::own();
-    control.session == own.session && control.foreground != own.group && control.foreground != 0
+    own.terminal == mark
+        && control.session == own.session
+        && control.foreground != own.group
+        && control.foreground != 0
 }
 
 /// A background process that wants the terminal is stopped, unless it ignores or blocks that.
-fn stop_background(process: &mut Process, signal: u32) -> Result<(), Errno> {
+fn stop_background(process: &mut Process, mark: u32, signal: u32) -> Result<(), Errno> {
     let bit = 1 << (signal - 1);
     if thread::own().blocked & bit != 0
         || process.signals.effect(signal) == crate::signal::Effect::Ignore
@@ -206,13 +210,15 @@ fn stop_background(process: &mut Process, signal: u32) -> Result<(), Errno> {
         return if signal == raw::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
     }
     // To the whole group; the call starts again when it goes on.
-    crate::signal::send::kill(process, 0, u64::from(signal))?;
+    let own = page::own();
+    send::to_terminals(process, signal, mark, (own.session, own.group));
     Err(crate::errno::RESTART)
 }
 
 /// Checks that the process may change the terminal or (with `TOSTOP`) write to it.
-pub fn check_foreground(process: &mut Process, control: &Control) -> Result<(), Errno> {
-    if in_background(control) { stop_background(process, raw::SIGTTOU) } else { Ok(()) }
+pub fn check_foreground(process: &mut Process, tty: &Tty, control: &Control) -> Result<(), Errno> {
+    let mark = tty.mark();
+    if in_background(mark, control) { stop_background(process, mark, raw::SIGTTOU) } else { Ok(()) }
 }
 
 /// As `cells::take`, but the end of a stream stays where it is: every later read meets it again.
@@ -292,8 +298,8 @@ impl Tty {
         let mut deadline = 0;
         loop {
             let control = self.control()?;
-            if !control.streams && in_background(&control) {
-                stop_background(process, raw::SIGTTIN)?;
+            if !control.streams && in_background(self.mark(), &control) {
+                stop_background(process, self.mark(), raw::SIGTTIN)?;
             }
             if control.hung_up && got.is_empty() {
                 return Ok(0);
@@ -359,7 +365,7 @@ impl Tty {
     ) -> Result<u64, Errno> {
         let mut now = self.control()?;
         if !now.streams && now.termios.local(raw::TOSTOP) {
-            check_foreground(process, &now)?;
+            check_foreground(process, self, &now)?;
         }
         let ring = self.output;
         let total = memory.left();

@@ -10,6 +10,7 @@ use super::terminal::{Tty, check_foreground};
 use crate::errno::Answer;
 use crate::page;
 use crate::process::Process;
+use crate::signal::send;
 use crate::user;
 
 /// Does `request` with `argument`.
@@ -55,9 +56,9 @@ fn set_size(process: &mut Process, tty: &Tty, size: WindowSize) -> Result<(), Er
         Ok(())
     })?;
     if before.size != size && before.foreground != 0 {
-        let group = u64::from(before.foreground).wrapping_neg();
         // Nobody there, or not ours to tell: the size is set all the same.
-        let _ = crate::signal::send::kill(process, group, raw::SIGWINCH.into());
+        let group = (before.session, before.foreground);
+        send::to_terminals(process, raw::SIGWINCH, tty.mark(), group);
     }
     Ok(())
 }
@@ -71,7 +72,7 @@ fn set(
 ) -> Result<(), Errno> {
     let mut bytes = [0; TERMIOS_BYTES];
     user::read_bytes(argument, &mut bytes)?;
-    check_foreground(process, &tty.control()?)?;
+    check_foreground(process, tty, &tty.control()?)?;
     if drains {
         tty.drain(process)?;
     }
@@ -88,7 +89,7 @@ fn set(
 fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(), Errno> {
     let group: i32 = user::read_value(argument)?;
     let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
-    check_foreground(process, &own_terminal(tty)?)?;
+    check_foreground(process, tty, &own_terminal(tty)?)?;
     let own = page::own();
     let mut same_session = group == own.group;
     for member in page::all() {

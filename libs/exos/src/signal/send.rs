@@ -121,16 +121,30 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         -1 => None,
         other => Some(other.unsigned_abs()),
     };
-    let mut sent = false;
-    let mut refused = None;
     let own = process.id;
+    let (sent, refused) = to_all(process, signal, |process, target| match group {
+        Some(group) => is_in(process, target, group),
+        None => target.id != own && target.id.0 != 1,
+    });
+    // Linux calls it done if there is anybody, may they all refuse it.
+    let done = sent || group.is_none() && refused == Some(Errno::EPERM);
+    if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+}
+
+/// Sends `signal` to all that are meant: to any, and an error, if one refused it.
+fn to_all(
+    process: &mut Process,
+    signal: u32,
+    is_meant: impl Fn(&Process, &Brief) -> bool,
+) -> (bool, Option<Errno>) {
+    let info = own_info(process, CODE_USER);
+    let (mut sent, mut refused, mut own) = (false, None, false);
     for target in page::all() {
-        let meant = match group {
-            Some(group) => target.group == group || claimed(process, &target, group),
-            None => target.id != own && target.id.0 != 1,
-        };
-        if !meant || target.id == own {
-            sent |= meant;
+        if !is_meant(process, &target) {
+            continue;
+        }
+        if target.id == process.id {
+            own = true;
             continue;
         }
         match to_one(process, &target, signal, info) {
@@ -139,12 +153,34 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         }
     }
     // Oneself last: the others must have it even if it ends us.
-    if group == Some(page::own().group) {
-        to_own(process, signal, info)?;
+    if own {
+        match to_own(process, signal, info) {
+            Ok(()) => sent = true,
+            Err(errno) => refused = Some(errno),
+        }
     }
-    // Linux calls it done if there is anybody, may they all refuse it.
-    let done = sent || group.is_none() && refused == Some(Errno::EPERM);
-    if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+    (sent, refused)
+}
+
+/// Sends `signal` to a group of `session`, to those of its members that are meant. What a number
+/// leads to that another process has said is no more than those that say themselves that they are
+/// in the session, too.
+pub fn to_members(
+    process: &mut Process,
+    signal: u32,
+    (session, group): (u32, u32),
+    is_meant: impl Fn(&Brief) -> bool,
+) {
+    // Those that refuse it, or end meanwhile, need not hear of it.
+    let _ = to_all(process, signal, |process, target| {
+        target.session == session && is_in(process, target, group) && is_meant(target)
+    });
+}
+
+/// The same, to those that have the terminal `mark` as their session's: what its settings say of
+/// session and foreground any program has written that has the terminal.
+pub fn to_terminals(process: &mut Process, signal: u32, mark: u32, group: (u32, u32)) {
+    to_members(process, signal, group, |target| page::terminal(target.id) == Some(mark));
 }
 
 /// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the
@@ -160,9 +196,11 @@ fn to_init(process: &Process, signal: u32) -> Answer {
     }
 }
 
-/// Did we put `target`, a child that has not looked at its group yet, into `group`?
-fn claimed(process: &Process, target: &Brief, group: u32) -> bool {
-    process.children.iter().any(|child| child.id == target.id && child.group == group)
+/// Is `target` in `group`: does it say so, or did we put it there, a child that has not looked at
+/// its group yet?
+fn is_in(process: &Process, target: &Brief, group: u32) -> bool {
+    target.group == group
+        || process.children.iter().any(|child| child.id == target.id && child.group == group)
 }
 
 /// `tkill(tid, signal)`, `tgkill(pid, tid, signal)`
