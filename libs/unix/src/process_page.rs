@@ -274,6 +274,22 @@ impl Name {
     }
 }
 
+/// A name as text of a page in HTML: no part of it is markup.
+#[derive(Clone, Copy, Debug)]
+pub struct Html(pub Name);
+
+impl core::fmt::Display for Html {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.0.iter().take_while(|byte| **byte != 0).try_for_each(|&byte| match byte {
+            b'<' => f.write_str("&lt;"),
+            b'>' => f.write_str("&gt;"),
+            b'&' => f.write_str("&amp;"),
+            b'"' => f.write_str("&quot;"),
+            byte => write!(f, "{}", char::from(byte)),
+        })
+    }
+}
+
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let shown = self.0.iter().take_while(|byte| **byte != 0);
@@ -311,6 +327,13 @@ mod tests {
         words[at + 1] = 0;
         words[at] = u64::from_le_bytes(*b"sh\0xxxxx");
         assert_eq!(name(words), Some(Name::of(b"sh")));
+    }
+
+    #[test]
+    fn names_are_no_markup() {
+        let html = |name: &[u8]| std::format!("{}", Html(Name::of(name)));
+        assert_eq!(html(b"<b>a&\"b\""), "&lt;b&gt;a&amp;&quot;b&quot;");
+        assert_eq!(html(b"sh\0<"), "sh");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use abi::call::TABLE;
 use abi::published::*;
 use alloc::string::String;
 use core::fmt::{self, Display, Write};
+use unix::process_page::Html;
 use xok::{clock, published};
 
 use super::{STATES, name, records};
@@ -122,7 +123,7 @@ impl Page {
             let state = STATES.get(record.state as usize).unwrap_or(&"?");
             self.row(&[
                 &record.id,
-                &name(index, record.id),
+                &Html(name(index, record.id)),
                 state,
                 &record.domain,
                 &record.account,
