@@ -199,6 +199,12 @@ impl Attributes {
         bits & mask == mask
     }
 
+    /// The set-group-id bit, if the asker may not set it here: it is not in the file's group
+    /// (chmod(2)).
+    pub fn foreign_set_group(&self, who: &Credentials) -> u32 {
+        if who.uid == 0 || who.is_member(self.gid) { 0 } else { 0o2000 }
+    }
+
     /// May the asker give it another name (proc_sys_fs(5), `protected_hardlinks`)? Its owner may;
     /// others one of a regular file that they can read and write, and that has no set-id bits.
     pub fn may_be_linked(&self, who: &Credentials) -> bool {

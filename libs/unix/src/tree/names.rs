@@ -242,6 +242,10 @@ impl Tree {
         if parent.mode & 0o2000 != 0 {
             self.inode_mut(id)?.attributes.gid = parent.gid;
         }
+        let attributes = &mut self.inode_mut(id)?.attributes;
+        if !attributes.is_directory() && attributes.mode & 0o10 != 0 {
+            attributes.mode &= !attributes.foreign_set_group(who);
+        }
         match self.enter_new(directory, name, id, who.uid) {
             Ok(()) => {
                 self.inode_mut(id)?.attributes.links = 1;

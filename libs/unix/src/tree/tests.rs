@@ -377,6 +377,31 @@ fn permissions() {
     assert_eq!(tree.change(id, &touch, &ANN), Err(Errno::EACCES));
 }
 
+/// A set-group-id bit of a group's is given by its members (inode_init_owner, setattr_prepare).
+#[test]
+fn no_bit_acts_for_a_group_of_others() {
+    let mut tree = tree();
+    let shared = tree.make_directory(ROOT, b"s", 0o1777, &SUPER).unwrap();
+    let group = Change { gid: Some(7), mode: Some(0o3777), ..Change::default() };
+    tree.change(shared, &group, &SUPER).unwrap();
+    let mode = |tree: &Tree, id| tree.attributes(id).unwrap().mode & 0o7777;
+    let one = tree.create(shared, b"one", Kind::File, 0o2755, &ANN).unwrap();
+    assert_eq!((tree.attributes(one).unwrap().gid, mode(&tree, one)), (7, 0o755), "made");
+    let set = Change { mode: Some(0o6755), ..Change::default() };
+    tree.change(one, &set, &ANN).unwrap();
+    assert_eq!(mode(&tree, one), 0o4755, "changed");
+    let below = tree.make_directory(shared, b"d", 0o755, &ANN).unwrap();
+    assert_eq!(mode(&tree, below), 0o2755, "directories inherit it");
+    tree.change(below, &set, &ANN).unwrap();
+    assert_eq!(mode(&tree, below), 0o4755);
+    let member = Credentials::of(1001, 7);
+    let two = tree.create(shared, b"two", Kind::File, 0o2755, &member).unwrap();
+    tree.change(two, &set, &member).unwrap();
+    assert_eq!(mode(&tree, two), 0o6755, "a member's");
+    tree.change(one, &set, &SUPER).unwrap();
+    assert_eq!(mode(&tree, one), 0o6755, "user 0's");
+}
+
 /// Every change that somebody could see is told, and nothing else: what clients keep hangs on it.
 #[test]
 fn what_changes_is_told() {

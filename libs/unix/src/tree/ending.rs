@@ -1,0 +1,96 @@
+//! The ends of inodes: those without names wait in a queue until nobody holds them.
+
+use super::{
+    BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, Tree,
+};
+
+impl Tree {
+    /// Looks whether an inode has lost its last name or its last holder.
+    pub(super) fn collect(&mut self, id: Id) {
+        let Ok(inode) = self.inode_unseen(id) else { return };
+        if inode.attributes.links > 0 {
+            return;
+        }
+        let (held, was_orphan) = (inode.holders > 0, inode.orphan);
+        let listed = inode.listed;
+        inode.orphan = held;
+        inode.listed |= !held;
+        self.orphans = self.orphans + u64::from(held) - u64::from(was_orphan);
+        if !held && !listed {
+            self.queue(Self::index(id));
+        }
+    }
+
+    /// Puts a slot at the end of the nameless ones.
+    fn queue(&mut self, index: u32) {
+        let last = core::mem::replace(&mut self.nameless.last, index);
+        match self.slot_mut(last) {
+            Some(slot) => slot.next = index,
+            None => self.nameless.first = index,
+        }
+        self.nameless.count += 1;
+    }
+
+    /// The first of the nameless ones.
+    fn unqueue(&mut self) -> Option<Id> {
+        let index = self.nameless.first;
+        let slot = self.slot_mut(index)?;
+        let next = core::mem::replace(&mut slot.next, NOWHERE);
+        let id = slot.tag << INDEX_BITS | u64::from(index);
+        if let Some(inode) = &mut slot.inode {
+            inode.listed = false;
+        }
+        self.nameless.first = next;
+        if next == NOWHERE {
+            self.nameless.last = NOWHERE;
+        }
+        self.nameless.count -= 1;
+        Some(id)
+    }
+
+    /// How many inodes have neither names nor holders that the tree knows.
+    pub fn nameless(&self) -> usize {
+        self.nameless.count
+    }
+
+    /// Ends inodes that have neither names nor holders, but for those that `in_use` knows of: they
+    /// are asked about again later. Looks at so many at `most`.
+    pub fn settle(&mut self, most: usize, in_use: impl Fn(Id) -> bool) {
+        for _ in 0..self.nameless.count.min(most) {
+            let Some(id) = self.unqueue() else { return };
+            match self.inode(id) {
+                Ok(inode) if inode.holders == 0 && in_use(id) => {
+                    if let Ok(inode) = self.inode_unseen(id) {
+                        inode.listed = true;
+                    }
+                    self.queue(Self::index(id));
+                }
+                Ok(inode) if inode.holders == 0 => self.end(id),
+                // It has a holder now, whose release is noticed.
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends an inode, which is in no list.
+    pub(super) fn end(&mut self, id: Id) {
+        let Ok(inode) = self.inode(id) else { return };
+        let (user, pages) = (inode.attributes.uid, inode.attributes.blocks / BLOCKS);
+        self.owners.remove(user, pages);
+        self.pages -= pages;
+        self.inodes -= 1;
+        let (index, free) = (Self::index(id), self.free);
+        let Some(slot) = self.slot_mut(index) else { return };
+        let inode = slot.inode.take();
+        let generation = (slot.tag >> LIFE_BITS) + 1;
+        slot.tag = generation << LIFE_BITS | slot.tag & (LIVES - 1);
+        // A slot whose generations are used up is not used again.
+        if generation < 1 << GENERATION_BITS {
+            slot.next = free;
+            self.free = index;
+        }
+        if let Some(Inode { body: Body::File(pages), .. }) = inode {
+            self.retire(pages);
+        }
+    }
+}
