@@ -7,13 +7,17 @@
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 use unix::Errno;
+use unix::attributes::Credentials;
 use unix::locks::{Lock, Locks, Owner};
 use unix::protocol::{
-    CLAIM, CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, READER, WATCHER,
+    CLAIM, CLIENT, DATA, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, OF_IMAGE, READER,
+    WATCHER,
 };
+use unix::tree::{Id, Tree};
 use xok::{call, published};
 
-use crate::clients::{PROCESSES, alive, domain_of, refused};
+use crate::clients::{PROCESSES, alive, domain_of, fetch, refused};
+use crate::seals::{self, Seals};
 
 /// Role in which the server changes its region.
 const CHANGER: u16 = 0;
@@ -54,10 +58,37 @@ fn claimed(caller: EnvId, description: RegionId) -> Result<(), Errno> {
     if claim == domain.0 { Ok(()) } else { Err(Errno::EBUSY) }
 }
 
+/// Can the caller have the file open? By its mode now, or by a seal in the caller's region.
+fn opened(
+    (tree, seals): (&Tree, &Seals),
+    region: RegionId,
+    who: &Credentials,
+    file: Id,
+) -> Result<(), Errno> {
+    let rights = [seals::READ, seals::WRITE];
+    let refusals = rights.map(|right| tree.check(file, who, right as u32).err());
+    let Some(refusal) = refusals[0].and(refusals[1]) else { return Ok(()) };
+    let mut seal = [0; 8];
+    fetch(region, DATA, &mut seal)?;
+    let seal = u64::from_le_bytes(seal);
+    if rights.iter().any(|&right| seals.permits(seal, file, right)) {
+        return Ok(());
+    }
+    Err(refusal)
+}
+
 impl FileLocks {
     /// Serves `Lock`: file, what | description << 32, first and last byte.
-    pub fn request(&mut self, caller: EnvId, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
-        let [file, what, first, last] = arguments;
+    pub fn request(
+        &mut self,
+        files: (&Tree, &Seals),
+        (caller, region): (EnvId, RegionId),
+        who: &Credentials,
+        [file, what, first, last]: [u64; 4],
+    ) -> Result<[u64; 4], Errno> {
+        if file < OF_IMAGE && what & LOCK_UNLOCK == 0 {
+            opened(files, region, who, file)?;
+        }
         let owner = match (what >> 32) as u32 {
             0 => Owner::Process(caller.0),
             region => Owner::Description(published::region_with(region).ok_or(Errno::EINVAL)?.0),
@@ -75,7 +106,8 @@ impl FileLocks {
             }
             return Ok([0; 4]);
         }
-        let wanted = Lock { file, owner, exclusive: what & LOCK_EXCLUSIVE != 0, first, last };
+        let exclusive = what & LOCK_EXCLUSIVE != 0;
+        let wanted = Lock { file, owner, user: who.uid, exclusive, first, last };
         if let Some(held) = self.locks.conflict(&wanted) {
             let id = match held.owner {
                 Owner::Description(region) => region,

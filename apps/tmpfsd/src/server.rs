@@ -66,7 +66,10 @@ impl Server {
         let [first, second, third, _] = request.arguments;
         let arguments = [first, second, third];
         match request.operation {
-            Operation::Lock => return self.locks.request(caller, request.arguments),
+            Operation::Lock => {
+                let (files, ends) = ((&self.tree, &self.seals), (caller, region));
+                return self.locks.request(files, ends, &request.who, request.arguments);
+            }
             Operation::SocketBind => {
                 return self.sockets.bind(&self.tree, (caller, region), &request.who, arguments);
             }

@@ -1,7 +1,8 @@
 //! Advisory locks on files: `flock`'s on whole files, `fcntl`'s on ranges (fcntl(2), flock(2)).
 //!
 //! The two kinds do not see each other. A lock of the first kind belongs to an open file
-//! description, one of the second to a process; who owns what is told by number.
+//! description, one of the second to a process; who owns what is told by number. No user but user 0
+//! may have more than half of all that there can be.
 
 use crate::Errno;
 use alloc::vec::Vec;
@@ -32,6 +33,8 @@ pub struct Lock {
     pub file: u64,
     /// Whose it is.
     pub owner: Owner,
+    /// The user for whom it was taken.
+    pub user: u32,
     /// Does it exclude every other, or exclusive ones only?
     pub exclusive: bool,
     /// First byte.
@@ -68,9 +71,21 @@ impl Locks {
         first: u64,
         last: u64,
     ) -> Result<bool, Errno> {
+        let holds = |held: &&Lock| held.file == file && held.owner == owner;
+        let cut = |held: &&Lock| holds(held) && held.first < first && last < held.last;
         // What is cut in the middle becomes two.
+        if let Some(cut) = self.list.iter().find(cut) {
+            self.room(cut.user, 1)?;
+        }
         self.list.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
         Ok(self.give_back(file, owner, first, last))
+    }
+
+    /// May there be so many more locks of the user's?
+    fn room(&self, user: u32, more: usize) -> Result<(), Errno> {
+        let own = self.list.iter().filter(|held| held.user == user).count();
+        let room = user == 0 || own + more <= LOCKS_MAX / 2;
+        if room && self.list.len() + more <= LOCKS_MAX { Ok(()) } else { Err(Errno::ENOLCK) }
     }
 
     /// The same with room for one lock more. An owner's locks do not overlap: two are cut at most.
@@ -98,16 +113,14 @@ impl Locks {
     /// Takes a lock that conflicts with none, in place of what its owner held there; did the owner
     /// give something up by it?
     pub fn lock(&mut self, wanted: Lock) -> Result<bool, Errno> {
-        if self.list.len() + 2 > LOCKS_MAX {
-            return Err(Errno::ENOLCK);
-        }
+        self.room(wanted.user, 2)?;
         self.list.try_reserve(2).map_err(|_| Errno::ENOLCK)?;
         let gave = self.give_back(wanted.file, wanted.owner, wanted.first, wanted.last);
         // Ranges that touch are one lock, as `F_GETLK` shows.
         let mut whole = wanted;
         self.list.retain(|held| {
-            let like = (held.file, held.owner, held.exclusive)
-                == (wanted.file, wanted.owner, wanted.exclusive);
+            let kind = |lock: &Lock| (lock.file, lock.owner, lock.user, lock.exclusive);
+            let like = kind(held) == kind(&wanted);
             let below = like && held.last.checked_add(1) == Some(wanted.first);
             let above = like && wanted.last.checked_add(1) == Some(held.first);
             if below {
@@ -135,7 +148,7 @@ mod tests {
     use super::*;
 
     fn lock(owner: Owner, exclusive: bool, first: u64, last: u64) -> Lock {
-        Lock { file: 7, owner, exclusive, first, last }
+        Lock { file: 7, owner, user: 0, exclusive, first, last }
     }
 
     #[test]
@@ -177,5 +190,19 @@ mod tests {
         }
         let more = lock(Owner::Process(1), true, u64::MAX, u64::MAX);
         assert_eq!(locks.lock(more), Err(Errno::ENOLCK));
+    }
+
+    /// Half of them, whether they are taken or become two by what is given back.
+    #[test]
+    fn a_user_leaves_half_to_others() {
+        let mut locks = Locks::default();
+        let anns = |at| Lock { user: 1000, ..lock(Owner::Process(1), true, at, at) };
+        assert_eq!((0..9999).take_while(|&at| locks.lock(anns(2 * at)).is_ok()).count(), 2047);
+        let bobs = Lock { user: 1001, file: 8, ..lock(Owner::Process(2), true, 0, u64::MAX) };
+        locks.lock(bobs).unwrap();
+        let mut gives = |at: u64| locks.unlock(8, Owner::Process(2), 2 * at + 1, 2 * at + 1);
+        assert_eq!((0..9999).take_while(|&at| gives(at).is_ok()).count(), 2047);
+        assert_eq!(locks.unlock(8, Owner::Process(2), 0, 0), Ok(true), "which cuts nothing");
+        locks.lock(lock(Owner::Process(3), true, 1, 1)).unwrap();
     }
 }

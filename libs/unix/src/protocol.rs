@@ -106,9 +106,10 @@ operations! {
     17 Fifo,
     /// Node, mask | [`BY_SEAL`] if only the seal counts, seal. May the caller do that?
     18 Access,
-    /// File (a node, or any number above them), `LOCK_…` | description region << 32 (0: the lock is
-    /// the caller's process's; else the caller's domain stands at [`CLAIM`] in that, or the answer
-    /// is EBUSY), first byte, last byte. Results: 0; or of a lock in the way 1 |
+    /// File (a node, or any number from [`OF_IMAGE`] on), `LOCK_…` | description region << 32 (0: the
+    /// lock is the caller's process's; else the caller's domain stands at [`CLAIM`] in that, or the
+    /// answer is EBUSY), first byte, last byte; data: a node's seal, which counts where the caller
+    /// may neither read nor write it. Results: 0; or of a lock in the way 1 |
     /// exclusive << 1 | owner << 32 (of a description's region the low half), first byte, last
     /// byte, and with `LOCK_WAIT` the region whose first word changes, attached for the caller (its
     /// low half) | that word << 32.
@@ -159,6 +160,8 @@ pub const NO_NODE: u64 = u64::MAX;
 /// Where in the data area the caller's own name is.
 pub const SOCKET_OWN_NAME: u64 = 256;
 
+/// `Lock`: from here on numbers are of files that the server does not have.
+pub const OF_IMAGE: u64 = 1 << 63;
 /// `Lock`: where in its region who asks for a description's lock has written its domain. Who shares
 /// the description may write there, and nobody else.
 pub const CLAIM: u64 = 16;

@@ -6,11 +6,13 @@ use abi::published::{EnvRecord, EnvState, Table};
 use abi::region::WordAt;
 use linux_raw_sys::general as raw;
 use unix::Errno;
-use unix::protocol::{CLAIM, CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, WATCHER};
+use unix::protocol::{
+    CLAIM, CLIENT, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, OF_IMAGE, WATCHER,
+};
 
 use super::Files;
 use super::description::Description;
-use super::memory_files::own_domain;
+use super::memory_files::{Sealed, own_domain};
 use super::node::Node;
 use super::region::{self, Region};
 use crate::errno::Answer;
@@ -22,17 +24,14 @@ use crate::wait::{Wait, sleep_until};
 const LAST: u64 = i64::MAX as u64;
 /// Times that a description is shown to be ours.
 const CLAIMS_MAX: usize = 256;
-/// Set in the number of a file of the image, for the server.
-const OF_IMAGE: u64 = 1 << 63;
-
 /// Whose lock is asked for: the description's region, or none: the process's.
 type Owner = RegionId;
 
-/// The number by which the server knows the file.
-fn file_of(description: &Description) -> Result<u64, Errno> {
+/// The number by which the server knows the file, and what says there that it is open.
+fn file_of(description: &Description) -> Result<Sealed, Errno> {
     match description.file.node() {
-        Some(Node::Memory(id)) => Ok(id),
-        Some(Node::Image(index)) => Ok(OF_IMAGE | index as u64),
+        Some(Node::Memory(id)) => Ok((id, description.seal())),
+        Some(Node::Image(index)) => Ok((OF_IMAGE | index as u64, 0)),
         _ => Err(Errno::ENOLCK),
     }
 }
@@ -91,8 +90,8 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answ
         return Err(Errno::EBADF);
     }
     take(process, file, what, Owner::NONE, range, command == raw::F_SETLKW)?;
-    if what != LOCK_UNLOCK && !process.files.locked.contains(&file) {
-        process.files.locked.push(file);
+    if what != LOCK_UNLOCK && !process.files.locked.contains(&file.0) {
+        process.files.locked.push(file.0);
     }
     Ok(0)
 }
@@ -122,7 +121,7 @@ fn range(
 /// the same meanwhile; then we do so again.
 fn ask(
     process: &Process,
-    file: u64,
+    file: Sealed,
     what: u64,
     owner: Owner,
     range: (u64, u64),
@@ -143,7 +142,7 @@ fn ask(
 /// Takes a lock or gives it back; waits as long as somebody else has it, if `waits`.
 fn take(
     process: &mut Process,
-    file: u64,
+    file: Sealed,
     what: u64,
     owner: Owner,
     range: (u64, u64),
@@ -199,7 +198,7 @@ pub fn closed(files: &mut Files, description: &Description) {
         return;
     }
     let Ok(file) = file_of(description) else { return };
-    if let Some(at) = files.locked.iter().position(|&locked| locked == file) {
+    if let Some(at) = files.locked.iter().position(|&locked| locked == file.0) {
         files.locked.swap_remove(at);
         // Refused only if there is no server: then there are no locks either.
         let _ = files

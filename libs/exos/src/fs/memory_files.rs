@@ -475,11 +475,12 @@ impl Client {
     /// Takes, tests or gives back a lock; see `Operation::Lock`.
     pub fn lock(
         &self,
-        file: u64,
+        (file, seal): Sealed,
         what: u64,
         description: RegionId,
         (first, last): (u64, u64),
     ) -> Result<[u64; 4], Errno> {
+        self.send(DATA, &seal.to_le_bytes())?;
         self.ask(Operation::Lock, [file, what | description.0 << 32, first, last])
     }
 

@@ -18,7 +18,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use unix::attributes::Credentials;
-use unix::protocol::{self, Operation, Request};
+use unix::protocol::{self, Operation, Request, outcome};
+use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
@@ -67,6 +68,16 @@ pub(super) fn ask_by(
             Err(_) => return Err(0),
         }
     }
+}
+
+/// The file server's word for what a path leads to; each of its names has up to 16 bytes.
+pub(super) fn node_of(door: door::Door, user: u32, path: &str) -> Option<u64> {
+    path.split('/').filter(|name| !name.is_empty()).try_fold(ROOT, |directory, name| {
+        let [first, second] = protocol::inline(name.as_bytes())?;
+        let arguments = [directory, name.len() as u64, first, second];
+        let [result, node, ..] = ask(door, user, Operation::Walk, arguments).ok()?;
+        (result as u32 == outcome::DONE as u32).then_some(node)
+    })
 }
 
 /// An operation of a kernel call's own on a region, in a role.
