@@ -1,5 +1,6 @@
 //! Regions of clients: where their data lies, which files they hold open.
 
+use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::published::{RegionRecord, Table};
@@ -134,9 +135,9 @@ impl Clients {
         Ok(())
     }
 
-    /// Does a process say that it has this file open?
-    pub fn has_holder(&self, node: Id) -> bool {
-        let holds = |&id: &EnvId| published::env_lives(id) && says_it_holds(id, node);
+    /// Does a process say that it has this file open, and may it?
+    pub fn has_holder(&self, tree: &Tree, node: Id) -> bool {
+        let holds = |&id: &EnvId| published::env_lives(id) && says_it_holds(id, node, tree);
         self.holders.iter().any(holds)
     }
 
@@ -221,10 +222,27 @@ fn room<T>(list: &mut Vec<T>) -> Result<(), Errno> {
     list.try_reserve(1).map_err(|_| Errno::ENOMEM)
 }
 
-fn says_it_holds(process: EnvId, node: Id) -> bool {
+fn says_it_holds(process: EnvId, node: Id, tree: &Tree) -> bool {
     let Some(page) = published::application(process.index()) else { return false };
+    if page.word(0) != MAGIC {
+        return false;
+    }
     let mut words = (0..HELD).map(|at| page.word(offset_of!(ProcessPage, held) + 8 * at));
-    page.word(0) == MAGIC && words.any(|word| word == node + 1 || word == HELD_ANY)
+    words.any(|word| {
+        let says = word == node + 1 || word == HELD_ANY;
+        says && may_hold(process, tree, node, word == HELD_ANY)
+    })
+}
+
+/// May the process have the file open? The file it makes is its user's; others it may read or write
+/// by their modes. What it opened as another one is entrusted to the server (`Operation::Open`).
+fn may_hold(process: EnvId, tree: &Tree, node: Id, makes: bool) -> bool {
+    let Some(domain) = domain_of(process) else { return false };
+    let Ok(file) = tree.attributes(node) else { return false };
+    let holds = |kind, number| call::domain_holds(domain, kind, number).is_ok();
+    holds(NAME_USER, file.uid)
+        || !makes
+            && (file.mode & 0o006 != 0 || file.mode & 0o060 != 0 && holds(NAME_GROUP, file.gid))
 }
 
 fn attach(region: RegionId, role: u16) -> Result<(), Errno> {

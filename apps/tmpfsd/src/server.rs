@@ -115,7 +115,7 @@ impl Serve for Server {
         *message = protocol::reply(result);
         self.clients.sweep(&mut self.tree);
         let most = self.clients.nodes_at_once();
-        self.tree.settle(most, |node| self.clients.has_holder(node));
+        self.tree.settle(most, |tree, node| self.clients.has_holder(tree, node));
         let more = self.tree.work(PAGES_A_REQUEST);
         self.sockets.hurry(more);
     }

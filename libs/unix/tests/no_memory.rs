@@ -138,7 +138,7 @@ const STEPS: [(&str, Step); 9] = [
     }),
     ("unlink", |tree| {
         tree.unlink(directory(tree), b"f", &SUPER)?;
-        tree.settle(9, |_| false);
+        tree.settle(9, |_, _| false);
         Ok(())
     }),
 ];
@@ -197,7 +197,7 @@ fn without_any_memory_files_end() {
         // The pages that are dying are taken before it is said that there are none.
         let hole = tree.write(f, page, b"in a hole").map(drop);
         let unlink = tree.unlink(d, b"name-that-is-longer-than-short-1", &SUPER);
-        tree.settle(9, |_| false);
+        tree.settle(9, |_, _| false);
         while tree.work(1) {}
         [create, read, truncate, before, behind, there, empty, hole, unlink]
     });

@@ -213,11 +213,13 @@ impl Files {
         Client::open(&self.transport, self.who(), bytes)
     }
 
-    /// Has the server seal what open files were opened for, where that was not asked yet: the
-    /// process is about to be somebody whom their modes may not permit it.
+    /// Has the server seal what open files were opened for, where that was not asked yet, and watch
+    /// them: the process is about to be somebody whom their modes may not permit it.
     pub fn seal_all(&self) {
         let Ok(client) = self.client() else { return };
         for description in self.descriptions() {
+            // Refused for want of room: the page still says it, which counts where modes permit it.
+            let _ = self.entrust(&description);
             let OpenFile::Node(Node::Memory(id)) = description.file else { continue };
             let opened = description.access & (raw::O_ACCMODE | raw::O_PATH);
             if description.seal() == 0 && opened & raw::O_PATH == 0 {

@@ -55,11 +55,11 @@ impl Tree {
 
     /// Ends inodes that have neither names nor holders, but for those that `in_use` knows of: they
     /// are asked about again later. Looks at so many at `most`.
-    pub fn settle(&mut self, most: usize, in_use: impl Fn(Id) -> bool) {
+    pub fn settle(&mut self, most: usize, in_use: impl Fn(&Self, Id) -> bool) {
         for _ in 0..self.nameless.count.min(most) {
             let Some(id) = self.unqueue() else { return };
             match self.inode(id) {
-                Ok(inode) if inode.holders == 0 && in_use(id) => {
+                Ok(inode) if inode.holders == 0 && in_use(self, id) => {
                     if let Ok(inode) = self.inode_unseen(id) {
                         inode.listed = true;
                     }
