@@ -106,10 +106,10 @@ operations! {
     17 Fifo,
     /// Node, mask | [`BY_SEAL`] if only the seal counts, seal. May the caller do that?
     18 Access,
-    /// File (a node, or any number from [`OF_IMAGE`] on), `LOCK_…` | description region << 32 (0: the
-    /// lock is the caller's process's; else the caller's domain stands at [`CLAIM`] in that, or the
-    /// answer is EBUSY), first byte, last byte; data: a node's seal, which counts where the caller
-    /// may neither read nor write it. Results: 0; or of a lock in the way 1 |
+    /// File (a node, or any number from [`OF_IMAGE`] on), `LOCK_…` | description region << 32 (0:
+    /// the lock is the caller's process's; else the caller's domain stands at [`CLAIM`] in that, or
+    /// the answer is EBUSY), first byte, last byte; data: a node's seal, which counts where the
+    /// caller may neither read nor write it. Results: 0; or of a lock in the way 1 |
     /// exclusive << 1 | owner << 32 (of a description's region the low half), first byte, last
     /// byte, and with `LOCK_WAIT` the region whose first word changes, attached for the caller (its
     /// low half) | that word << 32.
