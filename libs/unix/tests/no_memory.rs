@@ -235,8 +235,14 @@ fn a_name_keeps_less_than_a_page() {
 /// Of each allocation of locks the answer to a refusal is ENOLCK, and the locks are as they were.
 #[test]
 fn locks_without_memory() {
-    let lock =
-        |first, last| Lock { file: 1, owner: Owner::Process(1), exclusive: true, first, last };
+    let lock = |first, last| Lock {
+        file: 1,
+        owner: Owner::Process(1),
+        user: 0,
+        exclusive: true,
+        first,
+        last,
+    };
     let other = Lock { owner: Owner::Process(2), ..lock(0, u64::MAX) };
     let mut locks = Locks::default();
     locks.lock(lock(0, 99)).unwrap();
