@@ -48,7 +48,8 @@ pub struct Clients {
     buffer: Vec<u8>,
 }
 
-fn record(region: RegionId) -> Option<RegionRecord> {
+/// The region's published record.
+pub fn record(region: RegionId) -> Option<RegionRecord> {
     published::record::<RegionRecord>(Table::Regions, region.index())
         .filter(|record| record.id == region.0)
 }

@@ -75,7 +75,7 @@ impl Server {
             }
             Operation::SocketConnect => {
                 let ends = (caller, region);
-                return self.sockets.connect(&self.tree, ends, &request.who, arguments);
+                return self.sockets.connect(&self.tree, ends, &request.who, request.arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
             Operation::SocketListen => {

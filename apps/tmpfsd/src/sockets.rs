@@ -1,10 +1,10 @@
 //! Names of local sockets (unix(7)), and the introduction of those who meet by them.
 //!
 //! Who binds a socket shows the region of its port or inbox, which it has just made. Who connects
-//! to it is attached to the inbox; or gets one end of a new connection, whose other end is kept
-//! here and offered at the port. The port's owners write into it who of them takes the offer, which
-//! nobody else can, and that one is attached in the server's place. Nothing that is sent passes
-//! here. The layouts are in `unix::local`.
+//! to it is attached to the inbox; or shows the region of a connection, which it has made, too, and
+//! pays for: its other end is kept here and offered at the port. The port's owners write into it
+//! who of them takes the offer, which nobody else can, and that one is attached in the server's
+//! place. Nothing that is sent passes here. The layouts are in `unix::local`.
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
@@ -25,7 +25,7 @@ use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
 use xok::{call, published, services};
 
-use crate::clients::{PROCESSES, alive, domain_of, fetch, refused};
+use crate::clients::{PROCESSES, alive, domain_of, fetch, record, refused};
 
 /// Role in which we write to ports, and clients to inboxes.
 const WRITER: u16 = 0;
@@ -135,6 +135,21 @@ fn detach(region: RegionId, role: u16) {
     let _ = call::region_detach(region, role);
 }
 
+/// Keeps the other end of a connection that `domain` has made, whose account pays for it, and has
+/// one end of.
+fn take(connection: RegionId, domain: DomainId, server: &[u8], client: &[u8]) -> Result<(), Errno> {
+    let record = record(connection).ok_or(Errno::EBADF)?;
+    let whole = record.bytes as usize == CONNECTION_FRAMES * 4096;
+    let free = record.attached[usize::from(OFFERED)] == 0;
+    if record.domain != domain.0 || !whole || !free || !alive(connection, 1 - OFFERED) {
+        return Err(Errno::EPERM);
+    }
+    attach(connection, OFFERED, DomainId::NONE)?;
+    let named = write_name(connection, OFFERED, server)
+        .and_then(|()| write_name(connection, 1 - OFFERED, client));
+    named.inspect_err(|_| detach(connection, OFFERED))
+}
+
 fn fetch_name(transport: RegionId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
     if len > NAME_MAX {
         return Err(Errno::EINVAL);
@@ -213,13 +228,13 @@ impl Sockets {
     }
 
     /// Serves `SocketConnect`: node, kind | bytes of the name << 8 | of the own one << 16 | 1 << 24
-    /// to look only, pid.
+    /// to look only, pid, connection.
     pub fn connect(
         &mut self,
         tree: &Tree,
         (caller, transport): (EnvId, RegionId),
         who: &Credentials,
-        [node, which, pid]: [u64; 3],
+        [node, which, pid, connection]: [u64; 4],
     ) -> Result<[u64; 4], Errno> {
         self.sweep();
         let [kind, name_len, own_len, looks, ..] = which.to_le_bytes();
@@ -256,7 +271,8 @@ impl Sockets {
         let server = unix::map::copied(&named.name)?;
         self.offers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let client = owner_of(caller, who, pid);
-        let connection = self.make(domain, &server, &own_name)?;
+        let connection = RegionId(connection);
+        take(connection, domain, &server, &own_name)?;
         let number = word(&head, HEAD);
         let words = [
             WordAt { offset: offer(number), value: connection.0 },
@@ -267,18 +283,6 @@ impl Sockets {
         self.offers.push(Offer { port, number, connection, client });
         self.watch();
         Ok([connection.0, owner[0], owner[1], 0])
-    }
-
-    /// A connection: `domain` has one end, we keep the other.
-    fn make(&self, domain: DomainId, server: &[u8], client: &[u8]) -> Result<RegionId, Errno> {
-        let frames = [u32::MAX; CONNECTION_FRAMES];
-        let connection = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
-        attach(connection, OFFERED, DomainId::NONE)?;
-        let made = write_name(connection, OFFERED, server)
-            .and_then(|()| write_name(connection, 1 - OFFERED, client))
-            .and_then(|()| attach(connection, 1 - OFFERED, domain));
-        made.inspect_err(|_| detach(connection, OFFERED))?;
-        Ok(connection)
     }
 
     /// Serves `SocketAccept`: port, number of the offer that its owner has claimed.

@@ -118,9 +118,10 @@ operations! {
     /// type << 32, bytes of the name (in data). See `unix::local`.
     20 SocketBind,
     /// Node or [`NO_NODE`], type | bytes of its name << 8 (in data) | of the caller's own << 16 (at
-    /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid. Results: the inbox,
-    /// or a connection whose end 0 is the caller's, and whose end 1 is (`local::owner`); or 0, the
-    /// port at which nobody can wait now, attached for the caller, and its tail.
+    /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid, for a connection
+    /// its region, which the caller has made and is attached to as end 0. Results: the inbox, or
+    /// the connection, and whose end 1 is (`local::owner`); or 0, the port at which nobody can wait
+    /// now, attached for the caller, and its tail.
     21 SocketConnect,
     /// Port, number of the offer that the caller has claimed. Results: the connection, whose end 1
     /// is the caller's, and whose end 0 is (`local::owner`).

@@ -504,12 +504,13 @@ impl Client {
         (kind, pid, looks): (u32, u32, bool),
         name: &[u8],
         own_name: &[u8],
+        connection: RegionId,
     ) -> Result<Introduced, Errno> {
         self.send(DATA, name)?;
         self.send(DATA + SOCKET_OWN_NAME, own_name)?;
         let looks = u64::from(looks) << 24;
         let lengths = looks | (name.len() as u64) << 8 | (own_name.len() as u64) << 16;
-        let arguments = [node, u64::from(kind) | lengths, u64::from(pid), 0];
+        let arguments = [node, u64::from(kind) | lengths, u64::from(pid), connection.0];
         let [region, port, tail, _] = self.ask(Operation::SocketConnect, arguments)?;
         Ok(match region {
             0 if port == 0 => Introduced::Possible,

@@ -95,6 +95,13 @@ pub fn make_pair() -> Result<(End, End), Errno> {
     Ok(ends)
 }
 
+/// Makes a connection, the first end of it ours: whoever connects pays for what carries it.
+pub fn make_first() -> Result<End, Errno> {
+    let end = End { region: region::make(CONNECTION_FRAMES)?, end: 0 };
+    end.own().attach()?;
+    Ok(end)
+}
+
 impl End {
     /// The region, for what this end does.
     pub fn own(&self) -> Region {

@@ -210,12 +210,29 @@ impl UnixSocket {
         name: &[u8],
         (looks, nonblocking): (bool, bool),
     ) -> Result<(RegionId, [u32; 3]), Errno> {
+        if !self.is_connection() || looks {
+            return self.ask_for(process, name, (looks, nonblocking), RegionId::NONE);
+        }
+        node_of(process, name)?;
+        let end = connection::make_first()?;
+        let found = self.ask_for(process, name, (looks, nonblocking), end.region);
+        found.inspect_err(|_| end.own().detach())
+    }
+
+    /// The same; a connection's first end is made already.
+    fn ask_for(
+        &self,
+        process: &mut Process,
+        name: &[u8],
+        (looks, nonblocking): (bool, bool),
+        made: RegionId,
+    ) -> Result<(RegionId, [u32; 3]), Errno> {
+        let which = (self.kind as u32, process.id.0, looks);
         loop {
             let node = node_of(process, name)?;
             let own_name = self.name()?;
             let client = process.files.client()?;
-            let pid = process.id.0;
-            match client.socket_connect(node, (self.kind as u32, pid, looks), name, &own_name)? {
+            match client.socket_connect(node, which, name, &own_name, made)? {
                 Introduced::To(region, owner) => return Ok((region, owner)),
                 Introduced::Possible => return Ok((RegionId::NONE, NOBODY)),
                 Introduced::Full(port, tail) => {
