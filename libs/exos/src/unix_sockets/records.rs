@@ -4,12 +4,15 @@ use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::vec::Vec;
 use unix::Errno;
-use unix::local::{self, ENDED, NAME_MAX, RECORD, Record, SKIP};
+use unix::local::{self, ENDED, INBOX, NAME_MAX, RECORD, Record, SKIP};
 use unix::ring::{HEAD, Ring, TAIL};
 
 use super::connection::Half;
 use crate::fs::region::{Done, Region};
 use crate::wait::Wait;
+
+/// How often an inbox is emptied in which nonsense is found, before it does not work.
+const TRIES: usize = 64;
 
 /// A ring, and where its head is.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +39,34 @@ pub struct Found {
 }
 
 impl Channel {
-    /// The head; an error if its counters say what cannot be (xok97 EX-17).
+    /// The head; an error if its counters say what cannot be (xok97 EX-17). An inbox is everybody's
+    /// that may send to it: then it begins anew, empty.
     pub fn half(&self) -> Result<Half, Errno> {
-        let half = Half::read(self.region, self.at)?;
-        if self.ring.can_be(half.head, half.tail) { Ok(half) } else { Err(Errno::EIO) }
+        for _ in 0..TRIES {
+            let half = Half::read(self.region, self.at)?;
+            // Datagrams begin and end at multiples of their header.
+            let whole = !self.is_inbox() || (half.head | half.tail) % RECORD as u64 == 0;
+            if whole && self.ring.can_be(half.head, half.tail) {
+                return Ok(half);
+            }
+            self.begin_again(&half)?;
+        }
+        Err(Errno::EIO)
+    }
+
+    fn is_inbox(&self) -> bool {
+        self.ring == INBOX
+    }
+
+    /// An inbox in which nonsense was found is emptied, unless it has changed since.
+    fn begin_again(&self, found: &Half) -> Result<(), Errno> {
+        if !self.is_inbox() {
+            return Err(Errno::EIO);
+        }
+        let begin = Ring::begin_again(found.tail) * RECORD as u64;
+        let now = [self.word(HEAD, found.head), self.word(TAIL, found.tail)];
+        let anew = [self.word(HEAD, begin), self.word(TAIL, begin)];
+        self.region.copy_in(0, &[], &now, &anew).map(|_| ())
     }
 
     /// A word of the head.
@@ -100,7 +127,7 @@ impl Channel {
 
     /// The datagram that is next, if there is one.
     pub fn look(&self) -> Result<Option<Found>, Errno> {
-        loop {
+        for _ in 0..TRIES {
             let half = self.half()?;
             let at = half.tail % self.ring.capacity;
             let rest = self.ring.capacity - at;
@@ -120,7 +147,8 @@ impl Channel {
             let record = Record::from_bytes(head, used);
             if record.len == SKIP {
                 if rest > self.used(&half) {
-                    return Err(Errno::EIO);
+                    self.begin_again(&half)?;
+                    continue;
                 }
                 self.move_tail(half.tail, half.tail + rest)?;
                 continue;
@@ -131,6 +159,7 @@ impl Channel {
             let offset = offset + behind as u64;
             return Ok(Some(Found { record, name, offset, tail: half.tail, next }));
         }
+        Err(Errno::EIO)
     }
 
     fn move_tail(&self, from: u64, to: u64) -> Result<Done, Errno> {

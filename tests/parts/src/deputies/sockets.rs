@@ -16,7 +16,8 @@ use xok::services::{self, Service};
 const EINVAL: u16 = 22;
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
+    ("spoilt_inboxes_begin_anew", spoilt_inboxes_begin_anew),
     ("connections_leave_others_room", connections_leave_others_room),
     ("opens_delay_nobody", opens_delay_nobody),
     ("a_port_has_one_name", a_port_has_one_name),
@@ -126,6 +127,48 @@ fn datagrams_are_read_by_who_is_sent_them(door: door::Door) -> Seen {
     expect(status == 0 && got.as_ref().is_ok_and(|bytes| bytes == TEXT), || {
         format!("attacker {status:#x} (0x1000: it read, 0x2000: it stored), user 0 got {got:?}")
     })?;
+    Ok(String::new())
+}
+
+/// What one that may send to an inbox stores there is gone with what waits; later ones arrive.
+fn spoilt_inboxes_begin_anew(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-spoilt";
+    const TEXT: &[u8] = b"sent later";
+    const SKIPPED: u64 = u32::MAX as u64;
+    // Head, tail and the first word behind them.
+    const WORDS: [[u64; 3]; 5] =
+        [[0, u64::MAX, 0], [32, 5, 0], [7, 0, 0], [u64::MAX; 3], [32, 0, SKIPPED]];
+    let _ = fs::remove_file(PLACE);
+    let before: Vec<u64> = made().map(|(id, _)| id).collect();
+    let inbox = UnixDatagram::bind(PLACE).map_err(failed)?;
+    libc::set_mode(PLACE, 0o777);
+    let fresh: Vec<u64> = made().map(|(id, _)| id).filter(|id| !before.contains(id)).collect();
+    inbox.set_nonblocking(true).map_err(failed)?;
+    for [head, tail, first] in WORDS {
+        let status = libc::wait(libc::spawn(|| {
+            let Ok(socket) = UnixDatagram::unbound() else { return 1 };
+            libc::close(inbox.as_raw_fd());
+            if !libc::become_user(NOBODY) || socket.connect(PLACE).is_err() {
+                return 2;
+            }
+            let words = [(4096, first), (8, tail), (0, head)];
+            let all = |&id: &u64| {
+                words.iter().all(|&(offset, value)| store(door, id, WordAt { offset, value }))
+            };
+            i32::from(!fresh.iter().any(all)) * 4
+        }));
+        let mut bytes = [0; 64];
+        let nothing = inbox.recv(&mut bytes).map_err(|error| error.kind());
+        let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(TEXT, PLACE));
+        let got = inbox.recv(&mut bytes).map(|len| bytes[..len].to_vec());
+        let empty = nothing == Err(std::io::ErrorKind::WouldBlock);
+        let arrived = got.as_ref().is_ok_and(|bytes| bytes == TEXT);
+        expect(status == 0 && empty && arrived, || {
+            let spoilt = format!("{head:#x}, {tail:#x}, {first:#x} (attacker {status:#x})");
+            format!("{spoilt}: first {nothing:?}, sent {sent:?}, then {got:?}")
+        })?;
+    }
+    fs::remove_file(PLACE).map_err(failed)?;
     Ok(String::new())
 }
 
