@@ -332,10 +332,10 @@ fn make(
 ) -> Answer {
     tree.check(directory, who, 1)?;
     match tree.child(directory, name) {
-        Some(node) => Ok([node, 1, 0, 0]),
+        Some(node) => Ok([node, 1, 0, node + 1]),
         None => {
             let node = tree.create(directory, name, Kind::File, mode, who)?;
-            Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), 0])
+            Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), node + 1])
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Seals: what a file was opened for, as data that its descriptor carries.
 //!
-//! A request names a file by a number that anybody can guess. What `Open` permitted is told to the
-//! client as a seal over the number and the rights, under a key that nobody else has; requests to
-//! read and write bring it along, and so do children and later programs that inherit the
-//! descriptor, whoever they have become. Without a seal the file's mode decides anew.
+//! A request names a file by a handle, which says no more than that its way was open. What `Open`
+//! permitted is told to the client as a seal over the number and the rights, under a key that
+//! nobody else has; requests to read and write bring it along, and so do children and later
+//! programs that inherit the descriptor, whoever they have become. Without a seal the file's mode
+//! decides anew.
 //!
 //! ```text
 //!   seal = SipHash-2-4 (key of this server; node, rights), its low three bits being the rights
@@ -30,11 +31,15 @@ pub struct Seals {
     key: Option<[u64; 2]>,
 }
 
+/// A fresh key.
+pub fn key() -> Option<[u64; 2]> {
+    call::entropy().and_then(|first| Ok([first, call::entropy()?])).ok()
+}
+
 impl Seals {
     /// With a key of its own.
     pub fn new() -> Self {
-        let key = call::entropy().and_then(|first| Ok([first, call::entropy()?])).ok();
-        Self { key }
+        Self { key: key() }
     }
 
     /// What says that this file was opened for these rights; 0: nothing.

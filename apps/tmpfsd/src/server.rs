@@ -2,6 +2,7 @@
 
 use abi::id::EnvId;
 use unix::Errno;
+use unix::handles::Handles;
 use unix::protocol::{self, Operation, Request};
 use unix::tree::{Limits, Tree};
 use xok::call::Message;
@@ -13,7 +14,7 @@ use crate::clients::{Clients, domain_of};
 use crate::file_locks::FileLocks;
 use crate::principals::Principals;
 use crate::requests;
-use crate::seals::Seals;
+use crate::seals::{self, Seals};
 use crate::seed;
 use crate::sockets::Sockets;
 use crate::terminals::Terminals;
@@ -38,6 +39,7 @@ pub struct Server {
     principals: Principals,
     terminals: Terminals,
     seals: Seals,
+    handles: Handles,
 }
 
 fn now() -> u64 {
@@ -54,11 +56,25 @@ impl Server {
         seed::fill(&mut tree);
         versions::open(life);
         let (clients, locks, sockets, principals, terminals) = Default::default();
-        Ok(Self { tree, clients, locks, sockets, principals, terminals, seals: Seals::new() })
+        let (seals, handles) = (Seals::new(), Handles::new(seals::key()));
+        Ok(Self { tree, clients, locks, sockets, principals, terminals, seals, handles })
     }
 
+    /// Answers a request, in which and in whose answer files have handles for names.
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
         let mut request = Request::from_words(message)?;
+        let (asked, told) = request.operation.handles();
+        for word in request.arguments.iter_mut().take(asked) {
+            *word = self.handles.file(*word);
+        }
+        let mut results = self.serve(caller, request)?;
+        for word in results.iter_mut().take(told.end).skip(told.start) {
+            *word = self.handles.handle(*word);
+        }
+        Ok(results)
+    }
+
+    fn serve(&mut self, caller: EnvId, mut request: Request) -> Result<[u64; 4], Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         request.who = self.principals.check(domain, &request.who)?;
         self.tree.set_now(now());

@@ -17,6 +17,7 @@ pub mod attributes;
 pub mod bytes;
 pub mod dirents;
 mod errno;
+pub mod handles;
 pub mod local;
 pub mod locks;
 pub mod map;

@@ -98,8 +98,8 @@ pub struct ProcessPage {
     pub files: [u8; FILES_BYTES],
     /// The shared futex that the thread sleeps for: the word's physical address, 0: none.
     pub futex: u64,
-    /// Files of the memory file server that are open without its having been told: their numbers
-    /// plus 1, 0: none. It looks here before it ends a file that has lost its last name.
+    /// Files of the memory file server that are open without its having been told: their `st_ino`,
+    /// 0: none. It looks here before it ends a file that has lost its last name.
     pub held: [u64; HELD],
 }
 

@@ -11,9 +11,14 @@
 //!  0x0000 names     two names of up to 255 bytes: at 0x0000 and at 0x0100
 //!  0x1000 data      what is read or written; attributes; link targets; paths
 //! ```
+//! A node, directory or file is named by its handle (`crate::handles`), which is a right to it:
+//! only who may go there is told it.
+//!
 //! The server obeys a request only with a region that the caller's domain made. An open file is the
 //! 64-byte region of its description: the server attaches to it in [`WATCHER`]'s role and sees
 //! in the published count of role 0 when the last process has closed it or died.
+
+use core::ops::Range;
 
 use crate::attributes::{ATTRIBUTES_BYTES, Credentials};
 use crate::errno::Errno;
@@ -139,7 +144,7 @@ operations! {
     26 Holder,
     /// Directory, name bytes | mode << 32, name ([`inline`], or first name). Makes a file that the
     /// caller's page says it holds; one that is there already is left as it is. Results: node,
-    /// 1 if it was there.
+    /// 1 if it was there, seal, number (`st_ino`).
     27 Make,
     /// Node, first page, where in the caller's space. Maps up to [`SHOWN_PAGES`] pages from the
     /// first one on, as far as there are no holes, read-only, if the caller may read the file, and
@@ -154,6 +159,22 @@ operations! {
     /// Port, pid. Who connects there is told that it is this process of the caller's domain, and
     /// for whom it acts now, if the domain has made the port.
     31 SocketListen,
+}
+
+impl Operation {
+    /// How many of the arguments, from the first on, are files' handles (`crate::handles`), and
+    /// which of the results are.
+    pub fn handles(self) -> (usize, Range<usize>) {
+        match self {
+            Self::Walk => (1, 1..3),
+            Self::Create | Self::MakeDirectory | Self::MakeLink | Self::Make => (1, 0..1),
+            Self::Rename | Self::Link => (2, 0..0),
+            Self::Space | Self::Holder | Self::SocketAccept | Self::SocketListen => (0, 0..0),
+            Self::TerminalMake | Self::TerminalOpen | Self::TerminalList => (0, 0..0),
+            Self::TerminalAttributes | Self::TerminalChange => (0, 0..0),
+            _ => (1, 0..0),
+        }
+    }
 }
 
 /// Instead of a node: the name of a local socket is not in the file system.

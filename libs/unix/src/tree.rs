@@ -357,10 +357,12 @@ impl Tree {
         self.orphans > 0
     }
 
-    /// Why there is no inode of this name: it was an earlier life's, or it has ended.
+    /// Why there is no inode of this name: it has ended, or this life never gave the name.
     fn missing(&self, id: Id) -> Errno {
-        let life = id >> INDEX_BITS & (LIVES - 1);
-        if life == self.life || id == ROOT { Errno::ESTALE } else { Errno::EIO }
+        let tag = id >> INDEX_BITS;
+        let former = |slot: &Slot| slot.tag & (LIVES - 1) == tag & (LIVES - 1) && tag < slot.tag;
+        let ended = self.slot(Self::index(id)).is_some_and(former);
+        if ended { Errno::ESTALE } else { Errno::EIO }
     }
 
     fn slot(&self, index: u32) -> Option<&Slot> {

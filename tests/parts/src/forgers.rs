@@ -1,5 +1,6 @@
 //! Those who say that they are others: to a socket's other end, to the file server about locks.
 
+use crate::deputies::node_of;
 use crate::peers::regions;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
@@ -11,7 +12,6 @@ use abi::word::UserAddress;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use unix::attributes::Credentials;
 use unix::protocol::{self, LOCK_UNLOCK, Operation, Request, TRANSPORT_FRAMES};
@@ -143,7 +143,7 @@ pub fn locks_are_their_descriptions(door: door::Door) -> Seen {
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(LOCKED);
     let file = file.map_err(failed)?;
     file.lock().map_err(failed)?;
-    let node = file.metadata().map_err(failed)?.ino() - 1;
+    let node = node_of(door, 0, LOCKED).ok_or("it has no handle")?;
     let is_free = || File::open(LOCKED).is_ok_and(|other| other.try_lock().is_ok());
     expect(!is_free(), || "it is not locked".into())?;
     let status = libc::wait(libc::spawn(|| {

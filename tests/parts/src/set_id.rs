@@ -11,6 +11,7 @@
 //!      ▲ killed, stopped, rung at                                  writes to 1, 2, and its ledger
 //! ```
 
+use crate::deputies::node_of;
 use crate::random::Random;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
@@ -95,17 +96,23 @@ fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The numbers by which the file server knows the files: everybody sees them.
+/// The handles by which the file server knows the files: as if the callers had learnt them.
 #[derive(Clone, Copy)]
 struct Numbers {
     job: u64,
     locked: u64,
     data: u64,
     secret: u64,
+    /// What all see of the first and of the data (`st_ino`).
+    shown: [u64; 2],
 }
 
-fn number(path: &str) -> u64 {
-    fs::metadata(path).map_or(0, |found| found.ino().wrapping_sub(1))
+fn shown() -> [u64; 2] {
+    [JOB, DATA].map(|path| fs::metadata(path).map_or(0, |found| found.ino()))
+}
+
+fn number(door: door::Door, path: &str) -> u64 {
+    node_of(door, 0, path).unwrap_or(0)
 }
 
 /// A list of words, as the library writes its block.
@@ -320,7 +327,7 @@ fn probe(numbers: Numbers) -> u64 {
     if fs::read(SECRET).is_ok() || fs::OpenOptions::new().write(true).open(DATA).is_ok() {
         found |= OPENED;
     }
-    if number(JOB) != numbers.job || fs::write(JOB, "mine").is_ok() {
+    if shown()[0] != numbers.shown[0] || fs::write(JOB, "mine").is_ok() {
         found |= CHANGED;
     }
     found
@@ -380,7 +387,7 @@ fn judge(numbers: Numbers, found: u64) -> Result<usize, String> {
         let mode = fs::metadata(path).map_or(0, |found| found.mode());
         expect(mode & 0o7777 == 0o600, || format!("{path} has mode {mode:o}"))?;
     }
-    expect(number(DATA) == numbers.data, || "the data is another file".into())?;
+    expect(shown() == numbers.shown, || "the data is another file".into())?;
     let ledger = fs::read_to_string(LEDGER).unwrap_or_default();
     let wrong = ledger.lines().find(|line| *line != format!("{NOBODY} 0 0"));
     expect(wrong.is_none(), || format!("it ran as {wrong:?}"))?;
@@ -390,8 +397,8 @@ fn judge(numbers: Numbers, found: u64) -> Result<usize, String> {
 /// So many callers from this seed.
 pub fn many(door: door::Door, callers: u64, seed: u64) -> Seen {
     prepare().map_err(|error| format!("{PLACE}: {error}"))?;
-    let [job, locked, data, secret] = [JOB, LOCKED, DATA, SECRET].map(number);
-    let numbers = Numbers { job, locked, data, secret };
+    let [job, locked, data, secret] = [JOB, LOCKED, DATA, SECRET].map(|path| number(door, path));
+    let numbers = Numbers { job, locked, data, secret, shown: shown() };
     let (page, word) = (libc::shared(1), libc::shared(1));
     let found = &libc::words(word, 1)[0];
     for at in 0..callers {

@@ -277,13 +277,19 @@ impl Client {
         Ok((node, seal))
     }
 
-    /// Makes a file that the process's page says it holds; `None` if there is something already.
-    pub fn make(&self, directory: Id, name: &[u8], mode: u32) -> Result<Option<Sealed>, Errno> {
+    /// Makes a file that the process's page says it holds; it and its number, `None` if there is
+    /// something already.
+    pub fn make(
+        &self,
+        directory: Id,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Option<(Sealed, u64)>, Errno> {
         let [first, second] = self.send_short(NAME_FIRST, name)?;
         let which = name.len() as u64 | u64::from(mode) << 32;
         let made = self.ask(Operation::Make, [directory, which, first, second]);
-        let [node, was_there, seal, _] = made.map_err(if_gone)?;
-        Ok((was_there == 0).then_some((node, seal)))
+        let [node, was_there, seal, number] = made.map_err(if_gone)?;
+        Ok((was_there == 0).then_some(((node, seal), number)))
     }
 
     /// Has the server map pages of a file at `address`; how many there are, the file's size,

@@ -76,7 +76,7 @@ pub fn open(
 /// page of the process says that the file is open, then its name is looked at once more. Whoever
 /// takes the last name away moves a word first and looks into the page then.
 fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Description>>, Errno> {
-    let Node::Memory(id) = known.place.node else { return Ok(None) };
+    let Node::Memory(_) = known.place.node else { return Ok(None) };
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
     let simple = flags & (raw::O_PATH | raw::O_TRUNC) == 0
         && match known.attributes.kind() {
@@ -90,7 +90,7 @@ fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Desc
     if !known.attributes.permits(&files.who(), mask_of(flags)) {
         return Err(Errno::EACCES);
     }
-    let Some(hold) = files.hold(id + 1)? else { return Ok(None) };
+    let Some(hold) = files.hold(known.attributes.inode)? else { return Ok(None) };
     if !files.is_so(known) {
         return Ok(None);
     }
@@ -122,10 +122,10 @@ fn make(
     // Whatever is made is ours until we know which one.
     let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
     let mode = raw::S_IFREG | mode & 0o7777 & !files.umask;
-    let Some((node, seal)) = files.client()?.make(id, name, mode)? else {
+    let Some(((node, seal), number)) = files.client()?.make(id, name, mode)? else {
         return if flags & raw::O_EXCL == 0 { Ok(None) } else { Err(Errno::EEXIST) };
     };
-    hold.set(node + 1);
+    hold.set(number);
     let mut path = parent.path.clone();
     path.push(name);
     let made = Description::held(OpenFile::Node(Node::Memory(node)), path, flags, hold);

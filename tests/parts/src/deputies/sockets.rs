@@ -1,6 +1,6 @@
 //! Local sockets, and what the file server keeps for them.
 
-use super::{ANN, NOBODY, PATH_ONLY, ask, ask_by, end, failed, look, nobody, store};
+use super::{ANN, NOBODY, PATH_ONLY, ask, ask_by, end, failed, look, nobody, node_of, store};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
 use abi::id::{EnvId, RegionId};
@@ -8,7 +8,6 @@ use abi::published::{RegionRecord, Table};
 use abi::region::WordAt;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use unix::protocol::{Operation, WATCHER};
 use xok::services::{self, Service};
@@ -43,9 +42,10 @@ fn opens_delay_nobody(door: door::Door) -> Seen {
     const PLACES: [&str; 2] = ["/tmp/deputies-orphan", "/tmp/deputies-other"];
     let attacker = nobody(|| {
         let files = PLACES.map(File::create);
-        let [Some(node), Some(other)] =
-            files.each_ref().map(|file| Some(file.as_ref().ok()?.metadata().ok()?.ino() - 1))
-        else {
+        if files.iter().any(Result::is_err) {
+            return 1;
+        }
+        let [Some(node), Some(other)] = PLACES.map(|place| node_of(door, NOBODY, place)) else {
             return 1;
         };
         let pairs: Vec<_> = (0..4).map(|_| UnixStream::pair().ok()).collect();
@@ -76,7 +76,7 @@ fn a_port_has_one_name(door: door::Door) -> Seen {
         if UnixListener::bind(PLACES[1]).is_err() {
             return 2;
         }
-        let Ok(second) = fs::metadata(PLACES[1]).map(|data| data.ino() - 1) else { return 3 };
+        let Some(second) = node_of(door, NOBODY, PLACES[1]) else { return 3 };
         let bind = |&port: &u64| {
             let words = [second, u64::from(port as u32) | STREAM << 32, 0, 0];
             ask(door, NOBODY, Operation::SocketBind, words)
@@ -244,7 +244,7 @@ fn names_of_sockets_are_their_makers(door: door::Door) -> Seen {
     drop(UnixDatagram::bind(PLACE).map_err(failed)?);
     // The daemon has ended; its name is there, with its mode.
     libc::set_mode(PLACE, 0o700);
-    let node = fs::metadata(PLACE).map_err(failed)?.ino() - 1;
+    let node = node_of(door, 0, PLACE).ok_or("it has no handle")?;
     let attacker = nobody(|| {
         // Inboxes that have no name yet.
         let Ok(pair) = UnixDatagram::pair() else { return 1 };
