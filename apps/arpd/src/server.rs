@@ -1,7 +1,9 @@
 //! The server as `xok::server` drives it.
 
+use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::error::Error;
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
+use abi::published::EnvRecord;
 use core::net::Ipv4Addr;
 use xio::arp::{Outcome, Resolver};
 use xio::ethernet::{FRAME_MAX, Header, TYPE_ARP};
@@ -11,11 +13,17 @@ use xio::ipv4::Network;
 use xio::stack::{Receive, Transmit};
 use xnet::addresses::{ASKING, NOT_ASKING, RESOLVE, own_table};
 use xnet::{Port, settings};
-use xok::call::{Message, Refused};
-use xok::clock;
+use xok::call::{self, Message, Refused};
 use xok::server::Serve;
+use xok::services::{self, Service};
+use xok::{clock, published};
 
 use crate::NETWORK;
+
+/// Whoever is in this group may use the network, whatever the user.
+const NETWORK_GROUP: u32 = 3003;
+/// In place of an account: what the server wants to know itself.
+const OWN_WISHES: u64 = 0;
 
 /// Frames taken from the ring before others get the processor.
 const FRAMES: usize = 64;
@@ -25,6 +33,16 @@ pub struct Server {
     port: Port,
     network: Network,
     resolver: Resolver<'static>,
+}
+
+/// May it use the network: as user 0, as a member of the network's group, or as a program that init
+/// pays for, as for this one?
+fn has_network(caller: &EnvRecord) -> bool {
+    let domain = DomainId(caller.domain);
+    let holds = |kind, number| call::domain_holds(domain, kind, number).is_ok();
+    let own = EnvId(services::get(Service::Addresses) as u32);
+    let own = published::env(own).map(|record| record.user);
+    own == Some(caller.user) || holds(NAME_USER, 0) || holds(NAME_GROUP, NETWORK_GROUP)
 }
 
 fn now_us() -> u64 {
@@ -41,7 +59,7 @@ impl Server {
         let mut resolver = Resolver::new(network, port.mac, own_table().create());
         if let Some(gateway) = network.gateway {
             // Most packets will go there: its address is worth knowing before the first.
-            resolver.want(gateway, now_us());
+            resolver.want(gateway, OWN_WISHES, now_us());
         }
         Ok(Server { port, network, resolver })
     }
@@ -64,6 +82,12 @@ impl Server {
         }
     }
 
+    /// Has an address found out for a caller that has the network.
+    fn want(&mut self, address: Ipv4Addr, caller: EnvId) -> bool {
+        let Some(record) = published::env(caller) else { return false };
+        has_network(&record) && self.resolver.want(address, record.user, now_us())
+    }
+
     /// Sends the requests that are due.
     fn ask(&mut self) {
         let now = now_us();
@@ -76,11 +100,10 @@ impl Server {
 }
 
 impl Serve for Server {
-    fn request(&mut self, _caller: EnvId, message: &mut Message) {
+    fn request(&mut self, caller: EnvId, message: &mut Message) {
         let [what, address, ..] = *message;
         let wanted = u32::try_from(address).ok().filter(|_| what == RESOLVE);
-        let asking =
-            wanted.is_some_and(|bits| self.resolver.want(Ipv4Addr::from_bits(bits), now_us()));
+        let asking = wanted.is_some_and(|bits| self.want(Ipv4Addr::from_bits(bits), caller));
         self.ask();
         *message = [if asking { ASKING } else { NOT_ASKING }, 0, 0, 0, 0, 0];
     }

@@ -13,6 +13,8 @@ use crate::ipv4::Network;
 
 /// Addresses asked for at one time.
 pub const WANTED_MAX: usize = 16;
+/// Of these, those that one asker may have.
+pub const EACH_MAX: usize = WANTED_MAX / 2;
 /// Requests sent for one address before it is given up.
 pub const ATTEMPTS: u8 = 3;
 /// Microseconds from one request to the next.
@@ -49,6 +51,7 @@ pub enum Outcome {
 #[derive(Clone, Copy)]
 struct Wanted {
     address: Ipv4Addr,
+    asker: u64,
     next_us: u64,
     left: u8,
 }
@@ -86,18 +89,22 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Asks for `address` until it is known or given up; `false`: too many are asked for.
-    pub fn want(&mut self, address: Ipv4Addr, now_us: u64) -> bool {
+    /// Asks for `address` until it is known or given up; `false`: too many are asked for, by
+    /// `asker` or by all.
+    pub fn want(&mut self, address: Ipv4Addr, asker: u64, now_us: u64) -> bool {
         if !self.network.is_local(address) || address == self.network.address {
             return true;
         }
         if self.wanted.iter().flatten().any(|wanted| wanted.address == address) {
             return true;
         }
+        if self.wanted.iter().flatten().filter(|wanted| wanted.asker == asker).count() >= EACH_MAX {
+            return false;
+        }
         let Some(place) = self.wanted.iter_mut().find(|place| place.is_none()) else {
             return false;
         };
-        *place = Some(Wanted { address, next_us: now_us, left: ATTEMPTS });
+        *place = Some(Wanted { address, asker, next_us: now_us, left: ATTEMPTS });
         true
     }
 
@@ -217,8 +224,8 @@ mod tests {
     fn requests_are_repeated_then_given_up() {
         let words = words();
         let mut resolver = resolver(&words);
-        assert!(resolver.want(THEM, 0));
-        assert!(resolver.want(THEM, 0));
+        assert!(resolver.want(THEM, 1, 0));
+        assert!(resolver.want(THEM, 1, 0));
         for attempt in 0..u64::from(ATTEMPTS) {
             let now = attempt * RETRY_US;
             assert_eq!(resolver.poll(now), Some(Packet::request(OWN, US, THEM)));
@@ -230,10 +237,23 @@ mod tests {
     }
 
     #[test]
+    fn one_asker_leaves_half_of_the_places() {
+        let words = words();
+        let mut resolver = resolver(&words);
+        let mut want = |asker, last: usize| {
+            resolver.want(Ipv4Addr::from_octets([10, 0, 0, 100 + last as u8]), asker, 0)
+        };
+        for last in 0..EACH_MAX {
+            assert!(want(1, last));
+        }
+        assert!(!want(1, EACH_MAX) && want(1, 0) && want(2, EACH_MAX));
+    }
+
+    #[test]
     fn a_late_reply_ends_the_asking() {
         let words = words();
         let mut resolver = resolver(&words);
-        resolver.want(THEM, 0);
+        resolver.want(THEM, 1, 0);
         let request = resolver.poll(0).unwrap();
         let asked = Packet::parse(&request[ethernet::HEADER..]).unwrap();
         assert_eq!(resolver.poll(RETRY_US), Some(request));

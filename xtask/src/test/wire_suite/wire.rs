@@ -234,7 +234,7 @@ impl Wire {
         self.stack.poll(now_us, &mut rx, &mut tx, &table);
         let unresolved: Vec<_> = self.stack.unresolved().collect();
         for address in unresolved {
-            self.addresses.want(address, now_us);
+            self.addresses.want(address, address.to_bits().into(), now_us);
         }
         while let Some(request) = self.addresses.poll(now_us) {
             self.put(&request);
