@@ -9,6 +9,7 @@ use abi::region::WordAt;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use unix::local::{INBOX_FRAMES, PEER};
 use unix::protocol::{Operation, WATCHER};
 use xok::services::{self, Service};
 
@@ -248,9 +249,12 @@ fn names_of_sockets_are_their_makers(door: door::Door) -> Seen {
     let attacker = nobody(|| {
         // Inboxes that have no name yet.
         let Ok(pair) = UnixDatagram::pair() else { return 1 };
-        for (inbox, _) in made() {
+        let bytes = 4096 * INBOX_FRAMES;
+        for (inbox, _) in made().filter(|one| one.1.bytes as usize == bytes) {
             let words = [node, u64::from(inbox as u32) | DATAGRAMS << 32, 0, 0];
             _ = ask(door, NOBODY, Operation::SocketBind, words);
+            // From now on it is anybody's to send to.
+            store(door, inbox, WordAt { offset: PEER, value: 0 });
         }
         std::mem::forget(pair);
         0
