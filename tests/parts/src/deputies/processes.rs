@@ -259,8 +259,8 @@ fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
     };
     expect(resolve(99), || "no network".into())?;
     let attacker = nobody(|| {
-        (100..116).for_each(|last| _ = resolve(last));
-        0
+        let granted = (100..116).filter(|&last| resolve(last)).count();
+        i32::from(granted > 0)
     })?;
     let asked = resolve(200);
     end(attacker)?;
