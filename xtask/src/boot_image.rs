@@ -85,21 +85,22 @@ pub fn command(words: Vec<String>) -> Result<()> {
         let image = crate::run::make_image(&job)?;
         iso::make(&image.path, &line.unwrap_or_default(), &to)?;
     } else {
-        make(&extras, &to)?;
+        make(&extras, &[], &to)?;
     }
     println!("{}", to.display());
     Ok(())
 }
 
 /// Writes the image with these extras; our programs must have been built.
-pub fn make(extras: &[Extra], to: &Path) -> Result<()> {
+pub fn make(extras: &[Extra], leaves_out: &[&str], to: &Path) -> Result<()> {
     report::step("making the boot image");
     let mut builder = Builder::new();
     add_directories(&mut builder)?;
     add_busybox(&mut builder)?;
     add_tree(&mut builder, &workspace::root().join("xtask/root"), "")?;
     add_tree(&mut builder, &workspace::root().join("apps/cheetah/www"), "/www")?;
-    for name in workspace::native_programs()? {
+    let programs = workspace::native_programs()?.into_iter();
+    for name in programs.filter(|name| !leaves_out.contains(&name.as_str())) {
         add_native(&mut builder, &name)?;
     }
     for extra in extras {

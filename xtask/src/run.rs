@@ -38,6 +38,8 @@ pub struct Job {
     pub machine: Machine,
     /// Files of the host to be in the image.
     pub extras: Vec<Extra>,
+    /// Native programs that the image is made without: tests take room on a small machine.
+    pub leaves_out: &'static [&'static str],
     /// Variables for the program, `NAME=VALUE`, beside those that init sets.
     pub environment: Vec<String>,
     /// The program, a path in the guest, and its arguments from the zeroth on.
@@ -365,7 +367,7 @@ impl Drop for TemporaryImage {
 pub fn make_image(job: &Job) -> Result<TemporaryImage> {
     let name = format!("boot-{}.img", std::process::id());
     let image = TemporaryImage { path: workspace::output().join(name) };
-    boot_image::make(&job.extras, &image.path)?;
+    boot_image::make(&job.extras, job.leaves_out, &image.path)?;
     Ok(image)
 }
 
