@@ -12,7 +12,7 @@ use xio::icmp;
 use xio::ipv4::Network;
 use xio::stack::{Receive, Transmit};
 use xnet::addresses::{ASKING, NOT_ASKING, RESOLVE, own_table};
-use xnet::{Port, settings};
+use xnet::{NETWORK_GROUP, Port, settings};
 use xok::call::{self, Message, Refused};
 use xok::server::Serve;
 use xok::services::{self, Service};
@@ -20,8 +20,6 @@ use xok::{clock, published};
 
 use crate::NETWORK;
 
-/// Whoever is in this group may use the network, whatever the user.
-const NETWORK_GROUP: u32 = 3003;
 /// In place of an account: what the server wants to know itself.
 const OWN_WISHES: u64 = 0;
 

@@ -46,8 +46,7 @@ pub const SPARE_SLOTS: [u8; 2] = [14, 15];
 /// Slots that every process passes on to its children, a bit each: 1 to 13.
 pub const INHERITED: u16 = 0x3ffe;
 
-/// Whoever is in this group may use the network, whatever the user (Android's `AID_INET`).
-pub const NETWORK_GROUP: u32 = 3003;
+pub use xnet::NETWORK_GROUP;
 
 // No two of them are one: each from 2 on to the last is there once, and all are passed on.
 const _: () = {

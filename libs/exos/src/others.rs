@@ -12,6 +12,7 @@ use crate::process::Process;
 use crate::{machine, user};
 use abi::id::EnvId;
 use linux_raw_sys::general::*;
+use unix::process_page::nice_that_can_be;
 use xok::published;
 
 /// Who is meant by a `setpriority`.
@@ -105,11 +106,6 @@ fn looked_at(process: &Process, pid: u32) -> Answer {
     Err(if may_look(process, pid)? { Errno::ENOSYS } else { Errno::EPERM })
 }
 
-/// The nice value that a page says, or the next that can be.
-fn nice_of(page: &ProcessPage) -> i32 {
-    page.nice.clamp(-20, 19)
-}
-
 /// Nice values of those that are meant, and whether it is ourselves.
 fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32, bool)>, Errno> {
     let own = page::own();
@@ -120,14 +116,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         _ => page.user == of_user,
     };
     match which {
-        ONE => {
-            Ok([other(process, who)?.map_or((own.nice, true), |page| (nice_of(&page), false))]
-                .into())
-        }
+        ONE => Ok([other(process, who)?
+            .map_or((own.nice, true), |page| (nice_that_can_be(page.nice), false))]
+        .into()),
         GROUP | USER => {
             let pages = page::all().filter_map(|brief| {
                 let page = page::of_index(brief.id.index())?;
-                is_meant(&page).then_some((nice_of(&page), brief.id == process.id))
+                is_meant(&page).then_some((nice_that_can_be(page.nice), brief.id == process.id))
             });
             Ok(pages.collect())
         }
@@ -144,7 +139,7 @@ fn priority(process: &Process, which: u64, who: u32) -> Answer {
 
 /// `setpriority(which, who, nice)`
 fn set_priority(process: &Process, which: u64, who: u32, nice: i32) -> Answer {
-    let nice = nice.clamp(-20, 19);
+    let nice = nice_that_can_be(nice);
     let all = meant(process, which, who)?;
     if all.is_empty() {
         return Err(Errno::ESRCH);

@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::process_page::nice_that_can_be;
+
 /// Clock ticks in a second, as programs see them (`USER_HZ`).
 pub const TICKS: u64 = 100;
 const TICK_NS: u64 = 1_000_000_000 / TICKS;
@@ -70,7 +72,7 @@ pub fn stat(p: &ProcessRecord) -> Vec<u8> {
     let mut text = format!("{} (", p.pid).into_bytes();
     text.extend(&p.name);
     let (ticks, children) = (p.run_ns / TICK_NS, p.children_ns / TICK_NS);
-    let nice = p.nice.clamp(-20, 19);
+    let nice = nice_that_can_be(p.nice);
     let priority = 20 + nice;
     let state = char::from(p.state);
     let first = format!(

@@ -105,6 +105,11 @@ pub struct ProcessPage {
 
 const _: () = assert!(size_of::<ProcessPage>() <= 4096);
 
+/// A nice value, or the next that can be (setpriority(2)): a page says what its owner likes.
+pub fn nice_that_can_be(nice: i32) -> i32 {
+    nice.clamp(-20, 19)
+}
+
 fn prefix(bytes: &[u8], len: u32) -> &[u8] {
     bytes.get(..len as usize).unwrap_or(bytes)
 }

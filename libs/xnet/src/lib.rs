@@ -23,3 +23,6 @@ pub use addresses::AddressBook;
 pub use memory::own_page;
 pub use network::Network;
 pub use port::{Port, Ring, Transmitter};
+
+/// Whoever is in this group may use the network, whatever the user (Android's `AID_INET`).
+pub const NETWORK_GROUP: u32 = 3003;

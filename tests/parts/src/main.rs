@@ -20,7 +20,6 @@ mod peers;
 mod random;
 mod set_id;
 mod systems;
-mod terminals;
 mod turns;
 
 use std::process::ExitCode;
@@ -30,7 +29,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 18] = [
+const TESTS: [Test; 16] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -42,8 +41,6 @@ const TESTS: [Test; 18] = [
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
     ("peers_do_not_say_who_they_are", forgers::peers_do_not_say_who_they_are),
     ("locks_are_their_descriptions", forgers::locks_are_their_descriptions),
-    ("terminals_reach_their_own_alone", terminals::reach_their_own_alone),
-    ("nonsense_in_a_terminal_is_its_own", terminals::nonsense_is_its_own),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
     ("users_pay_for_themselves", accounts::users_pay_for_themselves),
@@ -102,7 +99,7 @@ fn asked(names: &[String]) -> Vec<Test> {
     if names.is_empty() {
         return all;
     }
-    all.extend(deputies::OPEN.concat());
+    all.extend(deputies::OPEN);
     all.retain(|(name, _)| names.iter().any(|asked| asked == name));
     all
 }

@@ -19,8 +19,6 @@ pub const TESTS: [Test; 5] = [
     ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
     ("no_programs_for_other_groups", no_programs_for_other_groups),
 ];
-/// What does not hold yet: run by name alone.
-pub const OPEN: [Test; 0] = [];
 
 const SECRET: &[u8] = b"what only user 0 finds";
 

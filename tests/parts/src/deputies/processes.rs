@@ -1,8 +1,8 @@
 //! What processes say of themselves and of their groups, and what they share.
 
+use super::terminals::{FOREGROUND, LOCK, NUMBER};
 use super::{NOBODY, end, failed, look, nobody, say, store};
 use crate::peers::regions;
-use crate::terminals::{FOREGROUND, LOCK, NUMBER};
 use crate::{Seen, Test, expect, libc};
 use abi::error::Error;
 use abi::id::EnvId;
@@ -24,8 +24,6 @@ pub const TESTS: [Test; 6] = [
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
 ];
-/// What does not hold yet: run by name alone.
-pub const OPEN: [Test; 0] = [];
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
 fn pages_end_no_readers(_: door::Door) -> Seen {

@@ -1,29 +1,35 @@
-//! A user without rights stores what it likes into the regions of a terminal that it has.
+//! Terminals: who has one, and what a user without rights does by the regions of one that it has.
 //!
-//! The terminals' server acts on these words with rights of its own, for all users: whatever they
-//! are, it reaches the terminal's own processes alone, and serves the others.
+//! The terminals' server acts on the words there with rights of its own, for all users: whatever
+//! they are, it reaches the terminal's own processes alone, and serves the others.
 
-use crate::{Seen, expect, libc, peers};
-use abi::call::Call;
+use super::{NOBODY, failed, look, operate, store};
+use crate::{Seen, Test, expect, libc, peers};
 use abi::id::EnvId;
-use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
-use abi::word::UserAddress;
+use abi::published::{RegionRecord, Table};
+use abi::region::{COPY_IN, RegionOperation, WordAt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xok::services::{self, Service};
 
-/// The user.
-const NOBODY: u32 = 65534;
+/// What holds.
+pub const TESTS: [Test; 4] = [
+    ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
+    ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
+    ("nobody_types_at_the_console", nobody_types_at_the_console),
+    ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
+];
+
 /// `O_NOCTTY`
 const NO_TERMINAL: i32 = 0o400;
 /// `TIOCGPTN`
-pub const NUMBER: u64 = 0x8004_5430;
+pub(super) const NUMBER: u64 = 0x8004_5430;
 /// `TIOCSPTLCK`
-pub const LOCK: u64 = 0x4004_5431;
+pub(super) const LOCK: u64 = 0x4004_5431;
 /// `TIOCGPGRP`, `TCFLSH`
 const FOREGROUND_OF: u64 = 0x540f;
 const FLUSH: u64 = 0x540b;
@@ -32,7 +38,7 @@ const SIGNALS: [i32; 4] = [1, 2, 3, 20];
 /// What is typed for them; a hang-up is the master's end.
 const TYPED: [u8; 3] = [0x03, 0x1c, 0x1a];
 /// Offset of a terminal's foreground group and session, one word.
-pub const FOREGROUND: u64 = 8;
+pub(super) const FOREGROUND: u64 = 8;
 /// How long a server that serves may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Where head, tail and the settings' sequence are, and the head and tail of a master's other ring.
@@ -74,34 +80,20 @@ impl Terminal {
     }
 }
 
-/// An operation of a kernel call's own on a region, in either role: was it done in one?
-fn operate(door: door::Door, operation: &RegionOperation) -> bool {
-    (0..2).any(|role| {
-        let operation = RegionOperation { role, ..*operation };
-        let operation = UserAddress(&raw const operation as u64);
-        libc::kernel(door, Call::RegionOperate { operation }).is_ok()
-    })
+/// How long a region is.
+fn bytes_of(region: u64) -> u32 {
+    let count = xok::published::table(Table::Regions).count as usize;
+    let mut records = (0..count)
+        .filter_map(|index| xok::published::record::<RegionRecord>(Table::Regions, index));
+    records.find(|record| record.id == region).map_or(u32::MAX, |record| record.bytes)
 }
 
-/// Stores one word.
-fn store(door: door::Door, region: u64, word: WordAt) -> bool {
-    let write = [word, WordAt::default(), WordAt::default(), WordAt::default()];
-    let operation =
-        RegionOperation { region, writes: 1, direction: COPY_NONE, write, ..Default::default() };
-    operate(door, &operation)
-}
-
-/// The first words of a region.
-fn load<const N: usize>(door: door::Door, region: u64) -> Option<[u64; N]> {
-    let words = [0; N];
-    let operation = RegionOperation {
-        region,
-        direction: COPY_OUT,
-        address: (&raw const words) as u64,
-        len: 8 * N as u32,
-        ..Default::default()
-    };
-    operate(door, &operation).then(|| core::hint::black_box(words))
+/// The first word of a region's, and the second.
+fn load(door: door::Door, region: u64) -> Option<[u64; 2]> {
+    let bytes = (0..2).find_map(|role| look(door, region, role, 0, 16))?;
+    let words: Vec<u64> =
+        bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    words.try_into().ok()
 }
 
 /// A process that signals of a terminal would end, the leader of its session, with a terminal of
@@ -128,13 +120,13 @@ fn victim(end: u64, with_terminal: bool) -> i32 {
     if SEEN.load(Ordering::SeqCst) != 0 { 4 } else { answer }
 }
 
-static SEEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static SEEN: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count(_: i32) {
     SEEN.fetch_add(1, Ordering::SeqCst);
 }
 
-fn wait_for_end(words: &[std::sync::atomic::AtomicU64]) -> i32 {
+fn wait_for_end(words: &[AtomicU64]) -> i32 {
     words[1].fetch_add(1, Ordering::SeqCst);
     while words[0].load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -150,14 +142,14 @@ fn misdirect(door: door::Door, victim: i32) -> i32 {
     }
     let Some(mut own) = Terminal::open(false) else { return 2 };
     let victims = u64::from(victim as u32) * (1 + (1 << 32));
-    // The settings are the region whose session and foreground are nobody's and whose size is set.
-    let settings = own.regions.iter().find(|&&region| {
+    // The settings are the smallest region, and tell the foreground.
+    let settings = own.regions.iter().min_by_key(|&&region| bytes_of(region)).filter(|&&region| {
         let there = store(door, region, WordAt { offset: FOREGROUND, value: victims });
         there && libc::control(own.master.as_raw_fd(), FOREGROUND_OF, 0) == Some(victim)
     });
     let Some(&settings) = settings else { return 3 };
     // The server looks at settings when their sequence has changed.
-    let Some([sequence]) = load::<1>(door, settings) else { return 4 };
+    let Some([sequence, _]) = load(door, settings) else { return 4 };
     if !store(door, settings, WordAt { offset: 0, value: sequence + 1 }) {
         return 5;
     }
@@ -176,7 +168,7 @@ fn misdirect(door: door::Door, victim: i32) -> i32 {
 
 /// A terminal's signals reach the processes that have it as their session's, whatever session and
 /// foreground its settings name.
-pub fn reach_their_own_alone(door: door::Door) -> Seen {
+fn terminals_reach_their_own_alone(door: door::Door) -> Seen {
     for with_terminal in [true, false] {
         let end = libc::shared(1);
         let words = libc::words(end, 2);
@@ -252,14 +244,14 @@ fn scribble(door: door::Door, round: usize) -> i32 {
 
 /// Nonsense in a terminal's regions is that terminal's trouble: the server goes on, and so do
 /// programs at other terminals.
-pub fn nonsense_is_its_own(door: door::Door) -> Seen {
+fn nonsense_in_a_terminal_is_its_own(door: door::Door) -> Seen {
     let (env, _) = server();
     let mut own = Terminal::open(false).ok_or("no terminal")?;
     let rounds = (PLACES.len() + 1) * NONSENSE.len();
     for round in 0..rounds {
         // What is printed here is shown before the console's ring is spoilt.
         let output = services::get(Service::TerminalOutput);
-        while load::<2>(door, output).is_some_and(|[head, tail]| head != tail) {
+        while load(door, output).is_some_and(|[head, tail]| head != tail) {
             std::thread::yield_now();
         }
         let status = libc::wait(libc::spawn(|| scribble(door, round)));
@@ -270,4 +262,92 @@ pub fn nonsense_is_its_own(door: door::Door) -> Seen {
         })?;
     }
     Ok(format!("({rounds} rounds)"))
+}
+
+/// Who has no terminal types nothing at the console: a shell of user 0's would do it.
+fn nobody_types_at_the_console(door: door::Door) -> Seen {
+    const TYPED: &[u8] = b"poweroff\n";
+    /// `unix::tty::shared`: where cells are, how many.
+    const CELLS: (u64, u64) = (64, 4096);
+    let status = libc::wait(libc::spawn(|| {
+        // Nothing of the terminal is left to it.
+        libc::silence();
+        if !libc::lead_session() || !libc::become_user(NOBODY) {
+            return 1;
+        }
+        let region = services::get(Service::TerminalInput);
+        let cells: Vec<u8> = TYPED.iter().flat_map(|&byte| [byte, 0]).collect();
+        for role in 0..2 {
+            let Some(counters) = look(door, region, role, 8, 8) else { continue };
+            let tail = counters.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let mut operation = RegionOperation {
+                region,
+                role,
+                writes: 1,
+                direction: COPY_IN,
+                address: cells.as_ptr() as u64,
+                offset: CELLS.0 + 2 * (tail % CELLS.1),
+                len: cells.len() as u32,
+                ..Default::default()
+            };
+            operation.write[0] = WordAt { offset: 0, value: tail + TYPED.len() as u64 };
+            operate(door, &operation);
+        }
+        0
+    }));
+    let mut bytes = [0; 64];
+    libc::set_waits(0, false);
+    let got = libc::read(0, &mut bytes);
+    libc::set_waits(0, true);
+    let typed = bytes.windows(TYPED.len()).any(|part| part == TYPED);
+    expect(status == 0 && !typed, || {
+        format!("status {status:#x}; user 0 reads {got} bytes, typed by nobody: {typed}")
+    })?;
+    Ok(String::new())
+}
+
+/// Who may write to a terminal (mesg(1)) neither types there nor reads what is typed.
+fn writers_to_a_terminal_do_not_type(door: door::Door) -> Seen {
+    const CELLS: u64 = 64;
+    let before = peers::regions();
+    let open = |path: &str| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(0o400).open(path).map_err(failed)
+    };
+    let mut master = open("/dev/ptmx")?;
+    libc::control(master.as_raw_fd(), LOCK, 0).ok_or("locked")?;
+    let number = libc::control(master.as_raw_fd(), NUMBER, 0).ok_or("no number")?;
+    let path = format!("/dev/pts/{number}");
+    let mut slave = open(&path)?;
+    libc::set_mode(&path, 0o622);
+    let fresh: Vec<u64> = peers::regions().difference(&before).copied().collect();
+    master.write_all(b"secret\n").map_err(failed)?;
+    let status = libc::wait(libc::spawn(|| {
+        libc::silence();
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        let options = OpenOptions::new().write(true).custom_flags(0o400).open(&path);
+        let (Ok(_terminal), Err(_)) = (options, File::open(&path)) else { return 2 };
+        let mut done = 0;
+        // The server takes what was typed meanwhile.
+        std::thread::sleep(Duration::from_millis(300));
+        for &region in &fresh {
+            let cells = look(door, region, 1, CELLS, 12);
+            let secret: Vec<u8> = b"secret".iter().flat_map(|&byte| [byte, 0]).collect();
+            if cells.is_some_and(|cells| cells == secret) {
+                done |= 16;
+                let first = WordAt { offset: CELLS, value: 0x0065_0072_0065_0068 };
+                done |= 32 * i32::from(store(door, region, first));
+            }
+        }
+        done
+    }));
+    let mut line = [0; 7];
+    slave.read_exact(&mut line).map_err(failed)?;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    expect(status == 0 && line == "secret\n", || {
+        format!("status {status:#x} (0x1000: it read, 0x2000: it typed); user 0 reads {line:?}")
+    })?;
+    Ok(String::new())
 }
