@@ -185,8 +185,9 @@ calls! {
     /// `rdx`: its word.
     11 EnvForget { env: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Gives the record (and the news of the death) of `env`, held by the caller or another one of
-    /// its domain, to another holder; 0: to nobody, so that it goes when `env`, which has been
-    /// released, dies.
+    /// its domain, to another holder: one at home there, or one with
+    /// [`FLAG_TAKES_RECORDS`](crate::setup::FLAG_TAKES_RECORDS). 0: no holder; the record goes when
+    /// `env`, which has been released, dies.
     12 EnvEntrust { env: EnvId, holder: EnvId } own Atomic errors [NoSuchEnv, WrongState];
     /// Makes a domain with an empty root table in `root`, guarded by the capability's name, whose
     /// native window is `[window, window + bytes)`, as far as the program's half or the library's

@@ -62,6 +62,9 @@ pub const FLAG_GIVEN_TIME: u64 = 16;
 /// no switch saves or restores them for it. They are in the initial state when it takes the flag
 /// back, and for whoever gets a transfer from it.
 pub const FLAG_NO_VECTOR: u64 = 32;
+/// Any domain may make it the holder of its environments' records (`EnvEntrust`); it is to look at
+/// the dead ones and forget them. Without the flag only its own domain may.
+pub const FLAG_TAKES_RECORDS: u64 = 64;
 
 /// Bit of each field in the call's `fields` argument.
 pub mod field {

@@ -10,6 +10,7 @@ use abi::layout::PAGE_SIZE;
 use abi::memory::NO_EXECUTE;
 use abi::predicate::Operator;
 use abi::published::{COMMAND_LINE, EnvRecord, EnvState, Table};
+use abi::setup::{EnvSetup, FLAG_TAKES_RECORDS, field};
 use abi::upcall::EVENT_CHILD;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -87,6 +88,9 @@ pub fn run() -> Result<u16, Failure> {
     let command = command(&image, &settings)?;
 
     payer::own()?;
+    // Keepers of sockets end after the processes that made them: we look at their records.
+    let setup = EnvSetup { flags: FLAG_TAKES_RECORDS, ..EnvSetup::default() };
+    call::env_set(OWN, EnvId::NONE, field::FLAGS, &setup)?;
     let domain = call::domain_alloc(USERS_SLOT, AccountId::NONE, TEXT, start::text_bytes())?;
     let env = call::env_alloc(USERS_SLOT, domain, AccountId::NONE)?;
     let terminal = Terminal::make(streams)?;

@@ -29,7 +29,8 @@ const FLAGS: u64 = abi::setup::FLAG_SLICE_START
     | abi::setup::FLAG_BORROW
     | abi::setup::FLAG_OWN_VECTOR
     | abi::setup::FLAG_GIVEN_TIME
-    | abi::setup::FLAG_NO_VECTOR;
+    | abi::setup::FLAG_NO_VECTOR
+    | abi::setup::FLAG_TAKES_RECORDS;
 /// Flags that do not go together.
 const UNPAID: u64 = abi::setup::FLAG_SLICE_END | abi::setup::FLAG_GIVEN_TIME;
 

@@ -18,6 +18,7 @@ use crate::{
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
+use abi::setup::FLAG_TAKES_RECORDS;
 use abi::upcall::EVENT_CHILD;
 
 /// `EnvHold`; `None`: the caller held itself and has left.
@@ -464,6 +465,11 @@ pub fn entrust<M: Machine>(
         return let_go(state, index, former);
     }
     let heir = env::lookup(state, holder)?;
+    // A holder that does not look would keep the record, and its account, for ever.
+    let takes = state.envs.slots[heir].has(FLAG_TAKES_RECORDS);
+    if !takes && env::home(state, heir) != env::domain(state, caller) {
+        return Err(Error::NotPermitted.into());
+    }
     if state.envs.slots[heir].state == EnvState::Dead || heir == index {
         return Err(Error::WrongState.into());
     }

@@ -4,6 +4,7 @@ use crate::index::EnvIndex;
 
 use super::*;
 use abi::predicate::{Operator, Source};
+use abi::setup::{FLAG_BORROW, FLAG_TAKES_RECORDS};
 use abi::upcall::EVENT_CHILD;
 
 const WORD: u64 = 0x1234_5678_9abc;
@@ -228,12 +229,14 @@ fn what_one_thread_holds_is_all_its_threads() {
 #[test]
 fn a_record_is_entrusted_with_its_news() {
     let mut world = World::new();
-    let domain = world.domain();
+    let domain = env::domain(&world.state, EnvIndex::new(1));
     let (child, heir) = (world.spawn(domain), world.spawn(domain));
     let (child_id, heir_id) = (world.id(child), world.id(heir));
     assert_eq!(world.by(1, destroy(&world, child)), OK);
     let entrust = Call::EnvEntrust { env: child_id, holder: heir_id };
-    assert_eq!(world.by(heir, entrust), error(Error::NotPermitted, 0));
+    let elsewhere = world.domain();
+    let stranger = world.spawn(elsewhere);
+    assert_eq!(world.by(stranger, entrust), error(Error::NotPermitted, 0));
     assert_eq!(
         world.by(1, Call::EnvEntrust { env: child_id, holder: child_id }),
         error(Error::WrongState, 0)
@@ -245,6 +248,27 @@ fn a_record_is_entrusted_with_its_news() {
     assert_eq!(world.by(1, entrust), OK);
     assert_eq!(world.saved(heir, offset::EVENTS), EVENT_CHILD);
     assert_eq!(world.by(heir, Call::EnvForget { env: child_id }), Outcome::Answer(0, WORD));
+}
+
+#[test]
+fn records_go_to_strangers_that_take_them() {
+    let mut world = World::new();
+    let (domain, elsewhere) = (world.domain(), world.domain());
+    let (child, next) = (world.spawn(domain), world.spawn(domain));
+    let stranger = world.spawn(elsewhere);
+    let (child_id, stranger_id) = (world.id(child), world.id(stranger));
+    let entrust = Call::EnvEntrust { env: child_id, holder: stranger_id };
+    assert_eq!(world.by(1, entrust), error(Error::NotPermitted, 0));
+    assert_eq!(world.set_flags(stranger, EnvId::NONE, FLAG_BORROW | FLAG_TAKES_RECORDS), OK);
+    assert_eq!(world.by(1, entrust), OK);
+    assert_eq!(world.by(1, entrust), error(Error::NotPermitted, 0), "given away");
+    assert_eq!(world.by(1, destroy(&world, child)), OK);
+    assert_eq!(world.saved(stranger, offset::EVENTS), EVENT_CHILD);
+    assert_eq!(world.by(stranger, Call::EnvForget { env: child_id }), Outcome::Answer(0, WORD));
+
+    assert_eq!(world.set_flags(stranger, EnvId::NONE, FLAG_BORROW), OK);
+    let entrust = Call::EnvEntrust { env: world.id(next), holder: stranger_id };
+    assert_eq!(world.by(1, entrust), error(Error::NotPermitted, 0), "it takes no more");
 }
 
 #[test]

@@ -242,6 +242,11 @@ impl World {
         self.by(by, Call::EnvSet { env, fields, setup: UserAddress(SCRATCH) })
     }
 
+    /// An environment sets the flags of another one, or its own.
+    pub fn set_flags(&mut self, by: usize, env: EnvId, flags: u64) -> Outcome {
+        self.set_by(by, env, field::FLAGS, &EnvSetup { flags, ..EnvSetup::default() })
+    }
+
     /// Writes words to the argument page of an environment's domain.
     pub fn put(&mut self, index: usize, words: &[u64]) {
         for (at, word) in words.iter().enumerate() {

@@ -380,19 +380,13 @@ fn an_idle_home_takes_back_who_was_run_elsewhere() {
     }
 }
 
-fn set_flags(world: &mut World, index: usize, flags: u64) -> Outcome {
-    let setup = EnvSetup { flags, ..EnvSetup::default() };
-    let env = world.id(index);
-    world.set_by(1, env, field::FLAGS, &setup)
-}
-
 #[test]
 fn who_has_no_turns_runs_on_given_time_only() {
     let mut world = World::new();
     let domain = world.domain();
     let (client, hog) = (world.spawn_new(1, domain), world.spawn(domain));
     give(&mut world, hog, 7);
-    assert_eq!(set_flags(&mut world, client, FLAG_GIVEN_TIME), OK);
+    assert_eq!(world.set_flags(1, world.id(client), FLAG_GIVEN_TIME), OK);
     let env = world.id(client);
     assert_eq!(world.by(1, Call::EnvRelease { env }), OK);
     for ran in round(&mut world, 12) {
@@ -408,5 +402,5 @@ fn who_has_no_turns_runs_on_given_time_only() {
     assert_eq!(world.state.envs.slots[EnvIndex::new(client)].debt_ns, 0);
     let both = FLAG_GIVEN_TIME | FLAG_SLICE_END;
     let other = world.spawn_new(1, domain);
-    assert_eq!(set_flags(&mut world, other, both), error(Error::BadArgument, 2));
+    assert_eq!(world.set_flags(1, world.id(other), both), error(Error::BadArgument, 2));
 }

@@ -4,9 +4,10 @@ use super::terminals::{FOREGROUND, LOCK, NUMBER};
 use super::{NOBODY, end, failed, look, nobody, say, store};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, libc};
+use abi::call::Call;
 use abi::error::Error;
-use abi::id::EnvId;
-use abi::published::EnvState;
+use abi::id::{DomainId, EnvId};
+use abi::published::{EnvRecord, EnvState, Table};
 use abi::region::WordAt;
 use std::fs::{self, OpenOptions};
 use std::mem::offset_of;
@@ -16,13 +17,14 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 6] = [
+pub const TESTS: [Test; 7] = [
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
     ("leaders_hang_up_their_own", leaders_hang_up_their_own),
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
+    ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
 ];
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
@@ -263,5 +265,48 @@ fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
     let asked = resolve(200);
     end(attacker)?;
     expect(asked, || "user 0's address is not asked for: nobody's take all places".into())?;
+    Ok(String::new())
+}
+
+/// Environments of other domains, and init.
+fn strangers() -> impl Iterator<Item = (EnvId, bool)> {
+    let own = xok::published::env_domain(EnvId(std::process::id()));
+    let count = xok::published::table(Table::Envs).count as usize;
+    let all = (1..count)
+        .filter_map(|index| xok::published::record::<EnvRecord>(Table::Envs, index))
+        .filter(move |record| record.id != 0 && Some(DomainId(record.domain)) != own);
+    all.map(|record| (EnvId(record.id), EnvId(record.id).index() == services::INIT_INDEX))
+}
+
+/// The record of a dead process, and its account, are there as long as its holder has not forgotten
+/// it: only init, which looks, takes those of others.
+fn servers_keep_no_records_of_others(door: door::Door) -> Seen {
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        let child = EnvId(libc::spawn(|| 0) as u32);
+        await_stop(child.0 as i32);
+        let entrust = |holder| {
+            libc::kernel(door, Call::EnvEntrust { env: child, holder }).map_err(|(e, _)| e)
+        };
+        let taken = strangers().filter(|(_, is_init)| !is_init).any(|(holder, _)| {
+            let answer = entrust(holder);
+            !matches!(answer, Err(Error::NotPermitted | Error::NoSuchEnv | Error::WrongState))
+        });
+        if taken {
+            return 2;
+        }
+        let init = strangers().find_map(|(env, is_init)| is_init.then_some(env));
+        if !init.is_some_and(|init| entrust(init).is_ok()) {
+            return 3;
+        }
+        // Init forgets it.
+        while xok::published::env(child).is_some() {
+            std::thread::yield_now();
+        }
+        0
+    }));
+    expect(status == 0, || format!("status {status:#x} (0x200: another one took it)"))?;
     Ok(String::new())
 }
