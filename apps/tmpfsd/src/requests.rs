@@ -67,6 +67,7 @@ pub fn answer(
         | Operation::SocketConnect
         | Operation::SocketAccept
         | Operation::SocketListen
+        | Operation::SocketSend
         | Operation::TerminalMake
         | Operation::TerminalOpen
         | Operation::TerminalList

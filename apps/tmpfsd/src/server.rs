@@ -2,6 +2,7 @@
 
 use abi::id::EnvId;
 use unix::Errno;
+use unix::attributes::Credentials;
 use unix::handles::Handles;
 use unix::protocol::{self, Operation, Request};
 use unix::tree::{Limits, Tree};
@@ -96,6 +97,13 @@ impl Server {
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
             Operation::SocketListen => {
                 return self.sockets.listen(caller, &request.who, [first, second]);
+            }
+            Operation::SocketSend => {
+                let [_, _, _, ids] = request.arguments;
+                let sender = Credentials::of(ids as u32, (ids >> 32) as u32);
+                let sender = self.principals.check(domain, &sender)?;
+                let ends = (caller, region);
+                return self.sockets.send(ends, [&request.who, &sender], arguments);
             }
             Operation::TerminalMake => {
                 return self.terminals.open_master(caller, region, &request.who);

@@ -1,10 +1,11 @@
 //! Names of local sockets (unix(7)), and the introduction of those who meet by them.
 //!
-//! Who binds a socket shows the region of its port or inbox, which it has just made. Who connects
-//! to it is attached to the inbox; or shows the region of a connection, which it has made, too, and
-//! pays for: its other end is kept here and offered at the port. The port's owners write into it
-//! who of them takes the offer, which nobody else can, and that one is attached in the server's
-//! place. Nothing that is sent passes here. The layouts are in `unix::local`.
+//! The owner of a name shows the region of its port or inbox, which it has just made. A client that
+//! connects to a port shows the region of a connection, which it has made, too, and pays for: its
+//! other end is kept here and offered at the port. The port's owners write into it which of them
+//! takes the offer, and that one is attached in the server's place. What is sent by connections
+//! does not pass here; datagrams do, as an inbox has one owner and many senders ([`crate::inbox`]).
+//! The layouts are in `unix::local`.
 
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
@@ -20,17 +21,20 @@ use unix::local::{
     CLAIMED, CONNECTION_FRAMES, HEAD_BYTES, LIMIT, NAME, NAME_LENGTH, NAME_MAX, OFFER_COUNT, RESET,
     head_of, offer,
 };
-use unix::protocol::{DATA, NO_NODE, SOCKET_OWN_NAME, WATCHER};
+use unix::protocol::{DATA, LOOK, NO_NODE, SOCKET_OWN_NAME, WATCHER};
 use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
 use xok::{call, published, services};
 
-use crate::clients::{PROCESSES, alive, domain_of, fetch, record, refused};
+use crate::clients::{PROCESSES, alive, deliver, domain_of, fetch, record, refused};
+use crate::inbox::{Inbox, Letter, Seen};
 
-/// Role in which we write to ports, and clients to inboxes.
-const WRITER: u16 = 0;
+/// Role in which we write to ports and inboxes.
+pub const WRITER: u16 = 0;
 /// Role of a port's or inbox's owners.
 const OWNERS: u16 = 1;
+/// Numbers from here on are inboxes', below are files': both have handles.
+const INBOXES: u64 = 1 << 62;
 /// The end of a connection that is offered; who connected has the other one.
 const OFFERED: u16 = 1;
 /// Ports watched at a time: atoms of one predicate.
@@ -46,6 +50,10 @@ struct Named {
     port: RegionId,
     /// Who listens there, or has bound it (`unix::local::owner`).
     owner: [u64; 2],
+    /// Of an inbox: which of all there have been.
+    number: u64,
+    /// Of an inbox: what was seen of it.
+    seen: Option<Seen>,
 }
 
 /// A connection that nobody has accepted yet.
@@ -63,12 +71,14 @@ struct Offer {
 pub struct Sockets {
     named: Vec<Named>,
     offers: Vec<Offer>,
+    /// Names ever bound.
+    count: u64,
     watches: bool,
     /// The server is to be woken at its next turn.
     hurries: bool,
 }
 
-fn operate(
+pub fn operate(
     (region, role): (RegionId, u16),
     (direction, offset, address, len): (u8, u64, u64, usize),
     compare: &[WordAt],
@@ -90,7 +100,7 @@ fn operate(
     call::region_operate(&operation).map(|_| ())
 }
 
-fn read(region: RegionId, role: u16, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+pub fn read(region: RegionId, role: u16, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
     let part = (COPY_OUT, offset, into.as_mut_ptr() as u64, into.len());
     operate((region, role), part, &[], &[]).map_err(refused)
 }
@@ -106,7 +116,7 @@ fn write(
     operate((region, role), part, &[], words).map_err(refused)
 }
 
-fn word(bytes: &[u8], at: u64) -> u64 {
+pub fn word(bytes: &[u8], at: u64) -> u64 {
     let part = bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
     part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -205,7 +215,9 @@ impl Sockets {
         self.named.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         attach(port, WRITER, DomainId::NONE)?;
         let owner = owner_of(caller, who, caller.0.into());
-        self.named.push(Named { node, name, kind, port, owner });
+        self.count += 1;
+        let number = INBOXES | self.count;
+        self.named.push(Named { node, name, kind, port, owner, number, seen: None });
         Ok([0; 4])
     }
 
@@ -250,8 +262,7 @@ impl Sockets {
         }
         let port = named.port;
         if named.kind == SOCK_DGRAM {
-            attach(port, WRITER, domain)?;
-            return Ok([port.0, 0, 0, 0]);
+            return Ok([port.0, 0, 0, named.number]);
         }
         let mut head = [0; HEAD_BYTES];
         read(port, WRITER, 0, &mut head)?;
@@ -283,6 +294,54 @@ impl Sockets {
         self.offers.push(Offer { port, number, connection, client });
         self.watch();
         Ok([connection.0, owner[0], owner[1], 0])
+    }
+
+    /// The name and region of a client's own inbox, if it is one of the client's domain or user.
+    fn own_inbox(
+        &self,
+        low: u32,
+        domain: DomainId,
+        who: &Credentials,
+    ) -> Result<(Vec<u8>, RegionId), Errno> {
+        let region = published::region_with(low);
+        let Some(record) = region.and_then(record) else { return Ok((Vec::new(), RegionId::NONE)) };
+        let named = self.named.iter().find(|one| Some(one.port) == region);
+        let users = |one: &Named| one.owner[0] >> 32 == u64::from(who.uid);
+        if record.domain != domain.0 && !named.is_some_and(users) {
+            return Ok((Vec::new(), RegionId::NONE));
+        }
+        let name = named.map_or(&[][..], |one| &one.name);
+        Ok((unix::map::copied(name)?.into_vec(), RegionId(record.id)))
+    }
+
+    /// Serves `SocketSend`: inbox, own inbox | pid << 32, bytes; the sender's ids are checked.
+    pub fn send(
+        &mut self,
+        (caller, transport): (EnvId, RegionId),
+        [who, sender]: [&Credentials; 2],
+        [inbox, own, len]: [u64; 3],
+    ) -> Result<[u64; 4], Errno> {
+        self.sweep();
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+        let (name, own_inbox) = self.own_inbox(own as u32, domain, who)?;
+        let pid = own >> 32;
+        let [process, group] = owner_of(caller, sender, pid);
+        // User 0 may send in the name of any process (unix(7)).
+        let process = if who.uid == 0 { process >> 32 << 32 | pid } else { process };
+        let sender = unix::local::owner([process, group]);
+        let is_it = |one: &&mut Named| one.number == inbox && one.kind == SOCK_DGRAM;
+        let named = self.named.iter_mut().find(is_it).ok_or(Errno::ECONNREFUSED)?;
+        let mut inbox = Inbox { region: named.port, seen: &mut named.seen };
+        inbox.admits(own_inbox)?;
+        if len == LOOK {
+            deliver(transport, DATA, &named.name)?;
+            return Ok([1, named.name.len() as u64, 0, 0]);
+        }
+        let letter = Letter { transport, len, name: &name, sender };
+        match inbox.take(&letter)? {
+            None => Ok([1, 0, 0, 0]),
+            Some(operations) => Ok([0, operations, 0, 0]),
+        }
     }
 
     /// Serves `SocketAccept`: port, number of the offer that its owner has claimed.

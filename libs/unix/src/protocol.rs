@@ -124,9 +124,10 @@ operations! {
     20 SocketBind,
     /// Node or [`NO_NODE`], type | bytes of its name << 8 (in data) | of the caller's own << 16 (at
     /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid, for a connection
-    /// its region, which the caller has made and is attached to as end 0. Results: the inbox, or
-    /// the connection, and whose end 1 is (`local::owner`); or 0, the port at which nobody can wait
-    /// now, attached for the caller, and its tail.
+    /// its region, which the caller has made and is attached to as end 0. Results: the inbox's
+    /// region, 0, 0 and its handle for [`Self::SocketSend`]; or the connection, and whose end 1 is
+    /// (`local::owner`); or 0, the port at which no connection can wait now, attached for the
+    /// caller, and its tail.
     21 SocketConnect,
     /// Port, number of the offer that the caller has claimed. Results: the connection, whose end 1
     /// is the caller's, and whose end 0 is (`local::owner`).
@@ -159,6 +160,11 @@ operations! {
     /// Port, pid. Who connects there is told that it is this process of the caller's domain, and
     /// for whom it acts now, if the domain has made the port.
     31 SocketListen,
+    /// Handle of an inbox, low half of the caller's own inbox (0: none) | pid << 32, bytes of the
+    /// datagram (in data) or [`LOOK`], user | group << 32 for which the caller sends. Results: 1 if
+    /// the inbox has it, else 0: it is full; operations on the inbox until then. With [`LOOK`], data
+    /// is the inbox's name and the second result its length.
+    32 SocketSend,
 }
 
 impl Operation {
@@ -170,6 +176,7 @@ impl Operation {
             Self::Create | Self::MakeDirectory | Self::MakeLink | Self::Make => (1, 0..1),
             Self::Rename | Self::Link => (2, 0..0),
             Self::Space | Self::Holder | Self::SocketAccept | Self::SocketListen => (0, 0..0),
+            Self::SocketConnect => (1, 3..4),
             Self::TerminalMake | Self::TerminalOpen | Self::TerminalList => (0, 0..0),
             Self::TerminalAttributes | Self::TerminalChange => (0, 0..0),
             _ => (1, 0..0),
@@ -179,6 +186,8 @@ impl Operation {
 
 /// Instead of a node: the name of a local socket is not in the file system.
 pub const NO_NODE: u64 = u64::MAX;
+/// `SocketSend`: nothing is sent, but could it be?
+pub const LOOK: u64 = u64::MAX;
 /// Where in the data area the caller's own name is.
 pub const SOCKET_OWN_NAME: u64 = 256;
 

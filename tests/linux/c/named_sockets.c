@@ -279,6 +279,51 @@ static void datagrams(void)
     close(client);
 }
 
+/* Who sends to an inbox that is full waits until something is read, and is told when. */
+static void full(void)
+{
+    int server = socket(AF_UNIX, SOCK_DGRAM, 0), client = socket(AF_UNIX, SOCK_DGRAM, 0);
+    TRY(on(bind, server, "@full"));
+    TRY(on(connect, client, "@full"));
+    SHOW(readiness(client) & POLLOUT);
+    ssize_t sent;
+    do
+        sent = send(client, bytes, 3000, MSG_DONTWAIT);
+    while (sent == 3000);
+    SHOW(sent);
+    SHOW(errno == EAGAIN);
+    SHOW(readiness(client) & POLLOUT);
+    TRY(send(client, bytes, 3000, MSG_DONTWAIT));
+    pid_t child = fork_clean();
+    if (child == 0) {
+        usleep(20000);
+        _exit(read(server, bytes, sizeof bytes) != 3000);
+    }
+    TRY(write(client, bytes, 3000));
+    int status;
+    waitpid(child, &status, 0);
+    show_status("reader", status);
+    while (recv(server, bytes, sizeof bytes, MSG_DONTWAIT) == 3000)
+        ;
+    SHOW(readiness(client) & POLLOUT);
+    struct pollfd writable = {client, POLLOUT, 0};
+    while (send(client, bytes, 3000, MSG_DONTWAIT) == 3000)
+        ;
+    child = fork_clean();
+    if (child == 0) {
+        usleep(20000);
+        while (recv(server, bytes, sizeof bytes, MSG_DONTWAIT) == 3000)
+            ;
+        _exit(0);
+    }
+    TRY(poll(&writable, 1, -1));
+    waitpid(child, &status, 0);
+    show_status("emptied", status);
+    close(server);
+    TRY(write(client, bytes, 3000));
+    close(client);
+}
+
 int main(void)
 {
     char directory[] = "sockets.XXXXXX";
@@ -290,5 +335,6 @@ int main(void)
     server("packets", SOCK_SEQPACKET);
     accepted();
     datagrams();
+    full();
     return 0;
 }

@@ -12,7 +12,7 @@ use crate::attacker::{self, KINDS, Tally};
 use crate::libc;
 use abi::call::Call;
 use abi::id::EnvId;
-use abi::published::{EnvRecord, Table};
+use abi::published::{AccountRecord, EnvRecord, Table};
 use abi::word::UserAddress;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -80,6 +80,23 @@ impl Census {
             Table::Rings,
         ];
         Self { used: tables.map(of), frames_free: published::directory().frames_free }
+    }
+
+    /// The environments and accounts there are, to be told where they are not what they were.
+    fn listed() -> String {
+        let envs = (1..published::table(Table::Envs).count as usize)
+            .filter_map(|at| published::record::<EnvRecord>(Table::Envs, at))
+            .filter(|record| record.id != 0);
+        let envs = envs.map(|env| {
+            let EnvRecord { id, state, domain, account, holder, killer, born_ns, .. } = env;
+            format!("{id} in {domain} of {account}: state {state}, {holder}'s, {killer} {born_ns}")
+        });
+        let accounts = (1..published::table(Table::Accounts).count as usize)
+            .filter_map(|at| published::record::<AccountRecord>(Table::Accounts, at))
+            .filter(|record| record.id != 0);
+        let accounts =
+            accounts.map(|one| format!("account {} below {}: {:?}", one.id, one.parent, one.used));
+        envs.chain(accounts).collect::<Vec<_>>().join("; ")
     }
 
     /// Is nothing missing that was there before?
@@ -288,7 +305,8 @@ fn all(seed: u64, seconds: u64, tally: Tally) -> Result<String, String> {
     let (calls, granted, unseen) = tally.sums();
     let said = format!("{calls} calls, {granted} granted, {runs} runs of victims, share {had:.2}");
     if !after.is_as(&before) {
-        return Err(format!("{said}; before {before:?}, after {after:?}"));
+        let listed = Census::listed();
+        return Err(format!("{said}; before {before:?}, after {after:?}: {listed}"));
     }
     if had < LEAST_SHARE {
         return Err(format!("{said}: the victim has too little"));

@@ -5,9 +5,8 @@ use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
-    BY_SEAL, CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request,
-    SOCKET_OWN_NAME, TARGET, TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, WATCHER, answer,
-    outcome,
+    BY_SEAL, CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET,
+    TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, answer, outcome,
 };
 use unix::tree::Id;
 use unix::tty::shared::Entry;
@@ -67,18 +66,8 @@ pub struct Client {
     server: EnvId,
     region: Region,
     room: u64,
-    who: Credentials,
-}
-
-/// Whom the server has introduced us to.
-#[derive(Clone, Copy, Debug)]
-pub enum Introduced {
-    /// An inbox, or a connection, and who has its other end; the own domain is attached.
-    To(RegionId, [u32; 3]),
-    /// Nobody: that was only looked at.
-    Possible,
-    /// Nobody yet: no more may wait at this port, whose tail was so.
-    Full(Region, u64),
+    /// The ids by which it acts.
+    pub(super) who: Credentials,
 }
 
 /// Attributes to change, as the protocol's `CHANGE_…` bits and words.
@@ -175,7 +164,7 @@ impl Client {
         self.room
     }
 
-    fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
+    pub(super) fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
         let region = self.region.id.0 as u32;
         let request = Request { operation, region, arguments, who: self.who };
         let mut server = self.server;
@@ -194,14 +183,14 @@ impl Client {
         }
     }
 
-    fn send(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    pub(super) fn send(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.region.copy_in(offset, bytes, &[], &[]).map(|_| ())
     }
 
-    fn receive(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
+    pub(super) fn receive(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
         if into.is_empty() {
             return Ok(());
         }
@@ -490,41 +479,6 @@ impl Client {
         self.ask(Operation::Lock, [file, what | description.0 << 32, first, last])
     }
 
-    /// Puts a local socket of this type behind a name.
-    pub fn socket_bind(
-        &self,
-        node: u64,
-        (port, kind): (RegionId, u32),
-        name: &[u8],
-    ) -> Result<(), Errno> {
-        self.send(DATA, name)?;
-        let which = u64::from(port.0 as u32) | u64::from(kind) << 32;
-        let arguments = [node, which, name.len() as u64, 0];
-        self.ask(Operation::SocketBind, arguments).map(|_| ())
-    }
-
-    /// Goes to whom a name leads; see `Operation::SocketConnect`.
-    pub fn socket_connect(
-        &self,
-        node: u64,
-        (kind, pid, looks): (u32, u32, bool),
-        name: &[u8],
-        own_name: &[u8],
-        connection: RegionId,
-    ) -> Result<Introduced, Errno> {
-        self.send(DATA, name)?;
-        self.send(DATA + SOCKET_OWN_NAME, own_name)?;
-        let looks = u64::from(looks) << 24;
-        let lengths = looks | (name.len() as u64) << 8 | (own_name.len() as u64) << 16;
-        let arguments = [node, u64::from(kind) | lengths, u64::from(pid), connection.0];
-        let [region, port, tail, _] = self.ask(Operation::SocketConnect, arguments)?;
-        Ok(match region {
-            0 if port == 0 => Introduced::Possible,
-            0 => Introduced::Full(Region { id: RegionId(port), role: WATCHER }, tail),
-            region => Introduced::To(RegionId(region), unix::local::owner([port, tail])),
-        })
-    }
-
     /// Makes a pseudo-terminal; its number and regions.
     pub fn terminal_make(&self) -> Result<(u32, Entry), Errno> {
         let [number, ..] = self.ask(Operation::TerminalMake, [0; 4])?;
@@ -566,22 +520,6 @@ impl Client {
     /// Is there one with this number?
     pub fn has_terminal(&self, number: u32) -> Result<bool, Errno> {
         Ok(number < u64::BITS && self.terminals()? >> number & 1 != 0)
-    }
-
-    /// Takes the connection of the offer with this number, which we have claimed.
-    pub fn socket_accept(
-        &self,
-        port: RegionId,
-        number: u64,
-    ) -> Result<(RegionId, [u32; 3]), Errno> {
-        let arguments = [port.0, number, 0, 0];
-        let [region, first, group, _] = self.ask(Operation::SocketAccept, arguments)?;
-        Ok((RegionId(region), unix::local::owner([first, group])))
-    }
-
-    /// From now on who connects there is told that it is this process.
-    pub fn socket_listen(&self, port: RegionId, pid: u32) -> Result<(), Errno> {
-        self.ask(Operation::SocketListen, [port.0, pid.into(), 0, 0]).map(|_| ())
     }
 
     /// Was the file opened for what `mask` says, as its seal has it? Whoever asks.

@@ -23,6 +23,7 @@ pub mod image_files;
 pub mod locks;
 pub mod lookups;
 pub mod memory_files;
+pub mod memory_sockets;
 pub mod names;
 pub mod node;
 pub mod open;

@@ -8,7 +8,7 @@ use linux_raw_sys::net as raw;
 use unix::path::Canonical;
 
 use super::messages::Received;
-use super::{Kind, UnixSocket, connection, names, options};
+use super::{Kind, Peer, UnixSocket, connection, names, options};
 use crate::errno::{Answer, Errno};
 use crate::fs::description::Description;
 use crate::fs::open_file::OpenFile;
@@ -67,7 +67,7 @@ fn on_socket(
         __NR_accept4 => accept(process, socket, (b, c), d as u32, waits(0)),
         __NR_connect => connect(process, socket, b, c, waits(0)),
         __NR_getsockname => names::write(b, c, &socket.name()?).map(|()| 0),
-        __NR_getpeername => names::write(b, c, &socket.peer_name()?).map(|()| 0),
+        __NR_getpeername => names::write(b, c, &socket.peer_name(process)?).map(|()| 0),
         __NR_setsockopt => options::set(socket, words),
         __NR_getsockopt => options::get(socket, words),
         __NR_shutdown => match b as u32 {
@@ -156,7 +156,7 @@ impl UnixSocket {
         if count == 0 {
             return Ok(Received::default());
         }
-        let (from, sender) = (self.peer_name()?, self.peer_owner.get());
+        let (from, sender) = (self.peer_name(process)?, self.peer_owner.get());
         Ok(Received { count, length: count, from, sender })
     }
 }
@@ -225,7 +225,7 @@ fn datagram_pair(process: &Process) -> Result<(UnixSocket, UnixSocket), Errno> {
     let inboxes = (one.make_port()?, other.make_port()?);
     for (socket, peer) in [(&one, inboxes.1), (&other, inboxes.0)] {
         Region { id: peer, role: WRITER }.attach()?;
-        socket.set_peer(Some(peer))?;
+        socket.set_peer(Some(Peer::Paired(peer)))?;
         socket.peer_owner.set(connection::ourselves(process));
     }
     Ok((one, other))
@@ -243,7 +243,7 @@ fn accept(
     }
     let (end, owner) = socket.accept(process, !waits)?;
     let accepted = UnixSocket::linked(socket.kind, end, owner);
-    let written = accepted.peer_name().and_then(|peer| names::write(place, len, &peer));
+    let written = accepted.peer_name(process).and_then(|peer| names::write(place, len, &peer));
     if let Err(errno) = written {
         accepted.close();
         return Err(errno);

@@ -4,11 +4,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::net as raw;
 use unix::Errno;
-use unix::local::{RECORD, Record};
+use unix::local::{INBOX, RECORD, Record};
 
 use super::connection::{End, Half};
 use super::records::Channel;
-use super::{Kind, UnixSocket};
+use super::{Kind, Peer, UnixSocket};
+use crate::fs::memory_sockets::Inbox;
 use crate::fs::pipe::READER;
 use crate::fs::region;
 use crate::fs::region::Done;
@@ -35,47 +36,43 @@ pub struct Received {
 enum Way {
     /// Through a connection.
     Along(End),
-    /// Into an inbox; `true`: attached for this message only.
-    To(RegionId, bool),
+    /// Into the inbox of the other socket of a pair.
+    To(RegionId),
+    /// Into that of a name, by way of the file server.
+    Named(Inbox),
 }
 
 impl Way {
-    fn channel(&self) -> Channel {
+    /// The ring it is written to; or the inbox, which the file server writes to.
+    fn channel(&self) -> Result<Channel, &Inbox> {
         match self {
-            Way::Along(end) => end.written(),
-            Way::To(id, _) => UnixSocket::outbox(*id),
+            Way::Along(end) => Ok(end.written()),
+            Way::To(id) => Ok(UnixSocket::outbox(*id)),
+            Way::Named(inbox) => Err(inbox),
         }
     }
 
-    /// Will nobody ever read it, and what is that to the sender?
+    /// Will it never be read, and what is that to the sender? The file server looks itself.
     fn check(&self, half: &Half) -> Result<(), Errno> {
         match self {
             Way::Along(end) if end.is_alone() || half.ended => Err(Errno::EPIPE),
-            Way::To(id, _) if region::attached(*id, READER) == 0 => Err(Errno::ECONNREFUSED),
-            Way::To(..) if half.ended => Err(Errno::EPIPE),
+            Way::To(id) if region::attached(*id, READER) == 0 => Err(Errno::ECONNREFUSED),
+            Way::To(_) if half.ended => Err(Errno::EPIPE),
             _ => Ok(()),
         }
     }
 
-    /// Adds "there is room, or nobody reads".
-    fn terms(&self, half: &Half, wait: &mut Wait) {
-        let channel = self.channel();
+    /// Adds "there is room, or no process reads".
+    fn terms(&self, channel: &Channel, half: &Half, wait: &mut Wait) {
         channel.read_terms(half, wait);
         channel.ended_terms(wait);
         match self {
             Way::Along(end) => end.alone_terms(wait),
-            Way::To(id, _) => {
+            Way::To(id) => {
                 let owners = region::attached_address(*id, READER);
                 wait.memory(owners, Operator::Equal, 0).end_term();
             }
-        }
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        if let Way::To(id, true) = self {
-            UnixSocket::outbox(*id).region.detach();
+            Way::Named(_) => {}
         }
     }
 }
@@ -94,14 +91,13 @@ impl UnixSocket {
         if self.ended.get() {
             return Err(Errno::EPIPE);
         }
-        let channel = way.channel();
         let name = self.name()?;
         let total = memory.left();
-        let most = channel.ring.capacity - (RECORD + name.len()) as u64;
-        if total > most {
+        let most = way.channel().map_or(INBOX.capacity, |channel| channel.ring.capacity);
+        if total > most - (RECORD + name.len()) as u64 {
             return Err(Errno::EMSGSIZE);
         }
-        // Who does not say is told by the real ids (unix(7)).
+        // A sender that does not say is told by the real ids (unix(7)).
         let sender = sender.unwrap_or([process.id.0, process.users[0], process.groups[0]]);
         let record = Record { len: total as u32, name: name.len() as u32, sender };
         let mut bytes = record.to_bytes().to_vec();
@@ -111,6 +107,14 @@ impl UnixSocket {
         if (memory.peek(&mut bytes[begin..])? as u64) < total {
             return Err(Errno::EFAULT);
         }
+        let channel = match way.channel() {
+            Ok(channel) => channel,
+            Err(inbox) => {
+                self.send_named(process, inbox, (&bytes[begin..], sender), nonblocking)?;
+                memory.advance(total);
+                return Ok(total);
+            }
+        };
         loop {
             way.check(&channel.half()?)?;
             let Some(half) = channel.put(&record, &bytes)? else {
@@ -121,7 +125,7 @@ impl UnixSocket {
                 return Err(Errno::EAGAIN);
             }
             let mut wait = Wait::new();
-            way.terms(&half, &mut wait);
+            way.terms(&channel, &half, &mut wait);
             sleep_until(process, &wait, 0)?;
         }
     }
@@ -130,14 +134,13 @@ impl UnixSocket {
         if self.kind == Kind::Packets {
             return self.end(Errno::ENOTCONN).map(Way::Along);
         }
-        if to.is_empty() {
-            return Ok(Way::To(self.peer.get().ok_or(Errno::ENOTCONN)?, false));
+        if !to.is_empty() {
+            return self.find_inbox(process, to).map(Way::Named);
         }
-        let way = Way::To(self.find_inbox(process, to)?, true);
-        if let Way::To(id, _) = way {
-            self.check_may_send(id)?;
-        }
-        Ok(way)
+        Ok(match self.peer.get().ok_or(Errno::ENOTCONN)? {
+            Peer::Paired(id) => Way::To(id),
+            Peer::Named(inbox) => Way::Named(inbox),
+        })
     }
 
     /// Where its messages come from.

@@ -6,15 +6,16 @@
 //!               │           peer: where datagrams go        another one's inbox
 //!  fs::Description
 //! ```
-//! Data goes from end to end through a region that only the two ends, and who inherits one, are
-//! attached to (layouts: `unix::local`). The file server introduces them to each other: it attaches
-//! who names a socket to its inbox, or makes a connection, offers one end at the port, and attaches
-//! whoever of the port's owners takes it. What is written never passes it. Nobody holds a lock, and
-//! who dies is no longer counted.
+//! Data goes from end to end of a connection through a region that only the two ends, and processes
+//! that inherit one, are attached to (layouts: `unix::local`). The file server introduces them to
+//! each other: it offers one end at the port, and attaches the one of the port's owners that takes
+//! it. Bytes of connections never pass it; a datagram to a name does, as only its owners may read
+//! an inbox (`named`). There are no locks: the kernel counts a dead process out.
 
 pub mod calls;
 pub mod connection;
 mod messages;
+mod named;
 mod names;
 pub mod options;
 mod ready;
@@ -28,6 +29,7 @@ use linux_raw_sys::net as raw;
 use unix::Errno;
 use unix::local::{INBOX, LIMIT};
 
+use crate::fs::memory_sockets::Inbox;
 use crate::fs::pipe::{READER, WRITER};
 use crate::fs::region::{Heritage, Region};
 use crate::process::Process;
@@ -74,7 +76,9 @@ pub struct UnixSocket {
     /// Does it accept connections?
     listens: Cell<bool>,
     /// The inbox that its datagrams go to.
-    peer: Cell<Option<RegionId>>,
+    peer: Cell<Option<Peer>>,
+    /// After how many operations the file server said last that this is full; 0: it did not.
+    full: Cell<u64>,
     /// Of datagrams: was writing shut down?
     ended: Cell<bool>,
     /// A reset was told already.
@@ -84,6 +88,43 @@ pub struct UnixSocket {
     /// Who is at the other end, or listens: pid, user, group. The file server has said so, or it
     /// was we: it stands where only we write.
     peer_owner: Cell<[u32; 3]>,
+}
+
+/// An inbox that is not one's own.
+#[derive(Clone, Copy, Debug)]
+enum Peer {
+    /// Of the other socket of a pair; the own domain is attached.
+    Paired(RegionId),
+    /// Of a name: the file server puts datagrams in.
+    Named(Inbox),
+}
+
+impl Peer {
+    fn id(self) -> RegionId {
+        match self {
+            Peer::Paired(id) | Peer::Named(Inbox { id, .. }) => id,
+        }
+    }
+
+    /// What is attached for it.
+    fn attached(self) -> Option<Region> {
+        match self {
+            Peer::Paired(id) => Some(Region { id, role: WRITER }),
+            Peer::Named(_) => None,
+        }
+    }
+
+    /// Its region, and its handle or 0.
+    fn words(self) -> (u64, u64) {
+        match self {
+            Peer::Paired(id) => (id.0, 0),
+            Peer::Named(Inbox { handle, id }) => (id.0, handle),
+        }
+    }
+
+    fn from_words(id: RegionId, handle: u64) -> Self {
+        if handle == 0 { Peer::Paired(id) } else { Peer::Named(Inbox { handle, id }) }
+    }
 }
 
 /// Nobody: what is told where there is no peer.
@@ -98,6 +139,7 @@ impl UnixSocket {
             port: Cell::default(),
             listens: Cell::default(),
             peer: Cell::default(),
+            full: Cell::default(),
             ended: Cell::default(),
             told: Cell::default(),
             options: Cell::default(),
@@ -116,7 +158,7 @@ impl UnixSocket {
     fn regions(&self) -> impl Iterator<Item = Region> {
         let link = self.link.get().map(|end| end.own());
         let port = self.port.get().map(|id| Region { id, role: READER });
-        let peer = self.peer.get().map(|id| Region { id, role: WRITER });
+        let peer = self.peer.get().and_then(Peer::attached);
         [link, port, peer].into_iter().flatten()
     }
 
@@ -134,11 +176,14 @@ impl UnixSocket {
     pub fn saved(&self) -> [u64; 7] {
         let id = |region: Option<RegionId>| region.map_or(0, |id| id.0);
         let (link, end) = self.link.get().map_or((0, 0), |end| (end.region.0, end.end));
+        // Datagrams have no connection: the handle of the inbox that they go to has its place.
+        let (peer, handle) = self.peer.get().map_or((0, 0), Peer::words);
+        let link = if self.is_connection() { link } else { handle };
         let flags = [self.listens.get(), self.ended.get(), self.told.get()];
         let flags = flags.iter().enumerate().map(|(at, &on)| u64::from(on) << (8 + at));
         let first = self.kind as u64 | flags.sum::<u64>() | u64::from(end) << 16;
         let [pid, user, group] = self.peer_owner.get().map(u64::from);
-        let (port, peer) = (id(self.port.get()), id(self.peer.get()));
+        let port = id(self.port.get());
         [first, link, port, peer, self.options.get(), pid | user << 32, group]
     }
 
@@ -150,9 +195,10 @@ impl UnixSocket {
         socket.listens.set(first >> 8 & 1 != 0);
         socket.ended.set(first >> 9 & 1 != 0);
         socket.told.set(first >> 10 & 1 != 0);
-        socket.link.set(id(link).map(|region| End { region, end: (first >> 16) as u16 & 1 }));
+        let end = |region| End { region, end: (first >> 16) as u16 & 1 };
+        socket.link.set(id(link).filter(|_| socket.is_connection()).map(end));
         socket.port.set(id(port));
-        socket.peer.set(id(peer));
+        socket.peer.set(id(peer).map(|id| Peer::from_words(id, link)));
         socket.options.set(options);
         socket.peer_owner.set(unix::local::owner([owner, group]));
         Ok(socket)

@@ -9,9 +9,9 @@ use unix::protocol::NO_NODE;
 
 use super::connection;
 use super::connection::End;
-use super::{Kind, NOBODY, UnixSocket};
+use super::{Kind, NOBODY, Peer, UnixSocket};
 use crate::errno::Answer;
-use crate::fs::memory_files::Introduced;
+use crate::fs::memory_sockets::{Inbox, Introduced};
 use crate::fs::node::Node;
 use crate::fs::open::memory_directory;
 use crate::fs::pipe::READER;
@@ -113,10 +113,15 @@ impl UnixSocket {
     }
 
     /// Its peer's.
-    pub(super) fn peer_name(&self) -> Result<Vec<u8>, Errno> {
+    pub(super) fn peer_name(&self, process: &Process) -> Result<Vec<u8>, Errno> {
         let channel = match (self.link.get(), self.peer.get()) {
             (Some(end), _) => end.read(),
-            (None, Some(id)) => Self::outbox(id),
+            (None, Some(Peer::Paired(id))) => Self::outbox(id),
+            (None, Some(Peer::Named(inbox))) => {
+                // It has a name as long as there is a socket, and takes what we send or not.
+                let found = process.files.client()?.socket_look(inbox.handle, self.own_inbox());
+                return found.or(Err(Errno::ENOTCONN));
+            }
             _ => return Err(Errno::ENOTCONN),
         };
         channel.half()?.name(channel.region, channel.at)
@@ -210,13 +215,15 @@ impl UnixSocket {
         name: &[u8],
         (looks, nonblocking): (bool, bool),
     ) -> Result<(RegionId, [u32; 3]), Errno> {
-        if !self.is_connection() || looks {
-            return self.ask_for(process, name, (looks, nonblocking), RegionId::NONE);
-        }
         node_of(process, name)?;
-        let end = connection::make_first()?;
-        let found = self.ask_for(process, name, (looks, nonblocking), end.region);
-        found.inspect_err(|_| end.own().detach())
+        let end = if looks { None } else { Some(connection::make_first()?) };
+        let made = end.map_or(RegionId::NONE, |end| end.region);
+        let found = match self.ask_for(process, name, (looks, nonblocking), made) {
+            Ok(Introduced::To(region, owner)) => Ok((region, owner)),
+            Ok(_) => Ok((RegionId::NONE, NOBODY)),
+            Err(errno) => Err(errno),
+        };
+        found.inspect_err(|_| end.iter().for_each(|end| end.own().detach()))
     }
 
     /// The same; a connection's first end is made already.
@@ -226,15 +233,13 @@ impl UnixSocket {
         name: &[u8],
         (looks, nonblocking): (bool, bool),
         made: RegionId,
-    ) -> Result<(RegionId, [u32; 3]), Errno> {
+    ) -> Result<Introduced, Errno> {
         let which = (self.kind as u32, process.id.0, looks);
         loop {
             let node = node_of(process, name)?;
             let own_name = self.name()?;
             let client = process.files.client()?;
             match client.socket_connect(node, which, name, &own_name, made)? {
-                Introduced::To(region, owner) => return Ok((region, owner)),
-                Introduced::Possible => return Ok((RegionId::NONE, NOBODY)),
                 Introduced::Full(port, tail) => {
                     let mut wait = Wait::new();
                     wait.region(port.id, TAIL, Operator::NotEqual, tail).end_term();
@@ -247,6 +252,7 @@ impl UnixSocket {
                     port.detach();
                     slept?;
                 }
+                found => return Ok(found),
             }
         }
     }
@@ -259,9 +265,9 @@ impl UnixSocket {
         nonblocking: bool,
     ) -> Result<(), Errno> {
         if self.kind == Kind::Datagrams {
-            let (region, _) = self.introduce(process, name, (false, nonblocking))?;
-            self.check_may_send(region).inspect_err(|_| Self::outbox(region).region.detach())?;
-            return self.set_peer(Some(region));
+            let inbox = self.find_inbox(process, name)?;
+            process.files.client()?.socket_look(inbox.handle, self.own_inbox())?;
+            return self.set_peer(Some(Peer::Named(inbox)));
         }
         // What is wrong with the name is told first.
         let refusal = match self.link.get() {
@@ -280,26 +286,28 @@ impl UnixSocket {
     }
 
     /// Where its datagrams go from now on, and whose alone come.
-    pub(super) fn set_peer(&self, peer: Option<RegionId>) -> Result<(), Errno> {
-        if let Some(before) = self.peer.replace(peer) {
-            Self::outbox(before).region.detach();
+    pub(super) fn set_peer(&self, peer: Option<Peer>) -> Result<(), Errno> {
+        self.full.set(0);
+        if let Some(before) = self.peer.replace(peer).and_then(Peer::attached) {
+            before.detach();
         }
         match self.inbox() {
-            Some(inbox) => connection::set(inbox.region, PEER, peer.map_or(0, |id| id.0)),
+            Some(inbox) => connection::set(inbox.region, PEER, peer.map_or(0, |peer| peer.id().0)),
             None => Ok(()),
         }
     }
 
-    /// An inbox that is connected takes its peer's datagrams only.
-    pub(super) fn check_may_send(&self, region: RegionId) -> Result<(), Errno> {
-        let peer = Self::outbox(region).half()?.peer;
-        let own = self.port.get().map_or(0, |id| id.0);
-        if peer == 0 || peer == own { Ok(()) } else { Err(Errno::EPERM) }
+    /// Its own inbox, or none.
+    pub(super) fn own_inbox(&self) -> RegionId {
+        self.port.get().unwrap_or(RegionId::NONE)
     }
 
-    /// Where a datagram to `name` goes: the caller is attached, and detaches.
-    pub(super) fn find_inbox(&self, process: &mut Process, name: &[u8]) -> Result<RegionId, Errno> {
-        Ok(self.introduce(process, name, (false, true))?.0)
+    /// Where a datagram to `name` goes.
+    pub(super) fn find_inbox(&self, process: &mut Process, name: &[u8]) -> Result<Inbox, Errno> {
+        match self.ask_for(process, name, (false, true), RegionId::NONE)? {
+            Introduced::Inbox(inbox) => Ok(inbox),
+            _ => Err(Errno::EPROTOTYPE),
+        }
     }
 
     /// `accept`: one end of a connection, and who has the other one.

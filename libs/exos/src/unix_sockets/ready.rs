@@ -3,7 +3,7 @@
 use linux_raw_sys::general as raw;
 use unix::Errno;
 
-use super::{Kind, UnixSocket};
+use super::{Kind, Peer, UnixSocket};
 use crate::fs::pipe::READER;
 use crate::fs::poll::{IN_LIKE, OUT_LIKE};
 use crate::fs::region;
@@ -97,7 +97,15 @@ impl UnixSocket {
                 found |= IN_LIKE;
             }
         }
-        let Some(id) = self.peer.get() else { return Ok(found | OUT_LIKE) };
+        let id = match self.peer.get() {
+            None => return Ok(found | OUT_LIKE),
+            Some(Peer::Named(inbox)) => {
+                let waits = asked & OUT_LIKE != 0;
+                let is_full = self.is_full(&inbox, waits.then_some(wait));
+                return Ok(if is_full { found } else { found | OUT_LIKE });
+            }
+            Some(Peer::Paired(id)) => id,
+        };
         let outbox = Self::outbox(id);
         let half = outbox.half()?;
         if region::attached(id, READER) == 0 || half.ended || outbox.is_roomy(&half) {

@@ -1,6 +1,4 @@
 //! A user without rights tells servers and programs of others what they then do by their rights.
-//!
-//! Demonstrations stand here before what they show is mended: `OPEN` are run by name.
 
 mod files;
 mod processes;
@@ -25,8 +23,6 @@ use xok::services::{self, Service};
 /// What holds, of all modules.
 pub const TESTS: [&[Test]; 4] =
     [&files::TESTS, &processes::TESTS, &sockets::TESTS, &terminals::TESTS];
-/// What does not hold yet.
-pub use sockets::OPEN;
 
 /// The user.
 pub(super) const NOBODY: u32 = 65_534;

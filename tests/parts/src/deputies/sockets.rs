@@ -4,6 +4,7 @@ use super::{ANN, NOBODY, PATH_ONLY, ask, ask_by, end, failed, look, nobody, node
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
 use abi::id::{EnvId, RegionId};
+use abi::limits::REGION_ROLES;
 use abi::published::{RegionRecord, Table};
 use abi::region::WordAt;
 use std::fs::{self, File};
@@ -14,9 +15,12 @@ use unix::protocol::{Operation, WATCHER};
 use xok::services::{self, Service};
 
 const EINVAL: u16 = 22;
+/// `SOCK_DGRAM`.
+const DATAGRAM: u64 = 2;
 
 /// What holds.
-pub const TESTS: [Test; 6] = [
+pub const TESTS: [Test; 7] = [
+    ("datagrams_are_read_by_who_is_sent_them", datagrams_are_read_by_who_is_sent_them),
     ("spoilt_inboxes_begin_anew", spoilt_inboxes_begin_anew),
     ("connections_leave_others_room", connections_leave_others_room),
     ("opens_delay_nobody", opens_delay_nobody),
@@ -24,9 +28,6 @@ pub const TESTS: [Test; 6] = [
     ("ports_end_no_server", ports_end_no_server),
     ("names_of_sockets_are_their_makers", names_of_sockets_are_their_makers),
 ];
-/// What does not hold yet: run by name alone.
-pub const OPEN: [Test; 1] =
-    [("datagrams_are_read_by_who_is_sent_them", datagrams_are_read_by_who_is_sent_them)];
 
 /// The regions that the own domain has made.
 fn made() -> impl Iterator<Item = (u64, RegionRecord)> {
@@ -113,12 +114,21 @@ fn datagrams_are_read_by_who_is_sent_them(door: door::Door) -> Seen {
             return 3;
         }
         let reads = made.iter().any(|&region| {
-            let bytes = look(door, region, 0, 4096, 4096).unwrap_or_default();
-            bytes.windows(TEXT.len()).any(|part| part == TEXT)
+            let roles =
+                (0..REGION_ROLES as u8).filter_map(|role| look(door, region, role, 4096, 4096));
+            roles.flatten().collect::<Vec<u8>>().windows(TEXT.len()).any(|part| part == TEXT)
         });
         let spoils =
             made.iter().any(|&region| store(door, region, WordAt { offset: 8, value: u64::MAX }));
-        i32::from(reads) * 16 + i32::from(spoils) * 32
+        let connect = |node| ask(door, NOBODY, Operation::SocketConnect, [node, DATAGRAM, 0, 0]);
+        let Some(Ok([.., handle])) = node_of(door, NOBODY, PLACE).map(connect) else { return 4 };
+        let send = |handle, user: u64| {
+            let arguments = [handle, 0, 8, user | user << 32];
+            ask(door, NOBODY, Operation::SocketSend, arguments).is_ok()
+        };
+        let forges = send(handle, 0);
+        let guesses = (0..64).any(|number| send(1 << 62 | number, NOBODY.into()));
+        [reads, spoils, forges, guesses].iter().zip(4..).map(|(&is, at)| i32::from(is) << at).sum()
     }));
     inbox.set_nonblocking(true).map_err(failed)?;
     let mut bytes = [0; 64];
@@ -126,50 +136,41 @@ fn datagrams_are_read_by_who_is_sent_them(door: door::Door) -> Seen {
     fs::remove_file(PLACE).map_err(failed)?;
     expect(ann == 0 && status & 0x7f == 0, || format!("ann {ann:#x}, attacker {status:#x}"))?;
     expect(status == 0 && got.as_ref().is_ok_and(|bytes| bytes == TEXT), || {
-        format!("attacker {status:#x} (0x1000: it read, 0x2000: it stored), user 0 got {got:?}")
+        let means = "0x1000: it read, 0x2000 stored, 0x4000 sent as user 0, 0x8000 by no right";
+        format!("attacker {status:#x} ({means}), user 0 got {got:?}")
     })?;
     Ok(String::new())
 }
 
-/// What one that may send to an inbox stores there is gone with what waits; later ones arrive.
+/// What the other socket of a pair stores in an inbox is gone with what waits; later datagrams
+/// arrive.
 fn spoilt_inboxes_begin_anew(door: door::Door) -> Seen {
-    const PLACE: &str = "/tmp/deputies-spoilt";
     const TEXT: &[u8] = b"sent later";
     const SKIPPED: u64 = u32::MAX as u64;
     // Head, tail and the first word behind them.
     const WORDS: [[u64; 3]; 5] =
         [[0, u64::MAX, 0], [32, 5, 0], [7, 0, 0], [u64::MAX; 3], [32, 0, SKIPPED]];
-    let _ = fs::remove_file(PLACE);
     let before: Vec<u64> = made().map(|(id, _)| id).collect();
-    let inbox = UnixDatagram::bind(PLACE).map_err(failed)?;
-    libc::set_mode(PLACE, 0o777);
+    let (inbox, other) = UnixDatagram::pair().map_err(failed)?;
     let fresh: Vec<u64> = made().map(|(id, _)| id).filter(|id| !before.contains(id)).collect();
     inbox.set_nonblocking(true).map_err(failed)?;
     for [head, tail, first] in WORDS {
-        let status = libc::wait(libc::spawn(|| {
-            let Ok(socket) = UnixDatagram::unbound() else { return 1 };
-            libc::close(inbox.as_raw_fd());
-            if !libc::become_user(NOBODY) || socket.connect(PLACE).is_err() {
-                return 2;
-            }
-            let words = [(4096, first), (8, tail), (0, head)];
-            let all = |&id: &u64| {
-                words.iter().all(|&(offset, value)| store(door, id, WordAt { offset, value }))
-            };
-            i32::from(!fresh.iter().any(all)) * 4
-        }));
+        let words = [(4096, first), (8, tail), (0, head)];
+        let all = |&id: &u64| {
+            words.iter().all(|&(offset, value)| store(door, id, WordAt { offset, value }))
+        };
+        let spoilt = !fresh.is_empty() && fresh.iter().all(all);
         let mut bytes = [0; 64];
         let nothing = inbox.recv(&mut bytes).map_err(|error| error.kind());
-        let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(TEXT, PLACE));
+        let sent = other.send(TEXT);
         let got = inbox.recv(&mut bytes).map(|len| bytes[..len].to_vec());
         let empty = nothing == Err(std::io::ErrorKind::WouldBlock);
         let arrived = got.as_ref().is_ok_and(|bytes| bytes == TEXT);
-        expect(status == 0 && empty && arrived, || {
-            let spoilt = format!("{head:#x}, {tail:#x}, {first:#x} (attacker {status:#x})");
-            format!("{spoilt}: first {nothing:?}, sent {sent:?}, then {got:?}")
+        expect(spoilt && empty && arrived, || {
+            let words = format!("{head:#x}, {tail:#x}, {first:#x} (stored: {spoilt})");
+            format!("{words}: first {nothing:?}, sent {sent:?}, then {got:?}")
         })?;
     }
-    fs::remove_file(PLACE).map_err(failed)?;
     Ok(String::new())
 }
 
