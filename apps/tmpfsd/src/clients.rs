@@ -8,6 +8,7 @@ use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use alloc::vec::Vec;
 use core::mem::offset_of;
 use unix::Errno;
+use unix::attributes::Credentials;
 use unix::process_page::{HELD, HELD_ANY, MAGIC, ProcessPage};
 use unix::protocol::{CLIENT, SERVER, TRANSPORT_FRAMES, WATCHER};
 use unix::tree::{Id, Tree};
@@ -16,6 +17,8 @@ use xok::{call, published};
 /// Index of the capability over the regions of the account's processes, given by init.
 pub const PROCESSES: u8 = 2;
 
+/// Named pipes that are open at one time.
+const FIFOS: usize = 256;
 /// Pages of holders looked at after a request, at most: a few microseconds each.
 const HOLDERS_AT_ONCE: usize = 512;
 
@@ -31,6 +34,8 @@ struct Open {
 struct Fifo {
     region: RegionId,
     node: Id,
+    /// The user that opened it first.
+    maker: u32,
 }
 
 /// What the server is attached to.
@@ -143,17 +148,29 @@ impl Clients {
     }
 
     /// The pipe of a fifo, attached for the caller's domain in `role`.
-    pub fn fifo(&mut self, caller: EnvId, node: Id, role: u16) -> Result<RegionId, Errno> {
+    ///
+    /// The server makes it and pays: a user that made it could read what its mode lets it only
+    /// write. So one user may have half of them open.
+    pub fn fifo(
+        &mut self,
+        caller: EnvId,
+        (node, role): (Id, u16),
+        who: &Credentials,
+    ) -> Result<RegionId, Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let known = self.fifos.iter().find(|fifo| fifo.node == node).map(|fifo| fifo.region);
         let region = match known {
             Some(region) => region,
             None => {
+                let made = self.fifos.iter().filter(|fifo| fifo.maker == who.uid).count();
+                if self.fifos.len() >= FIFOS || who.uid != 0 && made >= FIFOS / 2 {
+                    return Err(Errno::ENFILE);
+                }
                 room(&mut self.fifos)?;
                 let frames = [u32::MAX; abi::limits::REGION_FRAMES];
                 let region = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
                 attach(region, WATCHER)?;
-                self.fifos.push(Fifo { region, node });
+                self.fifos.push(Fifo { region, node, maker: who.uid });
                 region
             }
         };

@@ -120,7 +120,7 @@ pub fn answer(
             }
             tree.check(a, who, if b == 0 { 2 } else { 4 })?;
             let fresh = !clients.has_fifo(a);
-            let pipe = clients.fifo(caller, a, b as u16)?;
+            let pipe = clients.fifo(caller, (a, b as u16), who)?;
             if fresh {
                 tree.hold(a)?;
             }

@@ -24,6 +24,8 @@ use crate::clients::{PROCESSES, deliver, domain_of, refused};
 /// Role of the master's users.
 const MASTER: u16 = 0;
 
+/// Terminals that one user may have made; user 0 any.
+const MOST: usize = TERMINALS / 2;
 /// Group of terminals, by whose `write` permission others send messages (mesg(1)).
 const TERMINAL_GROUP: u32 = 5;
 
@@ -38,6 +40,8 @@ struct Owner {
     mode: u32,
     uid: u32,
     gid: u32,
+    /// The user that made it: the server pays for its regions.
+    maker: u32,
 }
 
 impl Default for Terminals {
@@ -54,7 +58,8 @@ fn at(number: u64) -> Result<(usize, Entry), Errno> {
 
 impl Terminals {
     fn owner(&self, number: usize, entry: &Entry) -> Owner {
-        let first = Owner { control: entry.control, mode: 0o620, uid: 0, gid: TERMINAL_GROUP };
+        let control = entry.control;
+        let first = Owner { control, mode: 0o620, uid: 0, gid: TERMINAL_GROUP, maker: 0 };
         if self.0[number].control == entry.control { self.0[number] } else { first }
     }
 
@@ -65,9 +70,14 @@ impl Terminals {
         transport: RegionId,
         who: &Credentials,
     ) -> Result<[u64; 4], Errno> {
+        let entries = (0..TERMINALS).filter_map(|number| Some((number, entry(number).ok()??)));
+        let made = entries.filter(|(number, entry)| self.owner(*number, entry).maker == who.uid);
+        if who.uid != 0 && made.count() >= MOST {
+            return Err(Errno::ENOSPC);
+        }
         let (number, entry) = make_regions(caller)?;
-        let control = entry.control;
-        self.0[number] = Owner { control, mode: 0o620, uid: who.uid, gid: TERMINAL_GROUP };
+        let (control, uid) = (entry.control, who.uid);
+        self.0[number] = Owner { control, mode: 0o620, uid, gid: TERMINAL_GROUP, maker: uid };
         deliver(transport, DATA, &entry.to_bytes())?;
         Ok([number as u64, 0, 0, 0])
     }

@@ -30,6 +30,7 @@ unsafe extern "C" {
     fn sigaction(number: c_int, action: *const Action, old: *mut Action) -> c_int;
     fn close_range(first: u32, last: u32, flags: c_int) -> c_int;
     fn getauxval(kind: u64) -> u64;
+    fn mkfifo(path: *const std::ffi::c_char, mode: u32) -> c_int;
     fn setegid(group: u32) -> c_int;
     fn seteuid(user: u32) -> c_int;
     fn dup2(old: c_int, new: c_int) -> c_int;
@@ -427,6 +428,13 @@ pub fn set_mode(path: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     // What could not be set is seen by what depends on it.
     let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+}
+
+/// mkfifo(3)
+pub fn make_pipe(path: &str) -> bool {
+    let Ok(path) = std::ffi::CString::new(path) else { return false };
+    // SAFETY: the path ends with a zero.
+    unsafe { mkfifo(path.as_ptr(), 0o600) == 0 }
 }
 
 /// dup2(2): what is written to the standard output goes there.

@@ -3,7 +3,7 @@
 //! The terminals' server acts on the words there with rights of its own, for all users: whatever
 //! they are, it reaches the terminal's own processes alone, and serves the others.
 
-use super::{NOBODY, failed, look, operate, store};
+use super::{NOBODY, end, failed, look, nobody, operate, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::EnvId;
 use abi::published::{RegionRecord, Table};
@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 4] = [
+pub const TESTS: [Test; 5] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
+    ("terminals_and_named_pipes_leave_others_room", terminals_and_named_pipes_leave_others_room),
 ];
 
 /// `O_NOCTTY`
@@ -348,6 +349,30 @@ fn writers_to_a_terminal_do_not_type(door: door::Door) -> Seen {
     let line = String::from_utf8_lossy(&line).into_owned();
     expect(status == 0 && line == "secret\n", || {
         format!("status {status:#x} (0x1000: it read, 0x2000: it typed); user 0 reads {line:?}")
+    })?;
+    Ok(String::new())
+}
+
+/// The file server makes the regions of pseudo-terminals and named pipes: one user has half of them.
+fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
+    const PIPES: usize = 300;
+    let path = |number: usize| format!("/tmp/deputies-pipe-{number}");
+    let open = |path: String| OpenOptions::new().read(true).write(true).open(path).ok();
+    let attacker = nobody(|| {
+        let terminals: Vec<File> = (0..100).map_while(|_| open("/dev/ptmx".into())).collect();
+        let made = (0..PIPES).map_while(|at| libc::make_pipe(&path(at)).then_some(at));
+        let pipes: Vec<File> = made.map_while(|at| open(path(at))).collect();
+        println!("({} terminals, {} pipes)", terminals.len(), pipes.len());
+        let few = terminals.len() < 8 || pipes.len() < 32;
+        std::mem::forget((terminals, pipes));
+        i32::from(few)
+    })?;
+    let terminal = open("/dev/ptmx".into()).is_some();
+    let pipe = libc::make_pipe(&path(PIPES)) && open(path(PIPES)).is_some();
+    end(attacker)?;
+    (0..=PIPES).for_each(|at| drop(std::fs::remove_file(path(at))));
+    expect(terminal && pipe, || {
+        format!("user 0 opens a terminal: {terminal}, a named pipe: {pipe}")
     })?;
     Ok(String::new())
 }
