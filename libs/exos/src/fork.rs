@@ -265,16 +265,19 @@ fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
 /// A child with a space of its own.
 fn copy(process: &Process, slot: &Slot, request: &Request) -> Result<EnvId, Errno> {
     let domain = new_domain(process, crate::environment::region())?;
-    let built = copy_into(process, domain, slot, request).and_then(|env| {
-        // A signal to our group that came before the child could be seen in it has met us alone.
-        // As on Linux, it is taken first, and the fork starts again.
-        let signals = xok::upcall::pending() & !bit(linux::SIGCHLD);
-        if signals == 0 { Ok(env) } else { Err(RESTART_ALWAYS) }
-    });
+    let built =
+        copy_into(process, domain, slot, request).and_then(|env| no_signal_came().map(|()| env));
     if built.is_err() {
         let _ = call::domain_destroy(OWN, domain);
     }
     built
+}
+
+/// A signal to our group that came before the child could be seen in it has met us alone. As on
+/// Linux, it is taken first, and the fork starts again.
+fn no_signal_came() -> Result<(), Errno> {
+    let signals = xok::upcall::pending() & !bit(linux::SIGCHLD);
+    if signals == 0 { Ok(()) } else { Err(RESTART_ALWAYS) }
 }
 
 fn copy_into(
@@ -470,11 +473,12 @@ fn lend_to(
         let (setup, fields) = child_setup(area, request);
         call::env_set(OWN, env, fields, &setup)
     });
-    if let Err(answer) = built {
+    let built = built.map_err(refused).and_then(|_| no_signal_came());
+    if let Err(errno) = built {
         start::drop_lent(lent);
         let _ = call::env_destroy(OWN, env, 0);
         let _ = call::env_forget(env);
-        return Err(refused(answer));
+        return Err(errno);
     }
     Ok((env, lent))
 }

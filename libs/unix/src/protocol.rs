@@ -162,8 +162,8 @@ operations! {
     31 SocketListen,
     /// Handle of an inbox, low half of the caller's own inbox (0: none) | pid << 32, bytes of the
     /// datagram (in data) or [`LOOK`], user | group << 32 for which the caller sends. Results: 1 if
-    /// the inbox has it, else 0: it is full; operations on the inbox until then. With [`LOOK`], data
-    /// is the inbox's name and the second result its length.
+    /// the inbox has it, else 0: it is full; operations on the inbox until then. With [`LOOK`],
+    /// data is the inbox's name and the second result its length.
     32 SocketSend,
 }
 

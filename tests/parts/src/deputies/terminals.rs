@@ -353,7 +353,7 @@ fn writers_to_a_terminal_do_not_type(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// The file server makes the regions of pseudo-terminals and named pipes: one user has half of them.
+/// The file server makes the regions of pseudo-terminals and named pipes: a user has half of them.
 fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
     const PIPES: usize = 300;
     let path = |number: usize| format!("/tmp/deputies-pipe-{number}");
