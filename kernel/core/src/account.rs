@@ -37,6 +37,8 @@ pub(crate) const FIRST: AccountIndex = AccountIndex::new(1);
 pub(crate) const KEEP_COST: u32 = RESOURCES as u32 * (30 * DEPTH as u32 + 20);
 /// What [`is_below`] costs at most, in instructions ([`crate::work`]).
 pub(crate) const BELOW_COST: u32 = 10 * DEPTH as u32;
+/// A charge checked and counted in one account more, or taken back there.
+pub(crate) const LEVEL_COST: u32 = 35;
 
 /// The private half of an account.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,6 +163,15 @@ fn count_slot(state: &mut State, account: AccountIndex, slot: usize, n: u32) {
         record.used[slot] += n;
         n = counts(record, slot) - before;
         at = state.accounts.records[at].parent.into();
+        reckon_level(state, at);
+    }
+}
+
+/// Reckons one more account that a charge goes through: what costs tell is for the first alone.
+#[inline]
+fn reckon_level(state: &mut State, at: AccountIndex) {
+    if at != AccountIndex::NONE {
+        work::spend(state, LEVEL_COST);
     }
 }
 
@@ -181,6 +192,7 @@ fn uncharge_slot(state: &mut State, account: AccountIndex, slot: usize, n: u32) 
             left::lighten(state, at);
         }
         at = parent.into();
+        reckon_level(state, at);
     }
 }
 

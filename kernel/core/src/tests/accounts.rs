@@ -1,9 +1,10 @@
 //! Quotas: what an account may have, its parents may have too.
 
-use crate::index::EnvIndex;
+use crate::index::{AccountIndex, EnvIndex};
 
 use super::*;
-use crate::account;
+use crate::account::{self, DEPTH};
+use crate::work;
 use abi::limits::Resource;
 
 /// All but accounts, of which a family has some.
@@ -307,4 +308,28 @@ fn accounts_are_paid_for_by_the_one_above() {
     assert_eq!(world.by(1, Call::AccountDestroy { account: AccountId(id) }), OK);
     world.settle();
     assert!(matches!(world.by(1, make), Outcome::Answer(0, _)));
+}
+
+/// A page of an account far below the first costs more, and is reckoned so: fewer fit in a hold.
+#[test]
+fn charges_of_deep_accounts_are_reckoned() {
+    let mut world = World::new();
+    let mut accounts = vec![AccountId(1)];
+    for _ in 1..DEPTH {
+        let above = accounts[accounts.len() - 1];
+        accounts.push(below(&mut world, above, 50));
+    }
+    for (depth, &account) in accounts.iter().enumerate() {
+        let index = AccountIndex::from(account);
+        let spent = |world: &mut World, act: &dyn Fn(&mut State)| {
+            work::begin(&mut world.state);
+            act(&mut world.state);
+            world.state.spent
+        };
+        let charges = spent(&mut world, &|state| {
+            account::charge(state, index, Resource::Frames, 1).expect("there is room");
+        });
+        let back = spent(&mut world, &|state| account::uncharge(state, index, Resource::Frames, 1));
+        assert_eq!([charges, back], [depth as u32 * account::LEVEL_COST; 2], "depth {depth}");
+    }
 }
