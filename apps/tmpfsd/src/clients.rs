@@ -17,6 +17,12 @@ use xok::{call, published};
 /// Index of the capability over the regions of the account's processes, given by init.
 pub const PROCESSES: u8 = 2;
 
+/// How many of `all` things with so many regions each, which the server pays for, one user may
+/// have: half of them, and with them a sixteenth of the machine's regions.
+pub fn most_of(all: usize, regions: usize) -> usize {
+    (all / 2).min(published::table(Table::Regions).count as usize / 16 / regions)
+}
+
 /// Named pipes that are open at one time.
 const FIFOS: usize = 256;
 /// Pages of holders looked at after a request, at most: a few microseconds each.
@@ -36,6 +42,12 @@ struct Fifo {
     node: Id,
     /// The user that opened it first.
     maker: u32,
+}
+
+impl Fifo {
+    fn is_open(&self) -> bool {
+        alive(self.region, 0) || alive(self.region, 1)
+    }
 }
 
 /// What the server is attached to.
@@ -162,19 +174,29 @@ impl Clients {
         let region = match known {
             Some(region) => region,
             None => {
-                let made = self.fifos.iter().filter(|fifo| fifo.maker == who.uid).count();
-                if self.fifos.len() >= FIFOS || who.uid != 0 && made >= FIFOS / 2 {
+                // Those that no process has open any more go at the next sweep.
+                let open = self.fifos.iter().filter(|fifo| fifo.is_open());
+                let (all, made) = open.fold((0, 0), |(all, made), fifo| {
+                    (all + 1, made + usize::from(fifo.maker == who.uid))
+                });
+                if all >= FIFOS || who.uid != 0 && made >= most_of(FIFOS, 1) {
                     return Err(Errno::ENFILE);
                 }
                 room(&mut self.fifos)?;
                 let frames = [u32::MAX; abi::limits::REGION_FRAMES];
                 let region = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
                 attach(region, WATCHER)?;
-                self.fifos.push(Fifo { region, node, maker: who.uid });
                 region
             }
         };
-        call::region_attach(PROCESSES, region, role, domain).map_err(refused)?;
+        let attached = call::region_attach(PROCESSES, region, role, domain);
+        if attached.is_err() && known.is_none() {
+            detach(region, WATCHER);
+        }
+        attached.map_err(refused)?;
+        if known.is_none() {
+            self.fifos.push(Fifo { region, node, maker: who.uid });
+        }
         Ok(region)
     }
 
@@ -194,7 +216,7 @@ impl Clients {
         });
         self.sweep_transports();
         self.fifos.retain(|fifo| {
-            let keep = alive(fifo.region, 0) || alive(fifo.region, 1);
+            let keep = fifo.is_open();
             if !keep {
                 tree.release(fifo.node);
                 detach(fifo.region, WATCHER);

@@ -186,6 +186,10 @@ impl Sockets {
     ) -> Result<[u64; 4], Errno> {
         self.sweep();
         let name = fetch_name(transport, DATA, len as usize)?;
+        // An abstract name is told to receivers only if it is the socket's.
+        if (node == NO_NODE) != (name.first() == Some(&0)) {
+            return Err(Errno::EINVAL);
+        }
         let kind = (port >> 32) as u32;
         let port = published::region_with(port as u32).ok_or(Errno::EBADF)?;
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;

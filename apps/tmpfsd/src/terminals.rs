@@ -7,6 +7,7 @@
 
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation, WordAt};
+use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::attributes::{Attributes, Credentials};
@@ -19,19 +20,22 @@ use unix::tty::shared::{
 use xok::call;
 use xok::services::{self, Service};
 
-use crate::clients::{PROCESSES, deliver, domain_of, refused};
+use crate::clients::{PROCESSES, deliver, domain_of, most_of, record, refused};
 
 /// Role of the master's users.
 const MASTER: u16 = 0;
 
-/// Terminals that one user may have made; user 0 any.
-const MOST: usize = TERMINALS / 2;
 /// Group of terminals, by whose `write` permission others send messages (mesg(1)).
 const TERMINAL_GROUP: u32 = 5;
 
 /// Whose the terminals are.
 #[derive(Debug)]
-pub struct Terminals([Owner; TERMINALS]);
+pub struct Terminals {
+    owners: [Owner; TERMINALS],
+    /// The regions of each that a user other than 0 has made, and which user: they last as long as
+    /// any process is attached to one, also after the terminal's end.
+    made: Vec<([u64; 4], u32)>,
+}
 
 /// Whose a terminal is, while its control region is this one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,13 +44,11 @@ struct Owner {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// The user that made it: the server pays for its regions.
-    maker: u32,
 }
 
 impl Default for Terminals {
     fn default() -> Self {
-        Self([Owner::default(); TERMINALS])
+        Self { owners: [Owner::default(); TERMINALS], made: Vec::new() }
     }
 }
 
@@ -59,8 +61,8 @@ fn at(number: u64) -> Result<(usize, Entry), Errno> {
 impl Terminals {
     fn owner(&self, number: usize, entry: &Entry) -> Owner {
         let control = entry.control;
-        let first = Owner { control, mode: 0o620, uid: 0, gid: TERMINAL_GROUP, maker: 0 };
-        if self.0[number].control == entry.control { self.0[number] } else { first }
+        let first = Owner { control, mode: 0o620, uid: 0, gid: TERMINAL_GROUP };
+        if self.owners[number].control == entry.control { self.owners[number] } else { first }
     }
 
     /// Serves `TerminalMake`.
@@ -70,14 +72,19 @@ impl Terminals {
         transport: RegionId,
         who: &Credentials,
     ) -> Result<[u64; 4], Errno> {
-        let entries = (0..TERMINALS).filter_map(|number| Some((number, entry(number).ok()??)));
-        let made = entries.filter(|(number, entry)| self.owner(*number, entry).maker == who.uid);
-        if who.uid != 0 && made.count() >= MOST {
+        self.made.retain(|(regions, _)| regions.iter().any(|&id| record(RegionId(id)).is_some()));
+        let made = self.made.iter().filter(|(_, maker)| *maker == who.uid).count();
+        if who.uid != 0 && made >= most_of(TERMINALS, 4) {
             return Err(Errno::ENOSPC);
         }
+        self.made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let (number, entry) = make_regions(caller)?;
         let (control, uid) = (entry.control, who.uid);
-        self.0[number] = Owner { control, mode: 0o620, uid, gid: TERMINAL_GROUP, maker: uid };
+        if uid != 0 {
+            let Entry { input, output, control, master } = entry;
+            self.made.push(([input, output, control, master], uid));
+        }
+        self.owners[number] = Owner { control, mode: 0o620, uid, gid: TERMINAL_GROUP };
         deliver(transport, DATA, &entry.to_bytes())?;
         Ok([number as u64, 0, 0, 0])
     }
@@ -143,7 +150,7 @@ impl Terminals {
         if which & CHANGE_GID != 0 {
             owner.gid = gid;
         }
-        self.0[number] = owner;
+        self.owners[number] = owner;
         Ok([0; 4])
     }
 }

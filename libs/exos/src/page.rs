@@ -99,15 +99,6 @@ pub fn all() -> impl Iterator<Item = Brief> {
     })
 }
 
-/// Those of them that have been made since `begun` (nanoseconds since boot).
-pub fn made_since(begun: u64) -> impl Iterator<Item = Brief> {
-    let count = published::table(Table::Envs).count as usize;
-    (1..count).filter_map(move |index| {
-        let record: EnvRecord = published::record(Table::Envs, index)?;
-        if record.born_ns >= begun { brief_of(&record) } else { None }
-    })
-}
-
 /// What stands at the start of the page of a thread that is not its process's first one.
 pub fn thread_head(process: EnvId) -> [u64; 2] {
     [THREAD_MAGIC, u64::from(process.0)]

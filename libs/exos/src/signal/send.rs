@@ -9,11 +9,10 @@ use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
 use crate::user;
 use abi::id::{DomainId, EnvId};
 use abi::published::{DomainRecord, Table};
-use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use xok::{call, published};
 
-/// How often the table is looked through for processes that were made meanwhile.
+/// How often the table is looked through, until no process is met for the first time.
 const LOOKS: usize = 64;
 
 fn own_info(process: &Process, code: i32) -> Info {
@@ -138,7 +137,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
 /// Sends `signal` to all that are meant: to any, and an error, if one refused it.
 ///
 /// A parent that makes a child meanwhile has the signal before its child is seen in the table, and
-/// then begins its fork again; or after: then the child is looked for once more, as its place may
+/// then begins its fork again; or after: then the child is met by a further look, as its place may
 /// have been passed.
 fn to_all(
     process: &mut Process,
@@ -148,9 +147,6 @@ fn to_all(
     let info = own_info(process, CODE_USER);
     let (mut sent, mut refused, mut own) = (false, None, false);
     let mut send = |process: &mut Process, target: &Brief| {
-        if !is_meant(process, target) {
-            return;
-        }
         if target.id == process.id {
             own = true;
             return;
@@ -160,27 +156,20 @@ fn to_all(
             Err(errno) => refused = Some(errno),
         }
     };
-    let begun = xok::clock::now_ns();
-    let mut young = Vec::new();
-    let seen = |target: &Brief, young: &mut Vec<EnvId>| {
-        let fresh = !young.contains(&target.id);
-        if fresh {
-            young.push(target.id);
-        }
-        fresh
-    };
-    for target in page::all() {
-        let born = published::env(target.id).map_or(0, |record| record.born_ns);
-        if born < begun || seen(&target, &mut young) {
-            send(process, &target);
-        }
-    }
+    // By its place, the last one met there.
+    let mut met = alloc::vec![EnvId::NONE; published::table(Table::Envs).count as usize];
     for _ in 0..LOOKS {
-        let before = young.len();
-        for target in page::made_since(begun).filter(|target| seen(target, &mut young)) {
-            send(process, &target);
+        let mut fresh = false;
+        for target in page::all() {
+            if !is_meant(process, &target) {
+                continue;
+            }
+            if core::mem::replace(&mut met[target.id.index()], target.id) != target.id {
+                fresh = true;
+                send(process, &target);
+            }
         }
-        if young.len() == before {
+        if !fresh {
             break;
         }
     }

@@ -77,8 +77,8 @@ pub struct UnixSocket {
     listens: Cell<bool>,
     /// The inbox that its datagrams go to.
     peer: Cell<Option<Peer>>,
-    /// After how many operations the file server said last that this is full; 0: it did not.
-    full: Cell<u64>,
+    /// The inbox of which the file server said last that it is full, and after how many operations.
+    full: Cell<(RegionId, u64)>,
     /// Of datagrams: was writing shut down?
     ended: Cell<bool>,
     /// A reset was told already.
@@ -139,7 +139,7 @@ impl UnixSocket {
             port: Cell::default(),
             listens: Cell::default(),
             peer: Cell::default(),
-            full: Cell::default(),
+            full: Cell::new((RegionId::NONE, 0)),
             ended: Cell::default(),
             told: Cell::default(),
             options: Cell::default(),

@@ -3,6 +3,7 @@
 //! The sender is not attached there. That an inbox is full is told by the server, with how many
 //! operations there had been on it: as long as the published count stands there, it is full.
 
+use abi::id::RegionId;
 use abi::predicate::Operator;
 use abi::published::{RegionRecord, Table};
 use core::mem::offset_of;
@@ -26,9 +27,10 @@ impl UnixSocket {
     /// Was the inbox full when something was last sent there, and has nothing happened since?
     /// `wait` gets "something has, or it has no owner".
     pub(super) fn is_full(&self, inbox: &Inbox, wait: Option<&mut Wait>) -> bool {
-        let (record, full) = (record(inbox), self.full.get());
-        let stands = |one: RegionRecord| one.operations == full && one.attached[1] > 0;
-        let is_full = full != 0 && record.is_some_and(stands);
+        let (id, full) = self.full.get();
+        let owners = usize::from(READER);
+        let stands = |one: RegionRecord| one.operations == full && one.attached[owners] > 0;
+        let is_full = id == inbox.id && record(inbox).is_some_and(stands);
         if let Some(wait) = wait.filter(|_| is_full) {
             let operations = published::record_address(Table::Regions, inbox.id.index())
                 + offset_of!(RegionRecord, operations) as u64;
@@ -50,17 +52,20 @@ impl UnixSocket {
         loop {
             let client = process.files.client_to_move(bytes.len() as u64)?;
             let full = client.socket_send(inbox.handle, self.own_inbox(), bytes, sender)?;
-            self.full.set(full.unwrap_or(0));
-            if full.is_none() {
+            let Some(operations) = full else {
+                self.full.set((RegionId::NONE, 0));
                 return Ok(());
-            }
+            };
+            self.full.set((inbox.id, operations));
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
             let mut wait = Wait::new();
-            if self.is_full(inbox, Some(&mut wait)) {
-                sleep_until(process, &wait, 0)?;
+            if !self.is_full(inbox, Some(&mut wait)) {
+                // It has changed meanwhile. Signals are taken here all the same.
+                wait.clock(0).end_term();
             }
+            sleep_until(process, &wait, 0)?;
         }
     }
 }

@@ -205,6 +205,9 @@ impl UnixSocket {
         let id = region::make(if self.is_connection() { PORT_FRAMES } else { INBOX_FRAMES })?;
         Region { id, role: READER }.attach()?;
         self.port.set(Some(id));
+        if let (Some(inbox), Some(peer)) = (self.inbox(), self.peer.get()) {
+            connection::set(inbox.region, PEER, peer.id().0)?;
+        }
         Ok(id)
     }
 
@@ -287,7 +290,7 @@ impl UnixSocket {
 
     /// Where its datagrams go from now on, and whose alone come.
     pub(super) fn set_peer(&self, peer: Option<Peer>) -> Result<(), Errno> {
-        self.full.set(0);
+        self.full.set((RegionId::NONE, 0));
         if let Some(before) = self.peer.replace(peer).and_then(Peer::attached) {
             before.detach();
         }

@@ -358,6 +358,21 @@ fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
     const PIPES: usize = 300;
     let path = |number: usize| format!("/tmp/deputies-pipe-{number}");
     let open = |path: String| OpenOptions::new().read(true).write(true).open(path).ok();
+    // Those whose master is closed are no terminals any more, and keep their regions.
+    let slave = || {
+        let master = open("/dev/ptmx".into())?;
+        libc::control(master.as_raw_fd(), LOCK, 0)?;
+        let number = libc::control(master.as_raw_fd(), NUMBER, 0)?;
+        let path = format!("/dev/pts/{number}");
+        OpenOptions::new().read(true).custom_flags(NO_TERMINAL).open(path).ok()
+    };
+    let kept = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 255;
+        }
+        (0..100).map_while(|_| slave()).collect::<Vec<File>>().len() as i32
+    }));
+    expect((1..=32).contains(&(kept >> 8)), || format!("{kept:#x} terminals without a master"))?;
     let attacker = nobody(|| {
         let terminals: Vec<File> = (0..100).map_while(|_| open("/dev/ptmx".into())).collect();
         let made = (0..PIPES).map_while(|at| libc::make_pipe(&path(at)).then_some(at));
