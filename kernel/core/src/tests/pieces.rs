@@ -151,6 +151,8 @@ fn an_account_that_cannot_end_costs_nothing() {
     let record = |world: &World| world.state.published.accounts[account.index()];
     assert_eq!(record(&world).used[Resource::Frames as usize], 1, "the page that is read");
     assert!(!work::waiting(&world.state), "nothing can be done");
+    let at = crate::index::AccountIndex::from(account);
+    assert!(!world.state.accounts.records[at].left.lighter, "nor looked at, until it is lighter");
     // The last pin wakes it.
     frame::unpin(&mut world.state, frame);
     world.settle();

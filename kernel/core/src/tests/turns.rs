@@ -196,6 +196,8 @@ fn a_mover_is_paid_for_by_the_domain_it_moves_to() {
         assert_eq!(world.by(1, paid), OK);
     }
     let mover = process(&mut world, from);
+    // Nothing is looked for any more that the accounts' domains have begun.
+    world.settle();
     let call = Call::EnvMove { domain: to.1, fields: 0, setup: UserAddress(SCRATCH) };
     assert_eq!(world.by(mover, call), Outcome::Restart);
     world.settle();
