@@ -126,7 +126,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// Commands that take no arguments.
+const ALONE: [&str; 3] = ["build", "conformance", "check"];
+
 fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
+    if let Some(word) = words.first().filter(|_| ALONE.contains(&command)) {
+        return Err(options::unknown(command, word).status(2));
+    }
     match command {
         "test" => return test::command(words),
         "run" => return run::command(words),

@@ -161,8 +161,8 @@ impl Clients {
 
     /// The pipe of a fifo, attached for the caller's domain in `role`.
     ///
-    /// The server makes it and pays: a user that made it could read what its mode lets it only
-    /// write. So one user may have half of them open.
+    /// The server makes it and pays: a region that a user has made could be attached to by all
+    /// processes of that user, whatever the pipe's mode. So one user may have half of them open.
     pub fn fifo(
         &mut self,
         caller: EnvId,

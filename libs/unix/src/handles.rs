@@ -1,5 +1,7 @@
 //! Handles: the words by which the clients of the memory file server name its files.
 //!
+//! Inboxes that datagrams are sent to have handles, too; their numbers begin where files' end.
+//!
 //! A handle is a right, as an open directory is: the server looks at what lies on the way to a file
 //! when it tells its handle (`Walk`), and at the file itself at each request. So it must not be
 //! guessed. It is the file's number, which all may know (`st_ino` is one more), enciphered under a
