@@ -8,13 +8,14 @@
 //! What it does in the guest: `tests/parts/src/hostile.rs`, `attacker.rs`. Its verdict comes by the
 //! kernel's log.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::boot_image::Extra;
 use crate::build;
 use crate::failure::{Failure, Result};
-use crate::machine::Machine;
+use crate::machine::{CPUS, Machine};
 use crate::options::{self, Options};
 use crate::report;
 use crate::run::{self, Job};
@@ -22,6 +23,8 @@ use crate::test;
 
 /// Where the program is in the guest.
 const PROGRAM: &str = "/suite/parts-tests";
+/// How long an attack may take: victims are judged by what they did meanwhile.
+pub const SECONDS: RangeInclusive<u64> = 1..=86_400;
 /// What a boot may take longer than the attack.
 const MARGIN: Duration = Duration::from_secs(240);
 /// How the line of the log begins that has the verdict, and how it goes on if all was well.
@@ -35,9 +38,9 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     let (mut seconds, mut seed, mut cpus) = (30, crate::soak::fresh_seed(), 2);
     while let Some(word) = options.next() {
         match word.as_str() {
-            "--seconds" => seconds = options.number("--seconds")?,
+            "--seconds" => seconds = options.number_in("--seconds", SECONDS)?,
             "--seed" => seed = options.number("--seed")?,
-            "--cpus" => cpus = options.number("--cpus")?,
+            "--cpus" => cpus = options.number_in("--cpus", CPUS)?,
             _ => return Err(options::unknown("hostile", &word)),
         }
     }

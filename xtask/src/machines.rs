@@ -92,6 +92,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         std::fs::write(&output, document(&visited)).context(output)?;
     }
     tally.conclude();
+    tally.check_pattern(&["machines".into()])?;
     Ok(u8::from(tally.failed() > 0))
 }
 

@@ -18,6 +18,7 @@ mod guest;
 mod hostile;
 mod iso;
 mod json;
+mod leftovers;
 mod linux_suite;
 mod listing;
 mod machine;
@@ -68,9 +69,9 @@ cargo xtask COMMAND
   test [--only PATTERN] [--suite NAME]... [--place MACHINE]
                                  all tests, or those of some suites: host, static, boot,
                                  guest, iso, net, status, load, machines, wire, exos, linux,
-                                 command, debug, bench, wrong; on one of the machines of guest, iso,
-                                 net, load, exos, such as `q35 x1`;
-                                 the last line is `N passed, N failed`
+                                 command, servers, debug, bench, hostile, wrong; on one machine of
+                                 guest, iso, net, status, load, exos, hostile, as their results name
+                                 it: `q35 x1`, of exos `x1`; the last line is `N passed, N failed`
   bench [--only ROW[,ROW]...] [--ours] [--profile ROW] [--samples N] [--list]
         [--time] [--rounds N] [--plot FILE] [--boot] [--http] [--keys] [--cpus] [--stride] [--paths]
                                  instructions of each row here and on Linux, or --ours alone;
@@ -97,11 +98,11 @@ cargo xtask COMMAND
   hostile [--seconds N] [--seed N] [--cpus N]
                                  programs without rights that make any call, beside victims
   soak [--minutes N] [--seed N] [--part PART]...
-       [--steps N] [--programs N] [--inputs N] [--calls N] [--seconds N]
+       [--steps N] [--programs N] [--inputs N] [--calls N] [--callers N] [--seconds N]
                                  random calls, threads, loads: host and guest, from a seed, all
                                  parts or some, each round of the size said: model,
                                  noninterference, code, fuzz, words, calls, threads,
-                                 load, miri
+                                 hostile, set-id, load, miri
   chroot [--keep]                run and test in a fresh Debian, as root
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here

@@ -128,13 +128,6 @@ fn prepare(all: &[Fault], chosen: &[Trial]) -> Result<()> {
     packages::require_bare_target()?;
     report::step(&format!("planting {} faults", all.len()));
     plant::plant(all, &ground().join("tree"))?;
-    // Images of machines that had to be ended.
-    for entry in std::fs::read_dir(ground().join("xok")).into_iter().flatten().flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "img") {
-            // One file too many harms nobody.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
     report::step("building the copy");
     // Cargo builds what it tests, but that is not to be waited for as a verdict is.
     let own: BTreeSet<&str> =

@@ -14,6 +14,7 @@ use crate::command_line::CommandLine;
 use crate::failure::{Context, Failure, Result};
 use crate::gdb;
 use crate::guest::{self, Connections, Console, End, LineSink};
+use crate::leftovers;
 use crate::machine::{Machine, Network};
 use crate::mutate;
 use crate::options::{self, Options};
@@ -365,6 +366,7 @@ impl Drop for TemporaryImage {
 
 /// Makes the image that a job needs.
 pub fn make_image(job: &Job) -> Result<TemporaryImage> {
+    leftovers::remove(&workspace::output());
     let name = format!("boot-{}.img", std::process::id());
     let image = TemporaryImage { path: workspace::output().join(name) };
     boot_image::make(&job.extras, job.leaves_out, &image.path)?;

@@ -137,7 +137,9 @@ pub fn command(words: Vec<String>) -> Result<u8> {
             "--inputs" => sizes.inputs = options.number("--inputs")?,
             "--calls" => sizes.calls = options.number("--calls")?,
             "--callers" => sizes.callers = options.number("--callers")?,
-            "--seconds" => sizes.seconds = options.number("--seconds")?,
+            "--seconds" => {
+                sizes.seconds = options.number_in("--seconds", crate::hostile::SECONDS)?
+            }
             _ => return Err(options::unknown("soak", &word)),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::report;
 use crate::workspace;
 
@@ -67,6 +67,16 @@ impl Tally {
         let place = self.place.as_deref()?;
         let missed = self.outcomes.iter().all(|outcome| outcome.place != place);
         missed.then_some(place)
+    }
+
+    /// Complains if tests were asked for by name, and nothing, ignored or not, has such a name.
+    pub fn check_pattern(&self, suites: &[String]) -> Result<()> {
+        let Some(only) = self.only().filter(|_| self.outcomes.is_empty() && self.ignored == 0)
+        else {
+            return Ok(());
+        };
+        let suites = if suites.is_empty() { "all".into() } else { suites.join(", ") };
+        Err(Failure::new(format!("--only {only}: no test's name holds it (suites: {suites})")))
     }
 
     /// Runs those of `tests` that are wanted; what could not run has failed.
@@ -167,5 +177,19 @@ mod tests {
         tally.record("a", "q35 x2", Err("it did not".into()));
         tally.ignore("b", "no such device");
         assert_eq!((tally.passed(), tally.failed()), (1, 1));
+    }
+
+    #[test]
+    fn a_name_that_no_test_has_is_an_error() {
+        let tally = |only: Option<&str>| Tally::new(only.map(str::to_string), None, true);
+        let refused = tally(Some("zzz")).check_pattern(&["linux".into()]).unwrap_err().to_string();
+        assert!(refused.contains("zzz") && refused.contains("linux"), "{refused}");
+        assert!(tally(None).check_pattern(&[]).is_ok());
+        let mut one = tally(Some("a"));
+        one.ignore("a", "no such device");
+        assert!(one.check_pattern(&[]).is_ok());
+        let mut one = tally(Some("a"));
+        one.record("a", "", Err("it did not".into()));
+        assert!(one.check_pattern(&[]).is_ok());
     }
 }

@@ -61,6 +61,11 @@ const SUITES: &[Suite] = &[
     ("wrong", "programs that do wrong, and what others notice of it", wrong_suite::run),
 ];
 
+/// The suites' names, which those of their tests begin with.
+pub fn suites() -> Vec<&'static str> {
+    SUITES.iter().map(|suite| suite.0).collect()
+}
+
 /// `cargo xtask test [--only PATTERN] [--suite NAME]... [--place MACHINE]`; answers the status.
 pub fn command(words: Vec<String>) -> Result<u8> {
     let mut options = Options::new(words);
@@ -98,5 +103,6 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         tally.record("place", &place, Err("nothing ran there: no suite has such a machine".into()));
     }
     tally.conclude();
+    tally.check_pattern(&chosen)?;
     Ok(u8::from(tally.failed() > 0))
 }

@@ -6,12 +6,15 @@
 use std::path::Path;
 
 use crate::failure::{Context, Result};
+use crate::linux_suite;
+use crate::test;
 use crate::workspace;
 
 mod arrows;
 mod files;
 mod functions;
 mod hops;
+mod named;
 mod unsafety;
 
 /// A source file of the tree.
@@ -29,6 +32,13 @@ pub fn complaints() -> Result<Vec<String>> {
     let mut complaints = arrows::check(&workspace::packages()?, &workspace::read("Cargo.toml")?);
     complaints.extend(unsafety::check(&sources, &workspace::read(unsafety::LIST)?));
     complaints.extend(hops::check(&workspace::read(hops::DOCUMENT)?, &sources));
+    let packages = workspace::packages()?;
+    let (suites, cases) = (test::suites(), linux_suite::names()?);
+    let tree =
+        named::Tree { sources: &sources, packages: &packages, suites: &suites, cases: &cases };
+    for (path, column) in named::DOCUMENTS {
+        complaints.extend(named::check(path, &workspace::read(path)?, column, &tree));
+    }
     for source in &sources {
         complaints.extend(files::check(source));
         complaints.extend(functions::check(source));
