@@ -76,16 +76,18 @@ pub fn everything_is_ready() -> bool {
 pub extern "C" fn start(start_info: u64, magic: u32) -> ! {
     console::initialize();
     let mut info = LOADED.lock();
-    if let Err(error) = start_info::read(start_info, magic, &mut info) {
+    let told = start_info::read(start_info, magic, &mut info);
+    let command_line = info.command_line();
+    // First of all, so that whatever ends the machine can switch it off.
+    let platform = probe(info.rsdp);
+    if let Err(error) = told {
         log!("what the loader left: {error}");
         power::end(NO_BEGINNING)
     }
-    let command_line = info.command_line();
     if word_is_there(command_line, "log=debugcon") {
         log::use_debugcon();
     }
     let image = check_image(&info);
-    let platform = Platform::probe(info.rsdp);
     let asked = value_of(command_line, "mitigations=");
     let Some(asked) = speculation::Asked::parse(asked) else {
         log!("mitigations={}: auto, off or all", asked.unwrap_or_default());
@@ -246,16 +248,25 @@ fn trampoline_page(memory: &MemoryMap) -> Option<u64> {
     })
 }
 
+/// What the firmware says, with the port remembered that switches the machine off. A register in
+/// memory is mapped later: until then the machine is reset instead.
+fn probe(rsdp: u64) -> Platform {
+    let platform = Platform::probe(rsdp);
+    match platform.sleep {
+        Sleep::Unknown | Sleep::Memory(..) => {}
+        Sleep::Port(port, value) => power::remember_port(port, value, true),
+        Sleep::BytePort(port, value) => power::remember_port(port, u16::from(value), false),
+    }
+    platform
+}
+
 /// Maps the registers of interrupt controllers, and of what switches the machine off; no device
 /// interrupts from here on.
 fn map_devices(platform: &Platform, tables: &mut Tables, memory: &mut MemoryMap) -> IoApics {
     let mut map = |address, len| tables.map_device(memory, address, len);
     apic::set_registers(map(platform.local_apic, PAGE_SIZE));
-    match platform.sleep {
-        Sleep::Unknown => {}
-        Sleep::Port(port, value) => power::remember_port(port, value, true),
-        Sleep::BytePort(port, value) => power::remember_port(port, u16::from(value), false),
-        Sleep::Memory(address, value) => power::remember_register(map(address, 1), value),
+    if let Sleep::Memory(address, value) = platform.sleep {
+        power::remember_register(map(address, 1), value);
     }
     pic::silence();
     IoApics::map(platform, map)
@@ -383,6 +394,11 @@ fn say(boot: &Boot, state: &State, running: usize) {
         boot.sizes.filters,
         Sizes::RULE,
     );
+    if !entropy::present() {
+        log!(
+            "no RDRAND, no virtio-rng: there are no tokens, and clients' names of files are guessed"
+        );
+    }
     if boot.platform.cpus_left_out != 0 {
         log!(
             "{} processors are left out: the limit is {}",

@@ -14,7 +14,7 @@ use crate::workspace;
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
     ("boot/fall_off_the_stack_is_named", || provoke("stack-top", "fall off the stack's top")),
     ("boot/use_of_a_stack_given_up_is_named", kept_stack),
@@ -22,6 +22,7 @@ const TESTS: [Test; 12] = [
     ("boot/kernel_text_is_read_only", || provoke("write-text", "page fault in the kernel")),
     ("boot/panic_ends_the_machine", || provoke("panic", "asked for")),
     ("boot/late_processors_are_there", late_processors),
+    ("boot/no_random_numbers_are_told", no_random_numbers),
     ("boot/image_cut_short_is_refused", image_cut_short),
     ("boot/image_with_wrong_checksum_is_refused", image_with_wrong_checksum),
     ("boot/missing_init_is_named", missing_init),
@@ -62,6 +63,22 @@ fn late_processors() -> Result<Verdict> {
     let log = captured.log.join(" | ");
     let works = captured.status == Some(0) && log.contains("cpus control 1 ");
     Ok(if works && !log.contains("fatal ") { Ok(String::new()) } else { Err(log) })
+}
+
+/// Without RDRAND and virtio-rng the log says what is not kept then; with one of them nothing.
+fn no_random_numbers() -> Result<Verdict> {
+    let image = run::make_image(&Job::default())?;
+    for (rng, told) in [(false, true), (true, false)] {
+        let mut job = job(&[]);
+        (job.machine.rng, job.machine.cpu) = (rng, Some("max,-la57,-rdrand".into()));
+        job.program = Some(("/bin/busybox".into(), ["busybox", "true"].map(String::from).to_vec()));
+        let captured = run::capture(&job, &image.path, None, |_| {})?;
+        let log = captured.log.join(" | ");
+        if captured.status != Some(0) || log.contains("no RDRAND, no virtio-rng") != told {
+            return Ok(Err(format!("rng {rng}, status {:?}: {log}", captured.status)));
+        }
+    }
+    Ok(Ok(String::new()))
 }
 
 fn image_cut_short() -> Result<Verdict> {

@@ -3,9 +3,10 @@
 //! All of the native suite runs there in `cargo xtask machines`, or where its place is asked for:
 //! `cargo xtask test --suite guest --place 'bochs x2'`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::failure::Result;
+use crate::failure::{Context, Result};
 use crate::iso::emulator::{Emulator, place};
 use crate::iso::{self, Directory, native, serial};
 use crate::mutate;
@@ -24,6 +25,13 @@ const SHELLS: [(&str, Emulator, u32); 2] = [
 /// A shell with a command that it answers, and its end.
 const TALK: [(&str, &str); 2] =
     [("xok:/# ", "echo answer-$((6*7))\n"), ("answer-42", "poweroff\n")];
+
+/// Beginnings that the kernel refuses before it has mapped anything: by which words of the command
+/// line, and whether the boot image is damaged.
+const ENDS: [(&str, Emulator, &str, bool); 2] = [
+    ("iso/a_damaged_image_switches_off_by_bios", Emulator::SeaBios, "", true),
+    ("iso/a_wrong_word_switches_off_by_uefi", Emulator::Ovmf, "mitigations=some", false),
+];
 
 /// Of the native suite: what depends most on the processor, and takes little time.
 const SHORT: [&str; 8] = [
@@ -46,6 +54,13 @@ pub fn run(tally: &mut Tally) -> Result<()> {
             tally.record(name, &place(emulator, cpus), verdict);
         }
     }
+    for (name, emulator, words, damaged) in ENDS {
+        if tally.wants(name) && tally.wants_place(&place(emulator, 1)) {
+            let verdict = early_end(emulator, words, damaged);
+            let verdict = verdict.unwrap_or_else(|failure| Err(failure.to_string()));
+            tally.record(name, &place(emulator, 1), verdict);
+        }
+    }
     let place = place(Emulator::Bochs, 1);
     let wanted: Vec<&str> =
         SHORT.into_iter().filter(|name| tally.wants(&format!("guest/{name}"))).collect();
@@ -60,9 +75,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
 fn to_the_shell(emulator: Emulator, cpus: u32) -> Result<Verdict> {
     let files = Directory::new(&format!("shell-{}", std::process::id()))?;
     let image = run::make_image(&Job::default())?;
-    let path = files.path.join("xok.iso");
-    let line = mutate::chosen().map_or(String::new(), |fault| format!("mutate={fault}"));
-    iso::make(&image.path, &line, &path)?;
+    let path = make(&files, &image.path, "")?;
     let (command, line) = emulator.command(&path, cpus, MEMORY, &files.path)?;
     let heard = serial::run(command, line, &TALK, LIMIT, |_| {})?;
     // GRUB ends its last line in its own way.
@@ -79,4 +92,36 @@ fn to_the_shell(emulator: Emulator, cpus: u32) -> Result<Verdict> {
         Some(0) => Ok(String::new()),
         Some(status) => Err(format!("status {status}: {}", heard.text)),
     })
+}
+
+/// Boots what is refused: the machine says so, with its status, and switches itself off. A reset
+/// would begin anew.
+fn early_end(emulator: Emulator, words: &str, damaged: bool) -> Result<Verdict> {
+    let files = Directory::new(&format!("shell-{}", std::process::id()))?;
+    let image = run::make_image(&Job::default())?;
+    if damaged {
+        let mut bytes = std::fs::read(&image.path).context(image.path.display())?;
+        // In the entries, which begin with the archive's second page.
+        bytes[image::archive::PAGE_SIZE + 16] ^= 1;
+        std::fs::write(&image.path, bytes).context(image.path.display())?;
+    }
+    let path = make(&files, &image.path, words)?;
+    let (mut command, line) = emulator.command(&path, 1, MEMORY, &files.path)?;
+    command.args(["-action", "reboot=reset"]);
+    let heard = serial::run(command, line, &[], LIMIT, |_| {})?;
+    let said = if damaged { "wrong checksum" } else { "auto, off or all" };
+    Ok(match heard.status {
+        Some(1) if !heard.text.contains(said) => Err(format!("not why: {}", heard.text)),
+        Some(1) if heard.is_off => Ok(String::new()),
+        Some(1) => Err("it did not switch itself off".into()),
+        other => Err(format!("status {other:?}: {}", heard.text)),
+    })
+}
+
+/// The ISO with this image and these words, and with the fault that was chosen.
+fn make(files: &Directory, image: &Path, words: &str) -> Result<PathBuf> {
+    let path = files.path.join("xok.iso");
+    let fault = mutate::chosen().map_or(String::new(), |fault| format!("mutate={fault}"));
+    iso::make(image, &format!("{words} {fault}"), &path)?;
+    Ok(path)
 }
