@@ -156,8 +156,9 @@ calls! {
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
     /// Or-s `bits` into the target's `pending`, notes the sender, makes a sleeper ready,
-    /// interrupts a target that runs unmasked. Needs CONTROL over its guard, or SIGNAL over a
-    /// name that its domain is signalled by (`DomainSet`), unless both are in one domain.
+    /// interrupts a target that runs unmasked. Needs CONTROL over the environment's guard, or
+    /// SIGNAL over a name that its domain is signalled by (`DomainSet`), unless both are in one
+    /// domain.
     4 Post { env: EnvId, bits: u64 } guarded Atomic errors [NoSuchEnv];
     /// Takes `env` (0: oneself) off the processors. Needs what `Post` needs.
     5 EnvHold { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
@@ -244,7 +245,8 @@ calls! {
     /// Frees a slice position. Needs CONTROL over its owner's guard.
     23 SliceFree { cpu: u16, position: u32 } guarded Atomic errors [NoSuchDevice];
     /// Makes a region of `count` frames whose numbers (any: all ones) lie at `frames` as `u32`, or
-    /// of 64 bytes when `count` is 0; guarded by the capability's name. `rdx`: its id.
+    /// of 64 bytes when `count` is 0; guarded by the capability's name. With `region::FIFO` added
+    /// to `count` its roles put bytes in and take them out, by steps alone. `rdx`: its id.
     24 RegionAlloc { frames: UserAddress, count: u64 } guarded Atomic
         errors [BadAddress, Taken, Exhausted, OverQuota, NoSuchFrame, TooLarge];
     /// Attaches `domain` (0: own; else WRITE over its guard, or being built) in `role`: because the
@@ -270,7 +272,8 @@ calls! {
         errors [NoSuchRing, BadAddress, TooLarge, WrongType, OverQuota];
     /// Ends a ring in the kernel's view; filters that point at it drop.
     32 RingFree { ring: RingId } own Atomic errors [NoSuchRing];
-    /// Inserts a `FilterProgram`, guarded by the capability's name. `rdx`: its id.
+    /// Inserts a `FilterProgram`, guarded by the capability's name, of a domain that holds WRITE
+    /// over the interface. `rdx`: its id.
     33 FilterInsert { program: UserAddress } guarded Atomic
         errors [BadAddress, NoSuchRing, NoSuchFilter, NoSuchDevice, Overlap, TableFull, OverQuota,
                 TooLarge];
@@ -373,8 +376,9 @@ calls! {
     53 DomainSwitch { domain: DomainId } guarded Atomic
         errors [NoSuchDomain, WrongState, Dead];
     /// Does `domain` hold a capability that dominates the user or group (`NAME_USER`,
-    /// `NAME_GROUP`) `number`? `NotPermitted`: it does not. `rdx`: the domain's published count of
-    /// changes to what it holds, so that the answer may be kept until that moves.
+    /// `NAME_GROUP`) `number`, or the group in its set (`domain::SET_OF_GROUPS`: there alone)?
+    /// `NotPermitted`: it does not. `rdx`: the domain's published count of changes to what it
+    /// holds, so that the answer may be kept until that moves.
     54 DomainHolds { domain: DomainId, kind: u16, number: u32 } own Atomic
         errors [NoSuchDomain, NotPermitted];
     /// Sets `property` of `domain` (0: own; else one that the caller builds; account: of any) as

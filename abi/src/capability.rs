@@ -17,11 +17,15 @@ use crate::limits::NAME_COMPONENTS;
 pub const READ: u8 = 1;
 /// May write: map for writing, change, break bindings.
 pub const WRITE: u8 = 2;
-/// May control: post, hold, release, destroy, shape.
+/// May control: over a domain's guard, make environments in it, enter and destroy it; over an
+/// environment's, shape it, and all that SIGNAL allows; over an account's, a slice owner's or a
+/// frame's name, what is theirs; over a region's, attach to read.
 pub const CONTROL: u8 = 4;
 /// May derive capabilities from this one for other domains.
 pub const DERIVE: u8 = 8;
-/// May signal: post, hold, release, destroy environments whose domain says so (`DomainSet`).
+/// May signal, over a name that a domain says it is signalled by (`DomainSet`): post to its
+/// environments, hold, release and destroy them. Who has CONTROL over an environment's guard, or is
+/// of its domain, may do so without.
 pub const SIGNAL: u8 = 16;
 /// All of the rights.
 pub const ALL: u8 = READ | WRITE | CONTROL | DERIVE | SIGNAL;
@@ -43,7 +47,7 @@ pub const DEVICE_TRACE: u16 = 4;
 /// First component of users: `[NAME_USER, high half, low half]` of the user's number. User 0 holds
 /// `[NAME_USER]` itself, and so dominates all others.
 pub const NAME_USER: u16 = 3;
-/// First component of groups, in the same form; user 0 holds `[NAME_GROUP]` itself.
+/// First component of groups, in the same form, group 0 too; user 0 holds `[NAME_GROUP]` itself.
 pub const NAME_GROUP: u16 = 4;
 /// First component of fresh names: `[NAME_FRESH]` and a 48-bit serial number, which is never used
 /// again. Every domain gets one when it is made; no user's name dominates it.
@@ -79,13 +83,13 @@ impl Name {
         name
     }
 
-    /// The name of a user or group ([`NAME_USER`], [`NAME_GROUP`]); that of number 0 dominates all
-    /// others of its kind.
-    pub const fn principal(kind: u16, number: u32) -> Name {
-        match number {
-            0 => Name::of(&[kind]),
-            _ => Name::of(&[kind, (number >> 16) as u16, number as u16]),
+    /// The name of a user or group ([`NAME_USER`], [`NAME_GROUP`]); that of user 0 dominates all
+    /// users'. Group 0 is a group like others: only user 0 is in all of them, by `[NAME_GROUP]`.
+    pub fn principal(kind: u16, number: u32) -> Name {
+        if kind == NAME_USER && number == 0 {
+            return Name::of(&[kind]);
         }
+        Name::of(&[kind, (number >> 16) as u16, number as u16])
     }
 
     /// Is it the name of a user or of a group? Those are never told as tokens.

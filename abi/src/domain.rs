@@ -34,6 +34,10 @@ pub enum Property {
     Ages = 8,
 }
 
+/// Kind that `DomainHolds` knows besides users and groups: groups that the domain holds as
+/// [`Property::Groups`] and the like has it, whatever is in its list. Those are what counts beside
+/// the one that a client acts by: in the list are also groups that it could take back.
+pub const SET_OF_GROUPS: u16 = 6;
 /// In place of a capability's index in [`Property::Signals`].
 pub const NO_NAME: u64 = 0xff;
 /// Regions of groups that a domain may hold.

@@ -159,6 +159,14 @@ pub const COPY_OUT: u8 = 1;
 /// From program memory to the region.
 pub const COPY_IN: u8 = 2;
 
+/// Added to `RegionAlloc`'s count of frames: the region is a fifo. Its first frame has the words,
+/// the others, a power of two of them, the data; role 0 puts bytes in and role 1 takes them out.
+pub const FIFO: u64 = 1 << 32;
+/// The word of a fifo that counts the bytes ever put in.
+pub const FIFO_HEAD: u16 = 0;
+/// The word of a fifo that counts the bytes ever taken out.
+pub const FIFO_TAIL: u16 = 1;
+
 /// A role's bit says that who attaches in it may change the region; roles 2 and 3 may only read.
 pub const fn role_writes(role: u8) -> bool {
     role < 2

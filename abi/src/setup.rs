@@ -31,8 +31,8 @@ pub struct EnvSetup {
     pub save_area: u64,
     /// Address of the application page, page-aligned, in the environment's domain; as above.
     pub application_page: u64,
-    /// Range of the guard that `Post`, `EnvHold`, `EnvRelease`, `EnvDestroy` need CONTROL over:
-    /// capability index whose name becomes the guard.
+    /// The guard: capability index whose name becomes it. Who has CONTROL over that may do to the
+    /// environment what `Post`, `EnvHold`, `EnvRelease` and `EnvDestroy` do, also without SIGNAL.
     pub guard: u64,
     /// Address of its queue of events ([`Queue`](crate::queue::Queue)), in the part of its save
     /// area that the kernel never writes else, a multiple of 8; 0: it has none.

@@ -174,7 +174,7 @@ fn give_capabilities(domain: DomainId) -> Result<(), Refused> {
         gift(5, &[NAME_DEVICE, DEVICE_POWER], WRITE | DERIVE),
     ];
     let users = USER_SLOTS.map(|slot| gift(slot.into(), &[NAME_USER], USER_RIGHTS));
-    let groups = GROUP_SLOTS.map(|slot| gift(slot.into(), &[NAME_GROUP], USER_RIGHTS));
+    let groups = GROUP_SLOTS.map(|slot| gift(slot.into(), &[NAME_GROUP, 0, 0], USER_RIGHTS));
     let all_groups = gift(ALL_GROUPS_SLOT.into(), &[NAME_GROUP], USER_RIGHTS);
     for gift in gifts.iter().chain(&users).chain(&groups).chain([&all_groups]) {
         call::capability_derive(gift.from, domain, gift.slot, gift.extend, gift.rights)?;

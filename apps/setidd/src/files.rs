@@ -1,6 +1,7 @@
 //! What the file server and the boot image say of a file, and whether an asker may execute it.
 
 use abi::capability::{NAME_GROUP, NAME_USER};
+use abi::domain::SET_OF_GROUPS;
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::published::{RegionRecord, Table};
@@ -71,9 +72,9 @@ pub fn holds(domain: DomainId, ids: &Ids) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Is it in this group, by its list or by what it holds besides?
+/// Has its set this group? In its list are also groups that it could take back.
 pub fn is_in(domain: u64, group: u32) -> bool {
-    call::domain_holds(DomainId(domain), NAME_GROUP, group).is_ok()
+    call::domain_holds(DomainId(domain), SET_OF_GROUPS, group).is_ok()
 }
 
 /// May the domain do what `mask` says (4 read; 1 execute, or search) with what has these

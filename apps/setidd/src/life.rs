@@ -149,8 +149,8 @@ fn give(domain: DomainId, from: DomainId, ids: &Ids) -> Result<(), Refused> {
     {
         for (slot, number) in slots.into_iter().zip(numbers) {
             let parts = [(number >> 16) as u16, number as u16];
-            // User 0 and group 0 dominate all.
-            let parts = if number == 0 { &[][..] } else { &parts[..] };
+            // User 0 dominates all users; group 0 is a group like others.
+            let parts = if all == USERS && number == 0 { &[][..] } else { &parts[..] };
             derive(all, slot, parts, USER_RIGHTS)?;
         }
     }
@@ -186,6 +186,12 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         effective_user: ids.users[1],
         group_id: ids.groups[0],
         effective_group_id: ids.groups[1],
+        saved_user: ids.users[2],
+        file_user: ids.users[1],
+        saved_group_id: ids.groups[2],
+        file_group_id: ids.groups[1],
+        groups_len: asker.groups_len,
+        groups: asker.groups,
         executed: 1,
         // Until it says otherwise itself.
         undumpable: 1,

@@ -93,14 +93,18 @@ pub fn domain_of(env: EnvId) -> Option<DomainId> {
 
 impl Clients {
     /// The transport region that the request names, if the caller's domain made it.
-    pub fn transport(&mut self, caller: EnvId, region: u32) -> Result<RegionId, Errno> {
-        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+    #[inline]
+    pub fn transport(&mut self, domain: DomainId, region: u32) -> Result<RegionId, Errno> {
         // Those that we are attached to are there still.
         let known =
             |(own, whose): &&(RegionId, DomainId)| own.0 as u32 == region && *whose == domain;
-        if let Some(&(region, _)) = self.transports.iter().find(known) {
-            return Ok(region);
+        match self.transports.iter().find(known) {
+            Some(&(region, _)) => Ok(region),
+            None => self.attach_transport(domain, region),
         }
+    }
+
+    fn attach_transport(&mut self, domain: DomainId, region: u32) -> Result<RegionId, Errno> {
         let region = published::region_with(region).ok_or(Errno::EBADF)?;
         let record = record(region).ok_or(Errno::EBADF)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
@@ -184,7 +188,7 @@ impl Clients {
                 }
                 room(&mut self.fifos)?;
                 let frames = [u32::MAX; abi::limits::REGION_FRAMES];
-                let region = call::region_alloc(PROCESSES, &frames).map_err(refused)?;
+                let region = call::fifo_alloc(PROCESSES, &frames).map_err(refused)?;
                 attach(region, WATCHER)?;
                 region
             }
@@ -200,12 +204,16 @@ impl Clients {
         Ok(region)
     }
 
-    /// Lets go of what clients closed or died with; returns the inodes no longer held.
-    pub fn sweep(&mut self, tree: &mut Tree) {
+    /// Lets go of what clients closed or died with, where that may be much.
+    pub fn sweep_some(&mut self, tree: &mut Tree) {
         let total = self.open.len() + self.transports.len() + self.fifos.len();
-        if total < 2 * self.kept + 16 && !tree.has_orphans() {
-            return;
+        if total >= 2 * self.kept + 16 || tree.has_orphans() {
+            self.sweep(tree);
         }
+    }
+
+    /// Lets go of what clients closed or died with: until then it is charged to their users.
+    pub fn sweep(&mut self, tree: &mut Tree) {
         self.open.retain(|open| {
             let keep = alive(open.region, CLIENT);
             if !keep {
@@ -267,11 +275,14 @@ fn says_it_holds(process: EnvId, node: Id, tree: &Tree) -> bool {
     if page.word(0) != MAGIC {
         return false;
     }
-    let mut words = (0..HELD).map(|at| page.word(offset_of!(ProcessPage, held) + 8 * at));
-    words.any(|word| {
-        let says = word == node + 1 || word == HELD_ANY;
-        says && may_hold(process, tree, node, word == HELD_ANY)
-    })
+    let words = (0..HELD).map(|at| page.word(offset_of!(ProcessPage, held) + 8 * at));
+    // The kernel is asked once, however often it is said.
+    let (mut opens, mut makes) = (false, false);
+    for word in words.filter(|&word| word != 0) {
+        opens |= word == node + 1;
+        makes |= word == HELD_ANY;
+    }
+    (opens || makes) && may_hold(process, tree, node, !opens)
 }
 
 /// May the process have the file open? The file it makes is its user's; others it may read or write

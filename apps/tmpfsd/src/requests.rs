@@ -41,12 +41,16 @@ pub fn answer(
         }
         Operation::Write => {
             permitted((tree, seals), who, (a, d), seals::WRITE)?;
-            write(tree, clients, region, [a, b, c])
+            write(tree, clients, region, who, [a, b, c])
         }
         Operation::Truncate => {
             permitted((tree, seals), who, (a, d), seals::WRITE)?;
             versions::begin(a);
-            tree.truncate(a, b)?;
+            if c == 0 {
+                tree.truncate(a, b, who)?
+            } else {
+                tree.lengthen(a, b, who)?
+            }
             done()
         }
         Operation::Attributes => {
@@ -80,7 +84,7 @@ pub fn answer(
         Operation::Remove => {
             let mut short = [0; INLINE_BYTES];
             let name = short_or_sent(region, NAME_FIRST, (b, NAME_MAX), [c, d], &mut short)?;
-            tree.check(a, who, 1)?;
+            tree.check_search(a, who)?;
             if b >> 32 != 0 {
                 tree.remove_directory(a, &name, who)?;
             } else {
@@ -91,6 +95,8 @@ pub fn answer(
         Operation::Rename => {
             let old = name(region, NAME_FIRST, c & 0xffff_ffff)?;
             let new = name(region, NAME_SECOND, c >> 32)?;
+            tree.check_search(a, who)?;
+            tree.check_search(b, who)?;
             tree.rename((a, &old), (b, &new), d as u32, who)?;
             done()
         }
@@ -273,13 +279,15 @@ fn open(
         raw::O_WRONLY => 2,
         _ => 6,
     };
-    if attributes.is_directory() && (writes || flags & raw::O_TRUNC != 0) {
+    let empties = flags & raw::O_TRUNC != 0;
+    if attributes.is_directory() && (writes || empties) {
         return Err(Errno::EISDIR);
     }
-    tree.check(node, who, mask)?;
-    if flags & raw::O_TRUNC != 0 && writes && attributes.kind() == raw::S_IFREG {
+    // Who empties a file writes it, whatever else it is opened for.
+    tree.check(node, who, if empties { mask | 2 } else { mask })?;
+    if empties && attributes.kind() == raw::S_IFREG {
         versions::begin(node);
-        tree.truncate(node, 0)?;
+        tree.truncate(node, 0, who)?;
     }
     hold(tree, clients, caller, description, node)?;
     Ok([tree.attributes(node)?.size, seals.seal(node, mask.into()), 0, 0])
@@ -331,13 +339,17 @@ fn make(
     name: &[u8],
     mode: u32,
 ) -> Answer {
-    tree.check(directory, who, 1)?;
-    match tree.child(directory, name) {
-        Some(node) => Ok([node, 1, 0, node + 1]),
-        None => {
-            let node = tree.create(directory, name, Kind::File, mode, who)?;
-            Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), node + 1])
+    let errno = match tree.create(directory, name, Kind::File, mode, who) {
+        Ok(node) => {
+            return Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), node + 1]);
         }
+        Err(errno) => errno,
+    };
+    // Who may make a name may search for it; others are told of it if they may.
+    tree.check_search(directory, who)?;
+    match tree.child(directory, name) {
+        Some(node) if errno == Errno::EEXIST => Ok([node, 1, 0, node + 1]),
+        _ => Err(errno),
     }
 }
 
@@ -357,6 +369,7 @@ fn write(
     tree: &mut Tree,
     clients: &mut Clients,
     region: RegionId,
+    who: &Credentials,
     [node, offset, bytes]: [u64; 3],
 ) -> Answer {
     if bytes > TRANSFER_BYTES {
@@ -366,7 +379,7 @@ fn write(
     fetch(region, DATA, buffer)?;
     let offset = if offset == AT_END { tree.attributes(node)?.size } else { offset };
     versions::begin(node);
-    let count = tree.write(node, offset, buffer)? as u64;
+    let count = tree.write(node, offset, buffer, who)? as u64;
     Ok([count, offset + count, 0, 0])
 }
 

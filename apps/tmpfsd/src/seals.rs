@@ -7,16 +7,15 @@
 //! decides anew.
 //!
 //! ```text
-//!   seal = SipHash-2-4 (key of this server; node, rights), its low three bits being the rights
+//!   seal = SipHash-2-4 (key of this server for these rights; node), its low three bits being the
+//!          rights
 //! ```
+//! Messages are of one word, so none has its length in it. Seals that were worked out last are
+//! remembered by the file's number, which all may know.
 
-use core::hash::Hasher;
-#[expect(
-    deprecated,
-    reason = "for hash tables; as a seal it is SipHash-2-4, which is what we want"
-)]
-use core::hash::SipHasher;
+use core::cell::Cell;
 
+use unix::prf::Hash;
 use unix::tree::Id;
 use xok::call;
 
@@ -25,38 +24,58 @@ pub const READ: u64 = 4;
 pub const WRITE: u64 = 2;
 const RIGHTS: u64 = 7;
 
-/// The key, if the machine has entropy; else there are no seals.
+/// Seals remembered.
+const KNOWN: usize = 64;
+
+/// The keys of a PRF.
+type Key = [u64; 2];
+
+/// The keys by rights, if the machine has entropy; else there are no seals.
 #[derive(Debug)]
 pub struct Seals {
-    key: Option<[u64; 2]>,
+    keys: Option<[Key; RIGHTS as usize + 1]>,
+    /// Files and seals of theirs; seal 0 is none.
+    known: [Cell<(Id, u64)>; KNOWN],
 }
 
 /// A fresh key.
-pub fn key() -> Option<[u64; 2]> {
+pub fn key() -> Option<Key> {
     call::entropy().and_then(|first| Ok([first, call::entropy()?])).ok()
 }
 
 impl Seals {
-    /// With a key of its own.
+    /// With keys of its own.
     pub fn new() -> Self {
-        Self { key: key() }
+        let mut keys = [[0; 2]; RIGHTS as usize + 1];
+        let all = keys.iter_mut().try_for_each(|place| {
+            *place = key()?;
+            Some(())
+        });
+        Self { keys: all.map(|()| keys), known: [const { Cell::new((0, 0)) }; KNOWN] }
     }
 
     /// What says that this file was opened for these rights; 0: nothing.
+    #[inline]
     pub fn seal(&self, node: Id, rights: u64) -> u64 {
-        match self.key {
-            Some([low, high]) if rights & RIGHTS != 0 => {
-                #[expect(deprecated, reason = "see above")]
-                let mut hasher = SipHasher::new_with_keys(low, high);
-                hasher.write_u64(node);
-                hasher.write_u64(rights & RIGHTS);
-                hasher.finish() & !RIGHTS | rights & RIGHTS
+        let rights = rights & RIGHTS;
+        let (file, seal) = self.known[node as usize % KNOWN].get();
+        if (file, seal & RIGHTS) == (node, rights) { seal } else { self.reckon(node, rights) }
+    }
+
+    fn reckon(&self, node: Id, rights: u64) -> u64 {
+        match &self.keys {
+            Some(keys) if rights != 0 => {
+                let hash = Hash::new(keys[rights as usize]).with(node).finish();
+                let seal = hash & !RIGHTS | rights;
+                self.known[node as usize % KNOWN].set((node, seal));
+                seal
             }
             _ => 0,
         }
     }
 
     /// Does `seal` say that this file was opened for this?
+    #[inline]
     pub fn permits(&self, seal: u64, node: Id, right: u64) -> bool {
         seal & right == right && seal == self.seal(node, seal)
     }

@@ -42,7 +42,7 @@ pub fn fill(tree: &mut Tree) {
             Kind::Symlink => tree.make_link(walk.node, name, archive.data(&entry), &SUPER),
             Kind::File => tree
                 .create(walk.node, name, tree::Kind::File, entry.mode, &SUPER)
-                .and_then(|id| tree.write(id, 0, archive.data(&entry)).map(|_| id)),
+                .and_then(|id| tree.write(id, 0, archive.data(&entry), &SUPER).map(|_| id)),
         };
         let time = Some(entry.mtime.saturating_mul(SECOND));
         let change = Change {

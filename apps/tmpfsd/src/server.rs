@@ -1,6 +1,6 @@
 //! The server as `xok::server` drives it.
 
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::handles::Handles;
@@ -30,6 +30,8 @@ const PAGES_A_REQUEST: usize = 32;
 const PAGES_A_PIECE: usize = 256;
 /// Nanoseconds for others between two pieces.
 const PAUSE_NS: u64 = 200_000;
+/// Nanoseconds between two looks at all clients, at least.
+const SWEEP_NS: u64 = 500_000_000;
 
 /// The file system and its clients.
 pub struct Server {
@@ -41,6 +43,8 @@ pub struct Server {
     terminals: Terminals,
     seals: Seals,
     handles: Handles,
+    /// When all clients were looked at last.
+    swept_ns: u64,
 }
 
 fn now() -> u64 {
@@ -58,28 +62,36 @@ impl Server {
         versions::open(life);
         let (clients, locks, sockets, principals, terminals) = Default::default();
         let (seals, handles) = (Seals::new(), Handles::new(seals::key()));
-        Ok(Self { tree, clients, locks, sockets, principals, terminals, seals, handles })
+        let swept_ns = 0;
+        Ok(Self { tree, clients, locks, sockets, principals, terminals, seals, handles, swept_ns })
     }
 
     /// Answers a request, in which and in whose answer files have handles for names.
     fn answer(&mut self, caller: EnvId, message: &Message) -> Result<[u64; 4], Errno> {
         let mut request = Request::from_words(message)?;
+        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let (asked, told) = request.operation.handles();
-        for word in request.arguments.iter_mut().take(asked) {
-            *word = self.handles.file(*word);
+        if asked > 0 {
+            request.arguments[0] = self.handles.file(domain.index(), request.arguments[0]);
         }
-        let mut results = self.serve(caller, request)?;
+        if asked > 1 {
+            request.arguments[1] = self.handles.file(domain.index(), request.arguments[1]);
+        }
+        let mut results = self.serve((caller, domain), request)?;
         for word in results.iter_mut().take(told.end).skip(told.start) {
-            *word = self.handles.handle(*word);
+            *word = self.handles.handle(domain.index(), *word);
         }
         Ok(results)
     }
 
-    fn serve(&mut self, caller: EnvId, mut request: Request) -> Result<[u64; 4], Errno> {
-        let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
+    fn serve(
+        &mut self,
+        (caller, domain): (EnvId, DomainId),
+        mut request: Request,
+    ) -> Result<[u64; 4], Errno> {
         request.who = self.principals.check(domain, &request.who)?;
         self.tree.set_now(now());
-        let region = self.clients.transport(caller, request.region)?;
+        let region = self.clients.transport(domain, request.region)?;
         let [first, second, third, _] = request.arguments;
         let arguments = [first, second, third];
         match request.operation {
@@ -137,9 +149,11 @@ impl Serve for Server {
     fn request(&mut self, caller: EnvId, message: &mut Message) {
         let result = self.answer(caller, message);
         *message = protocol::reply(result);
-        self.clients.sweep(&mut self.tree);
-        let most = self.clients.nodes_at_once();
-        self.tree.settle(most, |tree, node| self.clients.has_holder(tree, node));
+        self.clients.sweep_some(&mut self.tree);
+        if self.tree.nameless() > 0 {
+            let most = self.clients.nodes_at_once();
+            self.tree.settle(most, |tree, node| self.clients.has_holder(tree, node));
+        }
         let more = self.tree.work(PAGES_A_REQUEST);
         self.sockets.hurry(more);
     }
@@ -149,6 +163,12 @@ impl Serve for Server {
         xok::upcall::take_events();
         xok::upcall::take_pending();
         self.sockets.sweep();
+        // Init wakes the server once a second.
+        let now = clock::now_ns();
+        if now >= self.swept_ns + SWEEP_NS {
+            self.clients.sweep(&mut self.tree);
+            self.swept_ns = now;
+        }
         self.sockets.watch();
         // Clients come in between: the server sleeps after each piece.
         self.sockets.hurry(false);

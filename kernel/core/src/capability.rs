@@ -36,6 +36,11 @@ pub fn check(
     }
 }
 
+/// Does any capability in the domain's list have these rights over `guard`?
+pub fn holds(state: &State, domain: DomainIndex, guard: &Name, rights: u8) -> bool {
+    (0..CAPABILITIES as u8).any(|slot| check(state, domain, slot, guard, rights).is_ok())
+}
+
 /// The arguments of `CapabilityDerive`.
 #[derive(Clone, Copy, Debug)]
 pub struct Derivation {

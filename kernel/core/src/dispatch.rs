@@ -120,7 +120,9 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
             Some((setup.0, size_of::<abi::setup::EnvSetup>()))
         }
         Call::TableUpdate { items, count, .. } => array(items, count, BATCH, ITEM_BYTES as usize),
-        Call::RegionAlloc { frames, count } => array(frames, count, REGION_FRAMES, 4),
+        Call::RegionAlloc { frames, count } => {
+            array(frames, count & !abi::region::FIFO, REGION_FRAMES, 4)
+        }
         Call::RegionPass { places, count, .. } => array(places, count, REGION_PLACES, PLACE_BYTES),
         Call::RegionOperate { operation } => {
             Some((operation.0, size_of::<abi::region::RegionOperation>()))

@@ -38,6 +38,7 @@ mod exhaustion;
 pub mod exit;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod fifo;
 pub mod fold;
 pub mod frame;
 pub mod gate;

@@ -14,7 +14,7 @@ use crate::region::{Region, attached_again, check_role, find, physical, touched,
 use crate::sleep::{self, Sleep};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{predicate, sched, step};
+use crate::{fifo, predicate, sched, step};
 use abi::error::Error;
 use abi::id::RegionId;
 use abi::layout::{PAGE_SIZE, is_user_range};
@@ -305,13 +305,35 @@ fn check<'a>(state: &mut State, caller: EnvIndex, bytes: &'a [u8]) -> Result<Pla
             return Err(Error::BadAddress.into());
         }
     }
+    let copied = (direction != COPY_NONE).then_some((direction == COPY_IN, (offset, len)));
+    if state.regions.slots[index].fifo != 0 && !fifo_allows(role, (compares, writes), copied) {
+        return Err(Error::NotPermitted.into());
+    }
     Ok(Plan { index, direction, address, offset, len, compares, writes })
 }
 
+/// May a fifo's role compare and write these words, and copy these bytes?
+fn fifo_allows(
+    role: u8,
+    (compares, writes): (&[Pair], &[Pair]),
+    copied: Option<(bool, (u64, u64))>,
+) -> bool {
+    let may = |pairs: &[Pair], writes: bool| {
+        pairs.iter().all(|pair| fifo::allows_word(role, offset_and_value(pair).0, writes))
+    };
+    may(compares, false)
+        && may(writes, true)
+        && copied.is_none_or(|(into, bytes)| fifo::allows_copy(role, into, bytes))
+}
+
+/// May a program that is attached learn when the word at `offset` changes?
 #[inline(always)]
-fn check_word(state: &State, index: RegionIndex, offset: u64) -> Result<(), Error> {
-    let lies_well = offset.is_multiple_of(8) && within(state, index, offset, 8);
-    if lies_well { Ok(()) } else { Err(Error::BadAddress) }
+pub(crate) fn check_word(state: &State, index: RegionIndex, offset: u64) -> Result<(), Error> {
+    if !offset.is_multiple_of(8) || !within(state, index, offset, 8) {
+        return Err(Error::BadAddress);
+    }
+    let shown = state.regions.slots[index].fifo == 0 || offset < PAGE_SIZE;
+    if shown { Ok(()) } else { Err(Error::NotPermitted) }
 }
 
 #[inline(always)]

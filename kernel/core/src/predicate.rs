@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{account, compiled, domain, env, frame, gate, table, visit};
+use crate::{account, compiled, domain, env, frame, gate, operate, table, visit};
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
 use abi::layout::{PAGE_SIZE, PUBLISHED, PUBLISHED_SLOT, table_index};
@@ -294,9 +294,7 @@ fn operand<M: Machine>(
             if !region::attached_any(state, domain, index) {
                 return Err(Error::NotPermitted.into());
             }
-            if !value.is_multiple_of(8) || !region::within(state, index, value, 8) {
-                return Err(Error::BadAddress.into());
-            }
+            operate::check_word(state, index, value)?;
             let physical = region::physical(state, index, value);
             let class = frame_bit(Frame::containing(physical));
             Ok(at(physical, class | published_bit(Table::Regions, index.at())))

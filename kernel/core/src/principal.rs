@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, compiled, domain, env, exit, predicate, region, slice, sweep};
 use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
-use abi::domain::{GROUP_REGIONS, NO_NAME, Property};
+use abi::domain::{GROUP_REGIONS, NO_NAME, Property, SET_OF_GROUPS};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::Resource;
@@ -97,10 +97,12 @@ fn bisect<M: Machine>(state: &State, machine: &M, region: RegionIndex, number: u
 /// `DomainHolds`.
 pub fn ask<M: Machine>(state: &State, machine: &M, id: DomainId, kind: u16, number: u32) -> Answer {
     let index = domain::find(state, id)?;
-    if kind != NAME_USER && kind != NAME_GROUP {
-        return Err(Refusal::new(Error::BadArgument, 1));
-    }
-    if !holds(state, machine, index, kind, number) {
+    let held = match kind {
+        NAME_USER | NAME_GROUP => holds(state, machine, index, kind, number),
+        SET_OF_GROUPS => in_groups(state, machine, index, number),
+        _ => return Err(Refusal::new(Error::BadArgument, 1)),
+    };
+    if !held {
         return Err(Error::NotPermitted.into());
     }
     Ok(state.published.domains[index].holdings)

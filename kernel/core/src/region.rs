@@ -13,9 +13,10 @@ use crate::index::{DomainIndex, EnvIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
 use crate::state::State;
+use crate::step::Allowed;
 use crate::work::{self, cost};
 use crate::{
-    account, capability, domain, env, frame, method, operate, predicate, principal, sched,
+    account, capability, domain, env, fifo, frame, method, operate, predicate, principal, sched,
 };
 use abi::capability::{CONTROL, Name, READ, WRITE};
 use abi::error::Error;
@@ -24,7 +25,7 @@ use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{NO_PEER, Place, STEP_BESIDE, STEP_IN, Step, role_writes};
+use abi::region::{FIFO, Place, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -57,6 +58,8 @@ pub struct Region {
     pub(crate) sealed: bool,
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
+    /// Bytes of data if it is a fifo, else 0.
+    pub(crate) fifo: fifo::Capacity,
     /// The table of its methods, 0: it has none ([`crate::method`]).
     pub(crate) methods: Frame,
     /// Physical address of its first byte, a multiple of `REGION_INLINE_BYTES`.
@@ -66,67 +69,6 @@ pub struct Region {
     /// The first of its attachments; while it has had none, its neighbours among its maker's.
     pub(crate) attachments: u16,
     pub(crate) unused: [u16; 2],
-}
-
-/// What of a step along a ring is the same each time, and that it was allowed: nothing of it can
-/// become wrong but that the domain is attached.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allowed {
-    /// Two of the call's words ([`Step::to_words`]).
-    which: u64,
-    words: u64,
-    /// Physical addresses of the word that moves and of the one beside it.
-    moves: u64,
-    beside: u64,
-    /// Whose step it was; who drops an attachment to the region makes it forgotten.
-    domain: u16,
-}
-
-impl Region {
-    /// May a domain that is known to be attached make a step that begins with these words? Then the
-    /// physical addresses of the one that moves and of the one beside it. Whether the step's bytes
-    /// lie in the region is not looked at. `place`: where such a one is remembered.
-    #[inline(always)]
-    pub(crate) fn allows(
-        &mut self,
-        record: &RegionRecord,
-        domain: DomainIndex,
-        place: usize,
-        [which, words]: [u64; 2],
-    ) -> Option<(u64, u64)> {
-        let last = &self.allowed[place];
-        let again =
-            last.which == which && last.words == words && DomainIndex::from(last.domain) == domain;
-        if again || self.look_at(record, domain, place, [which, words]) {
-            let last = &self.allowed[place];
-            return Some((last.moves, last.beside));
-        }
-        None
-    }
-
-    #[cold]
-    fn look_at(
-        &mut self,
-        record: &RegionRecord,
-        domain: DomainIndex,
-        place: usize,
-        [which, words]: [u64; 2],
-    ) -> bool {
-        let step = Step::from_words([which, 0, words]);
-        let allows = step.region != 0
-            && step.region == record.id
-            && role_writes(step.role)
-            && DomainIndex::from(self.known[usize::from(step.role)]) == domain
-            && step.flags & !(STEP_IN | STEP_BESIDE) == 0
-            && (usize::from(step.peer) < REGION_ROLES || step.peer == NO_PEER)
-            && step.moves.max(step.beside) < self.words;
-        if allows {
-            let word = |number: u16| self.first | u64::from(number) << 3;
-            let (moves, beside) = (word(step.moves), word(step.beside));
-            self.allowed[place] = Allowed { which, words, moves, beside, domain: domain.link() };
-        }
-        allows
-    }
 }
 
 /// The private half of the table.
@@ -222,14 +164,16 @@ pub fn allocate<M: Machine>(
     machine: &mut M,
     caller: EnvIndex,
     capability: u8,
-    count: u64,
+    asked: u64,
     bytes: &[u8],
 ) -> Answer {
     let own = DomainIndex::from(env::domain(state, caller));
     let guard = domain::capability(state, own, capability)?.name;
+    let count = asked & !FIFO;
     if count > REGION_FRAMES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
     }
+    let fifo = if asked == count { 0 } else { fifo::capacity(count)? };
     let payer = domain::account(state, own);
     account::check(state, payer, Resource::Regions, 1)?;
     let is_free = |index: RegionIndex| {
@@ -259,7 +203,7 @@ pub fn allocate<M: Machine>(
     state.regions.lowest = index.at() + 1;
     let serial = state.regions.slots[index].serial;
     state.regions.slots[index] =
-        Region { serial, guard, count: count as u8, frames, ..Region::default() };
+        Region { serial, guard, count: count as u8, fifo, frames, ..Region::default() };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };

@@ -11,6 +11,7 @@
 //! test drives both with the same random calls and compares everything.
 
 use crate::env::{Env, Pending, Request};
+use crate::fifo;
 use crate::handover::{called_away, leaves, runs, told};
 use crate::index::{CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
 use crate::list::Kind;
@@ -110,10 +111,14 @@ pub fn call<M: Machine, const NUMBER: u16>(
     let (moves, beside) = region.allows(region_record, domain, place, [which, words])?;
     let (len, offset) = (u64::from(piece as u32), piece >> 32);
     let in_one = offset % PAGE_SIZE + len <= PAGE_SIZE;
-    if !in_one || offset + len > region_record.bytes.into() {
-        return None;
-    }
-    if machine.word(moves) != from {
+    // The place of a step in a fifo is in its data.
+    let fifo = region.fifo;
+    let lies_well = if fifo != 0 {
+        fifo::lies(fifo, offset, from)
+    } else {
+        offset + len <= region_record.bytes.into()
+    };
+    if !in_one || !lies_well || machine.word(moves) != from {
         return None;
     }
     let end = from.wrapping_add(len);
@@ -126,9 +131,18 @@ pub fn call<M: Machine, const NUMBER: u16>(
         }
     }
     let bytes = bytes(region, offset)?;
-    let copied = if words >> STEP_FLAGS_SHIFT & u64::from(STEP_IN) != 0 {
+    let puts = words >> STEP_FLAGS_SHIFT & u64::from(STEP_IN) != 0;
+    // One that waits is to end where the other word is.
+    let looks = fifo != 0 && !waits;
+    let copied = if puts {
+        if looks && !fifo::has_room(fifo, end, machine.word(moves ^ 8)) {
+            return None;
+        }
         machine.copy_in(bytes, address, len as usize)
     } else {
+        if looks && !fifo::is_there(fifo, end, machine.word(moves ^ 8)) {
+            return None;
+        }
         machine.copy_out(address, bytes, len as usize)
     };
     // A fault, or no program's memory: the long way finds out.

@@ -94,6 +94,7 @@ impl Walk {
     }
 
     /// May one more predicate be evaluated, of this cost?
+    #[inline]
     fn looks(&mut self, state: &mut State, index: EnvIndex) -> bool {
         let looks = self.predicates > 0 && state.envs.slots[index].atoms > 0;
         if looks {
@@ -180,15 +181,18 @@ fn turn<M: Machine>(
     }
     let last = EnvIndex::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
     let (mut found, mut index_was_last) = (None, false);
+    let mut walked = 0;
     while walk.members > 0 {
         walk.members -= 1;
-        walk.walked += 1;
-        work::spend(state, cost::MEMBER);
+        walked += 1;
         let index = EnvIndex::from(turns::head(state, cpu, account, position));
         let next = list::next(&state.envs.slots, Kind::Ring, index).link();
         turns::set_head(state, cpu, account, position, next);
         let looks = walk.predicates > 0;
-        found = candidate(state, machine, index, walk).map(|runs| (index, runs));
+        // Of a thousand sleepers all but a few are walked past without a look.
+        if looks || state.envs.slots[index].state != EnvState::Sleeping {
+            found = candidate(state, machine, index, walk).map(|runs| (index, runs));
+        }
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
             let stays = sleep_through(state, index);
             let this = &mut state.sched.cpus[cpu];
@@ -201,6 +205,8 @@ fn turn<M: Machine>(
             break;
         }
     }
+    walk.walked += walked;
+    work::spend(state, u32::from(walked) * cost::MEMBER);
     if index_was_last || found.is_some() {
         back_to_passed_over(state, cpu, account, position);
     }
@@ -210,8 +216,10 @@ fn turn<M: Machine>(
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
 fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
-    let this = &mut state.sched.cpus[cpu];
-    let first = EnvIndex::from(core::mem::take(&mut this.passed_over));
+    let first = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].passed_over));
+    if first == EnvIndex::NONE {
+        return;
+    }
     let env = &state.envs.slots[first];
     let here = (CpuIndex::from(env.cpu), usize::from(env.position)) == (cpu, position)
         && turns::account_of(state, first) == account;

@@ -10,18 +10,80 @@ use crate::context::Context;
 use crate::index::{CpuIndex, DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::{Machine, UserFault};
 use crate::operate::{Piece, Wait, changed, copy, wait_for, word};
-use crate::region::{attached_again, check_role, find, physical, within};
+use crate::region::{Region, attached_again, check_role, find, physical, within};
 use crate::sleep::Sleep;
 use crate::state::State;
-use crate::{domain, env, frame, table};
+use crate::{domain, env, fifo, frame, table};
 use abi::call::number;
 use abi::error::Error;
 use abi::id::{Frame, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range, table_index};
 use abi::limits::{REGION_COPY_BYTES, REGION_ROLES};
 use abi::memory::{ACCESSED, DIRTY, LARGE, PRESENT, USER, WRITABLE};
-use abi::published::EnvState;
+use abi::published::{EnvState, RegionRecord};
 use abi::region::{NO_PEER, STEP_BESIDE, STEP_IN, Step, role_writes};
+
+/// What of a step along a ring is the same each time, and that it was allowed: nothing of it can
+/// become wrong but that the domain is attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowed {
+    /// Two of the call's words ([`Step::to_words`]).
+    which: u64,
+    words: u64,
+    /// Physical addresses of the word that moves and of the one beside it.
+    moves: u64,
+    beside: u64,
+    /// Whose step it was; who drops an attachment to the region makes it forgotten.
+    domain: u16,
+}
+
+impl Region {
+    /// May a domain that is known to be attached make a step that begins with these words? Then the
+    /// physical addresses of the one that moves and of the one beside it. Whether the step's bytes
+    /// lie in the region is not looked at. `place`: where such a one is remembered.
+    #[inline(always)]
+    pub(crate) fn allows(
+        &mut self,
+        record: &RegionRecord,
+        domain: DomainIndex,
+        place: usize,
+        [which, words]: [u64; 2],
+    ) -> Option<(u64, u64)> {
+        let last = &self.allowed[place];
+        let again =
+            last.which == which && last.words == words && DomainIndex::from(last.domain) == domain;
+        if again || self.look_at(record, domain, place, [which, words]) {
+            let last = &self.allowed[place];
+            return Some((last.moves, last.beside));
+        }
+        None
+    }
+
+    #[cold]
+    fn look_at(
+        &mut self,
+        record: &RegionRecord,
+        domain: DomainIndex,
+        place: usize,
+        [which, words]: [u64; 2],
+    ) -> bool {
+        let step = Step::from_words([which, 0, words]);
+        let allows = step.region != 0
+            && step.region == record.id
+            && role_writes(step.role)
+            && DomainIndex::from(self.known[usize::from(step.role)]) == domain
+            && step.flags & !(STEP_IN | STEP_BESIDE) == 0
+            && (usize::from(step.peer) < REGION_ROLES || step.peer == NO_PEER)
+            && step.moves.max(step.beside) < self.words
+            && (self.fifo == 0 || fifo::allows(&step, place != 0));
+        if allows {
+            let word = |number: u16| self.first | u64::from(number) << 3;
+            let (moves, beside) = (word(step.moves), word(step.beside));
+            self.allowed[place] = Allowed { which, words, moves, beside, domain: domain.link() };
+        }
+        allows
+    }
+}
 
 /// The arguments of both calls.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +106,26 @@ struct Plan {
     /// Physical addresses of the word that moves and the one beside it.
     moves: u64,
     beside: u64,
+    /// The data of a fifo, else 0.
+    fifo: fifo::Capacity,
+}
+
+impl Plan {
+    /// The other counter of a fifo that has not as much room, or not as many bytes.
+    #[inline(always)]
+    fn lacks<M: Machine>(&self, machine: &M) -> Option<u64> {
+        if self.fifo == 0 {
+            return None;
+        }
+        let end = self.from.wrapping_add(self.step.len.into());
+        let other = machine.word(self.moves ^ 8);
+        let is_well = if self.step.flags & STEP_IN != 0 {
+            fifo::has_room(self.fifo, end, other)
+        } else {
+            fifo::is_there(self.fifo, end, other)
+        };
+        (!is_well).then_some(other)
+    }
 }
 
 /// `RegionStep`; the error side holds a fault of the caller's, after which the call runs again.
@@ -55,7 +137,7 @@ pub fn step<M: Machine>(
     asked: &Asked,
     beside: u64,
 ) -> Result<Answer, UserFault> {
-    let plan = match check(state, caller, asked) {
+    let plan = match check(state, caller, asked, 0) {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -75,7 +157,7 @@ pub fn step_or_wait<M: Machine>(
     asked: &Asked,
     posted: u64,
 ) -> Result<Option<Answer>, UserFault> {
-    let plan = match check(state, caller, asked).and_then(check_peer) {
+    let plan = match check(state, caller, asked, 1).and_then(check_peer) {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };
@@ -88,38 +170,82 @@ pub fn step_or_wait<M: Machine>(
     Ok(wait_for(state, machine, (cpu, caller), (index, wait, peer), &until, found))
 }
 
-/// May the caller do this?
+/// May the caller do this? What of it is the same each time is looked at where it is another than
+/// the last one, whose `place` in the region says whether it sleeps.
 #[inline(always)]
-fn check(state: &mut State, caller: EnvIndex, asked: &Asked) -> Result<Plan, Refusal> {
+fn check(
+    state: &mut State,
+    caller: EnvIndex,
+    asked: &Asked,
+    place: usize,
+) -> Result<Plan, Refusal> {
     let step = Step::from_words(asked.words);
     let index = find(state, RegionId(step.region))?;
-    if step.flags & !(STEP_IN | STEP_BESIDE) != 0 {
-        return Err(Refusal::new(Error::BadArgument, 0));
-    }
-    let role = check_role(u16::from(step.role))?;
-    let attached = attached_again(state, env::domain(state, caller).into(), index, role);
-    if !attached || !role_writes(role) {
-        return Err(Error::NotPermitted.into());
+    let domain = DomainIndex::from(env::domain(state, caller));
+    let (slot, record) = (&mut state.regions.slots[index], &state.published.regions[index]);
+    let known = slot.allows(record, domain, place, [asked.words[0], asked.words[2]]);
+    let fifo = slot.fifo;
+    if known.is_none() {
+        check_words(state, domain, index, &step)?;
     }
     let (len, offset) = (u64::from(step.len), u64::from(step.offset));
     if len > REGION_COPY_BYTES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_COPY_BYTES as u64));
     }
-    let (moves, beside) = (8 * u64::from(step.moves), 8 * u64::from(step.beside));
-    let address = asked.address;
-    let words_end = moves.max(beside) + 8;
-    if !within(state, index, 0, words_end.max(offset + len)) || !is_user_range(address, len) {
+    let (moves, beside) = match known {
+        Some(words) => words,
+        None => {
+            let (moves, beside) = (8 * u64::from(step.moves), 8 * u64::from(step.beside));
+            if !within(state, index, 0, moves.max(beside) + 8) {
+                return Err(Error::BadAddress.into());
+            }
+            (word(state, index, moves), word(state, index, beside))
+        }
+    };
+    let (address, from) = (asked.address, asked.from);
+    // What does not fit before the end of a fifo goes on at its beginning.
+    let (lies_well, error) = if fifo != 0 {
+        (fifo::lies(fifo, offset, from), Error::NotPermitted)
+    } else {
+        (within(state, index, offset, len), Error::BadAddress)
+    };
+    if !lies_well {
+        return Err(error.into());
+    }
+    if !is_user_range(address, len) {
         return Err(Error::BadAddress.into());
     }
-    let (moves, beside) = (word(state, index, moves), word(state, index, beside));
-    Ok(Plan { step, index, address, from: asked.from, moves, beside })
+    Ok(Plan { step, index, address, from, moves, beside, fifo })
+}
+
+/// What of a step is the same each time, but for its words' places.
+fn check_words(
+    state: &mut State,
+    domain: DomainIndex,
+    index: RegionIndex,
+    step: &Step,
+) -> Result<(), Refusal> {
+    if step.flags & !(STEP_IN | STEP_BESIDE) != 0 {
+        return Err(Refusal::new(Error::BadArgument, 0));
+    }
+    let role = check_role(u16::from(step.role))?;
+    let attached = attached_again(state, domain, index, role);
+    let fifo = state.regions.slots[index].fifo;
+    if !attached || !role_writes(role) || fifo != 0 && !fifo::allows(step, false) {
+        return Err(Error::NotPermitted.into());
+    }
+    Ok(())
 }
 
 #[inline(always)]
 fn check_peer(plan: Plan) -> Result<Plan, Refusal> {
     let peer = usize::from(plan.step.peer);
     let known = peer < REGION_ROLES || peer == usize::from(NO_PEER);
-    if known { Ok(plan) } else { Err(Refusal::new(Error::BadArgument, 0)) }
+    if !known {
+        return Err(Refusal::new(Error::BadArgument, 0));
+    }
+    let allowed = plan.fifo == 0 || fifo::allows(&plan.step, true);
+    if allowed { Ok(plan) } else { Err(Error::NotPermitted.into()) }
 }
 
 /// Compares, copies, moves the word; the word found if it is not the one expected.
@@ -140,13 +266,36 @@ fn attempt<M: Machine>(
             return Ok(Some(found));
         }
     }
+    if let Some(found) = plan.lacks(machine) {
+        return Ok(Some(found));
+    }
     let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
-    copy(state, machine, (plan.index, offset, plan.address, len), plan.step.flags & STEP_IN != 0)?;
+    let piece = (plan.index, offset, plan.address, len);
+    let puts = plan.step.flags & STEP_IN != 0;
+    if plan.fifo != 0 && offset + len > PAGE_SIZE + u64::from(plan.fifo) {
+        copy_around(state, machine, piece, puts, plan.fifo)?;
+    } else {
+        copy(state, machine, piece, puts)?;
+    }
     machine.word_set(plan.moves, plan.from.wrapping_add(len));
     let operations = &mut state.published.regions[plan.index].operations;
     *operations = operations.wrapping_add(1);
     changed(state, machine, plan.index);
     Ok(None)
+}
+
+/// As [`copy`], to the end of a fifo's data and on from their beginning.
+#[cold]
+fn copy_around<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (index, offset, user, len): (RegionIndex, u64, u64, u64),
+    puts: bool,
+    fifo: fifo::Capacity,
+) -> Result<(), UserFault> {
+    let first = PAGE_SIZE + u64::from(fifo) - offset;
+    copy(state, machine, (index, offset, user, first), puts)?;
+    copy(state, machine, (index, PAGE_SIZE, user + first, len - first), puts)
 }
 
 /// Does the step that a sleeper waits for, so that its call need not begin anew when it runs; did
@@ -159,7 +308,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: En
     if rax as u16 != number::RegionStepOrWait || !asleep {
         return false;
     }
-    let Ok(plan) = check(state, sleeper, &asked) else { return false };
+    let Ok(plan) = check(state, sleeper, &asked, 1) else { return false };
     let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
     let end = plan.from.wrapping_add(len);
     let in_one = |at: u64| len <= PAGE_SIZE - at % PAGE_SIZE;
@@ -168,6 +317,7 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: En
         || !in_one(plan.address)
         || machine.word(plan.moves) != plan.from
         || machine.word(plan.beside) != end
+        || plan.lacks(machine).is_some()
     {
         return false;
     }

@@ -24,6 +24,7 @@ use crate::slice;
 use crate::state::State;
 use abi::id::AccountId;
 use abi::limits::{SLICE_NS, SLICES};
+use core::mem::replace;
 
 /// The position of those that have none.
 pub(crate) const COMMON: usize = SLICES;
@@ -44,6 +45,8 @@ pub struct Turns {
     has_common: bool,
     /// Is its work done here?
     has_work: bool,
+    /// How many places it has.
+    count: u8,
     /// The place that had the last turn.
     pub(crate) position: u8,
     /// What it has borrowed of others' turns.
@@ -51,15 +54,31 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// How many places it has.
-    fn count(&self) -> u16 {
-        let others = u16::from(self.has_common) + u16::from(self.has_work);
-        self.occupied.count_ones() as u16 + others
+    /// It has the place from now on, or has it no more. Is that new?
+    fn set(&mut self, position: usize, has: bool) -> bool {
+        let before = match position {
+            COMMON => replace(&mut self.has_common, has),
+            WORK => replace(&mut self.has_work, has),
+            _ => {
+                let bit = 1 << position;
+                let before = self.occupied & bit != 0;
+                self.occupied = if has { self.occupied | bit } else { self.occupied & !bit };
+                before
+            }
+        };
+        match (before, has) {
+            (false, true) => self.count += 1,
+            (true, false) => self.count.less(1),
+            _ => {}
+        }
+        before != has
     }
 
     /// The place after the last one, round and round.
+    #[inline]
     fn next(&self) -> Option<usize> {
-        let start = (usize::from(self.position) + 1) % PLACES;
+        // Behind the last one nothing is ahead.
+        let start = usize::from(self.position) + 1;
         let ahead = if start >= COMMON { 0 } else { self.occupied >> start };
         if ahead != 0 {
             return Some(start + ahead.trailing_zeros() as usize);
@@ -67,11 +86,12 @@ impl Turns {
         if self.has_common && start <= COMMON {
             return Some(COMMON);
         }
-        if self.has_work {
+        if self.has_work && start <= WORK {
             return Some(WORK);
         }
         match self.occupied {
-            0 => self.has_common.then_some(COMMON),
+            0 if self.has_common => Some(COMMON),
+            0 => self.has_work.then_some(WORK),
             all => Some(all.trailing_zeros() as usize),
         }
     }
@@ -110,30 +130,21 @@ pub(crate) fn set_head(
 
 /// The place has a ring or an owner from now on.
 pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
-    let turns = &mut state.accounts.records[account].turns[cpu];
-    let before = turns.count();
-    match position {
-        COMMON => turns.has_common = true,
-        WORK => turns.has_work = true,
-        _ => turns.occupied |= 1 << position,
+    if state.accounts.records[account].turns[cpu].set(position, true) {
+        let this = &mut state.sched.cpus[cpu];
+        this.places += 1;
+        this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
     }
-    let this = &mut state.sched.cpus[cpu];
-    this.places += turns.count() - before;
-    this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
 }
 
 /// It has neither.
 pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let turns = &mut state.accounts.records[account].turns[cpu];
-    let before = turns.count();
-    match position {
-        COMMON => turns.has_common = false,
-        WORK => turns.has_work = false,
-        _ => turns.occupied &= !(1 << position),
-    }
     let this = &mut state.sched.cpus[cpu];
-    this.places.less(before - turns.count());
-    if turns.count() == 0 {
+    if turns.set(position, false) {
+        this.places.less(1);
+    }
+    if turns.count == 0 {
         turns.debt_ns = 0;
         this.accounts[account.at() / 64] &= !(1 << (account.at() % 64));
     }
@@ -172,9 +183,9 @@ pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<(AccountIndex, us
     if this.left == 0 || !is_in(this.account.into()) {
         let account = account_after(this)?;
         this.account = account.link();
-        this.left = state.accounts.records[account].turns[cpu].count();
+        this.left = state.accounts.records[account].turns[cpu].count.into();
     }
-    this.left -= 1;
+    this.left.less(1);
     let account = AccountIndex::from(this.account);
     let record = &mut state.accounts.records[account];
     let turns = &mut record.turns[cpu];
@@ -228,8 +239,8 @@ pub(crate) fn worked(state: &mut State, cpu: CpuIndex, account: AccountIndex, no
     let this = &mut state.sched.cpus[cpu];
     let turns = &mut state.accounts.records[account].turns[cpu];
     let goes_on = now < this.slice_end_ns && this.account == account.link();
-    if goes_on && turns.count() != 0 {
-        this.left = turns.count();
+    if goes_on && turns.count != 0 {
+        this.left = turns.count.into();
         let used = now.saturating_sub(this.since_ns).min(SLICE_NS);
         turns.debt_ns = turns.debt_ns.saturating_add(used as u32);
     }
@@ -251,7 +262,8 @@ pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
 /// Is no other account in the round?
 fn alone(state: &State, cpu: CpuIndex) -> bool {
     let this = &state.sched.cpus[cpu];
-    this.accounts.iter().map(|word| word.count_ones()).sum::<u32>() <= 1
+    let mut words = this.accounts.iter().filter(|&&word| word != 0);
+    words.next().is_none_or(|word| word & (word - 1) == 0) && words.next().is_none()
 }
 
 /// The environment at `index` has run on time that it borrowed.
@@ -312,7 +324,9 @@ pub(crate) fn check(state: &State) {
             let turns = &state.accounts.records[account].turns[cpu];
             assert_eq!(turns.has_common, turns.common != 0);
             let is_in = this.accounts[account.at() / 64] >> (account.at() % 64) & 1 != 0;
-            assert_eq!(is_in, turns.count() != 0);
+            assert_eq!(is_in, turns.count != 0);
+            let all = turns.occupied.count_ones() + u32::from(turns.has_common);
+            assert_eq!(u32::from(turns.count), all + u32::from(turns.has_work));
             if is_in {
                 round.extend(turns.has_work.then_some((account, WORK)));
                 let all = (0..SLICES).filter(|position| turns.occupied >> position & 1 != 0);

@@ -54,12 +54,13 @@ pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answ
     };
     match resolve(find, named.to_vec(), arguments, environment) {
         Ok((command, plan)) => {
+            drop(named);
             if let Some(file) = set_id::applies(process, &command, plan.is_none()) {
-                return set_id::execute(process, &command, file);
+                return set_id::execute(process, command, file);
             }
             match plan.filter(|_| replace::is_possible(process, &command)) {
                 Some(plan) => replace::begin(process, slot, &command, &plan),
-                None => go(process, &command),
+                None => go(process, command),
             }
         }
         Err(errno) => {
@@ -188,7 +189,7 @@ pub fn fill_page(page: &mut page::ProcessPage, command: &Command) {
 /// Goes on in a new domain. Not part of `execveat`: what is moved there takes pages of the stack
 /// that the other way never touches.
 #[inline(never)]
-fn go(process: &mut Process, command: &Command) -> Answer {
+fn go(process: &mut Process, command: Command) -> Answer {
     let mut next = next_of(process);
     if next.files.has_sockets() {
         crate::net::hand_over::share(process)?;
@@ -196,7 +197,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     }
     let domain = fork::new_domain(&next, None)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
-    let block = start_block::write(&next, thread::own().blocked, command);
+    let block = start_block::write(&next, thread::own().blocked, &command);
     let too_large = command.bytes.len() as u64 > PROGRAM_END - PROGRAM;
     if too_large || block.len() as u64 > LARGE_BLOCK_BYTES {
         let _ = call::domain_destroy(OWN, domain);
@@ -205,7 +206,7 @@ fn go(process: &mut Process, command: &Command) -> Answer {
     let mut page = *page::own();
     // What goes along has a region by now; the rest is closed.
     page.held = [0; page::HELD];
-    fill_page(&mut page, command);
+    fill_page(&mut page, &command);
     let built = library::build_fresh(domain, page::bytes_of(&page), &block)
         .and_then(|()| library::hand_over(domain, PROGRAM, &command.bytes));
     if let Err((error, _)) = built {
@@ -213,7 +214,8 @@ fn go(process: &mut Process, command: &Command) -> Answer {
         return Err(from_kernel(error));
     }
     let (setup, fields) = library::fresh_setup(start::entry(), block.len());
-    leave(process, &mut next, &NextLife { domain, setup, fields })
+    drop((command, block));
+    leave(process, next, &NextLife { domain, setup, fields })
 }
 
 /// What `exec` leaves of a process.
@@ -228,8 +230,9 @@ pub fn next_of(process: &Process) -> Process {
     next
 }
 
-/// Leaves for a life that is ready. `next` is what was written of it.
-pub fn leave(process: &mut Process, next: &mut Process, life: &NextLife) -> Answer {
+/// Leaves for a life that is ready. `next` is what was written of it; whatever else its maker had
+/// on the heap it has given back, as that may be a vfork parent's, and nobody comes back here.
+pub fn leave(process: &mut Process, mut next: Process, life: &NextLife) -> Answer {
     if process.borrows_space {
         // The lender's descriptions would otherwise stay open in here for ever.
         group_list::leave(process);
@@ -240,6 +243,7 @@ pub fn leave(process: &mut Process, next: &mut Process, life: &NextLife) -> Answ
         next.files.detach();
         crate::net::finish(process);
     }
+    drop(next);
     threads::stop_others(process);
     if !thread::own().is_first() {
         // The pid is the first thread's environment: that goes, and we end with the old life.

@@ -71,6 +71,11 @@ pub fn refused((error, _): Refused) -> Errno {
     }
 }
 
+/// What that is to a process that forks, whatever table or memory is full.
+fn full(errno: Errno) -> Errno {
+    if matches!(errno, Errno::ENFILE | Errno::ENOMEM) { Errno::EAGAIN } else { errno }
+}
+
 /// `clone(flags, stack, parent_tid, child_tid, tls)`
 pub fn clone(process: &mut Process, slot: &Slot, words: [u64; 6]) -> Answer {
     let [flags, stack, parent_tid, child_tid, tls, _] = words;
@@ -137,11 +142,11 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
         return Err(Errno::ENOSYS);
     }
     let (child, lent) = if lends {
-        let (child, lent) = lend(process, slot, &request)?;
+        let (child, lent) = lend(process, slot, &request).map_err(full)?;
         (child, Some(lent))
     } else {
-        crate::net::hand_over::share(process)?;
-        (copy(process, slot, &request)?, None)
+        crate::net::hand_over::share(process).map_err(full)?;
+        (copy(process, slot, &request).map_err(full)?, None)
     };
     process.children.push(Child { id: child, ..Child::default() });
     if request.has(linux::CLONE_PARENT_SETTID) {

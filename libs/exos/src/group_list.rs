@@ -12,6 +12,7 @@ use crate::capabilities::{ALL_GROUPS_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::fs::region::{self, Heritage, Region};
 use crate::identity;
+use crate::page;
 use crate::process::Process;
 use crate::user;
 use abi::domain::{GROUP_REGIONS, Property};
@@ -49,7 +50,7 @@ impl Groups {
 }
 
 /// All numbers, in ascending order.
-fn numbers(groups: &Groups) -> Result<Vec<u32>, Errno> {
+pub fn numbers(groups: &Groups) -> Result<Vec<u32>, Errno> {
     let mut bytes = alloc::vec![0; 4 * groups.count as usize];
     for (region, piece) in groups.used().zip(bytes.chunks_mut(4 * IN_REGION)) {
         for (at, part) in piece.chunks_mut(4 * IN_FRAME).enumerate() {
@@ -108,6 +109,7 @@ pub fn set(process: &mut Process, size: u64, list: u64) -> Answer {
     }
     process.own_groups = process.borrows_space;
     process.more_groups = new;
+    page::own().show_groups(&numbers);
     identity::settle(process);
     Ok(0)
 }

@@ -85,5 +85,6 @@ pub fn setsid(process: &mut Process) -> Answer {
     own.session = process.id.0;
     own.group = process.id.0;
     own.terminal = 0;
+    process.files.leave_console();
     Ok(u64::from(process.id.0))
 }

@@ -30,6 +30,38 @@ fn publish(process: &Process) {
     page.effective_user = process.users[1];
     page.group_id = process.groups[0];
     page.effective_group_id = process.groups[1];
+    (page.saved_user, page.saved_group_id) = (process.users[2], process.groups[2]);
+    [page.file_user, page.file_group_id] = for_files(process);
+}
+
+/// The user and group by which it is asked what the process may do to files: the effective ones,
+/// unless setfsuid(2) has said others.
+pub fn for_files(process: &Process) -> [u32; 2] {
+    let [user, group] = process.file_ids;
+    [user.unwrap_or(process.users[1]), group.unwrap_or(process.groups[1])]
+}
+
+/// `setfsuid`, `setfsgid`: what it was, whether it has changed or not.
+pub fn set_for_files(process: &mut Process, kind: Kind, id: u64) -> Answer {
+    let (before, id) = (for_files(process)[kind as usize], id as u32);
+    let allowed = process.users[1] == 0 || before == id || ids(process, kind).contains(&id);
+    if id != KEEP && id != before && allowed {
+        process.files.seal_all();
+        let effective = ids(process, kind)[1];
+        process.file_ids[kind as usize] = (id != effective).then_some(id);
+        set_undumpable(process, true);
+        publish(process);
+    }
+    Ok(before.into())
+}
+
+/// What `act` answers while the process's real ids decide over files (access(2)).
+pub fn by_real_ids(process: &mut Process, act: impl FnOnce(&mut Process) -> Answer) -> Answer {
+    let real = [process.users[0], process.groups[0]].map(Some);
+    let before = core::mem::replace(&mut process.file_ids, real);
+    let answer = act(process);
+    process.file_ids = before;
+    answer
 }
 
 /// Which of the three ids of a process.
@@ -66,12 +98,20 @@ fn changed(ids: [u32; 3], wanted: [u32; 3], privileged: bool) -> Result<[u32; 3]
 /// A capability to be derived: from which slot, extended by the number or as it is.
 type Source = (u8, Option<u32>);
 
-/// Where the capability of `id` comes from: the slot of an id that is the same, that of user 0 or
-/// group 0, which dominates all, or (groups) the one over all groups.
+/// Where the capability of `id` comes from: the slot of an id that is the same, or one over all of
+/// its kind, `all`: that of user 0, or the one over all groups.
 fn source(old: [u32; 3], slots: [u8; 3], all: Option<u8>, id: u32) -> Option<Source> {
-    let of = |wanted: u32| old.iter().position(|&id| id == wanted).map(|at| slots[at]);
-    let whole = |slot: u8| (slot, (id != 0).then_some(id));
-    of(id).map(|slot| (slot, None)).or_else(|| of(0).or(all).map(whole))
+    let same = old.iter().position(|&known| known == id).map(|at| (slots[at], None));
+    same.or_else(|| all.map(|slot| (slot, Some(id))))
+}
+
+/// Where the capability over all of a kind lies, of a process with these users.
+fn over_all(users: [u32; 3], kind: Kind) -> Option<u8> {
+    let root = users.iter().position(|&id| id == 0)?;
+    Some(match kind {
+        Kind::User => USER_SLOTS[root],
+        Kind::Group => ALL_GROUPS_SLOT,
+    })
 }
 
 fn derive(to: DomainId, slot: u8, (from, extend): Source) -> Result<(), Errno> {
@@ -86,7 +126,7 @@ fn derive(to: DomainId, slot: u8, (from, extend): Source) -> Result<(), Errno> {
 /// Has the list hold what belongs to the new ids. Nothing has changed if it is refused.
 fn hold(process: &Process, kind: Kind, old: [u32; 3], new: [u32; 3]) -> Result<(), Errno> {
     let slots = slots_of(kind);
-    let all = all_groups(process, kind);
+    let all = over_all(process.users, kind);
     let from = |id| source(old, slots, all, id).ok_or(Errno::EPERM);
     let [first, second, last] = [from(new[0])?, from(new[1])?, from(new[2])?];
     for (spare, source) in SPARE_SLOTS.into_iter().zip([first, second]) {
@@ -123,10 +163,6 @@ fn slots_of(kind: Kind) -> [u8; 3] {
     }
 }
 
-fn all_groups(process: &Process, kind: Kind) -> Option<u8> {
-    (kind == Kind::Group && process.users.contains(&0)).then_some(ALL_GROUPS_SLOT)
-}
-
 fn drop_slot(slot: u8) {
     // An empty slot may be emptied; there is no other refusal.
     let _ = call::capability_drop(slot.into());
@@ -137,13 +173,18 @@ fn kept(process: &Process) -> u16 {
     let mut kept = INHERITED;
     if !process.users.contains(&0) {
         kept &= !(1 << ALL_GROUPS_SLOT | 1 << LOG_SLOT | 1 << POWER_SLOT);
-        let member =
-            process.groups.contains(&NETWORK_GROUP) || group_list::contains(process, NETWORK_GROUP);
-        if !member {
-            kept &= !(1 << NETWORK_SLOT);
-        }
+    }
+    if !has_network(process) {
+        kept &= !(1 << NETWORK_SLOT);
     }
     kept
+}
+
+/// May a process with these ids have the network?
+pub fn has_network(process: &Process) -> bool {
+    process.users.contains(&0)
+        || process.groups.contains(&NETWORK_GROUP)
+        || group_list::contains(process, NETWORK_GROUP)
 }
 
 /// Drops what no id keeps, and says who may signal the process (kill(2): real and saved user).
@@ -188,7 +229,7 @@ pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
     for (kind, old, new) in
         [(Kind::User, users, process.users), (Kind::Group, groups, process.groups)]
     {
-        let all = (kind == Kind::Group && users.contains(&0)).then_some(ALL_GROUPS_SLOT);
+        let all = over_all(users, kind);
         for (slot, id) in slots_of(kind).into_iter().zip(new) {
             let from = source(old, slots_of(kind), all, id).ok_or(Errno::EPERM)?;
             derive(domain, slot, from)?;
@@ -207,7 +248,9 @@ pub fn executed(process: &mut Process) -> Answer {
         let [real, effective, _] = *ids(process, kind);
         become_these(process, kind, [real, effective, effective])?;
     }
+    publish(process);
     set_undumpable(process, is_secure(process) || process.hidden);
+    process.keeps_capabilities = false;
     Ok(0)
 }
 
@@ -226,6 +269,9 @@ pub fn is_secure(process: &Process) -> bool {
 fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     let old = *ids(process, kind);
     if new == old {
+        if process.file_ids[kind as usize].take().is_some() {
+            publish(process);
+        }
         return Ok(0);
     }
     let another = kind == Kind::User && payer(new) != payer(old);
@@ -238,6 +284,7 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
+    process.file_ids[kind as usize] = None;
     set_undumpable(process, process.undumpable || new[1] != old[1]);
     if !process.borrows_space {
         process.listed = (process.users, process.groups);
@@ -260,11 +307,21 @@ pub fn set_all(process: &mut Process, kind: Kind, wanted: [u64; 3]) -> Answer {
     become_these(process, kind, new)
 }
 
+/// What `setuid` makes of `ids`: of one without privilege it takes the real and the saved one.
+fn changed_one(ids: [u32; 3], id: u32, privileged: bool) -> Result<[u32; 3], Errno> {
+    match ids {
+        _ if id == KEEP => Err(Errno::EINVAL),
+        _ if privileged => Ok([id; 3]),
+        [real, _, saved] if id == real || id == saved => Ok([real, id, saved]),
+        _ => Err(Errno::EPERM),
+    }
+}
+
 /// `setuid`, `setgid`
 pub fn set(process: &mut Process, kind: Kind, id: u64) -> Answer {
-    let wanted =
-        if process.users[1] == 0 { [id; 3] } else { [u64::from(KEEP), id, u64::from(KEEP)] };
-    set_all(process, kind, wanted)
+    let privileged = process.users[1] == 0;
+    let new = changed_one(*ids(process, kind), id as u32, privileged)?;
+    become_these(process, kind, new)
 }
 
 /// What `setreuid` makes of `ids`: the saved one follows the effective one if the real one is set,
@@ -312,6 +369,15 @@ mod tests {
     }
 
     #[test]
+    fn one_without_privilege_becomes_its_real_or_saved_user() {
+        assert_eq!(changed_one([0, 0, 0], 5, true), Ok([5; 3]));
+        assert_eq!(changed_one([5, 6, 7], 7, false), Ok([5, 7, 7]));
+        assert_eq!(changed_one([5, 6, 7], 5, false), Ok([5, 5, 7]));
+        assert_eq!(changed_one([5, 6, 7], 6, false), Err(Errno::EPERM));
+        assert_eq!(changed_one([0, 0, 0], KEEP, true), Err(Errno::EINVAL));
+    }
+
+    #[test]
     fn the_saved_id_follows_as_setreuid_2_has_it() {
         assert_eq!(changed_two([0, 0, 0], [KEEP, 5], true), Ok([0, 5, 5]));
         assert_eq!(changed_two([0, 5, 5], [KEEP, 0], false), Ok([0, 0, 5]));
@@ -341,16 +407,17 @@ mod tests {
     fn a_capability_comes_from_the_same_id_or_from_above_all() {
         let slots = USER_SLOTS;
         assert_eq!(source([5, 6, 7], slots, None, 7), Some((slots[2], None)));
-        assert_eq!(source([5, 0, 7], slots, None, 9), Some((slots[1], Some(9))));
-        assert_eq!(source([5, 0, 7], slots, None, 0), Some((slots[1], None)));
+        assert_eq!(source([5, 0, 7], slots, Some(slots[1]), 9), Some((slots[1], Some(9))));
+        assert_eq!(source([5, 0, 7], slots, Some(slots[1]), 0), Some((slots[1], None)));
         assert_eq!(source([5, 6, 7], slots, None, 9), None);
-        assert_eq!(
-            source([5, 6, 7], slots, Some(ALL_GROUPS_SLOT), 0),
-            Some((ALL_GROUPS_SLOT, None))
-        );
-        assert_eq!(
-            source([5, 6, 7], slots, Some(ALL_GROUPS_SLOT), 9),
-            Some((ALL_GROUPS_SLOT, Some(9)))
-        );
+        // Group 0 is a group like others: it gives no other one.
+        assert_eq!(source([5, 0, 7], GROUP_SLOTS, None, 9), None);
+        for id in [0, 9] {
+            let all = Some(ALL_GROUPS_SLOT);
+            assert_eq!(source([5, 6, 7], GROUP_SLOTS, all, id), Some((ALL_GROUPS_SLOT, Some(id))));
+        }
+        assert_eq!(over_all([5, 0, 7], Kind::User), Some(slots[1]));
+        assert_eq!(over_all([5, 7, 0], Kind::Group), Some(ALL_GROUPS_SLOT));
+        assert_eq!(over_all([5, 6, 7], Kind::Group), None);
     }
 }

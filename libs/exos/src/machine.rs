@@ -226,7 +226,29 @@ pub fn prctl(words: [u64; 6]) -> Answer {
             user::write_bytes(address, &crate::page::own().name)?;
             Ok(0)
         }
-        linux_raw_sys::prctl::PR_SET_PDEATHSIG | linux_raw_sys::prctl::PR_SET_KEEPCAPS => Ok(0),
+        linux_raw_sys::prctl::PR_SET_PDEATHSIG => Ok(0),
+        linux_raw_sys::prctl::PR_SET_KEEPCAPS if address > 1 => Err(Errno::EINVAL),
+        linux_raw_sys::prctl::PR_SET_KEEPCAPS => {
+            thread::process().keeps_capabilities = address != 0;
+            Ok(0)
+        }
+        linux_raw_sys::prctl::PR_GET_KEEPCAPS => {
+            Ok(u64::from(thread::process().keeps_capabilities))
+        }
+        // What cannot be had is off: no signal at the parent's end, no filter of calls, no bits of
+        // capabilities, no taking over of orphans, no clock but the usual.
+        linux_raw_sys::prctl::PR_GET_NO_NEW_PRIVS if words[1..5] != [0; 4] => Err(Errno::EINVAL),
+        linux_raw_sys::prctl::PR_GET_NO_NEW_PRIVS
+        | linux_raw_sys::prctl::PR_GET_SECCOMP
+        | linux_raw_sys::prctl::PR_GET_SECUREBITS
+        | linux_raw_sys::prctl::PR_GET_TIMING => Ok(0),
+        linux_raw_sys::prctl::PR_GET_PDEATHSIG | linux_raw_sys::prctl::PR_GET_CHILD_SUBREAPER => {
+            user::write_value(address, &0_u32).map(|()| 0)
+        }
+        // `rdtsc` is everybody's.
+        linux_raw_sys::prctl::PR_GET_TSC => {
+            user::write_value(address, &linux_raw_sys::prctl::PR_TSC_ENABLE).map(|()| 0)
+        }
         linux_raw_sys::prctl::PR_SET_DUMPABLE if address > 1 => Err(Errno::EINVAL),
         linux_raw_sys::prctl::PR_SET_DUMPABLE => {
             crate::identity::set_undumpable(thread::process(), address == 0);

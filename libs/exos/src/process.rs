@@ -42,6 +42,8 @@ pub struct Process {
     pub users: [u32; 3],
     /// Real, effective, saved group.
     pub groups: [u32; 3],
+    /// The user and group that it acts by with files, if not the effective ones (setfsuid(2)).
+    pub file_ids: [Option<u32>; 2],
     /// The groups beyond the three.
     pub more_groups: Groups,
     /// Are these a vfork child's own, which its domain does not hold?
@@ -57,6 +59,9 @@ pub struct Process {
     /// Has it had another effective user or group since its program began, or when it did, or is
     /// that hidden (`PR_GET_DUMPABLE`)?
     pub undumpable: bool,
+    /// What it has said of capabilities after a change of users (`PR_SET_KEEPCAPS`): there are
+    /// none to keep.
+    pub keeps_capabilities: bool,
     /// Address of its first thread's area.
     pub area: u64,
     /// Its threads.

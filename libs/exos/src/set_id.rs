@@ -71,8 +71,8 @@ fn node_of(file: File) -> Option<Node> {
 
 /// Executes a set-id program: in a domain that the set-id server builds.
 #[inline(never)]
-pub fn execute(process: &mut Process, command: &Command, node: Node) -> Answer {
-    let mut next = exec::next_of(process);
+pub fn execute(process: &mut Process, command: Command, node: Node) -> Answer {
+    let next = exec::next_of(process);
     if next.files.root.path != Canonical::default() || !next.files.can_be_offered() {
         return Err(Errno::EPERM);
     }
@@ -80,7 +80,7 @@ pub fn execute(process: &mut Process, command: &Command, node: Node) -> Answer {
     process.files.seal_all();
     // Offsets move to where the block then says they are.
     next.files.attach(&mut Heritage::none())?;
-    let block = start_block::write(&next, thread::own().blocked, command);
+    let block = start_block::write(&next, thread::own().blocked, &command);
     let region = offer(&block)?;
     let users = [process.users[0], process.users[1]];
     let groups = [process.groups[0], process.groups[1]];
@@ -102,7 +102,8 @@ pub fn execute(process: &mut Process, command: &Command, node: Node) -> Answer {
     heritage.send()?;
     // What is set there is the server's; nothing that is said here counts.
     let life = NextLife { domain, setup: EnvSetup::default(), fields: 0 };
-    exec::leave(process, &mut next, &life)
+    drop((command, block, heritage));
+    exec::leave(process, next, &life)
 }
 
 /// Puts the block where the server reads it.

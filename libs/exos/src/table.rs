@@ -8,8 +8,8 @@ use crate::memory::calls as memory;
 use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
-    children, exec, exit, fork, fs, futex, group_list, groups, machine, others, page, parts,
-    posix_timers, thread, threads, time,
+    children, exec, exit, fork, fs, futex, group_list, groups, machine, page, parts, posix_timers,
+    thread, threads, time,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -40,7 +40,6 @@ pub fn call(process: &mut Process, slot: &mut Slot, number: u64) -> Answer {
     let answer = with_context(process, slot, known, words)
         .or_else(|| of_memory_and_time(process, known, words))
         .or_else(|| of_process(process, known, words))
-        .or_else(|| others::call(process, known, words))
         .unwrap_or_else(|| fs::table::call(process, known, words));
     if matches!(known, __NR_brk | __NR_mmap | __NR_munmap | __NR_mremap) {
         page::own().virtual_bytes = crate::memory::space().areas.bytes();
@@ -80,7 +79,7 @@ fn with_context(
         __NR_pause => signals::pause(process),
         __NR_kill => send::kill(process, first, second),
         __NR_tkill => send::thread_kill(process, first, second),
-        __NR_tgkill => send::thread_kill(process, second, third),
+        __NR_tgkill => send::thread_group_kill(process, first, second, third),
         __NR_rt_sigqueueinfo => send::queue(process, first, second, third),
         __NR_rt_tgsigqueueinfo => send::queue(process, second, third, words[3]),
         _ => return None,
@@ -154,8 +153,8 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
         __NR_getresgid => identity::get_all(process, Kind::Group, [first, second, third]),
         __NR_getgroups => group_list::get(process, first, second),
         __NR_setgroups => group_list::set(process, first, second),
-        __NR_setfsuid => Ok(u64::from(process.users[1])),
-        __NR_setfsgid => Ok(u64::from(process.groups[1])),
+        __NR_setfsuid => identity::set_for_files(process, Kind::User, first),
+        __NR_setfsgid => identity::set_for_files(process, Kind::Group, first),
         __NR_arch_prctl => machine::arch_prctl(first, second),
         __NR_prctl => machine::prctl(words),
         __NR_personality => Ok(0),

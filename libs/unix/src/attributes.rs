@@ -91,6 +91,33 @@ impl Attributes {
         if is_last { DAY.saturating_sub(now.saturating_sub(read)) } else { 0 }
     }
 
+    /// Somebody has written at this time, up to `end`.
+    pub fn wrote(&mut self, end: u64, now: u64, who: &Credentials) {
+        self.size = self.size.max(end);
+        self.drop_set_id(who);
+        self.changed(now);
+    }
+
+    /// Takes the set-id bits that a change of a regular file's content takes (write(2)): whoever
+    /// may write must not leave the right to act as the owner behind, but for the superuser.
+    #[inline]
+    pub fn drop_set_id(&mut self, who: &Credentials) {
+        if self.mode & 0o6000 != 0 && who.uid != 0 {
+            self.mode &= !(0o4000 | self.dropped_set_group(who));
+        }
+    }
+
+    /// The set-group-id bit, if it goes when `who` changes the file's content or owner: where the
+    /// group executes, and where the asker is not in it. Elsewhere it means locking.
+    pub fn dropped_set_group(&self, who: &Credentials) -> u32 {
+        if self.mode & 0o10 != 0 { 0o2000 } else { self.foreign_set_group(who) }
+    }
+
+    /// Its content has changed at this time.
+    pub fn changed(&mut self, now: u64) {
+        (self.written_ns, self.changed_ns) = (now, now);
+    }
+
     /// As it travels between server and client.
     pub fn to_bytes(&self) -> [u8; ATTRIBUTES_BYTES] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;

@@ -29,6 +29,14 @@ pub fn position(bytes: &[u8], wanted: u8) -> Option<usize> {
     Some(words.len() * 8 + at)
 }
 
+/// Is one of these two there?
+#[inline]
+pub fn has_either(bytes: &[u8], [one, other]: [u8; 2]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().any(|word| matches(*word, one) | matches(*word, other) != 0)
+        || rest.iter().any(|&byte| byte == one || byte == other)
+}
+
 /// Where the last `wanted` is.
 #[inline]
 pub fn last_position(bytes: &[u8], wanted: u8) -> Option<usize> {
@@ -63,6 +71,8 @@ mod tests {
                 let is = |&byte: &u8| byte == wanted;
                 assert_eq!(position(text, wanted), text.iter().position(is), "{text:?}");
                 assert_eq!(last_position(text, wanted), text.iter().rposition(is), "{text:?}");
+                let either = |&byte: &u8| is(&byte) || byte == 1;
+                assert_eq!(has_either(text, [1, wanted]), text.iter().any(either), "{text:?}");
             }
         }
     }

@@ -23,6 +23,7 @@ pub mod locks;
 pub mod map;
 pub mod mounts;
 pub mod path;
+pub mod prf;
 pub mod proc_text;
 pub mod process_page;
 pub mod protocol;

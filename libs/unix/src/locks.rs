@@ -50,7 +50,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// A lock that `wanted` would have to wait for.
+    /// The first lock in the file that `wanted` would have to wait for.
     pub fn conflict(&self, wanted: &Lock) -> Option<Lock> {
         let conflicts = |held: &&Lock| {
             held.file == wanted.file
@@ -60,7 +60,7 @@ impl Locks {
                 && held.first <= wanted.last
                 && wanted.first <= held.last
         };
-        self.list.iter().find(conflicts).copied()
+        self.list.iter().filter(conflicts).min_by_key(|held| held.first).copied()
     }
 
     /// Gives what the owner holds of the file in `first..=last` back; did it hold anything there?
@@ -180,6 +180,22 @@ mod tests {
         assert_eq!(locks.unlock(7, two, 0, u64::MAX), Ok(false));
         assert!(locks.sweep(|owner| owner != one));
         assert_eq!(locks.conflict(&lock(two, true, 0, u64::MAX)), None);
+    }
+
+    #[test]
+    fn the_first_in_the_way_is_told() {
+        let mut locks = Locks::default();
+        let (one, two) = (Owner::Process(1), Owner::Process(2));
+        for first in [50, 20, 80, 5] {
+            locks.lock(lock(one, first != 20, first, first + 4)).unwrap();
+        }
+        let told = |exclusive, first| {
+            locks.conflict(&lock(two, exclusive, first, u64::MAX)).map(|held| held.first)
+        };
+        assert_eq!(told(true, 0), Some(5));
+        assert_eq!(told(true, 10), Some(20));
+        assert_eq!(told(false, 10), Some(50));
+        assert_eq!(told(true, 90), None);
     }
 
     #[test]

@@ -67,6 +67,18 @@ fn child_of<V>(children: &[(u64, Node<V>)], key: u64) -> usize {
     children.partition_point(|(first, _)| *first <= key).saturating_sub(1)
 }
 
+/// Where in a leaf this key is or belongs. Keys that follow each other are where they are looked
+/// for first.
+#[inline]
+fn place_of<V>(entries: &[(u64, V)], key: u64) -> usize {
+    let Some((first, _)) = entries.first() else { return 0 };
+    let at = key.wrapping_sub(*first) as usize;
+    match entries.get(at) {
+        Some((other, _)) if *other == key => at,
+        _ => entries.partition_point(|(other, _)| *other < key),
+    }
+}
+
 impl<V> Node<V> {
     fn get(&self, key: u64) -> Option<&V> {
         let mut node = self;
@@ -74,14 +86,16 @@ impl<V> Node<V> {
             match node {
                 Self::Inner(children) => node = &children.get(child_of(children, key))?.1,
                 Self::Leaf(entries) => {
-                    let at = entries.partition_point(|(other, _)| *other < key);
+                    let at = place_of(entries, key);
                     return entries.get(at).filter(|(other, _)| *other == key).map(|(_, v)| v);
                 }
             }
         }
     }
 
-    fn get_mut(&mut self, key: u64) -> Option<&mut V> {
+    /// The leaf in which this key is or belongs.
+    #[inline]
+    fn leaf_mut(&mut self, key: u64) -> Option<&mut Vec<(u64, V)>> {
         let mut node = self;
         loop {
             match node {
@@ -89,13 +103,16 @@ impl<V> Node<V> {
                     let at = child_of(children, key);
                     node = &mut children.get_mut(at)?.1;
                 }
-                Self::Leaf(entries) => {
-                    let at = entries.partition_point(|(other, _)| *other < key);
-                    let entry = entries.get_mut(at).filter(|(other, _)| *other == key);
-                    return entry.map(|(_, value)| value);
-                }
+                Self::Leaf(entries) => return Some(entries),
             }
         }
+    }
+
+    fn get_mut(&mut self, key: u64) -> Option<&mut V> {
+        let entries = self.leaf_mut(key)?;
+        let at = place_of(entries, key);
+        let entry = entries.get_mut(at).filter(|(other, _)| *other == key);
+        entry.map(|(_, value)| value)
     }
 
     /// Adds a key that is not there. What no longer fits is a node to the right, with its least
@@ -108,7 +125,7 @@ impl<V> Node<V> {
     ) -> Option<(u64, Self)> {
         match self {
             Self::Leaf(entries) => {
-                let at = entries.partition_point(|(other, _)| *other < key);
+                let at = place_of(entries, key);
                 if entries.len() < WIDTH {
                     entries.insert(at, (key, value));
                     return None;
@@ -147,7 +164,7 @@ impl<V> Node<V> {
     fn remove(&mut self, key: u64) -> (Option<V>, bool) {
         match self {
             Self::Leaf(entries) => {
-                let at = entries.partition_point(|(other, _)| *other < key);
+                let at = place_of(entries, key);
                 let there = entries.get(at).is_some_and(|(other, _)| *other == key);
                 let value = there.then(|| entries.remove(at).1);
                 (value, entries.is_empty())
@@ -187,7 +204,7 @@ impl<V> Node<V> {
         match self {
             Self::Leaf(entries) => {
                 let mut right = core::mem::take(&mut spare.leaf);
-                let at = entries.partition_point(|(other, _)| *other < key);
+                let at = place_of(entries, key);
                 right.extend(entries.drain(at..));
                 Self::Leaf(right)
             }
@@ -214,7 +231,7 @@ impl<V> Node<V> {
     fn visit<'a>(&'a self, key: u64, visit: &mut impl FnMut(u64, &'a V) -> bool) -> bool {
         match self {
             Self::Leaf(entries) => {
-                let at = entries.partition_point(|(other, _)| *other < key);
+                let at = place_of(entries, key);
                 entries.iter().skip(at).any(|(key, value)| !visit(*key, value))
             }
             Self::Inner(children) => {
@@ -277,6 +294,28 @@ impl<V, const WIDTH: usize> Map<V, WIDTH> {
 
     /// Adds a key that is not there; `ENOSPC`, and nothing has changed.
     pub fn insert(&mut self, key: u64, value: V) -> Result<(), Errno> {
+        self.insert_new(key, value).map(|_| ())
+    }
+
+    /// Adds a key; the value comes back if the key is there. `ENOSPC`, and nothing has changed.
+    pub fn insert_new(&mut self, key: u64, value: V) -> Result<Option<V>, Errno> {
+        if let Some(entries) = self.root.leaf_mut(key) {
+            let is_last = entries.last().is_none_or(|(last, _)| *last < key);
+            let at = if is_last { entries.len() } else { place_of(entries, key) };
+            if entries.get(at).is_some_and(|(other, _)| *other == key) {
+                return Ok(Some(value));
+            }
+            // Most keys find room in their leaf.
+            if entries.len() < entries.capacity().min(WIDTH) {
+                entries.insert(at, (key, value));
+                self.len += 1;
+                return Ok(None);
+            }
+        }
+        self.insert_and_grow(key, value).map(|()| None)
+    }
+
+    fn insert_and_grow(&mut self, key: u64, value: V) -> Result<(), Errno> {
         let mut spare = self.spare(key, false)?;
         // Other leaves have room for all that they hold at most; small maps are many.
         if let Node::Leaf(entries) = &mut self.root
@@ -298,6 +337,15 @@ impl<V, const WIDTH: usize> Map<V, WIDTH> {
 
     /// Takes a key out.
     pub fn remove(&mut self, key: u64) -> Option<V> {
+        // Most leaves keep others.
+        if let Some(entries) = self.root.leaf_mut(key)
+            && entries.len() > 1
+        {
+            let at = place_of(entries, key);
+            entries.get(at).filter(|(other, _)| *other == key)?;
+            self.len -= 1;
+            return Some(entries.remove(at).1);
+        }
         let (value, empty) = self.root.remove(key);
         self.after_removal(usize::from(value.is_some()), empty);
         value

@@ -53,10 +53,12 @@ pub struct ProcessRecord {
     pub ignored: u64,
     /// Signals caught.
     pub caught: u64,
-    /// Real and effective user.
-    pub users: [u32; 2],
-    /// Real and effective group.
-    pub groups: [u32; 2],
+    /// Real, effective and saved user, and the one by which it acts with files.
+    pub users: [u32; 4],
+    /// The same of groups.
+    pub groups: [u32; 4],
+    /// The set of further groups.
+    pub more_groups: Vec<u32>,
     /// Processor it ran on last.
     pub cpu: u32,
     /// Open descriptors.
@@ -118,16 +120,17 @@ pub fn status(p: &ProcessRecord) -> Vec<u8> {
         b'Z' => "Z (zombie)",
         _ => "S (sleeping)",
     };
-    let [user, effective] = p.users;
-    let [group, effective_group] = p.groups;
+    let four = |[real, effective, saved, files]: [u32; 4]| {
+        format!("{real}\t{effective}\t{saved}\t{files}")
+    };
+    let more: Vec<String> = p.more_groups.iter().map(|group| format!("{group}")).collect();
     let (mapped, resident) = (p.mapped / 1024, p.resident / 1024);
     let mut rest = String::new();
     let _ = writeln!(rest, "\nUmask:\t{:04o}\nState:\t{state}", p.umask);
     let _ = writeln!(rest, "Tgid:\t{0}\nNgid:\t0\nPid:\t{0}\nPPid:\t{1}", p.pid, p.ppid);
-    let _ = writeln!(rest, "TracerPid:\t0\nUid:\t{user}\t{effective}\t{effective}\t{effective}");
-    let gid = effective_group;
-    let _ = writeln!(rest, "Gid:\t{group}\t{gid}\t{gid}\t{gid}\nFDSize:\t{}", p.descriptors);
-    let _ = writeln!(rest, "Groups:\t{group} \nNStgid:\t{0}\nNSpid:\t{0}", p.pid);
+    let _ = writeln!(rest, "TracerPid:\t0\nUid:\t{}\nGid:\t{}", four(p.users), four(p.groups));
+    let _ = writeln!(rest, "FDSize:\t{}\nGroups:\t{} ", p.descriptors, more.join(" "));
+    let _ = writeln!(rest, "NStgid:\t{0}\nNSpid:\t{0}", p.pid);
     let _ = writeln!(rest, "NSpgid:\t{}\nNSsid:\t{}", p.pgid, p.sid);
     let _ = writeln!(rest, "VmPeak:\t{mapped:8} kB\nVmSize:\t{mapped:8} kB");
     let _ = writeln!(rest, "VmRSS:\t{resident:8} kB\nThreads:\t{}", p.threads);

@@ -14,13 +14,15 @@ pub const COMMAND_BYTES: usize = 1024;
 /// Bytes of the executable's path kept.
 pub const PATH_BYTES: usize = 256;
 /// Bytes of the list of open files.
-pub const FILES_BYTES: usize = 1536;
+pub const FILES_BYTES: usize = 1408;
 /// Number of the working directory in that list.
 pub const DIRECTORY: u16 = 0xffff;
 /// Files that a process says it has open itself.
 pub const HELD: usize = 16;
 /// In place of a file: whatever the memory file server has made.
 pub const HELD_ANY: u64 = u64::MAX;
+/// Groups of its set that a process shows.
+pub const GROUPS_SHOWN: usize = 32;
 /// Linux calls counted.
 pub const CALLS: usize = 480;
 
@@ -92,8 +94,18 @@ pub struct ProcessPage {
     pub environment_len: u32,
     /// File mode mask.
     pub umask: u32,
-    /// Zero.
-    pub zero: u32,
+    /// Groups in `groups`.
+    pub groups_len: u32,
+    /// Saved user.
+    pub saved_user: u32,
+    /// The user that it acts by with files (setfsuid(2)).
+    pub file_user: u32,
+    /// Saved group id.
+    pub saved_group_id: u32,
+    /// The group that it acts by with files.
+    pub file_group_id: u32,
+    /// The first groups of its set, in ascending order.
+    pub groups: [u32; GROUPS_SHOWN],
     /// Open files: number (16 bits), bytes of the name (8 bits), name; as far as they fit.
     pub files: [u8; FILES_BYTES],
     /// The shared futex that the thread sleeps for: the word's physical address, 0: none.
@@ -149,7 +161,12 @@ impl ProcessPage {
         files_len: 0,
         environment_len: 0,
         umask: 0,
-        zero: 0,
+        groups_len: 0,
+        saved_user: 0,
+        file_user: 0,
+        saved_group_id: 0,
+        file_group_id: 0,
+        groups: [0; GROUPS_SHOWN],
         files: [0; FILES_BYTES],
         futex: 0,
         held: [0; HELD],
@@ -164,6 +181,19 @@ impl ProcessPage {
     /// Arguments, each with its NUL.
     pub fn command(&self) -> &[u8] {
         prefix(&self.command, self.command_len)
+    }
+
+    /// Groups of its set, as far as they are shown.
+    pub fn groups(&self) -> &[u32] {
+        self.groups.get(..self.groups_len as usize).unwrap_or(&self.groups)
+    }
+
+    /// Shows the first of these.
+    pub fn show_groups(&mut self, numbers: &[u32]) {
+        let shown = numbers.len().min(GROUPS_SHOWN);
+        self.groups = [0; GROUPS_SHOWN];
+        self.groups[..shown].copy_from_slice(&numbers[..shown]);
+        self.groups_len = shown as u32;
     }
 
     /// Empties the list of open files.
@@ -355,7 +385,7 @@ mod tests {
         assert_eq!(list, [(DIRECTORY, &b"/tmp"[..]), (0, b"zero"), (2, b"two")]);
         assert_eq!(page.descriptors, 2);
         while page.enter_file(9, &[b'x'; 200]) {}
-        assert_eq!(page.descriptors, 2 + 7, "what does not fit is not counted here");
+        assert_eq!(page.descriptors, 2 + 6, "what does not fit is not counted here");
         page.descriptors += 1;
         assert!(!page.leave_file(0), "the list is not whole");
     }

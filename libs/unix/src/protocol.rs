@@ -84,7 +84,7 @@ operations! {
     4 Read,
     /// Node, offset (all ones: at the end), bytes, in data, seal. Results: bytes, offset behind.
     5 Write,
-    /// Node, size, nothing, seal.
+    /// Node, size, 0 (1: at least so long), seal.
     6 Truncate,
     /// Node. Data: attributes.
     7 Attributes,
@@ -192,7 +192,7 @@ pub const LOOK: u64 = u64::MAX;
 pub const SOCKET_OWN_NAME: u64 = 256;
 
 /// `Lock`: from here on numbers are of files that the server does not have.
-pub const OF_IMAGE: u64 = 1 << 63;
+pub const OF_IMAGE: u64 = u64::MAX << 32;
 /// `Lock`: where in its region who asks for a description's lock has written its domain. Who shares
 /// the description may write there, and nobody else.
 pub const CLAIM: u64 = 16;

@@ -262,6 +262,12 @@ impl Tree {
         if inode.attributes.permits(who, mask) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
+    /// Is it a directory in which `who` may look for names?
+    pub fn check_search(&self, id: Id, who: &Credentials) -> Result<(), Errno> {
+        self.directory(id)?;
+        self.check(id, who, 1)
+    }
+
     /// Changes attributes, as far as `who` may (chmod(2), chown(2), utimensat(2)).
     pub fn change(&mut self, id: Id, change: &Change, who: &Credentials) -> Result<(), Errno> {
         let now = self.now;
@@ -293,15 +299,12 @@ impl Tree {
             attributes.mode = kind | mode & 0o7777;
         }
         if change.uid.is_some() || change.gid.is_some() {
+            if kind != raw::S_IFDIR {
+                // A new owner must not inherit the right to act as the old one.
+                attributes.mode &= !(0o4000 | attributes.dropped_set_group(who));
+            }
             attributes.uid = change.uid.unwrap_or(attributes.uid);
             attributes.gid = change.gid.unwrap_or(attributes.gid);
-            if kind == raw::S_IFREG && attributes.mode & 0o111 != 0 {
-                // A new owner must not inherit the right to act as the old one.
-                attributes.mode &= !0o4000;
-                if attributes.mode & 0o10 != 0 {
-                    attributes.mode &= !0o2000;
-                }
-            }
         }
         if change.mode.is_some() {
             attributes.mode &= !attributes.foreign_set_group(who);
@@ -329,12 +332,14 @@ impl Tree {
     /// Calls `tell` with each inode that changed in attributes, content or entries, or ended, since
     /// the last time; with some several times. After very many changes: with one for each version
     /// word (`crate::versions`), whether it has changed or not.
+    #[inline]
     pub fn take_changed(&mut self, tell: impl FnMut(Id)) {
         if core::mem::take(&mut self.all_changed) {
             self.changed.clear();
             (0..u64::from(crate::versions::WORDS)).for_each(tell);
         } else {
-            self.changed.drain(..).for_each(tell);
+            self.changed.iter().copied().for_each(tell);
+            self.changed.clear();
         }
     }
 
@@ -357,11 +362,9 @@ impl Tree {
         self.orphans > 0
     }
 
-    /// Why there is no inode of this name: it has ended, or this life never gave the name.
-    fn missing(&self, id: Id) -> Errno {
-        let tag = id >> INDEX_BITS;
-        let former = |slot: &Slot| slot.tag & (LIVES - 1) == tag & (LIVES - 1) && tag < slot.tag;
-        let ended = self.slot(Self::index(id)).is_some_and(former);
+    /// Why there is no inode of this tag: it has ended, or this life never gave the name.
+    fn missing(slot: &Slot, tag: u64) -> Errno {
+        let ended = slot.tag & (LIVES - 1) == tag & (LIVES - 1) && tag < slot.tag;
         if ended { Errno::ESTALE } else { Errno::EIO }
     }
 
@@ -378,8 +381,10 @@ impl Tree {
     }
 
     fn inode(&self, id: Id) -> Result<&Inode, Errno> {
-        let slot = self.slot(Self::index(id)).filter(|slot| slot.tag == id >> INDEX_BITS);
-        slot.and_then(|slot| slot.inode.as_ref()).ok_or_else(|| self.missing(id))
+        let slot = self.slot(Self::index(id)).ok_or(Errno::EIO)?;
+        let tag = id >> INDEX_BITS;
+        let inode = slot.inode.as_ref().filter(|_| slot.tag == tag);
+        inode.ok_or_else(|| Self::missing(slot, tag))
     }
 
     /// An inode to change so that others see it.
@@ -397,9 +402,12 @@ impl Tree {
 
     /// An inode to change in what nobody sees.
     fn inode_unseen(&mut self, id: Id) -> Result<&mut Inode, Errno> {
-        let missing = self.missing(id);
-        let slot = self.slot_mut(Self::index(id)).filter(|slot| slot.tag == id >> INDEX_BITS);
-        slot.and_then(|slot| slot.inode.as_mut()).ok_or(missing)
+        let slot = self.slot_mut(Self::index(id)).ok_or(Errno::EIO)?;
+        let tag = id >> INDEX_BITS;
+        if slot.tag != tag {
+            return Err(Self::missing(slot, tag));
+        }
+        slot.inode.as_mut().ok_or(Errno::EIO)
     }
 
     fn directory(&self, id: Id) -> Result<&Directory, Errno> {
@@ -491,8 +499,7 @@ impl Tree {
     fn touch(&mut self, id: Id) {
         let now = self.now;
         if let Ok(inode) = self.inode_mut(id) {
-            inode.attributes.written_ns = now;
-            inode.attributes.changed_ns = now;
+            inode.attributes.changed(now);
         }
     }
 
@@ -507,7 +514,7 @@ impl Tree {
         if name.len() > path::NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        if name.is_empty() || bytes::position(name, b'/').or(bytes::position(name, 0)).is_some() {
+        if name.is_empty() || bytes::has_either(name, *b"/\0") {
             return Err(Errno::EINVAL);
         }
         Ok(())

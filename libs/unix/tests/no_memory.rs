@@ -96,11 +96,11 @@ fn prepared() -> Tree {
     for number in 0..63 {
         let name = format!("name-that-is-longer-than-short-{number}");
         let id = tree.create(d, name.as_bytes(), Kind::File, 0o644, &SUPER).unwrap();
-        tree.write(id, 0, name.as_bytes()).unwrap();
+        tree.write(id, 0, name.as_bytes(), &SUPER).unwrap();
     }
     let f = tree.create(d, b"f", Kind::File, 0o644, &SUPER).unwrap();
     for page in 0..96 {
-        tree.write(f, page * 2 * PAGE as u64, b"page").unwrap();
+        tree.write(f, page * 2 * PAGE as u64, b"page", &SUPER).unwrap();
     }
     tree.make_directory(d, b"sub", 0o755, &SUPER).unwrap();
     tree.take_changed(drop);
@@ -130,11 +130,11 @@ const STEPS: [(&str, Step); 9] = [
     }),
     ("write", |tree| {
         let f = tree.child(directory(tree), b"f").unwrap();
-        tree.write(f, 0x1_0000_0000, b"far away").map(drop)
+        tree.write(f, 0x1_0000_0000, b"far away", &SUPER).map(drop)
     }),
     ("truncate", |tree| {
         let f = tree.child(directory(tree), b"f").unwrap();
-        tree.truncate(f, 5 * PAGE as u64)
+        tree.truncate(f, 5 * PAGE as u64, &SUPER)
     }),
     ("unlink", |tree| {
         tree.unlink(directory(tree), b"f", &SUPER)?;
@@ -189,13 +189,13 @@ fn without_any_memory_files_end() {
     let (results, _) = with(0, || {
         let create = tree.create(d, &[b'g'; 100], Kind::File, 0, &SUPER).map(drop);
         let read = tree.read(f, 0, &mut bytes).map(drop);
-        let truncate = tree.truncate(f, 3 * page);
+        let truncate = tree.truncate(f, 3 * page, &SUPER);
         let before = tree.read(f, 2 * page, &mut bytes).map(|count| assert!(count == 4));
         let behind = tree.read(f, 3 * page, &mut [0; 4]).map(|count| assert!(count == 0));
-        let there = tree.write(f, 64, b"in a page that is there").map(drop);
-        let empty = tree.truncate(z, 0);
+        let there = tree.write(f, 64, b"in a page that is there", &SUPER).map(drop);
+        let empty = tree.truncate(z, 0, &SUPER);
         // The pages that are dying are taken before it is said that there are none.
-        let hole = tree.write(f, page, b"in a hole").map(drop);
+        let hole = tree.write(f, page, b"in a hole", &SUPER).map(drop);
         let unlink = tree.unlink(d, b"name-that-is-longer-than-short-1", &SUPER);
         tree.settle(9, |_, _| false);
         while tree.work(1) {}

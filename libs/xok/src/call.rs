@@ -10,7 +10,7 @@ use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::{Place, RegionOperation, RegionWait, Step};
+use abi::region::{FIFO, Place, RegionOperation, RegionWait, Step};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -246,6 +246,12 @@ pub fn slice_free(capability: u8, cpu: u16, position: u32) -> Result<u64, Refuse
 pub fn region_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
     let call = Call::RegionAlloc { frames: at(frames.as_ptr()), count: frames.len() as u64 };
     make(call, capability).map(RegionId)
+}
+
+/// `RegionAlloc` of a fifo: one frame for its words and a power of two of frames for its data.
+pub fn fifo_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
+    let count = frames.len() as u64 | FIFO;
+    make(Call::RegionAlloc { frames: at(frames.as_ptr()), count }, capability).map(RegionId)
 }
 
 /// `RegionAttach`

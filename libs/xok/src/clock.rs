@@ -31,6 +31,7 @@ pub fn reading(clock: &Clock, tsc: u64) -> u64 {
         return clock.tick_ns;
     }
     let ticks = tsc.saturating_sub(clock.base_tsc);
-    let ns = (u128::from(ticks) * u128::from(clock.multiplier)) >> clock.shift;
+    // The kernel says less than 64.
+    let ns = (u128::from(ticks) * u128::from(clock.multiplier)) >> (clock.shift & 63);
     clock.base_ns + ns as u64
 }

@@ -99,14 +99,26 @@ pub fn table(table: Table) -> TableInfo {
     load(base + (table as u64) * core::mem::size_of::<TableInfo>() as u64)
 }
 
+/// Where the record at `index` of `which` is, if there is one, of so many bytes at least: two loads
+/// of what `table` says.
+#[inline]
+fn place(which: Table, index: usize, bytes: usize) -> Option<u64> {
+    const { assert!(offset_of!(TableInfo, count) == offset_of!(TableInfo, stride) + 4) };
+    let info = PUBLISHED
+        + offset_of!(Directory, tables) as u64
+        + which as u64 * size_of::<TableInfo>() as u64;
+    let address: u64 = load(info + offset_of!(TableInfo, address) as u64);
+    let both: u64 = load(info + offset_of!(TableInfo, stride) as u64);
+    let (stride, count) = (u64::from(both as u32), both >> 32);
+    // Of a table that lies within the published pages, as every one does.
+    let record = address.wrapping_add((index as u64).wrapping_mul(stride));
+    ((index as u64) < count && stride >= bytes as u64).then_some(record)
+}
+
 /// The record at `index` of `which`, if there is one.
 #[inline]
 pub fn record<T: Copy>(which: Table, index: usize) -> Option<T> {
-    let info = table(which);
-    if index >= info.count as usize || (info.stride as usize) < core::mem::size_of::<T>() {
-        return None;
-    }
-    Some(load(info.address + index as u64 * u64::from(info.stride)))
+    place(which, index, size_of::<T>()).map(load)
 }
 
 /// The word at `offset` of a region's record; 0 if there is no such region.
@@ -214,13 +226,7 @@ pub fn env(id: EnvId) -> Option<EnvRecord> {
 /// The field at `offset` of an environment's record, if that still stands.
 #[inline]
 fn env_field<T: Copy>(id: EnvId, offset: usize) -> Option<T> {
-    let info = table(Table::Envs);
-    let index = id.index();
-    if index >= info.count as usize || (info.stride as usize) < size_of::<EnvRecord>() {
-        return None;
-    }
-    // Of a table that lies within the published pages, as every one does.
-    let record = info.address.wrapping_add(index as u64 * u64::from(info.stride));
+    let record = place(Table::Envs, id.index(), size_of::<EnvRecord>())?;
     let field = load(record.wrapping_add(offset as u64));
     (load::<u32>(record) == id.0).then_some(field)
 }
@@ -229,6 +235,14 @@ fn env_field<T: Copy>(id: EnvId, offset: usize) -> Option<T> {
 #[inline]
 pub fn env_domain(id: EnvId) -> Option<DomainId> {
     env_field(id, offset_of!(EnvRecord, domain)).map(DomainId)
+}
+
+/// The count of changes to whom the domain with this id acts for, if its record still stands.
+#[inline]
+pub fn domain_holdings(id: DomainId) -> Option<u64> {
+    let record = place(Table::Domains, id.index(), size_of::<DomainRecord>())?;
+    let holdings = load(record.wrapping_add(offset_of!(DomainRecord, holdings) as u64));
+    (load::<u64>(record) == id.0).then_some(holdings)
 }
 
 /// Is there an environment with this id, and has it not died?
@@ -247,16 +261,15 @@ pub fn frame(frame: abi::id::Frame) -> Option<FrameRecord> {
 /// The clock, read under its sequence word.
 pub fn clock() -> Clock {
     const { assert!(offset_of!(Clock, sequence) == 0) };
-    let place = table(Table::Clock);
-    if place.count == 0 || (place.stride as usize) < size_of::<Clock>() {
+    let Some(place) = place(Table::Clock, 0, size_of::<Clock>()) else {
         return Clock::default();
-    }
+    };
     loop {
-        let sequence: u64 = load(place.address);
+        let sequence: u64 = load(place);
         fence(Ordering::Acquire);
-        let clock: Clock = load(place.address);
+        let clock: Clock = load(place);
         fence(Ordering::Acquire);
-        if sequence == load::<u64>(place.address) && sequence.is_multiple_of(2) {
+        if sequence == load::<u64>(place) && sequence.is_multiple_of(2) {
             return clock;
         }
         core::hint::spin_loop();
@@ -276,8 +289,7 @@ pub fn command_line(buffer: &mut [u8; COMMAND_LINE]) -> &[u8] {
 
 /// Address of the application page of the environment at `index`.
 pub fn application_page(index: usize) -> Option<u64> {
-    let info = table(Table::ApplicationPages);
-    (index < info.count as usize).then(|| info.address + index as u64 * u64::from(info.stride))
+    place(Table::ApplicationPages, index, 0)
 }
 
 /// The application page of an environment's index: whoever has the index writes there.

@@ -16,8 +16,9 @@
 //! Reads the bytes of the instruction that the processor has just decoded.
 #![allow(unsafe_code)]
 
-use crate::call::{self, Message};
+use crate::call::{self, Message, Refused};
 use crate::upcall::{self, Slot, block};
+use abi::error::Error;
 use abi::id::EnvId;
 use abi::upcall::Cause;
 
@@ -25,6 +26,8 @@ use abi::upcall::Cause;
 pub const GO_ON: u64 = 1;
 /// The operation code of `int n`.
 const INT: u8 = 0xcd;
+/// How often a busy environment is given the processor before it is one that does not answer.
+const TRIES: u32 = 100_000;
 /// Bytes of the longest instruction (SDM 2 §2.3.11).
 const LONGEST: u64 = 15;
 /// In the error code of #GP: a gate of the interrupt table (SDM 3A §6.13), not by a device.
@@ -118,7 +121,7 @@ impl Redirect {
         let report = Report { cause, error, address, rip, rsp, rax };
         // The program may have been about to read this word, behind a transfer of its own.
         let kept = upcall::word(block::TRANSFER_RSP);
-        let reply = call::transfer(self.to, report.words());
+        let reply = self.ask(&report);
         // SAFETY: the word is the library's, and as it was.
         unsafe { upcall::set_word(block::TRANSFER_RSP, kept) };
         match reply {
@@ -128,6 +131,17 @@ impl Redirect {
             }
             _ => false,
         }
+    }
+
+    /// The other environment's answer; while it serves others it is given the processor.
+    fn ask(&self, report: &Report) -> Result<Message, Refused> {
+        for _ in 1..TRIES {
+            match call::transfer(self.to, report.words()) {
+                Err((Error::Busy, _)) => drop(call::yield_to(self.to)),
+                answer => return answer,
+            }
+        }
+        call::transfer(self.to, report.words())
     }
 }
 

@@ -3,19 +3,24 @@
 //! A server sleeps accepting. A transfer enters at the stub below on the top of the server's stack,
 //! runs the request, and its reply makes the server accept the next one in the same step; whatever
 //! wakes it otherwise (an event, its predicate) runs the event function, then it sleeps again.
-//! Whatever the sleep left on the stack is abandoned: nothing is kept there between requests.
+//! Whatever the sleep left on the stack is abandoned: nothing is kept there between requests. Who
+//! asks for much lets others in meanwhile (`turns`).
 //!
 //! # Safety
 //! Holds the entry stub. The functions are set before the first transfer is accepted; the stack is
 //! the server's own static one.
 #![allow(unsafe_code)]
 
+mod turns;
+
 use crate::call::{self, Message};
-use abi::call::SLEEP_ACCEPT;
+use crate::{clock, published};
+use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT};
 use abi::id::EnvId;
 use abi::setup::{EnvSetup, field};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
+use turns::{Frame, Kept, Turns};
 
 /// What a server does.
 pub trait Serve {
@@ -41,14 +46,18 @@ static CURRENT: Current = Current(UnsafeCell::new(None));
 
 global_asm!(
     ".section .text.xok_server, \"ax\"",
-    ".global xok_server_entry, xok_server_loop",
+    ".global xok_server_entry, xok_server_loop, xok_server_reply",
     // rcx: the caller's id; the message in rdi rsi rdx r8 r9 r10; rsp is the caller's, worthless.
-    // What a calling convention keeps is kept for callers that trust us (`rpc::tlrpc`): the rest of
-    // it by `request`.
+    // What a calling convention keeps is kept for callers that trust us (`rpc::tlrpc`), whenever
+    // they are answered.
     "xok_server_entry:",
     "lea rsp, [rip + {place}]",
     "add rsp, {stack}",
-    "push rbp",
+    "push r15",
+    "push r14",
+    "push r13",
+    "push r12",
+    "push rbx",
     "push rbp",
     "push r10",
     "push r9",
@@ -60,7 +69,12 @@ global_asm!(
     "mov rsi, rsp",
     "xor ebp, ebp",
     "call {request}",
-    // rax: what the reply's rax must be.
+    "mov rdi, rsp",
+    "mov rsi, rax",
+    // rdi: the frame; rsi: what the reply's rax must be.
+    "xok_server_reply:",
+    "mov rsp, rdi",
+    "mov rax, rsi",
     "pop rdi",
     "pop rsi",
     "pop rdx",
@@ -68,8 +82,13 @@ global_asm!(
     "pop r9",
     "pop r10",
     "pop rbp",
+    "pop rbx",
+    "pop r12",
+    "pop r13",
+    "pop r14",
+    "pop r15",
     "syscall",
-    // The reply was refused (the caller died), or an event woke us.
+    // The reply was refused (the caller died), an event woke us, or others are to be let in.
     "xok_server_loop:",
     "lea rsp, [rip + {place}]",
     "add rsp, {stack}",
@@ -85,6 +104,7 @@ global_asm!(
 unsafe extern "C" {
     fn xok_server_entry();
     fn xok_server_loop() -> !;
+    fn xok_server_reply(frame: &Frame, rax: u64) -> !;
 }
 
 fn current() -> &'static mut dyn Serve {
@@ -96,17 +116,78 @@ fn current() -> &'static mut dyn Serve {
     }
 }
 
-extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
+struct Clients(UnsafeCell<Turns>);
+// SAFETY: one environment; request and event functions never overlap (see `run`).
+unsafe impl Sync for Clients {}
+static CLIENTS: Clients = Clients(UnsafeCell::new(Turns::new()));
+
+fn clients() -> &'static mut Turns {
+    // SAFETY: as in `current`; no reference lives on when the next one is made.
+    unsafe { &mut *CLIENTS.0.get() }
+}
+
+/// Back to the loop: the rest of what is on the stack is worth nothing.
+fn to_loop() -> ! {
+    // SAFETY: switches to the top of the server's stack.
+    unsafe { xok_server_loop() }
+}
+
+/// Replies, accepting the next request in the same step or not yet: who replies accepting sleeps
+/// without a deadline.
+fn reply(caller: EnvId, frame: &Frame, accepts: bool) -> ! {
+    let accept = if accepts { TRANSFER_ACCEPT } else { 0 };
+    // SAFETY: the frame is not on the stack's top, where the loop begins again; if the caller has
+    // died, it needs no answer.
+    unsafe { xok_server_reply(frame, call::transfer_rax(caller) & !TRANSFER_ACCEPT | accept) }
+}
+
+/// The account that an environment's time is charged to.
+fn payer(env: EnvId) -> u64 {
+    published::env(env).map_or(0, |record| record.account)
+}
+
+/// Serves a request; `false`: its answer waits until others were let in.
+fn serve(caller: EnvId, frame: &mut Frame) -> bool {
+    let begun = clock::tsc();
+    current().request(caller, &mut frame.message);
+    let took = clock::tsc().saturating_sub(begun);
+    !clients().spend(took, caller, || (clock::now_ns(), payer(caller)), frame)
+}
+
+extern "C" fn request(caller: u64, frame: &mut Frame) -> u64 {
     let caller = EnvId(caller as u32);
     crate::beat::beat();
-    current().request(caller, message);
+    let others_wait = !clients().is_empty();
+    let waits = others_wait && clients().keep(clock::now_ns(), caller, payer(caller), frame);
+    if waits || !serve(caller, frame) {
+        to_loop();
+    }
+    if others_wait {
+        reply(caller, frame, false);
+    }
     call::transfer_rax(caller)
+}
+
+/// Answers what has waited longest; `free`: the server itself has nothing to wake for.
+fn go_on(free: bool) {
+    let Some(Kept { caller, mut frame, answered }) = clients().take() else { return };
+    if answered || serve(caller, &mut frame) {
+        reply(caller, &frame, free && clients().is_empty());
+    }
 }
 
 extern "C" fn idle() -> ! {
     loop {
         crate::beat::beat();
         let deadline = current().events();
+        let pause = clients().pause(clock::now_ns());
+        if pause.is_none() && !clients().is_empty() {
+            go_on(deadline == 0);
+            continue;
+        }
+        // Whichever comes first; 0 is none.
+        let deadline =
+            pause.map_or(deadline, |until| (deadline.wrapping_sub(1)).min(until - 1) + 1);
         // Every answer, a passed deadline included, means: look again.
         let _ = call::sleep(deadline, u64::MAX, u64::MAX, SLEEP_ACCEPT);
     }
@@ -117,6 +198,7 @@ pub fn run(server: &'static mut dyn Serve) -> ! {
     // SAFETY: nothing has entered yet.
     unsafe { *CURRENT.0.get() = Some(server) };
     crate::upcall::set_mask(true);
+    clients().set_ticks(published::clock().tsc_mhz);
     let setup =
         EnvSetup { sync_entry: xok_server_entry as *const () as u64, ..EnvSetup::default() };
     if call::env_set(call::OWN, EnvId::NONE, field::SYNC_ENTRY, &setup).is_err() {

@@ -53,10 +53,10 @@ pub enum Service {
 
 /// The word, or 0.
 pub fn get(service: Service) -> u64 {
-    if published::application_word(INIT_INDEX, 0) != Some(MAGIC) {
-        return 0;
+    match published::application(INIT_INDEX) {
+        Some(init) if word(init, Service::Magic) == MAGIC => word(init, service),
+        _ => 0,
     }
-    published::application_word(INIT_INDEX, 8 * service as usize).unwrap_or(0)
 }
 
 /// The word of init's page, which has been filled.

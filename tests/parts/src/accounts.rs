@@ -420,3 +420,27 @@ fn beside(part: &AccountRecord) -> Result<(), String> {
     let status = libc::wait(bob);
     expect(status == 0, || format!("another user ended with {status:#x}"))
 }
+
+/// Where a user's regions are taken, fork(2) says that there is no room for one more process.
+pub fn forks_without_regions(door: door::Door) -> Seen {
+    const AGAIN: i32 = 11;
+    let status = libc::wait(libc::spawn(|| {
+        let Ok(_open) = std::fs::File::open("/etc/passwd") else { return 1 };
+        if !libc::become_user(crate::deputies::NOBODY)
+            || libc::try_spawn(|| 0).map(libc::wait) != Some(0)
+        {
+            return 2;
+        }
+        // Another one that nobody shares with a child yet.
+        let Ok(_second) = std::fs::File::open("/etc/passwd") else { return 3 };
+        let frames = UserAddress(0);
+        let mut given = Vec::with_capacity(1 << 12);
+        until_refused(door, &|| Call::RegionAlloc { frames, count: 0 }, &mut given);
+        match libc::try_spawn(|| 0) {
+            None => std::io::Error::last_os_error().raw_os_error().unwrap_or(4),
+            Some(_) => 5,
+        }
+    }));
+    expect(status == AGAIN << 8, || format!("status {status:#x}, not EAGAIN"))?;
+    lives("after").map(|()| String::new())
+}

@@ -12,7 +12,7 @@ use crate::attacker::{self, KINDS, Tally};
 use crate::libc;
 use abi::call::Call;
 use abi::id::EnvId;
-use abi::published::{AccountRecord, EnvRecord, Table};
+use abi::published::{AccountRecord, EnvRecord, RegionRecord, Table};
 use abi::word::UserAddress;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -31,6 +31,9 @@ const WARM: Duration = Duration::from_secs(2);
 const HUNG: Duration = Duration::from_secs(120);
 /// How long the machine may take to be what it was.
 const SETTLING: Duration = Duration::from_secs(15);
+/// How long nothing has to change before the machine counts as at rest: servers let go of clients
+/// that have ended when they look for them, not at once.
+const REST: Duration = Duration::from_secs(1);
 /// How long a victim computes beside one attacker.
 const SHARED: Duration = Duration::from_millis(1500);
 /// How often that is tried before it counts as too little.
@@ -82,7 +85,26 @@ impl Census {
         Self { used: tables.map(of), frames_free: published::directory().frames_free }
     }
 
-    /// The environments and accounts there are, to be told where they are not what they were.
+    /// Waits until the tables do not change any more, then counts.
+    fn at_rest() -> Result<Self, String> {
+        let until = Instant::now() + SETTLING;
+        let (mut last, mut since) = (Self::take(), Instant::now());
+        while since.elapsed() < REST {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = Self::take();
+            if now.used != last.used {
+                since = Instant::now();
+            }
+            last = now;
+            if Instant::now() > until {
+                return Err(format!("the machine does not come to rest: {last:?}"));
+            }
+        }
+        Ok(last)
+    }
+
+    /// The environments, accounts and regions there are, to be told where they are not what they
+    /// were.
     fn listed() -> String {
         let envs = (1..published::table(Table::Envs).count as usize)
             .filter_map(|at| published::record::<EnvRecord>(Table::Envs, at))
@@ -96,7 +118,14 @@ impl Census {
             .filter(|record| record.id != 0);
         let accounts =
             accounts.map(|one| format!("account {} below {}: {:?}", one.id, one.parent, one.used));
-        envs.chain(accounts).collect::<Vec<_>>().join("; ")
+        let regions = (1..published::table(Table::Regions).count as usize)
+            .filter_map(|at| published::record::<RegionRecord>(Table::Regions, at))
+            .filter(|record| record.id != 0);
+        let regions = regions.map(|one| {
+            let RegionRecord { id, account, domain, bytes, attached, .. } = one;
+            format!("region {id} of {domain}, {account}: {bytes} bytes, attached {attached:?}")
+        });
+        envs.chain(accounts).chain(regions).collect::<Vec<_>>().join("; ")
     }
 
     /// Is nothing missing that was there before?
@@ -292,7 +321,7 @@ fn all(seed: u64, seconds: u64, tally: Tally) -> Result<String, String> {
     }
     // Victims beside each other first, so that what servers keep of clients is there before.
     attack((seed, 0), WARM, &references, tally)?;
-    let before = Census::take();
+    let before = Census::at_rest()?;
     let time = Duration::from_secs(seconds);
     let runs = attack((seed, ATTACKERS), time, &references, tally)?;
     let had = share(seed, tally)?;

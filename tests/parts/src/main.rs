@@ -8,6 +8,7 @@
 mod accounts;
 mod attacker;
 mod calls;
+mod delays;
 mod deputies;
 mod faults;
 mod files;
@@ -29,7 +30,7 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
-const TESTS: [Test; 16] = [
+const TESTS: [Test; 17] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -45,6 +46,7 @@ const TESTS: [Test; 16] = [
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
     ("users_pay_for_themselves", accounts::users_pay_for_themselves),
     ("a_user_at_its_limits", accounts::a_user_at_its_limits),
+    ("forks_without_regions", accounts::forks_without_regions),
     ("root_ends_who_takes_no_signals", nobody::root_ends_who_takes_no_signals),
 ];
 
@@ -68,6 +70,11 @@ fn main() -> ExitCode {
         let seen = accounts::kept();
         println!("{seen:?}");
         return ExitCode::from(u8::from(seen.is_err()));
+    }
+    if let [word, part] = arguments
+        && word == "delays"
+    {
+        return delays::command(door, part);
     }
     if let [word, callers, seed] = arguments
         && word == "set-id"

@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::exos_suite::parts;
 use crate::boot_image::Extra;
 use crate::failure::Result;
+use crate::machine::{Counting, Machine};
 use crate::run::{self, Captured, Job};
 use crate::tally::{Tally, Test, Verdict};
 
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 12] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -23,6 +24,8 @@ const TESTS: [Test; 10] = [
     ("servers/terminal_after_an_end", || terminal("end", "init: ttyd ended")),
     ("servers/terminal_after_a_loop", || terminal("spin", "init: ttyd does not answer")),
     ("servers/accounts_after_an_end", accounts),
+    ("servers/files_delay_nobody", || delays("files")),
+    ("servers/files_are_served_in_turn", || delays("files_beside")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
 ];
@@ -85,6 +88,33 @@ fn accounts() -> Result<Verdict> {
     let image = run::make_image(&job)?;
     let captured = run::capture(&job, &image.path, None, |_| {})?;
     Ok(judge(&captured, "Ok(\"\")\n", "init: accountd ended with 0x700"))
+}
+
+/// No client of a server delays another one, as `tests/parts/src/delays.rs` has it: on a machine
+/// of one processor where a nanosecond is one instruction.
+fn delays(part: &str) -> Result<Verdict> {
+    const MEMORY: &str = "512M";
+    const PROGRAM: &str = "/tmp/parts";
+    let words = [PROGRAM, "delays", part].map(String::from);
+    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
+    let job = Job {
+        machine: Machine { counting, memory: MEMORY.into(), ..Machine::default() },
+        program: Some((PROGRAM.to_string(), words.to_vec())),
+        extras: vec![Extra { host: parts()?.into(), guest: PROGRAM.into() }],
+        limit: Some(LIMIT),
+        ..Job::default()
+    };
+    let image = run::make_image(&job)?;
+    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    let text = String::from_utf8_lossy(&captured.output);
+    let last = text.lines().last().and_then(|line| line.strip_prefix("delays: "));
+    Ok(match last {
+        Some(said) if captured.status == Some(0) => Ok(format!("({said} instructions)")),
+        _ => {
+            let errors = String::from_utf8_lossy(&captured.error);
+            Err(format!("status {:?}, output {text}, errors {errors:?}", captured.status))
+        }
+    })
 }
 
 /// The network goes on with another server: addresses are found out, pages served.

@@ -338,6 +338,12 @@ impl Model {
         RegionId(self.random.pick(&live))
     }
 
+    /// How many frames a region is to have, and whether it is to be a fifo.
+    fn some_count(&mut self, small: u16) -> u64 {
+        let fifo = if self.random.one_in(3) { abi::region::FIFO } else { 0 };
+        (u64::from(small) / 3) | fifo
+    }
+
     fn some_which(&mut self, below: usize) -> Which {
         if self.random.one_in(3) {
             Which::This(self.random.below(below) as u32)
@@ -407,7 +413,7 @@ impl Model {
                 env: self.some_env(),
             },
             43 => Call::SliceFree { cpu: small / 2, position: self.random.below(20) as u32 },
-            44..=46 => Call::RegionAlloc { frames: BUFFER, count: u64::from(small) / 3 },
+            44..=46 => Call::RegionAlloc { frames: BUFFER, count: self.some_count(small) },
             47..=49 => Call::RegionAttach {
                 region: self.some_region(),
                 role: small / 2,

@@ -210,9 +210,13 @@ fn check_insert(
     }
     // Is the ring the caller's own?
     super::ring::own(state, caller, filter.ring)?;
+    // May the caller have packets at all? One without the network takes none, and claims none.
+    let interface = Name::of(&[NAME_DEVICE, DEVICE_NETWORK, program.interface]);
+    if !capability::holds(state, caller, &interface, WRITE) {
+        return Err(Error::NotPermitted.into());
+    }
     if copy {
         // May the caller listen to everyone (a superuser's right over the interface)?
-        let interface = Name::of(&[NAME_DEVICE, DEVICE_NETWORK, program.interface]);
         if !own.dominates(&interface, WRITE) {
             return Err(Error::NotPermitted.into());
         }

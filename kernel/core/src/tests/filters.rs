@@ -52,7 +52,7 @@ impl Wire {
     }
 }
 
-fn give(world: &mut World, index: usize, slot: u8, rights: u8, name: &[u16]) {
+pub fn give(world: &mut World, index: usize, slot: u8, rights: u8, name: &[u16]) {
     let domain = env::domain(&world.state, EnvIndex::new(index)).index();
     world.state.domains.records[DomainIndex::new(domain)].capabilities[usize::from(slot)] =
         Capability { rights, zero: 0, name: Name::of(name) };
@@ -124,6 +124,31 @@ fn overhear_with_a_right_to_read() {
     }
     give(world, other, INTERFACE, WRITE, &device);
     filter(insert(world, other, INTERFACE, COPY, ring, &[]));
+}
+
+/// What has no right over the interface takes no packets, and stands in no other's way.
+#[test]
+fn a_domain_without_the_network_claims_nothing() {
+    let mut wire = Wire::new();
+    let (other, ring) = (wire.other, wire.rings[1]);
+    let domain = env::domain(&wire.world.state, EnvIndex::new(other)).index();
+    let list = &mut wire.world.state.domains.records[DomainIndex::new(domain)].capabilities;
+    for (slot, capability) in list.iter_mut().enumerate() {
+        if slot != usize::from(OWN) {
+            *capability = Capability::default();
+        }
+    }
+    let before = wire.world.census();
+    assert_eq!(wire.second(0, &[TYPE]), error(Error::NotPermitted, 0), "a name of its own");
+    let others = [NAME_DEVICE, DEVICE_NETWORK, 1];
+    give(&mut wire.world, other, INTERFACE, WRITE, &others);
+    assert_eq!(wire.second(0, &[TYPE]), error(Error::NotPermitted, 0), "another interface");
+    let device = [NAME_DEVICE, DEVICE_NETWORK, 0];
+    give(&mut wire.world, other, INTERFACE, ALL & !WRITE, &device);
+    assert_eq!(wire.second(0, &[TYPE]), error(Error::NotPermitted, 0), "no right to send");
+    assert_eq!(wire.world.census(), before);
+    give(&mut wire.world, other, INTERFACE, WRITE, &device);
+    filter(insert(&mut wire.world, other, OWN, 0, ring, &[TYPE]));
 }
 
 #[test]

@@ -189,6 +189,8 @@ fn ring_of(world: &mut World, index: usize) -> RingId {
 
 /// A filter for packets of one type that go to a ring of one's own.
 fn filter_of(world: &mut World, index: usize, ring: RingId) -> FilterId {
+    use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, WRITE};
+    super::filters::give(world, index, 9, WRITE, &[NAME_DEVICE, DEVICE_NETWORK, 0]);
     let mut words = vec![1 << 32, ring.0, 0, 12 | 0xff00_0000 << 32, 0x0500_0000];
     words.resize(27, 0);
     world.put(index, &words);

@@ -6,6 +6,7 @@ mod capabilities;
 mod cells;
 mod deaths;
 mod exits;
+mod fifos;
 mod filters;
 pub(crate) mod gates;
 mod handovers;

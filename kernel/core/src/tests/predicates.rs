@@ -18,16 +18,16 @@ const A: u64 = SCRATCH + 0x800;
 const B: u64 = SCRATCH + 0x808;
 
 #[derive(Clone, Copy)]
-struct A_ {
+pub struct A_ {
     operator: u8,
     left: (Source, u64),
     right: (Source, u64),
     last: bool,
-    region: u64,
+    pub region: u64,
     mask: u64,
 }
 
-fn atom(left: (Source, u64), operator: Operator, right: (Source, u64)) -> A_ {
+pub fn atom(left: (Source, u64), operator: Operator, right: (Source, u64)) -> A_ {
     A_ { operator: operator as u8, left, right, last: true, region: 0, mask: 0 }
 }
 
@@ -35,11 +35,11 @@ fn memory(address: u64) -> (Source, u64) {
     (Source::Memory, address)
 }
 
-fn constant(value: u64) -> (Source, u64) {
+pub fn constant(value: u64) -> (Source, u64) {
     (Source::Constant, value)
 }
 
-fn set(world: &mut World, index: usize, atoms: &[A_]) -> Outcome {
+pub fn set(world: &mut World, index: usize, atoms: &[A_]) -> Outcome {
     let mut words = vec![];
     for atom in atoms {
         let first = u64::from(atom.operator)

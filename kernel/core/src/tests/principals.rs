@@ -6,7 +6,7 @@ use super::*;
 use abi::capability::{
     CONTROL, DERIVE, NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
 };
-use abi::domain::{NO_NAME, Property};
+use abi::domain::{NO_NAME, Property, SET_OF_GROUPS};
 
 /// The slot of the effective user, and of the saved one.
 pub(super) const USER: u8 = 2;
@@ -210,6 +210,26 @@ fn a_domain_is_asked_for_its_users_and_groups() {
     );
 }
 
+#[test]
+fn group_0_is_a_group_like_others_and_user_0_is_in_all() {
+    let groups = [0, 1, 500, u32::MAX - 1];
+    for (name, held) in [
+        (Name::principal(NAME_GROUP, 0), &groups[..1]),
+        (Name::principal(NAME_GROUP, 500), &groups[2..3]),
+        (Name::of(&[NAME_GROUP]), &groups[..]),
+    ] {
+        let mut world = World::new();
+        let (_, domain) = process(&mut world, ALICE);
+        let (server, _) = process(&mut world, BOB);
+        enter(&mut world, domain, SAVED, name, USER_RIGHTS);
+        for number in groups {
+            let ask = Call::DomainHolds { domain, kind: NAME_GROUP, number };
+            let is = matches!(world.with(server, 0, ask), Outcome::Answer(0, _));
+            assert_eq!(is, held.contains(&number), "{name:?}: {number}");
+        }
+    }
+}
+
 /// A region of group numbers that the domain is attached to for reading.
 fn groups(world: &mut World, owner: usize, numbers: &[u32]) -> RegionId {
     world.put(owner, &[u64::from(u32::MAX)]);
@@ -244,7 +264,7 @@ fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
     assert_eq!(world.with(client, USER, call), error(Error::NotPermitted, 0));
     enter(&mut world, domain, SAVED, Name::principal(NAME_GROUP, 20), USER_RIGHTS);
     assert_eq!(world.with(client, SAVED, call), error(Error::NotPermitted, 0));
-    enter(&mut world, domain, SAVED, Name::principal(NAME_GROUP, 0), USER_RIGHTS);
+    enter(&mut world, domain, SAVED, Name::of(&[NAME_GROUP]), USER_RIGHTS);
     // It may not be written by anybody.
     let attach = |role| Call::RegionAttach { region, role, domain: DomainId::NONE };
     assert_eq!(world.with(client, 0, attach(0)), OK);
@@ -254,13 +274,21 @@ fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
     for role in [0, 1] {
         assert_eq!(world.with(client, 0, attach(role)), error(Error::WrongState, 0));
     }
+    let ask = |world: &mut World, kind, number| {
+        world.with(1, 0, Call::DomainHolds { domain, kind, number })
+    };
+    // By a right over all groups it is in each; of its set are those that are there.
+    let is = |outcome| matches!(outcome, Outcome::Answer(0, _));
+    assert!(is(ask(&mut world, NAME_GROUP, 8)) && !is(ask(&mut world, SET_OF_GROUPS, 8)));
     enter(&mut world, domain, SAVED, Name::ROOT, 0);
-    let mut ask = |number| world.with(1, 0, Call::DomainHolds { domain, kind: NAME_GROUP, number });
-    for number in 0..13_100 {
-        let there = matches!(ask(number), Outcome::Answer(0, _));
-        assert_eq!(there, numbers.contains(&number), "{number}");
+    for kind in [NAME_GROUP, SET_OF_GROUPS] {
+        for number in 0..13_100 {
+            let there = is(ask(&mut world, kind, number));
+            assert_eq!(there, numbers.contains(&number), "{number}");
+        }
+        let filled = ask(&mut world, kind, u32::MAX);
+        assert_eq!(filled, error(Error::NotPermitted, 0), "what the rest is filled with");
     }
-    assert_eq!(ask(u32::MAX), error(Error::NotPermitted, 0), "what the rest is filled with");
     // One's child may hold the same; then they are given up.
     let child = new_domain(&mut world, client, USER);
     let attach = Call::RegionAttach { region, role: 2, domain: child };
@@ -378,7 +406,7 @@ fn a_guest_brings_its_groups_and_the_regions_that_it_has_passed() {
     let (guest, builder, built, new) = prepared(&mut world);
     let from = env::domain(&world.state, EnvIndex::new(guest));
     let region = groups(&mut world, guest, &[20, 27]);
-    enter(&mut world, from, SAVED, Name::principal(NAME_GROUP, 0), USER_RIGHTS);
+    enter(&mut world, from, SAVED, Name::of(&[NAME_GROUP]), USER_RIGHTS);
     let property = Property::Groups as u16;
     let hold = Call::DomainSet { domain: DomainId::NONE, property, value: region.0 };
     assert_eq!(world.with(guest, SAVED, hold), OK);

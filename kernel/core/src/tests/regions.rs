@@ -10,11 +10,11 @@ use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 /// Program memory that is copied from and to.
 const DATA: u64 = SCRATCH + 0x400;
 
-fn operation(region: RegionId, role: u8) -> RegionOperation {
+pub fn operation(region: RegionId, role: u8) -> RegionOperation {
     RegionOperation { region: region.0, role, ..RegionOperation::default() }
 }
 
-fn operate(world: &mut World, index: usize, operation: &RegionOperation) -> Outcome {
+pub fn operate(world: &mut World, index: usize, operation: &RegionOperation) -> Outcome {
     let last = u64::from(operation.len)
         | u64::from(operation.compares) << 32
         | u64::from(operation.writes) << 40

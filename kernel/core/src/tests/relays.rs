@@ -16,7 +16,7 @@ use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
 use std::string::String;
 
 const ENVS: usize = 6;
-const REGIONS: usize = 2;
+const REGIONS: usize = 3;
 /// Where the bytes are, in the region and in the program.
 const BYTES: u64 = 64;
 const DATA: u64 = SCRATCH + 0x400;
@@ -40,6 +40,10 @@ fn digest(world: &mut World) -> String {
         let first = world.state.regions.slots[RegionIndex::new(index)].first;
         let places = [0, 8, 16, BYTES, BYTES + 8];
         note(&mut all, &places.map(|at| world.machine.word(first + at)));
+        for frame in region.frames.iter().filter(|_| region.fifo != 0).take(2) {
+            let words = (0..8).map(|at| world.machine.word(frame.address() + 8 * at));
+            note(&mut all, &words.collect::<Vec<_>>());
+        }
     }
     let sched = &world.state.sched;
     note(&mut all, &(sched.watch, sched.watchers, sched.dirty));
@@ -129,6 +133,9 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
         return Call::Yield { to: EnvId::NONE };
     }
     let len = if writes || there == 0 || there > 64 { 8 } else { there };
+    let is_fifo = world.state.regions.slots[RegionIndex::new(at)].fifo != 0;
+    let offset =
+        if is_fifo { PAGE_SIZE + (if writes { head } else { tail }) % PAGE_SIZE } else { BYTES };
     let step = Step {
         region,
         role: if odd(random) { 2 } else { u8::from(!writes) },
@@ -139,7 +146,7 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
             if writes { STEP_IN | STEP_BESIDE } else { STEP_BESIDE }
         },
         len: if odd(random) { 0 } else { len as u32 },
-        offset: if odd(random) { random.below(4096) as u32 } else { BYTES as u32 },
+        offset: if odd(random) { random.below(4096) as u32 } else { offset as u32 },
         moves: if odd(random) { 600 } else { u16::from(!writes) },
         beside: if odd(random) { random.below(9) as u16 } else { u16::from(writes) },
         events: if odd(random) { !0 } else { 0 },
@@ -226,7 +233,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
     done
 }
 
-/// Environments in two domains, with a region of words and one of a frame between them.
+/// Environments in two domains, with a region of words, one of a frame and a fifo between them.
 fn populated() -> World {
     let mut world = World::new();
     let domain = world.domain();
@@ -242,7 +249,7 @@ fn populated() -> World {
         sched::turns_changed(&mut world.state, EnvIndex::new(index));
     }
     world.state.envs.slots[EnvIndex::new(1)].flags |= FLAG_BORROW as u16;
-    for count in [0, 1] {
+    for count in [abi::region::FIFO | 2, 0, 1] {
         world.put(1, &[u64::MAX]);
         let frames = UserAddress(SCRATCH);
         let Outcome::Answer(0, id) = world.by(1, Call::RegionAlloc { frames, count }) else {

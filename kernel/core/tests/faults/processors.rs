@@ -235,14 +235,14 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a step needs no attachment",
         "step.rs",
-        "    if !attached || !role_writes(role) {",
-        "    if !role_writes(role) {",
+        "if !attached || !role_writes(role) ||",
+        "if !role_writes(role) ||",
     ),
     (
         "a step may be of words behind the region",
         "step.rs",
-        "    let words_end = moves.max(beside) + 8;\n",
-        "    let words_end = moves + 8;\n",
+        "within(state, index, 0, moves.max(beside) + 8)",
+        "within(state, index, 0, moves + 8)",
     ),
     (
         "a sleeper's step is done into a page that is not written to yet",
@@ -312,7 +312,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a step that was allowed is allowed to whoever comes",
-        "region.rs",
+        "step.rs",
         "last.words == words && DomainIndex::from(last.domain) == domain;",
         "last.words == words;",
     ),

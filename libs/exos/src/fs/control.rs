@@ -17,7 +17,7 @@ pub fn dup(process: &mut Process, fd: i32) -> Answer {
 }
 
 fn duplicate(process: &mut Process, fd: i32, least: u64, close_on_exec: bool) -> Answer {
-    let description = process.files.get(fd)?;
+    let description = process.files.any(fd)?;
     let limit = process.limit(raw::RLIMIT_NOFILE);
     if least >= limit {
         return Err(Errno::EINVAL);
@@ -28,7 +28,7 @@ fn duplicate(process: &mut Process, fd: i32, least: u64, close_on_exec: bool) ->
 /// `dup2(fd, to)`
 pub fn dup2(process: &mut Process, fd: i32, to: i32) -> Answer {
     if fd == to {
-        process.files.get(fd)?;
+        process.files.any(fd)?;
         return Ok(to as u64);
     }
     dup3(process, fd, to, 0)
@@ -39,7 +39,7 @@ pub fn dup3(process: &mut Process, fd: i32, to: i32, flags: u32) -> Answer {
     if flags & !raw::O_CLOEXEC != 0 || fd == to {
         return Err(Errno::EINVAL);
     }
-    let description = process.files.get(fd)?;
+    let description = process.files.any(fd)?;
     let limit = process.limit(raw::RLIMIT_NOFILE);
     let at = u64::try_from(to).ok().filter(|&at| at < limit).ok_or(Errno::EBADF)?;
     process.files.put(at as usize, description, flags & raw::O_CLOEXEC != 0);
@@ -75,7 +75,12 @@ pub fn close_range(process: &mut Process, first: u64, last: u64, flags: u64) -> 
 
 /// `fcntl(fd, command, argument)`
 pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Answer {
-    let description = process.files.get(fd)?;
+    let description = match command {
+        raw::F_DUPFD | raw::F_DUPFD_CLOEXEC | raw::F_GETFD | raw::F_SETFD | raw::F_GETFL => {
+            process.files.any(fd)?
+        }
+        _ => process.files.get(fd)?,
+    };
     match command {
         raw::F_DUPFD => duplicate(process, fd, argument, false),
         raw::F_DUPFD_CLOEXEC => duplicate(process, fd, argument, true),
@@ -101,9 +106,6 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Ans
 /// `ioctl(fd, request, argument)`
 pub fn ioctl(process: &mut Process, fd: i32, request: u32, argument: u64) -> Answer {
     let description = process.files.get(fd)?;
-    if description.access & raw::O_PATH != 0 {
-        return Err(Errno::EBADF);
-    }
     match request {
         ioctl::FIOCLEX => process.files.set_close_on_exec(fd, true).map(|()| 0),
         ioctl::FIONCLEX => process.files.set_close_on_exec(fd, false).map(|()| 0),

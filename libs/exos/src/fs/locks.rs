@@ -38,16 +38,13 @@ fn file_of(description: &Description) -> Result<Sealed, Errno> {
 
 /// `flock(fd, operation)`
 pub fn flock(process: &mut Process, fd: i32, operation: u32) -> Answer {
-    let description = process.files.get(fd)?;
-    if description.access & raw::O_PATH != 0 {
-        return Err(Errno::EBADF);
-    }
     let what = match operation & !raw::LOCK_NB {
         raw::LOCK_SH => 0,
         raw::LOCK_EX => LOCK_EXCLUSIVE,
         raw::LOCK_UN => LOCK_UNLOCK,
         _ => return Err(Errno::EINVAL),
     };
+    let description = process.files.get(fd)?;
     let file = file_of(&description)?;
     // Files of the image have no region that outlives this process's share; nothing writes them.
     process.files.entrust(&description)?;

@@ -67,17 +67,20 @@ pub enum Wanted {
     Attributes,
 }
 
-/// Where in the table a path belongs (FNV-1a, 32 bits).
+/// Where in the table a path belongs (FNV-1a over words of eight bytes, then over the rest).
 fn place_of(path: &[u8]) -> usize {
-    let hash = path
-        .iter()
-        .fold(0x811c_9dc5u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (hash ^ hash >> 16) as usize % KEPT_MAX
+    let (words, rest) = path.as_chunks::<8>();
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, word| {
+        mix(hash, u64::from_le_bytes(*word)).rotate_left(23)
+    });
+    let hash = rest.iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)));
+    (hash ^ hash >> 32) as u32 as usize % KEPT_MAX
 }
 
 impl Lookups {
-    /// The server that init names.
-    fn server(&self) -> u64 {
+    /// The server that init names; 0: there is none.
+    pub fn server(&self) -> u64 {
         match self.words.get() {
             Some(words) => services::word(words.init, Service::Files),
             None => services::get(Service::Files),

@@ -66,8 +66,8 @@ pub struct Client {
     server: EnvId,
     region: Region,
     room: u64,
-    /// The ids by which it acts.
-    pub(super) who: Credentials,
+    /// The user and the group for which it acts.
+    pub(super) ids: [u32; 2],
 }
 
 /// Attributes to change, as the protocol's `CHANGE_…` bits and words.
@@ -141,7 +141,7 @@ impl Client {
             }
         }
         let region = Region { id: known.region, role: CLIENT };
-        Ok(Self { server, region, room: known.room, who })
+        Ok(Self { server, region, room: known.room, ids: [who.uid, who.gid] })
     }
 
     /// Makes a transport region, a narrow one if there are no frames for a wide one.
@@ -166,7 +166,8 @@ impl Client {
 
     pub(super) fn ask(&self, operation: Operation, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
         let region = self.region.id.0 as u32;
-        let request = Request { operation, region, arguments, who: self.who };
+        let who = Credentials::of(self.ids[0], self.ids[1]);
+        let request = Request { operation, region, arguments, who };
         let mut server = self.server;
         loop {
             match call::transfer(server, request.to_words()) {
@@ -376,6 +377,11 @@ impl Client {
     /// Sets the size.
     pub fn truncate(&self, (node, seal): Sealed, size: u64) -> Result<(), Errno> {
         self.ask(Operation::Truncate, [node, size, 0, seal]).map(|_| ())
+    }
+
+    /// Makes a file at least so long.
+    pub fn lengthen(&self, (node, seal): Sealed, size: u64) -> Result<(), Errno> {
+        self.ask(Operation::Truncate, [node, size, 1, seal]).map(|_| ())
     }
 
     /// Attributes.

@@ -91,7 +91,7 @@ impl Client {
 
     /// The name of an inbox, if it takes datagrams of the socket with the inbox `own`.
     pub fn socket_look(&self, inbox: u64, own: RegionId) -> Result<Vec<u8>, Errno> {
-        let ids = u64::from(self.who.uid) | u64::from(self.who.gid) << 32;
+        let ids = u64::from(self.ids[0]) | u64::from(self.ids[1]) << 32;
         let arguments = [inbox, u64::from(own.0 as u32), LOOK, ids];
         let [_, len, ..] = self.ask(Operation::SocketSend, arguments)?;
         let mut name = alloc::vec![0; (len as usize).min(unix::local::NAME_MAX)];

@@ -60,8 +60,8 @@ use unix::protocol::DATA_BYTES;
 use unix::tree::Id;
 
 use crate::errno::Errno;
-use crate::group_list;
 use crate::process::Process;
+use crate::{group_list, identity};
 use description::Description;
 use lookups::Lookups;
 use memory_files::{Client, Transport};
@@ -104,7 +104,8 @@ pub struct Files {
     holder: Cell<EnvId>,
     /// Has the process watched descriptors by epoll?
     pub watches: bool,
-    transport: Cell<Transport>,
+    /// Of the space: a child that borrows it may widen the transport, and both go on with that.
+    transport: Rc<Cell<Transport>>,
     /// Files on which the process has taken locks of its own (`F_SETLK`).
     pub locked: Vec<u64>,
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
@@ -123,7 +124,7 @@ impl Default for Files {
             server: Cell::default(),
             holder: Cell::default(),
             watches: false,
-            transport: Cell::new(Transport::default()),
+            transport: Rc::default(),
             locked: Vec::new(),
             mounts: RefCell::new(Vec::new()),
             lookups: Rc::default(),
@@ -190,7 +191,8 @@ impl Files {
             of: 0,
             asks: |_, group| group_list::contains(crate::thread::process(), group),
         });
-        Credentials { more, ..Credentials::of(process.users[1], process.groups[1]) }
+        let [user, group] = identity::for_files(process);
+        Credentials { more, ..Credentials::of(user, group) }
     }
 
     /// The way to the memory file server.
@@ -231,8 +233,15 @@ impl Files {
         }
     }
 
-    /// The description of a descriptor.
+    /// The description of a descriptor that was opened for something, not for its place alone
+    /// (`O_PATH`), as what is done with files asks for.
     pub fn get(&self, fd: i32) -> Result<Rc<Description>, Errno> {
+        let description = self.any(fd)?;
+        if description.access & raw::O_PATH != 0 { Err(Errno::EBADF) } else { Ok(description) }
+    }
+
+    /// The description of any descriptor, for what also a place is good for (open(2)).
+    pub fn any(&self, fd: i32) -> Result<Rc<Description>, Errno> {
         self.slot(fd).map(|slot| slot.description.clone())
     }
 
@@ -287,7 +296,7 @@ impl Files {
         let before = self.table[at].replace(slot);
         let fresh = before.is_none();
         if let Some(before) = before {
-            locks::closed(self, &before.description);
+            self.has_left(&before.description);
         }
         if !(fresh && crate::page::own().enter_file(at as u16, &description.name())) {
             self.publish();
@@ -296,9 +305,9 @@ impl Files {
 
     /// Closes a descriptor.
     pub fn close(&mut self, fd: i32) -> Result<Rc<Description>, Errno> {
-        let description = self.get(fd)?;
+        let description = self.any(fd)?;
         self.table[fd as usize] = None;
-        locks::closed(self, &description);
+        self.has_left(&description);
         if !crate::page::own().leave_file(fd as u16) {
             self.publish();
         }
@@ -392,19 +401,26 @@ impl Files {
     /// one of its users is 0, who may always open it? And has it not let go of it?
     fn has_console(&self) -> bool {
         let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
-        let is_open = open.any(|file| {
-            matches!(file, OpenFile::Terminal(Tty { number: None, .. }) | OpenFile::Stream(_))
-        });
+        let is_open = open.any(is_console);
         let users = crate::thread::process().users;
         let keeps = is_open || crate::page::own().terminal == 1 || users.contains(&0);
         keeps && terminal::has_console()
     }
 
-    /// The process has become another user: without a reason to keep the console it lets go of it,
-    /// and cannot have it again.
+    /// The process has become another user, or leads a session, or has closed a descriptor: without
+    /// a reason to keep the console it lets go of it, and cannot have it again. The attachments of
+    /// a child that borrows its parent's space are the parent's.
     pub fn leave_console(&self) {
-        if !self.has_console() {
+        if !crate::thread::process().borrows_space && !self.has_console() {
             terminal::leave_console();
+        }
+    }
+
+    /// A descriptor of `description` is no more.
+    fn has_left(&mut self, description: &Description) {
+        locks::closed(self, description);
+        if is_console(&description.file) {
+            self.leave_console();
         }
     }
 
@@ -524,4 +540,9 @@ pub fn remark(process: &mut Process, mut text: Vec<u8>) {
     let mut memory = Memory::buffer(&mut text);
     // It is a remark on an error that is answered in any case.
     let _ = open_file::write(process, &description, &mut memory);
+}
+
+/// Is this the console's terminal, or the console itself?
+fn is_console(file: &OpenFile) -> bool {
+    matches!(file, OpenFile::Terminal(Tty { number: None, .. }) | OpenFile::Stream(_))
 }

@@ -159,7 +159,11 @@ pub fn readlinkat(process: &mut Process, directory: i32, path: u64, into: (u64, 
     } else {
         process.files.find(directory, &path, Last::Keep)?
     };
-    let target = place.node.target(&process.files)?;
+    let target = place.node.target(&process.files).map_err(|errno| match errno {
+        // A path that names nothing, and the descriptor is no link's either.
+        Errno::EINVAL if path.is_empty() => Errno::ENOENT,
+        errno => errno,
+    })?;
     let count = (target.len() as u64).min(into.1);
     user::write_bytes(into.0, &target[..count as usize])?;
     Ok(count)

@@ -163,7 +163,7 @@ impl Node {
                 ..stamped()
             }),
             Node::Proc(item) => proc_files::attributes(item),
-            Node::Descriptor(fd) => files.get(fd as i32)?.file.attributes(files),
+            Node::Descriptor(fd) => files.any(fd as i32)?.file.attributes(files),
         }
     }
 

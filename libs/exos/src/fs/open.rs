@@ -2,6 +2,7 @@
 
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
+use unix::attributes::{Attributes, Credentials};
 use unix::path::{Canonical, split_last};
 use unix::protocol::CLIENT;
 use unix::tree::Id;
@@ -28,6 +29,9 @@ pub fn openat(process: &mut Process, directory: i32, path: u64, flags: u32, mode
     process.files.enter(description, flags & raw::O_CLOEXEC != 0, 0, limit)
 }
 
+/// All that counts where only a place is opened (open(2)).
+const PATH_FLAGS: u32 = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::O_CLOEXEC;
+
 /// Opens `path`.
 pub fn open(
     process: &mut Process,
@@ -36,6 +40,7 @@ pub fn open(
     flags: u32,
     mode: u32,
 ) -> Result<Rc<Description>, Errno> {
+    let flags = if flags & raw::O_PATH == 0 { flags } else { flags & PATH_FLAGS };
     let exclusive = flags & raw::O_CREAT != 0 && flags & raw::O_EXCL != 0;
     let keep = exclusive || flags & raw::O_NOFOLLOW != 0;
     let last = if keep { Last::Keep } else { Last::Follow };
@@ -87,9 +92,7 @@ fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Desc
     if !simple {
         return Ok(None);
     }
-    if !known.attributes.permits(&files.who(), mask_of(flags)) {
-        return Err(Errno::EACCES);
-    }
+    check(&known.attributes, &files.who(), flags)?;
     let Some(hold) = files.hold(known.attributes.inode)? else { return Ok(None) };
     if !files.is_so(known) {
         return Ok(None);
@@ -230,13 +233,23 @@ pub fn hold(files: &Files, id: Id, path: Canonical) -> Result<Rc<Description>, E
     Ok(Description::new(file, path, raw::O_PATH, Some(region.id)))
 }
 
-/// What `open` asks to be allowed to do: 4 read, 2 write.
+/// What `open` asks to be allowed to do: 4 read, 2 write. Who empties a file writes it.
 pub fn mask_of(flags: u32) -> u32 {
-    match flags & raw::O_ACCMODE {
+    let access = match flags & raw::O_ACCMODE {
         raw::O_RDONLY => 4,
         raw::O_WRONLY => 2,
         _ => 6,
+    };
+    if flags & raw::O_TRUNC != 0 { access | 2 } else { access }
+}
+
+/// May `who` open it so? That it was read is hidden by its owner alone (`O_NOATIME`).
+fn check(attributes: &Attributes, who: &Credentials, flags: u32) -> Result<(), Errno> {
+    if !attributes.permits(who, mask_of(flags)) {
+        return Err(Errno::EACCES);
     }
+    let hides = flags & raw::O_NOATIME != 0;
+    if hides && who.uid != 0 && who.uid != attributes.uid { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 fn open_existing(
@@ -258,8 +271,11 @@ fn open_existing(
         return Ok(Description::new(OpenFile::Node(node), path, flags, None));
     }
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
-    if is_directory && (writes || flags & raw::O_CREAT != 0) {
+    if is_directory && (writes || flags & (raw::O_CREAT | raw::O_TRUNC) != 0) {
         return Err(Errno::EISDIR);
+    }
+    if flags & raw::O_NOATIME != 0 {
+        check(&node.attributes(&process.files)?, &process.files.who(), flags)?;
     }
     match node {
         Node::Memory(id) => open_memory(process, id, path, flags, kind),
@@ -330,6 +346,11 @@ fn open_terminal(
     if device == Device::Terminal && page::own().terminal > 1 {
         return pty::open_own(process, flags);
     }
+    // Its mode is 0600, user 0's; a session has it by the name of its terminal, too.
+    let is_own = page::own().terminal == 1 || process.users[1] == 0;
+    if device == Device::Console && !is_own {
+        return Err(Errno::EACCES);
+    }
     if terminal::exists() {
         let tty = Tty::console()?;
         let control = tty.control()?;
@@ -355,6 +376,9 @@ fn open_fifo(
     let access = flags & raw::O_ACCMODE;
     let (reads, writes) = (access != raw::O_WRONLY, access != raw::O_RDONLY);
     let client = process.files.client()?;
+    if flags & raw::O_TRUNC != 0 {
+        client.access(id, mask_of(flags))?;
+    }
     let mut id_of_pipe = None;
     for (wanted, role) in [(reads, READER), (writes, WRITER)] {
         if wanted {

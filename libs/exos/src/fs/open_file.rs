@@ -399,10 +399,14 @@ pub fn write_at(
             let client = process.files.client_to_move(memory.left())?;
             let sealed = (*id, description.seal());
             let (mut done, mut behind) = (0, offset);
+            // How much may be put to the end is known by where that is now.
+            let grows = offset == AT_END && limit <= i64::MAX as u64;
+            let end = if grows { client.attributes(*id)?.size } else { offset };
             while memory.left() > 0 {
                 let mut room = memory.left().min(client.room());
-                if behind != AT_END && behind.saturating_add(room) > limit {
-                    room = limit.saturating_sub(behind);
+                let place = if behind == AT_END { end } else { behind };
+                if place != AT_END && place.saturating_add(room) > limit {
+                    room = limit.saturating_sub(place);
                     if room == 0 {
                         if done > 0 {
                             break;

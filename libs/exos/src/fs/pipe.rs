@@ -1,15 +1,14 @@
-//! Pipes: a ring in a region of frames, roles 0 writer and 1 reader (xok97 EX-8).
+//! Pipes: a fifo of the kernel's, roles 0 writer and 1 reader (xok97 EX-8).
 //!
 //! ```text
-//!  0 head  8 tail (unix::ring)  16 claim: who is writing a piece in two parts
+//!  0 head  8 tail (unix::ring)  16 unused
 //! 24 writers  32 readers that ever opened it by name   40 limit, less than the whole ring
 //! 4096 data: 65,536 bytes, as a pipe of Linux's holds
 //! ```
-//! A write of up to `PIPE_BUF` bytes that reaches the ring's end goes in by two operations: the
-//! first fills the end and claims the ring, the second fills the beginning and moves the head, if
-//! both head and claim are still its own; else it starts again. Nobody ever waits for a claim. End
-//! of file and a broken pipe are the published counts of attachments, which the kernel keeps
-//! whatever dies.
+//! Each piece goes in or out by one step, which wraps around at the ring's end: the kernel lets a
+//! writer put in alone, and a reader take out (`abi::region::FIFO`), so that processes of different
+//! users share a pipe. End of file and a broken pipe are the published counts of attachments, which
+//! the kernel keeps whatever dies.
 
 use abi::id::RegionId;
 use abi::layout::PAGE_SIZE;
@@ -17,7 +16,6 @@ use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
@@ -34,8 +32,6 @@ pub const WRITER: u16 = 0;
 pub const READER: u16 = 1;
 /// The ring.
 pub const RING: Ring = Ring { data: 4096, capacity: (REGION_FRAMES as u64 - 1) * 4096 };
-/// Offset of the claim word.
-const CLAIM: u64 = 16;
 /// Offset of the count of opens by name in a role.
 const fn opened(role: u16) -> u64 {
     24 + 8 * role as u64
@@ -81,8 +77,6 @@ impl Piece {
     }
 }
 
-static CLAIMS: AtomicU32 = AtomicU32::new(0);
-
 /// An end of a pipe, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipe {
@@ -120,7 +114,7 @@ impl Level {
 
 /// Makes a pipe; the domain is attached to both ends.
 pub fn make() -> Result<(Pipe, Pipe), Errno> {
-    let id = region::make(REGION_FRAMES)?;
+    let id = region::make_fifo()?;
     let reader = Pipe { region: id, reads: true, writes: false };
     let writer = Pipe { region: id, reads: false, writes: true };
     reader.reader().attach()?;
@@ -327,17 +321,17 @@ impl Pipe {
         let known = RING.used(level.head, level.tail);
         let most = if known > 0 { known } else { RING.capacity };
         let left = memory.left();
-        let span = RING.span(level.tail, most.min(left).min(REGION_COPY_BYTES as u64));
+        let len = most.min(left).min(REGION_COPY_BYTES as u64);
         if let Some((address, there)) = memory.next_piece()
-            && there >= span.len
-            && let Some(took) = self.take_to(description, (address, span.len), left, patience)?
+            && there >= len
+            && let Some(took) = self.take_to(description, (address, len), left, patience)?
         {
             if let Took::Bytes { put, .. } = took {
                 memory.advance(put);
             }
             return Ok(took);
         }
-        self.take_by_buffer(description, memory, span.len, patience)
+        self.take_by_buffer(description, memory, len, patience)
     }
 
     /// The same into memory that is not in one piece, or not all there.
@@ -522,40 +516,43 @@ impl Pipe {
         pieces: bool,
         memory: &mut Memory<'_>,
     ) -> Result<u64, Errno> {
-        let limit = WordAt { offset: LIMIT, value: level.limit };
-        let span = RING.span(level.head, want.min(REGION_COPY_BYTES as u64));
-        if (pieces || span.len == want)
-            && let Some((address, there)) = memory.next_piece()
-            && there >= span.len
+        let len = want.min(REGION_COPY_BYTES as u64);
+        if let Some((address, there)) = memory.next_piece()
+            && there >= len
+            && let Some(put) = self.put_from(level, (address, len))?
         {
-            let transfer = Transfer {
-                into: true,
-                offset: span.offset,
-                address,
-                len: span.len,
-                moves: WordAt { offset: HEAD, value: level.head },
-                beside: limit,
-                beside_counts: true,
-            };
-            match self.writer().transfer(&transfer) {
-                Ok(()) => return Ok(span.len),
-                Err(Missed::Refused(errno)) => return Err(errno),
-                Err(Missed::Absent) => {}
-                Err(Missed::Found(_) | Missed::Told) => return Ok(0),
-            }
+            return Ok(put);
         }
-        self.put_by_buffer(level.head, want, pieces, memory, limit)
+        self.put_by_buffer(level, want, pieces, memory)
+    }
+
+    /// The same from one piece; `None`: that is not all there.
+    fn put_from(&self, level: &Level, (address, len): (u64, u64)) -> Result<Option<u64>, Errno> {
+        let transfer = Transfer {
+            into: true,
+            offset: RING.span(level.head, len).offset,
+            address,
+            len,
+            moves: WordAt { offset: HEAD, value: level.head },
+            beside: WordAt { offset: LIMIT, value: level.limit },
+            beside_counts: true,
+        };
+        match self.writer().transfer(&transfer) {
+            Ok(()) => Ok(Some(len)),
+            Err(Missed::Refused(errno)) => Err(errno),
+            Err(Missed::Absent) => Ok(None),
+            Err(Missed::Found(_) | Missed::Told) => Ok(Some(0)),
+        }
     }
 
     /// The same from memory that is not in one piece, or not all there.
     #[inline(never)]
     fn put_by_buffer(
         &self,
-        head: u64,
+        level: &Level,
         want: u64,
         pieces: bool,
         memory: &mut Memory<'_>,
-        limit: WordAt,
     ) -> Result<u64, Errno> {
         let mut buffer = [0; CHUNK];
         let want = want.min(CHUNK as u64) as usize;
@@ -563,31 +560,7 @@ impl Pipe {
         if count < want && !pieces {
             return Err(Errno::EFAULT);
         }
-        let put = self.append_if(head, &buffer[..count], limit)?;
-        Ok(if put == Done::Yes { count as u64 } else { 0 })
-    }
-
-    /// Puts one piece in at `head`, for which there is room; all of it or nothing.
-    pub fn append(&self, head: u64, part: &[u8]) -> Result<Done, Errno> {
-        self.append_if(head, part, WordAt { offset: HEAD, value: head })
-    }
-
-    fn append_if(&self, head: u64, part: &[u8], holds: WordAt) -> Result<Done, Errno> {
-        let len = part.len() as u64;
-        let at_head = WordAt { offset: HEAD, value: head };
-        let behind = [WordAt { offset: HEAD, value: head + len }];
-        let span = RING.span(head, len);
-        if span.len == len {
-            return self.writer().copy_in(span.offset, part, &[at_head, holds], &behind);
-        }
-        let number = CLAIMS.fetch_add(1, Ordering::Relaxed);
-        let owner = u64::from(crate::thread::process().id.0);
-        let claim = WordAt { offset: CLAIM, value: owner << 32 | u64::from(number) };
-        let (end, beginning) = part.split_at(span.len as usize);
-        let first = self.writer().copy_in(span.offset, end, &[at_head, holds], &[claim])?;
-        if first == Done::Changed {
-            return Ok(first);
-        }
-        self.writer().copy_in(RING.data, beginning, &[at_head, claim], &behind)
+        let put = self.put_from(level, (buffer.as_ptr() as u64, count as u64))?;
+        put.ok_or(Errno::EFAULT)
     }
 }

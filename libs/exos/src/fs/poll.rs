@@ -286,9 +286,10 @@ pub fn select(process: &mut Process, words: [u64; 6], is_pselect: bool) -> Answe
         if !reads && !writes && !excepts {
             continue;
         }
-        let description = lookup(&process.files, fd as i32).ok_or(Errno::EBADF)?;
+        process.files.any(fd as i32)?;
+        let description = lookup(&process.files, fd as i32);
         let events = if reads { IN_LIKE } else { 0 } | if writes { OUT_LIKE } else { 0 };
-        asked.push(Asked { description: Some(description), events, found: 0 });
+        asked.push(Asked { description, events, found: 0 });
         numbers.push((fd, reads, writes));
     }
     wait_for(process, &mut asked, deadline)?;
@@ -297,11 +298,11 @@ pub fn select(process: &mut Process, words: [u64; 6], is_pselect: bool) -> Answe
     for (one, (fd, reads, writes)) in asked.iter().zip(numbers) {
         let bit = 1 << (fd % 64);
         let place = (fd / 64) as usize;
-        if reads && one.found & (IN_LIKE | HANG_UP | ERROR) != 0 {
+        if reads && one.found & (IN_LIKE | HANG_UP | ERROR | INVALID) != 0 {
             results[0][place] |= bit;
             total += 1;
         }
-        if writes && one.found & (OUT_LIKE | ERROR) != 0 {
+        if writes && one.found & (OUT_LIKE | ERROR | INVALID) != 0 {
             results[1][place] |= bit;
             total += 1;
         }

@@ -16,6 +16,7 @@ use xok::{clock, published};
 use super::node::{Node, stamped};
 use super::walk::Last;
 use super::{Files, processor, terminal};
+use crate::group_list;
 use crate::process::Process;
 use crate::{environment, others, page};
 
@@ -174,7 +175,7 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
             let fd = number(name)?;
             let own = crate::thread::process();
             let open = if item.pid == own.id.0 {
-                own.files.get(fd as i32).is_ok()
+                own.files.any(fd as i32).is_ok()
             } else {
                 u16::try_from(fd).is_ok_and(|fd| published_name(item.pid, fd).is_some())
             };
@@ -215,7 +216,7 @@ pub fn followed(files: &Files, node: Node) -> Option<Node> {
         Kind::Link(at) if LINKS[at] == "exe" => return own.program,
         _ => return None,
     };
-    let description = files.get(fd as i32).ok()?;
+    let description = files.any(fd as i32).ok()?;
     Some(description.file.node().unwrap_or(Node::Descriptor(fd)))
 }
 
@@ -245,7 +246,7 @@ pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
             _ => Err(Errno::EACCES),
         },
         Kind::Descriptor(fd) if item.pid == own.id.0 => {
-            Ok(files.get(fd as i32)?.name().into_owned())
+            Ok(files.any(fd as i32)?.name().into_owned())
         }
         Kind::Descriptor(fd) => published_name(item.pid, fd as u16).ok_or(Errno::ENOENT),
         _ => Err(Errno::EINVAL),
@@ -510,8 +511,9 @@ fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         blocked: page.blocked,
         ignored: page.ignored,
         caught: page.handled,
-        users: [page.user, page.effective_user],
-        groups: [page.group_id, page.effective_group_id],
+        users: [page.user, page.effective_user, page.saved_user, page.file_user],
+        groups: [page.group_id, page.effective_group_id, page.saved_group_id, page.file_group_id],
+        more_groups: page.groups().to_vec(),
         cpu: record.cpu,
         descriptors: page.descriptors,
         switches: record.switches,
@@ -538,7 +540,14 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         "mounts" => Ok(mount_text(&process.files)),
         "stat" => Ok(proc_text::stat(&record_of(pid)?)),
         "statm" => Ok(proc_text::statm(&record_of(pid)?)),
-        "status" => Ok(proc_text::status(&record_of(pid)?)),
+        "status" => {
+            let mut record = record_of(pid)?;
+            if own {
+                // Its page has room for the first of them.
+                record.more_groups = group_list::numbers(&process.more_groups)?;
+            }
+            Ok(proc_text::status(&record))
+        }
         "callsites" if own => Ok(crate::memory::space().rewrites.text().into_bytes()),
         "limits" if own => Ok(limit_text(process)),
         // Nothing is mapped at its beginning, and no more of it is shown.

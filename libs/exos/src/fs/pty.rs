@@ -124,9 +124,8 @@ fn enter_slave(
         })?;
     }
     let own = page::own();
-    let leads =
-        own.session == process.id.0 && own.terminal == 0 && control.session == 0 && tty.reads();
-    if leads && flags & raw::O_NOCTTY == 0 {
+    let leads = own.session == process.id.0 && control.session == 0 && tty.reads();
+    if leads && flags & raw::O_NOCTTY == 0 && !has_terminal(process) {
         terminal_control::take_terminal(process, &tty, false)?;
     }
     Ok(description)
@@ -153,6 +152,27 @@ fn attached(process: &Process, number: u32) -> Result<Tty, Errno> {
             let entry = process.files.client()?.terminal_open(number, 6)?;
             Ok(Tty::pseudo(number, &entry))
         }
+    }
+}
+
+/// Has the process's session a terminal that was not hung up?
+pub fn has_terminal(process: &Process) -> bool {
+    let session = page::own().session;
+    let is_its = |tty: &Tty| {
+        tty.control().is_ok_and(|control| control.session == session && !control.hung_up)
+    };
+    match page::own().terminal {
+        0 => false,
+        1 => Tty::console().is_ok_and(|tty| is_its(&tty)),
+        mark => match attached(process, mark - 2) {
+            Ok(tty) => {
+                let is = is_its(&tty);
+                tty.detach();
+                is
+            }
+            // It is there, and another user's by now.
+            Err(errno) => errno == Errno::EACCES,
+        },
     }
 }
 

@@ -213,7 +213,12 @@ impl Region {
         address: u64,
         len: u64,
     ) -> Result<(), Errno> {
-        self.copy_memory_if(direction, offset, (address, len), &[], &[]).map(|_| ())
+        // See `copy_memory_if`.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let (region, role) = (self.id.0, self.role as u8);
+        let none = RegionOperation::default();
+        finish(&RegionOperation { region, role, direction, address, offset, len, ..none })
+            .map(|_| ())
     }
 
     /// The same if the compares hold, then writes the words; else the first word that differs.
@@ -309,8 +314,17 @@ pub fn make_for(bytes: usize) -> Result<RegionId, Errno> {
 /// servers attach, who may for all users, and the user's processes, who may look.
 pub fn make(frames: usize) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    match call::region_alloc(identity::guard_slot(thread::process()), &any[..frames.min(any.len())])
-    {
+    made(call::region_alloc(identity::guard_slot(thread::process()), &any[..frames.min(any.len())]))
+}
+
+/// The same, a fifo (`abi::region::FIFO`), as large as they are.
+pub fn make_fifo() -> Result<RegionId, Errno> {
+    let any = [u32::MAX; abi::limits::REGION_FRAMES];
+    made(call::fifo_alloc(identity::guard_slot(thread::process()), &any))
+}
+
+fn made(answer: Result<RegionId, (Error, u64)>) -> Result<RegionId, Errno> {
+    match answer {
         Ok(id) => Ok(id),
         Err((Error::Exhausted | Error::OverQuota, _)) => Err(Errno::ENFILE),
         Err((error, _)) => Err(from_kernel(error)),

@@ -12,6 +12,7 @@ use super::open_file::OpenFile;
 use super::terminal::Tty;
 use super::walk::Last;
 use crate::errno::{Answer, Errno};
+use crate::identity;
 use crate::process::Process;
 use crate::user::{self, Path};
 
@@ -40,7 +41,7 @@ fn attributes(
         if directory == raw::AT_FDCWD {
             return files.directory.node.attributes(files);
         }
-        return files.get(directory)?.file.attributes(files);
+        return files.any(directory)?.file.attributes(files);
     }
     files.find_attributes(directory, &path, last(flags))
 }
@@ -54,7 +55,7 @@ pub fn fstatat(process: &mut Process, directory: i32, path: u64, into: u64, flag
 
 /// `fstat(fd, buffer)`
 pub fn fstat(process: &mut Process, fd: i32, into: u64) -> Answer {
-    let found = process.files.get(fd)?.file.attributes(&process.files)?;
+    let found = process.files.any(fd)?.file.attributes(&process.files)?;
     user::write_bytes(into, &found.to_stat())?;
     Ok(0)
 }
@@ -118,7 +119,7 @@ pub fn statfs(process: &mut Process, path: u64, into: u64) -> Answer {
 
 /// `fstatfs(fd, buffer)`
 pub fn fstatfs(process: &mut Process, fd: i32, into: u64) -> Answer {
-    let node = process.files.get(fd)?.file.node();
+    let node = process.files.any(fd)?.file.node();
     user::write_bytes(into, &space(process, node)?.to_statfs())?;
     Ok(0)
 }
@@ -135,11 +136,18 @@ pub fn faccessat(
         return Err(Errno::EINVAL);
     }
     let path = user::read_path(path)?;
-    let place = process.files.find(directory, &path, last(flags))?;
-    if mode != 0 {
-        place.node.permits(&process.files, &process.files.who(), mode)?;
+    let asked = |process: &mut Process| {
+        let place = process.files.find(directory, &path, last(flags))?;
+        if mode != 0 {
+            place.node.permits(&process.files, &process.files.who(), mode)?;
+        }
+        Ok(0)
+    };
+    if flags & raw::AT_EACCESS != 0 {
+        asked(process)
+    } else {
+        identity::by_real_ids(process, asked)
     }
-    Ok(0)
 }
 
 /// Changes attributes of a node: only those of the memory file system's can be changed, and whose a
@@ -273,7 +281,13 @@ pub fn truncate(process: &mut Process, path: u64, size: u64) -> Answer {
     let path = user::read_path(path)?;
     let size = checked_size(size)?;
     match process.files.find(raw::AT_FDCWD, &path, Last::Follow)?.node {
-        Node::Memory(id) => process.files.client()?.truncate((id, 0), size)?,
+        node @ Node::Memory(id) => {
+            if size > process.limit(raw::RLIMIT_FSIZE) {
+                node.permits(&process.files, &process.files.who(), 2)?;
+                check_growth(process, &OpenFile::Node(node), size)?;
+            }
+            process.files.client()?.truncate((id, 0), size)?;
+        }
         Node::Image(_) => return Err(Errno::EROFS),
         _ => return Err(Errno::EINVAL),
     }
@@ -287,11 +301,22 @@ pub fn ftruncate(process: &mut Process, fd: i32, size: u64) -> Answer {
     match description.file {
         _ if !description.writable() => Err(Errno::EINVAL),
         OpenFile::Node(Node::Memory(id)) => {
+            check_growth(process, &description.file, size)?;
             process.files.client()?.truncate((id, description.seal()), size)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// May a file be made so long (setrlimit(2), `RLIMIT_FSIZE`)?
+fn check_growth(process: &mut Process, file: &OpenFile, size: u64) -> Result<(), Errno> {
+    let limit = process.limit(raw::RLIMIT_FSIZE);
+    if size <= limit || size <= file.attributes(&process.files)?.size {
+        return Ok(());
+    }
+    process.raise(raw::SIGXFSZ);
+    Err(Errno::EFBIG)
 }
 
 fn checked_size(size: u64) -> Result<u64, Errno> {
@@ -305,7 +330,19 @@ pub fn fallocate(process: &mut Process, words: [u64; 6]) -> Answer {
         return Err(Errno::EOPNOTSUPP);
     }
     let description = process.files.get(fd as i32)?;
-    let size = description.file.attributes(&process.files)?.size;
+    if (offset as i64) < 0 || bytes as i64 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     let end = offset.checked_add(bytes).ok_or(Errno::EFBIG)?;
-    if end > size { ftruncate(process, fd as i32, end) } else { Ok(0) }
+    let size = checked_size(end).map_err(|_| Errno::EFBIG)?;
+    match description.file {
+        _ if !description.writable() => Err(Errno::EBADF),
+        OpenFile::Node(Node::Memory(id)) => {
+            check_growth(process, &description.file, size)?;
+            process.files.client()?.lengthen((id, description.seal()), size)?;
+            Ok(0)
+        }
+        OpenFile::Pipe(_) => Err(Errno::ESPIPE),
+        _ => Err(Errno::ENODEV),
+    }
 }

@@ -30,7 +30,7 @@ pub fn read_or_write(process: &mut Process, slot: &Slot, number: u32) -> Option<
     }
 }
 
-/// Does the call `number`; `ENOSYS` for one that is not here.
+/// Does the call `number`; `ENOSYS` for one that is not here, nor among those that are last.
 pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
     let answer = call_of_family(process, number, words);
     if process.files.watches {
@@ -63,6 +63,7 @@ fn call_of_family(process: &mut Process, number: u32, words: [u64; 6]) -> Answer
         .or_else(|| state(process, number, words))
         .or_else(|| crate::unix_sockets::calls::call(process, number, words))
         .or_else(|| crate::net::calls::call(process, number, words))
+        .or_else(|| crate::others::call(process, number, words))
         .unwrap_or(Err(Errno::ENOSYS))
 }
 

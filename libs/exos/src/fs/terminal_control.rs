@@ -6,6 +6,7 @@ use unix::Errno;
 use unix::tty::shared::WindowSize;
 use unix::tty::termios::{TERMIOS_BYTES, Termios};
 
+use super::pty;
 use super::terminal::{Tty, check_foreground};
 use crate::errno::Answer;
 use crate::page;
@@ -112,15 +113,20 @@ fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(),
     Ok(())
 }
 
-/// Makes the terminal that of the session whose leader we are, if it is nobody's.
+/// Makes the terminal that of the session whose leader we are, if it is nobody's and the session
+/// has none.
 pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(), Errno> {
     let own = page::own();
     if own.session != process.id.0 {
         return Err(Errno::EPERM);
     }
+    let has_one = pty::has_terminal(process);
     tty.change(|control| {
         if control.session == own.session {
             return Ok(());
+        }
+        if has_one {
+            return Err(Errno::EPERM);
         }
         let taken = control.session != 0 && page::all().any(|one| one.session == control.session);
         if taken && !(steals && process.users[1] == 0) {

@@ -45,7 +45,11 @@ impl Pieces {
         Some(self.first)
     }
 
+    #[inline]
     fn left(&self) -> u64 {
+        if self.list.is_empty() {
+            return self.first.1;
+        }
         self.first.1 + self.list.iter().skip(self.at).map(|piece| piece.1).sum::<u64>()
     }
 }
@@ -114,6 +118,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Bytes still to be transferred.
+    #[inline]
     pub fn left(&self) -> u64 {
         match self {
             Memory::Program { pieces } => pieces.left(),

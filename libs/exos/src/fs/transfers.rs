@@ -143,9 +143,6 @@ pub fn sendfile(process: &mut Process, out: i32, from: i32, offset: u64, count: 
 /// `getdents64(fd, buffer, bytes)`
 pub fn getdents64(process: &mut Process, fd: i32, address: u64, room: u64) -> Answer {
     let description = process.files.get(fd)?;
-    if description.access & raw::O_PATH != 0 {
-        return Err(Errno::EBADF);
-    }
     let OpenFile::Node(node) = description.file else { return Err(Errno::ENOTDIR) };
     let position = description.offset()?;
     let room = room.min(32 * 1024) as usize;

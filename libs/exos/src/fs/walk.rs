@@ -120,7 +120,7 @@ impl Files {
         if directory == raw::AT_FDCWD {
             return Ok(self.directory.clone());
         }
-        let description = self.get(directory)?;
+        let description = self.any(directory)?;
         match description.file.node() {
             Some(node) => Ok(Place { node, path: description.path.clone() }),
             None => Err(Errno::ENOTDIR),
@@ -322,9 +322,10 @@ impl Files {
     }
 
     fn search(&self, at: &Place, who: &Credentials) -> Result<(), Errno> {
-        // The memory file server checks its own directories at each step; the rest is open to all
-        // but what the image says, and what processes have open.
+        // The memory file server checks its own directories at each name, but has no part in `.`
+        // and `..`; the rest is open to all but what the image says, and what processes have open.
         match at.node {
+            Node::Memory(id) if who.uid != 0 => self.client()?.access(id, 1),
             Node::Image(_) if who.uid != 0 => at.node.permits(self, who, 1),
             Node::Proc(item) => proc_files::check(crate::thread::process(), item),
             _ => Ok(()),

@@ -209,6 +209,7 @@ fn receive_message(process: &mut Process, fd: i32, header: u64, flags: u32) -> A
     user::write_value(header + NAME_LENGTH, &written)?;
     user::write_value(header + CONTROL_LENGTH, &0_u64)?;
     let cut = received.length > received.count;
-    user::write_value(header + FLAGS, &if cut { raw::MSG_TRUNC } else { 0 })?;
+    let told = flags & raw::MSG_CMSG_CLOEXEC | if cut { raw::MSG_TRUNC } else { 0 };
+    user::write_value(header + FLAGS, &told)?;
     Ok(if flags & raw::MSG_TRUNC != 0 { received.length } else { received.count })
 }

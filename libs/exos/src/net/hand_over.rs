@@ -19,8 +19,9 @@ use xio::stack::Receive;
 use xok::call::{self, OWN};
 use xok::services::INIT_INDEX;
 
+use super::append;
 use super::keeper::{Entry, What, make_pair, make_region};
-use super::kept::{CONNECTING, Kept, Kind, OPEN, STATUS, attach, fill_datagram, head, writing};
+use super::kept::{CONNECTING, Kept, Kind, OPEN, STATUS, attach, fill_datagram, head};
 use super::socket::State;
 use super::transfers::DATAGRAM;
 use super::{Inner, Net};
@@ -185,7 +186,7 @@ fn bring_late(net: &Net, keeper: EnvId, way: RegionId) {
             // More than fits is sent again.
             let Ok(now) = head(order) else { break };
             if RING.free(now.head, now.tail) >= bytes.len() as u64 {
-                let _ = writing(way).append(now.head, bytes);
+                let _ = append::append(way, now.head, bytes);
             }
             frames.release();
         }

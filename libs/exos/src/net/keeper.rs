@@ -20,9 +20,10 @@ use unix::Errno;
 use unix::ring::PIPE_BUF;
 use xio::stack::{Error, ListenerId, Receive, TcpId, TcpState, UdpId};
 
+use super::append;
 use super::kept::{
     CONNECTING, DATAGRAM_HEAD, ENDED, FAILED, Head, Kept, Kind, OFFER, OPEN, STATUS, attach,
-    fill_datagram, head, look, next_datagram, pass, reading, writing,
+    fill_datagram, head, look, next_datagram, pass, reading,
 };
 use super::transfers::DATAGRAM;
 use super::{Inner, Net, errno};
@@ -137,7 +138,7 @@ impl Entry {
     /// Nobody but us writes there.
     fn append(&self, bytes: &[u8]) {
         if let Some(head) = self.head_in() {
-            let _ = writing(self.kept.rx).append(head.head, bytes);
+            let _ = append::append(self.kept.rx, head.head, bytes);
         }
     }
 }
@@ -464,7 +465,7 @@ fn offer(inner: &mut Inner, listener: &Entry, id: ListenerId) -> Option<Entry> {
         entry.join()?;
         entry.set_status(OPEN);
         let position = head(listener.rx())?.head;
-        writing(listener.kept.rx).append(position, &own.offer())?;
+        append::append(listener.kept.rx, position, &own.offer())?;
         entry.offered = Some((listener.kept.rx, position));
         Ok(entry)
     });

@@ -20,6 +20,7 @@ use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, TAIL};
 
+use super::append;
 use super::transfers::DATAGRAM;
 use crate::capabilities::FAMILY_SLOT;
 use crate::errno::from_kernel;
@@ -297,7 +298,7 @@ impl Kept {
             }
             let room = RING.free(head.head, head.tail).min(bytes.len() as u64);
             let part = &bytes[..room.min(PIPE_BUF) as usize];
-            if part.is_empty() || writing(self.tx).append(head.head, part)? == Done::Yes {
+            if part.is_empty() || append::append(self.tx, head.head, part)? == Done::Yes {
                 return Ok(part.len());
             }
         }
@@ -344,7 +345,7 @@ impl Kept {
             if RING.free(head.head, head.tail) < record.len() as u64 {
                 return Err(Errno::EAGAIN);
             }
-            if writing(self.tx).append(head.head, record)? == Done::Yes {
+            if append::append(self.tx, head.head, record)? == Done::Yes {
                 return Ok(());
             }
         }

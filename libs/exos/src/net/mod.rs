@@ -11,6 +11,7 @@
 //! nobody else would send it.
 
 pub mod address;
+pub mod append;
 pub mod calls;
 pub mod hand_over;
 pub mod keeper;
@@ -37,6 +38,7 @@ use crate::capabilities::{FAMILY_SLOT, NETWORK_SLOT};
 use crate::fs::open_file::OpenFile;
 use crate::fs::pipe::READER;
 use crate::fs::region;
+use crate::identity;
 use crate::process::Process;
 use crate::wait::Wait;
 use keeper::Entry;
@@ -98,6 +100,9 @@ impl Net {
     fn of(process: &mut Process) -> Result<Rc<Net>, Errno> {
         if let Some(net) = process.net.as_ref().filter(|net| net.is_live()) {
             return Ok(net.clone());
+        }
+        if !identity::has_network(process) {
+            return Err(Errno::EACCES);
         }
         join_family()?;
         let sizes = |config| Config {

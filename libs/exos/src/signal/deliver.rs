@@ -199,7 +199,7 @@ fn handle(
     info: &Info,
 ) -> Result<(), Errno> {
     if action.flags & u64::from(linux::SA_RESETHAND) != 0 {
-        process.signals.set_action(signal, Action::default());
+        process.signals.set_action(signal, Action { handler: 0, ..*action });
     }
     let own = thread::own();
     // The mask that the handler's return restores: the one before a call with its own mask.

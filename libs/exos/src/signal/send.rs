@@ -115,7 +115,11 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         return Ok(0);
     }
     if pid > 0 {
-        let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
+        let id = EnvId(pid as u32);
+        if is_zombie(process, id) {
+            return Ok(0);
+        }
+        let target = page::brief(id).ok_or(Errno::ESRCH)?;
         to_one(process, &target, signal, info)?;
         return Ok(0);
     }
@@ -224,7 +228,27 @@ fn is_in(process: &Process, target: &Brief, group: u32) -> bool {
         || process.children.iter().any(|child| child.id == target.id && child.group == group)
 }
 
-/// `tkill(tid, signal)`, `tgkill(pid, tid, signal)`
+/// Is this a child that has died and was not waited for? It is there, and takes any signal.
+fn is_zombie(process: &Process, id: EnvId) -> bool {
+    let is_child = process.children.iter().any(|child| child.id == id);
+    is_child && published::env(id).is_some() && !published::env_lives(id)
+}
+
+/// `tgkill(pid, tid, signal)`
+pub fn thread_group_kill(process: &mut Process, pid: u64, thread: u64, signal: u64) -> Answer {
+    if pid as i32 <= 0 || thread as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_own = process.threads.find(EnvId(thread as u32)).is_some();
+    // Of others only the first threads are known here, whose number is their process's.
+    let of = if is_own { process.id.0 } else { thread as u32 };
+    if of != pid as u32 {
+        return Err(Errno::ESRCH);
+    }
+    thread_kill(process, thread, signal)
+}
+
+/// `tkill(tid, signal)`
 pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     let signal = checked(signal)?;
     let id = EnvId(thread as u32);
@@ -234,6 +258,9 @@ pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     let info = own_info(process, CODE_THREAD);
     if process.threads.find(id).is_some() {
         return to_thread(process, id, signal, info);
+    }
+    if is_zombie(process, id) {
+        return Ok(0);
     }
     let target = page::brief(id).ok_or(Errno::ESRCH)?;
     to_one(process, &target, signal, info)?;

@@ -329,7 +329,10 @@ fn receive_message(
     let [name, name_len, pieces, count, control, control_len]: [u64; 6] = user::read_value(header)?;
     let mut memory = Memory::vector(pieces, count)?;
     let received = socket.receive(process, &mut memory, flags, waits)?;
-    let mut told = if received.length > received.count { raw::MSG_TRUNC } else { 0 };
+    let mut told = flags & raw::MSG_CMSG_CLOEXEC;
+    if received.length > received.count {
+        told |= raw::MSG_TRUNC;
+    }
     if name != 0 {
         let written = match received.from.as_slice() {
             [] => 0,

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{BLOCKS, Body, Id, PAGE, PIECE, Page, PageBox, PageBytes, SIZE_MAX, Tree};
+use crate::attributes::Credentials;
 use crate::errno::Errno;
 use crate::map::{self, Map};
 
@@ -64,16 +65,25 @@ impl Tree {
 
     /// Writes at `offset`, making pages as needed; answers how many bytes went in, or `ENOSPC` if
     /// none did.
-    pub fn write(&mut self, id: Id, offset: u64, from: &[u8]) -> Result<usize, Errno> {
+    pub fn write(
+        &mut self,
+        id: Id,
+        offset: u64,
+        from: &[u8],
+        who: &Credentials,
+    ) -> Result<usize, Errno> {
         let room = SIZE_MAX.saturating_sub(offset);
         if room == 0 && !from.is_empty() {
             return Err(Errno::EFBIG);
         }
         let from = &from[..room.min(from.len() as u64) as usize];
+        if let Some(done) = self.overwrite(id, offset, from, who) {
+            return Ok(done);
+        }
         let user = self.inode(id)?.attributes.uid;
         let mut room = self.room_of(user).pages;
         let (mut dying, release) = (core::mem::take(&mut self.dying), self.release);
-        let mut made = 0;
+        let (mut made, now) = (0, self.now);
         let written = self.inode_mut(id).and_then(|inode| {
             let pages = match &mut inode.body {
                 Body::File(pages) => pages,
@@ -88,9 +98,7 @@ impl Tree {
             made = (pages.len() - before) as u64;
             inode.attributes.blocks += made * BLOCKS;
             if done > 0 {
-                inode.attributes.size = inode.attributes.size.max(offset + done as u64);
-                // Whoever may write must not leave the right to act as the owner behind.
-                inode.attributes.mode &= !0o6000;
+                inode.attributes.wrote(offset + done as u64, now, who);
             }
             Ok(done)
         });
@@ -98,12 +106,36 @@ impl Tree {
         self.pages += made;
         self.owners.grow(user, made);
         let done = written?;
-        self.touch(id);
+        if done == 0 {
+            self.touch(id);
+        }
         if done == 0 && !from.is_empty() { Err(Errno::ENOSPC) } else { Ok(done) }
     }
 
+    /// Writes into one page that is there, as most writes do; `None`: nothing has changed.
+    #[inline]
+    fn overwrite(&mut self, id: Id, offset: u64, from: &[u8], who: &Credentials) -> Option<usize> {
+        let within = (offset % PAGE as u64) as usize;
+        let now = self.now;
+        if from.is_empty() || from.len() > PAGE - within {
+            return None;
+        }
+        let inode = self.inode_mut(id).ok()?;
+        let Body::File(pages) = &mut inode.body else { return None };
+        let page = pages.get_mut(offset / PAGE as u64)?;
+        page.bytes[0].0.get_mut(within..within + from.len())?.copy_from_slice(from);
+        inode.attributes.wrote(offset + from.len() as u64, now, who);
+        Some(from.len())
+    }
+
+    /// Makes the file at least so long, by a hole (fallocate(2)).
+    pub fn lengthen(&mut self, id: Id, size: u64, who: &Credentials) -> Result<(), Errno> {
+        let size = self.inode(id)?.attributes.size.max(size);
+        self.truncate(id, size, who)
+    }
+
     /// Sets the size; what is cut is gone, what is added is a hole.
-    pub fn truncate(&mut self, id: Id, size: u64) -> Result<(), Errno> {
+    pub fn truncate(&mut self, id: Id, size: u64, who: &Credentials) -> Result<(), Errno> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
@@ -123,6 +155,7 @@ impl Tree {
             page.bytes[0].0[within..].fill(0);
         }
         inode.attributes.size = size;
+        inode.attributes.drop_set_id(who);
         let user = inode.attributes.uid;
         let before = inode.attributes.blocks;
         inode.attributes.blocks = pages.len() as u64 * BLOCKS;
@@ -163,7 +196,12 @@ impl Tree {
     }
 
     /// Frees some of the pages that have left their files, so many at `most`; are there more?
+    #[inline]
     pub fn work(&mut self, most: usize) -> bool {
+        !self.dying.is_empty() && self.free_some(most)
+    }
+
+    fn free_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match last_of(&mut self.dying) {
                 Some(page) => page.free(self.release),

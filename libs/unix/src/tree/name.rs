@@ -113,24 +113,24 @@ impl Names {
 
     fn insert_of(&mut self, sum: u64, name: &[u8], target: Target) -> Result<(), Errno> {
         let name = Name::new(name)?;
-        let crowd = self.by_sum.get_mut(sum).map(|entry| &mut entry.others);
-        if let Some(others) = &crowd
-            && others.len() >= OTHERS_MAX
-        {
-            return Err(Errno::ENOSPC);
-        }
         self.by_position.insert(target.0, sum)?;
-        let added = match crowd {
-            None => self.by_sum.insert(sum, Entry { name, target, others: Vec::new() }),
-            Some(others) => {
-                let room = others.try_reserve(1).map_err(|_| Errno::ENOSPC);
-                room.map(|()| others.push((name, target)))
-            }
+        let added = match self.by_sum.insert_new(sum, Entry { name, target, others: Vec::new() }) {
+            Ok(None) => Ok(()),
+            Ok(Some(entry)) => self.add_to_others(sum, entry),
+            Err(errno) => Err(errno),
         };
         if added.is_err() {
             self.by_position.remove(target.0);
         }
         added
+    }
+
+    fn add_to_others(&mut self, sum: u64, entry: Entry) -> Result<(), Errno> {
+        let others = self.by_sum.get_mut(sum).map(|first| &mut first.others);
+        let others = others.filter(|others| others.len() < OTHERS_MAX).ok_or(Errno::ENOSPC)?;
+        others.try_reserve(1).map_err(|_| Errno::ENOSPC)?;
+        others.push((entry.name, entry.target));
+        Ok(())
     }
 
     /// Takes a name out; what it led to.

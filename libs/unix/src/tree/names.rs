@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general as raw;
 
-use super::name::Names;
+use super::name::{Names, Target};
 use super::{Body, Directory, Id, Kind, LINKS_MAX, ROOT, Tree};
 use crate::attributes::Credentials;
 use crate::dirents::Packer;
@@ -135,38 +135,14 @@ impl Tree {
         flags: u32,
         who: &Credentials,
     ) -> Result<(), Errno> {
-        for name in [old.1, new.1] {
-            if matches!(name, b"." | b"..") {
-                return Err(Errno::EBUSY);
-            }
-        }
-        let id = self.check_old(old.0, old.1, who)?;
-        let other = self.child(new.0, new.1);
-        match other {
-            Some(_) if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
-            Some(_) => drop(self.check_old(new.0, new.1, who)?),
-            None if flags & RENAME_EXCHANGE != 0 => return Err(Errno::ENOENT),
-            None => self.check_new(new.0, new.1, who)?,
-        }
+        let (id, other) = self.check_rename(old, new, flags, who)?;
         if other == Some(id) {
             return Ok(());
         }
         let moves_directory = self.directory(id).is_ok();
-        if moves_directory && self.is_inside(new.0, id)? {
-            return Err(Errno::EINVAL);
-        }
         if let Some(other) = other {
             if flags & RENAME_EXCHANGE != 0 {
-                if self.directory(other).is_ok() && self.is_inside(old.0, other)? {
-                    return Err(Errno::EINVAL);
-                }
                 return self.exchange(old, new, id, other);
-            }
-            match (moves_directory, self.directory(other)) {
-                (true, Ok(target)) if !target.names.is_empty() => return Err(Errno::ENOTEMPTY),
-                (true, Err(_)) => return Err(Errno::ENOTDIR),
-                (false, Ok(_)) => return Err(Errno::EISDIR),
-                _ => {}
             }
             self.replace(new, old, id)?;
             if moves_directory {
@@ -189,6 +165,72 @@ impl Tree {
         }
         self.touch_change(id);
         Ok(())
+    }
+
+    /// May `who` move this name? What it leads to, and what has the new one.
+    fn check_rename(
+        &self,
+        old: (Id, &[u8]),
+        new: (Id, &[u8]),
+        flags: u32,
+        who: &Credentials,
+    ) -> Result<(Id, Option<Id>), Errno> {
+        for name in [old.1, new.1] {
+            if matches!(name, b"." | b"..") {
+                return Err(Errno::EBUSY);
+            }
+        }
+        let exchanges = flags & RENAME_EXCHANGE != 0;
+        let id = self.child(old.0, old.1).ok_or(Errno::ENOENT)?;
+        let other = self.child(new.0, new.1);
+        match other {
+            Some(_) if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
+            None if exchanges => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        let moves_directory = self.directory(id).is_ok();
+        if moves_directory && self.is_inside(new.0, id)? {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(other) = other
+            && self.directory(other).is_ok()
+            && self.is_inside(old.0, other)?
+        {
+            return Err(if exchanges { Errno::EINVAL } else { Errno::ENOTEMPTY });
+        }
+        if other == Some(id) {
+            return Ok((id, other));
+        }
+        self.check_old(old.0, old.1, who)?;
+        let Some(other) = other else {
+            self.check_new(new.0, new.1, who)?;
+            self.check_parent(id, old.0, new.0, who)?;
+            return Ok((id, None));
+        };
+        self.check_old(new.0, new.1, who)?;
+        if exchanges {
+            self.check_parent(id, old.0, new.0, who)?;
+            self.check_parent(other, new.0, old.0, who)?;
+            return Ok((id, Some(other)));
+        }
+        match (moves_directory, self.directory(other)) {
+            (true, Err(_)) => return Err(Errno::ENOTDIR),
+            (false, Ok(_)) => return Err(Errno::EISDIR),
+            (true, Ok(target)) => {
+                self.check_parent(id, old.0, new.0, who)?;
+                if !target.names.is_empty() {
+                    return Err(Errno::ENOTEMPTY);
+                }
+            }
+            _ => {}
+        }
+        Ok((id, Some(other)))
+    }
+
+    /// Who moves a directory to another one changes where its `..` leads: it must be one that
+    /// `who` may write (rename(2)).
+    fn check_parent(&self, id: Id, from: Id, to: Id, who: &Credentials) -> Result<(), Errno> {
+        if from == to || self.directory(id).is_err() { Ok(()) } else { self.check(id, who, 2) }
     }
 
     /// Lists a directory from `position` (0: the beginning) into `packer`; `.` and `..` first.
@@ -234,23 +276,24 @@ impl Tree {
         who: &Credentials,
     ) -> Result<Id, Errno> {
         self.check_new(directory, name, who)?;
-        let (parent, mount) = (self.inode(directory)?.attributes, self.inode(directory)?.mount);
+        let parent = self.inode(directory)?;
+        let (sets_group, gid) = (parent.attributes.mode & 0o2000 != 0, parent.attributes.gid);
+        let mount = parent.mount;
         let id = self.add(body, mode, who)?;
+        let inode = self.inode_mut(id)?;
         if directory != ROOT {
-            self.inode_mut(id)?.mount = mount;
+            inode.mount = mount;
         }
-        if parent.mode & 0o2000 != 0 {
-            self.inode_mut(id)?.attributes.gid = parent.gid;
+        let attributes = &mut inode.attributes;
+        attributes.links = 1;
+        if sets_group {
+            attributes.gid = gid;
         }
-        let attributes = &mut self.inode_mut(id)?.attributes;
         if !attributes.is_directory() && attributes.mode & 0o10 != 0 {
             attributes.mode &= !attributes.foreign_set_group(who);
         }
         match self.enter_new(directory, name, id, who.uid) {
-            Ok(()) => {
-                self.inode_mut(id)?.attributes.links = 1;
-                Ok(id)
-            }
+            Ok(()) => Ok(id),
             Err(errno) => {
                 self.end(id);
                 Err(errno)
@@ -261,26 +304,30 @@ impl Tree {
     /// May `who` make this name?
     fn check_new(&self, directory: Id, name: &[u8], who: &Credentials) -> Result<(), Errno> {
         Self::check_name(name)?;
-        self.directory(directory)?;
-        if self.child(directory, name).is_some() || matches!(name, b"." | b"..") {
+        let inode = self.inode(directory)?;
+        let Body::Directory(entries) = &inode.body else { return Err(Errno::ENOTDIR) };
+        if matches!(name, b"." | b"..") || entries.names.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
         // A directory that was removed while somebody stood in it takes no names.
-        if self.inode(directory)?.attributes.links == 0 {
+        if inode.attributes.links == 0 {
             return Err(Errno::ENOENT);
         }
-        self.check(directory, who, 3)
+        if inode.attributes.permits(who, 3) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// The inode of a name that `who` may remove.
     fn check_old(&self, directory: Id, name: &[u8], who: &Credentials) -> Result<Id, Errno> {
-        self.directory(directory)?;
-        let id = self.child(directory, name).ok_or(Errno::ENOENT)?;
-        self.check(directory, who, 3)?;
-        let parent = self.inode(directory)?.attributes;
-        let file = self.inode(id)?.attributes;
+        let inode = self.inode(directory)?;
+        let Body::Directory(entries) = &inode.body else { return Err(Errno::ENOTDIR) };
+        let (_, id, _) = entries.names.get(name).ok_or(Errno::ENOENT)?;
+        let parent = &inode.attributes;
+        if !parent.permits(who, 3) {
+            return Err(Errno::EACCES);
+        }
+        let file = self.inode(id)?.attributes.uid;
         let sticky = parent.mode & 0o1000 != 0;
-        if sticky && who.uid != 0 && who.uid != parent.uid && who.uid != file.uid {
+        if sticky && who.uid != 0 && who.uid != parent.uid && who.uid != file {
             return Err(Errno::EPERM);
         }
         Ok(id)
@@ -302,8 +349,7 @@ impl Tree {
 
     /// Takes a name out, and from what its user has.
     fn forget(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
-        let user = self.payer(directory, name)?;
-        self.leave(directory, name)?;
+        let (_, _, user) = self.leave(directory, name)?;
         self.names -= 1;
         self.owners.remove_name(user);
         Ok(())
@@ -316,10 +362,12 @@ impl Tree {
     }
 
     fn enter(&mut self, directory: Id, name: &[u8], id: Id, user: u32) -> Result<(), Errno> {
-        let entries = self.directory_mut(directory)?;
+        let now = self.now;
+        let inode = self.inode_mut(directory)?;
+        let Body::Directory(entries) = &mut inode.body else { return Err(Errno::ENOTDIR) };
         entries.names.insert(name, (entries.next, id, user))?;
         entries.next += 1;
-        self.touch(directory);
+        inode.attributes.changed(now);
         Ok(())
     }
 
@@ -342,17 +390,22 @@ impl Tree {
         Ok(())
     }
 
-    fn leave(&mut self, directory: Id, name: &[u8]) -> Result<(), Errno> {
-        self.directory_mut(directory)?.names.remove(name);
-        self.touch(directory);
-        Ok(())
+    /// Takes a name out; what it led to.
+    fn leave(&mut self, directory: Id, name: &[u8]) -> Result<Target, Errno> {
+        let now = self.now;
+        let inode = self.inode_mut(directory)?;
+        let Body::Directory(entries) = &mut inode.body else { return Err(Errno::ENOTDIR) };
+        let target = entries.names.remove(name).ok_or(Errno::ENOENT)?;
+        inode.attributes.changed(now);
+        Ok(target)
     }
 
     fn drop_link(&mut self, id: Id) {
+        let now = self.now;
         if let Ok(inode) = self.inode_mut(id) {
             inode.attributes.links = inode.attributes.links.saturating_sub(1);
+            inode.attributes.changed_ns = now;
         }
-        self.touch_change(id);
         self.collect(id);
     }
 

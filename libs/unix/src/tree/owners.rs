@@ -4,7 +4,7 @@
 //! into another one's file uses up that one's part, which permissions allow or forbid. A name is
 //! charged to the user that made it, whoever has the file, and wherever it is moved: a directory
 //! may be everybody's, and a file that all may write may be linked by all. Of names there may be as
-//! many as of inodes.
+//! many as of inodes. What user 0 has is not counted, as nothing depends on it.
 
 use super::{Limits, Tree};
 use crate::errno::Errno;
@@ -30,13 +30,21 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 pub(super) struct Owners(Map<Owned>);
 
+/// Does it matter how much this user has?
+fn is_counted(user: u32) -> bool {
+    user != 0
+}
+
 impl Owners {
     fn of(&self, user: u32) -> Owned {
         self.0.get(user.into()).copied().unwrap_or_default()
     }
 
-    /// What the user has, to be added to; `ENOSPC`, and nothing has changed.
+    /// What the user has, to be added to, if it is counted; `ENOSPC`, and nothing has changed.
     fn entry(&mut self, user: u32) -> Result<Option<&mut Owned>, Errno> {
+        if !is_counted(user) {
+            return Ok(None);
+        }
         if self.0.get(user.into()).is_none() {
             self.0.insert(user.into(), Owned::default())?;
         }
@@ -45,6 +53,9 @@ impl Owners {
 
     /// Takes from what the user has; one who has nothing any more is forgotten.
     fn less(&mut self, user: u32, take: impl FnOnce(&mut Owned)) {
+        if !is_counted(user) {
+            return;
+        }
         let Some(owned) = self.0.get_mut(user.into()) else { return };
         take(owned);
         if owned.inodes == 0 && owned.names == 0 {
@@ -75,7 +86,10 @@ impl Owners {
 
     /// More pages of one who has an inode.
     pub(super) fn grow(&mut self, user: u32, pages: u64) {
-        if let Some(owned) = self.0.get_mut(user.into()) {
+        if pages > 0
+            && is_counted(user)
+            && let Some(owned) = self.0.get_mut(user.into())
+        {
             owned.pages += pages;
         }
     }

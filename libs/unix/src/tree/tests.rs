@@ -34,18 +34,18 @@ fn names(tree: &mut Tree, id: Id, position: u64, room: usize) -> (Vec<Vec<u8>>, 
 fn content_with_holes() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
-    assert_eq!(tree.write(id, 10_000, b"xyz"), Ok(3));
+    assert_eq!(tree.write(id, 10_000, b"xyz", &SUPER), Ok(3));
     let attributes = tree.attributes(id).unwrap();
     assert_eq!((attributes.size, attributes.blocks), (10_003, 8));
     let mut bytes = [1; 5];
     assert_eq!(tree.read(id, 9_998, &mut bytes), Ok(5));
     assert_eq!(&bytes, b"\0\0xyz");
     assert_eq!(tree.read(id, 10_003, &mut bytes), Ok(0));
-    tree.truncate(id, 10_001).unwrap();
-    tree.truncate(id, 10_003).unwrap();
+    tree.truncate(id, 10_001, &SUPER).unwrap();
+    tree.truncate(id, 10_003, &SUPER).unwrap();
     assert_eq!(tree.read(id, 10_000, &mut bytes), Ok(3));
     assert_eq!(&bytes[..3], b"x\0\0");
-    tree.truncate(id, 0).unwrap();
+    tree.truncate(id, 0, &SUPER).unwrap();
     assert_eq!((tree.attributes(id).unwrap().blocks, tree.pages), (0, 0));
 }
 
@@ -56,13 +56,13 @@ fn a_far_byte_costs_one_page() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
     for (at, offset) in [1_000_000_000_000, SIZE_MAX - 1, 0, 1 << 50].into_iter().enumerate() {
-        assert_eq!(tree.write(id, offset, b"xy").map(|count| count.min(1)), Ok(1));
+        assert_eq!(tree.write(id, offset, b"xy", &SUPER).map(|count| count.min(1)), Ok(1));
         assert_eq!(tree.attributes(id).unwrap().blocks, BLOCKS * (at as u64 + 1));
     }
     assert_eq!(tree.attributes(id).unwrap().size, SIZE_MAX);
-    assert_eq!(tree.write(id, SIZE_MAX, b"x"), Err(Errno::EFBIG));
-    assert_eq!(tree.truncate(id, SIZE_MAX + 1), Err(Errno::EFBIG));
-    tree.truncate(id, 1 << 50).unwrap();
+    assert_eq!(tree.write(id, SIZE_MAX, b"x", &SUPER), Err(Errno::EFBIG));
+    assert_eq!(tree.truncate(id, SIZE_MAX + 1, &SUPER), Err(Errno::EFBIG));
+    tree.truncate(id, 1 << 50, &SUPER).unwrap();
     assert_eq!(tree.attributes(id).unwrap().blocks, 2 * BLOCKS);
     let mut byte = [1];
     assert_eq!((tree.read(id, 1_000_000_000_001, &mut byte), byte), (Ok(1), *b"y"));
@@ -91,8 +91,8 @@ fn files_of_an_earlier_life_are_told() {
 fn a_file_ends_in_pieces() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
-    assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE]), Ok(64 * PAGE));
-    tree.truncate(id, PAGE as u64 + 1).unwrap();
+    assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE], &SUPER), Ok(64 * PAGE));
+    tree.truncate(id, PAGE as u64 + 1, &SUPER).unwrap();
     assert_eq!(tree.space().blocks_free, 62);
     let pieces = (0..).take_while(|_| tree.work(10)).count();
     assert_eq!(pieces, 6);
@@ -104,8 +104,8 @@ fn a_file_ends_in_pieces() {
 fn full_means_enospc_and_gives_back() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
-    assert_eq!(tree.write(id, 0, &vec![7; 65 * PAGE]), Ok(64 * PAGE));
-    assert_eq!(tree.write(id, 64 * PAGE as u64, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(tree.write(id, 0, &vec![7; 65 * PAGE], &SUPER), Ok(64 * PAGE));
+    assert_eq!(tree.write(id, 64 * PAGE as u64, b"x", &SUPER), Err(Errno::ENOSPC));
     assert_eq!(tree.space().blocks_free, 0);
     tree.unlink(ROOT, b"f", &SUPER).unwrap();
     tree.settle(9, |_, _| false);
@@ -121,7 +121,7 @@ fn take_all(tree: &mut Tree, who: &Credentials, first: u8) -> (Vec<Id>, usize) {
     let name = |at: u8| [first, b'a' + at / 26, b'a' + at % 26];
     let make = |at| tree.create(ROOT, &name(at), Kind::File, 0o600, who).ok();
     let made: Vec<Id> = (0..200).map_while(make).collect();
-    let pages = tree.write(made[0], 0, &vec![7; 99 * PAGE]).unwrap() / PAGE;
+    let pages = tree.write(made[0], 0, &vec![7; 99 * PAGE], &SUPER).unwrap() / PAGE;
     (made, pages)
 }
 
@@ -133,13 +133,13 @@ fn a_user_leaves_half_to_others() {
     let (anns, pages) = take_all(&mut tree, &ANN, b'a');
     assert_eq!((anns.len(), pages), (20, 32));
     // In holes as well.
-    assert_eq!(tree.write(anns[1], 1 << 30, b"x"), Err(Errno::ENOSPC));
+    assert_eq!(tree.write(anns[1], 1 << 30, b"x", &SUPER), Err(Errno::ENOSPC));
     // Given to another one, by user 0, it is that one's.
     let given = Change { uid: Some(1001), ..Change::default() };
     assert_eq!(tree.change(anns[0], &given, &ANN), Err(Errno::EPERM));
     tree.change(anns[0], &given, &SUPER).unwrap();
-    assert_eq!(tree.write(anns[1], 0, &vec![7; 99 * PAGE]), Ok(32 * PAGE));
-    tree.truncate(anns[0], 0).unwrap();
+    assert_eq!(tree.write(anns[1], 0, &vec![7; 99 * PAGE], &SUPER), Ok(32 * PAGE));
+    tree.truncate(anns[0], 0, &SUPER).unwrap();
     let (bobs, pages) = take_all(&mut tree, &BOB, b'b');
     // One is the root directory's.
     assert_eq!((bobs.len(), pages), (19, 32));
@@ -213,7 +213,7 @@ fn a_long_link_takes_a_page() {
     tree.settle(9, |_, _| false);
     assert_eq!(tree.room_of(1000).pages, 32);
     let file = tree.create(ROOT, b"f", Kind::File, 0o600, &ANN).unwrap();
-    assert_eq!(tree.write(file, 0, &vec![7; 99 * PAGE]), Ok(32 * PAGE));
+    assert_eq!(tree.write(file, 0, &vec![7; 99 * PAGE], &SUPER), Ok(32 * PAGE));
     assert_eq!(tree.make_link(ROOT, b"long", &[b'x'; 200], &ANN), Err(Errno::ENOSPC));
 }
 
@@ -221,7 +221,7 @@ fn a_long_link_takes_a_page() {
 fn an_open_file_outlives_its_name() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
-    tree.write(id, 0, b"data").unwrap();
+    tree.write(id, 0, b"data", &SUPER).unwrap();
     tree.hold(id).unwrap();
     tree.unlink(ROOT, b"f", &SUPER).unwrap();
     assert_eq!(tree.child(ROOT, b"f"), None);
@@ -429,9 +429,9 @@ fn what_changes_is_told() {
     assert_eq!(changed(&mut tree), [a]);
     names(&mut tree, a, 0, 100);
     assert_eq!(changed(&mut tree), []);
-    tree.write(f, 0, b"x").unwrap();
+    tree.write(f, 0, b"x", &SUPER).unwrap();
     assert_eq!(changed(&mut tree), [f]);
-    tree.truncate(f, 0).unwrap();
+    tree.truncate(f, 0, &SUPER).unwrap();
     assert_eq!(changed(&mut tree), [f]);
     let mode = Change { mode: Some(0o600), ..Change::default() };
     tree.change(f, &mode, &SUPER).unwrap();
@@ -463,7 +463,7 @@ fn a_read_is_noted_if_it_is_the_first_since_a_change_or_of_a_day() {
     let day = 24 * 60 * 60 * 1_000_000_000;
     assert_eq!([read_at(199 + day), read_at(200 + day)], [200, 200 + day]);
     tree.set_now(300 + day);
-    tree.write(id, 0, b"x").unwrap();
+    tree.write(id, 0, b"x", &SUPER).unwrap();
     tree.set_now(400 + day);
     tree.read(id, 0, &mut [0]).unwrap();
     assert_eq!(tree.attributes(id).unwrap().read_ns, 400 + day);
@@ -474,7 +474,7 @@ fn times_are_stamped() {
     let mut tree = tree();
     let id = file(&mut tree, ROOT, b"f");
     tree.set_now(200);
-    tree.write(id, 0, b"x").unwrap();
+    tree.write(id, 0, b"x", &SUPER).unwrap();
     tree.set_now(300);
     tree.read(id, 0, &mut [0]).unwrap();
     let attributes = tree.attributes(id).unwrap();

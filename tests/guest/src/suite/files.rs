@@ -201,7 +201,7 @@ fn starve(server: &Server) -> Result<(u64, u64), Failure> {
             try_ask(Operation::Lock, range)?;
         }
         try_ask(Operation::List, [ROOT, 0, 4096, 0])?;
-        try_ask(Operation::Truncate, [kept, 4096, 1, 0])?;
+        try_ask(Operation::Truncate, [kept, 4096, 0, 0])?;
         server.limit(u64::from(u32::MAX))?;
         for number in 0..FILES {
             let name = format!("{number}");
@@ -246,7 +246,7 @@ fn fill_and_empty(server: &Server) -> Result<u64, Failure> {
         server.fill(file, LARGE)?;
         let full = server.used()?;
         expect!(full >= before + LARGE, "{full} frames where {LARGE} were written");
-        server.ask(Operation::Truncate, [file, cut, 1, 0])?;
+        server.ask(Operation::Truncate, [file, cut, 0, 0])?;
         let given = || server.used().is_ok_and(|used| used <= before + KEPT);
         until(given, "the frames to come back")
             .map_err(|why| format!("{why}: {:?} of {before}, cut {cut}", server.used()))?;
@@ -278,7 +278,7 @@ fn wait_beside_an_end(server: &Server) -> Result<String, Failure> {
         longest = longest.max(clock::now_ns() - begun);
         answer
     };
-    ask(Operation::Truncate, [file, 0, 1, 0])?;
+    ask(Operation::Truncate, [file, 0, 0, 0])?;
     let mut asked = 1;
     while server.used()? > before + KEPT {
         ask(Operation::Access, [ROOT, 4, 0, 0])?;

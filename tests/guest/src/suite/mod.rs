@@ -112,6 +112,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("transfer_refused", transfer::refused),
     ("transfer_sync_async", transfer::sync_async),
     ("transfer_storm", transfer::storm),
+    ("transfer_lone_clients", transfer::lone_clients_find_it_accepting),
     ("transfers_do_not_meet", ways::transfers_do_not_meet),
     ("transfer_access_is_the_callees", transfer::access_is_the_callees),
     ("transfer_callee_dies", transfer::callee_dies),

@@ -42,6 +42,23 @@ fn ask(env: EnvId, message: call::Message) -> Result<call::Message, Failure> {
     Err(String::from("busy for ever"))
 }
 
+/// A client that is alone finds its server accepting after each reply, also after those that wait
+/// until others were let in (`xok::server::turns`).
+pub fn lone_clients_find_it_accepting(ground: &Ground) -> Result<String, Failure> {
+    const REQUESTS: u64 = 12;
+    const EACH_NS: u64 = 1_000_000;
+    let words = [roles::SERVE_SLOWLY, 0, 0, 0, 0, 0];
+    let server = assistant::spawn(ground.image, roles::SERVE, words, &[])?;
+    assistant::start(server)?;
+    ask(server.env, [0; 6])?;
+    for request in 0..REQUESTS {
+        let reply = call::transfer(server.env, [EACH_NS, 0, 0, 0, 0, 0]);
+        expect!(reply.is_ok_and(|reply| reply[0] == 1), "request {request}: {reply:?}");
+    }
+    end(server)?;
+    Ok(format!("{REQUESTS} requests"))
+}
+
 /// aegis95 T17, thesis98 Z-48: every register, the vector registers included, arrives and returns.
 pub fn registers(ground: &Ground) -> Result<String, Failure> {
     let server = assistant::spawn(ground.image, roles::REGISTER_MIRROR, [0; 6], &[])?;

@@ -1,23 +1,31 @@
 //! Files of others: what the file server does for whoever names them.
 
-use super::{NOBODY, ask, end, failed, look, nobody, node_of};
+use super::{NOBODY, ask, ask_as, end, failed, look, nobody, node_of};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
+use abi::call::Call;
+use abi::capability::NAME_GROUP;
+use abi::domain::SET_OF_GROUPS;
+use abi::id::{DomainId, EnvId};
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use unix::Errno;
+use unix::attributes::Credentials;
 use unix::process_page::{HELD, HELD_ANY, ProcessPage};
 use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
+use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
     ("locks_are_left_for_others", locks_are_left_for_others),
     ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
     ("no_programs_for_other_groups", no_programs_for_other_groups),
+    ("group_0_acts_for_itself_alone", group_0_acts_for_itself_alone),
 ];
 
 const SECRET: &[u8] = b"what only user 0 finds";
@@ -183,5 +191,41 @@ fn no_programs_for_other_groups(_: door::Door) -> Seen {
     expect(status == 0 && (mode & 0o2000 == 0 || group == NOBODY), || {
         format!("status {status:#x}: user {NOBODY} has a program {mode:o} of group {group}")
     })?;
+    Ok(String::new())
+}
+
+/// Who is in group 0 says that it acts for another group: the kernel knows better, and the file
+/// server asks it.
+fn group_0_acts_for_itself_alone(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-team";
+    const TEAM: u32 = 3003;
+    fs::write(PLACE, b"the team's").map_err(failed)?;
+    std::os::unix::fs::chown(PLACE, Some(0), Some(TEAM)).map_err(failed)?;
+    libc::set_mode(PLACE, 0o060);
+    let node = node_of(door, 0, PLACE).ok_or("it has no handle")?;
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user_in(NOBODY, 0) {
+            return 1;
+        }
+        let own = published::env(EnvId(std::process::id())).map(|record| DomainId(record.domain));
+        let Some(domain) = own else { return 2 };
+        let holds =
+            |kind, number| libc::kernel(door, Call::DomainHolds { domain, kind, number }).is_ok();
+        if !holds(NAME_GROUP, 0) || holds(NAME_GROUP, TEAM) || holds(SET_OF_GROUPS, 0) {
+            return 3;
+        }
+        // A request of the library's makes the way.
+        if fs::metadata(PLACE).is_err() {
+            return 4;
+        }
+        let Some(region) = forgers::transport() else { return 5 };
+        let as_group = |gid| {
+            let who = Credentials::of(NOBODY, gid);
+            ask_as(door, region, who, Operation::Access, [node, 4, 0, 0])
+        };
+        i32::from(as_group(TEAM).is_ok()) * 6 + i32::from(as_group(0) != Err(Errno::EACCES.0)) * 7
+    }));
+    fs::remove_file(PLACE).map_err(failed)?;
+    expect(status == 0, || format!("status {status:#x}: a member of group 0 is the team's"))?;
     Ok(String::new())
 }

@@ -1,6 +1,7 @@
 //! A user without rights tells servers and programs of others what they then do by their rights.
 
 mod files;
+mod pipes;
 mod processes;
 mod sockets;
 mod terminals;
@@ -21,8 +22,8 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 4] =
-    [&files::TESTS, &processes::TESTS, &sockets::TESTS, &terminals::TESTS];
+pub const TESTS: [&[Test]; 5] =
+    [&files::TESTS, &pipes::TESTS, &processes::TESTS, &sockets::TESTS, &terminals::TESTS];
 
 /// The user.
 pub(super) const NOBODY: u32 = 65_534;
@@ -54,7 +55,17 @@ pub(super) fn ask_by(
     operation: Operation,
     arguments: [u64; 4],
 ) -> Result<[u64; 4], u16> {
-    let who = Credentials::of(user, user);
+    ask_as(door, region, Credentials::of(user, user), operation, arguments)
+}
+
+/// The same for a user and a group.
+pub(super) fn ask_as(
+    door: door::Door,
+    region: u32,
+    who: Credentials,
+    operation: Operation,
+    arguments: [u64; 4],
+) -> Result<[u64; 4], u16> {
     let request = Request { operation, region, arguments, who };
     loop {
         let server = EnvId(services::get(Service::Files) as u32);

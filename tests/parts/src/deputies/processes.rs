@@ -17,7 +17,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 8] = [
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
@@ -25,6 +25,7 @@ pub const TESTS: [Test; 7] = [
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
     ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
+    ("the_network_is_its_groups", the_network_is_its_groups),
 ];
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
@@ -266,6 +267,21 @@ fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
     end(attacker)?;
     expect(asked, || "user 0's address is not asked for: nobody's take all places".into())?;
     Ok(String::new())
+}
+
+/// A user outside of the network's group is told that it has none, and takes no port.
+fn the_network_is_its_groups(_: door::Door) -> Seen {
+    use std::net::{TcpStream, UdpSocket};
+    const PORT: u16 = 9000;
+    let attacker = nobody(|| {
+        let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+        let sockets = UdpSocket::bind(("0.0.0.0", PORT)).is_err_and(denied)
+            && TcpStream::connect("127.0.0.1:9").is_err_and(denied);
+        i32::from(!sockets)
+    })?;
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).map_err(failed);
+    end(attacker)?;
+    socket.map(|_| String::new())
 }
 
 /// Environments of other domains, and init.

@@ -3,17 +3,19 @@
 //! The terminals' server acts on the words there with rights of its own, for all users: whatever
 //! they are, it reaches the terminal's own processes alone, and serves the others.
 
-use super::{NOBODY, end, failed, look, nobody, operate, store};
+use super::{NOBODY, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::EnvId;
 use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_IN, RegionOperation, WordAt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
@@ -267,16 +269,58 @@ fn nonsense_in_a_terminal_is_its_own(door: door::Door) -> Seen {
 
 /// Who has no terminal types nothing at the console: a shell of user 0's would do it.
 fn nobody_types_at_the_console(door: door::Door) -> Seen {
+    for order in ORDERS {
+        types_nothing(door, order).map_err(|why| format!("{order:?}: {why}"))?;
+    }
+    Ok(String::new())
+}
+
+/// How a process loses the console.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// By its descriptors.
+    Silence,
+    /// By a session of its own.
+    Lead,
+    /// By becoming another user.
+    Become,
+}
+
+/// The orders in which that may be.
+const ORDERS: [[Step; 3]; 4] = [
+    [Step::Silence, Step::Lead, Step::Become],
+    [Step::Become, Step::Silence, Step::Lead],
+    [Step::Silence, Step::Become, Step::Lead],
+    [Step::Lead, Step::Become, Step::Silence],
+];
+
+fn types_nothing(door: door::Door, order: [Step; 3]) -> Result<(), String> {
     const TYPED: &[u8] = b"poweroff\n";
     /// `unix::tty::shared`: where cells are, how many.
     const CELLS: (u64, u64) = (64, 4096);
     let status = libc::wait(libc::spawn(|| {
-        // Nothing of the terminal is left to it.
-        libc::silence();
-        if !libc::lead_session() || !libc::become_user(NOBODY) {
-            return 1;
+        // Nothing of the terminal is left to it, which it has as its session's until it leads one.
+        say(offset_of!(ProcessPage, terminal), 1);
+        for step in order {
+            let done = match step {
+                Step::Silence => {
+                    libc::silence();
+                    true
+                }
+                Step::Lead => libc::lead_session(),
+                Step::Become => libc::become_user(NOBODY),
+            };
+            if !done {
+                return 1;
+            }
+        }
+        if File::open("/dev/console").is_ok() || File::open("/dev/tty").is_ok() {
+            return 2;
         }
         let region = services::get(Service::TerminalInput);
+        if (0..4).any(|role| look(door, region, role, CELLS.0, 8).is_some()) {
+            return 3;
+        }
         let cells: Vec<u8> = TYPED.iter().flat_map(|&byte| [byte, 0]).collect();
         for role in 0..2 {
             let Some(counters) = look(door, region, role, 8, 8) else { continue };
@@ -303,8 +347,7 @@ fn nobody_types_at_the_console(door: door::Door) -> Seen {
     let typed = bytes.windows(TYPED.len()).any(|part| part == TYPED);
     expect(status == 0 && !typed, || {
         format!("status {status:#x}; user 0 reads {got} bytes, typed by nobody: {typed}")
-    })?;
-    Ok(String::new())
+    })
 }
 
 /// Who may write to a terminal (mesg(1)) neither types there nor reads what is typed.

@@ -1,0 +1,134 @@
+//! Clients in turn: one that asks for much lets others in before it goes on.
+//!
+//! The reply to a transfer runs the client, also on time that another client gave the server when
+//! it found it busy. So clients whose requests follow each other closely would keep all others out
+//! for good. When requests have taken [`QUANTUM_US`], the next answer waits: the server sleeps for
+//! [`PAUSE_NS`], accepting, and serves whoever comes but for the account whose request it was; of
+//! that one requests are kept, too, and each that comes lengthens the pause. So everybody else who
+//! wants in has had a chance to come, whoever's turn it was. Then what is kept is answered, first
+//! come, first served, until the next pause.
+
+use crate::call::Message;
+use abi::id::EnvId;
+
+/// Microseconds that requests may take between two pauses.
+const QUANTUM_US: u64 = 3_000;
+/// Ticks of the counter in a microsecond where that is not known.
+const TICKS: u64 = 1_000;
+/// How long a pause is.
+pub const PAUSE_NS: u64 = 50_000;
+/// How much longer it is at most for all that come meanwhile.
+const LONGER_NS: u64 = 1_000_000;
+/// Requests kept at most; what finds no room is served.
+const KEPT: usize = 128;
+
+/// What a client sends, or gets, and what it finds kept.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Frame {
+    /// The message.
+    pub message: Message,
+    /// rbp, rbx, r12 to r15.
+    registers: [u64; 6],
+}
+
+/// A request that waits to be served, or the answer to one that was.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Who has asked.
+    pub caller: EnvId,
+    /// The request or the answer.
+    pub frame: Frame,
+    /// It is the answer.
+    pub answered: bool,
+}
+
+const NOTHING: Kept =
+    Kept { caller: EnvId(0), frame: Frame { message: [0; 6], registers: [0; 6] }, answered: false };
+
+/// What was spent since the last pause, and what waits.
+#[derive(Debug)]
+pub struct Turns {
+    /// Ticks of the time-stamp counter, which is read by one instruction.
+    spent: u64,
+    /// How many requests may take.
+    quantum: u64,
+    /// The account that lets others in, and until when; and when that is over, whoever comes.
+    payer: u64,
+    until_ns: u64,
+    latest_ns: u64,
+    kept: [Kept; KEPT],
+    first: usize,
+    count: usize,
+}
+
+impl Turns {
+    /// Nobody has asked yet.
+    pub const fn new() -> Self {
+        let kept = [NOTHING; KEPT];
+        let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
+        Self { spent, quantum, payer, until_ns, latest_ns, kept, first: 0, count: 0 }
+    }
+
+    /// So many ticks are a microsecond; 0: that is not known.
+    pub fn set_ticks(&mut self, ticks: u32) {
+        self.quantum = if ticks == 0 { TICKS } else { ticks.into() } * QUANTUM_US;
+    }
+
+    /// Does nothing wait?
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// When the pause ends, if there is one.
+    pub fn pause(&self, now: u64) -> Option<u64> {
+        (now < self.until_ns).then_some(self.until_ns)
+    }
+
+    /// Keeps a request of the account that lets others in. `false`: it is to be served.
+    pub fn keep(&mut self, now: u64, caller: EnvId, payer: u64, frame: &Frame) -> bool {
+        if self.pause(now).is_none() || payer != self.payer {
+            return false;
+        }
+        self.until_ns = (now + PAUSE_NS).min(self.latest_ns).max(self.until_ns);
+        self.add(Kept { caller, frame: *frame, answered: false })
+    }
+
+    /// A request was answered, which took so many ticks. `true`: the answer waits until others were
+    /// let in; `now`: the time, and the account of who asked.
+    #[inline]
+    pub fn spend(
+        &mut self,
+        took: u64,
+        caller: EnvId,
+        now: impl FnOnce() -> (u64, u64),
+        frame: &Frame,
+    ) -> bool {
+        self.spent = self.spent.saturating_add(took);
+        if self.spent < self.quantum || !self.add(Kept { caller, frame: *frame, answered: true }) {
+            return false;
+        }
+        let (now, payer) = now();
+        self.spent = 0;
+        self.payer = payer;
+        self.until_ns = now + PAUSE_NS;
+        self.latest_ns = now + LONGER_NS;
+        true
+    }
+
+    fn add(&mut self, kept: Kept) -> bool {
+        let at = (self.first + self.count) % KEPT;
+        let Some(place) = self.kept.get_mut(at).filter(|_| self.count < KEPT) else { return false };
+        *place = kept;
+        self.count += 1;
+        true
+    }
+
+    /// What has waited longest.
+    pub fn take(&mut self) -> Option<Kept> {
+        let kept = self.kept.get(self.first).copied().filter(|_| self.count > 0)?;
+        self.first = (self.first + 1) % KEPT;
+        self.count -= 1;
+        Some(kept)
+    }
+}

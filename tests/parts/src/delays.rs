@@ -1,0 +1,134 @@
+//! No client of a server delays another one: how long each answer takes, counted in instructions.
+//!
+//! It runs on a machine of one processor on which a nanosecond is one instruction, as for the
+//! guest's tests of stretches (`guest/stretch_by_call`): so 10 ms are 10,000,000 instructions, of
+//! all that run meanwhile, the kernel included.
+//!
+//! ```text
+//!   files         the dearest requests to the file server: how long it is busy with one
+//!   files_beside  a client beside others of another user, which ask for much again and again
+//! ```
+
+mod files;
+
+use crate::libc;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+/// Instructions for which a client may delay another one.
+const BOUND: u64 = 10_000_000;
+
+/// What was measured: what it was, and the instructions that it took at most.
+type Measured = Result<Vec<(String, u64)>, String>;
+
+/// A part's name, and what measures it.
+type Part = (&'static str, fn(door::Door) -> Measured);
+
+const PARTS: [Part; 2] = [("files", files::alone), ("files_beside", files::beside)];
+
+/// Nanoseconds since boot.
+fn now() -> u64 {
+    xok::clock::now_ns()
+}
+
+/// How long one waits for a child, in milliseconds of the guest's time.
+const PATIENCE: i32 = 30_000;
+
+fn failed(error: std::io::Error) -> String {
+    error.to_string()
+}
+
+/// Does it as another user, in a child, which tells what it has measured.
+fn as_user(user: u32, act: impl FnOnce() -> Measured) -> Measured {
+    let (mut told, mut tells) = UnixStream::pair().map_err(failed)?;
+    let child = libc::spawn(|| {
+        if !libc::become_user(user) {
+            return 100;
+        }
+        let text = match act() {
+            Ok(all) => all.into_iter().map(|(what, took)| format!("{took} {what}\n")).collect(),
+            Err(why) => format!("failed {why}\n"),
+        };
+        i32::from(tells.write_all(text.as_bytes()).is_err())
+    });
+    drop(tells);
+    if libc::wait_for(std::os::fd::AsRawFd::as_raw_fd(&told), libc::POLLIN, PATIENCE) == 0 {
+        libc::send(child, 9);
+    }
+    let mut text = String::new();
+    told.read_to_string(&mut text).map_err(failed)?;
+    let status = libc::wait(child);
+    let parse = |line: &str| {
+        let (took, what) = line.split_once(' ')?;
+        Some((what.to_string(), took.parse().ok()?))
+    };
+    let all: Option<Vec<(String, u64)>> = text.lines().map(parse).collect();
+    let all = all.filter(|all| status == 0 && !all.is_empty());
+    all.ok_or_else(|| format!("user {user} ended with {status:#x}: {text}"))
+}
+
+/// Children that have said a word, and end when they are told to.
+struct Children {
+    pids: Vec<i32>,
+    said: Vec<u16>,
+}
+
+impl Children {
+    /// So many that have done this.
+    fn of(count: usize, act: impl Fn() -> Option<u16>) -> Result<Self, String> {
+        let (mut told, tells) = UnixStream::pair().map_err(failed)?;
+        let child = || {
+            let Some(said) = act() else { return 1 };
+            if (&tells).write_all(&said.to_le_bytes()).is_err() {
+                return 2;
+            }
+            loop {
+                std::thread::park();
+            }
+        };
+        let pids: Vec<i32> = (0..count).map(|_| libc::spawn(child)).collect();
+        drop(tells);
+        let mut said = Vec::new();
+        let mut word = [0; 2];
+        while said.len() < count && told.read_exact(&mut word).is_ok() {
+            said.push(u16::from_le_bytes(word));
+        }
+        let ready = said.len();
+        let children = Self { pids, said };
+        if ready < count {
+            children.end();
+            return Err(format!("{ready} children of {count} are ready"));
+        }
+        Ok(children)
+    }
+
+    fn end(self) {
+        for pid in self.pids {
+            libc::send(pid, 9);
+            libc::wait(pid);
+        }
+    }
+}
+
+/// `delays PART`: prints what takes longest, and whether all is in bounds.
+pub fn command(door: door::Door, part: &str) -> ExitCode {
+    let Some((_, measure)) = PARTS.iter().find(|(name, _)| *name == part) else {
+        return ExitCode::FAILURE;
+    };
+    match measure(door) {
+        Ok(mut all) => {
+            all.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
+            for (what, took) in &all {
+                println!("{took:>12} {what}");
+            }
+            let worst = all.first().map_or(u64::MAX, |(_, took)| *took);
+            println!("delays: at most {worst} of {BOUND}");
+            ExitCode::from(u8::from(worst > BOUND))
+        }
+        Err(why) => {
+            println!("delays: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
