@@ -229,6 +229,13 @@ impl Cpu {
         (AREAS..AREAS + STRIDE * CPUS as u64).contains(&crate::registers::read_rsp())
     }
 
+    /// The end of the processor's own stack in which this address lies.
+    pub fn stack_end(address: u64) -> Option<u64> {
+        let stack = (address & !(STRIDE - 1)) + STACK;
+        let is_there = Self::has_area() && (stack..stack + STACK_BYTES).contains(&address);
+        is_there.then_some(stack + STACK_BYTES)
+    }
+
     /// First words, before anything runs on the processor.
     pub fn initialize(&self, index: usize) {
         self.index.set(index);

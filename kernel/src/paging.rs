@@ -55,6 +55,11 @@ pub fn image_parts() -> [(u64, u64); 3] {
     [(start, text), (text, rodata), (rodata, end)].map(|(from, to)| (from - KERNEL, to - KERNEL))
 }
 
+/// The kernel's code, `start..end`, where it runs.
+pub fn text() -> (u64, u64) {
+    (symbol!(image_start), symbol!(text_end))
+}
+
 /// The kernel's tables while they grow.
 pub struct Tables {
     root: u64,

@@ -89,7 +89,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     }
     crate::log::unlocked_line(format_args!("panic: {info}"));
     crate::log::unlocked_error(format_args!("panic: {info}"));
-    crate::backtrace::print(crate::registers::read_rbp());
+    crate::backtrace::print(crate::registers::read_rsp());
     crate::log::unlocked_line(format_args!("end status 255"));
     exit(255)
 }

@@ -126,14 +126,6 @@ pub fn smap_is_lifted() -> bool {
     flags() & 1 << 18 != 0
 }
 
-/// The frame pointer.
-pub fn read_rbp() -> u64 {
-    let value;
-    // SAFETY: reading has no effect.
-    unsafe { asm!("mov {}, rbp", out(reg) value, options(nomem, nostack)) }
-    value
-}
-
 /// The time stamp counter.
 pub fn rdtsc() -> u64 {
     // SAFETY: every 64-bit processor has it.

@@ -222,8 +222,13 @@ pub fn leave(mut hold: Hold) -> u64 {
             }
             None => load::park(cpu, state, hardware),
         }
-        let more = work::is_here(state, cpu.place()) && work::step(state, hardware, cpu.place());
-        let now = clock::now_ns();
+        // The way here is short, but for work that was done: what is set is reckoned anew.
+        let mut now = state.sched.picked_ns;
+        let mut more = false;
+        if work::is_here(state, cpu.place()) {
+            more = work::step(state, hardware, cpu.place());
+            now = clock::now_ns();
+        }
         let switched = before != next;
         if now - cpu.noted_ns.get() > NOTE_NS
             || switched && (before.is_none() || next.is_none() || cpu.stretched.get())
@@ -502,10 +507,18 @@ fn idle(cpu: &'static Cpu) {
     cpu.call.set(NO_CALL);
 }
 
-/// Sets the timer if the deadline isn't the one it is set for.
+/// Sets the timer if the deadline isn't the one it is set for. `now` may be some time ago.
+#[inline(always)]
 fn arm_timer(cpu: &'static Cpu, deadline: Option<u64>, now: u64) {
+    if !cpu.timer.get().keeps(deadline, now) {
+        set_timer(cpu, deadline);
+    }
+}
+
+#[inline(never)]
+fn set_timer(cpu: &'static Cpu, deadline: Option<u64>) {
     let mut timer = cpu.timer.get();
-    match timer.want(deadline, now) {
+    match timer.want(deadline, clock::now_ns()) {
         Setting::Unchanged => return,
         Setting::Off => apic::set_timer(0),
         Setting::After(ns) => apic::set_timer(ticks(ns, apic::timer_hz())),

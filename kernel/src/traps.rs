@@ -139,7 +139,7 @@ fn die(frame: &Context, cpu: &Cpu, what: &str) -> ! {
         _ if address == stack + crate::cpu::STACK_BYTES => "fall off the stack's top",
         _ => what,
     };
-    crate::backtrace::print(frame.rbp);
+    crate::backtrace::print(frame.rsp);
     panic!(
         "{} in the kernel on processor {}: vector {} error {:#x} rip {:#x} rsp {:#x} address {:#x}",
         what,

@@ -14,8 +14,8 @@ use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
     account, capability, console, create, death, domain, env, method, operate, predicate,
-    principal, region, retract, revoke, sched, sleep, slice, step, token, trace, transfer, turns,
-    visit, voided,
+    principal, region, retract, revoke, sleep, slice, step, token, trace, transfer, turns, visit,
+    voided, yields,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -247,7 +247,7 @@ fn serve<M: Machine>(
     let Caller { cpu, index, word, bytes } = who;
     let capability = who.capability();
     match *call {
-        Call::Yield { to } => match sched::yield_to(state, machine, cpu, index, to) {
+        Call::Yield { to } => match yields::yield_to(state, machine, cpu, index, to) {
             Ok(()) if state.envs.slots[index].state == EnvState::Running => k.answer(Ok(0)),
             Ok(()) => k.left(state, index),
             Err(error) => k.refuse(error),

@@ -88,6 +88,7 @@ mod voided;
 pub mod window;
 pub mod work;
 pub mod workshop;
+mod yields;
 
 #[cfg(test)]
 mod tests;

@@ -169,6 +169,8 @@ pub fn holds<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) ->
 }
 
 /// As [`holds`], atom by atom.
+#[cold]
+#[inline(never)]
 fn interpret<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     let base = env.vector.address() + OFFSET;

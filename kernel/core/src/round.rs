@@ -8,9 +8,9 @@ use crate::env;
 use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
-use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS, event, run};
+use crate::sched::{EXCESS_MAX, SHORTEST_NS, event, run};
 use crate::state::State;
-use crate::turns::WORK;
+use crate::turns::{Place, WORK};
 use crate::work::{self, cost};
 use crate::{ages, left, predicate, sched, sleep, slice, turns};
 use abi::id::EnvId;
@@ -28,10 +28,7 @@ const MEMBERS_PER_EXIT: usize = if cfg!(test) { 24 } else { 400 };
 pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     ages::slice_begins(state, machine, cpu, now);
     // Who is at home on an idle processor has no turn: whoever ran here may have stored for it.
-    let idle = |other: &Cpu| other.online && other.current == 0;
-    let all = CpuIndex::all().zip(state.sched.cpus.iter());
-    let mut others = all.filter(|&(other, _)| other != cpu);
-    if state.sched.watch != 0 && others.any(|(_, other)| idle(other)) {
+    if state.sched.watch != 0 && state.sched.online > 1 && another_idles(state, cpu) {
         let count = state.sched.watchers.min(PREDICATES_PER_EXIT as u16);
         look(state, machine, count);
     }
@@ -42,31 +39,37 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let passed = this.passed;
     let mut walk = Walk::begin(passed, work::turn(state));
     // Whoever owes slices is passed over once for each; each round pays one.
-    for _ in 0..=EXCESS_MAX + 1 {
+    for _ in 0..EXCESS_MAX + 2 {
         if walked_all(state, cpu) {
             break;
         }
         walk.owing = false;
         for _ in 0..state.sched.cpus[cpu].places {
             let Some(place) = turns::next(state, cpu) else { break };
-            if place.1 == WORK {
-                return start_work(state, cpu, place.0, now);
+            if place.position == WORK {
+                return start_work(state, cpu, place.account, now);
             }
-            let found = turn(state, machine, cpu, place, &mut walk);
+            let found = turn(state, machine, cpu, &place, &mut walk);
             if let Some((owner, index)) = found {
-                return start_slice(state, machine, cpu, owner, index, now);
+                return start_slice(state, machine, (cpu, place.account), (owner, index), now);
             }
-            if walk.members == 0 && go_on_later(state, cpu, place, &walk) {
+            if walk.members == 0 && go_on_later(state, cpu, &place, &walk) {
                 state.sched.cpus[cpu].since_ns = now;
                 return;
             }
-            turns::passed(state, cpu, place.0);
+            turns::passed(state, cpu, place.account);
         }
         if !walk.owing {
             break;
         }
     }
     look_round(state, machine, cpu, now);
+}
+
+/// Is a processor idle that is not this one?
+fn another_idles(state: &State, cpu: CpuIndex) -> bool {
+    let mut all = CpuIndex::all().zip(state.sched.cpus.iter());
+    all.any(|(other, record)| other != cpu && record.online && record.current == 0)
 }
 
 /// What one look for whose turn it is may still do, and what it has met.
@@ -114,12 +117,7 @@ fn walked_all(state: &State, cpu: CpuIndex) -> bool {
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
 /// everybody: there are no more members than environments.
-fn go_on_later(
-    state: &mut State,
-    cpu: CpuIndex,
-    (account, position): (AccountIndex, usize),
-    walk: &Walk,
-) -> bool {
+fn go_on_later(state: &mut State, cpu: CpuIndex, place: &Place, walk: &Walk) -> bool {
     let this = &mut state.sched.cpus[cpu];
     // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
     // from 1, as sleepers have been looked at.
@@ -127,7 +125,7 @@ fn go_on_later(
     if walked_all(state, cpu) {
         return false;
     }
-    turns::again(state, cpu, account, position);
+    turns::again(state, cpu, place);
     let this = &mut state.sched.cpus[cpu];
     this.more = true;
     true
@@ -169,10 +167,10 @@ fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
     cpu: CpuIndex,
-    (account, position): (AccountIndex, usize),
+    place: &Place,
     walk: &mut Walk,
 ) -> Option<(EnvIndex, EnvIndex)> {
-    let first = EnvIndex::from(turns::head(state, cpu, account, position));
+    let &Place { account, position, head: first } = place;
     if first == EnvIndex::NONE {
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
@@ -181,13 +179,14 @@ fn turn<M: Machine>(
     }
     let last = EnvIndex::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
     let (mut found, mut index_was_last) = (None, false);
-    let mut walked = 0;
+    let (mut index, mut walked) = (first, 0);
     while walk.members > 0 {
         walk.members -= 1;
         walked += 1;
-        let index = EnvIndex::from(turns::head(state, cpu, account, position));
-        let next = list::next(&state.envs.slots, Kind::Ring, index).link();
-        turns::set_head(state, cpu, account, position, next);
+        let next = list::next(&state.envs.slots, Kind::Ring, index);
+        if next != index {
+            turns::set_head(state, cpu, account, position, next.link());
+        }
         let looks = walk.predicates > 0;
         // Of a thousand sleepers all but a few are walked past without a look.
         if looks || state.envs.slots[index].state != EnvState::Sleeping {
@@ -204,6 +203,7 @@ fn turn<M: Machine>(
         if found.is_some() || index_was_last {
             break;
         }
+        index = next;
     }
     walk.walked += walked;
     work::spend(state, u32::from(walked) * cost::MEMBER);
@@ -240,7 +240,43 @@ fn sleep_through(state: &mut State, index: EnvIndex) -> bool {
 }
 
 /// Whom the time of the environment at `index` serves: itself, or whom it waits for.
+#[inline(always)]
 fn candidate<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: EnvIndex,
+    walk: &mut Walk,
+) -> Option<EnvIndex> {
+    let at = match state.envs.slots[index].state {
+        EnvState::Ready => index,
+        EnvState::Sleeping => woken(state, machine, index, walk)?,
+        EnvState::Donating => awaited(state, machine, index, walk)?,
+        _ => return None,
+    };
+    if state.published.envs[index].excess > 0 {
+        state.published.envs[index].excess.less(1);
+        (walk.owing, walk.paid) = (true, true);
+        return None;
+    }
+    Some(at)
+}
+
+/// The sleeper at `index`, if what it waits for is so and it is ready now.
+#[inline(always)]
+fn woken<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    index: EnvIndex,
+    walk: &mut Walk,
+) -> Option<EnvIndex> {
+    let wakes = walk.looks(state, index) && sleep::try_predicate(state, machine, index, false);
+    (wakes && state.envs.slots[index].state == EnvState::Ready).then_some(index)
+}
+
+/// Whom the environment at `index` waits for, which has made a transfer, or whom that one waits
+/// for, and so on, if the last one is ready.
+#[inline(never)]
+fn awaited<M: Machine>(
     state: &mut State,
     machine: &mut M,
     index: EnvIndex,
@@ -249,29 +285,17 @@ fn candidate<M: Machine>(
     let mut at = index;
     for _ in 0..=DONATIONS {
         match state.envs.slots[at].state {
-            EnvState::Ready => break,
+            EnvState::Ready => return Some(at),
+            EnvState::Sleeping => return woken(state, machine, at, walk),
             EnvState::Donating => {
                 walk.members = walk.members.saturating_sub(1);
                 work::spend(state, cost::MEMBER);
                 at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
             }
-            EnvState::Sleeping => {
-                if !walk.looks(state, at) || !sleep::try_predicate(state, machine, at, false) {
-                    return None;
-                }
-            }
             _ => return None,
         }
     }
-    if state.envs.slots[at].state != EnvState::Ready {
-        return None;
-    }
-    if state.published.envs[index].excess > 0 {
-        state.published.envs[index].excess.less(1);
-        (walk.owing, walk.paid) = (true, true);
-        return None;
-    }
-    Some(at)
+    None
 }
 
 /// Begins a slice in which what an account has left is worked off ([`crate::work`]).
@@ -297,20 +321,18 @@ pub fn works_on(state: &mut State, cpu: CpuIndex, now: u64) -> bool {
     false
 }
 
-/// Begins the slice of `owner`, which `index` uses.
+/// Begins the slice of `owner`, whose turns are the account's, and which `index` uses.
 fn start_slice<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    cpu: CpuIndex,
-    owner: EnvIndex,
-    index: EnvIndex,
+    (cpu, account): (CpuIndex, AccountIndex),
+    (owner, index): (EnvIndex, EnvIndex),
     now: u64,
 ) {
     let env = &mut state.envs.slots[owner];
     let most = (SLICE_NS - SHORTEST_NS) as u32;
     let paid = env.debt_ns.min(most);
     env.debt_ns.less(paid);
-    let account = turns::account_of(state, owner);
     let left_to_others = turns::begin(state, cpu, account, most - paid);
     let this = &mut state.sched.cpus[cpu];
     this.slice_end_ns = now + SLICE_NS - u64::from(paid + left_to_others);

@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{death, gate, predicate, request, round, sleep, turns, upcall, visit};
-use abi::id::{EnvId, Frame};
+use abi::id::Frame;
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
@@ -70,6 +70,8 @@ pub struct Cpu {
     pub since_ns: u64,
     /// Accounts that have a place in the round, a bit each.
     pub accounts: [u64; ACCOUNTS / 64],
+    /// Words of that which have ever had a bit.
+    pub words: u8,
     /// Places of them all.
     pub places: u16,
     /// The account in turn.
@@ -99,6 +101,7 @@ impl Cpu {
         borrow_end_ns: 0,
         since_ns: 0,
         accounts: [0; ACCOUNTS / 64],
+        words: 0,
         places: 0,
         account: 0,
         left: 0,
@@ -136,6 +139,10 @@ pub struct Scheduler {
     pub(crate) open: gate::Open,
     /// Idle processors, a bit each, in whose rings somebody has become ready.
     kicks: u8,
+    /// Processors that are online.
+    pub(crate) online: u8,
+    /// What the clock said when [`pick`] looked last.
+    pub picked_ns: u64,
 }
 
 impl Default for Scheduler {
@@ -149,6 +156,8 @@ impl Default for Scheduler {
             watched: 0,
             settling: (0, 0),
             kicks: 0,
+            online: 0,
+            picked_ns: 0,
             woken: false,
             open: gate::Open::default(),
         }
@@ -180,6 +189,7 @@ impl Scheduler {
 /// picks are delivered to the context here. `None`: idle, until an interrupt or [`next_deadline`].
 pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Option<EnvIndex> {
     let now = machine.now_ns();
+    state.sched.picked_ns = now;
     request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
         sleep::expire(state, machine, now);
@@ -364,7 +374,7 @@ pub fn leave<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
 }
 
 /// The same at a time that is known.
-#[inline]
+#[inline(always)]
 pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     let index = EnvIndex::from(core::mem::take(&mut this.current));
@@ -387,7 +397,7 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
 }
 
 /// Gives the processor to a ready (or accepting) environment.
-#[inline]
+#[inline(always)]
 pub fn run(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
     if list::contains(&state.envs.slots, Kind::Front, index) {
         let home = CpuIndex::from(state.envs.slots[index].cpu);
@@ -406,38 +416,8 @@ pub fn run(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
     this.looked = 0;
 }
 
-/// `Yield`: the caller stays ready; the rest of its slice goes to `to`, or the next slice begins.
-pub fn yield_to<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    cpu: CpuIndex,
-    caller: EnvIndex,
-    to: EnvId,
-) -> Result<(), abi::error::Error> {
-    let target = if to.is_none() { EnvIndex::NONE } else { env::lookup(state, to)? };
-    if target == caller {
-        return Ok(());
-    }
-    if target != EnvIndex::NONE && !can_run(state, machine, target) {
-        return Err(abi::error::Error::WrongState);
-    }
-    machine.context(caller.at()).answer(0, 0);
-    let now = machine.now_ns();
-    leave_at(state, cpu, now);
-    stay_ready(state, caller);
-    if target != EnvIndex::NONE {
-        let lender = &mut state.sched.cpus[cpu].lender;
-        if EnvIndex::from(*lender) == target {
-            *lender = 0;
-        }
-        lengthen(state, cpu, target, now);
-        run(state, cpu, target, now);
-    }
-    Ok(())
-}
-
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
-fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: u64) {
+pub(crate) fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: u64) {
     if has_no_turn(state, target) {
         return;
     }
@@ -456,7 +436,7 @@ fn lends(state: &State, index: EnvIndex) -> bool {
 }
 
 /// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
-fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
+pub(crate) fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) -> bool {
     match state.envs.slots[index].state {
         EnvState::Ready => true,
         EnvState::Sleeping => sleep::try_predicate(state, machine, index, false),

@@ -210,6 +210,7 @@ fn asleep(state: &State, index: EnvIndex) -> bool {
 
 /// Wakes a sleeper whose predicate holds, or whose wait for a region is over; did it? `front`: it
 /// may start before its turn.
+#[inline]
 pub fn try_predicate<M: Machine>(
     state: &mut State,
     machine: &mut M,

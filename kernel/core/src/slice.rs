@@ -39,6 +39,7 @@ fn all_positions() -> impl Iterator<Item = (CpuIndex, usize)> {
 /// Tells the scheduler of a processor that has arrived: its slices may be given out.
 pub fn start_cpu(state: &mut State, cpu: CpuIndex) {
     if !core::mem::replace(&mut state.sched.cpus[cpu].online, true) {
+        state.sched.online += 1;
         account::add(state, Resource::Slices, SLICES as u32);
     }
 }

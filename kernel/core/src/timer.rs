@@ -30,14 +30,19 @@ impl OneShot {
         self.armed.is_some_and(|armed| armed <= deadline && armed > now)
     }
 
-    /// An interrupt is wanted at `deadline`, nanoseconds since boot.
-    pub fn want(&mut self, deadline: Option<u64>, now: u64) -> Setting {
+    /// May it stay as it is set, if an interrupt is wanted at `deadline`?
+    #[inline(always)]
+    pub fn keeps(&self, deadline: Option<u64>, now: u64) -> bool {
         // One that is due and has not fired is set again: it costs little.
-        let in_time = match (self.armed, deadline) {
+        match (self.armed, deadline) {
             (Some(_), Some(deadline)) => self.covers(deadline, now),
             (armed, deadline) => armed == deadline,
-        };
-        if in_time {
+        }
+    }
+
+    /// An interrupt is wanted at `deadline`, nanoseconds since boot.
+    pub fn want(&mut self, deadline: Option<u64>, now: u64) -> Setting {
+        if self.keeps(deadline, now) {
             return Setting::Unchanged;
         }
         self.armed = deadline;

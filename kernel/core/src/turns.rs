@@ -134,6 +134,7 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
         let this = &mut state.sched.cpus[cpu];
         this.places += 1;
         this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
+        this.words = this.words.max((account.at() / 64) as u8 + 1);
     }
 }
 
@@ -175,44 +176,61 @@ fn place_of(state: &State, index: EnvIndex) -> (CpuIndex, AccountIndex, usize) {
     (env.cpu.into(), account_of(state, index), usize::from(env.position))
 }
 
+/// A place whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Whose it is.
+    pub account: AccountIndex,
+    /// A slice position, [`COMMON`] or [`WORK`].
+    pub position: usize,
+    /// The first environment of its ring, [`EnvIndex::NONE`]: it has none.
+    pub head: EnvIndex,
+}
+
 /// The next place to look for whom to run: of the account in turn, as long as it has some that have
 /// not been looked at, else of the account after it.
-pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<(AccountIndex, usize)> {
+pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
     let this = &mut state.sched.cpus[cpu];
     let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
-    if this.left == 0 || !is_in(this.account.into()) {
-        let account = account_after(this)?;
-        this.account = account.link();
-        this.left = state.accounts.records[account].turns[cpu].count.into();
-    }
-    this.left.less(1);
-    let account = AccountIndex::from(this.account);
+    let goes_on = this.left != 0 && is_in(this.account.into());
+    let account = if goes_on { AccountIndex::from(this.account) } else { account_after(this)? };
     let record = &mut state.accounts.records[account];
     let turns = &mut record.turns[cpu];
+    if !goes_on {
+        this.account = account.link();
+        this.left = turns.count.into();
+    }
+    this.left.less(1);
     // One that is destroyed has no time for anything else.
     let position = if record.dying && turns.has_work { WORK } else { turns.next()? };
     turns.position = position as u8;
     this.position = position as u8;
-    Some((account, position))
+    let head = if position == COMMON {
+        turns.common
+    } else {
+        this.rings.get(position).copied().unwrap_or_default()
+    };
+    Some(Place { account, position, head: head.into() })
 }
 
 /// The account behind the one in turn, round and round.
 fn account_after(this: &Cpu) -> Option<AccountIndex> {
-    let words = this.accounts.len();
-    let (at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
-    let behind = this.accounts[at] & (!0 << bit << 1);
-    if behind != 0 {
-        return Some(AccountIndex::new(at * 64 + behind.trailing_zeros() as usize));
+    let (mut at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
+    let mut found = this.accounts[at] & (!0 << bit << 1);
+    for _ in 0..this.words {
+        if found != 0 {
+            break;
+        }
+        at = if at + 1 < this.words.into() { at + 1 } else { 0 };
+        found = this.accounts[at];
     }
-    let mut others = (1..=words).map(|step| (at + step) % words);
-    let word = others.find(|&word| this.accounts[word] != 0)?;
-    Some(AccountIndex::new(word * 64 + this.accounts[word].trailing_zeros() as usize))
+    (found != 0).then(|| AccountIndex::new(at * 64 + found.trailing_zeros() as usize))
 }
 
 /// The place has been left in the middle: it is the next one to look at.
-pub(crate) fn again(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
-    let before = (position + PLACES - 1) % PLACES;
-    state.accounts.records[account].turns[cpu].position = before as u8;
+pub(crate) fn again(state: &mut State, cpu: CpuIndex, place: &Place) {
+    let before = (place.position + PLACES - 1) % PLACES;
+    state.accounts.records[place.account].turns[cpu].position = before as u8;
     state.sched.cpus[cpu].left += 1;
 }
 

@@ -39,26 +39,29 @@ struct Place(UnsafeCell<[u8; STACK]>);
 unsafe impl Sync for Place {}
 static PLACE: Place = Place(UnsafeCell::new([0; STACK]));
 
-struct Current(UnsafeCell<Option<&'static mut dyn Serve>>);
+/// What serves until [`run`] says what does: nothing enters before that.
+struct NotYet;
+
+impl Serve for NotYet {
+    fn request(&mut self, _: EnvId, _: &mut Message) {}
+    fn events(&mut self) -> u64 {
+        0
+    }
+}
+
+struct Current(UnsafeCell<*mut dyn Serve>);
 // SAFETY: one environment; request and event functions never overlap (see `run`).
 unsafe impl Sync for Current {}
-static CURRENT: Current = Current(UnsafeCell::new(None));
+static CURRENT: Current = Current(UnsafeCell::new(core::ptr::dangling_mut::<NotYet>()));
 
 global_asm!(
     ".section .text.xok_server, \"ax\"",
     ".global xok_server_entry, xok_server_loop, xok_server_reply",
     // rcx: the caller's id; the message in rdi rsi rdx r8 r9 r10; rsp is the caller's, worthless.
     // What a calling convention keeps is kept for callers that trust us (`rpc::tlrpc`), whenever
-    // they are answered.
+    // they are answered: by `request`, or in the frame of one that waits.
     "xok_server_entry:",
-    "lea rsp, [rip + {place}]",
-    "add rsp, {stack}",
-    "push r15",
-    "push r14",
-    "push r13",
-    "push r12",
-    "push rbx",
-    "push rbp",
+    "lea rsp, [rip + {place} + {stack}]",
     "push r10",
     "push r9",
     "push r8",
@@ -67,37 +70,55 @@ global_asm!(
     "push rdi",
     "mov rdi, rcx",
     "mov rsi, rsp",
-    "xor ebp, ebp",
     "call {request}",
-    "mov rdi, rsp",
-    "mov rsi, rax",
-    // rdi: the frame; rsi: what the reply's rax must be.
-    "xok_server_reply:",
-    "mov rsp, rdi",
-    "mov rax, rsi",
+    // rax: what the reply's rax must be; 0: it is not answered now.
+    "test rax, rax",
+    "jz 2f",
     "pop rdi",
     "pop rsi",
     "pop rdx",
     "pop r8",
     "pop r9",
     "pop r10",
+    "syscall",
+    // The reply was refused (the caller died), an event woke us, or others are to be let in.
+    "xok_server_loop:",
+    "lea rsp, [rip + {place} + {stack}]",
+    "call {idle}",
+    "ud2",
+    // The rest of a frame.
+    "2:",
+    "push r15",
+    "push r14",
+    "push r13",
+    "push r12",
+    "push rbx",
+    "push rbp",
+    "mov rdi, rsp",
+    "call {keep}",
+    "ud2",
+    // rdi: a frame; rsi: what the reply's rax must be.
+    "xok_server_reply:",
+    "mov rsp, rdi",
+    "mov rax, rsi",
     "pop rbp",
     "pop rbx",
     "pop r12",
     "pop r13",
     "pop r14",
     "pop r15",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop r8",
+    "pop r9",
+    "pop r10",
     "syscall",
-    // The reply was refused (the caller died), an event woke us, or others are to be let in.
-    "xok_server_loop:",
-    "lea rsp, [rip + {place}]",
-    "add rsp, {stack}",
-    "xor ebp, ebp",
-    "call {idle}",
-    "ud2",
+    "jmp xok_server_loop",
     place = sym PLACE,
     stack = const STACK,
     request = sym request,
+    keep = sym keep,
     idle = sym idle,
 );
 
@@ -109,11 +130,9 @@ unsafe extern "C" {
 
 fn current() -> &'static mut dyn Serve {
     // SAFETY: set by `run` before anything enters; request and idle run one after the other, since
-    // a transfer is accepted only while `idle` (or the reply) sleeps.
-    match unsafe { &mut *CURRENT.0.get() } {
-        Some(server) => &mut **server,
-        None => call::exit(1 << 8),
-    }
+    // a transfer is accepted only while `idle` (or the reply) sleeps. `NotYet` has no size: it may
+    // be anywhere.
+    unsafe { &mut **CURRENT.0.get() }
 }
 
 struct Clients(UnsafeCell<Turns>);
@@ -146,34 +165,57 @@ fn payer(env: EnvId) -> u64 {
     published::env(env).map_or(0, |record| record.account)
 }
 
-/// Serves a request; `false`: its answer waits until others were let in.
-fn serve(caller: EnvId, frame: &mut Frame) -> bool {
-    let begun = clock::tsc();
-    current().request(caller, &mut frame.message);
-    let took = clock::tsc().saturating_sub(begun);
-    !clients().spend(took, caller, || (clock::now_ns(), payer(caller)), frame)
+/// Answers a request; `false`: the answer waits until others were let in.
+#[inline]
+fn answer(caller: EnvId, message: &mut Message) -> bool {
+    // Half of the counter: what takes longer than that has hung.
+    let begun = clock::tsc() as u32;
+    current().request(caller, message);
+    let took = (clock::tsc() as u32).wrapping_sub(begun);
+    if clients().spend(took.into()) {
+        clients().begin_pause(clock::now_ns(), payer(caller));
+        return false;
+    }
+    true
 }
 
-extern "C" fn request(caller: u64, frame: &mut Frame) -> u64 {
+/// What the reply's `rax` must be, or 0: the request, or its answer, waits ([`keep`]).
+extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
     let caller = EnvId(caller as u32);
     crate::beat::beat();
-    let others_wait = !clients().is_empty();
-    let waits = others_wait && clients().keep(clock::now_ns(), caller, payer(caller), frame);
-    if waits || !serve(caller, frame) {
-        to_loop();
+    if !clients().is_empty() {
+        return request_in_turn(caller, message);
     }
-    if others_wait {
-        reply(caller, frame, false);
+    if answer(caller, message) { call::transfer_rax(caller) } else { clients().wait(caller, true) }
+}
+
+/// The same where others wait.
+#[cold]
+#[inline(never)]
+fn request_in_turn(caller: EnvId, message: &mut Message) -> u64 {
+    if clients().keeps(clock::now_ns(), payer(caller)) {
+        clients().wait(caller, false)
+    } else if answer(caller, message) {
+        call::transfer_rax(caller) & !TRANSFER_ACCEPT
+    } else {
+        clients().wait(caller, true)
     }
-    call::transfer_rax(caller)
+}
+
+/// Keeps what waits.
+extern "C" fn keep(frame: &Frame) -> ! {
+    clients().keep(frame);
+    to_loop()
 }
 
 /// Answers what has waited longest; `free`: the server itself has nothing to wake for.
 fn go_on(free: bool) {
     let Some(Kept { caller, mut frame, answered }) = clients().take() else { return };
-    if answered || serve(caller, &mut frame) {
+    if answered || answer(caller, &mut frame.message) {
         reply(caller, &frame, free && clients().is_empty());
     }
+    clients().wait(caller, true);
+    clients().keep(&frame);
 }
 
 extern "C" fn idle() -> ! {
@@ -196,7 +238,7 @@ extern "C" fn idle() -> ! {
 /// Serves for ever. Upcalls for events stay masked: the loop reads the event bits itself.
 pub fn run(server: &'static mut dyn Serve) -> ! {
     // SAFETY: nothing has entered yet.
-    unsafe { *CURRENT.0.get() = Some(server) };
+    unsafe { *CURRENT.0.get() = server };
     crate::upcall::set_mask(true);
     clients().set_ticks(published::clock().tsc_mhz);
     let setup =

@@ -145,7 +145,7 @@ unsafe extern "C" {
 }
 
 global_asm!(
-    ".section .text.xok_upcall, \"ax\"",
+    ".section .upcall, \"ax\"",
     ".global xok_upcall_entry, xok_foreign_entry, xok_resume, xok_return_first, xok_return_last",
     ".global xok_rewritten_entry, xok_call_full, xok_call_leave, xok_leave_first, xok_leave_last",
     ".global xok_call_short, xok_request",

@@ -26,10 +26,10 @@ const KEPT: usize = 128;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Frame {
-    /// The message.
-    pub message: Message,
     /// rbp, rbx, r12 to r15.
     registers: [u64; 6],
+    /// The message.
+    pub message: Message,
 }
 
 /// A request that waits to be served, or the answer to one that was.
@@ -44,7 +44,7 @@ pub struct Kept {
 }
 
 const NOTHING: Kept =
-    Kept { caller: EnvId(0), frame: Frame { message: [0; 6], registers: [0; 6] }, answered: false };
+    Kept { caller: EnvId(0), frame: Frame { registers: [0; 6], message: [0; 6] }, answered: false };
 
 /// What was spent since the last pause, and what waits.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub struct Turns {
     kept: [Kept; KEPT],
     first: usize,
     count: usize,
+    /// What is kept next: whose, and whether it is an answer.
+    next: (EnvId, bool),
 }
 
 impl Turns {
@@ -67,7 +69,8 @@ impl Turns {
     pub const fn new() -> Self {
         let kept = [NOTHING; KEPT];
         let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
-        Self { spent, quantum, payer, until_ns, latest_ns, kept, first: 0, count: 0 }
+        let next = (EnvId(0), false);
+        Self { spent, quantum, payer, until_ns, latest_ns, kept, first: 0, count: 0, next }
     }
 
     /// So many ticks are a microsecond; 0: that is not known.
@@ -85,43 +88,50 @@ impl Turns {
         (now < self.until_ns).then_some(self.until_ns)
     }
 
-    /// Keeps a request of the account that lets others in. `false`: it is to be served.
-    pub fn keep(&mut self, now: u64, caller: EnvId, payer: u64, frame: &Frame) -> bool {
-        if self.pause(now).is_none() || payer != self.payer {
+    /// Is a request to be kept, as its account lets others in? `false`: it is to be served.
+    pub fn keeps(&mut self, now: u64, payer: u64) -> bool {
+        if self.pause(now).is_none() || payer != self.payer || !self.has_room() {
             return false;
         }
         self.until_ns = (now + PAUSE_NS).min(self.latest_ns).max(self.until_ns);
-        self.add(Kept { caller, frame: *frame, answered: false })
+        true
     }
 
-    /// A request was answered, which took so many ticks. `true`: the answer waits until others were
-    /// let in; `now`: the time, and the account of who asked.
+    /// A request was answered, which took so many ticks. `true`: the answer is to be kept until
+    /// others were let in.
     #[inline]
-    pub fn spend(
-        &mut self,
-        took: u64,
-        caller: EnvId,
-        now: impl FnOnce() -> (u64, u64),
-        frame: &Frame,
-    ) -> bool {
-        self.spent = self.spent.saturating_add(took);
-        if self.spent < self.quantum || !self.add(Kept { caller, frame: *frame, answered: true }) {
-            return false;
-        }
-        let (now, payer) = now();
+    pub fn spend(&mut self, took: u64) -> bool {
+        self.spent = self.spent.wrapping_add(took);
+        self.spent >= self.quantum && self.has_room()
+    }
+
+    /// The account has asked for so much that it lets others in.
+    #[cold]
+    pub fn begin_pause(&mut self, now: u64, payer: u64) {
         self.spent = 0;
         self.payer = payer;
         self.until_ns = now + PAUSE_NS;
         self.latest_ns = now + LONGER_NS;
-        true
     }
 
-    fn add(&mut self, kept: Kept) -> bool {
-        let at = (self.first + self.count) % KEPT;
-        let Some(place) = self.kept.get_mut(at).filter(|_| self.count < KEPT) else { return false };
-        *place = kept;
-        self.count += 1;
-        true
+    /// Says whose request or answer [`keep`](Self::keep) keeps; 0, which is no reply's `rax`.
+    #[inline]
+    pub fn wait(&mut self, caller: EnvId, answered: bool) -> u64 {
+        self.next = (caller, answered);
+        0
+    }
+
+    /// Keeps it.
+    pub fn keep(&mut self, frame: &Frame) {
+        let (caller, answered) = self.next;
+        if self.has_room() {
+            self.kept[(self.first + self.count) % KEPT] = Kept { caller, frame: *frame, answered };
+            self.count += 1;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.count < KEPT
     }
 
     /// What has waited longest.
