@@ -324,7 +324,8 @@ calls! {
     /// Takes back all capabilities at or below the name of the one named, extended by `components`
     /// (0..=3, as in `CapabilityDerive`), from all lists but one's own, and all tokens of that
     /// name and those below (of a domain's fresh name, all below that). What is bound by them stays
-    /// bound. Needs CONTROL in it. An account has one under way at a time.
+    /// bound. Needs CONTROL in it; names of users and groups stay with all that hold them. An
+    /// account has one under way at a time.
     46 CapabilityRetract { extend: u16, components: u64 } guarded Restartable
         errors [TooLarge, OverQuota];
     /// A `region::Step`: if the word that moves is `from`, and (`STEP_BESIDE`) the one beside it is

@@ -37,8 +37,9 @@ pub(crate) const FIRST: AccountIndex = AccountIndex::new(1);
 pub(crate) const KEEP_COST: u32 = RESOURCES as u32 * (30 * DEPTH as u32 + 20);
 /// What [`is_below`] costs at most, in instructions ([`crate::work`]).
 pub(crate) const BELOW_COST: u32 = 10 * DEPTH as u32;
-/// A charge checked and counted in one account more, or taken back there.
-pub(crate) const LEVEL_COST: u32 = 35;
+/// A charge checked and counted in one account more, or taken back there, as measured of pages that
+/// are allocated below the first account (`guest/destruction_costs_its_causer`).
+pub(crate) const LEVEL_COST: u32 = 110;
 
 /// The private half of an account.
 #[derive(Clone, Copy, Debug, Default)]

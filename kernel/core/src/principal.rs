@@ -301,12 +301,15 @@ fn set_groups(
     value: u64,
 ) -> Answer {
     let id = RegionId::from_word(value).ok_or(Refusal::new(Error::BadArgument, 2))?;
+    let inherited = state.domains.records[caller].principals.groups.contains(&id);
+    let had = state.domains.records[index].principals.groups[place];
+    // Also to be in fewer groups is a right: a file's mode may shut a group out.
+    let gives_up = !had.is_none() && had != id;
+    if gives_up || !id.is_none() && !inherited {
+        capability::check(state, caller, named, &ALL_GROUPS, CONTROL)?;
+    }
     if !id.is_none() {
         let at = region::find(state, id)?;
-        let inherited = state.domains.records[caller].principals.groups.contains(&id);
-        if !inherited {
-            capability::check(state, caller, named, &ALL_GROUPS, CONTROL)?;
-        }
         region::seal(state, at, index)?;
     }
     state.domains.records[index].principals.groups[place] = id;

@@ -142,6 +142,10 @@ pub fn check(
         return Err(Error::NotPermitted.into());
     }
     let name = capability::extended(&source.name, (extend, 0), (components, 1))?;
+    // Who holds a user's name or a group's has it in common with others, and is not their master.
+    if name.is_principal() {
+        return Err(Error::NotPermitted.into());
+    }
     Ok((name, source.rights))
 }
 

@@ -152,9 +152,9 @@ fn write(region: &Region, piece: &[u32]) -> Result<(), Errno> {
 
 /// Has a domain hold these as its groups, and no others.
 fn hold(domain: DomainId, groups: &Groups) -> Result<(), Errno> {
-    let slot = if groups.count == 0 { USER_SLOT } else { ALL_GROUPS_SLOT };
     for (property, id) in PROPERTIES.into_iter().zip(groups.regions) {
-        call::domain_set(slot, domain, property, id.0).map_err(|(error, _)| from_kernel(error))?;
+        call::domain_set(ALL_GROUPS_SLOT, domain, property, id.0)
+            .map_err(|(error, _)| from_kernel(error))?;
     }
     Ok(())
 }

@@ -243,6 +243,9 @@ impl Model {
         let on_first = |env: EnvId| env == first || (env.is_none() && by_first);
         match *call {
             Call::Sleep { deadline, .. } => !by_first || deadline != 0,
+            // The words of a fifo may stay for ever as they are.
+            Call::RegionStepOrWait { .. } => !by_first,
+            Call::RegionAwait { deadline, .. } => !by_first || deadline != 0,
             Call::TransferSync {} | Call::EnvMove { .. } | Call::DomainSwitch { .. } => !by_first,
             Call::EnvHold { env } | Call::EnvDestroy { env, .. } => !on_first(env),
             Call::EnvSet { env, .. } => !on_first(env),

@@ -289,7 +289,7 @@ fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
         let filled = ask(&mut world, kind, u32::MAX);
         assert_eq!(filled, error(Error::NotPermitted, 0), "what the rest is filled with");
     }
-    // One's child may hold the same; then they are given up.
+    // One's child may hold the same; to give them up is a right, too, as a mode may shut them out.
     let child = new_domain(&mut world, client, USER);
     let attach = Call::RegionAttach { region, role: 2, domain: child };
     assert_eq!(world.with(client, 0, attach), OK);
@@ -298,10 +298,48 @@ fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
     assert_eq!(world.with(client, 0, Call::DomainSet { domain: child, property, value }), OK);
     let of = |domain| Call::DomainHolds { domain, kind: NAME_GROUP, number: 20 };
     assert!(matches!(world.with(1, 0, of(child)), Outcome::Answer(0, _)));
-    assert_eq!(world.with(client, 0, set(Property::Groups, 0)), OK);
+    let give_up = set(Property::Groups, 0);
+    for slot in [0, USER] {
+        assert_eq!(world.with(client, slot, give_up), error(Error::NotPermitted, 0));
+    }
+    let other = groups(&mut world, client, &[8]);
+    let swap = set(Property::Groups, other.0);
+    assert_eq!(world.with(client, USER, swap), error(Error::NotPermitted, 0));
+    assert!(matches!(world.with(1, 0, of(domain)), Outcome::Answer(0, _)));
+    enter(&mut world, domain, SAVED, Name::of(&[NAME_GROUP]), USER_RIGHTS);
+    assert_eq!(world.with(client, SAVED, give_up), OK);
+    enter(&mut world, domain, SAVED, Name::ROOT, 0);
     assert_eq!(world.with(1, 0, of(domain)), error(Error::NotPermitted, 0));
     let again = set(Property::Groups, region.0);
     assert_eq!(world.with(client, USER, again), error(Error::NotPermitted, 0), "for good");
+}
+
+/// Many hold a user's name or a group's: none of them takes it from the others.
+#[test]
+fn users_and_groups_are_not_taken_back() {
+    let mut world = World::new();
+    let (index, domain) = process(&mut world, ALICE);
+    let (other, others) = process(&mut world, BOB);
+    for name in
+        [Name::of(&[NAME_USER]), Name::principal(NAME_USER, 7), Name::principal(NAME_GROUP, 5)]
+    {
+        for list in [domain, others] {
+            enter(&mut world, list, USER, name, ALL);
+        }
+        for (extend, components) in [(0, 0), (1, 9), (2, 9)] {
+            let take = Call::CapabilityRetract { extend, components };
+            assert_eq!(world.with(index, USER, take), error(Error::NotPermitted, 0));
+        }
+        world.settle();
+        let derive = Call::CapabilityDerive {
+            domain: DomainId::NONE,
+            slot: 9,
+            rights: READ.into(),
+            extend: 0,
+            components: 0,
+        };
+        assert_eq!(world.with(other, USER, derive), OK, "{name:?}");
+    }
 }
 
 #[test]

@@ -123,5 +123,7 @@ pub fn destruction_costs_its_causer(ground: &Ground) -> Result<String, Failure> 
         record.is_none_or(|record| record.id != account.0)
     };
     until(gone, "the account to end")?;
-    Ok(format!("({all})"))
+    // The destroyer was charged to an account below the first, whose charges go further.
+    let stretches = super::stretch::check()?;
+    Ok(format!("({all}; {stretches})"))
 }
