@@ -7,8 +7,8 @@
 //! capabilities stay, and gets its own with the domain that it executes a program in.
 
 use crate::capabilities::{
-    ALL_GROUPS_SLOT, GROUP_SLOTS, INHERITED, LOG_SLOT, NETWORK_GROUP, NETWORK_SLOT, POWER_SLOT,
-    PRIVATE_SLOT, REAL_SLOT, SAVED_SLOT, SPARE_SLOTS, USER_SLOT, USER_SLOTS,
+    ALL_GROUPS_SLOT, FAMILY_SLOT, GROUP_SLOTS, INHERITED, LOG_SLOT, NETWORK_GROUP, NETWORK_SLOT,
+    POWER_SLOT, PRIVATE_SLOT, REAL_SLOT, SAVED_SLOT, SPARE_SLOTS, USER_SLOT, USER_SLOTS,
 };
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::group_list;
@@ -177,7 +177,25 @@ fn kept(process: &Process) -> u16 {
     if !has_network(process) {
         kept &= !(1 << NETWORK_SLOT);
     }
+    if !stays_private(process) {
+        kept &= !(1 << PRIVATE_SLOT);
+    }
+    if leaves_family(process.listed.0, process.users) {
+        kept &= !(1 << FAMILY_SLOT);
+    }
     kept
+}
+
+/// Does the process still act for more than one user and one group, or run what its user may not
+/// read? Else it is its user's like others, and has no right over those that were so with it.
+fn stays_private(process: &Process) -> bool {
+    let is_one = |ids: [u32; 3]| ids == [ids[0]; 3];
+    process.private && (process.hidden || !is_one(process.users) || !is_one(process.groups))
+}
+
+/// Is one of these users none of those? What its relatives have open is theirs then.
+fn leaves_family(old: [u32; 3], new: [u32; 3]) -> bool {
+    old.iter().any(|id| !new.contains(id))
 }
 
 /// May a process with these ids have the network?
@@ -211,6 +229,11 @@ fn payer(users: [u32; 3]) -> u32 {
 /// have taken the room meanwhile the former one goes on paying.
 fn join(domain: DomainId, process: &Process) {
     accounts::join(domain, payer(process.users));
+}
+
+/// The process's user pays for its domain, which another one has paid for until it came.
+pub fn pay(process: &Process) {
+    join(own_domain(process), process);
 }
 
 fn own_domain(process: &Process) -> DomainId {
@@ -248,6 +271,9 @@ pub fn executed(process: &mut Process) -> Answer {
         let [real, effective, _] = *ids(process, kind);
         become_these(process, kind, [real, effective, effective])?;
     }
+    // Another program runs: one that is not hidden is no reason any more.
+    process.private = stays_private(process);
+    settle(process);
     publish(process);
     set_undumpable(process, is_secure(process) || process.hidden);
     process.keeps_capabilities = false;
@@ -281,14 +307,20 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     }
     process.files.seal_all();
     if !process.borrows_space {
+        if kind == Kind::User && leaves_family(old, new) {
+            // They are shared from here on, with the one that it has been.
+            crate::net::hand_over::share(process).map_err(|_| Errno::EAGAIN)?;
+        }
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
     process.file_ids[kind as usize] = None;
     set_undumpable(process, process.undumpable || new[1] != old[1]);
     if !process.borrows_space {
-        process.listed = (process.users, process.groups);
+        // By the list as it was: it is settled what is dropped of it.
+        process.private = stays_private(process);
         settle(process);
+        process.listed = (process.users, process.groups);
         if kind == Kind::User {
             process.files.leave_console();
         }

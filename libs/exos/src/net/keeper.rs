@@ -22,9 +22,10 @@ use xio::stack::{Error, ListenerId, Receive, TcpId, TcpState, UdpId};
 
 use super::append;
 use super::kept::{
-    CONNECTING, DATAGRAM_HEAD, ENDED, FAILED, Head, Kept, Kind, OFFER, OPEN, STATUS, attach,
+    CONNECTING, DATAGRAM_HEAD, ENDED, FAILED, Head, Kept, Kind, OPEN, STATUS, attach,
     fill_datagram, head, look, next_datagram, pass, reading,
 };
+use super::offers::{OFFER, make_offered};
 use super::transfers::DATAGRAM;
 use super::{Inner, Net, errno};
 use crate::capabilities::FAMILY_SLOT;
@@ -64,12 +65,15 @@ pub struct Entry {
     /// The listener's region and the position of the offer, as long as nobody has accepted: then we
     /// are a user ourselves.
     offered: Option<(RegionId, u64)>,
+    /// What the bell's word was when we looked last.
+    heard: u64,
 }
 
 impl Entry {
     /// One that was just handed over or accepted.
     pub fn new(what: What, port: u16, kept: Kept, status: u64) -> Entry {
-        Entry { what, port, kept, status, over: (false, false), shut: false, offered: None }
+        let (over, shut, offered, heard) = ((false, false), false, None, 0);
+        Entry { what, port, kept, status, over, shut, offered, heard }
     }
 
     fn rx(&self) -> Region {
@@ -219,6 +223,8 @@ impl Keeper {
     }
 
     fn serve(&mut self) {
+        // Were bells looked at before everything was?
+        let mut listened = false;
         loop {
             xok::upcall::take_pending();
             self.inner.network.poll();
@@ -242,9 +248,21 @@ impl Keeper {
                     return;
                 }
             }
-            if !moved {
+            if moved {
+                listened = false;
+            } else if !core::mem::replace(&mut listened, true) {
+                self.listen();
+            } else {
                 self.sleep();
+                listened = false;
             }
+        }
+    }
+
+    /// Looks at the bells: who rings from now on ends the next sleep.
+    fn listen(&mut self) {
+        for entry in self.entries.iter_mut().filter(|entry| !entry.over.0) {
+            entry.heard = entry.head_in().map_or(entry.heard, |head| head.bell);
         }
     }
 
@@ -301,6 +319,9 @@ impl Keeper {
             if entry.offered.is_none() {
                 let users = region::attached_address(region, role);
                 wait.memory(users, Operator::Equal, ourselves).end_term();
+            }
+            if !entry.over.0 {
+                entry.kept.rings(&mut wait, entry.heard);
             }
         }
         let (deadline, events) = self.inner.network.deadline();
@@ -458,14 +479,14 @@ fn offer(inner: &mut Inner, listener: &Entry, id: ListenerId) -> Option<Entry> {
     let stack = &mut inner.network.stack;
     let connection = stack.tcp_accept(id).ok()?;
     let (peer, local) = (stack.tcp_peer(connection)?, stack.tcp_local(connection)?);
-    let made = make_pair().and_then(|(rx, tx)| {
+    let made = make_offered().and_then(|(rx, tx, token)| {
         let own = Kept { kind: Kind::Stream, rx, tx, peer, local, ..listener.kept };
         let mut entry = Entry::new(What::Stream(connection), listener.port, own, OPEN);
         own.join()?;
         entry.join()?;
         entry.set_status(OPEN);
         let position = head(listener.rx())?.head;
-        append::append(listener.kept.rx, position, &own.offer())?;
+        append::append(listener.kept.rx, position, &own.offer(token))?;
         entry.offered = Some((listener.kept.rx, position));
         Ok(entry)
     });
@@ -477,15 +498,19 @@ fn offer(inner: &mut Inner, listener: &Entry, id: ListenerId) -> Option<Entry> {
     made.ok()
 }
 
-/// The two regions of a socket, by the name that all who may share it have.
+/// The two regions of a socket, by the name that relatives of one user have.
 pub fn make_pair() -> Result<(RegionId, RegionId), Errno> {
     Ok((make_region()?, make_region()?))
 }
 
 /// One of them.
 pub fn make_region() -> Result<RegionId, Errno> {
+    region_by(FAMILY_SLOT)
+}
+
+pub(super) fn region_by(slot: u8) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    call::region_alloc(FAMILY_SLOT, &any).map_err(|_| Errno::ENOBUFS)
+    call::region_alloc(slot, &any).map_err(|_| Errno::ENOBUFS)
 }
 
 fn receive_datagrams(inner: &mut Inner, entry: &mut Entry, id: UdpId) -> bool {

@@ -44,14 +44,17 @@ pub const ENDED: u64 = 2;
 pub const FAILED: u64 = 3;
 /// Bytes before a datagram: its length, port and address.
 pub const DATAGRAM_HEAD: usize = 8;
-/// Bytes of an offer: a ring holds a whole number of them.
-pub const OFFER: usize = 32;
+/// Offset of the word that rings for users that may not post to the keeper: those that have become
+/// another user since.
+const BELL_WORD: u64 = PEER + 8;
+/// Bytes before a region's data that are looked at.
+const HEAD_BYTES: usize = BELL_WORD as usize + 8;
 /// Nanoseconds that a keeper may take to let go of a port.
 const KEEPER_NS: u64 = 1_000_000_000;
 /// What the bell posts.
 const BELL: u64 = 1;
 
-const _: () = assert!(RING.capacity.is_multiple_of(OFFER as u64) && RING.data > PEER);
+const _: () = assert!(RING.data > BELL_WORD);
 
 /// What is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +100,14 @@ pub struct Head {
     pub shut: bool,
     /// The datagram socket's peer.
     pub peer: u64,
+    /// What was stored there by the last user that rang.
+    pub bell: u64,
 }
 
 /// Reads them. Any user writes there what it likes: of counters that can be, sums do not overflow.
 /// Others are an error of this socket's.
 pub fn head(region: Region) -> Result<Head, Errno> {
-    let mut bytes = [0; 96];
+    let mut bytes = [0; HEAD_BYTES];
     region.copy_out(0, &mut bytes, &[], &[])?;
     let word = |at: u64| {
         let bytes = bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<8>());
@@ -112,7 +117,8 @@ pub fn head(region: Region) -> Result<Head, Errno> {
     if !RING.can_be(head, tail) {
         return Err(Errno::EIO);
     }
-    Ok(Head { head, tail, status: word(STATUS), shut: word(SHUT) != 0, peer: word(PEER) })
+    let (status, shut) = (word(STATUS), word(SHUT) != 0);
+    Ok(Head { head, tail, status, shut, peer: word(PEER), bell: word(BELL_WORD) })
 }
 
 /// An address in a word, and back.
@@ -135,9 +141,13 @@ pub fn writing(region: RegionId) -> Pipe {
     Pipe { region, reads: false, writes: true }
 }
 
-/// Attaches our own domain, by the name that all who may share the socket have.
+/// Attaches our own domain, by the name that relatives of one user have.
 pub fn attach(region: RegionId, role: u16) -> Result<(), Errno> {
-    let attached = xok::call::region_attach(FAMILY_SLOT, region, role, DomainId::NONE);
+    attach_by(FAMILY_SLOT, region, role)
+}
+
+fn attach_by(slot: u8, region: RegionId, role: u16) -> Result<(), Errno> {
+    let attached = xok::call::region_attach(slot, region, role, DomainId::NONE);
     attached.map(|_| ()).map_err(|(error, _)| from_kernel(error))
 }
 
@@ -167,7 +177,7 @@ fn failure_of(status: u64) -> Errno {
 }
 
 impl Kept {
-    fn reader(&self) -> Region {
+    pub(super) fn reader(&self) -> Region {
         Region { id: self.rx, role: READER }
     }
 
@@ -187,9 +197,14 @@ impl Kept {
 
     /// Becomes a user oneself.
     pub fn join(&self) -> Result<(), Errno> {
-        attach(self.rx, READER)?;
+        self.join_by(FAMILY_SLOT)
+    }
+
+    /// The same by the name in another slot.
+    pub(super) fn join_by(&self, slot: u8) -> Result<(), Errno> {
+        attach_by(slot, self.rx, READER)?;
         if self.has_tx()
-            && let Err(errno) = attach(self.tx, WRITER)
+            && let Err(errno) = attach_by(slot, self.tx, WRITER)
         {
             self.reader().detach();
             return Err(errno);
@@ -229,7 +244,16 @@ impl Kept {
 
     /// Tells the keeper that there is something to do. A dead one has nothing to do.
     pub fn ring_bell(&self) {
-        let _ = xok::call::post(FAMILY_SLOT, self.keeper, BELL);
+        if xok::call::post(FAMILY_SLOT, self.keeper, BELL).is_err() {
+            // Each ring is another value.
+            let rung = [WordAt { offset: BELL_WORD, value: xok::clock::tsc() }];
+            let _ = self.reader().copy_in(0, &[], &[], &rung);
+        }
+    }
+
+    /// Is the bell's word something else than that?
+    pub fn rings(&self, wait: &mut Wait, heard: u64) {
+        wait.region(self.rx, BELL_WORD, Operator::NotEqual, heard).end_term();
     }
 
     /// Is this process the only user, so that what was written is its own to see off?
@@ -361,61 +385,6 @@ impl Kept {
     pub fn set_peer(&self, peer: Option<SocketAddrV4>) -> Result<(), Errno> {
         let write = [WordAt { offset: PEER, value: peer.map_or(0, pack) }];
         self.reader().copy_in(0, &[], &[], &write).map(|_| ())
-    }
-
-    /// Takes a connection that is offered, if there is one.
-    pub fn accept(&self) -> Result<Option<Kept>, Errno> {
-        loop {
-            let before = head(self.reader())?;
-            if RING.used(before.head, before.tail) < OFFER as u64 {
-                let gone = reading(self.rx).no_writer();
-                return if gone { Err(Errno::ECONNABORTED) } else { Ok(None) };
-            }
-            let mut bytes = [0; OFFER];
-            look(self.reader(), before.tail, &mut bytes)?;
-            let kept = self.offered(&bytes);
-            // A user first: as long as nobody has taken it, the keeper keeps it open.
-            let joined = kept.join();
-            let done = match joined {
-                Ok(()) => pass(self.reader(), before.tail, before.tail + OFFER as u64)?,
-                Err(_) => Done::Changed,
-            };
-            if done == Done::Yes {
-                self.ring_bell();
-                return Ok(Some(kept));
-            }
-            match joined {
-                Ok(()) => kept.leave(),
-                // Somebody else had taken it before we looked, or it cannot be had at all.
-                Err(errno) if head(self.reader())?.tail == before.tail => return Err(errno),
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn offered(&self, bytes: &[u8; OFFER]) -> Kept {
-        let word = |at: usize| {
-            let part = bytes[8 * at..].first_chunk::<8>();
-            part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        Kept {
-            kind: Kind::Stream,
-            rx: RegionId(word(0)),
-            tx: RegionId(word(1)),
-            keeper: self.keeper,
-            local: unpack(word(2)),
-            peer: unpack(word(3)),
-        }
-    }
-
-    /// The bytes by which the keeper offers it.
-    pub fn offer(&self) -> [u8; OFFER] {
-        let mut bytes = [0; OFFER];
-        let words = [self.rx.0, self.tx.0, pack(self.local), pack(self.peer)];
-        for (at, word) in words.into_iter().enumerate() {
-            bytes[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
     }
 
     /// Shuts reading or writing down, for all users.

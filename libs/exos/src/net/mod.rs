@@ -16,6 +16,7 @@ pub mod calls;
 pub mod hand_over;
 pub mod keeper;
 pub mod kept;
+pub mod offers;
 pub mod options;
 mod ports;
 pub mod ready;

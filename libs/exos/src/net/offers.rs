@@ -1,0 +1,118 @@
+//! Connections that a keeper offers at a shared listener, and how one of its users takes one.
+//!
+//! ```text
+//!  offer: rx, tx, this end, the other end, a token (three words), 0
+//! ```
+//! Offers lie in the listener's ring. A connection's regions have a name of their own as their
+//! guard, and the offer its token: so whoever reads the offer may accept, also a process that has
+//! become another user since it got the listener, and has no other name of its relatives'.
+
+use abi::capability::{DERIVE, READ, WRITE};
+use abi::id::{DomainId, RegionId};
+use core::sync::atomic::{AtomicU32, Ordering};
+use unix::Errno;
+use xok::call::{self, OWN};
+
+use super::keeper::{make_pair, region_by};
+use super::kept::{Kept, Kind, head, look, pack, pass, reading, unpack};
+use crate::capabilities::SPARE_SLOTS;
+use crate::errno::from_kernel;
+use crate::fs::pipe::RING;
+use crate::fs::region::Done;
+
+/// Bytes of an offer: a ring holds a whole number of them.
+pub const OFFER: usize = 64;
+
+/// A token of the name that guards an offered connection's regions; zeros where there is none.
+pub type Token = [u64; 3];
+
+const _: () = assert!(RING.capacity.is_multiple_of(OFFER as u64));
+
+/// The two regions of a connection that is to be offered, by a name of their own, and its token.
+pub fn make_offered() -> Result<(RegionId, RegionId, Token), Errno> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let name = [(number >> 16) as u16, number as u16];
+    let [slot, _] = SPARE_SLOTS;
+    call::capability_derive(OWN, DomainId::NONE, slot.into(), &name, READ | WRITE | DERIVE)
+        .map_err(|_| Errno::ENOBUFS)?;
+    let made = match call::capability_token(slot) {
+        Ok(token) => region_by(slot).and_then(|rx| Ok((rx, region_by(slot)?, token))),
+        // Without random numbers relatives alone accept.
+        Err(_) => make_pair().map(|(rx, tx)| (rx, tx, Token::default())),
+    };
+    let _ = call::capability_drop(slot.into());
+    made
+}
+
+impl Kept {
+    /// Takes a connection that is offered, if there is one.
+    pub fn accept(&self) -> Result<Option<Kept>, Errno> {
+        loop {
+            let before = head(self.reader())?;
+            if RING.used(before.head, before.tail) < OFFER as u64 {
+                let gone = reading(self.rx).no_writer();
+                return if gone { Err(Errno::ECONNABORTED) } else { Ok(None) };
+            }
+            let mut bytes = [0; OFFER];
+            look(self.reader(), before.tail, &mut bytes)?;
+            let (kept, token) = self.offered(&bytes);
+            // A user first: as long as nobody has taken it, the keeper keeps it open.
+            let joined = kept.accept_by(token);
+            let done = match joined {
+                Ok(()) => pass(self.reader(), before.tail, before.tail + OFFER as u64)?,
+                Err(_) => Done::Changed,
+            };
+            if done == Done::Yes {
+                self.ring_bell();
+                return Ok(Some(kept));
+            }
+            match joined {
+                Ok(()) => kept.leave(),
+                // Somebody else had taken it before we looked, or it cannot be had at all.
+                Err(errno) if head(self.reader())?.tail == before.tail => return Err(errno),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn offered(&self, bytes: &[u8; OFFER]) -> (Kept, Token) {
+        let word = |at: usize| {
+            let part = bytes[8 * at..].first_chunk::<8>();
+            part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let kept = Kept {
+            kind: Kind::Stream,
+            rx: RegionId(word(0)),
+            tx: RegionId(word(1)),
+            keeper: self.keeper,
+            local: unpack(word(2)),
+            peer: unpack(word(3)),
+        };
+        (kept, [word(4), word(5), word(6)])
+    }
+
+    /// The bytes by which the keeper offers it.
+    pub fn offer(&self, [first, second, seal]: Token) -> [u8; OFFER] {
+        let mut bytes = [0; OFFER];
+        let (local, peer) = (pack(self.local), pack(self.peer));
+        let words = [self.rx.0, self.tx.0, local, peer, first, second, seal];
+        for (at, word) in words.into_iter().enumerate() {
+            bytes[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The same of a connection that is offered: who reads the offer may accept it.
+    fn accept_by(&self, token: Token) -> Result<(), Errno> {
+        let [_, _, seal] = token;
+        let [slot, _] = SPARE_SLOTS;
+        if seal == 0 {
+            return self.join();
+        }
+        xok::call::capability_enter(slot.into(), token).map_err(|(error, _)| from_kernel(error))?;
+        let joined = self.join_by(slot);
+        let _ = xok::call::capability_drop(slot.into());
+        joined
+    }
+}
