@@ -11,6 +11,7 @@ use xok::call::{self, Message, Refused};
 use xok::clock;
 use xok::published;
 use xok::server::Serve;
+use xok::services::{self, Service};
 
 use crate::notes::{Note, Notes, record};
 use crate::shares::share;
@@ -81,12 +82,19 @@ impl Server {
         if room { MADE } else { NO_ROOM }
     }
 
-    /// Has the domain be paid for by the user that it acts for.
-    fn join(&mut self, domain: DomainId, asked: u32) -> u64 {
+    /// Has the domain be paid for by the user that it acts for, if the caller may be that one; the
+    /// set-id server says which user is to pay for what it builds.
+    fn join(
+        &mut self,
+        (caller, domain): (EnvId, DomainId),
+        asked: u32,
+        may_be: impl Fn(u32) -> bool,
+    ) -> u64 {
         let user = match acts_for(domain, 0) {
-            true => 0,
+            _ if u64::from(caller.0) == services::get(Service::SetId) => asked,
+            true if may_be(0) => 0,
             false if acts_for(domain, asked) => asked,
-            false => return NOT_ITS_USER,
+            _ => return NOT_ITS_USER,
         };
         let Ok(account) = self.make(user) else { return NO_ROOM };
         match call::domain_set(ACCOUNT, domain, Property::Account, account.0) {
@@ -121,7 +129,9 @@ impl Serve for Server {
         let answer = match (what, u32::try_from(user), DomainId::from_word(domain)) {
             (PREPARE | JOIN, ..) if alone => MADE,
             (PREPARE, Ok(user), _) if may_be(user) => self.prepare(user),
-            (JOIN, Ok(user), Some(domain)) if may_be(user) => self.join(domain, user),
+            (JOIN, Ok(user), Some(domain)) if may_be(user) => {
+                self.join((caller, domain), user, may_be)
+            }
             _ => NOT_ITS_USER,
         };
         *message = [answer, 0, 0, 0, 0, 0];

@@ -83,12 +83,13 @@ impl Builder {
         Ok(Self { entry: plan.entry, life, built: 0 })
     }
 
-    /// Builds a domain for `asker`, which becomes `ids` there, with `block` to begin with.
+    /// Builds a domain for `asker`, which becomes `ids` there, with `block` to begin with. Until it
+    /// is there the user `payer` pays.
     pub fn build(
         &mut self,
         asker: EnvId,
         from: DomainId,
-        ids: &Ids,
+        (ids, payer): (&Ids, u32),
         block: &[u8],
     ) -> Result<Built, Errno> {
         let page = page::of_index(asker.index()).ok_or(Errno::ESRCH)?;
@@ -100,7 +101,8 @@ impl Builder {
         let bytes = start::text_bytes();
         let domain = call::domain_alloc(GUARD, AccountId::NONE, TEXT, bytes);
         let domain = domain.map_err(files::refused)?;
-        let prepared = self.prepare(domain, (asker, from), ids, &page_of(&page, ids), block);
+        let prepared =
+            self.prepare(domain, (asker, from), (ids, payer), &page_of(&page, ids), block);
         match prepared {
             Ok(prepared) => Ok(Built { domain, prepared }),
             Err(refused) => {
@@ -115,13 +117,13 @@ impl Builder {
         &self,
         domain: DomainId,
         (asker, from): (EnvId, DomainId),
-        ids: &Ids,
+        (ids, payer): (&Ids, u32),
         page: &ProcessPage,
         block: &[u8],
     ) -> Result<EnvId, Refused> {
         give(domain, from, ids)?;
-        // Before anything is charged to it.
-        if !accounts::join(domain, ids.payer()) {
+        // Before anything is charged to it: the asker, which adds to it until it is there itself.
+        if !accounts::join(domain, payer) {
             return Err((Error::OverQuota, 0));
         }
         library::build_fresh(domain, page::bytes_of(page), block)?;

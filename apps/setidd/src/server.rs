@@ -63,7 +63,7 @@ impl Server {
         files::fetch(domain, &request, &mut rest[..request.bytes])?;
         self.make_room();
         let block = &self.block[..HEAD_BYTES + request.bytes];
-        let built = self.builder.build(guest, domain, &head.ids, block)?;
+        let built = self.builder.build(guest, domain, (&head.ids, before.payer()), block)?;
         let until_ns = clock::now_ns() + PATIENCE_NS;
         self.waiting.push(Waiting { built, guest, user: before.users[0], until_ns });
         Ok(built.domain.0)

@@ -136,7 +136,7 @@ impl Terminals {
         let (root, owns) = (who.uid == 0, who.uid == owner.uid);
         let (uid, gid) = ((mode_and_owner >> 32) as u32, group as u32);
         let gives = which & CHANGE_UID != 0 && uid != owner.uid;
-        let strange = which & CHANGE_GID != 0 && !who.is_member(gid);
+        let strange = which & CHANGE_GID != 0 && gid != owner.gid && !who.is_member(gid);
         let asked = which & (CHANGE_MODE | CHANGE_UID | CHANGE_GID) != 0;
         if asked && !root && (!owns || gives || strange) {
             return Err(Errno::EPERM);

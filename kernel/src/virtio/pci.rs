@@ -220,6 +220,11 @@ fn transport(at: u64, tables: &mut Tables, memory: &mut MemoryMap) -> Option<Tra
         crate::log!("virtio on PCI: no version 1 capabilities, left alone");
         return None;
     }
+    if messages == 0 && kind(at) == super::NET {
+        // Packets would come and nobody would hear of them: lines are not driven here.
+        crate::log!("virtio on PCI: a network device without MSI-X, left alone");
+        return None;
+    }
     let command: u16 = read(at + 4);
     write(at + 4, command | MEMORY_SPACE | BUS_MASTER);
     Some(Transport::Pci { common, notify, multiplier, config, messages, kind: kind(at) })

@@ -309,8 +309,13 @@ impl Tree {
         if change.mode.is_some() {
             attributes.mode &= !attributes.foreign_set_group(who);
         }
-        attributes.read_ns = change.read_ns.unwrap_or(attributes.read_ns);
-        attributes.written_ns = change.written_ns.unwrap_or(attributes.written_ns);
+        // Who does not own a file and may write it sets its times to the present one.
+        let told = |asked: Option<u64>, before| match asked {
+            Some(_) if change.touch => now,
+            asked => asked.unwrap_or(before),
+        };
+        attributes.read_ns = told(change.read_ns, attributes.read_ns);
+        attributes.written_ns = told(change.written_ns, attributes.written_ns);
         attributes.changed_ns = now;
         Ok(())
     }

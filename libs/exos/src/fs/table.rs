@@ -43,7 +43,9 @@ pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Answer {
 fn note_drained(process: &mut Process, number: u32, words: [u64; 6], answer: Answer) {
     let reads = match number {
         __NR_read | __NR_readv | __NR_recvfrom | __NR_recvmsg | __NR_accept | __NR_accept4 => true,
-        __NR_write | __NR_writev | __NR_sendto | __NR_sendmsg | __NR_connect => false,
+        __NR_write | __NR_writev | __NR_sendto | __NR_sendmsg | __NR_sendfile | __NR_connect => {
+            false
+        }
         _ => return,
     };
     let counted = matches!(number, __NR_read | __NR_recvfrom | __NR_write | __NR_sendto);

@@ -377,6 +377,25 @@ fn permissions() {
     assert_eq!(tree.change(id, &touch, &ANN), Err(Errno::EACCES));
 }
 
+/// Who may write a file that it does not own sets its times to the present one alone (utime(2)).
+#[test]
+fn writers_touch_at_the_present_time() {
+    let mut tree = tree();
+    let shared = tree.make_directory(ROOT, b"tmp", 0o1777, &SUPER).unwrap();
+    let id = tree.create(shared, b"ann", Kind::File, 0o666, &ANN).unwrap();
+    tree.set_now(77);
+    let asked = Change { read_ns: Some(5), written_ns: Some(6), ..Change::default() };
+    assert_eq!(tree.change(id, &asked, &BOB), Err(Errno::EPERM));
+    tree.change(id, &Change { touch: true, ..asked }, &BOB).unwrap();
+    let times = |tree: &Tree| {
+        let attributes = tree.attributes(id).unwrap();
+        (attributes.read_ns, attributes.written_ns)
+    };
+    assert_eq!(times(&tree), (77, 77));
+    tree.change(id, &asked, &ANN).unwrap();
+    assert_eq!(times(&tree), (5, 6), "its owner's");
+}
+
 /// A set-group-id bit of a group's is given by its members (inode_init_owner, setattr_prepare).
 #[test]
 fn no_bit_acts_for_a_group_of_others() {
