@@ -58,6 +58,9 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|name| name == nobody::NAME) {
         return ExitCode::from(nobody::teams());
     }
+    if let Some(status) = deputies::heirs::role(door::Door::find(), &words) {
+        return ExitCode::from(status);
+    }
     let Some(door) = door::Door::find() else {
         println!("parts tests: no door here");
         return ExitCode::FAILURE;

@@ -1,6 +1,8 @@
 //! A user without rights tells servers and programs of others what they then do by their rights.
 
 mod files;
+pub mod heirs;
+mod payers;
 mod pipes;
 mod processes;
 mod sockets;
@@ -22,8 +24,15 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 5] =
-    [&files::TESTS, &pipes::TESTS, &processes::TESTS, &sockets::TESTS, &terminals::TESTS];
+pub const TESTS: [&[Test]; 7] = [
+    &files::TESTS,
+    &heirs::TESTS,
+    &payers::TESTS,
+    &pipes::TESTS,
+    &processes::TESTS,
+    &sockets::TESTS,
+    &terminals::TESTS,
+];
 
 /// The user.
 pub(super) const NOBODY: u32 = 65_534;

@@ -1,0 +1,159 @@
+//! What others have a user, or a server, pay for.
+
+use super::{NOBODY, node_of};
+use crate::{Seen, Test, expect, libc, set_id};
+use abi::call::Call;
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
+use abi::limits::Resource;
+use abi::published::{AccountRecord, EnvRecord, Table};
+use abi::word::UserAddress;
+use std::sync::atomic::Ordering;
+use unix::set_id::{File, IMAGE, MEMORY, Request};
+use xok::accounts::JOIN;
+use xok::published;
+use xok::services::{self, INIT_INDEX, Service};
+
+/// What holds.
+pub const TESTS: [Test; 2] = [
+    ("set_id_programs_are_paid_for_by_their_starters", paid_for_by_their_starters),
+    ("servers_stay_in_their_accounts", servers_stay_in_their_accounts),
+];
+
+/// A set-id program of user 0's.
+const JOB: &str = "/tmp/payers-job";
+/// How many domains are asked for: as many as wait for nobody else.
+const DOMAINS: usize = 40;
+
+fn account_of(env: EnvId) -> (u64, u64) {
+    published::env(env).map_or((0, 0), |env| (env.account, env.user))
+}
+
+/// What user 0 has of a resource.
+fn used(resource: Resource) -> u32 {
+    let account = AccountId(account_of(EnvId(std::process::id())).1);
+    let record: AccountRecord =
+        published::record(Table::Accounts, account.index()).unwrap_or_default();
+    record.used[resource as usize]
+}
+
+/// Asks a server of the machine's until it has time.
+fn ask(door: door::Door, server: Service, words: [u64; 6]) -> Option<[u64; 6]> {
+    loop {
+        match libc::transfer(door, EnvId(services::get(server) as u32), words) {
+            Err((Error::Busy, _)) => std::thread::yield_now(),
+            answer => return answer.ok(),
+        }
+    }
+}
+
+/// Regions, each attached in all of its roles, as many as the user may have.
+fn attachments(door: door::Door) -> Vec<[u64; 2]> {
+    let mut places = Vec::new();
+    loop {
+        let make = Call::RegionAlloc { frames: UserAddress(0), count: 0 };
+        let Ok(region) = libc::kernel_by(door, make, 2) else { return places };
+        for role in 0..4 {
+            let (id, domain) = (RegionId(region), DomainId::NONE);
+            if libc::kernel(door, Call::RegionAttach { region: id, role, domain }).is_err() {
+                return places;
+            }
+            places.push([region, role.into()]);
+        }
+    }
+}
+
+/// Domains of a set-id program that never begins: as many, each attached to all that there is.
+fn hoard(door: door::Door) -> Option<usize> {
+    let job = node_of(door, NOBODY, JOB)?;
+    let places = attachments(door);
+    let request = Request {
+        process: std::process::id(),
+        file: File { kind: MEMORY, number: job },
+        directory: File { kind: IMAGE, number: 0 },
+        users: [NOBODY; 2],
+        groups: [NOBODY; 2],
+        region: places.first()?[0],
+        bytes: 0,
+    };
+    let mut built = 0;
+    for _ in 0..DOMAINS {
+        let [0, domain, ..] = ask(door, Service::SetId, request.to_words())? else { break };
+        built += 1;
+        for part in places.chunks(abi::limits::REGION_PLACES) {
+            let (domain, places) = (DomainId(domain), UserAddress(part.as_ptr() as u64));
+            let pass = Call::RegionPass { domain, places, count: part.len() as u64 };
+            if libc::kernel(door, pass).is_err() {
+                break;
+            }
+        }
+    }
+    Some(built)
+}
+
+/// What waits for a set-id program is its starter's to pay, whoever it will act for: what is kept
+/// for user 0 is there for user 0.
+fn paid_for_by_their_starters(door: door::Door) -> Seen {
+    set_id::copy_program(JOB).map_err(super::failed)?;
+    libc::set_mode(JOB, 0o4755);
+    let words = libc::words(libc::shared(1), 3);
+    let resources = [Resource::Attachments, Resource::Domains, Resource::Envs, Resource::Frames];
+    let before = resources.map(used);
+    let attacker = libc::spawn(|| {
+        libc::silence();
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let built = hoard(door);
+        words[1].store(built.unwrap_or(0) as u64, Ordering::SeqCst);
+        words[0].store(1, Ordering::SeqCst);
+        while words[2].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        0
+    });
+    while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(attacker) {
+        std::thread::yield_now();
+    }
+    let during = resources.map(used);
+    let forked = libc::try_spawn(|| 0).map(libc::wait);
+    words[2].store(1, Ordering::SeqCst);
+    let ended = libc::wait(attacker);
+    let built = words[1].load(Ordering::SeqCst);
+    let _ = std::fs::remove_file(JOB);
+    // The attacker's own process is user 0's until it has become nobody.
+    let grew = before.iter().zip(&during).any(|(before, during)| *during > before + 64);
+    expect(forked == Some(0) && ended == 0 && built > 0 && !grew, || {
+        format!("{built} domains; user 0 had {before:?}, then {during:?}, and forked: {forked:?}")
+    })?;
+    Ok(format!("({built} domains)"))
+}
+
+/// A stranger does not say for whose account a server's domain counts.
+fn servers_stay_in_their_accounts(door: door::Door) -> Seen {
+    let init = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |init| init.id);
+    let named = [Service::Files, Service::Terminal, Service::SetId, Service::Accounts];
+    let mut servers = vec![EnvId(init)];
+    servers.extend(named.map(|server| EnvId(services::get(server) as u32)));
+    let accounts = |servers: &[EnvId]| servers.iter().copied().map(account_of).collect::<Vec<_>>();
+    let before = accounts(&servers);
+    let done = libc::words(libc::shared(1), 1);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        for &server in &servers {
+            let domain = published::env_domain(server).unwrap_or(DomainId::NONE);
+            let words = [JOIN, NOBODY.into(), domain.0, 0, 0, 0];
+            if ask(door, Service::Accounts, words).is_none_or(|[answer, ..]| answer == 0) {
+                libc::count(&done[0]);
+            }
+        }
+        0
+    }));
+    let (done, after) = (done[0].load(Ordering::SeqCst), accounts(&servers));
+    expect(status == 0 && before == after && done == 0, || {
+        format!("status {status:#x}, {done} moved; before {before:x?}, after {after:x?}")
+    })?;
+    Ok(String::new())
+}
