@@ -272,8 +272,10 @@ pub fn executed(process: &mut Process) -> Answer {
         become_these(process, kind, [real, effective, effective])?;
     }
     // Another program runs: one that is not hidden is no reason any more.
-    process.private = stays_private(process);
-    settle(process);
+    let stays = stays_private(process);
+    if core::mem::replace(&mut process.private, stays) && !stays {
+        drop_slot(PRIVATE_SLOT);
+    }
     publish(process);
     set_undumpable(process, is_secure(process) || process.hidden);
     process.keeps_capabilities = false;
