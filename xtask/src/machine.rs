@@ -23,10 +23,10 @@ pub const ERROR_PORT: u16 = 0xea;
 /// How many processors a machine may have.
 pub const CPUS: RangeInclusive<u32> = 1..=4;
 
-/// The least memory that works, found by trial: with a MiB less the servers find too little, with
-/// three less the kernel; with half of it the firmware does not come as far as the kernel, and
-/// nothing is said at all.
-const MEMORY_MIB: u32 = 15;
+/// The least memory that works, found by trial: with a MiB less programs are ended for want of it,
+/// with two less the servers, with four less the kernel; with half of it the firmware does not come
+/// as far as the kernel, and nothing is said at all.
+const MEMORY_MIB: u32 = 16;
 
 /// QEMU's machine types that the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(options(&["--machine", "microvm"]).0.kind, Kind::Microvm);
         assert_eq!(options(&["--cpus", "4"]).0.cpus, 4);
         assert_eq!(options(&["--memory", "1G"]).0.memory, "1G");
-        assert_eq!(options(&["--memory", "15"]).0.memory, "15");
+        assert_eq!(options(&["--memory", "16"]).0.memory, "16");
         let forwarded = options(&["-p", "8080:80"]).0;
         assert_eq!(forwarded.network, Network::User(vec![(8080, 80)]));
         let netdev = forwarded.netdev();
@@ -371,7 +371,7 @@ mod tests {
             ["--cpus", "x"],
             ["--memory", "lots"],
             ["--memory", "1GM"],
-            ["--memory", "14M"],
+            ["--memory", "15M"],
             ["--memory", "8"],
             ["--memory", "0G"],
             ["-p", "8080"],

@@ -137,6 +137,11 @@ impl Job {
                 }
                 Some(refusal) => refusal,
             },
+            None if !name.contains('/') && Path::new(&name).is_file() => {
+                Failure::new(format!("{name}: no such program in the image"))
+                    .next(format!("a file of the host's is ./{name}"))
+                    .status(NOT_FOUND)
+            }
             None => Failure::new(format!("{name}: no such program")).status(NOT_FOUND),
         };
         // A name that the image has too, such as `sh`, means the image's.
