@@ -32,8 +32,8 @@ const HUNG: Duration = Duration::from_secs(120);
 /// How long the machine may take to be what it was.
 const SETTLING: Duration = Duration::from_secs(15);
 /// How long nothing has to change before the machine counts as at rest: servers let go of clients
-/// that have ended when they look for them, not at once.
-const REST: Duration = Duration::from_secs(1);
+/// that have ended when they look for them, which init has them do once in a second.
+const REST: Duration = Duration::from_secs(4);
 /// How long a victim computes beside one attacker.
 const SHARED: Duration = Duration::from_millis(1500);
 /// How often that is tried before it counts as too little.
