@@ -26,7 +26,7 @@ pub fn hang_up(process: &mut Process) {
         let Some(brief) = stopped(process.id, child.id) else { continue };
         // Our own group, if no starter of a set-id program said it, and one that we put it into.
         // Of others that it says it is in, it speaks for itself and its descendants.
-        let known = child.group == brief.group || brief.group == own_group && !process.private;
+        let known = child.group == brief.group || brief.group == own_group && !process.told_group;
         let group = (brief.group, (!known).then_some(child.id));
         if brief.session == session && !groups.contains(&group) {
             groups.push(group);

@@ -51,9 +51,12 @@ pub struct Process {
     /// The users and groups that the domain's list has capabilities of: a vfork child's are its
     /// parent's.
     pub listed: ([u32; 3], [u32; 3]),
-    /// Has a set-id or hidden program been executed by it, or by the one that it is a fork of? Then
-    /// what it makes is no user's (`capabilities::PRIVATE_SLOT`).
+    /// Does a set-id or hidden program act for more than its user, as it or as the one that it is a
+    /// fork of? Then what it makes is no user's (`capabilities::PRIVATE_SLOT`).
     pub private: bool,
+    /// Is its group what the starter of a set-id or hidden program has said, of it or of the one
+    /// that it descends from? Unlike `private` it stays so, whatever the process becomes.
+    pub told_group: bool,
     /// May it not read the program that it runs?
     pub hidden: bool,
     /// Has it had another effective user or group since its program began, or when it did, or is

@@ -40,6 +40,8 @@ const SECRET: &str = "/tmp/set-id/secret";
 const UNTOUCHED: &str = "nobody has touched this";
 /// The name by which the program is started.
 pub const NAME: &str = "set-id-job";
+/// Its argument if it is to become user 0 wholly first.
+pub const WHOLLY: &str = "wholly";
 
 /// What a caller found that it must not: a bit each, in a shared word.
 const BECAME_ROOT: u64 = 1;
@@ -51,6 +53,9 @@ const BELIEVED: u64 = 16;
 /// The program, when it has been started by that name: what a set-id program does.
 pub fn job() -> u8 {
     use std::io::Write;
+    if std::env::args().nth(1).is_some_and(|word| word == WHOLLY) && !libc::become_user(0) {
+        return 2;
+    }
     let [real, effective, saved] = libc::users();
     let line = format!("{real} {effective} {saved}\n");
     let ledger = fs::OpenOptions::new().append(true).open(LEDGER);

@@ -3,7 +3,7 @@
 use super::terminals::{FOREGROUND, LOCK, NUMBER};
 use super::{NOBODY, end, failed, look, nobody, say, store};
 use crate::peers::regions;
-use crate::{Seen, Test, expect, libc};
+use crate::{Seen, Test, expect, libc, set_id};
 use abi::call::Call;
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
@@ -216,24 +216,55 @@ fn mislead_set_id(door: door::Door, program: &str, victim: u32, by_terminal: boo
         });
         await_stop(child);
     }
-    libc::execute(program, &[crate::set_id::NAME.into()], &[]);
+    libc::execute(program, &[set_id::NAME.into()], &[]);
     17
+}
+
+/// The same of one that becomes user 0 wholly, as su(1) does: its starter, and its starter's
+/// starter, have said in what group and session they are.
+fn mislead_a_shell(program: &str, victim: u32) -> i32 {
+    if !libc::become_user(NOBODY) {
+        return 21;
+    }
+    let session = offset_of!(ProcessPage, session);
+    say(session, victim);
+    let shell = libc::spawn(|| {
+        let group = offset_of!(ProcessPage, group);
+        for word in [session, group] {
+            say(word, victim);
+        }
+        let child = libc::spawn(|| {
+            for word in [session, group] {
+                say(word, victim);
+            }
+            libc::send(std::process::id() as i32, 19);
+            0
+        });
+        await_stop(child);
+        libc::execute(program, &[set_id::NAME.into(), set_id::WHOLLY.into()], &[]);
+        22
+    });
+    libc::wait(shell) >> 8
 }
 
 /// A set-id program of user 0's that ends signals nobody that its starter has named.
 fn set_id_programs_hang_up_nobody(door: door::Door) -> Seen {
     const PROGRAM: &str = "/tmp/deputies-job";
-    crate::set_id::copy_program(PROGRAM).map_err(failed)?;
+    set_id::copy_program(PROGRAM).map_err(failed)?;
     libc::set_mode(PROGRAM, 0o4755);
     let mut seen = Ok(());
-    for by_terminal in [true, false] {
+    for by in ["its terminal", "its child", "its group"] {
         let one = beside_daemon(|victim| {
-            let program = || mislead_set_id(door, PROGRAM, victim as u32, by_terminal);
+            let victim = victim as u32;
+            let program = || match by {
+                "its group" => mislead_a_shell(PROGRAM, victim),
+                _ => mislead_set_id(door, PROGRAM, victim, by == "its terminal"),
+            };
             let status = libc::wait(libc::spawn(program));
             // It has found no ledger.
             if status == 0x100 { 0 } else { status >> 8 | 64 }
         });
-        let one = one.map_err(|what| format!("by its terminal: {by_terminal}: {what}. "));
+        let one = one.map_err(|what| format!("by {by}: {what}. "));
         seen = match (seen, one) {
             (Err(first), Err(second)) => Err(first + &second),
             (Err(what), _) | (_, Err(what)) => Err(what),
