@@ -222,7 +222,8 @@ pub fn leave(mut hold: Hold) -> u64 {
             }
             None => load::park(cpu, state, hardware),
         }
-        // The way here is short, but for work that was done: what is set is reckoned anew.
+        // The time that `pick` has read will do: the timer's count is reckoned from a new one. Work
+        // that is done here takes longer, and the clock is read again.
         let mut now = state.sched.picked_ns;
         let mut more = false;
         if work::is_here(state, cpu.place()) {

@@ -10,7 +10,6 @@ use crate::sched;
 use crate::state::State;
 use abi::error::Error;
 use abi::id::EnvId;
-use abi::published::EnvState;
 
 /// `Yield`: the caller stays ready; the rest of its slice goes to `to`, or the next slice begins.
 #[inline]
@@ -28,7 +27,7 @@ pub fn yield_to<M: Machine>(
     Ok(())
 }
 
-/// The caller leaves its processor, ready. When that was.
+/// The caller leaves its processor, ready; the time of that, nanoseconds since boot.
 #[inline]
 fn give_way<M: Machine>(
     state: &mut State,
@@ -39,16 +38,11 @@ fn give_way<M: Machine>(
     machine.context(caller.at()).answer(0, 0);
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
-    env::come_or_go(state, caller, EnvState::Ready);
-    if CpuIndex::from(state.envs.slots[caller].cpu) == cpu {
-        // Whoever is picked for this one is looked for anew; it need not be told.
-        state.sched.cpus[cpu].passed = 0;
-    } else {
-        sched::kick(state, caller);
-    }
+    sched::stay_ready(state, caller);
     now
 }
 
+/// The rest of the caller's slice goes to another environment, if that can run.
 #[inline(never)]
 fn yield_slice_to<M: Machine>(
     state: &mut State,

@@ -112,8 +112,9 @@ fn contest(ground: &Ground, of_one: &[u32], of_other: &[u32]) -> Result<[Vec<Run
     end(other.env)?;
     let of = |env| runs.iter().copied().filter(|run| run.env == env).collect();
     let both: [Vec<Run>; 2] = [of(one.env), of(other.env)];
-    // A moment in which the kernel works off what has died in a contest before is nobody's.
-    let strangers = runs.iter().any(|run| ![one.env, other.env, EnvId::NONE].contains(&run.env));
+    // First the kernel may work off what has died in a contest before; that moment is nobody's.
+    let mut contest = runs.iter().skip_while(|run| run.env == EnvId::NONE);
+    let strangers = contest.any(|run| ![one.env, other.env].contains(&run.env));
     expect!(!strangers, "somebody else ran: {runs:?}");
     Ok(both)
 }

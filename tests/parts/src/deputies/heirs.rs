@@ -307,32 +307,41 @@ fn heirs_of_another_user_have_no_sockets(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// A listener of user 0's that its children accept from, who have become another user: as web
-/// servers do, with a listener that was shared before, and with one that was not.
+/// How a process that accepts as another user has come to its listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Had {
+    /// It made it itself, as user 0.
+    Own,
+    /// Its parent has it, too.
+    Parents,
+    /// So have its parent's other children: one of them accepts.
+    Siblings,
+}
+
+/// A listener of user 0's from which a process accepts that has become another user: as web servers
+/// do, whatever way it came to it.
 fn listeners_are_shared_with_other_users(_: door::Door) -> Seen {
-    for shared in [true, false] {
-        let status = libc::wait(libc::spawn(|| serve_as_another(shared)));
-        expect(status == 0, || format!("shared before {shared}: {status:#x}"))?;
+    for (port, had) in (LISTENED..).zip([Had::Own, Had::Parents, Had::Siblings]) {
+        let status = libc::wait(libc::spawn(|| serve_as_another(port, had)));
+        expect(status == 0, || format!("{had:?}: {status:#x}"))?;
     }
     Ok(String::new())
 }
 
 /// A server and its clients, in one process of user 0's and its children.
-fn serve_as_another(shared: bool) -> i32 {
-    let port = LISTENED + u16::from(shared);
-    let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else { return 100 };
+fn serve_as_another(port: u16, had: Had) -> i32 {
+    let bind = || TcpListener::bind(("0.0.0.0", port));
+    let parents = if had == Had::Own { None } else { bind().ok() };
+    let listens = libc::words(libc::shared(1), 1);
     let serves = || {
-        if shared {
-            // As one of several that were forked first.
-            let worker = libc::spawn(|| i32::from(!libc::become_user(NOBODY)) + answer(&listener));
-            return libc::wait(worker) >> 8;
-        }
-        if !libc::become_user(NOBODY) {
-            return 101;
-        }
-        answer(&listener)
+        let own = if had == Had::Own { bind().ok() } else { None };
+        let Some(listener) = own.as_ref().or(parents.as_ref()) else { return 100 };
+        libc::count(&listens[0]);
+        let accepts = || if libc::become_user(NOBODY) { answer(listener) } else { 101 };
+        if had == Had::Siblings { libc::wait(libc::spawn(accepts)) >> 8 } else { accepts() }
     };
     let server = libc::spawn(serves);
+    wait_until(|| listens[0].load(Ordering::SeqCst) != 0 || !libc::is_alive(server));
     let clients: Vec<i32> = (0..3).map(|_| libc::spawn(|| ask(port))).collect();
     let answered = clients.into_iter().map(libc::wait).fold(0, |all, one| all | one >> 8);
     libc::wait(server) >> 8 | answered
