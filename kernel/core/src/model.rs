@@ -18,6 +18,7 @@ mod methods;
 mod names;
 mod network;
 mod processor;
+mod properties;
 mod share;
 mod visits;
 mod wild;
@@ -27,12 +28,14 @@ use crate::fake::{self, FakeMachine};
 use crate::index::{AccountIndex, DomainIndex};
 use crate::state::State;
 use crate::{account, domain};
+use abi::call::TABLE;
 use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, Frame};
 use abi::limits::{CAPABILITIES, RESOURCES};
 use abi::published::AccountRecord;
 use abi::word::Which;
 use core::ops::Range;
+use names::Lives;
 use processor::Processors;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -102,6 +105,10 @@ struct Model {
     stale: Vec<DomainId>,
     /// Names that objects have had, and those that were there after the last step.
     names: names::Names,
+    /// How long places last.
+    lives: Lives,
+    /// Ids of environments that were kept after the last step.
+    kept: names::Kept,
     /// Pins and plain references that the model holds.
     pins: Vec<Frame>,
     references: Vec<Frame>,
@@ -123,6 +130,9 @@ struct Model {
     charged: Vec<AccountRecord>,
     /// Answers by error number, 0 for done: a model that only meets refusals tests nothing.
     answers: [u64; 40],
+    /// Calls by row, those refused and those done; and those of them that name the first account.
+    rows: [[u64; 2]; TABLE.len()],
+    on_first: [[u64; 2]; TABLE.len()],
     /// Calls that ended in a page fault of their caller's.
     faults: u64,
     /// Calls with any words that were made.
@@ -133,15 +143,21 @@ struct Model {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        Self::with(seed, FRAMES)
+        Self::with(seed, FRAMES, Lives::SomeShort)
     }
 
     /// A world of so many frames: of more than the usual ones, only a block of 512 is to be had.
-    fn with(seed: u64, frames: usize) -> Self {
+    fn with(seed: u64, frames: usize, lives: Lives) -> Self {
         let hole = FRAMES as u32..frames.saturating_sub(512).max(FRAMES) as u32;
         let kernel_frames = fake::KERNEL_FRAMES + hole.len() as u32;
-        let (state, machine) = fake::with_hole(frames, hole);
-        assert!(Sizes::for_frames(frames).domains > DOMAINS);
+        let (domains, accounts, regions, filters, rings) = (8, 12, 8, 12, 8);
+        let sizes = Sizes::for_frames(frames);
+        let sizes = match lives {
+            Lives::SomeShort => sizes,
+            Lives::AllShort => Sizes { domains, accounts, regions, filters, rings, ..sizes },
+        };
+        let (state, machine) = fake::with_sizes(sizes, hole);
+        assert!(sizes.domains > DOMAINS);
         let mut model = Self {
             state,
             machine,
@@ -150,6 +166,8 @@ impl Model {
             domains: Vec::new(),
             stale: Vec::new(),
             names: names::Names::default(),
+            lives,
+            kept: names::Kept::default(),
             pins: Vec::new(),
             references: Vec::new(),
             vectors: Vec::new(),
@@ -163,11 +181,13 @@ impl Model {
             dying: HashMap::new(),
             charged: Vec::new(),
             answers: [0; 40],
+            rows: [[0; 2]; TABLE.len()],
+            on_first: [[0; 2]; TABLE.len()],
             faults: 0,
             wild_calls: 0,
             ran: 0,
         };
-        model.shorten_lives();
+        model.shorten_lives(lives);
         model.accounts();
         for payer in [1, 2, 3] {
             model.domain(AccountIndex::new(payer));
@@ -332,7 +352,31 @@ fn random_calls_keep_every_invariant() {
         ] {
             assert!(met(error) > 10, "{} hardly met: {:?}", error.name(), model.answers);
         }
+        model.check_rows();
     }
+}
+
+/// Where serials have two bits, as it were: the places of small tables are used up after four
+/// objects each, until a world can make hardly anything.
+#[test]
+fn random_calls_with_two_bit_serials_keep_every_invariant() {
+    // Steps of a world, and of all.
+    let (short, all) = match (cfg!(miri), cfg!(debug_assertions)) {
+        (true, _) => (300, 300),
+        (false, true) => (8_000, 16_000),
+        (false, false) => (32_000, 1_000_000),
+    };
+    let all = number("XOK_STEPS", all);
+    let seed = seed();
+    let (mut retired, mut worlds) = ([0; names::PLACES], 0);
+    while worlds * short < all {
+        let seed = seed + worlds;
+        let mut model = run(Model::with(seed, FRAMES, Lives::AllShort), seed, short);
+        retired.iter_mut().zip(model.retired()).for_each(|(all, one)| *all += one);
+        worlds += 1;
+    }
+    let few = retired.iter().any(|&count| count < worlds as usize / 4);
+    assert!(!few || all < 1_000_000, "{retired:?} places are used up in {worlds} worlds");
 }
 
 /// The same where 512 frames can be folded in every space, by whoever maps them all.
@@ -345,7 +389,7 @@ fn random_calls_on_large_pages_keep_every_invariant() {
     };
     let steps = number("XOK_STEPS", steps);
     let seed = seed();
-    let model = run(Model::with(seed, FRAMES_LARGE), seed, steps);
+    let model = run(Model::with(seed, FRAMES_LARGE, Lives::SomeShort), seed, steps);
     let least = if cfg!(miri) { 0 } else { 1 + steps / 1000 };
     assert!(model.folded >= least, "hardly anything is folded: {}", model.folded);
 }

@@ -4,6 +4,7 @@
 //! is not destroyed, held or moved, and sleeps with a deadline only.
 
 use super::Model;
+use super::names::Lives;
 use crate::context::SYSCALL_BYTES;
 use crate::dispatch::{self, Outcome};
 use crate::index::{CpuIndex, DomainIndex, EnvIndex};
@@ -11,6 +12,7 @@ use crate::machine::Machine;
 use crate::{create, death, domain, env, frame, net, region, sched, table, token, upcall, work};
 use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT};
 use abi::capability::Name;
+use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ANY_FRAME, Item, Operation, WRITABLE};
@@ -84,7 +86,10 @@ impl Model {
         if current == 0 {
             self.arouse();
         } else {
-            let call = self.some_call(current);
+            let mut call = self.some_call(current);
+            if self.lives == Lives::AllShort && self.random.one_in(3) {
+                call = self.some_turnover(current);
+            }
             if self.harmless(current, &call) {
                 self.make(cpu, current, call);
             }
@@ -179,9 +184,12 @@ impl Model {
         if let Call::DomainSwitch { domain } = call {
             capability = self.best_over(index, domain, capability);
         }
-        if matches!(call, Call::AccountDestroy { .. } | Call::NetTransmit { .. }) {
+        if matches!(call, Call::AccountDestroy { .. } | Call::NetTransmit { .. })
+            || self.names_first(index, &call) && self.random.one_in(2)
+        {
             capability = 1;
         }
+        let on_first = self.names_first(index, &call);
         let mut word = number | capability << CAPABILITY_SHIFT;
         if let Call::TransferSync {} | Call::TransferAsync {} = call {
             word = number | u64::from(self.some_env().0) << TRANSFER_SHIFT;
@@ -210,6 +218,14 @@ impl Model {
             work::begin(state);
             outcome = dispatch::call(state, machine, on, EnvIndex::new(index), word, words, &bytes);
         }
+        self.note_outcome(index, (number as u16, on_first), outcome);
+    }
+
+    fn note_outcome(&mut self, index: usize, (row, on_first): (u16, bool), outcome: Outcome) {
+        let (state, machine) = (&mut self.state, &mut self.machine);
+        let done = !matches!(outcome, Outcome::Answer(1.., _) | Outcome::Fault(_));
+        self.rows[usize::from(row)][usize::from(done)] += 1;
+        self.on_first[usize::from(row)][usize::from(done)] += u64::from(on_first);
         match outcome {
             Outcome::Answer(error, value) => {
                 machine.context(index).answer(error, value);
@@ -250,7 +266,20 @@ impl Model {
             Call::EnvHold { env } | Call::EnvDestroy { env, .. } => !on_first(env),
             Call::EnvSet { env, .. } => !on_first(env),
             Call::DomainDestroy { domain } => domain != self.domains[0].id,
-            Call::AccountLimit { account, .. } => account.index() > 3,
+            Call::AccountLimit { account, .. } => account.index() == 1 || account.index() > 3,
+            // Its account is the one that never ends.
+            Call::DomainSet { domain, property, value } => {
+                let first = domain == self.domains[0].id;
+                let own = domain.is_none() && self.is_first_domain(current);
+                property != Property::Account as u16
+                    || !(first || own)
+                    || AccountId(value) == AccountId::new(1, 0)
+            }
+            Call::CapabilityDerive { domain, slot, .. } => {
+                let first = domain == self.domains[0].id;
+                slot > 1 || !(first || domain.is_none() && self.is_first_domain(current))
+            }
+            Call::CapabilityDrop { slot } => slot > 1 || !self.is_first_domain(current),
             Call::FrameRevoke { frame } => !self.hears_by(frame),
             // One that nobody has attached to can only end with its maker: leave room to attach.
             Call::RegionAlloc { .. } => {
@@ -259,6 +288,11 @@ impl Model {
             }
             _ => true,
         }
+    }
+
+    fn is_first_domain(&self, caller: usize) -> bool {
+        let own = env::domain(&self.state, EnvIndex::new(caller));
+        DomainIndex::from(own) == self.domains[0].index
     }
 
     /// Is this the first environment's save area? Without one it would hear of no event, and may
@@ -363,7 +397,8 @@ impl Model {
     pub(super) fn some_call(&mut self, caller: usize) -> Call {
         let word = self.random.next() >> self.random.below(64);
         let small = self.random.below(8) as u16;
-        match self.random.below(80) {
+        match self.random.below(86) {
+            80..86 => self.some_other_call(caller, word, small),
             0..=1 => Call::Yield { to: self.some_env() },
             2..=5 => Call::Sleep {
                 deadline: self.some_time(),
@@ -465,17 +500,31 @@ impl Model {
         Call::CapabilityEnter { slot: 2 + self.random.below(5) as u16, first, second, seal }
     }
 
-    /// Along a region whose words are mostly still zero.
-    fn some_step(&mut self, caller: usize) -> Call {
+    /// Along a region whose words are mostly zero, mostly one of the caller's domain.
+    pub(super) fn some_step(&mut self, caller: usize) -> Call {
+        let own = env::domain(&self.state, EnvIndex::new(caller)).into();
+        let regions = self.state.published.regions.iter().filter(|record| record.id != 0);
+        let roles = regions.flat_map(|record| (0..4).map(move |role| (record, role)));
+        let attached: Vec<(u64, u8, usize)> = roles
+            .filter(|(record, role)| {
+                region::attached(&self.state, own, RegionId(record.id).into(), *role)
+            })
+            .map(|(record, role)| (record.id, role, record.bytes as usize / 8))
+            .collect();
+        let (region, role, words) = match attached[..] {
+            [] => (self.some_region().0, self.random.below(3) as u8, 9),
+            _ => self.random.pick(&attached),
+        };
+        let words = words.clamp(1, 9);
         let step = Step {
-            region: self.some_region().0,
-            role: self.random.below(3) as u8,
-            peer: if self.random.one_in(3) { NO_PEER } else { self.random.below(5) as u8 },
+            region,
+            role,
+            peer: if self.random.one_in(3) { self.random.below(5) as u8 } else { NO_PEER },
             flags: self.random.below(5) as u8,
             len: 8 * self.random.below(3) as u32,
-            offset: 8 * self.random.below(8) as u32,
-            moves: self.random.below(9) as u16,
-            beside: self.random.below(9) as u16,
+            offset: 8 * self.random.below(words) as u32,
+            moves: self.random.below(words) as u16,
+            beside: self.random.below(words) as u16,
             events: self.random.below(256) as u16,
         };
         let [which, piece, words] = step.to_words();

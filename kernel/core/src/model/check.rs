@@ -51,6 +51,8 @@ impl Model {
     pub(super) fn check_step(&mut self) {
         self.check_translations();
         self.check_names();
+        self.check_kept();
+        assert_eq!(self.state.published.accounts[1].id, AccountId::new(1, 0).0);
         self.check_quotas();
         for (record, last) in self.state.published.frames.iter().zip(&mut self.last) {
             match frame::kind_of(record.kind) {

@@ -358,4 +358,22 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "set(bit) && !exit::is_canonical(base)",
         "set(bit) && base == 1 && !exit::is_canonical(base)",
     ),
+    (
+        "the first account is destroyed by who controls it",
+        "dispatch.rs",
+        "if state.accounts.record(target).parent == 0 {",
+        "if state.accounts.record(target).parent == 9 {",
+    ),
+    (
+        "the record of a dead one goes while others name it",
+        "death.rs",
+        "let named = env.children != 0 || env.donors != 0;",
+        "let named = env.donors != 0;",
+    ),
+    (
+        "a place that is used up is used again",
+        "identity.rs",
+        "Self(self.0.saturating_add(1).min(SERIALS))",
+        "Self((self.0 + 1) % SERIALS)",
+    ),
 ];
