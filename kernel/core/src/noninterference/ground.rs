@@ -20,12 +20,14 @@ use abi::capability::{ALL, Capability, Name};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::RESOURCES;
+use abi::memory::{Item, NO_EXECUTE, Operation, WRITABLE};
 use abi::setup::{EnvSetup, field};
 use abi::upcall::offset;
 use abi::word::{Which, Word};
 
-/// Frames of the machine.
+/// Frames of the machine, and of one in which the victim has a large page.
 const FRAMES: usize = 768;
+const FRAMES_LARGE: usize = 2048;
 /// Where a call's argument in memory lies.
 pub(super) const BUFFER: u64 = 0x40_0000;
 /// First page of those that programs use at will; the tables are there.
@@ -39,13 +41,16 @@ pub(super) const APPLICATION: u64 = 0x10_0000;
 pub(super) const AFTER: u64 = 0x1002;
 /// The interface's address.
 pub(super) const MAC: u64 = 0x0900_0000_0002;
-/// The slot in which both have a user's name, and that in which each has what is its own alone: the
-/// victim the devices, the attacker its account.
+/// The slot in which both have a user's name, that in which each has what is its own alone, the
+/// victim the devices, the attacker its account, and that in which the victim has its account.
 pub(super) const USER: u16 = 2;
 pub(super) const OTHER: u16 = 3;
+pub(super) const ACCOUNT: u16 = 7;
+/// Where 512 pages of the victim's are that a large page can stand for, if it has any.
+pub(super) const LARGE: u64 = 0x200_0000;
 
 /// What is kept for the victim, which gets no more.
-const VICTIM: [u32; RESOURCES] = [170, 16, 6, 8, 40, 4, 4, 120, 40, 0, 0, 0, 16, 1, 8];
+const VICTIM: [u32; RESOURCES] = [170, 16, 6, 8, 40, 4, 4, 120, 40, 2, 1, 2, 16, 1, 8];
 
 /// The value of a word that must be one: an id, mostly.
 pub(super) fn value<T: Word>(word: u64) -> T {
@@ -90,12 +95,16 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// With the attacker's environments on the victim's processor, or on the other one.
-    pub(super) fn new(shared: bool) -> Self {
-        let mut world = World::of(FRAMES);
+    /// With the attacker's environments on the victim's processor, or on the other one; with pages
+    /// of the victim's that can be folded, or without.
+    pub(super) fn new(shared: bool, large: bool) -> Self {
+        let mut world = World::of(if large { FRAMES_LARGE } else { FRAMES });
         net::attach(&mut world.state, 0, MAC);
         let first = AccountId(world.state.published.accounts[1].id);
-        let account = account(&mut world, first, VICTIM, VICTIM);
+        let mut kept = VICTIM;
+        // The pages and their table, with its links.
+        kept[0] += if large { 512 + 2 } else { 0 };
+        let account = account(&mut world, first, kept, kept);
         let own = self::account(&mut world, first, [u32::MAX; RESOURCES], [0; RESOURCES]);
         let mut victim = Party { account, envs: vec![], domains: vec![] };
         let mut attacker = Party { account: own, envs: vec![], domains: vec![] };
@@ -108,6 +117,12 @@ impl Ground {
             let all = |name| Capability { rights: ALL, zero: 0, name };
             list[usize::from(USER)] = all(Name::of(&[3, 0, user]));
             list[usize::from(OTHER)] = all(other);
+        }
+        let own_account = world.state.accounts.record(account.into()).name;
+        let list = &mut world.state.domains.records[victim.domains[0].into()].capabilities;
+        list[usize::from(ACCOUNT)] = Capability { rights: ALL, zero: 0, name: own_account };
+        if large {
+            map_block(&mut world, victim.domains[0]);
         }
         let second = space(&mut world, own);
         attacker.domains.push(second);
@@ -330,6 +345,26 @@ fn space(world: &mut World, account: AccountId) -> DomainId {
         world.map(domain.index(), ARENA + page * PAGE_SIZE);
     }
     domain
+}
+
+/// The domain gets 512 frames that a large page can stand for.
+fn map_block(world: &mut World, domain: DomainId) {
+    const BLOCK: u32 = FRAMES_LARGE as u32 / 2;
+    let domain = domain.index();
+    world.map(domain, LARGE);
+    let page = |operation: Operation, number: u32| Item {
+        operation: operation as u8,
+        level: 1,
+        more: 0,
+        frame: BLOCK + number,
+        address: LARGE + u64::from(number) * PAGE_SIZE,
+        value: if operation == Operation::Unmap { 0 } else { WRITABLE | NO_EXECUTE },
+    };
+    let all = core::iter::once(page(Operation::Unmap, 0));
+    for item in all.chain((0..512).map(|number| page(Operation::Allocate, number))) {
+        world.state.spent = 0;
+        world.update((domain, domain), 0, &item).expect("a page of the block");
+    }
 }
 
 /// An environment that nobody but itself controls, on this processor.

@@ -4,7 +4,7 @@ use super::attacker::Attacker;
 use super::ground::Ground;
 use super::script::{Script, Secret};
 use super::victim::{Seen, Victim};
-use super::{Random, Reproduce, calls, mixed, seed};
+use super::{LARGE, Random, Reproduce, calls, mixed, seed};
 use crate::index::CpuIndex;
 use abi::call::TABLE;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const TURNS: u64 = 4_000_000;
 /// calls. Without an attacker its environments sleep as soon as they run.
 fn play(seed: u64, beside: bool) -> (Vec<Seen>, Attacker) {
     let mut random = Random(mixed(seed));
-    let shared = seed.is_multiple_of(2);
-    let mut ground = Ground::new(shared);
-    let mut victim = Victim::new(Script::new(seed, PIECES), Secret(seed));
+    let (shared, large) = (seed.is_multiple_of(2), seed.is_multiple_of(LARGE));
+    let mut ground = Ground::new(shared, large);
+    let mut victim = Victim::new(Script::new(seed, PIECES, large), Secret(seed));
     let mut attacker = Attacker::new(seed ^ 0x5eed);
     for turn in 0..TURNS {
         let cpu = random.below(2) as usize;

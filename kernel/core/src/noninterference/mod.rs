@@ -20,6 +20,7 @@ mod attacker;
 mod fields;
 mod ground;
 mod integrity;
+mod pieces;
 mod script;
 mod secrecy;
 mod victim;
@@ -29,6 +30,9 @@ use crate::model::{number, seed};
 
 /// Calls of the attacker's in one world: then another one begins.
 const CALLS: u64 = 4_000;
+
+/// One in so many worlds has pages that a large one can stand for.
+const LARGE: u64 = 5;
 
 /// Numbers from a seed (splitmix64, Steele and others 2014).
 #[derive(Clone)]

@@ -50,12 +50,14 @@ pub(super) struct Scene<'a> {
     pub(super) slots: &'a [u64],
     pub(super) secret: Secret,
     pub(super) now: u64,
+    /// The victim's own.
+    pub(super) account: AccountId,
     /// The frame behind each page of the heap.
     pub(super) frame: &'a dyn Fn(u64) -> u64,
 }
 
 impl Scene<'_> {
-    fn id<T: abi::word::Word>(&self, slot: Slot) -> T {
+    pub(super) fn id<T: abi::word::Word>(&self, slot: Slot) -> T {
         value(self.slots[slot])
     }
 }
@@ -97,16 +99,17 @@ pub(super) enum Step {
 
 /// A script under way.
 pub(super) struct Script {
-    random: Random,
+    pub(super) random: Random,
     pub(super) steps: Vec<Step>,
     pub(super) slots: usize,
     salt: u64,
+    large: bool,
 }
 
 impl Script {
-    /// So many pieces, and then all that the account may have.
-    pub(super) fn new(seed: u64, pieces: u64) -> Self {
-        let mut script = Self { random: Random(seed), steps: vec![], slots: 0, salt: 0 };
+    /// So many pieces, and then all that the account may have; with pages to fold, or without.
+    pub(super) fn new(seed: u64, pieces: u64, large: bool) -> Self {
+        let mut script = Self { random: Random(seed), steps: vec![], slots: 0, salt: 0, large };
         script.begin();
         for piece in 1..=pieces {
             script.piece();
@@ -119,17 +122,22 @@ impl Script {
         script
     }
 
-    fn slot(&mut self) -> Slot {
+    pub(super) fn slot(&mut self) -> Slot {
         self.slots += 1;
         self.slots - 1
     }
 
-    fn salt(&mut self) -> u64 {
+    pub(super) fn salt(&mut self) -> u64 {
         self.salt += 1;
         self.salt
     }
 
-    fn make(&mut self, what: &'static str, keep: Keep, make: impl Fn(&Scene) -> Request + 'static) {
+    pub(super) fn make(
+        &mut self,
+        what: &'static str,
+        keep: Keep,
+        make: impl Fn(&Scene) -> Request + 'static,
+    ) {
         self.steps.push(Step::Call { what, keep, make: Box::new(make) });
     }
 
@@ -139,7 +147,7 @@ impl Script {
         self.make(what, Keep::All, move |_| request.clone());
     }
 
-    fn item(&mut self, what: &'static str, keep: Keep, into: Option<Slot>, item: Item) {
+    pub(super) fn item(&mut self, what: &'static str, keep: Keep, into: Option<Slot>, item: Item) {
         self.make(what, keep, move |scene| {
             let domain = into.map_or(DomainId::NONE, |slot| scene.id(slot));
             Request::new(update(domain), 0, &words(&item))
@@ -167,8 +175,10 @@ impl Script {
     }
 
     fn piece(&mut self) {
-        match self.random.below(14) {
-            0..=2 => self.memory(),
+        match self.random.below(16) {
+            0..=1 => self.memory(),
+            2 if self.large => self.fold(),
+            2 => self.memory(),
             3 => self.regions(),
             4 => self.ring_step(),
             5 => self.thread(),
@@ -179,6 +189,7 @@ impl Script {
             10 => self.capabilities(),
             11 => self.method(),
             12 => self.slices(),
+            13..=14 => self.accounts(),
             _ => {
                 let salt = self.salt();
                 self.steps.push(Step::Ask { salt });
@@ -232,14 +243,14 @@ impl Script {
         region
     }
 
-    fn attach(&mut self, region: Slot, role: u16) {
+    pub(super) fn attach(&mut self, region: Slot, role: u16) {
         self.make("RegionAttach", Keep::All, move |scene| {
             let (region, domain) = (scene.id(region), DomainId::NONE);
             Request::new(Call::RegionAttach { region, role, domain }, 0, &[])
         });
     }
 
-    fn detach(&mut self, region: Slot, role: u16) {
+    pub(super) fn detach(&mut self, region: Slot, role: u16) {
         self.make("RegionDetach", Keep::All, move |scene| {
             Request::new(Call::RegionDetach { region: scene.id(region), role }, 0, &[])
         });
@@ -381,7 +392,7 @@ impl Script {
         self.steps.push(Step::Read { page: FORKED });
     }
 
-    fn end(&mut self, domain: Slot) {
+    pub(super) fn end(&mut self, domain: Slot) {
         self.make("DomainDestroy", Keep::All, move |scene| {
             Request::new(Call::DomainDestroy { domain: scene.id(domain) }, 0, &[])
         });
@@ -489,43 +500,6 @@ impl Script {
         self.make("Entropy", Keep::Error, |_| Request::new(Call::Entropy {}, 0, &[]));
     }
 
-    /// A function that answers what it adds to.
-    fn method(&mut self) {
-        let region = self.slot();
-        let call = Call::RegionAlloc { frames: UserAddress(BUFFER), count: 0 };
-        self.make("RegionAlloc", Keep::As(region), move |_| Request::new(call, 0, &[u64::MAX]));
-        self.make("MethodBind", Keep::All, move |scene| {
-            // r0 = [r1]; r3 += r0; [r2] = r3; exit.
-            let program = [0x1079, 0x030f, 0x327b, 0x95];
-            let memory = [&[0xf_0000, 8 << 32], &program[..]].concat();
-            let (region, binding) = (scene.id(region), UserAddress(BUFFER));
-            Request::new(Call::MethodBind { region, binding, slots: 4 }, 0, &memory)
-        });
-        self.attach(region, 0);
-        for _ in 0..2 {
-            let salt = self.salt();
-            self.make("MethodCall", Keep::All, move |scene| {
-                let (region, first) = (scene.id(region), scene.secret.word(salt));
-                let (method, role, second, third) = (0, 0, 0, 0);
-                let call = Call::MethodCall { region, method, role, first, second, third };
-                Request::new(call, 0, &[])
-            });
-        }
-        self.detach(region, 0);
-    }
-
-    fn slices(&mut self) {
-        let (slot, cpu) = (self.slot(), self.random.below(2) as u16);
-        self.make("SliceAlloc", Keep::As(slot), move |_| {
-            let call = Call::SliceAlloc { cpu, position: Which::Any, env: EnvId::NONE };
-            Request::new(call, 0, &[])
-        });
-        self.make("SliceFree", Keep::All, move |scene| {
-            let call = Call::SliceFree { cpu, position: scene.slots[slot] as u32 };
-            Request::new(call, 0, &[])
-        });
-    }
-
     /// All that the limits allow.
     fn take_everything(&mut self) {
         for page in 0..super::victim::MOST {
@@ -555,7 +529,7 @@ fn update(domain: DomainId) -> Call {
     Call::TableUpdate { domain, items: UserAddress(BUFFER), count: 1 }
 }
 
-fn at(operation: Operation, address: u64) -> Item {
+pub(super) fn at(operation: Operation, address: u64) -> Item {
     let operation = operation as u8;
     Item { operation, level: 1, more: 0, frame: ANY_FRAME, address, value: 0 }
 }
@@ -564,7 +538,7 @@ fn fresh(address: u64, cleared: u64) -> Item {
     Item { value: WRITABLE | NO_EXECUTE | cleared, ..at(Operation::Allocate, address) }
 }
 
-fn table(level: u8, address: u64) -> Item {
+pub(super) fn table(level: u8, address: u64) -> Item {
     Item { level, value: u64::from(ANY_FRAME), ..at(Operation::Table, address) }
 }
 

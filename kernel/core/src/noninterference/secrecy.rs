@@ -7,7 +7,7 @@ use super::script::{Script, Secret};
 use super::victim::Victim;
 use abi::trace::ALL_KINDS;
 
-use super::{CALLS, Random, Reproduce, calls, mixed, seed, view};
+use super::{CALLS, LARGE, Random, Reproduce, calls, mixed, seed, view};
 
 /// Pieces of a script: more than are ever done.
 const PIECES: u64 = if cfg!(miri) { 8 } else { 600 };
@@ -25,10 +25,11 @@ struct World {
 
 impl World {
     fn new(seed: u64, secret: u64) -> Self {
-        let mut ground = Ground::new(seed.is_multiple_of(2));
+        let large = seed.is_multiple_of(LARGE);
+        let mut ground = Ground::new(seed.is_multiple_of(2), large);
         // Somebody who may has the trace on, or not.
         ground.parts().1.tracing = if seed.is_multiple_of(3) { ALL_KINDS } else { 0 };
-        let victim = Victim::new(Script::new(seed, PIECES), Secret(secret));
+        let victim = Victim::new(Script::new(seed, PIECES, large), Secret(secret));
         Self { ground, victim, attacker: Attacker::new(seed ^ 0x5eed) }
     }
 

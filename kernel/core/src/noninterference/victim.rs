@@ -2,7 +2,7 @@
 
 use crate::index::EnvIndex;
 
-use super::ground::{AFTER, Ground, MAC, Request, SAVE};
+use super::ground::{AFTER, Ground, LARGE, MAC, Request, SAVE};
 use super::script::{FORKED, HEAP, HEAP_PAGES, Keep, Scene, Script, Secret, Step, filled};
 use super::{mixed, view};
 use crate::dispatch::Outcome;
@@ -97,7 +97,8 @@ impl Victim {
                     let frame =
                         |page| ground.page(index, page).map_or(0, |leaf| leaf.frame.0.into());
                     let (slots, secret, now) = (&self.slots[..], self.secret, ground.now());
-                    make(&Scene { slots, secret, now, frame: &frame })
+                    let account = ground.victim.account;
+                    make(&Scene { slots, secret, now, account, frame: &frame })
                 }
                 Step::Ask { salt } => self.question(ground, *salt),
                 _ => {
@@ -221,7 +222,8 @@ impl Victim {
             }
             // What nobody has written since it was given out may be zeros or what the account
             // itself had left there.
-            let told = !(HEAP + (HEAP_PAGES + 1) * PAGE_SIZE..FORKED).contains(&page);
+            let told = !(HEAP + (HEAP_PAGES + 1) * PAGE_SIZE..FORKED).contains(&page)
+                && !(LARGE..LARGE + 512 * PAGE_SIZE).contains(&page);
             let holds = if told { digest(&words) } else { 0 };
             all.push((page, leaf.writable, shows, holds));
         }
