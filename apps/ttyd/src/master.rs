@@ -5,7 +5,6 @@ use abi::id::{DomainId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::{RegionRecord, Table};
 use abi::region::WordAt;
-use alloc::vec;
 use alloc::vec::Vec;
 use unix::local::{head_of, ring_of};
 use unix::ring::{HEAD, TAIL};
@@ -15,12 +14,39 @@ use xok::published;
 use crate::foreground::PROCESSES;
 use crate::region::Region;
 
-/// Bytes moved at a time.
-const CHUNK: u64 = 1024;
+/// Bytes taken at a time.
+const CHUNK: usize = 256;
 /// The master's users.
 const MASTER: u16 = 0;
 /// This server's end.
 const SERVER: u16 = 1;
+
+/// Bytes that a master has typed, in order, until they are taken.
+pub struct Typed {
+    bytes: [u8; CHUNK],
+    at: usize,
+    end: usize,
+}
+
+impl Default for Typed {
+    fn default() -> Self {
+        Self { bytes: [0; CHUNK], at: 0, end: 0 }
+    }
+}
+
+impl Typed {
+    /// Are all of them taken?
+    pub fn is_empty(&self) -> bool {
+        self.at == self.end
+    }
+
+    /// Takes the next one.
+    pub fn next(&mut self) -> Option<u8> {
+        let byte = *self.bytes[..self.end].get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+}
 
 /// The way to a master.
 pub struct Master {
@@ -75,18 +101,18 @@ impl Master {
         Ok((head, tail))
     }
 
-    /// Takes some of what was typed.
-    pub fn typed(&self) -> Result<Vec<u8>, Refused> {
+    /// Takes some of what was typed, in place of what has been taken.
+    pub fn take(&self, typed: &mut Typed) -> Result<(), Refused> {
         let (head, tail) = self.counters(MASTER)?;
         let ring = ring_of(MASTER);
-        let span = ring.span(tail, ring.used(head, tail).min(CHUNK));
-        let mut bytes = vec![0; span.len as usize];
+        let span = ring.span(tail, ring.used(head, tail).min(CHUNK as u64));
+        (typed.at, typed.end) = (0, span.len as usize);
         if span.len > 0 {
-            self.region.read(span.offset, &mut bytes)?;
+            self.region.read(span.offset, &mut typed.bytes[..typed.end])?;
             let offset = head_of(MASTER) + TAIL;
             self.region.write(0, &[], &[], &[WordAt { offset, value: tail + span.len }])?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Shows as much of `bytes` as there is room for in one piece.

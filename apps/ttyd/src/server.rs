@@ -1,5 +1,6 @@
 //! All terminals: the console's, and those that programs made (pty(7)).
 
+use abi::error::Error;
 use abi::id::RegionId;
 use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
@@ -12,10 +13,12 @@ use xok::services::{self, Service};
 
 use crate::console;
 use crate::region::Region;
-use crate::terminal::Terminal;
+use crate::terminal::{Scratch, Terminal};
 
 /// Nanoseconds between looks where one predicate cannot hold all that is waited for.
 const LOOK_NS: u64 = 5_000_000;
+/// Atoms that wait for one terminal, at most.
+const ATOMS: usize = 8;
 
 /// The terminals.
 pub struct Server {
@@ -23,6 +26,9 @@ pub struct Server {
     others: Vec<Terminal>,
     table: Region,
     sequence: u64,
+    scratch: Scratch,
+    /// What ends a sleep, with the memory for all that terminals may wait for.
+    atoms: Vec<Atom>,
 }
 
 impl Server {
@@ -31,7 +37,11 @@ impl Server {
         let console = Terminal::console()?;
         let id = RegionId(services::get(Service::Terminals));
         let table = Region { id, role: TABLE_SERVER };
-        Ok(Self { console, others: Vec::new(), table, sequence: 0 })
+        let none = |_| (Error::Exhausted, 0);
+        let mut atoms = Vec::new();
+        atoms.try_reserve_exact(1 + ATOMS * (1 + TERMINALS)).map_err(none)?;
+        let scratch = Scratch::new().map_err(none)?;
+        Ok(Self { console, others: Vec::new(), table, sequence: 0, scratch, atoms })
     }
 
     /// Serves for ever.
@@ -57,13 +67,14 @@ impl Server {
 
     /// Does a piece of everything; was there anything to do?
     fn step(&mut self) -> Result<bool, Refused> {
-        let mut busy = self.take_new()? | self.console.step()?;
-        let table = self.table;
+        self.scratch.starved = false;
+        let mut busy = self.take_new()? | self.console.step(&mut self.scratch)?;
+        let (table, scratch) = (self.table, &mut self.scratch);
         self.others.retain_mut(|terminal| {
             // What it shares with its programs may have gone with them: then it has ended, too.
             let lives = match terminal.is_over() {
                 true => false,
-                false => terminal.step().map(|more| busy |= more).is_ok(),
+                false => terminal.step(scratch).map(|more| busy |= more).is_ok(),
             };
             if !lives {
                 terminal.end(table);
@@ -89,8 +100,11 @@ impl Server {
             if self.others.iter().any(|terminal| terminal.number() == Some(number)) {
                 continue;
             }
+            let room = self.others.try_reserve(1).is_ok();
             match Terminal::of_master(number, &entry) {
-                Ok(terminal) => self.others.push(terminal),
+                Ok(terminal) if room => self.others.push(terminal),
+                // There is no memory: it is hung up.
+                Ok(mut terminal) => terminal.end(self.table),
                 // Its maker has gone again.
                 Err(_) => Terminal::clear(self.table, number),
             }
@@ -101,7 +115,8 @@ impl Server {
     /// Downloads the predicate: anything to do anywhere. The deadline of a sleep that it does not
     /// cover.
     fn watch(&mut self) -> u64 {
-        let mut atoms = Vec::with_capacity(PREDICATE_ATOMS);
+        let atoms = &mut self.atoms;
+        atoms.clear();
         atoms.push(Atom {
             operator: Operator::NotEqual as u8,
             left: Source::Region as u8,
@@ -110,9 +125,11 @@ impl Server {
             right_value: self.sequence,
             ..Atom::default()
         });
-        self.console.watch(&mut atoms);
-        self.others.iter().for_each(|terminal| terminal.watch(&mut atoms));
-        let most = atoms.len().min(PREDICATE_ATOMS);
+        self.console.watch(atoms);
+        self.others.iter().for_each(|terminal| terminal.watch(atoms));
+        // One that waits for memory would find its predicate true at once.
+        let whole = if self.scratch.starved { 0 } else { PREDICATE_ATOMS };
+        let most = atoms.len().min(whole);
         let set = call::predicate_set(&atoms[..most]).is_ok();
         if set && most == atoms.len() { 0 } else { clock::now_ns() + LOOK_NS }
     }

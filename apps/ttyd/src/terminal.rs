@@ -1,10 +1,11 @@
 //! A terminal: typed bytes to line discipline to input ring; output ring to screen.
 
+use abi::error::Error;
 use abi::id::RegionId;
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::COMMAND_LINE;
 use abi::region::WordAt;
-use alloc::collections::VecDeque;
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use unix::ring::{HEAD, TAIL};
 use unix::tty::cells::{self, EOF};
@@ -19,9 +20,11 @@ use xok::services::{self, Service};
 
 use crate::console;
 use crate::foreground;
-use crate::master::{self, Master};
+use crate::master::{self, Master, Typed};
 use crate::region::Region;
 
+/// Elements of an empty buffer's memory that are kept.
+const KEPT: usize = 256;
 /// Bytes handled between two looks at the other directions.
 const CHUNK: usize = 1024;
 /// Signals of a hang-up: `SIGHUP`, and `SIGCONT` for those who are stopped.
@@ -32,6 +35,24 @@ const TRIES: usize = 64;
 const ESCAPE: u8 = 0x10;
 /// Behind `ESCAPE`: the input has ended.
 const END_OF_INPUT: u8 = 0x04;
+
+/// What a step works in, whose terminal it may be: its memory is there from the beginning.
+pub struct Scratch {
+    effects: Effects,
+    /// A piece of output as the terminal shows it: a tab may be eight spaces.
+    screen: Vec<u8>,
+    /// Had a terminal to wait for memory? Then it looks again some time.
+    pub starved: bool,
+}
+
+impl Scratch {
+    /// With all the memory that a step takes.
+    pub fn new() -> Result<Self, TryReserveError> {
+        let mut screen = Vec::new();
+        screen.try_reserve_exact(8 * CHUNK)?;
+        Ok(Self { effects: Effects::with_room()?, screen, starved: false })
+    }
+}
 
 /// How the bytes of the console are to be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,11 +67,19 @@ enum Input {
 fn again(mut change: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
     for _ in 0..TRIES {
         match change() {
-            Err((abi::error::Error::Changed, _)) => {}
+            Err((Error::Changed, _)) => {}
             other => return other,
         }
     }
     Ok(())
+}
+
+/// Takes the first elements away, and the memory when nothing is left.
+fn take_front<T>(buffer: &mut Vec<T>, count: usize) {
+    buffer.drain(..count);
+    if buffer.is_empty() && buffer.capacity() > KEPT {
+        *buffer = Vec::new();
+    }
 }
 
 /// A terminal.
@@ -58,7 +87,7 @@ pub struct Terminal {
     /// Whose it is: the console's, if not a program's.
     master: Option<Master>,
     /// What the master has typed and the line discipline has not seen yet.
-    typed: VecDeque<u8>,
+    typed: Typed,
     /// What the master has not had room for.
     screen: Vec<u8>,
     input: Region,
@@ -87,7 +116,7 @@ impl Terminal {
         let state = Control::from_bytes(&bytes);
         let mut terminal = Self {
             master: None,
-            typed: VecDeque::new(),
+            typed: Typed::default(),
             screen: Vec::new(),
             input: region(Service::TerminalInput, INPUT_SERVER),
             output: region(Service::TerminalOutput, OUTPUT_SERVER),
@@ -117,28 +146,28 @@ impl Terminal {
     pub fn of_master(number: usize, entry: &Entry) -> Result<Self, Refused> {
         let master = Master::open(number, entry.master)?;
         let roles = [(entry.input, INPUT_SERVER), (entry.output, OUTPUT_SERVER)];
-        let mut regions = Vec::new();
-        for (id, role) in roles.into_iter().chain([(entry.control, CONTROL_ROLE)]) {
-            match master::attach(id, role) {
-                Ok(region) => regions.push(region),
-                Err(refused) => {
-                    regions.into_iter().for_each(master::detach);
-                    master.close();
-                    return Err(refused);
-                }
-            }
+        let mut regions = [None; 3];
+        for (region, (id, role)) in
+            regions.iter_mut().zip(roles.into_iter().chain([(entry.control, CONTROL_ROLE)]))
+        {
+            *region = master::attach(id, role).ok();
         }
+        let [Some(input), Some(output), Some(control)] = regions else {
+            regions.into_iter().flatten().for_each(master::detach);
+            master.close();
+            return Err((Error::NoSuchRegion, 0));
+        };
         let mut bytes = [0; CONTROL_BYTES];
-        regions[2].read(0, &mut bytes)?;
+        control.read(0, &mut bytes)?;
         let state = Control::from_bytes(&bytes);
         Ok(Self {
             master: Some(master),
-            typed: VecDeque::new(),
+            typed: Typed::default(),
             screen: Vec::new(),
-            input: regions[0],
-            output: regions[1],
+            input,
+            output,
             error: None,
-            control: regions[2],
+            control,
             state,
             line: Line::new(state.termios),
             from: Input::Terminal,
@@ -165,7 +194,9 @@ impl Terminal {
     /// Hangs up: programs read its end, and the leader of its session hears of it.
     pub fn end(&mut self, table: Region) {
         // What cannot be changed any more nobody uses.
-        let _ = self.take_settings();
+        if let Ok(last) = self.settings() {
+            self.state = last;
+        }
         let _ = self.say_hung_up();
         for signal in HANG_UP {
             foreground::signal_leader(self.mark(), self.state.session, signal);
@@ -195,26 +226,46 @@ impl Terminal {
     }
 
     /// Does a piece of everything; was there anything to do?
-    pub fn step(&mut self) -> Result<bool, Refused> {
-        let changed = self.take_settings()?;
-        let typed = self.take_input()?;
+    pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+        let changed = self.take_settings(scratch)?;
+        let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
         if !self.line.stopped() && self.screen.is_empty() {
-            shown = self.show(self.output, console::OUTPUT)?;
+            shown = self.show(self.output, console::OUTPUT, scratch)?;
             if let Some(error) = self.error {
-                shown |= self.show(error, console::ERROR)?;
+                shown |= self.show(error, console::ERROR, scratch)?;
             }
         }
         Ok(changed || typed || handed_over || shown)
     }
 
-    /// Looks at the control region for what programs changed.
-    fn take_settings(&mut self) -> Result<bool, Refused> {
+    /// What programs have set.
+    fn settings(&self) -> Result<Control, Refused> {
         let mut bytes = [0; CONTROL_BYTES];
         self.control.read(0, &mut bytes)?;
-        let new = Control::from_bytes(&bytes);
+        Ok(Control::from_bytes(&bytes))
+    }
+
+    /// Has it the memory for what a byte, or a change of the settings, may bring about behind what
+    /// there is in `effects`? If not, neither is taken now.
+    fn has_room(&mut self, effects: &Effects) -> bool {
+        let (cells, screen) = self.line.most();
+        let echo = if self.master.is_some() { effects.screen.len() + screen } else { 0 };
+        self.waiting.try_reserve(effects.cells.len() + cells).is_ok()
+            && self.screen.try_reserve(echo).is_ok()
+            && self.line.reserve().is_ok()
+    }
+
+    /// Looks at the control region for what programs changed.
+    fn take_settings(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+        let new = self.settings()?;
         if new == self.state {
+            return Ok(false);
+        }
+        let effects = &mut scratch.effects;
+        if !self.has_room(effects) {
+            scratch.starved = true;
             return Ok(false);
         }
         let old = core::mem::replace(&mut self.state, new);
@@ -226,26 +277,30 @@ impl Terminal {
             self.flush_output()?;
         }
         if new.termios != old.termios {
-            let mut effects = Effects::default();
-            self.line.set(new.termios, &mut effects);
+            self.line.set(new.termios, effects);
             self.apply(effects)?;
         }
         Ok(true)
     }
 
     /// Takes bytes from the console, unless readers have left too much unread.
-    fn take_input(&mut self) -> Result<bool, Refused> {
-        let mut effects = Effects::default();
+    fn take_input(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+        let Scratch { effects, starved, .. } = scratch;
         let mut any = false;
         for _ in 0..CHUNK {
-            let full = effects.cells.len() > LINE_MAX || self.screen.len() > LINE_MAX;
+            // Behind a signal may be what is for whoever it wakes.
+            let full = effects.is_full() || self.screen.len() > LINE_MAX;
             if !self.waiting.is_empty() || full {
+                break;
+            }
+            if !self.has_room(effects) {
+                *starved = true;
                 break;
             }
             let Some(byte) = self.next_byte()? else { break };
             any = true;
             match self.from {
-                Input::Terminal => self.line.receive(byte, &mut effects),
+                Input::Terminal => self.line.receive(byte, effects),
                 Input::Framed { escaped: false } if byte == ESCAPE => {
                     self.from = Input::Framed { escaped: true };
                 }
@@ -259,10 +314,6 @@ impl Terminal {
                 }
                 Input::Ended => {}
             }
-            if !effects.signals.is_empty() {
-                // What follows may be for whoever the signal wakes.
-                break;
-            }
         }
         self.apply(effects)?;
         Ok(any)
@@ -272,12 +323,12 @@ impl Terminal {
     fn next_byte(&mut self) -> Result<Option<u8>, Refused> {
         let Some(master) = &self.master else { return Ok(console::next()) };
         if self.typed.is_empty() {
-            self.typed.extend(master.typed()?);
+            master.take(&mut self.typed)?;
         }
-        Ok(self.typed.pop_front())
+        Ok(self.typed.next())
     }
 
-    /// Puts bytes on the screen, or where they wait for the master.
+    /// Puts bytes on the screen, or where they wait for the master: there is room for them.
     fn put(&mut self, stream: u16, bytes: &[u8]) {
         match self.master {
             Some(_) => self.screen.extend_from_slice(bytes),
@@ -291,22 +342,25 @@ impl Terminal {
             return Ok(false);
         };
         let taken = master.show(&self.screen)?;
-        self.screen.drain(..taken);
+        take_front(&mut self.screen, taken);
         Ok(taken > 0)
     }
 
-    fn apply(&mut self, effects: Effects) -> Result<(), Refused> {
+    /// Does what was brought about; there is room for it.
+    fn apply(&mut self, effects: &mut Effects) -> Result<(), Refused> {
         if effects.flush_input {
             self.flush_input()?;
         }
         if effects.flush_output {
             self.flush_output()?;
         }
-        self.waiting.extend(effects.cells);
+        self.waiting.extend_from_slice(&effects.cells);
         self.put(console::OUTPUT, &effects.screen);
-        for signal in effects.signals {
+        for &signal in &effects.signals {
             foreground::signal(self.mark(), &self.state, signal);
         }
+        effects.clear();
+        self.line.trim();
         Ok(())
     }
 
@@ -326,15 +380,22 @@ impl Terminal {
         if count == 0 {
             return Ok(false);
         }
-        let bytes = cells::encode(&self.waiting[..count as usize]);
+        let mut bytes = [0; 2 * CHUNK];
+        let bytes = &mut bytes[..2 * count as usize];
+        cells::encode(&self.waiting, bytes);
         let write = [WordAt { offset: HEAD, value: head + count }];
-        self.input.write(INPUT_DATA + 2 * at, &bytes, &[], &write)?;
-        self.waiting.drain(..count as usize);
+        self.input.write(INPUT_DATA + 2 * at, bytes, &[], &write)?;
+        take_front(&mut self.waiting, count as usize);
         Ok(true)
     }
 
     /// Shows a piece of what programs wrote; the tail moves once the console has it.
-    fn show(&mut self, region: Region, stream: u16) -> Result<bool, Refused> {
+    fn show(
+        &mut self,
+        region: Region,
+        stream: u16,
+        scratch: &mut Scratch,
+    ) -> Result<bool, Refused> {
         let (head, tail) = region.counters()?;
         if !OUTPUT.can_be(head, tail) {
             return region.empty(head, tail);
@@ -344,15 +405,19 @@ impl Terminal {
             return Ok(false);
         }
         let span = OUTPUT.span(tail, used.min(CHUNK as u64));
+        if self.master.is_some() && self.screen.try_reserve(8 * span.len as usize).is_err() {
+            scratch.starved = true;
+            return Ok(false);
+        }
         let mut buffer = [0; CHUNK];
         let bytes = &mut buffer[..span.len as usize];
         region.read(span.offset, bytes)?;
         if self.state.streams {
             self.put(stream, bytes);
         } else {
-            let mut screen = Vec::with_capacity(2 * CHUNK);
-            self.line.output(bytes, &mut screen);
-            self.put(stream, &screen);
+            scratch.screen.clear();
+            self.line.output(bytes, &mut scratch.screen);
+            self.put(stream, &scratch.screen);
         }
         region.write(0, &[], &[], &[WordAt { offset: TAIL, value: tail + span.len }])?;
         Ok(true)

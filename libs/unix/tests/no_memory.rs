@@ -12,6 +12,8 @@ use unix::attributes::Credentials;
 use unix::dirents::{Packer, parse};
 use unix::locks::{Lock, Locks, Owner};
 use unix::tree::{Id, Kind, Limits, PAGE, ROOT, Tree};
+use unix::tty::line::{ECHO_MAX, Effects, LINE_MAX, Line};
+use unix::tty::termios::Termios;
 
 const SUPER: Credentials = Credentials::of(0, 0);
 
@@ -230,6 +232,58 @@ fn a_name_keeps_less_than_a_page() {
     let full = full / NAMES as i64;
     assert!((256..1024).contains(&full), "{full} bytes for a name");
     assert!((256..PAGE as i64).contains(&thin), "{thin} bytes for a name that is left");
+}
+
+/// A line discipline with the memory that it has asked for wants none: whatever is typed with
+/// whatever settings, and as much as it says at most.
+#[test]
+fn lines_want_what_they_asked_for() {
+    const TYPED: &[u8] = b"\x03\x04\x08\t\n\r\x11\x12\x13\x15\x16\x17\x1a\x1c\x7f abz_\xc3\xa4\xff";
+    let mut seed = 7_u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let (mut effects, mut line) = (Effects::with_room().unwrap(), Line::default());
+    let mut longest = [0; 2];
+    for _ in 0..3_000 {
+        let usual = Termios::default();
+        let mut termios = usual;
+        if next(3) > 0 {
+            let mut flip = |flags: &mut u32| *flags ^= 1 << next(17) | 1 << next(17);
+            flip(&mut termios.input);
+            flip(&mut termios.output);
+            flip(&mut termios.local);
+        }
+        let (cells, screen) = line.most();
+        let (_, wanted) = with(0, || line.set(termios, &mut effects));
+        assert!(!wanted && effects.cells.len() <= cells && effects.screen.len() <= screen);
+        effects.clear();
+        // Long lines, mostly of one byte, that are erased or shown again.
+        let (often, last) = (TYPED[next(TYPED.len())], TYPED[next(TYPED.len())]);
+        for at in 0..next(5_000) {
+            let byte = match next(50) {
+                0 => TYPED[next(TYPED.len())],
+                _ if at > 4_090 => last,
+                _ => often,
+            };
+            if effects.is_full() {
+                effects.clear();
+            }
+            line.reserve().unwrap();
+            let before = (effects.cells.len(), effects.screen.len());
+            let (cells, screen) = line.most();
+            let (_, wanted) = with(0, || line.receive(byte, &mut effects));
+            assert!(!wanted, "{byte:#x} wants memory, {} cells before", before.0);
+            assert!(effects.cells.len() <= before.0 + cells, "{byte:#x}: {before:?}");
+            assert!(effects.screen.len() <= before.1 + screen, "{byte:#x}: {before:?}");
+            longest[0] = longest[0].max(effects.cells.len());
+            longest[1] = longest[1].max(effects.screen.len());
+        }
+        effects.clear();
+        line.trim();
+    }
+    assert!(longest[0] > LINE_MAX && longest[1] > ECHO_MAX / 2, "{longest:?}");
 }
 
 /// Of each allocation of locks the answer to a refusal is ENOLCK, and the locks are as they were.

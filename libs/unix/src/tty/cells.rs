@@ -46,7 +46,9 @@ pub fn decode(bytes: &[u8]) -> Vec<u16> {
     bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
 }
 
-/// Bytes of the ring out of cells.
-pub fn encode(cells: &[u16]) -> Vec<u8> {
-    cells.iter().flat_map(|cell| cell.to_le_bytes()).collect()
+/// Bytes of the ring out of cells, as many as there is room for.
+pub fn encode(cells: &[u16], into: &mut [u8]) {
+    for (bytes, cell) in into.chunks_exact_mut(2).zip(cells) {
+        bytes.copy_from_slice(&cell.to_le_bytes());
+    }
 }

@@ -3,6 +3,7 @@
 //! One value for a terminal. Each byte typed goes through [`Line::receive`], which appends to an
 //! [`Effects`]: cells for the input ring, bytes for the screen, signals for the foreground group.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 
@@ -12,6 +13,14 @@ use super::termios::Termios;
 
 /// Characters of one line being edited, at most (N_TTY_BUF_SIZE less the terminator).
 pub const LINE_MAX: usize = 4095;
+/// Bytes of echo in an [`Effects`] at most; more is not shown. Linux keeps 4,096 (n_tty.c).
+pub const ECHO_MAX: usize = 16_384;
+/// Bytes that the screen gets for one character at most: a tab's spaces.
+const WIDEST: usize = 8;
+/// Bytes of an empty line's memory that are kept.
+const SHORT: usize = 256;
+/// Signals that one byte sends, at most.
+const SIGNALS: usize = 1;
 
 /// What the bytes typed bring about, in this order: flush, cells, screen, signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +35,31 @@ pub struct Effects {
     pub screen: Vec<u8>,
     /// Linux signal numbers for the foreground process group.
     pub signals: Vec<u8>,
+}
+
+impl Effects {
+    /// None, with the memory for as many as come of bytes that are received until
+    /// [`is_full`](Self::is_full), and of one change of the settings.
+    pub fn with_room() -> Result<Self, TryReserveError> {
+        let mut effects = Self::default();
+        effects.cells.try_reserve_exact(3 * LINE_MAX + 2)?;
+        effects.screen.try_reserve_exact(ECHO_MAX)?;
+        effects.signals.try_reserve_exact(SIGNALS)?;
+        Ok(effects)
+    }
+
+    /// Is it to be applied before another byte is received?
+    pub fn is_full(&self) -> bool {
+        self.cells.len() > LINE_MAX || self.screen.len() > LINE_MAX || !self.signals.is_empty()
+    }
+
+    /// None, with the memory that it has.
+    pub fn clear(&mut self) {
+        (self.flush_input, self.flush_output) = (false, false);
+        self.cells.clear();
+        self.screen.clear();
+        self.signals.clear();
+    }
 }
 
 /// The state of a terminal's line discipline.
@@ -60,6 +94,25 @@ impl Line {
     /// Has output been stopped by the stop character?
     pub fn stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Asks for the memory that the next byte may need.
+    pub fn reserve(&mut self) -> Result<(), TryReserveError> {
+        self.edit.try_reserve(1)
+    }
+
+    /// Gives back memory that an empty line does not need.
+    pub fn trim(&mut self) {
+        if self.edit.is_empty() && self.edit.capacity() > SHORT {
+            self.edit = Vec::new();
+        }
+    }
+
+    /// Cells, and bytes for the screen, that the next byte or a change of the settings brings about
+    /// at most.
+    pub fn most(&self) -> (usize, usize) {
+        let characters = self.edit.len() + 3;
+        (characters, (WIDEST * characters).min(ECHO_MAX))
     }
 
     /// Changes the settings. A line that was being edited becomes readable when lines are no longer
@@ -255,15 +308,21 @@ impl Line {
 
     /// Echo, with control characters shown as `^X` where `ECHOCTL` says so.
     fn show(&mut self, byte: u8, effects: &mut Effects) {
+        if effects.screen.len() + WIDEST > ECHO_MAX {
+            return;
+        }
         if self.termios.local(raw::ECHOCTL) && is_control(byte) && byte != b'\t' {
             effects.screen.extend([b'^', byte ^ 0o100]);
-            self.column.at += 2;
+            self.column.at = self.column.at.saturating_add(2);
         } else {
             self.show_raw(byte, effects);
         }
     }
 
     fn show_raw(&mut self, byte: u8, effects: &mut Effects) {
+        if effects.screen.len() + WIDEST > ECHO_MAX {
+            return;
+        }
         self.column.put(&self.termios, byte, &mut effects.screen);
     }
 
@@ -311,10 +370,10 @@ impl Line {
                     break;
                 }
             }
-            let erased = self.edit.split_off(start);
             if self.echo() {
-                self.unshow(kind, byte, &erased, effects);
+                self.unshow(kind, byte, start, effects);
             }
+            self.edit.truncate(start);
             if kind == Erase::Character {
                 break;
             }
@@ -324,41 +383,46 @@ impl Line {
         }
     }
 
-    /// Takes a character off the screen.
-    fn unshow(&mut self, kind: Erase, typed: u8, erased: &[u8], effects: &mut Effects) {
-        let first = erased[0];
+    /// Takes the last character, which begins at `start`, off the screen.
+    fn unshow(&mut self, kind: Erase, typed: u8, start: usize, effects: &mut Effects) {
+        let first = self.edit[start];
         if self.termios.local(raw::ECHOPRT) {
             if !self.erasing {
                 self.show_raw(b'\\', effects);
                 self.erasing = true;
             }
             self.show(first, effects);
-            for &byte in &erased[1..] {
-                self.show_raw(byte, effects);
+            for at in start + 1..self.edit.len() {
+                self.show_raw(self.edit[at], effects);
             }
         } else if kind == Erase::Character && !self.termios.local(raw::ECHOE) {
             self.show(typed, effects);
         } else if first == b'\t' {
-            for _ in 0..self.tab_width() {
-                effects.screen.push(8);
-                self.column.at = self.column.at.saturating_sub(1);
+            for _ in 0..self.tab_width(start) {
+                self.step_back(&[8], effects);
             }
         } else {
             let control = is_control(first);
             let shown_as_two = control && self.termios.local(raw::ECHOCTL);
             let times = if shown_as_two { 2 } else { u32::from(!control) };
             for _ in 0..times {
-                effects.screen.extend([8, b' ', 8]);
-                self.column.at = self.column.at.saturating_sub(1);
+                self.step_back(&[8, b' ', 8], effects);
             }
         }
     }
 
-    /// Columns that the tab just erased had filled.
-    fn tab_width(&self) -> u32 {
-        let mut columns = 0;
+    fn step_back(&mut self, bytes: &[u8], effects: &mut Effects) {
+        if effects.screen.len() + WIDEST <= ECHO_MAX {
+            effects.screen.extend_from_slice(bytes);
+            self.column.at = self.column.at.saturating_sub(1);
+        }
+    }
+
+    /// Columns that a tab fills which follows the first `before` bytes of the line.
+    fn tab_width(&self, before: usize) -> u32 {
+        let mut columns = 0_u32;
         let mut after_tab = false;
-        for &byte in self.edit.iter().rev() {
+        for &byte in self.edit[..before].iter().rev() {
             if byte == b'\t' {
                 after_tab = true;
                 break;
@@ -372,7 +436,7 @@ impl Line {
             }
         }
         if !after_tab {
-            columns += self.column.edit;
+            columns = columns.wrapping_add(self.column.edit);
         }
         8 - (columns & 7)
     }

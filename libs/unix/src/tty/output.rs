@@ -61,7 +61,7 @@ impl Column {
             }
             b'\t' => {
                 let spaces = 8 - (self.at & 7);
-                self.at += spaces;
+                self.at = self.at.saturating_add(spaces);
                 if termios.output & raw::TABDLY == raw::XTABS {
                     screen.extend((0..spaces).map(|_| b' '));
                 } else {

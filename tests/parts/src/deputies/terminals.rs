@@ -5,8 +5,8 @@
 
 use super::{NOBODY, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
-use abi::id::EnvId;
-use abi::published::{RegionRecord, Table};
+use abi::id::{AccountId, EnvId};
+use abi::published::{AccountRecord, EnvRecord, RegionRecord, Table};
 use abi::region::{COPY_IN, RegionOperation, WordAt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -19,9 +19,10 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
+    ("long_echoes_end_no_server", long_echoes_end_no_server),
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
     ("terminals_and_named_pipes_leave_others_room", terminals_and_named_pipes_leave_others_room),
@@ -265,6 +266,54 @@ fn nonsense_in_a_terminal_is_its_own(door: door::Door) -> Seen {
         })?;
     }
     Ok(format!("({rounds} rounds)"))
+}
+
+/// Has a line of control characters shown again for each byte that is typed (`VREPRINT`), and takes
+/// none of it.
+fn reprint(terminal: &Terminal) -> bool {
+    let master = terminal.master.as_raw_fd();
+    libc::set_waits(master, false);
+    let mut typed = 0;
+    let mut shown = [0; 8192];
+    while typed < 4000 {
+        typed += libc::write(master, &[1; 1000][..(4000 - typed).min(1000) as usize]).max(0);
+        libc::read(master, &mut shown);
+        std::thread::yield_now();
+    }
+    // The line is there once its end is shown no more.
+    let begun = Instant::now();
+    while libc::read(master, &mut shown) > 0 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    libc::write(master, &[0x12; 1000]) > 0
+}
+
+/// What a line's echo may take of the server's memory, in a turn and until it is read, has a bound.
+fn long_echoes_end_no_server(_: door::Door) -> Seen {
+    let (env, _) = server();
+    let mut own = Terminal::open(false).ok_or("no terminal")?;
+    let attacker = nobody(|| {
+        let terminals: Vec<Terminal> = (0..8).map_while(|_| Terminal::open(false)).collect();
+        let all = terminals.len() == 8 && terminals.iter().all(reprint);
+        std::mem::forget(terminals);
+        i32::from(!all)
+    })?;
+    let (serves, beats) = (own.serves(), beats(env));
+    let within = frames_of(env).is_some_and(|(used, kept)| used <= kept);
+    end(attacker)?;
+    expect(serves && beats && within, || {
+        let frames = frames_of(env);
+        format!("serves {serves}, the same server beats {beats}, frames used, kept {frames:?}")
+    })?;
+    Ok(String::new())
+}
+
+/// How many frames the account of a server has in use, and how many are kept for it.
+fn frames_of(env: EnvId) -> Option<(u32, u32)> {
+    let record: EnvRecord = xok::published::record(Table::Envs, env.index())?;
+    let account = AccountId(record.account);
+    let account: AccountRecord = xok::published::record(Table::Accounts, account.index())?;
+    Some((account.used[0], account.reserve[0]))
 }
 
 /// Who has no terminal types nothing at the console: a shell of user 0's would do it.
