@@ -35,16 +35,20 @@ impl Server {
         let taken = (abi::error::Error::Taken, u64::from(port));
         let listener = network.stack.tcp_listen(port, CLIENTS).map_err(|_| taken)?;
         let site = Site::open()?;
+        let mut clients = Vec::new();
+        clients.try_reserve_exact(CLIENTS).map_err(|_| (abi::error::Error::Exhausted, 0))?;
         let address = network.local(port);
         xok::log!(LOG, "cheetah: http://{address}/ serves {}", site.root());
-        Ok(Server { network, listener, site, clients: Vec::new() })
+        Ok(Server { network, listener, site, clients })
     }
 
     /// Serves for ever.
     pub fn run(&mut self) -> ! {
         loop {
             let now_us = self.network.poll();
-            while let Ok(id) = self.network.stack.tcp_accept(self.listener) {
+            while self.clients.len() < CLIENTS
+                && let Ok(id) = self.network.stack.tcp_accept(self.listener)
+            {
                 self.clients.push(Client::new(id, now_us));
                 self.site.counters.connections += 1;
             }

@@ -72,7 +72,11 @@ impl Files for Site {
         if let Some(file) = status::open(name, &self.counters) {
             return Lookup::File(file);
         }
-        let path = alloc::format!("{}/{}", self.root, name);
+        let mut path = String::new();
+        if path.try_reserve_exact(self.root.len() + 1 + name.len()).is_err() {
+            return Lookup::Missing;
+        }
+        [self.root.as_str(), "/", name].into_iter().for_each(|part| path.push_str(part));
         match self.archive.lookup(&path) {
             // Links aren't followed: they could lead out of the directory.
             Some(entry) => match entry.kind {
