@@ -35,6 +35,8 @@ pub struct Effects {
     pub screen: Vec<u8>,
     /// Linux signal numbers for the foreground process group.
     pub signals: Vec<u8>,
+    /// Characters of the line that were looked at for them.
+    pub looked_at: usize,
 }
 
 impl Effects {
@@ -50,7 +52,8 @@ impl Effects {
 
     /// Is it to be applied before another byte is received?
     pub fn is_full(&self) -> bool {
-        self.cells.len() > LINE_MAX || self.screen.len() > LINE_MAX || !self.signals.is_empty()
+        let most = self.cells.len().max(self.screen.len()).max(self.looked_at);
+        most > LINE_MAX || !self.signals.is_empty()
     }
 
     /// None, with the memory that it has.
@@ -59,6 +62,7 @@ impl Effects {
         self.cells.clear();
         self.screen.clear();
         self.signals.clear();
+        self.looked_at = 0;
     }
 }
 
@@ -252,6 +256,7 @@ impl Line {
             self.finish_erasing(effects);
             self.show(byte, effects);
             self.show_raw(b'\n', effects);
+            effects.looked_at += self.edit.len();
             for at in 0..self.edit.len() {
                 self.show(self.edit[at], effects);
             }
@@ -359,6 +364,7 @@ impl Line {
             while start > 0 && is_continuation(&self.termios, self.edit[start]) {
                 start -= 1;
             }
+            effects.looked_at += self.edit.len() - start;
             let first = self.edit[start];
             if is_continuation(&self.termios, first) {
                 break;
@@ -398,6 +404,7 @@ impl Line {
         } else if kind == Erase::Character && !self.termios.local(raw::ECHOE) {
             self.show(typed, effects);
         } else if first == b'\t' {
+            effects.looked_at += start;
             for _ in 0..self.tab_width(start) {
                 self.step_back(&[8], effects);
             }

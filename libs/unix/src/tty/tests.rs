@@ -224,3 +224,24 @@ fn settings_travel_unchanged() {
     let bytes: [u8; CONTROL_BYTES] = control.to_bytes();
     assert_eq!(Control::from_bytes(&bytes), control);
 }
+
+/// A turn of a server's looks at few characters, whatever is typed: one that is full is applied.
+#[test]
+fn what_a_turn_looks_at_has_a_bound() {
+    let mut termios = Termios::default();
+    termios.input |= raw::IUTF8;
+    termios.local &= !raw::ECHO;
+    let mut line = Line::new(termios);
+    // No character's first byte is among them: each erasure looks at all, and takes none.
+    typed(&mut line, &[0x80; LINE_MAX]);
+    let mut effects = Effects::default();
+    let received = (0..1000).take_while(|_| {
+        let more = !effects.is_full();
+        if more {
+            line.receive(0x7f, &mut effects);
+        }
+        more
+    });
+    assert_eq!(received.count(), 2);
+    assert_eq!(effects.looked_at, 2 * LINE_MAX);
+}
