@@ -17,10 +17,12 @@ use xok::{call, published};
 /// Index of the capability over the regions of the account's processes, given by init.
 pub const PROCESSES: u8 = 2;
 
-/// How many of `all` things with so many regions each, which the server pays for, one user may
-/// have: half of them, and with them a sixteenth of the machine's regions.
-pub fn most_of(all: usize, regions: usize) -> usize {
-    (all / 2).min(published::table(Table::Regions).count as usize / 16 / regions)
+/// May a user that has `own` of things with so many regions each, which the server pays for, have
+/// one more? There may be `all` of them, and with them an eighth of the machine's regions; `taken`
+/// are there. It has no more than it leaves: so there is one for the next user, whoever has some.
+pub fn leaves_as_many(all: usize, regions: usize, taken: usize, own: usize) -> bool {
+    let all = all.min(published::table(Table::Regions).count as usize / 8 / regions);
+    own < all.saturating_sub(taken + 1)
 }
 
 /// Named pipes that are open at one time.
@@ -166,7 +168,7 @@ impl Clients {
     /// The pipe of a fifo, attached for the caller's domain in `role`.
     ///
     /// The server makes it and pays: a region that a user has made could be attached to by all
-    /// processes of that user, whatever the pipe's mode. So one user may have half of them open.
+    /// processes of that user, whatever the pipe's mode. So none may have all of them open.
     pub fn fifo(
         &mut self,
         caller: EnvId,
@@ -183,7 +185,7 @@ impl Clients {
                 let (all, made) = open.fold((0, 0), |(all, made), fifo| {
                     (all + 1, made + usize::from(fifo.maker == who.uid))
                 });
-                if all >= FIFOS || who.uid != 0 && made >= most_of(FIFOS, 1) {
+                if all >= FIFOS || who.uid != 0 && !leaves_as_many(FIFOS, 1, all, made) {
                     return Err(Errno::ENFILE);
                 }
                 room(&mut self.fifos)?;

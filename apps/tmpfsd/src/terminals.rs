@@ -20,7 +20,7 @@ use unix::tty::shared::{
 use xok::call;
 use xok::services::{self, Service};
 
-use crate::clients::{PROCESSES, deliver, domain_of, most_of, record, refused};
+use crate::clients::{PROCESSES, deliver, domain_of, leaves_as_many, record, refused};
 
 /// Role of the master's users.
 const MASTER: u16 = 0;
@@ -74,7 +74,7 @@ impl Terminals {
     ) -> Result<[u64; 4], Errno> {
         self.made.retain(|(regions, _)| regions.iter().any(|&id| record(RegionId(id)).is_some()));
         let made = self.made.iter().filter(|(_, maker)| *maker == who.uid).count();
-        if who.uid != 0 && made >= most_of(TERMINALS, 4) {
+        if who.uid != 0 && !leaves_as_many(TERMINALS, 4, self.made.len(), made) {
             return Err(Errno::ENOSPC);
         }
         self.made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

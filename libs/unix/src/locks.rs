@@ -2,7 +2,7 @@
 //!
 //! The two kinds do not see each other. A lock of the first kind belongs to an open file
 //! description, one of the second to a process; who owns what is told by number. No user but user 0
-//! may have more than half of all that there can be.
+//! may have more locks than it leaves to others.
 
 use crate::Errno;
 use alloc::vec::Vec;
@@ -84,8 +84,9 @@ impl Locks {
     /// May there be so many more locks of the user's?
     fn room(&self, user: u32, more: usize) -> Result<(), Errno> {
         let own = self.list.iter().filter(|held| held.user == user).count();
-        let room = user == 0 || own + more <= LOCKS_MAX / 2;
-        if room && self.list.len() + more <= LOCKS_MAX { Ok(()) } else { Err(Errno::ENOLCK) }
+        let all = self.list.len() + more;
+        let room = user == 0 || own + more <= LOCKS_MAX.saturating_sub(all);
+        if room && all <= LOCKS_MAX { Ok(()) } else { Err(Errno::ENOLCK) }
     }
 
     /// The same with room for one lock more. An owner's locks do not overlap: two are cut at most.
@@ -208,17 +209,20 @@ mod tests {
         assert_eq!(locks.lock(more), Err(Errno::ENOLCK));
     }
 
-    /// Half of them, whether they are taken or become two by what is given back.
+    /// No more than are left, whether they are taken or become two by what is given back: half of
+    /// them, half of the other half, and so on.
     #[test]
-    fn a_user_leaves_half_to_others() {
+    fn a_user_leaves_as_many_to_others() {
         let mut locks = Locks::default();
         let anns = |at| Lock { user: 1000, ..lock(Owner::Process(1), true, at, at) };
         assert_eq!((0..9999).take_while(|&at| locks.lock(anns(2 * at)).is_ok()).count(), 2047);
         let bobs = Lock { user: 1001, file: 8, ..lock(Owner::Process(2), true, 0, u64::MAX) };
         locks.lock(bobs).unwrap();
         let mut gives = |at: u64| locks.unlock(8, Owner::Process(2), 2 * at + 1, 2 * at + 1);
-        assert_eq!((0..9999).take_while(|&at| gives(at).is_ok()).count(), 2047);
+        assert_eq!((0..9999).take_while(|&at| gives(at).is_ok()).count(), 1023);
         assert_eq!(locks.unlock(8, Owner::Process(2), 0, 0), Ok(true), "which cuts nothing");
-        locks.lock(lock(Owner::Process(3), true, 1, 1)).unwrap();
+        let carols = Lock { user: 1002, ..lock(Owner::Process(4), true, 1, 1) };
+        locks.lock(carols).unwrap();
+        locks.lock(lock(Owner::Process(3), true, 3, 3)).unwrap();
     }
 }

@@ -144,10 +144,15 @@ pub(super) fn say(offset: usize, value: u32) {
 
 /// A child that is nobody's, once it says so; it ends with its pipe.
 pub(super) fn nobody(act: impl FnOnce() -> i32) -> Result<(i32, UnixStream), String> {
+    another(NOBODY, act)
+}
+
+/// The same as any user.
+pub(super) fn another(user: u32, act: impl FnOnce() -> i32) -> Result<(i32, UnixStream), String> {
     let (mut own, others) = UnixStream::pair().map_err(failed)?;
     let pid = libc::spawn(|| {
         libc::close(own.as_raw_fd());
-        if !libc::become_user(NOBODY) {
+        if !libc::become_user(user) {
             return 100;
         }
         let status = act();

@@ -3,7 +3,7 @@
 //! The terminals' server acts on the words there with rights of its own, for all users: whatever
 //! they are, it reaches the terminal's own processes alone, and serves the others.
 
-use super::{NOBODY, end, failed, look, nobody, operate, say, store};
+use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::{AccountId, EnvId};
 use abi::published::{AccountRecord, EnvRecord, RegionRecord, Table};
@@ -49,6 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PLACES: [u64; 4] = [0, 8, 2048, 2056];
 /// What no ring's counters are, alone or together.
 const NONSENSE: [u64; 5] = [u64::MAX, u64::MAX - 7, 1 << 63, (1 << 63) - 1, 1 << 40];
+
+/// Users besides.
+const ANOTHER: u32 = 1000;
+const THIRD: u32 = 1001;
 
 /// A pseudo-terminal of one's own.
 struct Terminal {
@@ -445,7 +449,8 @@ fn writers_to_a_terminal_do_not_type(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// The file server makes the regions of pseudo-terminals and named pipes: a user has half of them.
+/// The file server makes the regions of pseudo-terminals and named pipes: a user has no more than
+/// it leaves, so that two of them leave some, too.
 fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
     const PIPES: usize = 300;
     let path = |number: usize| format!("/tmp/deputies-pipe-{number}");
@@ -465,21 +470,33 @@ fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
         (0..100).map_while(|_| slave()).collect::<Vec<File>>().len() as i32
     }));
     expect((1..=32).contains(&(kept >> 8)), || format!("{kept:#x} terminals without a master"))?;
-    let attacker = nobody(|| {
+    let take = |first: usize, (least_terminals, least_pipes): (usize, usize)| {
         let terminals: Vec<File> = (0..100).map_while(|_| open("/dev/ptmx".into())).collect();
-        let made = (0..PIPES).map_while(|at| libc::make_pipe(&path(at)).then_some(at));
+        let made = (first..first + PIPES).map_while(|at| libc::make_pipe(&path(at)).then_some(at));
         let pipes: Vec<File> = made.map_while(|at| open(path(at))).collect();
         println!("({} terminals, {} pipes)", terminals.len(), pipes.len());
-        let few = terminals.len() < 8 || pipes.len() < 32;
+        let few = terminals.len() < least_terminals || pipes.len() < least_pipes;
         std::mem::forget((terminals, pipes));
         i32::from(few)
-    })?;
-    let terminal = open("/dev/ptmx".into()).is_some();
-    let pipe = libc::make_pipe(&path(PIPES)) && open(path(PIPES)).is_some();
-    end(attacker)?;
-    (0..=PIPES).for_each(|at| drop(std::fs::remove_file(path(at))));
-    expect(terminal && pipe, || {
-        format!("user 0 opens a terminal: {terminal}, a named pipe: {pipe}")
+    };
+    let one = nobody(|| take(0, (8, 32)))?;
+    let other = another(ANOTHER, || take(PIPES, (4, 16)))?;
+    let opens = |number: usize| {
+        let terminal = open("/dev/ptmx".into()).is_some();
+        let pipe = libc::make_pipe(&path(number)) && open(path(number)).is_some();
+        i32::from(!terminal) | i32::from(!pipe) << 1
+    };
+    let root = opens(2 * PIPES);
+    let third = libc::wait(libc::spawn(|| match libc::become_user(THIRD) {
+        true => opens(2 * PIPES + 1),
+        false => 64,
+    }));
+    // It has the first one's end, too.
+    end(other)?;
+    end(one)?;
+    (0..2 * PIPES + 2).for_each(|at| drop(std::fs::remove_file(path(at))));
+    expect(root == 0 && third == 0, || {
+        format!("no terminal (1), no named pipe (2): user 0 {root}, a third user {third:#x}")
     })?;
     Ok(String::new())
 }
