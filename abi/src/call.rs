@@ -151,7 +151,7 @@ calls! {
     /// Transfers control to the environment in the high half of `rax`, at its sync entry, donating
     /// this and all later slices until it transfers back. Every register but rcx (the caller's
     /// id) and r11 arrives; who gets a reply keeps its own stack pointer and finds 0 in rax. `rax`
-    /// bit 24: accept transfers from now on, if this is a reply.
+    /// bit 31 (`TRANSFER_ACCEPT`): accept transfers from now on, if this is a reply.
     2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead];
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];

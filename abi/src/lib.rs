@@ -8,9 +8,9 @@
 //! ```text
 //!  program / library OS                         kernel
 //!  ────────────────────                         ──────
-//!  rax = number | capability << 32   syscall    decode ─► check ─► apply
+//!  rax = number | capability << 16   syscall    decode ─► check ─► apply
 //!  rdi rsi rdx r10 r8 r9           ─────────►
-//!  rax = 0 or error, rdx = value   ◄─────────   every other caller-saved register is zero
+//!  rax = 0 or error, rdx = value   ◄─────────   argument registers: as they were, or 0
 //!
 //!  save area (own page)            ◄─────────   faults, foreign calls, slices, posts, packets
 //!  published pages (read-only)     ◄─────────   environments, frames, slices, clock, counters

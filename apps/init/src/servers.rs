@@ -65,7 +65,7 @@ static TMPFSD: Server = Server {
     counts_lives: true,
 };
 
-/// What executes for others than its starter. Whoever it is then gets all of it from there.
+/// Builds the domains of set-id programs, whose capabilities are derived from these.
 static SETIDD: Server = Server {
     name: "setidd",
     service: Service::SetId,

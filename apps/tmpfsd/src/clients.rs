@@ -14,7 +14,7 @@ use unix::protocol::{CLIENT, SERVER, TRANSPORT_FRAMES, WATCHER};
 use unix::tree::{Id, Tree};
 use xok::{call, published};
 
-/// Index of the capability over the regions of the account's processes, given by init.
+/// Index of the capability over all users' names, for the regions of their processes.
 pub const PROCESSES: u8 = 2;
 
 /// May a user that has `own` of things with so many regions each, which the server pays for, have

@@ -1,7 +1,7 @@
 //! Pages of files in the spaces of those who read them.
 //!
 //! The server enters its own pages, read-only, in its clients' tables, for which its capability
-//! over the account's processes is enough. Only a client's own domain is ever changed, and where
+//! over all users' names is enough. Only a client's own domain is ever changed, and where
 //! the client said: it can spoil nothing but its own space.
 
 use abi::id::{DomainId, EnvId};

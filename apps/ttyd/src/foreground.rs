@@ -6,7 +6,7 @@ use unix::process_page::{MAGIC, ProcessPage};
 use unix::tty::shared::Control;
 use xok::{call, published};
 
-/// Index of the capability over the account's processes, given by init.
+/// Index of the capability over all users' names, given by init.
 pub const PROCESSES: u8 = 2;
 
 /// Posts `signal` to the leader of a session, if it lives and has the terminal `mark`.

@@ -1,7 +1,7 @@
 //! The terminals' server: owns the console, edits lines, echoes, and sends ^C to the foreground.
 //!
 //! A process of its own, because ^C must act while the foreground program computes (decisions 6).
-//! It holds the console's ring and the right to post to the processes of its account. Programs
+//! It holds the console's ring and SIGNAL over the names of all users. Programs
 //! reach a terminal through three regions only (`unix::tty::shared`); it never waits for them. A
 //! pseudo-terminal is one more, with its master in the console's place.
 #![cfg_attr(target_os = "none", no_std)]

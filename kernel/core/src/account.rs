@@ -1,7 +1,7 @@
 //! Accounts: limits and charges in a tree (decisions 10).
 //!
 //! A charge counts in the account and in those above it, and fails if any of them is at its limit.
-//! Index 0 is nobody: charging it costs nothing (the boot image, the kernel). Depth is bounded by
+//! Index 0 stands for the kernel and the boot image: charges to it are not counted. Depth is bounded by
 //! [`DEPTH`], so a charge is a short loop.
 //!
 //! ```text
@@ -315,9 +315,9 @@ pub(crate) fn finish(state: &mut State, index: AccountIndex) {
     state.accounts.dying.less(1);
 }
 
-/// The mark of an account at `index`, which may find what it has left in its frames; an account
-/// that has got its index since may not. 0: none may, as the index has been used more often than
-/// is counted.
+/// The tag that a freed frame keeps of the account at `index`: its index and how often that has been
+/// used, so that a later account at the index is not taken for it. 0: no account is, as the index
+/// has been used more often than is counted.
 pub(crate) fn heir(state: &State, index: AccountIndex) -> u16 {
     match state.accounts.records[index].lives {
         u8::MAX => 0,
@@ -395,7 +395,7 @@ pub fn allocate(
     if !capability.dominates(&state.accounts.records[above].name, CONTROL) {
         return Err(Error::NotPermitted.into());
     }
-    // What the processor gives away one user would have of the other.
+    // The processor leaks data between accounts (decision 0035): there is one alone then.
     if state.published.directory.features & FEATURE_USERS == 0 {
         return Err(Error::NotPresent.into());
     }

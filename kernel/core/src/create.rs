@@ -239,7 +239,7 @@ fn check<M: Machine>(
     if bases.into_iter().any(|(bit, base)| set(bit) && !exit::is_canonical(base)) {
         return Err(Error::BadAddress.into());
     }
-    // Who ignores the end of a slice pays by its turns.
+    // An environment that ignores the ends of its slices is charged for the excess.
     let unpaid = setup.flags & UNPAID == UNPAID;
     if set(field::FLAGS) && (setup.flags & !FLAGS != 0 || unpaid) {
         return Err(Refusal::new(Error::BadArgument, 2));

@@ -128,8 +128,8 @@ pub fn guard(state: &State, index: DomainIndex) -> &Name {
     &state.domains.records[index].guard
 }
 
-/// May who has this capability bring itself into the domain? So may whom it has given the fresh
-/// name that it was made with, which guards its root table.
+/// Does the capability admit an environment into the domain: CONTROL over its guard, or over the
+/// fresh name that it was made with, which guards its root table?
 pub fn may_enter(state: &State, index: DomainIndex, capability: &Capability) -> bool {
     let Record { guard, root, .. } = &state.domains.records[index];
     let own = frame::guard(state, *root);

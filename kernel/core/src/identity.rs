@@ -12,7 +12,8 @@
 //!
 //! An environment's id is a Linux thread id, too, and comes again after 65,536 uses of its place.
 //! What the kernel keeps of an environment for longer than a call is a [`Thread`], whose number no
-//! other environment ever has.
+//! other environment ever has. An environment's holder and the one that it waits for are kept as
+//! ids: a dead record keeps its place, and so its id, while others name it.
 
 use crate::env;
 use crate::index::{EnvIndex, bounded};

@@ -5,7 +5,7 @@
 //! `unsafe`, allocates, or panics on what a user sent.
 //!
 //! ```text
-//!   kernel/ syscall.rs, trap.rs          this crate
+//!   kernel/ syscall.rs, traps.rs         this crate
 //!   ───────────────────────────          ─────────────────────────────────────────────
 //!   call   ─ decode, copy in, lock ────► dispatch::call ─► frame, table, env, region, …
 //!   fault  ────────────────────────────► upcall::deliver_fault

@@ -117,7 +117,7 @@ pub fn set(
 ) -> Answer {
     let index = domain::find_or_own(state, caller, id)?;
     let property = Property::from_number(property).ok_or(Refusal::new(Error::BadArgument, 1))?;
-    // Who controls both accounts pays for it in either.
+    // CONTROL over both accounts moves any domain from one to the other.
     let is_own = index == caller || domain::is_builder(state, caller, index);
     if !is_own && property != Property::Account {
         return Err(Error::NotPermitted.into());

@@ -157,7 +157,7 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let left = state.sched.watchers.saturating_sub(looked);
     let count = look(state, machine, left.min(PREDICATES_PER_EXIT as u16));
     let this = &mut state.sched.cpus[cpu];
-    // What it finds by none being left is that it has looked at all.
+    // If no sleeper is left, all have been looked at.
     this.more = state.sched.watch != 0 && left > count || this.front != 0;
     this.looked = if this.more { looked + count } else { 0 };
 }

@@ -14,7 +14,8 @@
 //! 10  real group      ├       what servers ask for                         init, inherited
 //! 11  saved group     ┘
 //! 12  all groups              while one of the users is 0                  init, inherited
-//! 13 to 15                    empty but while identities change            `identity`
+//! 13 private name             guards what a set-id program makes           setidd, inherited
+//! 14, 15                      empty but while identities change            `identity`
 //! ```
 
 /// The effective user: guards the domains that the process makes, and signals others.

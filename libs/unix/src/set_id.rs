@@ -32,12 +32,12 @@ pub const IMAGE: u8 = 1;
 /// A node of the memory file server.
 pub const MEMORY: u8 = 2;
 
-/// A file or directory: what it is part of, and its number there.
+/// A file or directory: what it is part of, and its number or handle there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct File {
     /// [`OTHER`], [`IMAGE`] or [`MEMORY`].
     pub kind: u8,
-    /// Its number.
+    /// Its number in the boot image, or the file server's handle of it.
     pub number: u64,
 }
 
