@@ -5,6 +5,7 @@ use abi::capability::NAME_USER;
 use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::{ACCOUNTS, RESOURCES, Resource};
+use abi::published::{DomainRecord, Table};
 use abi::word::Word;
 use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE};
 use xok::call::{self, Message, Refused};
@@ -70,16 +71,24 @@ impl Server {
         self.notes.remove(account);
     }
 
-    /// May the user have one more process?
-    fn prepare(&mut self, user: u32) -> u64 {
+    /// May the user have one more process, the caller, with the attachments that it has?
+    fn prepare(&mut self, caller: EnvId, user: u32) -> u64 {
         let Ok(account) = self.make(user) else { return NO_ROOM };
         let record = record(account).unwrap_or_default();
-        let has_room = |resource: Resource| {
+        let has_room = |(resource, needed): (Resource, u32)| {
             let at = resource as usize;
-            record.limit[at].saturating_sub(record.used[at]) >= LEAST
+            record.limit[at].saturating_sub(record.used[at]) >= needed
         };
-        let room = [Resource::Envs, Resource::Domains, Resource::Frames].into_iter().all(has_room);
-        if room { MADE } else { NO_ROOM }
+        let domain: Option<DomainRecord> = published::env_domain(caller)
+            .and_then(|domain| published::record(Table::Domains, domain.index()));
+        let attached = domain.map_or(0, |domain| domain.attachments);
+        let needed = [
+            (Resource::Envs, LEAST),
+            (Resource::Domains, LEAST),
+            (Resource::Frames, LEAST),
+            (Resource::Attachments, attached.saturating_add(LEAST)),
+        ];
+        if needed.into_iter().all(has_room) { MADE } else { NO_ROOM }
     }
 
     /// Has the domain be paid for by the user that it acts for, if the caller may be that one; the
@@ -128,7 +137,7 @@ impl Serve for Server {
         let alone = published::directory().features & abi::published::FEATURE_USERS == 0;
         let answer = match (what, u32::try_from(user), DomainId::from_word(domain)) {
             (PREPARE | JOIN, ..) if alone => MADE,
-            (PREPARE, Ok(user), _) if may_be(user) => self.prepare(user),
+            (PREPARE, Ok(user), _) if may_be(user) => self.prepare(caller, user),
             (JOIN, Ok(user), Some(domain)) if may_be(user) => {
                 self.join((caller, domain), user, may_be)
             }

@@ -1,8 +1,8 @@
 //! Accounts: limits and charges in a tree (decisions 10).
 //!
 //! A charge counts in the account and in those above it, and fails if any of them is at its limit.
-//! Index 0 stands for the kernel and the boot image: charges to it are not counted. Depth is bounded by
-//! [`DEPTH`], so a charge is a short loop.
+//! Index 0 stands for the kernel and the boot image: charges to it are not counted. Depth is
+//! bounded by [`DEPTH`], so a charge is a short loop.
 //!
 //! ```text
 //!   the first: limit = the machine's table      used = own + ⌈10⌉ + ⌈25⌉
@@ -315,9 +315,9 @@ pub(crate) fn finish(state: &mut State, index: AccountIndex) {
     state.accounts.dying.less(1);
 }
 
-/// The tag that a freed frame keeps of the account at `index`: its index and how often that has been
-/// used, so that a later account at the index is not taken for it. 0: no account is, as the index
-/// has been used more often than is counted.
+/// The tag that a freed frame keeps of the account at `index`: its index and how often that has
+/// been used, so that a later account at the index is not taken for it. 0: no account is, as the
+/// index has been used more often than is counted.
 pub(crate) fn heir(state: &State, index: AccountIndex) -> u16 {
     match state.accounts.records[index].lives {
         u8::MAX => 0,

@@ -15,12 +15,13 @@ mod turns;
 
 use crate::call::{self, Message};
 use crate::{clock, published};
-use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT};
+use abi::call::SLEEP_ACCEPT;
 use abi::id::EnvId;
+use abi::published::Table;
 use abi::setup::{EnvSetup, field};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use turns::{Frame, Kept, Turns};
+use turns::{Frame, Kept, PAUSE_NS, Turns};
 
 /// What a server does.
 pub trait Serve {
@@ -145,13 +146,22 @@ fn to_loop() -> ! {
     unsafe { xok_server_loop() }
 }
 
-/// Replies, accepting the next request in the same step or not yet: who replies accepting sleeps
-/// without a deadline.
-fn reply(caller: EnvId, frame: &Frame, accepts: bool) -> ! {
-    let accept = if accepts { TRANSFER_ACCEPT } else { 0 };
+/// Replies, accepting the next request in the same step.
+fn reply(caller: EnvId, frame: &Frame) -> ! {
     // SAFETY: the frame is not on the stack's top, where the loop begins again; if the caller has
     // died, it needs no answer.
-    unsafe { xok_server_reply(frame, call::transfer_rax(caller) & !TRANSFER_ACCEPT | accept) }
+    unsafe { xok_server_reply(frame, call::transfer_rax(caller)) }
+}
+
+/// A reply runs the client, on whosever time this is, and for as long as that lasts: the server
+/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept.
+fn wake_for_the_rest(deadline: u64) {
+    let soon = if clients().is_empty() { 0 } else { clock::now_ns() + PAUSE_NS };
+    let due = [deadline, soon].into_iter().filter(|&at| at != 0).min();
+    if let Some(at) = due {
+        // It is at home, where alone a timer may be set.
+        let _ = call::timer_set(at);
+    }
 }
 
 /// The account that an environment's time is charged to.
@@ -190,7 +200,8 @@ fn request_in_turn(caller: EnvId, message: &mut Message) -> u64 {
     if clients().keeps(clock::now_ns(), payer(caller)) {
         clients().wait(caller, false)
     } else if answer(caller, message) {
-        call::transfer_rax(caller) & !TRANSFER_ACCEPT
+        wake_for_the_rest(0);
+        call::transfer_rax(caller)
     } else {
         clients().wait(caller, true)
     }
@@ -202,11 +213,12 @@ extern "C" fn keep(frame: &Frame) -> ! {
     to_loop()
 }
 
-/// Answers what has waited longest; `free`: the server itself has nothing to wake for.
-fn go_on(free: bool) {
+/// Answers what has waited longest; the server itself has to wake at `deadline`, 0: never.
+fn go_on(deadline: u64) {
     let Some(Kept { caller, mut frame, answered }) = clients().take() else { return };
     if answered || answer(caller, &mut frame.message) {
-        reply(caller, &frame, free && clients().is_empty());
+        wake_for_the_rest(deadline);
+        reply(caller, &frame);
     }
     clients().wait(caller, true);
     clients().keep(&frame);
@@ -218,7 +230,7 @@ extern "C" fn idle() -> ! {
         let deadline = current().events();
         let pause = clients().pause(clock::now_ns());
         if pause.is_none() && !clients().is_empty() {
-            go_on(deadline == 0);
+            go_on(deadline);
             continue;
         }
         // Whichever comes first; 0 is none.
@@ -235,6 +247,9 @@ pub fn run(server: &'static mut dyn Serve) -> ! {
     unsafe { *CURRENT.0.get() = server };
     crate::upcall::set_mask(true);
     clients().set_ticks(published::clock().tsc_mhz);
+    if clients().make_room(published::table(Table::Envs).count as usize).is_err() {
+        call::exit(1 << 8);
+    }
     let setup =
         EnvSetup { sync_entry: xok_server_entry as *const () as u64, ..EnvSetup::default() };
     if call::env_set(call::OWN, EnvId::NONE, field::SYNC_ENTRY, &setup).is_err() {

@@ -9,6 +9,7 @@
 //!   files_beside  a client beside others of another user, which ask for much again and again
 //! ```
 
+mod crowd;
 mod files;
 
 use crate::libc;
@@ -25,7 +26,8 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, and what measures it.
 type Part = (&'static str, fn(door::Door) -> Measured);
 
-const PARTS: [Part; 2] = [("files", files::alone), ("files_beside", files::beside)];
+const PARTS: [Part; 3] =
+    [("files", files::alone), ("files_beside", files::beside), ("files_crowd", crowd::all)];
 
 /// Nanoseconds since boot.
 fn now() -> u64 {

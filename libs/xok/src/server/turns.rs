@@ -10,6 +10,8 @@
 
 use crate::call::Message;
 use abi::id::EnvId;
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
 
 /// Microseconds that requests may take between two pauses.
 const QUANTUM_US: u64 = 3_000;
@@ -19,9 +21,6 @@ const TICKS: u64 = 1_000;
 pub const PAUSE_NS: u64 = 50_000;
 /// How much longer it is at most for all that come meanwhile.
 const LONGER_NS: u64 = 1_000_000;
-/// Requests kept at most; what finds no room is served.
-const KEPT: usize = 128;
-
 /// What a client sends, or gets, and what it finds kept.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -57,7 +56,8 @@ pub struct Turns {
     payer: u64,
     until_ns: u64,
     latest_ns: u64,
-    kept: [Kept; KEPT],
+    /// As many as there may be environments: each waits for one answer.
+    kept: Vec<Kept>,
     first: usize,
     count: usize,
     /// What is kept next: whose, and whether it is an answer.
@@ -67,10 +67,17 @@ pub struct Turns {
 impl Turns {
     /// Nobody has asked yet.
     pub const fn new() -> Self {
-        let kept = [NOTHING; KEPT];
+        let kept = Vec::new();
         let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
         let next = (EnvId(0), false);
         Self { spent, quantum, payer, until_ns, latest_ns, kept, first: 0, count: 0, next }
+    }
+
+    /// There may be so many environments.
+    pub fn make_room(&mut self, environments: usize) -> Result<(), TryReserveError> {
+        self.kept.try_reserve_exact(environments)?;
+        self.kept.resize(environments, NOTHING);
+        Ok(())
     }
 
     /// So many ticks are a microsecond; 0: that is not known.
@@ -125,19 +132,20 @@ impl Turns {
     pub fn keep(&mut self, frame: &Frame) {
         let (caller, answered) = self.next;
         if self.has_room() {
-            self.kept[(self.first + self.count) % KEPT] = Kept { caller, frame: *frame, answered };
+            let at = (self.first + self.count) % self.kept.len();
+            self.kept[at] = Kept { caller, frame: *frame, answered };
             self.count += 1;
         }
     }
 
     fn has_room(&self) -> bool {
-        self.count < KEPT
+        self.count < self.kept.len()
     }
 
     /// What has waited longest.
     pub fn take(&mut self) -> Option<Kept> {
         let kept = self.kept.get(self.first).copied().filter(|_| self.count > 0)?;
-        self.first = (self.first + 1) % KEPT;
+        self.first = (self.first + 1) % self.kept.len();
         self.count -= 1;
         Some(kept)
     }

@@ -1,6 +1,6 @@
 //! What others have a user, or a server, pay for.
 
-use super::{NOBODY, node_of};
+use super::{NOBODY, end, nobody, node_of};
 use crate::{Seen, Test, expect, libc, set_id};
 use abi::call::Call;
 use abi::error::Error;
@@ -15,9 +15,10 @@ use xok::published;
 use xok::services::{self, INIT_INDEX, Service};
 
 /// What holds.
-pub const TESTS: [Test; 2] = [
+pub const TESTS: [Test; 3] = [
     ("set_id_programs_are_paid_for_by_their_starters", paid_for_by_their_starters),
     ("servers_stay_in_their_accounts", servers_stay_in_their_accounts),
+    ("a_full_account_gets_no_process_of_others", a_full_account_gets_no_process_of_others),
 ];
 
 /// A set-id program of user 0's.
@@ -154,6 +155,29 @@ fn servers_stay_in_their_accounts(door: door::Door) -> Seen {
     let (done, after) = (done[0].load(Ordering::SeqCst), accounts(&servers));
     expect(status == 0 && before == after && done == 0, || {
         format!("status {status:#x}, {done} moved; before {before:x?}, after {after:x?}")
+    })?;
+    Ok(String::new())
+}
+
+/// A user that has all its attachments gets no process of user 0's, which user 0 would go on paying
+/// for: `setuid` answers EAGAIN.
+fn a_full_account_gets_no_process_of_others(door: door::Door) -> Seen {
+    let full = nobody(|| {
+        let had = attachments(door).len();
+        i32::from(had < 1000)
+    })?;
+    let becomes = || libc::wait(libc::spawn(|| i32::from(libc::become_user(NOBODY))));
+    let (while_full, others) =
+        (becomes(), libc::wait(libc::spawn(|| i32::from(!libc::become_user(super::ANN)))));
+    end(full)?;
+    // What the dead one had comes back in pieces.
+    let begun = std::time::Instant::now();
+    while becomes() == 0 && begun.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
+    let afterwards = becomes();
+    expect(while_full == 0 && others == 0 && afterwards == 0x100, || {
+        format!("while it is full {while_full:#x}, another user {others:#x}, then {afterwards:#x}")
     })?;
     Ok(String::new())
 }
