@@ -50,6 +50,11 @@ impl Effects {
         Ok(effects)
     }
 
+    /// Is there room for one character more on the screen? What there is none for is not shown.
+    fn shows_more(&self) -> bool {
+        self.screen.len() + WIDEST <= ECHO_MAX
+    }
+
     /// Is it to be applied before another byte is received?
     pub fn is_full(&self) -> bool {
         let most = self.cells.len().max(self.screen.len()).max(self.looked_at);
@@ -313,7 +318,7 @@ impl Line {
 
     /// Echo, with control characters shown as `^X` where `ECHOCTL` says so.
     fn show(&mut self, byte: u8, effects: &mut Effects) {
-        if effects.screen.len() + WIDEST > ECHO_MAX {
+        if !effects.shows_more() {
             return;
         }
         if self.termios.local(raw::ECHOCTL) && is_control(byte) && byte != b'\t' {
@@ -325,10 +330,9 @@ impl Line {
     }
 
     fn show_raw(&mut self, byte: u8, effects: &mut Effects) {
-        if effects.screen.len() + WIDEST > ECHO_MAX {
-            return;
+        if effects.shows_more() {
+            self.column.put(&self.termios, byte, &mut effects.screen);
         }
-        self.column.put(&self.termios, byte, &mut effects.screen);
     }
 
     fn finish_erasing(&mut self, effects: &mut Effects) {
@@ -419,7 +423,7 @@ impl Line {
     }
 
     fn step_back(&mut self, bytes: &[u8], effects: &mut Effects) {
-        if effects.screen.len() + WIDEST <= ECHO_MAX {
+        if effects.shows_more() {
             effects.screen.extend_from_slice(bytes);
             self.column.at = self.column.at.saturating_sub(1);
         }

@@ -1,23 +1,20 @@
 //! Many threads of one user's that ask the file server again at once where it is busy, or yield.
 
-use super::{Measured, as_user, now};
-use crate::deputies::{ANN, NOBODY, node_of};
+use super::Measured;
+use super::files::{PAUSE, PLACE, prepare, write_again};
+use crate::deputies::{NOBODY, node_of};
 use crate::{expect, forgers, libc};
 use abi::id::EnvId;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use unix::attributes::Credentials;
 use unix::protocol::{Operation, Request, TRANSFER_BYTES};
 use xok::services::{self, Service};
 
-const PLACE: &str = "/tmp/delays";
 /// How many threads there are: a few, and more than answers that a server might keep.
 const CROWDS: [usize; 3] = [3, 20, 200];
-/// Answers that another user gets beside them, at times that fall anywhere in their slices.
+/// Answers that another user gets beside each.
 const ANSWERS: usize = 12;
-const PAUSE: Duration = Duration::from_millis(23);
 
 /// Another user's write of one byte beside each crowd.
 pub fn all(door: door::Door) -> Measured {
@@ -34,25 +31,13 @@ pub fn all(door: door::Door) -> Measured {
 }
 
 fn beside(door: door::Door, threads: usize, yields: bool) -> Measured {
-    let _ = fs::remove_dir_all(PLACE);
-    fs::create_dir(PLACE).map_err(|why| why.to_string())?;
-    libc::set_mode(PLACE, 0o777);
+    prepare()?;
     let done = &libc::words(libc::shared(1), 1)[0];
     let crowd = libc::spawn(|| ask_again(door, threads, yields, done).unwrap_or(1));
     while libc::is_alive(crowd) && done.load(Ordering::SeqCst) < 2 * threads as u64 {
         std::thread::sleep(PAUSE);
     }
-    let victim = as_user(ANN, || {
-        let file = File::create(format!("{PLACE}/ann")).map_err(|why| why.to_string())?;
-        let mut all = Vec::new();
-        for at in 0..ANSWERS {
-            std::thread::sleep(PAUSE);
-            let begun = now();
-            file.write_all_at(b"x", 0).map_err(|why| why.to_string())?;
-            all.push((format!("for answer {at}"), now() - begun));
-        }
-        Ok(all)
-    });
+    let victim = write_again(ANSWERS);
     let alive = libc::is_alive(crowd);
     libc::send(crowd, 9);
     libc::wait(crowd);

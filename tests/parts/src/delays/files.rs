@@ -12,7 +12,7 @@ use std::time::Duration;
 use unix::process_page::{HELD, HELD_ANY, ProcessPage};
 use unix::protocol::{AT_END, LOCK_EXCLUSIVE, Operation, SHOWN_PAGES, TRANSFER_BYTES, inline};
 
-const PLACE: &str = "/tmp/delays";
+pub(super) const PLACE: &str = "/tmp/delays";
 
 /// Pages of the large file.
 const LARGE: u64 = 4096;
@@ -32,7 +32,7 @@ const ROOTS: usize = 40;
 const ATTACKERS: usize = 3;
 const ANSWERS: usize = 100;
 const SECOND: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(23);
+pub(super) const PAUSE: Duration = Duration::from_millis(23);
 
 /// A client of the file server.
 struct Asker {
@@ -232,7 +232,7 @@ fn holders(asker: &mut Asker) -> Result<(), String> {
     asker.rest("the end of holders")
 }
 
-fn prepare() -> Result<(), String> {
+pub(super) fn prepare() -> Result<(), String> {
     let _ = fs::remove_dir_all(PLACE);
     fs::create_dir(PLACE).map_err(|why| why.to_string())?;
     libc::set_mode(PLACE, 0o777);
@@ -264,17 +264,7 @@ pub fn beside(door: door::Door) -> Measured {
     let done = libc::words(libc::shared(1), ATTACKERS);
     let attackers: Vec<i32> =
         done.iter().map(|done| libc::spawn(|| attack(door, done).unwrap_or(1))).collect();
-    let victim = as_user(ANN, || {
-        let file = File::create(format!("{PLACE}/ann")).map_err(|why| why.to_string())?;
-        let mut all = Vec::new();
-        for at in 0..ANSWERS {
-            std::thread::sleep(PAUSE);
-            let begun = now();
-            file.write_all_at(b"x", 0).map_err(|why| why.to_string())?;
-            all.push((format!("for answer {at}"), now() - begun));
-        }
-        Ok(all)
-    });
+    let victim = write_again(ANSWERS);
     for attacker in attackers {
         libc::send(attacker, 9);
         libc::wait(attacker);
@@ -283,6 +273,21 @@ pub fn beside(door: door::Door) -> Measured {
     // Each of them has been served meanwhile, and more than now and then.
     expect(done.iter().all(|&done| done > 1000), || format!("they have done {done:?}"))?;
     victim
+}
+
+/// How long another user's writes of one byte take, at times that fall anywhere in others' slices.
+pub(super) fn write_again(count: usize) -> Measured {
+    as_user(ANN, || {
+        let file = File::create(format!("{PLACE}/ann")).map_err(|why| why.to_string())?;
+        let mut all = Vec::new();
+        for at in 0..count {
+            std::thread::sleep(PAUSE);
+            let begun = now();
+            file.write_all_at(b"x", 0).map_err(|why| why.to_string())?;
+            all.push((format!("for answer {at}"), now() - begun));
+        }
+        Ok(all)
+    })
 }
 
 /// Writes as much as one request may, again and again.
