@@ -66,7 +66,8 @@ const BOMB: &str = "stty raw -echo; free=$(/bomb free); /bomb attack 61000 & \
     printf 'listening\\r\\n'; \
     /bomb as 61001 /bin/sh -c \
     'while read -r -n 1 key; do printf %s $key; [ $key != . ] || exit; done'; \
-    /bomb end 61000 && /bomb free $free && printf 'memory is back\\r\\n'; \
+    /bomb end 61000 && /bomb free $free && printf 'memory is back\\r\\n' || \
+    { echo \"of $free pages\"; /xok/xokstat ps; }; \
     /bomb count 61000; printf 'over\\r\\n'";
 /// Ninety-nine of a hundred keystrokes are answered within this, of the guest's time.
 const BOMB_KEY_LIMIT: Duration = Duration::from_millis(100);
