@@ -162,8 +162,9 @@ calls! {
     4 Post { env: EnvId, bits: u64 } guarded Atomic errors [NoSuchEnv];
     /// Takes `env` (0: oneself) off the processors. Needs what `Post` needs.
     5 EnvHold { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
-    /// Gives a held or new `env` back to the processors. Needs what `Post` needs. With the first
-    /// environment that is released in a domain its builder's rights over the domain end.
+    /// Gives a held or new `env` back to the processors. Needs what `Post` needs; for a new one
+    /// SIGNAL is not enough. With the first environment that is released in a domain its builder's
+    /// rights over the domain end.
     6 EnvRelease { env: EnvId } guarded Atomic errors [NoSuchEnv, WrongState];
     /// Ends `env` (0: oneself) with `word`; the record stays until its holder forgets it. The last
     /// environment of a domain takes the domain with it. Needs what `Post` needs.

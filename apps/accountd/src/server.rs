@@ -91,21 +91,21 @@ impl Server {
         if needed.into_iter().all(has_room) { MADE } else { NO_ROOM }
     }
 
-    /// Has the domain be paid for by the user that it acts for, if the caller may be that one; the
-    /// set-id server says which user is to pay for what it builds.
+    /// Has the domain be paid for by a user that it acts for, if the caller may be that one, and
+    /// user 0 where the domain acts for that one too; the set-id server says which user is to pay
+    /// for what it builds.
     fn join(
         &mut self,
         (caller, domain): (EnvId, DomainId),
         asked: u32,
         may_be: impl Fn(u32) -> bool,
     ) -> u64 {
-        let user = match acts_for(domain, 0) {
-            _ if u64::from(caller.0) == services::get(Service::SetId) => asked,
-            true if may_be(0) => 0,
-            false if acts_for(domain, asked) => asked,
-            _ => return NOT_ITS_USER,
-        };
-        let Ok(account) = self.make(user) else { return NO_ROOM };
+        let says = u64::from(caller.0) == services::get(Service::SetId)
+            || acts_for(domain, asked) && (may_be(0) || !acts_for(domain, 0));
+        if !says {
+            return NOT_ITS_USER;
+        }
+        let Ok(account) = self.make(asked) else { return NO_ROOM };
         match call::domain_set(ACCOUNT, domain, Property::Account, account.0) {
             Ok(_) => MADE,
             Err(_) => NO_ROOM,

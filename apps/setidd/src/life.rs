@@ -37,7 +37,7 @@ pub const LOG: u8 = LOG_SLOT;
 /// Init's gift: all groups.
 const GROUPS: u8 = ALL_GROUPS_SLOT;
 /// Init's gift: below it lies what guards the domains that are built.
-const PRIVATE: u8 = PRIVATE_SLOT;
+pub const PRIVATE: u8 = PRIVATE_SLOT;
 /// Where the name of the domain that is being built lies.
 const GUARD: u8 = 14;
 
@@ -84,7 +84,7 @@ impl Builder {
     }
 
     /// Builds a domain for `asker`, which becomes `ids` there, with `block` to begin with. Until it
-    /// is there the user `payer` pays.
+    /// is there, and afterwards as long as it has that id, the user `payer` pays.
     pub fn build(
         &mut self,
         asker: EnvId,

@@ -63,7 +63,7 @@ impl Server {
         files::fetch(domain, &request, &mut rest[..request.bytes])?;
         self.make_room();
         let block = &self.block[..HEAD_BYTES + request.bytes];
-        let built = self.builder.build(guest, domain, (&head.ids, before.payer()), block)?;
+        let built = self.builder.build(guest, domain, (&head.ids, before.users[0]), block)?;
         let until_ns = clock::now_ns() + PATIENCE_NS;
         self.waiting.push(Waiting { built, guest, user: before.users[0], until_ns });
         Ok(built.domain.0)
@@ -138,9 +138,11 @@ impl Server {
 
 /// Ends a domain unless its guest is there. That right is the builder's: a guest ends it.
 fn end(waiting: &Waiting) {
-    let _ = call::domain_destroy(OWN, waiting.built.domain);
-    // Dead by now, one way or the other.
+    // The environment first, at once: what ends with its domain ends in its payer's turns, and a
+    // record that is not dead yet is not forgotten. It is dead already if the guest has come.
+    let _ = call::env_destroy(life::PRIVATE, waiting.built.prepared, 0);
     let _ = call::env_forget(waiting.built.prepared);
+    let _ = call::domain_destroy(OWN, waiting.built.domain);
 }
 
 impl Serve for Server {

@@ -65,7 +65,8 @@ pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex)
     env::tell_holder(state, machine, index);
 }
 
-/// `EnvRelease`: what was held goes on, what was new or stopped runs.
+/// `EnvRelease`: an environment that was held goes on, one that was new or stopped runs. A new one
+/// is released by its builder: a user that may signal the program does not begin it half-built.
 pub fn release<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -74,12 +75,15 @@ pub fn release<M: Machine>(
     id: EnvId,
 ) -> Answer {
     let index = env::signalled(state, caller, capability, id)?;
+    let new = state.envs.slots[index].state == EnvState::New;
+    if new && !env::shares_domain(state, caller, index) {
+        env::controlled(state, caller, capability, id)?;
+    }
     if state.envs.slots[index].request == Request::Hold {
         state.envs.slots[index].request = Request::Nothing;
         return Ok(0);
     }
     let pending = state.envs.slots[index].pending;
-    let new = state.envs.slots[index].state == EnvState::New;
     match (state.envs.slots[index].state, pending) {
         (EnvState::New | EnvState::Stopped, _) | (EnvState::Held, Pending::Nothing) => {
             domain::built(state, env::domain(state, index).into());

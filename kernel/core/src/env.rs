@@ -334,9 +334,14 @@ pub fn controlled(
     Ok(index)
 }
 
+/// Are the two in one domain, where a thread can do nothing that the others could not do themselves?
+pub fn shares_domain(state: &State, caller: EnvIndex, index: EnvIndex) -> bool {
+    index == caller || domain(state, index) == domain(state, caller)
+}
+
 /// The environment a call means by `id` (0: the caller), if the caller may signal it: it has
 /// CONTROL over it, or SIGNAL over a name that its domain is signalled by, or both are in one
-/// domain, where a thread can do nothing that the others could not do themselves.
+/// domain.
 pub fn signalled(
     state: &State,
     caller: EnvIndex,
@@ -347,10 +352,10 @@ pub fn signalled(
         return Ok(caller);
     }
     let index = lookup(state, id)?;
-    let own = domain(state, caller);
-    if index == caller || domain(state, index) == own {
+    if shares_domain(state, caller, index) {
         return Ok(index);
     }
+    let own = domain(state, caller);
     let held = crate::capability::get(state, own.into(), capability)?;
     let guard = &state.envs.slots[index].guard;
     // That of a dead one may have ended, and another one have its place.

@@ -220,20 +220,10 @@ fn signalled_by(domain: DomainId) {
     let _ = call::domain_set(crate::capabilities::USER_SLOT, domain, Property::Signals, slots);
 }
 
-/// The user that pays for a process with these.
-fn payer(users: [u32; 3]) -> u32 {
-    Ids { users, ..Ids::default() }.payer()
-}
-
-/// The process's user pays for the domain from now on. It has been asked whether it can; if others
+/// The process's payer pays for the domain from now on. It has been asked whether it can; if others
 /// have taken the room meanwhile the former one goes on paying.
 fn join(domain: DomainId, process: &Process) {
-    accounts::join(domain, payer(process.users));
-}
-
-/// The process's user pays for its domain, which another one has paid for until it came.
-pub fn pay(process: &Process) {
-    join(own_domain(process), process);
+    accounts::join(domain, process.payer);
 }
 
 fn own_domain(process: &Process) -> DomainId {
@@ -259,7 +249,7 @@ pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
         }
     }
     signalled_by(domain);
-    if payer(users) != payer(process.users) {
+    if users != process.users {
         join(domain, process);
     }
     Ok(())
@@ -302,9 +292,13 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         }
         return Ok(0);
     }
-    let another = kind == Kind::User && payer(new) != payer(old);
+    let payer = match kind {
+        Kind::User => Ids { users: new, ..Ids::default() }.payer(process.payer),
+        Kind::Group => process.payer,
+    };
+    let another = payer != process.payer;
     // As setuid(2) has it, of one that may have no more processes.
-    if another && !accounts::prepare(payer(new)) {
+    if another && !accounts::prepare(payer) {
         return Err(Errno::EAGAIN);
     }
     process.files.seal_all();
@@ -316,6 +310,7 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
+    process.payer = payer;
     process.file_ids[kind as usize] = None;
     set_undumpable(process, process.undumpable || new[1] != old[1]);
     if !process.borrows_space {

@@ -188,7 +188,6 @@ fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
     thread::set_own(process.threads.add(first).as_ptr());
     match head {
         Some(head) => {
-            identity::pay(process);
             set_id::load_files(process, files, head)?;
             set_id::load_program(process, &mut command, head)?;
             exec::fill_page(page::own(), &command);

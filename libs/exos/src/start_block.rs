@@ -1,7 +1,7 @@
 //! What `exec` hands over to the process's next life: a flat list of words and strings.
 //!
 //! ```text
-//!  magic · pid, area · users, groups · blocked, pending, ignored · timer · traced · limits
+//!  magic · pid, area · users, groups, payer · blocked, pending, ignored · timer · traced · limits
 //!  children · executable · arguments · environment · files (theirs to read)
 //! ```
 
@@ -92,6 +92,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     for id in process.users.iter().chain(&process.groups) {
         out.word(u64::from(*id));
     }
+    out.word(u64::from(process.payer));
     out.word(u64::from(process.more_groups.count));
     for region in process.more_groups.regions {
         out.word(region.0);
@@ -143,6 +144,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
         *id = from.word()? as u32;
     }
     process.listed = (process.users, process.groups);
+    process.payer = from.word()? as u32;
     process.more_groups.count = from.word()? as u32;
     for region in &mut process.more_groups.regions {
         *region = RegionId(from.word()?);

@@ -51,9 +51,11 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The user that pays for a process: 0 as long as any of the three is.
-    pub fn payer(&self) -> u32 {
-        if self.users.contains(&0) { 0 } else { self.users[0] }
+    /// The user that pays for a process of these ids, for which `former` has paid: that one as long
+    /// as any of the three is, then the real one. So a set-id program is its starter's to pay, and
+    /// user 0's process that steps down for a time stays user 0's.
+    pub fn payer(&self, former: u32) -> u32 {
+        if self.users.contains(&former) { former } else { self.users[0] }
     }
 
     /// Who a process of these ids is after it has executed a file of these attributes.

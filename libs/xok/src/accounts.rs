@@ -15,8 +15,8 @@ const FIRST: usize = 1;
 
 /// First word of a request: may the user in the second word have one more process?
 pub const PREPARE: u64 = 1;
-/// Have the domain in the third word be paid for by the user that it acts for: user 0 if it acts
-/// for that one, else the user in the second word.
+/// Have the domain in the third word be paid for by the user in the second word, for which it acts.
+/// For a domain that acts for user 0 too the caller must be able to become that one.
 pub const JOIN: u64 = 2;
 /// First word of a reply: it is so.
 pub const MADE: u64 = 0;

@@ -42,6 +42,8 @@ const UNTOUCHED: &str = "nobody has touched this";
 pub const NAME: &str = "set-id-job";
 /// Its argument if it is to become user 0 wholly first.
 pub const WHOLLY: &str = "wholly";
+/// Its argument if it is to act for its starter for a time first.
+pub const FOR_A_TIME: &str = "for-a-time";
 
 /// What a caller found that it must not: a bit each, in a shared word.
 const BECAME_ROOT: u64 = 1;
@@ -53,7 +55,12 @@ const BELIEVED: u64 = 16;
 /// The program, when it has been started by that name: what a set-id program does.
 pub fn job() -> u8 {
     use std::io::Write;
-    if std::env::args().nth(1).is_some_and(|word| word == WHOLLY) && !libc::become_user(0) {
+    let becomes = match std::env::args().nth(1).as_deref() {
+        Some(WHOLLY) => libc::become_user(0),
+        Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
+        _ => true,
+    };
+    if !becomes {
         return 2;
     }
     let [real, effective, saved] = libc::users();

@@ -66,6 +66,25 @@ fn a_user_signals_its_own_processes_and_root_everybody() {
 }
 
 #[test]
+fn a_new_environment_is_begun_by_its_builder_alone() {
+    let mut world = World::new();
+    let (sender, _) = process(&mut world, ALICE);
+    let (target, domain) = process(&mut world, ALICE);
+    let new = world.spawn_new(1, domain);
+    let env = world.id(new);
+    // Nothing else that SIGNAL is for is refused; that it may be ended is the last of it.
+    let [post, hold, release, destroy] = signalling(env);
+    assert_eq!(world.with(sender, USER, post), OK);
+    assert_eq!(world.with(sender, USER, hold), error(Error::WrongState, 0));
+    assert_eq!(world.with(sender, USER, release), error(Error::NotPermitted, 0));
+    assert_eq!(world.state.envs.slots[EnvIndex::new(new)].state, EnvState::New);
+    let another = world.spawn_new(1, domain);
+    let release_another = Call::EnvRelease { env: world.id(another) };
+    assert_eq!(world.by(target, release_another), OK, "a thread of its own domain");
+    assert_eq!(world.with(sender, USER, destroy), OK);
+}
+
+#[test]
 fn a_dead_one_is_not_reached_by_its_domains_successor() {
     let mut world = World::new();
     let (dead, former) = process(&mut world, BOB);

@@ -6,8 +6,9 @@ use abi::call::Call;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::Resource;
-use abi::published::{AccountRecord, EnvRecord, Table};
+use abi::published::{AccountRecord, DomainRecord, EnvRecord, EnvState, Table};
 use abi::word::UserAddress;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use unix::set_id::{File, IMAGE, MEMORY, Request};
 use xok::accounts::JOIN;
@@ -15,8 +16,10 @@ use xok::published;
 use xok::services::{self, INIT_INDEX, Service};
 
 /// What holds.
-pub const TESTS: [Test; 3] = [
+pub const TESTS: [Test; 5] = [
     ("set_id_programs_are_paid_for_by_their_starters", paid_for_by_their_starters),
+    ("set_id_programs_go_on_at_their_starters_cost", go_on_at_their_starters_cost),
+    ("prepared_programs_are_not_begun_by_signals", prepared_programs_are_not_begun_by_signals),
     ("servers_stay_in_their_accounts", servers_stay_in_their_accounts),
     ("a_full_account_gets_no_process_of_others", a_full_account_gets_no_process_of_others),
 ];
@@ -26,13 +29,21 @@ const JOB: &str = "/tmp/payers-job";
 /// How many domains are asked for: as many as wait for nobody else.
 const DOMAINS: usize = 40;
 
+/// Set-id programs that wait where they write.
+const WAITING: usize = 12;
+
 fn account_of(env: EnvId) -> (u64, u64) {
     published::env(env).map_or((0, 0), |env| (env.account, env.user))
 }
 
 /// What user 0 has of a resource.
 fn used(resource: Resource) -> u32 {
-    let account = AccountId(account_of(EnvId(std::process::id())).1);
+    used_by(EnvId(std::process::id()), resource)
+}
+
+/// What the account in whose turns an environment runs has of a resource.
+fn used_by(env: EnvId, resource: Resource) -> u32 {
+    let account = AccountId(account_of(env).1);
     let record: AccountRecord =
         published::record(Table::Accounts, account.index()).unwrap_or_default();
     record.used[resource as usize]
@@ -128,6 +139,138 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
         format!("{built} domains; user 0 had {before:?}, then {during:?}, and forked: {forked:?}")
     })?;
     Ok(format!("({built} domains)"))
+}
+
+/// A pipe that takes nothing more: a program that writes there waits.
+fn full_pipe() -> Option<(OwnedFd, OwnedFd)> {
+    let (reads, writes) = std::io::pipe().ok()?;
+    let (reads, writes) = (OwnedFd::from(reads), OwnedFd::from(writes));
+    libc::set_waits(writes.as_raw_fd(), false);
+    while libc::write(writes.as_raw_fd(), &[0; 4096]) > 0 {}
+    while libc::write(writes.as_raw_fd(), &[0]) > 0 {}
+    libc::set_waits(writes.as_raw_fd(), true);
+    Some((reads, writes))
+}
+
+/// Starts the job, which waits at the pipe; its pid once it acts for user 0 and sleeps.
+fn start_job(writes: &OwnedFd, word: &str) -> Option<i32> {
+    let words = [set_id::NAME.to_string(), word.to_string()];
+    // It waits until it is known in which domain it has been before.
+    let known = libc::words(libc::shared(1), 1);
+    let pid = libc::try_spawn(|| {
+        libc::set_output(writes);
+        while known[0].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        libc::execute(JOB, &words, &[]);
+        7
+    })?;
+    let env = EnvId(pid as u32);
+    let before = published::env_domain(env);
+    known[0].store(1, Ordering::SeqCst);
+    loop {
+        let now = published::env(env)?;
+        let begun = Some(DomainId(now.domain)) != before;
+        if begun && now.state == EnvState::Sleeping as u32 {
+            return Some(pid);
+        }
+        // It has ended, or could not begin.
+        if !libc::is_alive(pid) {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The account that pays for what a process takes.
+fn payer_of(pid: u32) -> u64 {
+    let domain = published::env_domain(EnvId(pid)).map_or(0, |domain| domain.index());
+    let record: DomainRecord = published::record(Table::Domains, domain).unwrap_or_default();
+    record.account
+}
+
+/// What a set-id program takes while it runs is its starter's to pay as well, until it has become
+/// another user wholly.
+fn go_on_at_their_starters_cost(_: door::Door) -> Seen {
+    set_id::copy_program(JOB).map_err(super::failed)?;
+    libc::set_mode(JOB, 0o4755);
+    let users = payer_of(std::process::id());
+    let words = libc::words(libc::shared(1), 8);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let Some((_reads, writes)) = full_pipe() else { return 101 };
+        let words_of = |number| if number % 2 == 0 { "" } else { set_id::FOR_A_TIME };
+        let started: Vec<i32> =
+            (0..WAITING).map_while(|number| start_job(&writes, words_of(number))).collect();
+        let mine = payer_of(std::process::id());
+        let stayed = started.iter().filter(|&&pid| payer_of(pid as u32) == mine).count();
+        let Some(wholly) = start_job(&writes, set_id::WHOLLY) else { return 102 };
+        // Its account changes when it has become user 0.
+        while libc::is_alive(wholly) && payer_of(wholly as u32) != users {
+            std::thread::yield_now();
+        }
+        let moved = payer_of(wholly as u32) == users;
+        let figures = [stayed as u64, moved.into(), u64::from(mine != users)];
+        words.iter().zip(figures).for_each(|(word, figure)| word.store(figure, Ordering::SeqCst));
+        // Nobody reads, and those that wait end.
+        0
+    }));
+    let _ = std::fs::remove_file(JOB);
+    let [stayed, moved, apart] = [0, 1, 2].map(|at| words[at].load(Ordering::SeqCst));
+    expect(status == 0 && stayed == WAITING as u64 && moved == 1 && apart == 1, || {
+        format!("status {status:#x}: {stayed} stayed, {moved} moved, {apart} has its own account")
+    })?;
+    Ok(format!("({stayed} programs)"))
+}
+
+/// SIGNAL, which its starter has over a set-id program, does not begin what `setidd` has prepared;
+/// and what the starter ends leaves no record behind that `setidd` would pay for.
+fn prepared_programs_are_not_begun_by_signals(door: door::Door) -> Seen {
+    set_id::copy_program(JOB).map_err(super::failed)?;
+    libc::set_mode(JOB, 0o4755);
+    let server = EnvId(services::get(Service::SetId) as u32);
+    let before = used_by(server, Resource::Envs);
+    let words = libc::words(libc::shared(1), 8);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let Some(built) = hoard(door) else { return 101 };
+        let envs = published::table(Table::Envs).count as usize;
+        let prepared = (1..envs)
+            .filter_map(|at| published::record::<EnvRecord>(Table::Envs, at))
+            .filter(|env| env.state == EnvState::New as u32 && env.holder == server.0)
+            .map(|env| EnvId(env.id));
+        let (mut found, mut begun, mut ended) = (0, 0, 0);
+        for env in prepared {
+            found += 1;
+            let release = libc::kernel_by(door, Call::EnvRelease { env }, 2);
+            begun += u64::from(release != Err((Error::NotPermitted, 0)));
+            if found % 2 == 0 {
+                let destroy = libc::kernel_by(door, Call::EnvDestroy { env, word: 9 }, 2);
+                ended += u64::from(destroy.is_ok());
+            }
+        }
+        let figures = [built as u64, found, begun, ended];
+        words.iter().zip(figures).for_each(|(word, figure)| word.store(figure, Ordering::SeqCst));
+        0
+    }));
+    let _ = std::fs::remove_file(JOB);
+    let [built, found, begun, ended] = [0, 1, 2, 3].map(|at| words[at].load(Ordering::SeqCst));
+    // The server looks once in a second.
+    let since = std::time::Instant::now();
+    while used_by(server, Resource::Envs) > before && since.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
+    let after = used_by(server, Resource::Envs);
+    let as_expected = status == 0 && found == built && begun == 0 && ended == built / 2;
+    expect(as_expected && built > 0 && after <= before, || {
+        let seen = format!("status {status:#x}, {built} built, {found} found, {begun} begun");
+        format!("{seen}, {ended} ended; the server's environments {before}, then {after}")
+    })?;
+    Ok(format!("({built} prepared)"))
 }
 
 /// A stranger does not say for whose account a server's domain counts.
