@@ -108,7 +108,7 @@ pub fn run(mut qemu: Command, connections: Connections) -> Result<End> {
     if log.tail.is_empty() {
         // A port that is taken, a file that is none: QEMU has said so itself.
         return Err(Failure::new(format!("QEMU did not start the guest ({status}): see above"))
-            .next("cargo xtask run -p 8081:80, if it was a port of the host's"));
+            .next("another port, such as -p 8081:80, if QEMU says that one could not be set up"));
     }
     let said = log.tail.join("\n");
     Err(Failure::new(format!("the guest ended without a status ({status}); its log ends:\n{said}")))

@@ -41,10 +41,11 @@ use std::process::ExitCode;
 
 use failure::{Failure, Result};
 
-const HELP: &str = "\
+pub const HELP: &str = "\
 cargo xtask COMMAND
 
-  run [OPTIONS]                  boot to a shell; http://localhost:8080 is Cheetah's
+  run [OPTIONS]                  boot to a shell; http://localhost:8080 is Cheetah's; with its
+                                 commands in a pipe or file, it ends with them
   run [OPTIONS] -- PROGRAM ...   run a static Linux program: its output, its exit status
       --machine q35|microvm      the virtual machine                   (q35)
       --firmware qboot|seabios   what starts the kernel on q35         (qboot)

@@ -55,10 +55,20 @@ pub struct Job {
 
 /// `cargo xtask run [OPTIONS] [--] [PROGRAM ARGS...]`; answers the exit status.
 pub fn command(words: Vec<String>) -> Result<u8> {
+    if words.first().is_some_and(|word| word == "--help" || word == "-h") {
+        print!("{}", crate::HELP);
+        return Ok(0);
+    }
     let (mut job, program) = parse(words)?;
     build::build()?;
     if let Some(words) = program {
         job.choose_program(words)?;
+        return run_program(&job);
+    }
+    if !std::io::stdin().is_terminal() && !is_null_input() {
+        // Commands in a pipe or a file: a serial line has no end of them, and drops what comes
+        // faster than a shell reads. The shell is a program then, which ends with its input.
+        job.choose_program(vec!["sh".into()])?;
         return run_program(&job);
     }
     if job.machine.network == Network::User(Vec::new()) {
@@ -93,9 +103,10 @@ fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
             "--file" => job.extras.push(Extra::parse(&options.value("--file")?)?),
             "--gdb" => job.waits_for_gdb = true,
             "--strace" => job.environment.push(STRACE.into()),
-            "--env" => job.environment.push(options.value("--env")?),
+            "--env" => job.environment.push(variable(options.value("--env")?)?),
             "--timeout" => {
-                job.limit = Some(Duration::from_secs(options.number("--timeout")?));
+                let seconds = options.number_in("--timeout", 1..=u64::from(u32::MAX))?;
+                job.limit = Some(Duration::from_secs(seconds));
             }
             "--" => {
                 let program = options.rest();
@@ -114,6 +125,16 @@ fn parse(words: Vec<String>) -> Result<(Job, Option<Vec<String>>)> {
         }
     }
     Ok((job, None))
+}
+
+/// A variable for the program, which has a name.
+fn variable(text: String) -> Result<String> {
+    match text.find('=') {
+        None | Some(0) => {
+            Err(Failure::new(format!("--env {text}: not NAME=VALUE")).next(options::HELP))
+        }
+        Some(_) => Ok(text),
+    }
 }
 
 impl Job {

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is, and `N passed, N failed` as the last line.
 
 use crate::build;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::linux_suite;
 use crate::machines;
 use crate::options::{self, Options};
@@ -81,7 +81,8 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         }
     }
     if let Some(name) = chosen.iter().find(|name| !SUITES.iter().any(|suite| suite.0 == **name)) {
-        return Err(options::unknown("test --suite", name));
+        let names = suites().join(", ");
+        return Err(Failure::new(format!("--suite {name}: no such suite; there are {names}")));
     }
 
     build::build()?;

@@ -30,6 +30,9 @@ type Seen = Result<String, String>;
 /// A test's name and what runs it.
 type Test = (&'static str, fn(door::Door) -> Seen);
 
+/// The word before a part of names.
+const PATTERN: &str = "only";
+
 const TESTS: [Test; 17] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
@@ -85,7 +88,14 @@ fn main() -> ExitCode {
         return soak(door, callers, seed);
     }
     let (mut passed, mut failed) = (0, 0);
-    for (name, test) in asked(arguments) {
+    let tests = match asked(arguments) {
+        Ok(tests) => tests,
+        Err(unknown) => {
+            println!("parts tests: no test {unknown}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for (name, test) in tests {
         match test(door) {
             Ok(remark) => {
                 passed += 1;
@@ -101,16 +111,22 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// The tests of these names, also those that show what is not mended yet; without any, all that
-/// hold.
-fn asked(names: &[String]) -> Vec<Test> {
+/// The tests of these names; after [`PATTERN`] those whose name, as the results have it, holds a
+/// pattern; without words, all. `Err`: there is no such test.
+fn asked(words: &[String]) -> Result<Vec<Test>, &str> {
     let mut all: Vec<Test> = TESTS.to_vec();
     all.extend(deputies::TESTS.concat());
-    if names.is_empty() {
-        return all;
+    if let [word, pattern] = words
+        && word == PATTERN
+    {
+        all.retain(|(name, _)| format!("exos/{name}").contains(pattern));
+        return Ok(all);
     }
-    all.retain(|(name, _)| names.iter().any(|asked| asked == name));
-    all
+    if let Some(unknown) = words.iter().find(|asked| all.iter().all(|(name, _)| name != asked)) {
+        return Err(unknown);
+    }
+    all.retain(|(name, _)| words.is_empty() || words.iter().any(|asked| asked == name));
+    Ok(all)
 }
 
 /// So many hostile callers from a seed, for `cargo xtask soak`.

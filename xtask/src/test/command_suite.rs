@@ -16,11 +16,13 @@ use crate::workspace;
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const TESTS: [Test; 18] = [
+const TESTS: [Test; 20] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
     ("command/input_passes_every_byte_and_ends", input),
+    ("command/commands_in_a_pipe_reach_the_shell", commands),
+    ("command/wrong_arguments_are_refused", wrong_arguments),
     ("command/arguments_pass_unchanged", arguments),
     ("command/extra_files_are_in_the_image", extra_files),
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
@@ -88,6 +90,38 @@ fn input() -> Result<Verdict> {
         output.stdout == bytes,
         true,
     )))
+}
+
+/// More of them than a serial line keeps.
+fn commands() -> Result<Verdict> {
+    let lines = 0..500;
+    let input: String = lines.clone().map(|number| format!("echo line {number}\n")).collect();
+    let output = xtask(&["run"], input.as_bytes())?;
+    let expected: String = lines.map(|number| format!("line {number}\n")).collect();
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(expect("status", output.status.code(), Some(0)).and(expect(
+        "output",
+        text.as_ref(),
+        expected.as_str(),
+    )))
+}
+
+/// Before anything is built or booted, and with what is wrong about them.
+fn wrong_arguments() -> Result<Verdict> {
+    let cases: [(&[&str], &str); 4] = [
+        (&["run", "--env", "NAME", "sh"], "--env NAME: not NAME=VALUE"),
+        (&["run", "--env", "=x", "sh"], "--env =x: not NAME=VALUE"),
+        (&["run", "--timeout", "0", "sh"], "--timeout 0: 1 to"),
+        (&["run", "--cpus", "5", "sh"], "--cpus 5"),
+    ];
+    for (words, said) in cases {
+        let output = xtask(words, b"")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || !text.contains(said) {
+            return Ok(Err(format!("{words:?}: {:?}, {text}", output.status)));
+        }
+    }
+    Ok(Ok(String::new()))
 }
 
 fn arguments() -> Result<Verdict> {

@@ -22,15 +22,18 @@ const LIMIT_SECONDS: &str = "240";
 /// Runs both on one and on two processors and counts the lines they print.
 pub fn run(tally: &mut Tally) -> Result<()> {
     let parts = parts()?;
-    let programs =
-        [("exos tests: ", "all_tests_end", WITNESS), ("parts tests: ", "parts_end", &parts)];
+    let pattern = tally.only().map(str::to_string);
+    let mut words = vec![parts.as_str()];
+    words.extend(pattern.iter().flat_map(|pattern| ["only", pattern.as_str()]));
+    let programs: [(_, _, &[&str]); 2] =
+        [("exos tests: ", "all_tests_end", &[WITNESS]), ("parts tests: ", "parts_end", &words)];
     for cpus in ["1", "2"] {
         let place = format!("x{cpus}");
         if !tally.wants_place(&place) {
             continue;
         }
-        for (last, end, program) in programs {
-            let text = output(program, cpus)?;
+        for (last, end, words) in programs {
+            let text = output(words, cpus)?;
             record(tally, &text, &place);
             let ended = text.lines().last().is_some_and(|line| line.starts_with(last));
             let outcome = if ended { Ok(String::new()) } else { Err(text) };
@@ -53,10 +56,11 @@ pub fn parts() -> Result<String> {
 }
 
 /// What a program prints.
-fn output(program: &str, cpus: &str) -> Result<String> {
+fn output(words: &[&str], cpus: &str) -> Result<String> {
     let ourselves = std::env::current_exe().context("our own program")?;
     let output = Command::new(ourselves)
-        .args(["run", "--timeout", LIMIT_SECONDS, "--cpus", cpus, "--", program])
+        .args(["run", "--timeout", LIMIT_SECONDS, "--cpus", cpus, "--"])
+        .args(words)
         .stdin(std::process::Stdio::null())
         .output()
         .context("our own program")?;
