@@ -221,8 +221,6 @@ pub const EVENT_CHILD: u64 = 1 << 3;
 pub const EVENT_CONSOLE: u64 = 1 << 4;
 /// A deadline set by `TimerSet` passed.
 pub const EVENT_TIMER: u64 = 1 << 5;
-/// The kernel asks for resources back.
-pub const EVENT_REVOKE: u64 = 1 << 6;
 /// A packet was sent: a completion counter changed.
 pub const EVENT_SENT: u64 = 1 << 7;
 

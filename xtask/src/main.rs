@@ -41,6 +41,7 @@ use std::process::ExitCode;
 
 use failure::{Failure, Result};
 
+/// What `cargo xtask help` prints.
 pub const HELP: &str = "\
 cargo xtask COMMAND
 

@@ -130,3 +130,26 @@ pub(crate) fn unlink<M: Machine>(
         machine.word_set(link, pack(word as u32, previous));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loader::Range;
+    use abi::layout::PAGE_SIZE;
+
+    #[test]
+    fn each_frame_with_a_number_has_a_place_of_its_own() {
+        let all = frame::numbered(Range { start: 0, end: u64::MAX });
+        let highest = Frame((all.end / PAGE_SIZE - 1) as u32);
+        for table in [Frame(1), Frame(highest.0 / 2), highest] {
+            for index in [0, 511] {
+                let place = Place { table, index };
+                assert_eq!(Place::from_number(place.number()), Some(place));
+            }
+        }
+        let low = Range { start: PAGE_SIZE, end: 3 * PAGE_SIZE };
+        assert_eq!(frame::numbered(low), low);
+        let high = frame::numbered(Range { start: 40 << 30, end: 41 << 30 });
+        assert!(high.start >= high.end, "nothing of it is used");
+    }
+}

@@ -19,6 +19,7 @@ use crate::answer::Refusal;
 use crate::count::Count;
 use crate::index::{AccountIndex, bounded};
 use crate::left;
+use crate::loader;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
@@ -124,8 +125,14 @@ impl Record {
     }
 }
 
-/// Most frames a machine may have: chain entries are 23 bits of frame and 9 of index.
-pub const FRAMES_MAX: usize = 1 << 23;
+/// Frames that have a number: an entry's place in a chain is 23 bits of its table's frame and 9 of
+/// index ([`chain`](crate::chain)).
+pub const FRAMES_MAX: u32 = 1 << 23;
+
+/// The part of a range of memory whose frames have numbers: what lies higher is not used.
+pub fn numbered(range: loader::Range) -> loader::Range {
+    loader::Range { end: range.end.min(Frame(FRAMES_MAX).address()), ..range }
+}
 
 /// The private half of the table.
 pub struct Frames {

@@ -17,7 +17,7 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// All usable memory of the map, whole frames only.
+    /// All usable memory of the map, whole frames only, as far as frames have numbers.
     pub fn new(memory: impl Iterator<Item = Range>) -> Self {
         let mut map = Self {
             ranges: [Range::default(); RANGES],
@@ -26,7 +26,7 @@ impl MemoryMap {
             usable_count: 0,
             taken: [0; CATEGORIES],
         };
-        for range in memory {
+        for range in memory.map(kernel_core::frame::numbered) {
             let start = range.start.next_multiple_of(PAGE_SIZE);
             let end = range.end & !(PAGE_SIZE - 1);
             if start < end && map.count < RANGES {

@@ -134,11 +134,6 @@ pub struct Room {
     pub tail: Option<u64>,
 }
 
-/// Bytes of a record that a ring can ever take.
-pub const fn record_max(ring: &Ring) -> u64 {
-    ring.capacity
-}
-
 /// Where a record of `bytes` bytes goes in one piece, if there is room.
 pub fn room(ring: &Ring, head: u64, tail: u64, bytes: u64) -> Option<Room> {
     let at = head % ring.capacity;

@@ -8,8 +8,6 @@ pub const HEADER: usize = 14;
 pub const FRAME_MAX: usize = 1514;
 /// Bytes of the largest payload.
 pub const PAYLOAD_MAX: usize = FRAME_MAX - HEADER;
-/// Bytes of the smallest frame on a wire; links pad shorter ones.
-pub const FRAME_MIN: usize = 60;
 
 const _: () = assert!(FRAME_MAX == abi::limits::PACKET_BYTES);
 

@@ -17,9 +17,7 @@ use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
 use abi::published::{FrameRecord, FrameType};
 use xok::call::Refused;
 
-/// The processor's error code: the page was present.
-pub const ERROR_PRESENT: u64 = 1;
-/// It was a store.
+/// The processor's error code: it was a store.
 pub const ERROR_WRITE: u64 = 2;
 /// It was an instruction fetch.
 pub const ERROR_FETCH: u64 = 16;

@@ -388,12 +388,6 @@ impl Stack {
         self.mine(id).map_or(0, |connection| connection.alone.socket().recv_queue())
     }
 
-    /// Bytes queued and not yet acknowledged.
-    pub fn tcp_queued(&self, id: TcpId) -> usize {
-        let Some(connection) = self.mine(id) else { return 0 };
-        connection.alone.socket().send_queue()
-    }
-
     /// Have the peers of all connections that were given up got everything, to the stream's end?
     pub fn tcp_flushed(&self) -> bool {
         self.tcp.connections.iter().filter(|(_, connection)| connection.orphan).all(
@@ -405,12 +399,6 @@ impl Stack {
                 )
             },
         )
-    }
-
-    /// Should small segments wait for acknowledgements (Nagle)? They don't unless asked to.
-    pub fn tcp_set_nagle(&mut self, id: TcpId, on: bool) -> Result<(), Error> {
-        self.touch(id)?.alone.socket_mut().set_nagle_enabled(on);
-        Ok(())
     }
 
     /// Connections that hold buffers, and those in TIME-WAIT.

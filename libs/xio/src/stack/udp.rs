@@ -124,11 +124,6 @@ impl Stack {
         entry.is_some_and(|(handle, _)| self.sockets.get::<Socket>(*handle).can_send())
     }
 
-    /// The port it is bound to.
-    pub fn udp_port(&self, id: UdpId) -> Option<u16> {
-        self.udp.sockets.get(id.0).map(|(_, port)| *port)
-    }
-
     fn udp_socket(&mut self, id: UdpId) -> Result<&mut Socket<'static>, Error> {
         let (handle, _) = self.udp.sockets.get(id.0).ok_or(Error::NoSuchSocket)?;
         Ok(self.sockets.get_mut(*handle))
