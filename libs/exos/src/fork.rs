@@ -328,31 +328,35 @@ pub fn build_keeper(domain: DomainId, env: EnvId) -> Result<(), Errno> {
 }
 
 /// The library slot of the child: the batch to go on with comes back.
+///
+/// Until that is sent nothing may be allocated. A page that the heap grew by meanwhile would not be
+/// the child's, and of two pages one would be older than the other: its heap would be torn.
 fn copy_library(page: &ProcessPage, domain: DomainId, context: &Slot) -> Result<Batch, Refused> {
     fill_own_pages(page, thread::own(), FIRST_THREAD, context)?;
-    let mut pages = library::present_pages(PRIVATE, PRIVATE_END);
-    pages.extend(library::present_pages(HEAP, HEAP_END));
     let mut batch = Batch::of(domain);
     library::shared_parts(&mut batch)?;
     library::child_area(&mut batch, FIRST_THREAD)?;
     let mut table = PRIVATE & !(TABLE_SPAN - 1);
-    for page in pages {
-        if page & !(TABLE_SPAN - 1) != table {
-            table = page & !(TABLE_SPAN - 1);
-            batch.table(2, table)?;
-        }
-        batch.copy(page, page, DATA)?;
+    for (start, end) in [(PRIVATE, PRIVATE_END), (HEAP, HEAP_END)] {
+        library::each_present_page(start, end, |page| {
+            if page & !(TABLE_SPAN - 1) != table {
+                table = page & !(TABLE_SPAN - 1);
+                batch.table(2, table)?;
+            }
+            batch.copy(page, page, DATA)
+        })?;
     }
     Ok(batch)
 }
 
-/// Shares the program's half with the child.
+/// Shares the program's half with the child. Nothing is allocated ([`copy_library`]).
 fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
     // Which upper tables the child has already: those on the way to the last address.
     let mut made: [Option<u64>; 2] = [None, None];
     let mut done = 0;
     let shared_space = lock::is_shared();
-    let areas: Vec<Area> = space().areas.all().to_vec();
+    let space = space();
+    let areas = space.areas.all();
     for (number, area) in areas.iter().enumerate() {
         let mut at = (area.start & !(TABLE_SPAN - 1)).max(done);
         while at < area.end {
@@ -362,7 +366,7 @@ fn copy_program(batch: &mut Batch) -> Result<(), Refused> {
                 // They are in order, and none before this one reaches into the table.
                 let within = areas.iter().skip(number).take_while(|area| area.start < next);
                 if within.clone().any(|area| area.kind == Kind::Shared) {
-                    copy_table(batch, &areas, at)?;
+                    copy_table(batch, areas, at)?;
                 } else if shared_space || !within.clone().any(|area| area.protection & WRITE != 0) {
                     // Another thread's stores must not come between two copies; and where nobody
                     // stores, a table of one's own is of no use.
@@ -400,20 +404,17 @@ fn upper_tables(batch: &mut Batch, at: u64, made: &mut [Option<u64>; 2]) -> Resu
 fn copy_table(batch: &mut Batch, areas: &[Area], table: u64) -> Result<(), Refused> {
     batch.table(2, table)?;
     let mut own = Batch::own();
-    for page in library::present_pages(table, table + TABLE_SPAN) {
-        let Some(leaf) = xok::own::leaf(page) else { continue };
+    library::each_present_page(table, table + TABLE_SPAN, |page| {
+        let Some(leaf) = xok::own::leaf(page) else { return Ok(()) };
         let found = areas.iter().find(|area| area.start <= page && page < area.end);
-        let Some(area) = found else { continue };
+        let Some(area) = found else { return Ok(()) };
         let writable = leaf & WRITABLE != 0;
         if area.kind == Kind::Shared {
-            batch.map(page, page, choice(area.protection, writable))?;
-        } else {
-            batch.map(page, page, choice(area.protection, false))?;
-            if writable {
-                own.protect(page, choice(area.protection, false))?;
-            }
+            return batch.map(page, page, choice(area.protection, writable));
         }
-    }
+        batch.map(page, page, choice(area.protection, false))?;
+        if writable { own.protect(page, choice(area.protection, false)) } else { Ok(()) }
+    })?;
     own.send()
 }
 

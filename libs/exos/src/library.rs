@@ -211,6 +211,21 @@ pub fn fresh_setup(entry: u64, block_len: usize) -> (EnvSetup, u64) {
 /// Present pages of one's own in `[start, end)`.
 pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
     let mut pages = Vec::new();
+    // It refuses nothing.
+    let _ = each_present_page(start, end, |page| {
+        pages.push(page);
+        Ok::<(), ()>(())
+    });
+    pages
+}
+
+/// Does something with each present page of one's own in `[start, end)`, until it is refused.
+/// Nothing is allocated here, so that the heap's pages can be copied as they are at one moment.
+pub fn each_present_page<E>(
+    start: u64,
+    end: u64,
+    mut act: impl FnMut(u64) -> Result<(), E>,
+) -> Result<(), E> {
     let mut at = start;
     while at < end {
         let next = (at & !(TABLE_SPAN - 1)) + TABLE_SPAN;
@@ -219,7 +234,7 @@ pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
                 let last = next.min(end);
                 at = xok::own::next_present(at, last);
                 while at < last {
-                    pages.push(at);
+                    act(at)?;
                     at = xok::own::next_present(at + PAGE_SIZE, last);
                 }
             }
@@ -236,5 +251,5 @@ pub fn present_pages(start: u64, end: u64) -> Vec<u64> {
             }
         }
     }
-    pages
+    Ok(())
 }

@@ -207,21 +207,30 @@ fn request_in_turn(caller: EnvId, message: &mut Message) -> u64 {
     }
 }
 
+fn keep_frame(frame: &Frame) {
+    let domain = published::env_domain(clients().next_caller());
+    clients().keep(domain, frame);
+}
+
 /// Keeps what waits.
 extern "C" fn keep(frame: &Frame) -> ! {
-    clients().keep(frame);
+    keep_frame(frame);
     to_loop()
 }
 
 /// Answers what has waited longest; the server itself has to wake at `deadline`, 0: never.
 fn go_on(deadline: u64) {
-    let Some(Kept { caller, mut frame, answered }) = clients().take() else { return };
+    let Some(Kept { caller, domain, mut frame, answered }) = clients().take() else { return };
+    // A caller that has ended needs no answer, and its id may be another one's.
+    if published::env_domain(caller) != domain {
+        return;
+    }
     if answered || answer(caller, &mut frame.message) {
         wake_for_the_rest(deadline);
         reply(caller, &frame);
     }
     clients().wait(caller, true);
-    clients().keep(&frame);
+    keep_frame(&frame);
 }
 
 extern "C" fn idle() -> ! {

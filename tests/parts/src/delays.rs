@@ -93,23 +93,29 @@ impl Children {
         drop(tells);
         let mut said = Vec::new();
         let mut word = [0; 2];
-        while said.len() < count && told.read_exact(&mut word).is_ok() {
+        let comes = |end: &UnixStream| {
+            let fd = std::os::fd::AsRawFd::as_raw_fd(end);
+            libc::wait_for(fd, libc::POLLIN, PATIENCE) != 0
+        };
+        while said.len() < count && comes(&told) && told.read_exact(&mut word).is_ok() {
             said.push(u16::from_le_bytes(word));
         }
         let ready = said.len();
         let children = Self { pids, said };
         if ready < count {
-            children.end();
-            return Err(format!("{ready} children of {count} are ready"));
+            let statuses = children.end();
+            return Err(format!("{ready} of {count} children are ready: {statuses:x?}"));
         }
         Ok(children)
     }
 
-    fn end(self) {
-        for pid in self.pids {
+    /// What they have ended with.
+    fn end(self) -> Vec<i32> {
+        let end = |pid| {
             libc::send(pid, 9);
-            libc::wait(pid);
-        }
+            libc::wait(pid)
+        };
+        self.pids.into_iter().map(end).collect()
     }
 }
 

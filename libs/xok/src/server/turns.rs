@@ -9,7 +9,7 @@
 //! come, first served, until the next pause.
 
 use crate::call::Message;
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
@@ -36,14 +36,20 @@ pub struct Frame {
 pub struct Kept {
     /// Who has asked.
     pub caller: EnvId,
+    /// In which domain that was, if it is published: another one may get the caller's id.
+    pub domain: Option<DomainId>,
     /// The request or the answer.
     pub frame: Frame,
     /// It is the answer.
     pub answered: bool,
 }
 
-const NOTHING: Kept =
-    Kept { caller: EnvId(0), frame: Frame { registers: [0; 6], message: [0; 6] }, answered: false };
+const NOTHING: Kept = Kept {
+    caller: EnvId(0),
+    domain: None,
+    frame: Frame { registers: [0; 6], message: [0; 6] },
+    answered: false,
+};
 
 /// What was spent since the last pause, and what waits.
 #[derive(Debug)]
@@ -60,7 +66,7 @@ pub struct Turns {
     kept: Vec<Kept>,
     first: usize,
     count: usize,
-    /// What is kept next: whose, and whether it is an answer.
+    /// What is kept next: its caller, and whether it is an answer.
     next: (EnvId, bool),
 }
 
@@ -128,12 +134,17 @@ impl Turns {
         0
     }
 
-    /// Keeps it.
-    pub fn keep(&mut self, frame: &Frame) {
+    /// Whose request or answer is kept next.
+    pub fn next_caller(&self) -> EnvId {
+        self.next.0
+    }
+
+    /// Keeps it; the caller is in this domain.
+    pub fn keep(&mut self, domain: Option<DomainId>, frame: &Frame) {
         let (caller, answered) = self.next;
         if self.has_room() {
             let at = (self.first + self.count) % self.kept.len();
-            self.kept[at] = Kept { caller, frame: *frame, answered };
+            self.kept[at] = Kept { caller, domain, frame: *frame, answered };
             self.count += 1;
         }
     }
