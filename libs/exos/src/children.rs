@@ -1,7 +1,8 @@
 //! Waiting for children: zombies are dead records that the parent holds; stops are claims in pages.
 
 use crate::errno::{Answer, Errno};
-use crate::exit::{CONTINUED, GROUP_SHIFT, STATUS, stopped};
+use crate::exit::{CONTINUED, STATUS, stopped};
+use crate::groups;
 use crate::page;
 use crate::process::{Child, Process};
 use crate::signal::Info;
@@ -58,17 +59,7 @@ impl Which {
         match self {
             Which::Any => true,
             Which::One(pid) => child.id.0 == pid,
-            Which::Group(group) => {
-                let claimed = page::brief(child.id).map_or(0, |brief| brief.group);
-                let left = match xok::published::env(child.id) {
-                    Some(record) if record.state == EnvState::Dead as u32 => {
-                        (record.word >> GROUP_SHIFT) as u32
-                    }
-                    _ => claimed,
-                };
-                // Neither says: then it is where its parent last knew it.
-                if left != 0 { left == group } else { child.group == group }
-            }
+            Which::Group(group) => groups::of_child(child) == group,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{group_list, lock, page, replace, set_id, start, thread, threads, user};
+use crate::{group_list, groups, lock, page, replace, set_id, start, thread, threads, user};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -42,6 +42,7 @@ pub fn execve(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answer
 /// `execveat(directory, path, arguments, environment, flags)`
 pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answer {
     let [directory, path, arguments, environment, flags, _] = words;
+    groups::follow(process);
     let named = user::read_path(path)?;
     let mut room = (process.limit(linux::RLIMIT_STACK) / 4).clamp(LISTS_MIN, LISTS_MAX);
     let arguments = read_list(arguments, &mut room)?;

@@ -1,7 +1,8 @@
 //! The end of a process, and what its parent hears of it.
 
+use crate::page::{self, ProcessPage};
 use crate::process::Process;
-use crate::{group_list, lock, thread, threads, trace};
+use crate::{group_list, groups, lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
 use xok::call::{self, OWN};
@@ -24,11 +25,29 @@ pub const fn stopped(signal: u32) -> u64 {
 /// Wait status of a process that goes on.
 pub const CONTINUED: u64 = 0xffff;
 
-/// Bits of the word a process leaves that are its wait status; the upper half is the group it was
-/// in, which its page, gone with it, no longer tells. 0: another one ended it.
-pub const STATUS: u64 = 0xffff_ffff;
-/// Shift of the group.
-pub const GROUP_SHIFT: u32 = 32;
+/// Bits of the word a process leaves that are its wait status (no memory is ever dumped: that bit
+/// is free). The others say what its page, gone with it, no longer tells. 0: another one ended it.
+pub const STATUS: u64 = 0xff7f;
+/// It has executed a program.
+const EXECUTED: u64 = 0x80;
+/// Shift of the group it was in.
+const GROUP_SHIFT: u32 = 32;
+
+/// The word that a process with this page leaves.
+pub fn word(status: u64, page: &ProcessPage) -> u64 {
+    let executed = if page.executed != 0 { EXECUTED } else { 0 };
+    status & STATUS | executed | u64::from(page.group) << GROUP_SHIFT
+}
+
+/// The group that a process with this word was in, 0: it does not say.
+pub fn group_of(word: u64) -> u32 {
+    (word >> GROUP_SHIFT) as u32
+}
+
+/// Has a process with this word executed a program?
+pub fn has_executed(word: u64) -> bool {
+    word & EXECUTED != 0
+}
 
 /// `exit_group(code)`
 pub fn exit_group(process: &mut Process, code: u64) -> ! {
@@ -79,7 +98,8 @@ pub fn end(process: &mut Process, word: u64) -> ! {
         // back.
         process.files.detach();
     }
-    let word = word | u64::from(crate::page::own().group) << GROUP_SHIFT;
+    groups::follow(process);
+    let word = self::word(word, page::own());
     // Children lose their holder with the first thread, and with it their zombies.
     if !thread::own().is_first() {
         let _ = call::env_destroy(OWN, process.id, word);
@@ -101,5 +121,13 @@ mod tests {
         assert_eq!(exited(256 + 3), 0x300);
         assert_eq!(signalled(9), 9);
         assert_eq!(stopped(19), 0x137f);
+    }
+
+    #[test]
+    fn a_word_says_what_the_page_said() {
+        let page = ProcessPage { group: 0x4000_0005, executed: 1, ..ProcessPage::EMPTY };
+        let left = word(exited(3), &page);
+        assert_eq!((left & STATUS, group_of(left)), (0x300, 0x4000_0005));
+        assert!(has_executed(left) && !has_executed(word(signalled(9), &ProcessPage::EMPTY)));
     }
 }

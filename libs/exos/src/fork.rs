@@ -23,7 +23,7 @@ use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
-use crate::{group_list, identity, lock, page, start, thread, threads, user};
+use crate::{group_list, groups, identity, lock, page, start, thread, threads, user};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
@@ -173,6 +173,7 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
 
 /// The page of a child of `process`.
 fn child_page(process: &Process) -> ProcessPage {
+    groups::follow(process);
     let mut page = *page::own();
     page.parent = process.id.0;
     page.start_ns = xok::clock::now_ns();
@@ -180,6 +181,7 @@ fn child_page(process: &Process) -> ProcessPage {
     page.stop_count = 0;
     page.continue_count = 0;
     page.executed = 0;
+    page.forget_orders();
     // The child of a vfork uses its parent's open files as long as that has them.
     page.held = [0; HELD];
     page

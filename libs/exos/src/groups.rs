@@ -1,17 +1,23 @@
 //! Process groups and sessions: claims in the pages of the process table.
+//!
+//! A process writes its own page alone. So a parent that puts a child into a group says so in its
+//! page, and rings; the child, which the kernel tells whose child it is, takes the group over if
+//! setpgid(2) allows it. Once it has executed a program it follows no more.
 
 use crate::errno::{Answer, Errno};
-use crate::page;
-use crate::process::Process;
+use crate::lock::DOORBELL;
+use crate::process::{Child, Process};
+use crate::{capabilities, children, exit, page};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
-use xok::published;
+use xok::{call, published};
 
 /// Times the processor is lent to a child so that it takes its group over.
 const PATIENCE: usize = 16;
+/// In place of an order's number: the child was dead when its parent put it into the group.
+const TOO_LATE: u32 = u32::MAX;
 
-/// `setpgid(pid, group)`: one's own is written at once. A child writes its own page alone, so its
-/// parent notes the group and lets it run until it has followed (it does so at its first chance).
+/// `setpgid(pid, group)`
 pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
     let pid = if pid == 0 { process.id.0 } else { pid as u32 };
     let group = if group == 0 { pid } else { group as u32 };
@@ -19,51 +25,114 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
         return Err(Errno::EINVAL);
     }
     if pid == process.id.0 {
+        follow(process);
         let own = page::own();
-        if own.session == pid || !may_join(process, group) {
+        if own.session == pid || group != pid && !exists(process, group) {
             return Err(Errno::EPERM);
         }
         own.group = group;
         return Ok(0);
     }
-    let child = process.children.iter_mut().find(|child| child.id.0 == pid).ok_or(Errno::ESRCH)?;
+    let at = process.children.iter().position(|child| child.id.0 == pid).ok_or(Errno::ESRCH)?;
+    let record = published::env(EnvId(pid)).unwrap_or_default();
+    let dead = record.state == EnvState::Dead as u32;
+    let brief = page::brief_of(&record).filter(|_| !dead);
+    if brief.is_some_and(|brief| brief.session != page::own().session) {
+        return Err(Errno::EPERM);
+    }
+    if if dead { exit::has_executed(record.word) } else { page::has_executed(EnvId(pid)) } {
+        return Err(Errno::EACCES);
+    }
+    if brief.is_some_and(|brief| brief.session == pid) || group != pid && !exists(process, group) {
+        return Err(Errno::EPERM);
+    }
+    let child = &mut process.children[at];
     child.group = group;
-    for _ in 0..PATIENCE {
-        match page::brief(EnvId(pid)) {
-            Some(brief) if brief.group != group && !brief.dead => {}
-            _ => break,
-        }
-        if xok::call::yield_to(EnvId(pid)).is_err() {
-            break;
-        }
+    child.order = if dead { TOO_LATE } else { page::tell_child(pid, group) };
+    if !dead {
+        await_following(child);
     }
     Ok(0)
 }
 
-/// May the process be put into `group`: its own, or one of its session? A leader that has ended
-/// and that nobody has waited for keeps its group, and one that was put there by its parent may
-/// not have followed yet.
-fn may_join(process: &Process, group: u32) -> bool {
-    let session = page::own().session;
-    let leads = |record: EnvRecord| match page::brief_of(&record) {
-        Some(leader) => leader.session == session,
-        None => record.state == EnvState::Dead as u32,
+/// Rings at a child, and lets it run until it has followed. One that does not hear it, as it has
+/// another user or is stopped, follows at its first chance.
+fn await_following(child: &Child) {
+    // Refused by a child that has become another user's.
+    let _ = call::post(capabilities::USER_SLOT, child.id, DOORBELL);
+    for _ in 0..PATIENCE {
+        if page::has_followed(child.id, child.order) || !published::env_lives(child.id) {
+            break;
+        }
+        // It may be running, on another processor.
+        let _ = call::yield_to(child.id).or_else(|_| call::yield_to(EnvId::NONE));
+    }
+}
+
+/// Does what the parent has ordered last, if it may order anything: the child of its session that
+/// leads none and has not executed a program.
+pub fn follow(process: &Process) {
+    let own = page::own();
+    if own.executed != 0 || process.borrows_space {
+        return;
+    }
+    let parent = EnvId(children::parent(process));
+    let Some(brief) = page::brief(parent) else { return };
+    let order = page::order_for(parent, process.id.0).filter(|order| order.order > own.followed);
+    let Some(order) = order else { return };
+    own.followed = order.order;
+    if own.session == brief.session && own.session != process.id.0 && order.group as i32 > 0 {
+        own.group = order.group;
+    }
+}
+
+/// The group that a child was put into and has not taken over yet.
+pub fn pending(child: &Child) -> Option<u32> {
+    let followed = || page::has_followed(child.id, child.order);
+    (child.order != 0 && (child.order == TOO_LATE || !followed())).then_some(child.group)
+}
+
+/// The group that a child is in.
+pub fn of_child(child: &Child) -> u32 {
+    let record = published::env(child.id).unwrap_or_default();
+    let left = if record.state == EnvState::Dead as u32 {
+        exit::group_of(record.word)
+    } else if let Some(group) = pending(child) {
+        group
+    } else {
+        page::brief_of(&record).map_or(0, |brief| brief.group)
     };
-    group == process.id.0
-        || published::env(EnvId(group)).is_some_and(leads)
-        || page::all().any(|member| member.group == group && member.session == session)
+    // It does not say: then it is where its parent last knew it.
+    if left != 0 && child.order != TOO_LATE { left } else { child.group }
+}
+
+/// Is there such a group in the process's session? A leader that has ended and that nobody has
+/// waited for keeps its group, and a member may not have followed its parent yet.
+fn exists(process: &Process, group: u32) -> bool {
+    let own = page::own();
+    let is_led = |record: EnvRecord| {
+        let left = exit::group_of(record.word);
+        record.state == EnvState::Dead as u32 && (left == group || left == 0)
+    };
+    own.group == group
+        || published::env(EnvId(group)).is_some_and(is_led)
+        || page::all().any(|member| member.group == group && member.session == own.session)
+        || process.children.iter().any(|child| {
+            let put_there = pending(child) == Some(group);
+            put_there || !published::env_lives(child.id) && of_child(child) == group
+        })
 }
 
 /// `getpgid(pid)`
 pub fn getpgid(process: &Process, pid: u64) -> Answer {
     if pid == 0 || pid as u32 == process.id.0 {
+        follow(process);
         return Ok(u64::from(page::own().group));
     }
-    let noted = process.children.iter().find(|child| child.id.0 == pid as u32);
-    if let Some(child) = noted
-        && child.group != 0
+    if let Some(child) = process.children.iter().find(|child| child.id.0 == pid as u32)
+        && let group @ 1.. = of_child(child)
     {
-        return Ok(u64::from(child.group));
+        return Ok(u64::from(group));
     }
     page::brief(EnvId(pid as u32)).map(|brief| u64::from(brief.group)).ok_or(Errno::ESRCH)
 }
@@ -78,13 +147,15 @@ pub fn getsid(process: &Process, pid: u64) -> Answer {
 
 /// `setsid()`
 pub fn setsid(process: &mut Process) -> Answer {
-    let own = page::own();
-    if own.group == process.id.0 {
+    follow(process);
+    let pid = process.id.0;
+    if page::own().group == pid {
         return Err(Errno::EPERM);
     }
-    own.session = process.id.0;
-    own.group = process.id.0;
+    let own = page::own();
+    own.session = pid;
+    own.group = pid;
     own.terminal = 0;
     process.files.leave_console();
-    Ok(u64::from(process.id.0))
+    Ok(u64::from(pid))
 }

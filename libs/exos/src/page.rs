@@ -14,12 +14,13 @@ use crate::layout::APPLICATION_PAGE;
 use crate::thread;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use lockfree::versions;
 use xok::published;
 
 pub use unix::process_page::{
-    CALLS, COMMAND_BYTES, FILES_BYTES, HELD, HELD_ANY, MAGIC, PATH_BYTES, ProcessPage, THREAD_MAGIC,
+    CALLS, COMMAND_BYTES, FILES_BYTES, HELD, HELD_ANY, MAGIC, PATH_BYTES, PLACED, Placed,
+    ProcessPage, THREAD_MAGIC,
 };
 
 /// The running process's own page. A vfork child has one of its own, too.
@@ -83,6 +84,67 @@ pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
 /// The brief of the process with this id.
 pub fn brief(id: EnvId) -> Option<Brief> {
     published::env(id).and_then(|record| brief_of(&record))
+}
+
+/// Has a process taken over the group that the order of this number put it into? One that has
+/// executed a program follows no more (setpgid(2)).
+pub fn has_followed(id: EnvId, order: u32) -> bool {
+    let word = |offset| field(id.index(), offset).unwrap_or(0);
+    word(core::mem::offset_of!(ProcessPage, followed)) >= order || has_executed(id)
+}
+
+/// Has a process executed a program since it was forked?
+pub fn has_executed(id: EnvId) -> bool {
+    field(id.index(), core::mem::offset_of!(ProcessPage, executed)).unwrap_or(0) != 0
+}
+
+/// Offset of the orders that a process has given its children.
+const PLACED_AT: usize = core::mem::offset_of!(ProcessPage, placed);
+const _: () = assert!(PLACED_AT.is_multiple_of(8));
+/// Times that orders are read until they have stood still.
+const READS: usize = 4;
+
+/// Tells a child into which group it is put; the number of the order. The number is written last.
+pub fn tell_child(child: u32, group: u32) -> u32 {
+    let page = own();
+    page.orders = page.orders.wrapping_add(1).max(1);
+    let order = page.orders;
+    let place = &mut page.placed[order as usize % PLACED];
+    let words = [(&mut place.order, 0), (&mut place.child, child), (&mut place.group, group)];
+    for (word, value) in words {
+        // SAFETY: an aligned word of our own page, which others only read.
+        unsafe { AtomicU32::from_ptr(word) }.store(value, Ordering::SeqCst);
+    }
+    // SAFETY: as above.
+    unsafe { AtomicU32::from_ptr(&mut place.order) }.store(order, Ordering::SeqCst);
+    order
+}
+
+/// The last order that `parent` has given `child`, if it has written it wholly.
+pub fn order_for(parent: EnvId, child: u32) -> Option<Placed> {
+    let read = || {
+        let mut orders = [Placed::NONE; PLACED];
+        for (at, order) in orders.iter_mut().enumerate() {
+            let word = |offset: usize| {
+                field(parent.index(), PLACED_AT + at * size_of::<Placed>() + offset).unwrap_or(0)
+            };
+            *order = Placed {
+                child: word(core::mem::offset_of!(Placed, child)),
+                group: word(core::mem::offset_of!(Placed, group)),
+                order: word(core::mem::offset_of!(Placed, order)),
+            };
+        }
+        orders
+    };
+    let mut seen = read();
+    for _ in 0..READS {
+        let again = read();
+        if again == seen {
+            return Placed::last_for(&seen, child);
+        }
+        seen = again;
+    }
+    None
 }
 
 /// What a process says is its session's terminal, 0: none.

@@ -163,6 +163,8 @@ pub struct Child {
     pub id: EnvId,
     /// Process group the parent gave it, 0: look at its page.
     pub group: u32,
+    /// The number of that order.
+    pub order: u32,
     /// The stops that were already reported, as its page counts them.
     pub stops: u32,
     /// The continuations that were already reported.

@@ -168,7 +168,7 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
         .children
         .retain(|child| xok::published::env(child.id).is_some_and(|record| record.holder == own));
     // Into what group they were put is the old life's word.
-    process.children.iter_mut().for_each(|child| child.group = 0);
+    process.children.iter_mut().for_each(|child| (child.group, child.order) = (0, 0));
     group_list::confirm(process);
 }
 

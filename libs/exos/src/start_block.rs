@@ -118,7 +118,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     out.word(process.children.len() as u64);
     for child in &process.children {
         out.word(u64::from(child.id.0) | u64::from(child.group) << 32);
-        out.word(u64::from(child.kept));
+        out.word(u64::from(child.kept) | u64::from(child.order) << 32);
         out.word(u64::from(child.stops) | u64::from(child.continuations) << 32);
     }
     let (offset, size) = command.image.unwrap_or((0, 0));
@@ -173,9 +173,10 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
         process.children.push(Child {
             id: EnvId(first as u32),
             group: (first >> 32) as u32,
+            order: (kept >> 32) as u32,
             stops: second as u32,
             continuations: (second >> 32) as u32,
-            kept: kept != 0,
+            kept: kept as u32 != 0,
             told: false,
         });
     }
@@ -210,6 +211,7 @@ mod tests {
         process.children.push(Child {
             id: EnvId(5),
             group: 6,
+            order: 9,
             stops: 7,
             continuations: 8,
             kept: true,

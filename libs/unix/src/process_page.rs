@@ -14,13 +14,15 @@ pub const COMMAND_BYTES: usize = 1024;
 /// Bytes of the executable's path kept.
 pub const PATH_BYTES: usize = 256;
 /// Bytes of the list of open files.
-pub const FILES_BYTES: usize = 1408;
+pub const FILES_BYTES: usize = 1344;
 /// Number of the working directory in that list.
 pub const DIRECTORY: u16 = 0xffff;
 /// Files that a process says it has open itself.
 pub const HELD: usize = 16;
 /// In place of a file: whatever the memory file server has made.
 pub const HELD_ANY: u64 = u64::MAX;
+/// Children that a process has put into groups and that its page still tells of.
+pub const PLACED: usize = 5;
 /// Groups of its set that a process shows.
 pub const GROUPS_SHOWN: usize = 32;
 /// Linux calls counted.
@@ -113,6 +115,36 @@ pub struct ProcessPage {
     /// Files of the memory file server that are open without its having been told: their `st_ino`,
     /// 0: none. It looks here before it ends a file that has lost its last name.
     pub held: [u64; HELD],
+    /// The last order of its parent's that it has followed, or that its own came after.
+    pub followed: u32,
+    /// Orders that it has given its children.
+    pub orders: u32,
+    /// The last of them, each at its number's place.
+    pub placed: [Placed; PLACED],
+}
+
+/// A child that its parent has put into a group: the child writes its own page alone, so it is told
+/// here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Placed {
+    /// The child.
+    pub child: u32,
+    /// Its group.
+    pub group: u32,
+    /// The number of the order, from 1.
+    pub order: u32,
+}
+
+impl Placed {
+    /// No order.
+    pub const NONE: Self = Self { child: 0, group: 0, order: 0 };
+
+    /// The last of these orders that is for `child`.
+    pub fn last_for(orders: &[Self], child: u32) -> Option<Self> {
+        let for_it = orders.iter().filter(|order| order.child == child && order.order != 0);
+        for_it.copied().max_by_key(|order| order.order)
+    }
 }
 
 const _: () = assert!(size_of::<ProcessPage>() <= 4096);
@@ -170,7 +202,16 @@ impl ProcessPage {
         files: [0; FILES_BYTES],
         futex: 0,
         held: [0; HELD],
+        followed: 0,
+        orders: 0,
+        placed: [Placed::NONE; PLACED],
     };
+
+    /// Becomes a child's, which has no orders yet.
+    pub fn forget_orders(&mut self) {
+        (self.followed, self.orders) = (0, 0);
+        self.placed = [Placed::NONE; PLACED];
+    }
 
     /// The name up to its first NUL.
     pub fn name(&self) -> &[u8] {
@@ -369,6 +410,16 @@ mod tests {
         let html = |name: &[u8]| std::format!("{}", Html(Name::of(name)));
         assert_eq!(html(b"<b>a&\"b\""), "&lt;b&gt;a&amp;&quot;b&quot;");
         assert_eq!(html(b"sh\0<"), "sh");
+    }
+
+    #[test]
+    fn the_last_order_for_a_child_counts() {
+        let order = |child, group, order| Placed { child, group, order };
+        let orders = [order(7, 71, 3), order(8, 80, 2), order(7, 70, 1), Placed::NONE];
+        assert_eq!(Placed::last_for(&orders, 7), Some(orders[0]));
+        assert_eq!(Placed::last_for(&orders, 8), Some(orders[1]));
+        assert_eq!(Placed::last_for(&orders, 9), None);
+        assert_eq!(Placed::last_for(&orders, 0), None, "an empty place is nobody's");
     }
 
     #[test]

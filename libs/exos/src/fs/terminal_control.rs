@@ -9,6 +9,7 @@ use unix::tty::termios::{TERMIOS_BYTES, Termios};
 use super::pty;
 use super::terminal::{Tty, check_foreground};
 use crate::errno::Answer;
+use crate::groups;
 use crate::page;
 use crate::process::Process;
 use crate::signal::send;
@@ -102,7 +103,7 @@ fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(),
         }
     }
     // A child that has not run since it was put into the group says so through its parent.
-    same_session |= process.children.iter().any(|child| child.group == group);
+    same_session |= process.children.iter().any(|child| groups::pending(child) == Some(group));
     if !same_session {
         return Err(Errno::ESRCH);
     }

@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::signal::frame::{self, Alternate, Contents, Place};
 use crate::signal::{Action, CODE_KERNEL, CODE_USER, Effect, Info, UNMASKABLE, bit, vector};
 use crate::thread::{NO_ALTERNATE, Thread};
-use crate::{children, exit, net, page, thread, threads, trace, user};
+use crate::{children, exit, groups, net, page, thread, threads, trace, user};
 use abi::id::EnvId;
 use abi::upcall::{EVENT_CHILD, EVENT_TIMER};
 use core::mem::MaybeUninit;
@@ -27,7 +27,10 @@ pub fn collect(process: &mut Process) {
         0 => 0,
         _ => xok::upcall::take_pending(),
     };
-    thread::own().rung |= posted & DOORBELL != 0;
+    if posted & DOORBELL != 0 {
+        thread::own().rung = true;
+        groups::follow(process);
+    }
     let posted = posted & !DOORBELL;
     if posted != 0 {
         if posted & bit(linux::SIGCHLD) != 0 {

@@ -4,9 +4,9 @@ use crate::capabilities::{REAL_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
 use crate::page::{self, Brief};
-use crate::process::Process;
+use crate::process::{Child, Process};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
-use crate::user;
+use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::{DomainRecord, Table};
 use linux_raw_sys::general as linux;
@@ -71,6 +71,7 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
     let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
     let word = crate::exit::signalled(linux::SIGKILL);
+    let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
     if ended == Err(Errno::EPERM) && process.users[1] == 0 {
         // By whom its domain is signalled is the process's to set, the domain's guard is not.
@@ -224,8 +225,8 @@ fn to_init(process: &Process, signal: u32) -> Answer {
 /// Is `target` in `group`: does it say so, or did we put it there, a child that has not looked at
 /// its group yet?
 fn is_in(process: &Process, target: &Brief, group: u32) -> bool {
-    target.group == group
-        || process.children.iter().any(|child| child.id == target.id && child.group == group)
+    let put_there = |child: &Child| child.id == target.id && groups::pending(child) == Some(group);
+    target.group == group || process.children.iter().any(put_there)
 }
 
 /// Is this a child that has died and was not waited for? It is there, and takes any signal.
