@@ -145,11 +145,11 @@ pub fn getsid(process: &Process, pid: u64) -> Answer {
     page::brief(EnvId(pid as u32)).map(|brief| u64::from(brief.session)).ok_or(Errno::ESRCH)
 }
 
-/// `setsid()`
+/// `setsid()`: not of who leads a group, though it may have left that itself.
 pub fn setsid(process: &mut Process) -> Answer {
     follow(process);
     let pid = process.id.0;
-    if page::own().group == pid {
+    if page::own().group == pid || leads_others(process) {
         return Err(Errno::EPERM);
     }
     let own = page::own();
@@ -158,4 +158,16 @@ pub fn setsid(process: &mut Process) -> Answer {
     own.terminal = 0;
     process.files.leave_console();
     Ok(u64::from(pid))
+}
+
+/// Has the group of the process's own number a member? What processes of other accounts say is
+/// nothing to go by: any of them could keep us from a session of our own.
+fn leads_others(process: &Process) -> bool {
+    let own = page::own();
+    let account = |id| published::env(id).map(|record: EnvRecord| record.user);
+    let (pid, ours) = (process.id.0, account(process.id));
+    page::all().any(|member| {
+        let is_there = member.group == pid && member.session == own.session;
+        is_there && member.id != process.id && account(member.id) == ours
+    }) || process.children.iter().any(|child| of_child(child) == pid)
 }

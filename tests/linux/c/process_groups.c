@@ -201,7 +201,11 @@ static void sessions(void)
     if (child == 0) {
         TRY(setpgid(0, 0));
         TRY(setsid());
+        pid_t member = answerer(before);
         TRY(setpgid(0, before));
+        TRY(setsid()); /* the group that it led has a member */
+        TRY(setpgid(member, before));
+        end(member);
         TRY(setsid() == getpid());
         TRY(setsid());
         TRY(setpgid(0, 0));
