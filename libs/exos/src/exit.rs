@@ -2,6 +2,7 @@
 
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
+use crate::signal::sender;
 use crate::{group_list, groups, lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
@@ -30,18 +31,26 @@ pub const CONTINUED: u64 = 0xffff;
 pub const STATUS: u64 = 0xff7f;
 /// It has executed a program.
 const EXECUTED: u64 = 0x80;
+/// Shift of its real user (`sender::left`).
+const USER_SHIFT: u32 = 16;
 /// Shift of the group it was in.
 const GROUP_SHIFT: u32 = 32;
 
 /// The word that a process with this page leaves.
 pub fn word(status: u64, page: &ProcessPage) -> u64 {
     let executed = if page.executed != 0 { EXECUTED } else { 0 };
-    status & STATUS | executed | u64::from(page.group) << GROUP_SHIFT
+    let user = u64::from(sender::left_by(page)) << USER_SHIFT;
+    status & STATUS | executed | user | u64::from(page.group) << GROUP_SHIFT
 }
 
 /// The group that a process with this word was in, 0: it does not say.
 pub fn group_of(word: u64) -> u32 {
     (word >> GROUP_SHIFT) as u32
+}
+
+/// The real user of a process with this word, as it says.
+pub fn user_of(word: u64) -> u32 {
+    sender::left((word >> USER_SHIFT) as u16)
 }
 
 /// Has a process with this word executed a program?
@@ -125,9 +134,10 @@ mod tests {
 
     #[test]
     fn a_word_says_what_the_page_said() {
-        let page = ProcessPage { group: 0x4000_0005, executed: 1, ..ProcessPage::EMPTY };
+        let page =
+            ProcessPage { group: 0x4000_0005, executed: 1, user: 1000, ..ProcessPage::EMPTY };
         let left = word(exited(3), &page);
-        assert_eq!((left & STATUS, group_of(left)), (0x300, 0x4000_0005));
+        assert_eq!((left & STATUS, group_of(left), user_of(left)), (0x300, 0x4000_0005, 1000));
         assert!(has_executed(left) && !has_executed(word(signalled(9), &ProcessPage::EMPTY)));
     }
 }

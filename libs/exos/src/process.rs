@@ -188,7 +188,8 @@ impl Process {
 
     /// Sends `signal` (1..=64) to the process itself; it is taken on the way out.
     pub fn raise(&mut self, signal: u32) {
-        let info = Info { first: u64::from(self.id.0), ..Info::default() };
+        let first = u64::from(self.id.0) | u64::from(self.users[0]) << 32;
+        let info = Info { first, ..Info::default() };
         self.arrive(signal, info);
     }
 

@@ -59,6 +59,7 @@ unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut u32) -> c_int;
     fn setsid() -> c_int;
+    fn sigtimedwait(set: *const [u64; 16], told: *mut [u32; 32], limit: *const i64) -> c_int;
     fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> c_int;
     fn __errno_location() -> *mut c_int;
 }
@@ -532,4 +533,25 @@ pub fn control(fd: i32, request: u64, value: i32) -> Option<i32> {
     // SAFETY: the callers' requests read or write one integer.
     let done = unsafe { ioctl(fd, request, (&raw mut value).cast()) } >= 0;
     done.then_some(value)
+}
+
+/// sigprocmask(2): this signal waits until it is asked for.
+pub fn block(number: i32) {
+    let set = only(number);
+    // SAFETY: reads the set.
+    unsafe { sigprocmask(0, &raw const set, std::ptr::null_mut()) };
+}
+
+/// sigtimedwait(2), of one that is blocked: pid and user of its sender, or `None` after 20 s.
+pub fn await_signal(number: i32) -> Option<[u32; 2]> {
+    let (set, limit, mut told) = (only(number), [20_i64, 0], [0; 32]);
+    // SAFETY: reads the set and the limit, and writes a `siginfo`, which has 128 bytes.
+    let got = unsafe { sigtimedwait(&raw const set, &raw mut told, limit.as_ptr()) };
+    (got == number).then_some([told[4], told[5]])
+}
+
+fn only(number: i32) -> [u64; 16] {
+    let mut set = [0; 16];
+    set[0] = 1 << (number - 1);
+    set
 }

@@ -6,7 +6,7 @@ use crate::lock::{self, DOORBELL};
 use crate::parts::Function;
 use crate::process::Process;
 use crate::signal::frame::{self, Alternate, Contents, Place};
-use crate::signal::{Action, CODE_KERNEL, CODE_USER, Effect, Info, UNMASKABLE, bit, vector};
+use crate::signal::{Action, CODE_KERNEL, Effect, Info, UNMASKABLE, bit, sender, vector};
 use crate::thread::{NO_ALTERNATE, Thread};
 use crate::{children, exit, groups, net, page, thread, threads, trace, user};
 use abi::id::EnvId;
@@ -36,8 +36,7 @@ pub fn collect(process: &mut Process) {
         if posted & bit(linux::SIGCHLD) != 0 {
             process.tell(EVENT_CHILD);
         }
-        let sender = last_sender();
-        let info = Info { code: CODE_USER, first: u64::from(sender), ..Info::default() };
+        let info = sender::info(process);
         let mut rest = posted;
         while rest != 0 {
             let signal = rest.trailing_zeros() + 1;
@@ -65,14 +64,6 @@ pub fn collect(process: &mut Process) {
         children::tend(process, false);
     }
     threads::obey(process);
-}
-
-/// The environment that posted last.
-fn last_sender() -> u32 {
-    let count = xok::upcall::word(0xc0);
-    let at = (count.wrapping_sub(1) % 8) as usize;
-    let pair = xok::upcall::word(0xc8 + (at & !1) * 4);
-    if at & 1 == 0 { pair as u32 } else { (pair >> 32) as u32 }
 }
 
 /// Does everything that needs no handler: ends, stops, drops. The signal to handle, if one is left.

@@ -8,6 +8,7 @@ pub mod deliver;
 pub mod frame;
 pub mod pending;
 pub mod send;
+pub mod sender;
 pub mod vector;
 
 use linux_raw_sys::general as linux;

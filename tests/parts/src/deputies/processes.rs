@@ -17,7 +17,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 8] = [
+pub const TESTS: [Test; 9] = [
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
@@ -26,6 +26,7 @@ pub const TESTS: [Test; 8] = [
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
     ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
     ("the_network_is_its_groups", the_network_is_its_groups),
+    ("senders_do_not_say_whose_they_are", senders_do_not_say_whose_they_are),
 ];
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
@@ -355,5 +356,36 @@ fn servers_keep_no_records_of_others(door: door::Door) -> Seen {
         0
     }));
     expect(status == 0, || format!("status {status:#x} (0x200: another one took it)"))?;
+    Ok(String::new())
+}
+
+/// A signal is told with the user of its sender, as the kernel knows it: a program that says of
+/// itself that it is user 0's is believed by nobody.
+fn senders_do_not_say_whose_they_are(_: door::Door) -> Seen {
+    const SIGNAL: i32 = 10;
+    let words = libc::words(libc::shared(1), 1);
+    let victim = libc::spawn(|| {
+        libc::block(SIGNAL);
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        words[0].store(1, Ordering::SeqCst);
+        match libc::await_signal(SIGNAL) {
+            Some([_, NOBODY]) => 0,
+            Some([_, user]) => 10 + i32::from(user == 0),
+            None => 2,
+        }
+    });
+    while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(victim) {
+        std::thread::yield_now();
+    }
+    let attacker = nobody(|| {
+        say(offset_of!(ProcessPage, user), 0);
+        libc::send(victim, SIGNAL);
+        0
+    })?;
+    let status = libc::wait(victim);
+    end(attacker)?;
+    expect(status == 0, || format!("who was signalled ended with {status:#x}"))?;
     Ok(String::new())
 }
