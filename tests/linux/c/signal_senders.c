@@ -1,5 +1,5 @@
-/* Who has sent a signal: si_pid and si_uid of kill, tgkill, sigqueue and SIGCHLD, between users. Run as root, which
- * both systems' tests are. */
+/* Who has sent a signal: si_pid and si_uid of kill, tgkill, sigqueue and SIGCHLD, between users; and whom the real
+ * user reaches. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "users.h"
@@ -131,6 +131,37 @@ static void waited_for(void)
     }
 }
 
+/* May a sender of real user `real` and effective user `effective` signal one of these three? */
+static void reaches(unsigned real, unsigned effective, const unsigned target[3])
+{
+    int ready[2], status;
+    char byte;
+    pipe(ready);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        if (setresuid(target[0], target[1], target[2]))
+            perror("setresuid");
+        write(ready[1], "r", 1);
+        for (;;)
+            pause();
+    }
+    read(ready[0], &byte, 1);
+    pid_t sender = fork_clean();
+    if (sender == 0) {
+        setresuid(real, effective, effective);
+        printf("%u/%u to %u/%u/%u: ", real, effective, target[0], target[1], target[2]);
+        int first = kill(child, 0), second = kill(child, SIGTERM);
+        printf("%s %s\n", first ? "refused" : "reached", second ? "refused" : "reached");
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(sender, &status, 0);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -141,5 +172,17 @@ int main(void)
     to_root();
     to_ann();
     waited_for();
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &meant, NULL);
+    const unsigned of[] = {0, ANN, BOB};
+    for (int at = 0; at < 27; at++) {
+        const unsigned target[] = {of[at % 3], of[at / 3 % 3], of[at / 9]};
+        reaches(0, BOB, target);
+        if (at % 4 == 0)
+            reaches(ANN, BOB, target);
+    }
     return 0;
 }

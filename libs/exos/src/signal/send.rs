@@ -42,9 +42,10 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
 }
 
 /// May the real user signal this process? User 0 reaches all by its name, but only as the effective
-/// user (capabilities(7)): as the real one, its own.
+/// user (capabilities(7)): as the real one, those whose real or saved user it is.
 fn real_counts(process: &Process, target: EnvId) -> bool {
-    process.users[0] != 0 || page::of_index(target.index()).is_some_and(|page| page.user == 0)
+    let is_its = |page: page::ProcessPage| page.user == 0 || page.saved_user == 0;
+    process.users[0] != 0 || page::of_index(target.index()).is_some_and(is_its)
 }
 
 /// Does something by the effective user, else, if that counts, by the real one (kill(2)).
