@@ -22,7 +22,9 @@ use xok::services::{self, Service};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::exec;
 use crate::fs::node::Node;
+use crate::fs::open_file::OpenFile;
 use crate::fs::region::{self, Heritage, Region};
+use crate::fs::whose::Whose;
 use crate::fs::{image_files, saved};
 use crate::group_list;
 use crate::layout::{PROGRAM, PROGRAM_END};
@@ -176,6 +178,12 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
 pub fn load_files(process: &mut Process, bytes: &[u8], head: &Head) -> Result<(), Errno> {
     let directory = node_of(head.directory);
     process.files = saved::load_offered(bytes, directory, DESCRIPTORS_MAX)?;
+    // Whose a pipe is is the old life's word: here it is the starter's.
+    for description in process.files.descriptions() {
+        if let OpenFile::Pipe(pipe) = &description.file {
+            pipe.whose.set(Whose::of([process.users[0], process.groups[0]]));
+        }
+    }
     // The terminal of its session is another user's word: one that it does not have open is none.
     let page = page::own();
     if page.terminal.checked_sub(2).is_some_and(|at| process.files.terminal(at).is_none()) {

@@ -1,5 +1,6 @@
 //! What a file is: its attributes, and the three records in which Linux programs ask for them.
 
+use crate::errno::Errno;
 use linux_raw_sys::general as raw;
 
 /// Bits of a mode that say what kind of file it is.
@@ -226,6 +227,37 @@ impl Attributes {
         bits & mask == mask
     }
 
+    /// May the asker give it this mode, owner and group (chmod(2), chown(2))?
+    pub fn may_be_given(&self, given: &Given, who: &Credentials) -> Result<(), Errno> {
+        if who.uid == 0 {
+            return Ok(());
+        }
+        let owner = who.uid == self.uid;
+        let own_group = |gid| owner && (gid == self.gid || who.is_member(gid));
+        let refused = given.mode.is_some() && !owner
+            || given.uid.is_some_and(|uid| uid != self.uid || !owner)
+            || given.gid.is_some_and(|gid| !own_group(gid));
+        if refused { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// Gives it what the asker may give.
+    pub fn give(&mut self, given: &Given, who: &Credentials) {
+        if let Some(mode) = given.mode {
+            self.mode = self.kind() | mode & 0o7777;
+        }
+        if given.uid.is_some() || given.gid.is_some() {
+            if !self.is_directory() {
+                // A new owner must not inherit the right to act as the old one.
+                self.mode &= !(0o4000 | self.dropped_set_group(who));
+            }
+            self.uid = given.uid.unwrap_or(self.uid);
+            self.gid = given.gid.unwrap_or(self.gid);
+        }
+        if given.mode.is_some() {
+            self.mode &= !self.foreign_set_group(who);
+        }
+    }
+
     /// The set-group-id bit, if the asker may not set it here: it is not in the file's group
     /// (chmod(2)).
     pub fn foreign_set_group(&self, who: &Credentials) -> u32 {
@@ -239,6 +271,17 @@ impl Attributes {
         let plain = self.kind() == raw::S_IFREG && self.mode & 0o4000 == 0 && !set_group;
         who.uid == 0 || who.uid == self.uid || plain && self.permits(who, 6)
     }
+}
+
+/// What a file is to be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Owning group.
+    pub gid: Option<u32>,
 }
 
 /// Who asks.

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
 
-use crate::attributes::{Attributes, Credentials, Space};
+use crate::attributes::{Attributes, Credentials, Given, Space};
 use crate::errno::Errno;
 use crate::map::{self, Map};
 use crate::{bytes, path};
@@ -281,34 +281,12 @@ impl Tree {
         let attributes = &mut inode.attributes;
         let owner = who.uid == 0 || who.uid == attributes.uid;
         let times = change.read_ns.is_some() || change.written_ns.is_some();
-        if change.mode.is_some() && !owner {
-            return Err(Errno::EPERM);
-        }
-        if change.uid.is_some_and(|uid| uid != attributes.uid || !owner) && who.uid != 0 {
-            return Err(Errno::EPERM);
-        }
-        let own_group = |gid| owner && (gid == attributes.gid || who.is_member(gid));
-        if change.gid.is_some_and(|gid| !own_group(gid)) && who.uid != 0 {
-            return Err(Errno::EPERM);
-        }
+        let given = Given { mode: change.mode, uid: change.uid, gid: change.gid };
+        attributes.may_be_given(&given, who)?;
         if times && !owner && !(change.touch && may_write) {
             return Err(if change.touch { Errno::EACCES } else { Errno::EPERM });
         }
-        let kind = attributes.kind();
-        if let Some(mode) = change.mode {
-            attributes.mode = kind | mode & 0o7777;
-        }
-        if change.uid.is_some() || change.gid.is_some() {
-            if kind != raw::S_IFDIR {
-                // A new owner must not inherit the right to act as the old one.
-                attributes.mode &= !(0o4000 | attributes.dropped_set_group(who));
-            }
-            attributes.uid = change.uid.unwrap_or(attributes.uid);
-            attributes.gid = change.gid.unwrap_or(attributes.gid);
-        }
-        if change.mode.is_some() {
-            attributes.mode &= !attributes.foreign_set_group(who);
-        }
+        attributes.give(&given, who);
         // Who does not own a file and may write it sets its times to the present one.
         let told = |asked: Option<u64>, before| match asked {
             Some(_) if change.touch => now,

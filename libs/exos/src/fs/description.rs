@@ -98,7 +98,7 @@ impl Description {
         if let OpenFile::Pipe(pipe) = &description.file
             && let Some(readers) = pipe.readers()
         {
-            let pipe = *pipe;
+            let pipe = pipe.clone();
             description.readers = readers;
             if description.readable() {
                 description.reads_by = pipe.region.0;

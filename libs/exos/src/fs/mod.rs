@@ -45,6 +45,7 @@ pub mod timer_file;
 pub mod transfer;
 pub mod transfers;
 pub mod walk;
+pub mod whose;
 
 use abi::id::{EnvId, RegionId};
 use alloc::rc::Rc;
@@ -354,7 +355,7 @@ impl Files {
     }
 
     /// The descriptions, each once.
-    fn descriptions(&self) -> Vec<Rc<Description>> {
+    pub fn descriptions(&self) -> Vec<Rc<Description>> {
         let mut list: Vec<Rc<Description>> = Vec::new();
         let open = self.table.iter().flatten().map(|slot| &slot.description);
         for description in open.chain(&self.keeper) {

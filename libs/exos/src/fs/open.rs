@@ -15,8 +15,10 @@ use super::pipe::{self, Pipe, READER, WRITER};
 use super::region::{self, Region};
 use super::terminal::Tty;
 use super::walk::{Found, Last, Which};
+use super::whose::Whose;
 use super::{Files, proc_files, pty, terminal};
 use crate::errno::{Answer, Errno};
+use crate::identity;
 use crate::page::{self, HELD_ANY, Hold};
 use crate::process::Process;
 use crate::user;
@@ -386,9 +388,10 @@ fn open_fifo(
         }
     }
     let region = id_of_pipe.ok_or(Errno::EINVAL)?;
-    let pipe = Pipe { region, reads, writes };
+    let whose = Whose { node: Some(id), ..Whose::of([0, 0]) };
+    let pipe = Pipe::new(region, (reads, writes), whose);
     // Dropping it, should the wait end early, gives the attachments back.
-    let description = Description::new(OpenFile::Pipe(pipe), path, flags, None);
+    let description = Description::new(OpenFile::Pipe(pipe.clone()), path, flags, None);
     let waits = flags & raw::O_NONBLOCK == 0;
     if reads && writes {
         return Ok(description);
@@ -424,7 +427,7 @@ pub fn pipe2(process: &mut Process, into: u64, flags: u32) -> Answer {
     if flags & !(raw::O_CLOEXEC | raw::O_NONBLOCK | raw::O_DIRECT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (reader, writer) = pipe::make()?;
+    let (reader, writer) = pipe::make(identity::for_files(process))?;
     let close = flags & raw::O_CLOEXEC != 0;
     let flags = flags & raw::O_NONBLOCK;
     let limit = process.limit(raw::RLIMIT_NOFILE);

@@ -83,13 +83,7 @@ impl OpenFile {
     pub fn attributes(&self, files: &Files) -> Result<Attributes, Errno> {
         match self {
             OpenFile::Node(node) | OpenFile::Text(node, _) => node.attributes(files),
-            OpenFile::Pipe(pipe) => Ok(Attributes {
-                device: 0xc,
-                inode: pipe.region.0,
-                mode: raw::S_IFIFO | 0o600,
-                links: 1,
-                ..stamped()
-            }),
+            OpenFile::Pipe(pipe) => pipe.attributes(files),
             OpenFile::Socket(socket) => Ok(Attributes {
                 device: 0x8,
                 inode: u64::from(socket.number),

@@ -16,6 +16,7 @@ use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
@@ -23,6 +24,7 @@ use unix::ring::{HEAD, PIPE_BUF, Ring, TAIL, writable};
 use super::description::Description;
 use super::region::{self, Done, Heritage, Missed, Region, Transfer};
 use super::transfer::Memory;
+use super::whose::Whose;
 use crate::process::Process;
 use crate::wait::{Interrupts, Wait, direct, look, sleep_until};
 
@@ -78,7 +80,7 @@ impl Piece {
 }
 
 /// An end of a pipe, or both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipe {
     /// The region.
     pub region: RegionId,
@@ -86,6 +88,8 @@ pub struct Pipe {
     pub reads: bool,
     /// Is it the end that writes?
     pub writes: bool,
+    /// Whose it is.
+    pub whose: Cell<Whose>,
 }
 
 /// How full a pipe is. The default has room for nothing.
@@ -112,17 +116,23 @@ impl Level {
     }
 }
 
-/// Makes a pipe; the domain is attached to both ends.
-pub fn make() -> Result<(Pipe, Pipe), Errno> {
+/// Makes a pipe of this user and group; the domain is attached to both ends.
+pub fn make(ids: [u32; 2]) -> Result<(Pipe, Pipe), Errno> {
     let id = region::make_fifo()?;
-    let reader = Pipe { region: id, reads: true, writes: false };
-    let writer = Pipe { region: id, reads: false, writes: true };
+    let whose = Whose::of(ids);
+    let reader = Pipe::new(id, (true, false), whose);
+    let writer = Pipe::new(id, (false, true), whose);
     reader.reader().attach()?;
     writer.writer().attach()?;
     Ok((reader, writer))
 }
 
 impl Pipe {
+    /// An end of the pipe in this region: does it read, and write?
+    pub fn new(region: RegionId, (reads, writes): (bool, bool), whose: Whose) -> Self {
+        Self { region, reads, writes, whose: Cell::new(whose) }
+    }
+
     /// The region, for what a reader does.
     pub fn reader(&self) -> Region {
         Region { id: self.region, role: READER }

@@ -19,6 +19,7 @@ use super::region::Region;
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
 use super::timer_file::TimerFile;
+use super::whose::Whose;
 use super::{Descriptor, Files};
 use crate::net::socket::Socket;
 use crate::unix_sockets::UnixSocket;
@@ -74,6 +75,7 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
             OpenFile::Pipe(pipe) => {
                 let ends = u64::from(pipe.reads) | u64::from(pipe.writes) << 1;
                 out.words(&[2 | ends << 8, pipe.region.0]);
+                out.words(&pipe.whose.get().saved());
             }
             OpenFile::Terminal(tty) => {
                 out.word(3 | u64::from(tty.mark()) << 8);
@@ -170,11 +172,11 @@ fn description(
     let file = match kind & 0xff {
         0 => OpenFile::Node(place.node),
         1 => OpenFile::Text(place.node, reader.bytes()?.to_vec()),
-        2 => OpenFile::Pipe(Pipe {
-            region: RegionId(reader.word()?),
-            reads: kind >> 8 & 1 != 0,
-            writes: kind >> 9 & 1 != 0,
-        }),
+        2 => {
+            let region = RegionId(reader.word()?);
+            let ends = (kind >> 8 & 1 != 0, kind >> 9 & 1 != 0);
+            OpenFile::Pipe(Pipe::new(region, ends, Whose::loaded(reader.words()?)))
+        }
         3 => {
             let entry = Entry::from_words(reader.words()?);
             let number = ((kind >> 8) as u32).checked_sub(2);

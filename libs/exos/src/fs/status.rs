@@ -11,6 +11,7 @@ use super::node::Node;
 use super::open_file::OpenFile;
 use super::terminal::Tty;
 use super::walk::Last;
+use super::whose;
 use crate::errno::{Answer, Errno};
 use crate::identity;
 use crate::process::Process;
@@ -160,6 +161,9 @@ fn change(process: &Process, node: Option<Node>, change: &Change) -> Answer {
         }
         Some(Node::Memory(id)) => process.files.client()?.change(id, change)?,
         Some(Node::Image(_)) => return Err(Errno::EROFS),
+        Some(Node::Descriptor(fd)) if change.which & !owners == 0 => {
+            return change_open(process, fd as i32, change);
+        }
         _ => return Err(Errno::EPERM),
     }
     Ok(0)
@@ -175,11 +179,16 @@ fn change_at(process: &Process, directory: i32, path: u64, flags: u32, what: &Ch
     change(process, Some(node), what)
 }
 
-fn of_descriptor(process: &Process, fd: i32) -> Result<Option<Node>, Errno> {
-    match &process.files.get(fd)?.file {
-        OpenFile::Terminal(Tty { number: Some(number), .. }) => Ok(Some(Node::Slave(*number))),
-        file => Ok(file.node()),
-    }
+fn change_open(process: &Process, fd: i32, what: &Change) -> Answer {
+    let node = match &process.files.get(fd)?.file {
+        OpenFile::Terminal(Tty { number: Some(number), .. }) => Some(Node::Slave(*number)),
+        OpenFile::Pipe(pipe) => match pipe.whose.get().node {
+            Some(id) => Some(Node::Memory(id)),
+            None => return whose::change(process, pipe, what),
+        },
+        file => file.node(),
+    };
+    change(process, node, what)
 }
 
 /// `fchmodat(directory, path, mode)`
@@ -189,7 +198,7 @@ pub fn fchmodat(process: &mut Process, directory: i32, path: u64, mode: u32) -> 
 
 /// `fchmod(fd, mode)`
 pub fn fchmod(process: &mut Process, fd: i32, mode: u32) -> Answer {
-    change(process, of_descriptor(process, fd)?, &mode_change(mode))
+    change_open(process, fd, &mode_change(mode))
 }
 
 fn mode_change(mode: u32) -> Change {
@@ -211,7 +220,7 @@ pub fn fchownat(process: &mut Process, words: [u64; 6]) -> Answer {
 
 /// `fchown(fd, uid, gid)`
 pub fn fchown(process: &mut Process, fd: i32, uid: u32, gid: u32) -> Answer {
-    change(process, of_descriptor(process, fd)?, &owner_change(uid, gid))
+    change_open(process, fd, &owner_change(uid, gid))
 }
 
 /// `utimensat(directory, path, times, flags)`

@@ -26,6 +26,7 @@ use crate::capabilities::FAMILY_SLOT;
 use crate::errno::from_kernel;
 use crate::fs::pipe::{Pipe, READER, RING, WRITER};
 use crate::fs::region::{self, Done, Heritage, Region};
+use crate::fs::whose::Whose;
 use crate::wait::Wait;
 
 /// Offset of how far it has come: the keeper's to write.
@@ -133,12 +134,12 @@ pub fn unpack(word: u64) -> SocketAddrV4 {
 
 /// The end of a ring that is read, and the one that is written.
 pub fn reading(region: RegionId) -> Pipe {
-    Pipe { region, reads: true, writes: false }
+    Pipe::new(region, (true, false), Whose::of([0, 0]))
 }
 
 /// See [`reading`].
 pub fn writing(region: RegionId) -> Pipe {
-    Pipe { region, reads: false, writes: true }
+    Pipe::new(region, (false, true), Whose::of([0, 0]))
 }
 
 /// Attaches our own domain, by the name that relatives of one user have.
