@@ -310,9 +310,28 @@ fn open_existing(
             proc_files::check(process, item)?;
             Ok(Description::new(OpenFile::Node(node), path, flags, None))
         }
-        Node::Descriptor(fd) => process.files.get(fd as i32),
+        Node::Descriptor(fd) => open_again(process, fd, path, flags),
         _ => Ok(Description::new(OpenFile::Node(node), path, flags, None)),
     }
+}
+
+/// Opens what is open already, by /proc/self/fd: a pipe as its permissions and the kernel have it;
+/// of what has no name else there is one description.
+fn open_again(
+    process: &mut Process,
+    fd: u32,
+    path: Canonical,
+    flags: u32,
+) -> Result<Rc<Description>, Errno> {
+    let description = process.files.get(fd as i32)?;
+    let OpenFile::Pipe(pipe) = &description.file else { return Ok(description) };
+    if let Some(id) = pipe.whose.get().node {
+        return open_fifo(process, id, path, flags);
+    }
+    check(&pipe.attributes(&process.files)?, &process.files.who(), flags)?;
+    let access = flags & raw::O_ACCMODE;
+    let another = pipe.another(access != raw::O_WRONLY, access != raw::O_RDONLY)?;
+    Ok(Description::new(OpenFile::Pipe(another), Canonical::default(), flags, None))
 }
 
 fn open_memory(

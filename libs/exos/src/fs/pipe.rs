@@ -133,6 +133,23 @@ impl Pipe {
         Self { region, reads, writes, whose: Cell::new(whose) }
     }
 
+    /// Another end of it, attached, which reads and writes as asked. The kernel lets who made the
+    /// pipe take any, others an end like one that they have.
+    pub fn another(&self, reads: bool, writes: bool) -> Result<Self, Errno> {
+        let pipe = Self::new(self.region, (reads, writes), self.whose.get());
+        let refused = |_| Errno::EACCES;
+        if reads {
+            pipe.reader().attach().map_err(refused)?;
+        }
+        if writes && let Err(errno) = pipe.writer().attach() {
+            if reads {
+                pipe.reader().detach();
+            }
+            return Err(refused(errno));
+        }
+        Ok(pipe)
+    }
+
     /// The region, for what a reader does.
     pub fn reader(&self) -> Region {
         Region { id: self.region, role: READER }
