@@ -39,6 +39,7 @@ pub mod others;
 pub mod page;
 pub mod parts;
 pub mod posix_timers;
+pub mod privileges;
 pub mod process;
 pub mod replace;
 pub mod rewrite;

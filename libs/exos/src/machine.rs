@@ -7,6 +7,7 @@
 use crate::capabilities::POWER_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::others;
+use crate::privileges;
 use crate::process::Process;
 use crate::thread;
 use crate::user;
@@ -255,6 +256,6 @@ pub fn prctl(words: [u64; 6]) -> Answer {
             Ok(0)
         }
         linux_raw_sys::prctl::PR_GET_DUMPABLE => Ok(u64::from(!thread::process().undumpable)),
-        _ => Err(Errno::EINVAL),
+        _ => privileges::control(words).unwrap_or(Err(Errno::EINVAL)),
     }
 }

@@ -68,7 +68,7 @@ fn superusers(process: &Process) -> Answer {
 
 /// The page of another process, `None` for ourselves. What is no Linux process counts as user 0's:
 /// that is who the servers belong to.
-fn other(process: &Process, pid: u32) -> Result<Option<ProcessPage>, Errno> {
+pub fn other(process: &Process, pid: u32) -> Result<Option<ProcessPage>, Errno> {
     if pid == 0 || pid == process.id.0 {
         return Ok(None);
     }

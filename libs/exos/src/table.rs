@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::signal::{calls as signals, deliver, send};
 use crate::{
     children, exec, exit, fork, fs, futex, group_list, groups, machine, page, parts, posix_timers,
-    thread, threads, time,
+    privileges, thread, threads, time,
 };
 use linux_raw_sys::general::*;
 use xok::upcall::Slot;
@@ -168,7 +168,8 @@ fn of_process(process: &mut Process, number: u32, words: Words) -> Option<Answer
             Ok(0)
         }
         __NR_get_robust_list => futex::robust_list(process, first, second, third),
-        __NR_capget => Err(Errno::EPERM),
+        __NR_capget => privileges::get(process, first, second),
+        __NR_capset => privileges::set(process, first, second),
         _ => return None,
     })
 }

@@ -281,6 +281,7 @@ calls! {
     __NR_setfsuid(Int);
     __NR_setfsgid(Int);
     __NR_capget(Pointer, Pointer);
+    __NR_capset(Pointer, Pointer);
     __NR_prlimit64(Int, RLIMIT, In(processes::limits_64), Out(processes::limits_64));
     __NR_getrlimit(RLIMIT, Out(processes::limits));
     __NR_setrlimit(RLIMIT, In(processes::limits));

@@ -24,6 +24,7 @@ pub mod map;
 pub mod mounts;
 pub mod path;
 pub mod prf;
+pub mod privileges;
 pub mod proc_text;
 pub mod process_page;
 pub mod protocol;

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use crate::privileges::{ALL, Sets};
 use crate::process_page::nice_that_can_be;
 
 /// Clock ticks in a second, as programs see them (`USER_HZ`).
@@ -138,6 +139,18 @@ pub fn status(p: &ProcessRecord) -> Vec<u8> {
     let _ = writeln!(rest, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", 0, p.pending);
     let _ = writeln!(rest, "SigBlk:\t{:016x}\nSigIgn:\t{:016x}", p.blocked, p.ignored);
     let _ = writeln!(rest, "SigCgt:\t{:016x}", p.caught);
+    let [real, effective, saved, files] = p.users;
+    let sets = Sets::of([real, effective, saved], files);
+    let rows = [
+        ("CapInh", 0),
+        ("CapPrm", sets.permitted),
+        ("CapEff", sets.effective),
+        ("CapBnd", ALL),
+        ("CapAmb", 0),
+    ];
+    for (name, set) in rows {
+        let _ = writeln!(rest, "{name}:\t{set:016x}");
+    }
     let _ = writeln!(rest, "voluntary_ctxt_switches:\t{}", p.switches);
     let _ = writeln!(rest, "nonvoluntary_ctxt_switches:\t0");
     text.extend(rest.bytes());
