@@ -7,6 +7,7 @@
 use crate::capabilities::POWER_SLOT;
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::others;
+use crate::page::{self, ProcessPage};
 use crate::privileges;
 use crate::process::Process;
 use crate::thread;
@@ -142,12 +143,38 @@ pub fn getcpu(cpu: u64, node: u64) -> Answer {
     Ok(0)
 }
 
-/// `prlimit64(pid, resource, new, old)`
+/// Shows the process's limits in its page: others may read them (proc(5)).
+pub fn show_limits(process: &Process) {
+    page::own().limits = process.limits.0.map(|(soft, hard)| [soft, hard]);
+}
+
+/// May the process ask for the limits of another one (prlimit(2))? That is the superuser, and who
+/// is by all ids what the process is by its real ones.
+fn may_ask(process: &Process, page: &ProcessPage) -> bool {
+    let (user, group) = (process.users[0], process.groups[0]);
+    let users = [page.user, page.effective_user, page.saved_user];
+    let groups = [page.group_id, page.effective_group_id, page.saved_group_id];
+    process.users[1] == 0 || users == [user; 3] && groups == [group; 3]
+}
+
+/// `prlimit64(pid, resource, new, old)`; a process sets its own limits alone.
 pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
     let [pid, resource, new, old, ..] = words;
     let root = process.users[1] == 0;
     let wanted: Option<[u64; 2]> = if new == 0 { None } else { Some(user::read_value(new)?) };
-    others::own(process, pid as u32)?;
+    if let Some(page) = others::other(process, pid as u32)? {
+        if !may_ask(process, &page) {
+            return Err(Errno::EPERM);
+        }
+        let limit = page.limits.get(resource as usize).ok_or(Errno::EINVAL)?;
+        if wanted.is_some() {
+            return Err(Errno::EPERM);
+        }
+        if old != 0 {
+            user::write_value(old, limit)?;
+        }
+        return Ok(0);
+    }
     let limit = process.limits.0.get_mut(resource as usize).ok_or(Errno::EINVAL)?;
     let before = *limit;
     if let Some([soft, hard]) = wanted {
@@ -158,6 +185,7 @@ pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
             return Err(Errno::EPERM);
         }
         *limit = (soft, hard);
+        show_limits(process);
     }
     if old != 0 {
         user::write_value(old, &[before.0, before.1])?;

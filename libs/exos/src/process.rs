@@ -12,6 +12,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
+pub use unix::process_page::LIMITS;
 
 use crate::fs::Files;
 use crate::fs::node::Node;
@@ -134,9 +135,6 @@ impl Orders {
         self.stop == 0 && !self.timer && self.next_life.is_none()
     }
 }
-
-/// Resource limits there are (`RLIM_NLIMITS`).
-pub const LIMITS: usize = 16;
 
 /// Resource limits, soft and hard, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

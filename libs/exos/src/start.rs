@@ -195,6 +195,7 @@ fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
         None => process.files = Files::load(files)?,
     }
     identity::executed(process)?;
+    crate::machine::show_limits(process);
     crate::time::set_timer(process);
     let plan = Plan::parse(loader::bytes(&command)).map_err(|_| Errno::ENOEXEC)?;
     let areas = loader::areas(process, &command, &plan)?;

@@ -14,9 +14,13 @@ pub const COMMAND_BYTES: usize = 1024;
 /// Bytes of the executable's path kept.
 pub const PATH_BYTES: usize = 256;
 /// Bytes of the list of open files.
-pub const FILES_BYTES: usize = 1344;
+pub const FILES_BYTES: usize = 1408;
 /// Number of the working directory in that list.
 pub const DIRECTORY: u16 = 0xffff;
+/// Number of the root directory, where that is not the machine's.
+pub const ROOT_DIRECTORY: u16 = 0xfffe;
+/// Limits of resources that there are (`RLIM_NLIMITS`).
+pub const LIMITS: usize = 16;
 /// Files that a process says it has open itself.
 pub const HELD: usize = 16;
 /// In place of a file: whatever the memory file server has made.
@@ -88,8 +92,8 @@ pub struct ProcessPage {
     pub command: [u8; COMMAND_BYTES],
     /// The executable.
     pub path: [u8; PATH_BYTES],
-    /// Calls answered with ENOSYS, by number.
-    pub unsupported: [u16; CALLS],
+    /// Calls answered with ENOSYS, by number, up to 255.
+    pub unsupported: [u8; CALLS],
     /// Bytes of `files`.
     pub files_len: u32,
     /// Bytes of the environment.
@@ -115,6 +119,8 @@ pub struct ProcessPage {
     /// Files of the memory file server that are open without its having been told: their `st_ino`,
     /// 0: none. It looks here before it ends a file that has lost its last name.
     pub held: [u64; HELD],
+    /// Soft and hard limit of each resource (getrlimit(2)).
+    pub limits: [[u64; 2]; LIMITS],
     /// The last order of its parent's that it has followed, or that its own came after.
     pub followed: u32,
     /// Orders that it has given its children.
@@ -202,6 +208,7 @@ impl ProcessPage {
         files: [0; FILES_BYTES],
         futex: 0,
         held: [0; HELD],
+        limits: [[0; 2]; LIMITS],
         followed: 0,
         orders: 0,
         placed: [Placed::NONE; PLACED],
@@ -260,7 +267,7 @@ impl ProcessPage {
         let mut count = 0;
         for (place, entry) in self.places() {
             count += 1;
-            if entry != DIRECTORY && entry > number && at.is_none() {
+            if entry < ROOT_DIRECTORY && entry > number && at.is_none() {
                 at = Some(place);
             }
         }
@@ -287,7 +294,7 @@ impl ProcessPage {
         let mut count = 0;
         for (place, entry) in self.places() {
             count += 1;
-            if entry == number && number != DIRECTORY {
+            if entry == number && number < ROOT_DIRECTORY {
                 let name = self.files.get(place + 2).copied().unwrap_or(0);
                 range = Some((place, (place + 3 + usize::from(name)).min(end)));
             }

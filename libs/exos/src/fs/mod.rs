@@ -56,7 +56,7 @@ use image::archive::Kind;
 use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, Credentials, Membership};
 use unix::path::Canonical;
-use unix::process_page::DIRECTORY;
+use unix::process_page::{DIRECTORY, ROOT_DIRECTORY};
 use unix::protocol::DATA_BYTES;
 use unix::tree::Id;
 
@@ -320,6 +320,9 @@ impl Files {
         let page = crate::page::own();
         page.clear_files();
         page.add_file(DIRECTORY, self.directory.path.as_bytes());
+        if self.root.path.as_bytes() != b"/" {
+            page.add_file(ROOT_DIRECTORY, self.root.path.as_bytes());
+        }
         let mut count = 0;
         for (at, slot) in self.table.iter().enumerate() {
             let Some(slot) = slot else { continue };

@@ -202,6 +202,7 @@ pub fn chroot(process: &mut Process, path: u64) -> Answer {
         return Err(Errno::EPERM);
     }
     process.files.root = place;
+    process.files.publish();
     Ok(0)
 }
 

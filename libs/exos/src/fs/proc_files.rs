@@ -9,7 +9,7 @@ use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, device_number};
 use unix::dirents::Packer;
 use unix::proc_text::{self, CpuTimes, MemoryRecord, ProcessRecord};
-use unix::process_page::DIRECTORY;
+use unix::process_page::{DIRECTORY, LIMITS, ROOT_DIRECTORY};
 use unix::{Errno, mounts};
 use xok::{clock, published};
 
@@ -177,7 +177,8 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
             let open = if item.pid == own.id.0 {
                 own.files.any(fd as i32).is_ok()
             } else {
-                u16::try_from(fd).is_ok_and(|fd| published_name(item.pid, fd).is_some())
+                u16::try_from(fd)
+                    .is_ok_and(|fd| fd < ROOT_DIRECTORY && published_name(item.pid, fd).is_some())
             };
             open.then(|| item.of(Kind::Descriptor(fd)))
         }
@@ -243,6 +244,11 @@ pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
             ("cwd", true) => Ok(files.directory.path.as_bytes().to_vec()),
             ("cwd", false) => published_name(item.pid, DIRECTORY).ok_or(Errno::ENOENT),
             ("root", true) => Ok(files.root.path.as_bytes().to_vec()),
+            ("root", false) => {
+                page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+                let elsewhere = published_name(item.pid, ROOT_DIRECTORY);
+                Ok(elsewhere.unwrap_or_else(|| Vec::from(*b"/")))
+            }
             _ => Err(Errno::EACCES),
         },
         Kind::Descriptor(fd) if item.pid == own.id.0 => {
@@ -338,7 +344,7 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
         }
         Kind::Descriptors => {
             let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
-            for (fd, _) in page.files().filter(|file| file.0 != DIRECTORY) {
+            for (fd, _) in page.files().filter(|file| file.0 < ROOT_DIRECTORY) {
                 add(&format!("{fd}"), Kind::Descriptor(u32::from(fd)));
             }
         }
@@ -549,7 +555,10 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
             Ok(proc_text::status(&record))
         }
         "callsites" if own => Ok(crate::memory::space().rewrites.text().into_bytes()),
-        "limits" if own => Ok(limit_text(process)),
+        "limits" => {
+            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
+            Ok(limit_text(&page.limits))
+        }
         // Nothing is mapped at its beginning, and no more of it is shown.
         "mem" if own => Err(Errno::EIO),
         "maps" if own => Ok(proc_text::maps(&processor::maps())),
@@ -573,7 +582,7 @@ fn mount_text(files: &Files) -> Vec<u8> {
     proc_text::mounts(&rows)
 }
 
-fn limit_text(process: &Process) -> Vec<u8> {
+fn limit_text(limits: &[[u64; 2]; LIMITS]) -> Vec<u8> {
     const ROWS: [(&str, u32, &str); 7] = [
         ("Max cpu time", raw::RLIMIT_CPU, "seconds"),
         ("Max file size", raw::RLIMIT_FSIZE, "bytes"),
@@ -584,7 +593,7 @@ fn limit_text(process: &Process) -> Vec<u8> {
         ("Max address space", raw::RLIMIT_AS, "bytes"),
     ];
     let rows = ROWS.map(|(name, limit, unit)| {
-        let (soft, hard) = process.limits.0[limit as usize];
+        let [soft, hard] = limits[limit as usize];
         (name, soft, hard, unit)
     });
     proc_text::limits(&rows)
