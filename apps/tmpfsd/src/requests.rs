@@ -9,9 +9,9 @@ use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, KIND_MASK};
 use unix::dirents::Packer;
 use unix::path::NAME_MAX;
 use unix::protocol::{
-    AT_END, BY_SEAL, CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID,
-    CHANGE_WRITTEN, DATA, DATA_BYTES, INLINE_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request,
-    TARGET, TRANSFER_BYTES, WALK_BYTES, outcome, unpack_inline,
+    AT_END, BY_SEAL, CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_OWNER, CHANGE_READ,
+    CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN, DATA, DATA_BYTES, INLINE_BYTES, NAME_FIRST,
+    NAME_SECOND, Operation, Request, TARGET, TRANSFER_BYTES, WALK_BYTES, outcome, unpack_inline,
 };
 use unix::tree::{Change, Id, Kind, Outcome, Tree, Walk};
 
@@ -399,6 +399,7 @@ fn change(tree: &mut Tree, region: RegionId, node: Id, which: u64, who: &Credent
         mode: given(CHANGE_MODE, 0).map(|word| word as u32),
         uid: given(CHANGE_UID, 1).map(|word| word as u32),
         gid: given(CHANGE_GID, 2).map(|word| word as u32),
+        owner: which & CHANGE_OWNER != 0,
         read_ns: given(CHANGE_READ, 3),
         written_ns: given(CHANGE_WRITTEN, 4),
         touch: which & CHANGE_TOUCH != 0,

@@ -257,6 +257,9 @@ pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
 
 /// A program has been executed: the saved ids are the effective ones (credentials(7)).
 pub fn executed(process: &mut Process) -> Answer {
+    // Its last life's, which are over (setfsuid(2)).
+    let for_files = [page::own().file_user, page::own().file_group_id];
+    let changed = for_files != [process.users[1], process.groups[1]];
     for kind in [Kind::User, Kind::Group] {
         let [real, effective, _] = *ids(process, kind);
         become_these(process, kind, [real, effective, effective])?;
@@ -267,7 +270,7 @@ pub fn executed(process: &mut Process) -> Answer {
         drop_slot(PRIVATE_SLOT);
     }
     publish(process);
-    set_undumpable(process, is_secure(process) || process.hidden);
+    set_undumpable(process, is_secure(process) || process.hidden || changed);
     process.keeps_capabilities = false;
     Ok(0)
 }

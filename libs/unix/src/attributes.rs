@@ -6,6 +6,16 @@ use linux_raw_sys::general as raw;
 /// Bits of a mode that say what kind of file it is.
 pub const KIND_MASK: u32 = raw::S_IFMT;
 
+/// In the mode of a file to be made: the group would execute it, but for the umask.
+pub const GROUP_EXECUTES: u32 = 1 << 16;
+
+/// What a file is made with: the set-group-id bit depends on what was asked for, not on what the
+/// umask leaves of it (open(2), mknod(2)).
+pub fn mode_of_new(kind: u32, mode: u32, umask: u32) -> u32 {
+    let executes = if mode & 0o10 != 0 { GROUP_EXECUTES } else { 0 };
+    kind | mode & 0o7777 & !umask | executes
+}
+
 /// A file's attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -112,6 +122,12 @@ impl Attributes {
     /// group executes, and where the asker is not in it. Elsewhere it means locking.
     pub fn dropped_set_group(&self, who: &Credentials) -> u32 {
         if self.mode & 0o10 != 0 { 0o2000 } else { self.foreign_set_group(who) }
+    }
+
+    /// The set-id bits that go when `who` changes the owner.
+    fn dropped_set_id(&self, who: &Credentials) -> u32 {
+        let bits = if self.is_directory() { 0 } else { 0o4000 | self.dropped_set_group(who) };
+        self.mode & bits
     }
 
     /// Its content has changed at this time.
@@ -233,8 +249,10 @@ impl Attributes {
             return Ok(());
         }
         let owner = who.uid == self.uid;
+        // Bits are taken by who may change the mode.
+        let takes = given.is_of_owners() && self.dropped_set_id(who) != 0;
         let own_group = |gid| owner && (gid == self.gid || who.is_member(gid));
-        let refused = given.mode.is_some() && !owner
+        let refused = (given.mode.is_some() || takes) && !owner
             || given.uid.is_some_and(|uid| uid != self.uid || !owner)
             || given.gid.is_some_and(|gid| !own_group(gid));
         if refused { Err(Errno::EPERM) } else { Ok(()) }
@@ -245,11 +263,9 @@ impl Attributes {
         if let Some(mode) = given.mode {
             self.mode = self.kind() | mode & 0o7777;
         }
-        if given.uid.is_some() || given.gid.is_some() {
-            if !self.is_directory() {
-                // A new owner must not inherit the right to act as the old one.
-                self.mode &= !(0o4000 | self.dropped_set_group(who));
-            }
+        if given.is_of_owners() {
+            // A new owner must not inherit the right to act as the old one.
+            self.mode &= !self.dropped_set_id(who);
             self.uid = given.uid.unwrap_or(self.uid);
             self.gid = given.gid.unwrap_or(self.gid);
         }
@@ -282,6 +298,14 @@ pub struct Given {
     pub uid: Option<u32>,
     /// Owning group.
     pub gid: Option<u32>,
+    /// Was it chown(2) that was asked for, also where it gives nothing?
+    pub owner: bool,
+}
+
+impl Given {
+    fn is_of_owners(&self) -> bool {
+        self.owner || self.uid.is_some() || self.gid.is_some()
+    }
 }
 
 /// Who asks.

@@ -221,6 +221,8 @@ pub const CHANGE_WRITTEN: u64 = 16;
 pub const CHANGE_TOUCH: u64 = 32;
 /// `Change`: how what has this root is mounted, and nothing else.
 pub const CHANGE_MOUNT: u64 = 64;
+/// `Change`: the owner is changed, if to nothing else.
+pub const CHANGE_OWNER: u64 = 128;
 /// `Access`: whoever asks, the file was opened for that, or it wasn't.
 pub const BY_SEAL: u64 = 1 << 32;
 /// `Write`: at the end of the file.

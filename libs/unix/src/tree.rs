@@ -187,6 +187,8 @@ pub struct Change {
     pub uid: Option<u32>,
     /// Owning group.
     pub gid: Option<u32>,
+    /// The owner is changed (chown(2)), if to nothing else than it was.
+    pub owner: bool,
     /// Last read, nanoseconds since 1970.
     pub read_ns: Option<u64>,
     /// Last write.
@@ -281,7 +283,8 @@ impl Tree {
         let attributes = &mut inode.attributes;
         let owner = who.uid == 0 || who.uid == attributes.uid;
         let times = change.read_ns.is_some() || change.written_ns.is_some();
-        let given = Given { mode: change.mode, uid: change.uid, gid: change.gid };
+        let Change { mode, uid, gid, owner: gives, .. } = *change;
+        let given = Given { mode, uid, gid, owner: gives };
         attributes.may_be_given(&given, who)?;
         if times && !owner && !(change.touch && may_write) {
             return Err(if change.touch { Errno::EACCES } else { Errno::EPERM });

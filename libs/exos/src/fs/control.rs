@@ -73,6 +73,12 @@ pub fn close_range(process: &mut Process, first: u64, last: u64, flags: u64) -> 
     Ok(0)
 }
 
+/// That a file was read is hidden by its owner alone (`O_NOATIME`).
+fn check_hiding(process: &Process, file: &OpenFile) -> Result<(), Errno> {
+    let (owner, who) = (file.attributes(&process.files)?.uid, process.files.who().uid);
+    if who == 0 || who == owner { Ok(()) } else { Err(Errno::EPERM) }
+}
+
 /// `fcntl(fd, command, argument)`
 pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Answer {
     let description = match command {
@@ -90,7 +96,13 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, argument: u64) -> Ans
             process.files.set_close_on_exec(fd, close).map(|()| 0)
         }
         raw::F_GETFL => description.flags().map(u64::from),
-        raw::F_SETFL => description.set_flags(argument as u32).map(|()| 0),
+        raw::F_SETFL => {
+            let fresh = argument as u32 & !description.flags()?;
+            if fresh & raw::O_NOATIME != 0 {
+                check_hiding(process, &description.file)?;
+            }
+            description.set_flags(argument as u32).map(|()| 0)
+        }
         raw::F_GETLK | raw::F_SETLK | raw::F_SETLKW => {
             super::locks::fcntl(process, fd, command, argument)
         }

@@ -64,7 +64,8 @@ pub struct Description {
 const UNKNOWN: (Word, u64) = (Word::CONSTANT, 0);
 
 /// Status flags that `F_SETFL` changes.
-pub const CHANGEABLE: u32 = raw::O_APPEND | raw::O_NONBLOCK | raw::FASYNC | raw::O_DIRECT;
+pub const CHANGEABLE: u32 =
+    raw::O_APPEND | raw::O_NONBLOCK | raw::FASYNC | raw::O_DIRECT | raw::O_NOATIME;
 
 impl Description {
     /// A description of `file`, opened with `flags`; `region` is the one that a server watches.

@@ -2,7 +2,7 @@
 
 use alloc::rc::Rc;
 use linux_raw_sys::general as raw;
-use unix::attributes::{Attributes, Credentials};
+use unix::attributes::{Attributes, Credentials, mode_of_new};
 use unix::path::{Canonical, split_last};
 use unix::protocol::CLIENT;
 use unix::tree::Id;
@@ -126,7 +126,7 @@ fn make(
     }
     // Whatever is made is ours until we know which one.
     let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
-    let mode = raw::S_IFREG | mode & 0o7777 & !files.umask;
+    let mode = mode_of_new(raw::S_IFREG, mode, files.umask);
     let Some(((node, seal), number)) = files.client()?.make(id, name, mode)? else {
         return if flags & raw::O_EXCL == 0 { Ok(None) } else { Err(Errno::EEXIST) };
     };
@@ -198,7 +198,7 @@ fn create(
         return Err(Errno::EISDIR);
     }
     let directory = memory_directory(&found.parent)?;
-    let mode = raw::S_IFREG | mode & 0o7777 & !process.files.umask;
+    let mode = mode_of_new(raw::S_IFREG, mode, process.files.umask);
     let region = watched_region()?;
     let made = process.files.client()?.create(directory, &found.name, mode, region.id);
     let (node, seal) = made.inspect_err(|_| region.detach())?;
@@ -435,7 +435,7 @@ pub fn mknodat(process: &mut Process, directory: i32, path: u64, mode: u32) -> A
     }
     let parent = memory_directory(&found.parent)?;
     let kind = if kind == 0 { raw::S_IFREG } else { kind };
-    let mode = kind | mode & 0o7777 & !process.files.umask;
+    let mode = mode_of_new(kind, mode, process.files.umask);
     let none = abi::id::RegionId::NONE;
     process.files.client()?.create(parent, &found.name, mode, none)?;
     Ok(0)

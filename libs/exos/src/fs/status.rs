@@ -3,7 +3,8 @@
 use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, Space};
 use unix::protocol::{
-    CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID, CHANGE_WRITTEN,
+    CHANGE_GID, CHANGE_MODE, CHANGE_MOUNT, CHANGE_OWNER, CHANGE_READ, CHANGE_TOUCH, CHANGE_UID,
+    CHANGE_WRITTEN,
 };
 
 use super::memory_files::Change;
@@ -154,7 +155,7 @@ pub fn faccessat(
 /// Changes attributes of a node: only those of the memory file system's can be changed, and whose a
 /// terminal is.
 fn change(process: &Process, node: Option<Node>, change: &Change) -> Answer {
-    let owners = CHANGE_MODE | CHANGE_UID | CHANGE_GID;
+    let owners = CHANGE_MODE | CHANGE_UID | CHANGE_GID | CHANGE_OWNER;
     match node {
         Some(Node::Slave(number)) if change.which & !owners == 0 => {
             process.files.client()?.terminal_change(number, change)?;
@@ -208,7 +209,7 @@ fn mode_change(mode: u32) -> Change {
 fn owner_change(uid: u32, gid: u32) -> Change {
     let which =
         if uid == u32::MAX { 0 } else { CHANGE_UID } | if gid == u32::MAX { 0 } else { CHANGE_GID };
-    Change { which, words: [0, u64::from(uid), u64::from(gid), 0, 0] }
+    Change { which: which | CHANGE_OWNER, words: [0, u64::from(uid), u64::from(gid), 0, 0] }
 }
 
 /// `fchownat(directory, path, uid, gid, flags)`

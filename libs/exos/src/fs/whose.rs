@@ -7,7 +7,7 @@
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::attributes::{Attributes, Given};
-use unix::protocol::{CHANGE_GID, CHANGE_MODE, CHANGE_UID};
+use unix::protocol::{CHANGE_GID, CHANGE_MODE, CHANGE_OWNER, CHANGE_UID};
 use unix::tree::Id;
 
 use super::Files;
@@ -63,8 +63,12 @@ impl Pipe {
 /// Changes whose a pipe without a name is, as this process knows it, and its children to come.
 pub fn change(process: &Process, pipe: &Pipe, what: &Change) -> Answer {
     let given = |bit, at: usize| (what.which & bit != 0).then_some(what.words[at] as u32);
-    let given =
-        Given { mode: given(CHANGE_MODE, 0), uid: given(CHANGE_UID, 1), gid: given(CHANGE_GID, 2) };
+    let given = Given {
+        mode: given(CHANGE_MODE, 0),
+        uid: given(CHANGE_UID, 1),
+        gid: given(CHANGE_GID, 2),
+        owner: what.which & CHANGE_OWNER != 0,
+    };
     let (mut attributes, who) = (pipe.attributes(&process.files)?, process.files.who());
     attributes.may_be_given(&given, &who)?;
     attributes.give(&given, &who);

@@ -4,7 +4,7 @@ use linux_raw_sys::general as raw;
 
 use super::name::{Names, Target};
 use super::{Body, Directory, Id, Kind, LINKS_MAX, ROOT, Tree};
-use crate::attributes::Credentials;
+use crate::attributes::{Credentials, GROUP_EXECUTES};
 use crate::dirents::Packer;
 use crate::errno::Errno;
 use crate::map::{self, Map};
@@ -33,7 +33,7 @@ impl Tree {
             Kind::Fifo => (Body::Special, raw::S_IFIFO),
             Kind::Socket => (Body::Special, raw::S_IFSOCK),
         };
-        self.make(directory, name, body, kind | mode & 0o7777, who)
+        self.make(directory, name, body, kind | mode & (0o7777 | GROUP_EXECUTES), who)
     }
 
     /// Makes a directory.
@@ -279,7 +279,8 @@ impl Tree {
         let parent = self.inode(directory)?;
         let (sets_group, gid) = (parent.attributes.mode & 0o2000 != 0, parent.attributes.gid);
         let mount = parent.mount;
-        let id = self.add(body, mode, who)?;
+        let executes = mode & (0o10 | GROUP_EXECUTES) != 0;
+        let id = self.add(body, mode & !GROUP_EXECUTES, who)?;
         let inode = self.inode_mut(id)?;
         if directory != ROOT {
             inode.mount = mount;
@@ -289,7 +290,7 @@ impl Tree {
         if sets_group {
             attributes.gid = gid;
         }
-        if !attributes.is_directory() && attributes.mode & 0o10 != 0 {
+        if !attributes.is_directory() && executes {
             attributes.mode &= !attributes.foreign_set_group(who);
         }
         match self.enter_new(directory, name, id, who.uid) {
