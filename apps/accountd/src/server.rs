@@ -91,6 +91,16 @@ impl Server {
         if needed.into_iter().all(has_room) { MADE } else { NO_ROOM }
     }
 
+    /// How much is charged to the user, of what its dead leave for a while.
+    fn charged(&self, user: u64) -> u64 {
+        let account = u32::try_from(user).ok().and_then(|user| self.notes.of(user));
+        let used = account.and_then(record).unwrap_or_default().used;
+        [Resource::Frames, Resource::Envs, Resource::Domains, Resource::Attachments]
+            .into_iter()
+            .map(|resource| u64::from(used[resource as usize]))
+            .sum()
+    }
+
     /// Has the domain be paid for by a user that it acts for, if the caller may be that one, and
     /// user 0 where the domain acts for that one too; the set-id server says which user is to pay
     /// for what it builds.
@@ -143,7 +153,8 @@ impl Serve for Server {
             }
             _ => NOT_ITS_USER,
         };
-        *message = [answer, 0, 0, 0, 0, 0];
+        let charged = if answer == NO_ROOM { self.charged(user) } else { 0 };
+        *message = [answer, charged, 0, 0, 0, 0];
     }
 
     fn events(&mut self) -> u64 {

@@ -1,6 +1,7 @@
 //! Asking for the account of a user: `accountd` gives each one its own.
 
 use crate::call::{self, Refused};
+use crate::clock;
 use crate::published;
 use crate::services::{self, Service};
 use abi::call::Call;
@@ -20,38 +21,64 @@ pub const PREPARE: u64 = 1;
 pub const JOIN: u64 = 2;
 /// First word of a reply: it is so.
 pub const MADE: u64 = 0;
-/// There is no room.
+/// There is no room; in the second word, how much is charged to the user.
 pub const NO_ROOM: u64 = 1;
 /// The domain does not act for the user.
 pub const NOT_ITS_USER: u64 = 2;
 
-/// Asks; where nobody serves accounts there is one for all. `false`: there is no room.
-fn ask(what: u64, user: u32, domain: DomainId) -> bool {
+/// Nanoseconds that a user without room is waited for while nothing of it comes back, at most in
+/// all, and between two questions.
+const STANDSTILL_NS: u64 = 200_000_000;
+/// See [`STANDSTILL_NS`].
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// See [`STANDSTILL_NS`].
+const NAP_NS: u64 = 2_000_000;
+
+/// Asks; where nobody serves accounts there is one for all. An error: there is no room, and so much
+/// is charged to the user.
+fn ask(what: u64, user: u32, domain: DomainId) -> Result<(), u64> {
     let server = EnvId(services::get(Service::Accounts) as u32);
     if server.is_none() {
-        return true;
+        return Ok(());
     }
     loop {
         match call::transfer(server, [what, user.into(), domain.0, 0, 0, 0]) {
-            Ok([answer, ..]) => return answer == MADE,
+            Ok([MADE, ..]) => return Ok(()),
+            Ok([_, charged, ..]) => return Err(charged),
             Err((Error::Busy, _)) => {
                 // It serves somebody else: give it the processor to finish.
                 let _ = call::yield_to(server);
             }
             // It has ended, and is started again: whoever comes meanwhile stays where it is.
-            Err(_) => return true,
+            Err(_) => return Ok(()),
         }
     }
 }
 
-/// Makes the user's account, if it has none; may it have one more process?
+/// Makes the user's account, if it has none; may it have one more process? What its dead have left
+/// comes back in pieces, in its account's turns: as long as less and less is charged to it, that is
+/// waited for.
 pub fn prepare(user: u32) -> bool {
-    ask(PREPARE, user, DomainId::NONE)
+    let began = clock::now_ns();
+    let (mut least, mut since) = (u64::MAX, began);
+    loop {
+        let Err(charged) = ask(PREPARE, user, DomainId::NONE) else { return true };
+        let now = clock::now_ns();
+        if charged < least {
+            (least, since) = (charged, now);
+        }
+        if now - since >= STANDSTILL_NS || now - began >= PATIENCE_NS {
+            return false;
+        }
+        // A deadline is an answer, too; a predicate that holds already is none.
+        let _ = call::sleep(now + NAP_NS, 0, 0, 0);
+        let _ = call::yield_to(EnvId::NONE);
+    }
 }
 
 /// The domain has become the user's, which pays from now on.
 pub fn join(domain: DomainId, user: u32) -> bool {
-    ask(JOIN, user, domain)
+    ask(JOIN, user, domain).is_ok()
 }
 
 /// Makes an account below the first one, by the capability in this slot. It may have nothing yet.

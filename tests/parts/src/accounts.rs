@@ -24,6 +24,7 @@ use xok::services::{self, Service};
 
 const ANN: u32 = 61_000;
 const BOB: u32 = 61_001;
+const CARL: u32 = 61_002;
 /// Index of the first account.
 const FIRST: usize = 1;
 /// What ends of itself, some while after that by which it does.
@@ -443,4 +444,28 @@ pub fn forks_without_regions(door: door::Door) -> Seen {
     }));
     expect(status == AGAIN << 8, || format!("status {status:#x}, not EAGAIN"))?;
     lives("after").map(|()| String::new())
+}
+
+/// Who becomes a user whose last process has just ended for lack of memory is not refused for what
+/// that one has left, which comes back in pieces.
+pub fn memory_on_its_way_back_is_waited_for(_: door::Door) -> Seen {
+    const ROUNDS: usize = 4;
+    let pages = account(paid_by_first()).limit[Resource::Frames as usize] as usize;
+    for round in 0..ROUNDS {
+        let hog = libc::spawn(|| {
+            if !libc::become_user(CARL) {
+                return 1;
+            }
+            let place = libc::private(pages);
+            for page in 0..pages as u64 {
+                libc::words(place + page * 4096, 1)[0].store(1, Ordering::Relaxed);
+            }
+            0
+        });
+        let ended = libc::wait(hog);
+        expect(ended == 9, || format!("who takes all memory ended with {ended:#x}"))?;
+        let next = libc::wait(libc::spawn(|| i32::from(!libc::become_user(CARL))));
+        expect(next == 0, || format!("round {round}: root did not become the user: {next:#x}"))?;
+    }
+    Ok(String::new())
 }

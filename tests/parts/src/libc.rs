@@ -76,6 +76,12 @@ pub fn shared(pages: usize) -> u64 {
     unsafe { mmap(std::ptr::null_mut(), pages * 4096, 3, 0x21, -1, 0) as u64 }
 }
 
+/// Memory of so many pages, which is there as it is written.
+pub fn private(pages: usize) -> u64 {
+    // SAFETY: fresh memory.
+    unsafe { mmap(std::ptr::null_mut(), pages * 4096, 3, 0x22, -1, 0) as u64 }
+}
+
 /// Addresses of so many pages that nothing is behind.
 pub fn reserved(pages: usize) -> u64 {
     // SAFETY: fresh addresses.

@@ -33,7 +33,7 @@ type Test = (&'static str, fn(door::Door) -> Seen);
 /// The word before a part of names.
 const PATTERN: &str = "only";
 
-const TESTS: [Test; 17] = [
+const TESTS: [Test; 18] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -50,6 +50,7 @@ const TESTS: [Test; 17] = [
     ("users_pay_for_themselves", accounts::users_pay_for_themselves),
     ("a_user_at_its_limits", accounts::a_user_at_its_limits),
     ("forks_without_regions", accounts::forks_without_regions),
+    ("memory_on_its_way_back_is_waited_for", accounts::memory_on_its_way_back_is_waited_for),
     ("root_ends_who_takes_no_signals", nobody::root_ends_who_takes_no_signals),
 ];
 
