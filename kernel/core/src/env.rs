@@ -334,7 +334,7 @@ pub fn controlled(
     Ok(index)
 }
 
-/// Are the two in one domain, where a thread can do nothing that the others could not do themselves?
+/// Are the two in one domain? There a thread can do nothing that the others could not do.
 pub fn shares_domain(state: &State, caller: EnvIndex, index: EnvIndex) -> bool {
     index == caller || domain(state, index) == domain(state, caller)
 }

@@ -10,7 +10,6 @@ use crate::process::Process;
 use abi::capability::NAME_USER;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState};
-use unix::set_id::Ids;
 use xok::services::{self, Service};
 use xok::{call, published};
 
@@ -60,18 +59,13 @@ fn user(process: &Process, pid: EnvId, record: &EnvRecord) -> u32 {
     }
     let ours = published::env(process.id).unwrap_or_default();
     if record.id != 0 && record.user == ours.user {
-        return payer(process.users);
+        return process.payer;
     }
     NOBODY
 }
 
 fn acts_for(domain: DomainId, user: u32) -> bool {
     call::domain_holds(domain, NAME_USER, user).is_ok()
-}
-
-/// The user whose account a process of these is of.
-fn payer(users: [u32; 3]) -> u32 {
-    Ids { users, ..Ids::default() }.payer()
 }
 
 /// The real user that a page says, in what a process leaves when it ends: 16 bits, 0 if none.
