@@ -98,6 +98,7 @@ impl Server {
         if self.files.is_script(request.file, seal)? {
             return Err(Errno::EACCES);
         }
+        let seal = self.files.pass(request.file, seal, &ids)?;
         Ok(Head {
             process: request.process,
             ids,

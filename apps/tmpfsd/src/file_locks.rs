@@ -60,7 +60,7 @@ fn claimed(caller: EnvId, description: RegionId) -> Result<(), Errno> {
 
 /// Can the caller have the file open? By its mode now, or by a seal in the caller's region.
 fn opened(
-    (tree, seals): (&Tree, &Seals),
+    (tree, seals): (&Tree, &Seals<'_>),
     region: RegionId,
     who: &Credentials,
     file: Id,
@@ -81,7 +81,7 @@ impl FileLocks {
     /// Serves `Lock`: file, what | description << 32, first and last byte.
     pub fn request(
         &mut self,
-        files: (&Tree, &Seals),
+        files: (&Tree, &Seals<'_>),
         (caller, region): (EnvId, RegionId),
         who: &Credentials,
         [file, what, first, last]: [u64; 4],

@@ -4,12 +4,14 @@
 //! (`DomainHolds`), and the answer is kept as long as the domain's published count of changes to
 //! what it holds stands still. Further groups are asked for when a file's group makes a difference:
 //! those of the domain's set. Of user, real and saved groups in its list it acts by those it names.
+//! With an answer is kept for whom seals are good that are asked for so (`unix::seals`).
 
 use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::domain::SET_OF_GROUPS;
 use abi::id::DomainId;
 use unix::Errno;
 use unix::attributes::{Credentials, Membership};
+use unix::seals::{Asker, Seals, ids};
 use xok::{call, published};
 
 /// Places for domains; those with the same remainder share one.
@@ -24,6 +26,16 @@ struct Known {
     holdings: u64,
     user: u32,
     group: u32,
+    asker: Asker,
+}
+
+impl Known {
+    /// Does it say so of the same?
+    #[inline]
+    fn answers(&self, other: &Self) -> bool {
+        (self.domain, self.holdings, self.user, self.group)
+            == (other.domain, other.holdings, other.user, other.group)
+    }
 }
 
 /// The answers kept, the last ones first.
@@ -40,19 +52,30 @@ impl Default for Principals {
 
 impl Principals {
     /// The user and group that a request names, if the client's domain may act for them, with its
-    /// further groups. EPERM: it may not.
+    /// further groups, and whose seals it brings. EPERM: it may not.
     #[inline]
-    pub fn check(&mut self, domain: DomainId, who: &Credentials) -> Result<Credentials, Errno> {
+    pub fn check(
+        &mut self,
+        seals: &Seals,
+        domain: DomainId,
+        who: &Credentials,
+    ) -> Result<(Credentials, Asker), Errno> {
         let holdings = published::domain_holdings(domain).ok_or(Errno::ESRCH)?;
-        let asked = Known { domain, holdings, user: who.uid, group: who.gid };
+        let (user, group) = (who.uid, who.gid);
+        let asked = Known { domain, holdings, user, group, ..Known::default() };
         let known = &mut self.known[domain.index() % DOMAINS];
-        if !known.contains(&asked) {
-            ask(domain, who)?;
-            known.rotate_right(1);
-            known[0] = asked;
-        }
+        let asker = match known.iter().find(|one| one.answers(&asked)) {
+            Some(known) => known.asker,
+            None => {
+                ask(domain, who)?;
+                let asker = seals.asker(domain.0, ids(user, group), holdings);
+                known.rotate_right(1);
+                known[0] = Known { asker, ..asked };
+                asker
+            }
+        };
         let more = Some(Membership { of: domain.0, asks: is_in });
-        Ok(Credentials { more, ..Credentials::of(who.uid, who.gid) })
+        Ok((Credentials { more, ..Credentials::of(user, group) }, asker))
     }
 }
 

@@ -23,7 +23,7 @@ type Answer = Result<[u64; 4], Errno>;
 
 /// Answers one request.
 pub fn answer(
-    (tree, seals): (&mut Tree, &Seals),
+    (tree, seals): (&mut Tree, &Seals<'_>),
     clients: &mut Clients,
     caller: EnvId,
     region: RegionId,
@@ -36,15 +36,15 @@ pub fn answer(
         Operation::Open => open((tree, seals), clients, caller, who, [a, b, c]),
         Operation::Create => create((tree, seals), clients, caller, region, who, [a, b, c, d]),
         Operation::Read => {
-            permitted((tree, seals), who, (a, d), seals::READ)?;
+            seals.check(tree, who, (a, d), seals::READ)?;
             read(tree, clients, region, [a, b, c])
         }
         Operation::Write => {
-            permitted((tree, seals), who, (a, d), seals::WRITE)?;
+            seals.check(tree, who, (a, d), seals::WRITE)?;
             write(tree, clients, region, who, [a, b, c])
         }
         Operation::Truncate => {
-            permitted((tree, seals), who, (a, d), seals::WRITE)?;
+            seals.check(tree, who, (a, d), seals::WRITE)?;
             versions::begin(a);
             if c == 0 {
                 tree.truncate(a, b, who)?
@@ -58,7 +58,7 @@ pub fn answer(
             done()
         }
         Operation::List => {
-            permitted((tree, seals), who, (a, d), seals::READ)?;
+            seals.check(tree, who, (a, d), seals::READ)?;
             let mut packer = Packer::with_room(c.min(DATA_BYTES) as usize)?;
             tree.list(a, b, &mut packer)?;
             let bytes = packer.finish();
@@ -136,6 +136,7 @@ pub fn answer(
             clients.add_holder(caller, a)?;
             done()
         }
+        Operation::Seal => seals.pass(request.arguments),
         Operation::Show => shown::request(tree, caller, who, [a, b, c]),
         Operation::Make => {
             let mut short = [0; INLINE_BYTES];
@@ -218,7 +219,7 @@ fn shown(attributes: &Attributes, walk: &Walk) -> [u8; WALK_BYTES] {
 }
 
 fn walk(
-    (tree, seals): (&Tree, &Seals),
+    (tree, seals): (&Tree, &Seals<'_>),
     region: RegionId,
     who: &Credentials,
     [start, bytes, first, second]: [u64; 4],
@@ -235,8 +236,7 @@ fn walk(
         Outcome::Missing => outcome::MISSING,
     };
     if bytes >> 32 != 0 && walk.outcome != Outcome::Missing {
-        let may = |right: u64| if attributes.permits(who, right as u32) { right } else { 0 };
-        let seal = seals.seal(walk.node, may(seals::READ) | may(seals::WRITE));
+        let seal = seals.permitted((walk.node, &attributes), who, seals::READ | seals::WRITE);
         let attributes = Attributes { seal, ..attributes };
         deliver(region, DATA, &shown(&attributes, &walk))?;
     }
@@ -250,18 +250,8 @@ fn walk(
     Ok([result, walk.node, walk.parent, walk.used as u64 | target_len << 32])
 }
 
-/// Was the file opened for this, or does its mode permit it now?
-fn permitted(
-    (tree, seals): (&Tree, &Seals),
-    who: &Credentials,
-    (node, seal): (Id, u64),
-    right: u64,
-) -> Result<(), Errno> {
-    if seals.permits(seal, node, right) { Ok(()) } else { tree.check(node, who, right as u32) }
-}
-
 fn open(
-    (tree, seals): (&mut Tree, &Seals),
+    (tree, seals): (&mut Tree, &Seals<'_>),
     clients: &mut Clients,
     caller: EnvId,
     who: &Credentials,
@@ -290,7 +280,8 @@ fn open(
         tree.truncate(node, 0, who)?;
     }
     hold(tree, clients, caller, description, node)?;
-    Ok([tree.attributes(node)?.size, seals.seal(node, mask.into()), 0, 0])
+    let seal = seals.permitted((node, &attributes), who, mask.into());
+    Ok([tree.attributes(node)?.size, seal, 0, 0])
 }
 
 fn hold(
@@ -311,7 +302,7 @@ fn hold(
 }
 
 fn create(
-    (tree, seals): (&mut Tree, &Seals),
+    (tree, seals): (&mut Tree, &Seals<'_>),
     clients: &mut Clients,
     caller: EnvId,
     region: RegionId,
@@ -328,21 +319,18 @@ fn create(
     };
     let node = tree.create(directory, &name, kind, mode, who)?;
     hold(tree, clients, caller, description, node)?;
-    // Whoever makes a file opens it as it likes, whatever mode it gives it (open(2)).
-    Ok([node, seals.seal(node, seals::READ | seals::WRITE), 0, 0])
+    Ok([node, seals.made(node), 0, 0])
 }
 
 fn make(
-    (tree, seals): (&mut Tree, &Seals),
+    (tree, seals): (&mut Tree, &Seals<'_>),
     who: &Credentials,
     directory: Id,
     name: &[u8],
     mode: u32,
 ) -> Answer {
     let errno = match tree.create(directory, name, Kind::File, mode, who) {
-        Ok(node) => {
-            return Ok([node, 0, seals.seal(node, seals::READ | seals::WRITE), node + 1]);
-        }
+        Ok(node) => return Ok([node, 0, seals.made(node), node + 1]),
         Err(errno) => errno,
     };
     // Who may make a name may search for it; others are told of it if they may.

@@ -1,82 +1,58 @@
-//! Seals: what a file was opened for, as data that its descriptor carries.
-//!
-//! A request names a file by a handle, which says no more than that its way was open. What `Open`
-//! permitted is told to the client as a seal over the number and the rights, under a key that
-//! nobody else has; requests to read and write bring it along, and so do children and later
-//! programs that inherit the descriptor, whoever they have become. Without a seal the file's mode
-//! decides anew.
-//!
-//! ```text
-//!   seal = SipHash-2-4 (key of this server for these rights; node), its low three bits being the
-//!          rights
-//! ```
-//! Messages are of one word, so none has its length in it. Seals that were worked out last are
-//! remembered by the file's number, which all may know.
+//! Who asks with which seals: one request's view of them (`unix::seals`).
 
-use core::cell::Cell;
-
-use unix::prf::Hash;
-use unix::tree::Id;
+use unix::Errno;
+use unix::attributes::{Attributes, Credentials};
+use unix::seals;
+use unix::tree::{Id, Tree};
 use xok::call;
 
-/// To read, and to write, as in a mode.
-pub const READ: u64 = 4;
-pub const WRITE: u64 = 2;
-const RIGHTS: u64 = 7;
-
-/// Seals remembered.
-const KNOWN: usize = 64;
-
-/// The keys of a PRF.
-type Key = [u64; 2];
-
-/// The keys by rights, if the machine has entropy; else there are no seals.
-#[derive(Debug)]
-pub struct Seals {
-    keys: Option<[Key; RIGHTS as usize + 1]>,
-    /// Files and seals of theirs; seal 0 is none.
-    known: [Cell<(Id, u64)>; KNOWN],
-}
+pub use unix::seals::{READ, WRITE};
 
 /// A fresh key.
-pub fn key() -> Option<Key> {
+pub fn key() -> Option<[u64; 2]> {
     call::entropy().and_then(|first| Ok([first, call::entropy()?])).ok()
 }
 
-impl Seals {
-    /// With keys of its own.
-    pub fn new() -> Self {
-        let mut keys = [[0; 2]; RIGHTS as usize + 1];
-        let all = keys.iter_mut().try_for_each(|place| {
-            *place = key()?;
-            Some(())
-        });
-        Self { keys: all.map(|()| keys), known: [const { Cell::new((0, 0)) }; KNOWN] }
+/// The seals of an asker.
+#[derive(Clone, Copy, Debug)]
+pub struct Seals<'a> {
+    /// Of all.
+    pub all: &'a seals::Seals,
+    /// Whose.
+    pub asker: seals::Asker,
+}
+
+impl Seals<'_> {
+    /// Of what it has made: it may do with that what it likes, whatever mode it gives it (open(2)).
+    pub fn made(&self, node: Id) -> u64 {
+        self.all.seal(&self.asker, node, READ | WRITE)
     }
 
-    /// What says that this file was opened for these rights; 0: nothing.
-    #[inline]
-    pub fn seal(&self, node: Id, rights: u64) -> u64 {
-        let rights = rights & RIGHTS;
-        let (file, seal) = self.known[node as usize % KNOWN].get();
-        if (file, seal & RIGHTS) == (node, rights) { seal } else { self.reckon(node, rights) }
+    /// Of what its mode permits of this.
+    pub fn permitted(&self, node: (Id, &Attributes), who: &Credentials, mask: u64) -> u64 {
+        self.all.permitted(&self.asker, node, who, mask)
     }
 
-    fn reckon(&self, node: Id, rights: u64) -> u64 {
-        match &self.keys {
-            Some(keys) if rights != 0 => {
-                let hash = Hash::new(keys[rights as usize]).with(node).finish();
-                let seal = hash & !RIGHTS | rights;
-                self.known[node as usize % KNOWN].set((node, seal));
-                seal
-            }
-            _ => 0,
-        }
-    }
-
-    /// Does `seal` say that this file was opened for this?
+    /// Does the seal say that the asker has this file open for this?
     #[inline]
     pub fn permits(&self, seal: u64, node: Id, right: u64) -> bool {
-        seal & right == right && seal == self.seal(node, seal)
+        self.all.permits(&self.asker, seal, node, right)
+    }
+
+    /// Was the file opened for this, or does its mode permit it now?
+    pub fn check(
+        &self,
+        tree: &Tree,
+        who: &Credentials,
+        (node, seal): (Id, u64),
+        right: u64,
+    ) -> Result<(), Errno> {
+        if self.permits(seal, node, right) { Ok(()) } else { tree.check(node, who, right as u32) }
+    }
+
+    /// Serves `Seal`: node, seal, the other asker.
+    pub fn pass(&self, [node, seal, domain, ids]: [u64; 4]) -> Result<[u64; 4], Errno> {
+        let passed = self.all.pass(&self.asker, seal, node, (domain, ids));
+        Ok([passed.ok_or(Errno::EACCES)?, 0, 0, 0])
     }
 }

@@ -41,7 +41,7 @@ pub struct Server {
     sockets: Sockets,
     principals: Principals,
     terminals: Terminals,
-    seals: Seals,
+    seals: unix::seals::Seals,
     handles: Handles,
     /// When all clients were looked at last.
     swept_ns: u64,
@@ -61,7 +61,8 @@ impl Server {
         seed::fill(&mut tree);
         versions::open(life);
         let (clients, locks, sockets, principals, terminals) = Default::default();
-        let (seals, handles) = (Seals::new(), Handles::new(seals::key()));
+        let seals = unix::seals::Seals::new(seals::key);
+        let handles = Handles::new(seals::key());
         let swept_ns = 0;
         Ok(Self { tree, clients, locks, sockets, principals, terminals, seals, handles, swept_ns })
     }
@@ -89,22 +90,24 @@ impl Server {
         (caller, domain): (EnvId, DomainId),
         mut request: Request,
     ) -> Result<[u64; 4], Errno> {
-        request.who = self.principals.check(domain, &request.who)?;
+        let (who, asker) = self.principals.check(&self.seals, domain, &request.who)?;
+        request.who = who;
+        let seals = Seals { all: &self.seals, asker };
         self.tree.set_now(now());
         let region = self.clients.transport(domain, request.region)?;
         let [first, second, third, _] = request.arguments;
         let arguments = [first, second, third];
         match request.operation {
             Operation::Lock => {
-                let (files, ends) = ((&self.tree, &self.seals), (caller, region));
+                let (files, ends) = ((&self.tree, &seals), (caller, region));
                 return self.locks.request(files, ends, &request.who, request.arguments);
             }
             Operation::SocketBind => {
                 return self.sockets.bind(&self.tree, (caller, region), &request.who, arguments);
             }
             Operation::SocketConnect => {
-                let ends = (caller, region);
-                return self.sockets.connect(&self.tree, ends, &request.who, request.arguments);
+                let (files, ends) = ((&self.tree, &seals), (caller, region));
+                return self.sockets.connect(files, ends, &request.who, request.arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
             Operation::SocketListen => {
@@ -113,9 +116,9 @@ impl Server {
             Operation::SocketSend => {
                 let [_, _, _, ids] = request.arguments;
                 let sender = Credentials::of(ids as u32, (ids >> 32) as u32);
-                let sender = self.principals.check(domain, &sender)?;
-                let ends = (caller, region);
-                return self.sockets.send(ends, [&request.who, &sender], arguments);
+                let (sender, _) = self.principals.check(&self.seals, domain, &sender)?;
+                let (files, ends) = ((&self.tree, &seals), (caller, region));
+                return self.sockets.send(files, ends, [&request.who, &sender], arguments);
             }
             Operation::TerminalMake => {
                 return self.terminals.open_master(caller, region, &request.who);
@@ -131,13 +134,8 @@ impl Server {
             }
             _ => {}
         }
-        let answer = requests::answer(
-            (&mut self.tree, &self.seals),
-            &mut self.clients,
-            caller,
-            region,
-            &request,
-        );
+        let answer =
+            requests::answer((&mut self.tree, &seals), &mut self.clients, caller, region, &request);
         self.tree.take_changed(versions::advance);
         // After the words: whoever says now that it holds a file looks at them once more.
         versions::finish();

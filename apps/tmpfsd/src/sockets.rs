@@ -21,13 +21,14 @@ use unix::local::{
     CLAIMED, CONNECTION_FRAMES, HEAD_BYTES, LIMIT, NAME, NAME_LENGTH, NAME_MAX, OFFER_COUNT, RESET,
     head_of, offer,
 };
-use unix::protocol::{DATA, LOOK, NO_NODE, SOCKET_OWN_NAME, WATCHER};
+use unix::protocol::{BY_SEAL, DATA, LOOK, NAME_FIRST, NO_NODE, SOCKET_OWN_NAME, WATCHER};
 use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
 use xok::{call, published, services};
 
 use crate::clients::{PROCESSES, alive, deliver, domain_of, fetch, record, refused};
 use crate::inbox::{Inbox, Letter, Seen};
+use crate::seals::{self, Seals};
 
 /// Role in which we write to ports and inboxes.
 pub const WRITER: u16 = 0;
@@ -160,6 +161,16 @@ fn take(connection: RegionId, domain: DomainId, server: &[u8], client: &[u8]) ->
     named.inspect_err(|_| detach(connection, OFFERED))
 }
 
+/// Does the seal that a sender brings say that it was connected? EACCES: it does not, or is asked
+/// for.
+fn connected(transport: RegionId, len: u64, is: impl Fn(u64) -> bool) -> Result<(), Errno> {
+    let mut seal = [0; 8];
+    if len & BY_SEAL != 0 {
+        fetch(transport, NAME_FIRST, &mut seal)?;
+    }
+    if is(u64::from_le_bytes(seal)) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
 fn fetch_name(transport: RegionId, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
     if len > NAME_MAX {
         return Err(Errno::EINVAL);
@@ -247,7 +258,7 @@ impl Sockets {
     /// to look only, pid, connection.
     pub fn connect(
         &mut self,
-        tree: &Tree,
+        (tree, seals): (&Tree, &Seals<'_>),
         (caller, transport): (EnvId, RegionId),
         who: &Credentials,
         [node, which, pid, connection]: [u64; 4],
@@ -266,7 +277,7 @@ impl Sockets {
         }
         let port = named.port;
         if named.kind == SOCK_DGRAM {
-            return Ok([port.0, 0, 0, named.number]);
+            return Ok([port.0, 0, seals.made(named.number), named.number]);
         }
         let mut head = [0; HEAD_BYTES];
         read(port, WRITER, 0, &mut head)?;
@@ -318,9 +329,11 @@ impl Sockets {
         Ok((unix::map::copied(name)?.into_vec(), RegionId(record.id)))
     }
 
-    /// Serves `SocketSend`: inbox, own inbox | pid << 32, bytes; the sender's ids are checked.
+    /// Serves `SocketSend`: inbox, own inbox | pid << 32, bytes | by the seal; the sender's ids are
+    /// checked.
     pub fn send(
         &mut self,
+        (tree, seals): (&Tree, &Seals<'_>),
         (caller, transport): (EnvId, RegionId),
         [who, sender]: [&Credentials; 2],
         [inbox, own, len]: [u64; 3],
@@ -335,6 +348,11 @@ impl Sockets {
         let sender = unix::local::owner([process, group]);
         let is_it = |one: &&mut Named| one.number == inbox && one.kind == SOCK_DGRAM;
         let named = self.named.iter_mut().find(is_it).ok_or(Errno::ECONNREFUSED)?;
+        // The handle says that it was connected, not who has it now, or whoever it is by now.
+        if named.node != NO_NODE && tree.check(named.node, who, seals::WRITE as u32).is_err() {
+            connected(transport, len, |seal| seals.permits(seal, named.number, seals::WRITE))?;
+        }
+        let len = len & !BY_SEAL;
         let mut inbox = Inbox { region: named.port, seen: &mut named.seen };
         inbox.admits(own_inbox)?;
         if len == LOOK {

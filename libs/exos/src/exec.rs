@@ -196,7 +196,7 @@ fn go(process: &mut Process, command: Command) -> Answer {
         crate::net::hand_over::share(process)?;
         next.net.clone_from(&process.net);
     }
-    let domain = fork::new_domain(&next, None)?;
+    let domain = fork::new_domain(&next, [next.users[1], next.groups[1]], None)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, thread::own().blocked, &command);
     let too_large = command.bytes.len() as u64 > PROGRAM_END - PROGRAM;

@@ -238,12 +238,16 @@ pub fn child_setup(area: u64, request: &Request) -> (EnvSetup, u64) {
     (setup, crate::library::START_FIELDS)
 }
 
-/// A domain with the native window of ExOS, our inherited capabilities, our open files, and one
-/// region more, if there is one.
-pub fn new_domain(process: &Process, more: Option<Region>) -> Result<DomainId, Errno> {
+/// A domain with the native window of ExOS, our inherited capabilities, our open files, which it
+/// uses as `ids`, and one region more, if there is one.
+pub fn new_domain(
+    process: &Process,
+    ids: [u32; 2],
+    more: Option<Region>,
+) -> Result<DomainId, Errno> {
     let domain = bare_domain(process)?;
     let mut heritage = Heritage::of(domain);
-    let attached = process.files.attach(&mut heritage).and_then(|()| {
+    let attached = process.files.attach(&mut heritage, Some((domain, ids))).and_then(|()| {
         more.iter().try_for_each(|region| heritage.add(region))?;
         group_list::attach(process, &mut heritage)?;
         heritage.send()?;
@@ -271,7 +275,7 @@ fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
 
 /// A child with a space of its own.
 fn copy(process: &Process, slot: &Slot, request: &Request) -> Result<EnvId, Errno> {
-    let domain = new_domain(process, crate::environment::region())?;
+    let domain = new_domain(process, identity::for_files(process), crate::environment::region())?;
     let built =
         copy_into(process, domain, slot, request).and_then(|env| no_signal_came().map(|()| env));
     if built.is_err() {

@@ -99,6 +99,8 @@ pub fn set(process: &mut Process, size: u64, list: u64) -> Answer {
     }
     numbers.sort_unstable();
     let new = make(&numbers)?;
+    let ids = identity::for_files(process);
+    process.files.seal_for(ids);
     // A vfork child's domain is its parent's, and so is what that holds: it holds its own with the
     // domain that it executes a program in.
     if !process.borrows_space {
@@ -111,6 +113,10 @@ pub fn set(process: &mut Process, size: u64, list: u64) -> Answer {
     process.more_groups = new;
     page::own().show_groups(&numbers);
     identity::settle(process);
+    if !process.borrows_space {
+        process.files.adopt(ids);
+    }
+    process.files.forget();
     Ok(0)
 }
 

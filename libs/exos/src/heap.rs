@@ -14,6 +14,7 @@
 #![allow(unsafe_code)]
 
 use crate::layout::{HEAP, HEAP_END};
+use abi::layout::PAGE_SIZE;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -34,8 +35,20 @@ struct List {
     blocks: [*mut u8; LENGTH],
 }
 
-/// The allocator; the program half declares it `#[global_allocator]`.
-pub struct OnTouch {
+/// The one heap.
+static HEAP_HERE: OnTouch = OnTouch::new();
+
+/// The allocator: the program half declares it `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Shared;
+
+/// Bytes of the largest pieces in which free memory is taken to be wiped.
+const PIECE: usize = 1024;
+/// Bytes of the smallest: a free block's head.
+const PIECE_MIN: usize = 16;
+
+/// A heap in the range.
+struct OnTouch {
     state: AtomicU8,
     heap: UnsafeCell<MaybeUninit<Heap>>,
     lists: UnsafeCell<[List; LISTS]>,
@@ -48,15 +61,9 @@ const BUSY: u8 = 2;
 // SAFETY: `state` admits one at a time.
 unsafe impl Sync for OnTouch {}
 
-impl Default for OnTouch {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl OnTouch {
     /// All zeros, as the variables of ExOS must be.
-    pub const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             state: AtomicU8::new(UNUSED),
             heap: UnsafeCell::new(MaybeUninit::zeroed()),
@@ -118,6 +125,96 @@ impl OnTouch {
         let answer = run(unsafe { heap.assume_init_mut() });
         self.state.store(FREE, Ordering::Release);
         answer
+    }
+}
+
+impl OnTouch {
+    /// Has free memory below `end` hold zeros, but for the heads of free blocks.
+    fn wipe(&self, end: u64) {
+        if self.state.load(Ordering::Relaxed) == UNUSED {
+            return;
+        }
+        // SAFETY: one at a time is here, and nobody uses a block that is in a list.
+        let lists = unsafe { &*self.lists.get() };
+        for (at, list) in lists.iter().enumerate() {
+            for &block in list.blocks.iter().take(list.count) {
+                // SAFETY: a list's blocks have this size.
+                unsafe { block.write_bytes(0, (at + 1) * STEP) };
+            }
+        }
+        self.with(|heap| {
+            let mut taken = Taken(null_mut());
+            let mut bytes = PIECE;
+            while bytes >= PIECE_MIN {
+                while taken.take(heap, bytes, end) {}
+                // What is left over of a free block must have room for a head.
+                bytes = match bytes {
+                    32 => 24,
+                    24 => PIECE_MIN,
+                    more => more / 2,
+                };
+            }
+            taken.give_back(heap);
+        });
+    }
+}
+
+/// Pieces of free memory, wiped: the first words of each are where the next one is, and its bytes.
+struct Taken(*mut [usize; 2]);
+
+impl Taken {
+    /// Takes one more below `end`, if there is one.
+    fn take(&mut self, heap: &mut Heap, bytes: usize, end: u64) -> bool {
+        let Ok(layout) = Layout::from_size_align(bytes, align_of::<usize>()) else { return false };
+        let Ok(piece) = heap.allocate_first_fit(layout) else { return false };
+        if piece.as_ptr() as u64 + bytes as u64 > end {
+            // SAFETY: it was given out just now, with this layout.
+            unsafe { heap.deallocate(piece, layout) };
+            return false;
+        }
+        let head = piece.as_ptr().cast::<[usize; 2]>();
+        // SAFETY: it is ours, aligned, and at least so long.
+        unsafe {
+            piece.as_ptr().write_bytes(0, bytes);
+            head.write([self.0 as usize, bytes]);
+        }
+        self.0 = head;
+        true
+    }
+
+    fn give_back(mut self, heap: &mut Heap) {
+        while let Some(piece) = NonNull::new(self.0) {
+            // SAFETY: `take` wrote it, and nobody else has it.
+            let [next, bytes] = unsafe { piece.read() };
+            self.0 = next as *mut [usize; 2];
+            if let Ok(layout) = Layout::from_size_align(bytes, align_of::<usize>()) {
+                // SAFETY: given out with this layout.
+                unsafe { heap.deallocate(piece.cast(), layout) };
+            }
+        }
+    }
+}
+
+/// Has all free memory of the heap hold zeros: what was in it is nobody's any more.
+pub fn wipe() {
+    let last = crate::library::present_pages(HEAP, HEAP_END).last().copied();
+    if let Some(last) = last {
+        HEAP_HERE.wipe(last + PAGE_SIZE);
+    }
+}
+
+// SAFETY: as of the one heap.
+unsafe impl GlobalAlloc for Shared {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { HEAP_HERE.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { HEAP_HERE.dealloc(place, layout) }
     }
 }
 

@@ -36,6 +36,7 @@ fn publish(process: &Process) {
 
 /// The user and group by which it is asked what the process may do to files: the effective ones,
 /// unless setfsuid(2) has said others.
+#[inline]
 pub fn for_files(process: &Process) -> [u32; 2] {
     let [user, group] = process.file_ids;
     [user.unwrap_or(process.users[1]), group.unwrap_or(process.groups[1])]
@@ -46,9 +47,12 @@ pub fn set_for_files(process: &mut Process, kind: Kind, id: u64) -> Answer {
     let (before, id) = (for_files(process)[kind as usize], id as u32);
     let allowed = process.users[1] == 0 || before == id || ids(process, kind).contains(&id);
     if id != KEEP && id != before && allowed {
-        process.files.seal_all();
+        let mut next = for_files(process);
+        next[kind as usize] = id;
+        process.files.seal_for(next);
         let effective = ids(process, kind)[1];
         process.file_ids[kind as usize] = (id != effective).then_some(id);
+        take_seals(process);
         set_undumpable(process, true);
         publish(process);
     }
@@ -290,7 +294,10 @@ pub fn is_secure(process: &Process) -> bool {
 fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     let old = *ids(process, kind);
     if new == old {
-        if process.file_ids[kind as usize].take().is_some() {
+        if process.file_ids[kind as usize].is_some() {
+            process.files.seal_for(next_for_files(process, kind, new));
+            process.file_ids[kind as usize] = None;
+            take_seals(process);
             publish(process);
         }
         return Ok(0);
@@ -304,7 +311,7 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     if another && !accounts::prepare(payer) {
         return Err(Errno::EAGAIN);
     }
-    process.files.seal_all();
+    process.files.seal_for(next_for_files(process, kind, new));
     if !process.borrows_space {
         if kind == Kind::User && leaves_family(old, new) {
             // They are shared from here on, with the one that it has been.
@@ -328,8 +335,33 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
             join(own_domain(process), process);
         }
     }
+    take_seals(process);
+    if leaves_family(old, new) {
+        process.files.forget();
+    }
     publish(process);
     Ok(0)
+}
+
+/// For whom its files are asked after `new` have taken the place of its ids of this kind.
+fn next_for_files(process: &Process, kind: Kind, new: [u32; 3]) -> [u32; 2] {
+    let mut next = for_files(process);
+    next[kind as usize] = new[1];
+    next
+}
+
+/// What is open goes on for those for whom its files are asked now. A vfork child's descriptions
+/// are its parent's.
+fn take_seals(process: &Process) {
+    if !process.borrows_space {
+        process.files.adopt(for_files(process));
+    }
+}
+
+/// Does the process give an id up that nothing but its saved one keeps, when it executes a program?
+pub fn gives_up_by_exec(process: &Process) -> bool {
+    let saved = |[real, effective, saved]: [u32; 3]| saved != real && saved != effective;
+    saved(process.users) || saved(process.groups)
 }
 
 /// `setresuid`, `setresgid`

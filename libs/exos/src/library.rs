@@ -8,7 +8,7 @@
 
 use crate::layout::{
     APPLICATION_PAGE, CHILD_PAGES, FIRST_THREAD, HEAP, IMAGE, LARGE_BLOCK, PRIVATE, STACKS,
-    START_BLOCK, START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS,
+    START_BLOCK, START_BLOCK_BYTES, TEXT, WINDOW_COUNT, WINDOWS, in_handler_stack,
 };
 use crate::memory::frames;
 use crate::memory::tables::{Batch, Few};
@@ -206,6 +206,35 @@ pub fn fresh_setup(entry: u64, block_len: usize) -> (EnvSetup, u64) {
         ..EnvSetup::default()
     };
     (setup, START_FIELDS)
+}
+
+/// Bytes below a frame that what is called from there may use.
+const NEAR: u64 = 1024;
+
+/// Has the handler stack below the caller's frame hold zeros: nothing is left of earlier calls.
+#[inline(never)]
+pub fn wipe_stack() {
+    wipe_far();
+    wipe_near();
+}
+
+/// What lies just below, up to two pages.
+#[inline(never)]
+fn wipe_near() {
+    let zeros = [0_u64; 2 * PAGE_SIZE as usize / 8];
+    core::hint::black_box(&zeros);
+}
+
+/// The pages below that.
+#[inline(never)]
+fn wipe_far() {
+    let here = 0_u64;
+    let frame = core::ptr::from_ref(core::hint::black_box(&here)) as u64;
+    let mut page = ((frame - NEAR) & !(PAGE_SIZE - 1)) - PAGE_SIZE;
+    while in_handler_stack(page) && xok::own::leaf(page).is_some() {
+        frames::zero(page);
+        page -= PAGE_SIZE;
+    }
 }
 
 /// Present pages of one's own in `[start, end)`.

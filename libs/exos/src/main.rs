@@ -4,7 +4,7 @@
 
 #[cfg(target_os = "none")]
 #[global_allocator]
-static HEAP: exos::heap::OnTouch = exos::heap::OnTouch::new();
+static HEAP: exos::heap::Shared = exos::heap::Shared;
 
 #[cfg(not(target_os = "none"))]
 fn main() {}

@@ -4,7 +4,8 @@
 //!  program's half   tables that the next program has no use for, go; of the others, the pages,
 //!                   but for those of a file that both have at the same place;
 //!                   the top of the stack is emptied where it is
-//!  library's half   as it is: files, connections, children, capabilities, what was looked up
+//!  library's half   as it is: files, connections, children, capabilities, what was looked up;
+//!                   so who has given an id up begins in another (decision 0049)
 //! ```
 //! From the first thing that [`begin`] changes on, nothing is refused: as on Linux, who gets stuck
 //! then is killed.
@@ -42,7 +43,8 @@ const AROUND: u64 = 16;
 type Batch = Items<16>;
 
 /// Can the next program have the space of this one? The process must be alone in it, the program be
-/// one of the boot image's (others come through the heap), and the library not have grown.
+/// one of the boot image's (others come through the heap), the library not have grown, and nothing
+/// be left in it that the next program may not do.
 pub fn is_possible(process: &Process, command: &Command) -> bool {
     !process.borrows_space
         && !lock::is_shared()
@@ -50,6 +52,8 @@ pub fn is_possible(process: &Process, command: &Command) -> bool {
         && thread::own().is_first()
         && command.image.is_some()
         && !heap_has_grown()
+        && !process.files.is_stale()
+        && !identity::gives_up_by_exec(process)
 }
 
 /// Memory is given out from the lowest address that has room, so little is behind a small heap.

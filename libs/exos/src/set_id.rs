@@ -26,13 +26,13 @@ use crate::fs::open_file::OpenFile;
 use crate::fs::region::{self, Heritage, Region};
 use crate::fs::whose::Whose;
 use crate::fs::{image_files, saved};
-use crate::group_list;
 use crate::layout::{PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::page;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
 use crate::thread;
+use crate::{group_list, identity};
 
 /// Role in which the old life writes its block.
 const WRITER: u16 = 0;
@@ -79,9 +79,12 @@ pub fn execute(process: &mut Process, command: Command, node: Node) -> Answer {
         return Err(Errno::EPERM);
     }
     // Who reads and writes them then is somebody else.
-    process.files.seal_all();
-    // Offsets move to where the block then says they are.
-    next.files.attach(&mut Heritage::none())?;
+    let (_, attributes) = command.origin.ok_or(Errno::EPERM)?;
+    let after = ids_of(process).after(&attributes);
+    process.files.seal_for(identity::for_files(process));
+    // Offsets move to where the block then says they are; its domain is not there yet.
+    let heir = (DomainId::NONE, [after.users[1], after.groups[1]]);
+    next.files.attach(&mut Heritage::none(), Some(heir))?;
     let block = start_block::write(&next, thread::own().blocked, &command);
     let region = offer(&block)?;
     let users = [process.users[0], process.users[1]];
@@ -99,7 +102,7 @@ pub fn execute(process: &mut Process, command: Command, node: Node) -> Answer {
     region.detach();
     let domain = domain?;
     let mut heritage = Heritage::of(domain);
-    next.files.attach(&mut heritage)?;
+    next.files.attach(&mut heritage, None)?;
     group_list::attach(process, &mut heritage)?;
     heritage.send()?;
     // What is set there is the server's; nothing that is said here counts.

@@ -196,6 +196,7 @@ fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
     }
     identity::executed(process)?;
     crate::machine::show_limits(process);
+    process.files.set_fresh();
     crate::time::set_timer(process);
     let plan = Plan::parse(loader::bytes(&command)).map_err(|_| Errno::ENOEXEC)?;
     let areas = loader::areas(process, &command, &plan)?;
@@ -263,6 +264,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         threads::begin_alone(process);
         process.children.clear();
         process.files.locked.clear();
+        process.files.adopt(identity::for_files(process));
         process.timer = (0, 0);
         process.timers = Timers::default();
         process.events = 0;

@@ -29,6 +29,7 @@ pub mod proc_text;
 pub mod process_page;
 pub mod protocol;
 pub mod ring;
+pub mod seals;
 pub mod set_id;
 pub mod tree;
 pub mod tty;

@@ -125,9 +125,9 @@ operations! {
     /// Node or [`NO_NODE`], type | bytes of its name << 8 (in data) | of the caller's own << 16 (at
     /// [`SOCKET_OWN_NAME`]) | 1 << 24 to look only whether it can be done, pid, for a connection
     /// its region, which the caller has made and is attached to as end 0. Results: the inbox's
-    /// region, 0, 0 and its handle for [`Self::SocketSend`]; or the connection, and whose end 1 is
-    /// (`local::owner`); or 0, the port at which no connection can wait now, attached for the
-    /// caller, and its tail.
+    /// region, 0, its seal and its handle for [`Self::SocketSend`]; or the connection, and whose
+    /// end 1 is (`local::owner`); or 0, the port at which no connection can wait now, attached
+    /// for the caller, and its tail.
     21 SocketConnect,
     /// Port, number of the offer that the caller has claimed. Results: the connection, whose end 1
     /// is the caller's, and whose end 0 is (`local::owner`).
@@ -161,10 +161,16 @@ operations! {
     /// for whom it acts now, if the domain has made the port.
     31 SocketListen,
     /// Handle of an inbox, low half of the caller's own inbox (0: none) | pid << 32, bytes of the
-    /// datagram (in data) or [`LOOK`], user | group << 32 for which the caller sends. Results: 1 if
-    /// the inbox has it, else 0: it is full; operations on the inbox until then. With [`LOOK`],
-    /// data is the inbox's name and the second result its length.
+    /// datagram (in data) or [`LOOK`], | [`BY_SEAL`] if the seal counts that stands where the first
+    /// name does (else the mode of the inbox's name alone, and the answer is EACCES), user |
+    /// group << 32 for which the caller sends. Results: 1 if the inbox has it, else 0: it is full;
+    /// operations on the inbox until then. With [`LOOK`], data is the inbox's name and the second
+    /// result its length.
     32 SocketSend,
+    /// Node, or an inbox's handle; the caller's seal of it; domain, or 0: whoever acts for these;
+    /// user | group << 32. Result: the seal that says the same to that domain while it acts for
+    /// these (`crate::seals`). EACCES: the caller's says nothing.
+    33 Seal,
 }
 
 impl Operation {
@@ -187,7 +193,7 @@ impl Operation {
 /// Instead of a node: the name of a local socket is not in the file system.
 pub const NO_NODE: u64 = u64::MAX;
 /// `SocketSend`: nothing is sent, but could it be?
-pub const LOOK: u64 = u64::MAX;
+pub const LOOK: u64 = u32::MAX as u64;
 /// Where in the data area the caller's own name is.
 pub const SOCKET_OWN_NAME: u64 = 256;
 
@@ -223,7 +229,7 @@ pub const CHANGE_TOUCH: u64 = 32;
 pub const CHANGE_MOUNT: u64 = 64;
 /// `Change`: the owner is changed, if to nothing else.
 pub const CHANGE_OWNER: u64 = 128;
-/// `Access`: whoever asks, the file was opened for that, or it wasn't.
+/// `Access`: the asker has the file open for that, or it hasn't. `SocketSend`: it brings a seal.
 pub const BY_SEAL: u64 = 1 << 32;
 /// `Write`: at the end of the file.
 pub const AT_END: u64 = u64::MAX;

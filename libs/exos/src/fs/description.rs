@@ -18,6 +18,7 @@ use unix::protocol::CLIENT;
 use super::open_file::OpenFile;
 use super::pipe::Level;
 use super::region::{self, Done, Heritage, Region};
+use super::seal::Seal;
 use crate::page::Hold;
 use xok::published::Word;
 
@@ -39,7 +40,7 @@ pub struct Description {
     /// Says in the process's page that the file is open, while no region says so to its server.
     hold: RefCell<Option<Hold>>,
     /// What the memory file server said it was opened for.
-    seal: Cell<u64>,
+    pub seal: Seal,
     shared: Cell<bool>,
     offset: Cell<u64>,
     flags: Cell<u32>,
@@ -84,7 +85,7 @@ impl Description {
             drained: Cell::new((0, 0)),
             region: Cell::new(None),
             hold: RefCell::new(None),
-            seal: Cell::new(0),
+            seal: Seal::default(),
             shared: Cell::new(false),
             offset: Cell::new(0),
             flags: Cell::new(0),
@@ -136,16 +137,6 @@ impl Description {
     pub fn set_watched(&self, region: RegionId) {
         self.region.set(Some(region));
         self.hold.replace(None);
-    }
-
-    /// Of a file of the memory file server: what says there what it was opened for, 0: nothing.
-    pub fn seal(&self) -> u64 {
-        self.seal.get()
-    }
-
-    /// Notes what the server gave.
-    pub fn set_seal(&self, seal: u64) {
-        self.seal.set(seal);
     }
 
     /// What /proc shows for it.

@@ -30,7 +30,7 @@ type Owner = RegionId;
 /// The number by which the server knows the file, and what says there that it is open.
 fn file_of(description: &Description) -> Result<Sealed, Errno> {
     match description.file.node() {
-        Some(Node::Memory(id)) => Ok((id, description.seal())),
+        Some(Node::Memory(id)) => Ok((id, description.seal.get())),
         Some(Node::Image(index)) => Ok((OF_IMAGE | index as u64, 0)),
         _ => Err(Errno::ENOLCK),
     }

@@ -21,6 +21,7 @@ use xok::services::{self, Service};
 use super::Files;
 use super::node::{Node, Place};
 use super::walk::{Last, Which, joined};
+use crate::thread;
 
 /// Paths kept at most; each has one place where it may be.
 const KEPT_MAX: usize = 32;
@@ -38,6 +39,8 @@ pub struct Known {
     who: Credentials,
     /// The server that init named then.
     server: u64,
+    /// The process whose seal comes with the attributes.
+    process: EnvId,
     /// What all this depends on; `None`: on more than can be told, it is not kept.
     seen: Option<Seen>,
 }
@@ -65,6 +68,8 @@ pub enum Wanted {
     Place,
     /// Also its attributes.
     Attributes,
+    /// Also that its seal is our own.
+    Seal,
 }
 
 /// Where in the table a path belongs (FNV-1a over words of eight bytes, then over the rest).
@@ -137,9 +142,12 @@ impl Lookups {
             && known.server == self.server();
         let seen = known.seen.as_ref()?;
         let words = match what {
-            Wanted::Attributes => seen.words(),
+            Wanted::Attributes | Wanted::Seal => seen.words(),
             Wanted::Place => seen.way(),
         };
+        // A fork child has what its parent kept.
+        let own = || known.process == thread::process().id || known.attributes.seal == 0;
+        let same = same && (what != Wanted::Seal || own());
         (same && self.hold(words)).then(|| known.clone())
     }
 
@@ -163,6 +171,14 @@ impl Files {
     /// What a path names, which must exist, and its attributes.
     pub fn known(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
         match self.remembered(which, Wanted::Attributes) {
+            Some(known) => Ok(known),
+            None => self.learn(which),
+        }
+    }
+
+    /// The same, with a seal of our own.
+    pub fn known_to_open(&self, which: &Which<'_>) -> Result<Rc<Known>, Errno> {
+        match self.remembered(which, Wanted::Seal) {
             Some(known) => Ok(known),
             None => self.learn(which),
         }
@@ -201,6 +217,7 @@ impl Files {
             last: which.last,
             who: self.who(),
             server,
+            process: thread::process().id,
             seen,
         });
         if keeps && seen.is_some() && base.is_some() {

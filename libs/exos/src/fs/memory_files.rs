@@ -36,6 +36,13 @@ pub struct Transport {
     room: u64,
 }
 
+impl Transport {
+    /// The region, if there is one and it is this domain's.
+    pub fn region_of(&self, domain: DomainId) -> Option<RegionId> {
+        (self.domain == domain && !self.region.is_none()).then_some(self.region)
+    }
+}
+
 /// A file, and the seal that says what it was opened for; 0: its mode decides.
 pub type Sealed = (Id, u64);
 
@@ -528,7 +535,23 @@ impl Client {
         Ok(number < u64::BITS && self.terminals()? >> number & 1 != 0)
     }
 
-    /// Was the file opened for what `mask` says, as its seal has it? Whoever asks.
+    /// The same way for others that the domain acts for.
+    pub fn acting_for(self, ids: [u32; 2]) -> Self {
+        Self { ids, ..self }
+    }
+
+    /// The seal that says to another domain (none: whichever), acting for these, what ours does.
+    pub fn pass(
+        &self,
+        (node, seal): Sealed,
+        domain: DomainId,
+        [user, group]: [u32; 2],
+    ) -> Result<u64, Errno> {
+        let arguments = [node, seal, domain.0, unix::seals::ids(user, group)];
+        Ok(self.ask(Operation::Seal, arguments)?[0])
+    }
+
+    /// Have we the file open for what `mask` says, as its seal has it?
     pub fn is_sealed(&self, (node, seal): Sealed, mask: u32) -> bool {
         self.ask(Operation::Access, [node, u64::from(mask) | BY_SEAL, seal, 0]).is_ok()
     }

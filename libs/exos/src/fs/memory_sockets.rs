@@ -3,7 +3,7 @@
 use abi::id::RegionId;
 use alloc::vec::Vec;
 use unix::Errno;
-use unix::protocol::{DATA, LOOK, Operation, SOCKET_OWN_NAME, WATCHER};
+use unix::protocol::{BY_SEAL, DATA, LOOK, NAME_FIRST, Operation, SOCKET_OWN_NAME, WATCHER};
 
 use super::memory_files::Client;
 use super::region::Region;
@@ -28,6 +28,8 @@ pub struct Inbox {
     pub handle: u64,
     /// Its region.
     pub id: RegionId,
+    /// What says that we were connected to it, whatever its name's mode is by now.
+    pub seal: u64,
 }
 
 impl Client {
@@ -58,10 +60,10 @@ impl Client {
         let looks = u64::from(looks) << 24;
         let lengths = looks | (name.len() as u64) << 8 | (own_name.len() as u64) << 16;
         let arguments = [node, u64::from(kind) | lengths, u64::from(pid), connection.0];
-        let [region, port, tail, inbox] = self.ask(Operation::SocketConnect, arguments)?;
+        let [region, port, tail, handle] = self.ask(Operation::SocketConnect, arguments)?;
         Ok(match region {
-            region if inbox != 0 => {
-                Introduced::Inbox(Inbox { handle: inbox, id: RegionId(region) })
+            region if handle != 0 => {
+                Introduced::Inbox(Inbox { handle, id: RegionId(region), seal: tail })
             }
             0 if port == 0 => Introduced::Possible,
             0 => Introduced::Full(Region { id: RegionId(port), role: WATCHER }, tail),
@@ -73,7 +75,7 @@ impl Client {
     /// so many operations.
     pub fn socket_send(
         &self,
-        inbox: u64,
+        inbox: &Inbox,
         own: RegionId,
         bytes: &[u8],
         [pid, user, group]: [u32; 3],
@@ -84,16 +86,28 @@ impl Client {
         self.send(DATA, bytes)?;
         let own = u64::from(own.0 as u32) | u64::from(pid) << 32;
         let ids = u64::from(user) | u64::from(group) << 32;
-        let arguments = [inbox, own, bytes.len() as u64, ids];
-        let [sent, operations, ..] = self.ask(Operation::SocketSend, arguments)?;
+        let arguments = [inbox.handle, own, bytes.len() as u64, ids];
+        let [sent, operations, ..] = self.ask_connected(inbox, arguments)?;
         Ok((sent == 0).then_some(operations))
     }
 
+    /// Asks for what the inbox's mode permits; if that is nothing, by the seal.
+    fn ask_connected(&self, inbox: &Inbox, arguments: [u64; 4]) -> Result<[u64; 4], Errno> {
+        match self.ask(Operation::SocketSend, arguments) {
+            Err(Errno::EACCES) if inbox.seal != 0 => {
+                let [handle, own, what, ids] = arguments;
+                self.send(NAME_FIRST, &inbox.seal.to_le_bytes())?;
+                self.ask(Operation::SocketSend, [handle, own, what | BY_SEAL, ids])
+            }
+            answer => answer,
+        }
+    }
+
     /// The name of an inbox, if it takes datagrams of the socket with the inbox `own`.
-    pub fn socket_look(&self, inbox: u64, own: RegionId) -> Result<Vec<u8>, Errno> {
+    pub fn socket_look(&self, inbox: &Inbox, own: RegionId) -> Result<Vec<u8>, Errno> {
         let ids = u64::from(self.ids[0]) | u64::from(self.ids[1]) << 32;
-        let arguments = [inbox, u64::from(own.0 as u32), LOOK, ids];
-        let [_, len, ..] = self.ask(Operation::SocketSend, arguments)?;
+        let arguments = [inbox.handle, u64::from(own.0 as u32), LOOK, ids];
+        let [_, len, ..] = self.ask_connected(inbox, arguments)?;
         let mut name = alloc::vec![0; (len as usize).min(unix::local::NAME_MAX)];
         self.receive(DATA, &mut name)?;
         Ok(name)

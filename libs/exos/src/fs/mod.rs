@@ -10,9 +10,9 @@
 //! ```
 //! The seam to `crate::process`:
 //! fork: the heap is copied eagerly, so a child has the same `Files`; `attach` gives the child's
-//! domain its attachments first. vfork: `clone`, which shares the descriptions. exec:
-//! `close_on_exec`, or, to a new domain, `without_close_on_exec`, `attach`, `save`; there `load`.
-//! exit: the kernel drops the domain's attachments; a vfork child's `detach`.
+//! domain its attachments and seals first, `adopt` takes them there. vfork: `clone`, which shares
+//! the descriptions. exec: `close_on_exec`, or, to a new domain, `without_close_on_exec`, `attach`,
+//! `save`; there `load`. exit: the kernel drops the domain's attachments; a vfork child's `detach`.
 
 pub mod at_once;
 pub mod control;
@@ -35,6 +35,7 @@ pub mod processor;
 pub mod pty;
 pub mod region;
 pub mod saved;
+pub mod seal;
 pub mod shown;
 pub mod signal_file;
 pub mod status;
@@ -47,7 +48,7 @@ pub mod transfers;
 pub mod walk;
 pub mod whose;
 
-use abi::id::{EnvId, RegionId};
+use abi::id::EnvId;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -69,6 +70,7 @@ use memory_files::{Client, Transport};
 use node::{Device, Node, Place};
 use open_file::OpenFile;
 use region::Heritage;
+use seal::Heir;
 use shown::Shown;
 use terminal::Tty;
 use transfer::Memory;
@@ -112,6 +114,8 @@ pub struct Files {
     mounts: RefCell<Vec<(&'static [u8], Id)>>,
     lookups: Rc<Lookups>,
     shown: Rc<Shown>,
+    /// The library's memory may tell what the process may not do any more.
+    stale: Cell<bool>,
 }
 
 impl Default for Files {
@@ -130,6 +134,7 @@ impl Default for Files {
             mounts: RefCell::new(Vec::new()),
             lookups: Rc::default(),
             shown: Rc::default(),
+            stale: Cell::default(),
         }
     }
 }
@@ -215,23 +220,6 @@ impl Files {
     pub fn client_to_move(&self, bytes: u64) -> Result<Client, Errno> {
         self.server();
         Client::open(&self.transport, self.who(), bytes)
-    }
-
-    /// Has the server seal what open files were opened for, where that was not asked yet, and watch
-    /// them: the process is about to be somebody whom their modes may not permit it.
-    pub fn seal_all(&self) {
-        let Ok(client) = self.client() else { return };
-        for description in self.descriptions() {
-            // Refused for want of room: the page still says it, which counts where modes permit it.
-            let _ = self.entrust(&description);
-            let OpenFile::Node(Node::Memory(id)) = description.file else { continue };
-            let opened = description.access & (raw::O_ACCMODE | raw::O_PATH);
-            if description.seal() == 0 && opened & raw::O_PATH == 0 {
-                // Refused if the mode has changed: it then decides at each request.
-                let seal = client.open_node(id, opened, RegionId::NONE).unwrap_or(0);
-                description.set_seal(seal);
-            }
-        }
     }
 
     /// The description of a descriptor that was opened for something, not for its place alone
@@ -390,14 +378,17 @@ impl Files {
         all
     }
 
-    /// Has all that is shared inherited, by attachments that the caller has.
-    pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
+    /// Has all that is shared inherited, by attachments that the caller has; who inherits gets
+    /// seals of its own.
+    pub fn attach(&self, heritage: &mut Heritage, heir: Option<Heir>) -> Result<(), Errno> {
         if self.has_console() {
             terminal::attach(heritage)?;
         }
         self.descriptions().iter().try_for_each(|description| {
             self.entrust(description)?;
-            description.share(heritage)
+            description.share(heritage)?;
+            heir.into_iter().for_each(|heir| self.pass(description, heir));
+            Ok(())
         })
     }
 
@@ -423,6 +414,7 @@ impl Files {
     /// A descriptor of `description` is no more.
     fn has_left(&mut self, description: &Description) {
         locks::closed(self, description);
+        self.note_end(description);
         if is_console(&description.file) {
             self.leave_console();
         }

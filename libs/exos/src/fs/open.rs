@@ -47,7 +47,7 @@ pub fn open(
     let keep = exclusive || flags & raw::O_NOFOLLOW != 0;
     let last = if keep { Last::Keep } else { Last::Follow };
     if flags & raw::O_CREAT == 0 {
-        let known = process.files.known(&Which { directory, path, last })?;
+        let known = process.files.known_to_open(&Which { directory, path, last })?;
         if let Some(description) = open_known(&process.files, &known, flags)? {
             return Ok(description);
         }
@@ -94,14 +94,15 @@ fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Desc
     if !simple {
         return Ok(None);
     }
-    check(&known.attributes, &files.who(), flags)?;
+    let who = files.who();
+    check(&known.attributes, &who, flags)?;
     let Some(hold) = files.hold(known.attributes.inode)? else { return Ok(None) };
     if !files.is_so(known) {
         return Ok(None);
     }
     let file = OpenFile::Node(known.place.node);
     let description = Description::held(file, known.place.path.clone(), flags, hold);
-    description.set_seal(known.attributes.seal);
+    description.seal.set_for(known.attributes.seal, [who.uid, who.gid]);
     Ok(Some(description))
 }
 
@@ -120,7 +121,7 @@ fn make(
         return Ok(None);
     }
     if flags & raw::O_EXCL == 0
-        && let Some(known) = files.remembered(which, Wanted::Attributes)
+        && let Some(known) = files.remembered(which, Wanted::Seal)
     {
         return open_known(files, &known, flags);
     }
@@ -134,7 +135,7 @@ fn make(
     let mut path = parent.path.clone();
     path.push(name);
     let made = Description::held(OpenFile::Node(Node::Memory(node)), path, flags, hold);
-    made.set_seal(seal);
+    made.seal.set(seal);
     Ok(Some(made))
 }
 
@@ -206,7 +207,7 @@ fn create(
     path.push(&found.name);
     let file = OpenFile::Node(Node::Memory(node));
     let description = Description::new(file, path, flags, Some(region.id));
-    description.set_seal(seal);
+    description.seal.set(seal);
     Ok(description)
 }
 
@@ -354,7 +355,7 @@ fn open_memory(
     let seal = opened.inspect_err(|_| region.detach())?;
     let file = OpenFile::Node(Node::Memory(id));
     let description = Description::new(file, path, flags, Some(region.id));
-    description.set_seal(seal);
+    description.seal.set(seal);
     Ok(description)
 }
 

@@ -251,8 +251,8 @@ fn read_most(
             if whole {
                 return Ok(done);
             }
-            let client = files.client_to_move(memory.left().min(most - done))?;
-            let sealed = (*id, description.seal());
+            let client = files.client_of(description, memory.left().min(most - done))?;
+            let sealed = (*id, description.seal.get());
             while memory.left().min(most - done) > 0 {
                 let room = memory.left().min(most - done).min(client.room());
                 let (count, put) = match client.read_into(sealed, offset + done, room, memory) {
@@ -390,8 +390,8 @@ pub fn write_at(
     match &description.file {
         OpenFile::Node(Node::Memory(id)) => {
             let limit = process.limit(raw::RLIMIT_FSIZE);
-            let client = process.files.client_to_move(memory.left())?;
-            let sealed = (*id, description.seal());
+            let client = process.files.client_of(description, memory.left())?;
+            let sealed = (*id, description.seal.get());
             let (mut done, mut behind) = (0, offset);
             // How much may be put to the end is known by where that is now.
             let grows = offset == AT_END && limit <= i64::MAX as u64;

@@ -62,8 +62,8 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
     let descriptions = files.descriptions();
     out.word(descriptions.len() as u64);
     for description in &descriptions {
-        out.word(u64::from(description.access));
-        out.word(description.seal());
+        out.word(u64::from(description.access) | u64::from(description.seal.is_carried()) << 32);
+        out.word(description.seal.next());
         out.word(description.region().map_or(0, |region| region.0));
         out.place(description.file.node(), &description.path);
         match &description.file {
@@ -164,7 +164,8 @@ fn description(
     files: &Files,
     takes_sockets: bool,
 ) -> Result<Rc<Description>, Errno> {
-    let access = reader.word()? as u32;
+    let access = reader.word()?;
+    let (access, carried) = (access as u32, access >> 32 != 0);
     let seal = reader.word()?;
     let region = RegionId(reader.word()?);
     let place = reader.place(files)?;
@@ -203,7 +204,10 @@ fn description(
         _ => return Err(Errno::EINVAL),
     };
     let description = Description::inherited(file, place.path, access, region);
-    description.set_seal(seal);
+    description.seal.set(seal);
+    if carried {
+        description.seal.set_carried();
+    }
     Ok(description)
 }
 
@@ -291,7 +295,7 @@ fn could_be_open(files: &Files, description: &Description) -> bool {
             };
             let sealed = files
                 .client()
-                .is_ok_and(|client| client.is_sealed((*id, description.seal()), mask));
+                .is_ok_and(|client| client.is_sealed((*id, description.seal.get()), mask));
             sealed && is_where_it_says(files, Node::Memory(*id), &description.path)
         }
         OpenFile::Node(node @ Node::Image(_)) => {
@@ -335,6 +339,7 @@ pub fn load_offered(bytes: &[u8], directory: Option<Node>, most: u64) -> Result<
     let descriptions = open_files(&mut reader, &files, false)?;
     let _holder = reader.word()?;
     enter_all(&mut reader, &mut files, &descriptions, most, could_be_open)?;
+    files.make_own();
     let node = match directory {
         Some(node) => node,
         // What is no file: only a name says which.

@@ -51,6 +51,13 @@ pub struct Shown {
     pieces: RefCell<Vec<Option<Piece>>>,
 }
 
+impl Shown {
+    /// Nothing is.
+    pub fn forget(&self) {
+        self.pieces.replace(alloc::vec![None; PIECES]);
+    }
+}
+
 impl Files {
     /// Reads at most `most` bytes at `offset` of a regular file from what is shown; `None` if it
     /// has to be asked for.

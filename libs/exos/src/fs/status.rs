@@ -312,7 +312,10 @@ pub fn ftruncate(process: &mut Process, fd: i32, size: u64) -> Answer {
         _ if !description.writable() => Err(Errno::EINVAL),
         OpenFile::Node(Node::Memory(id)) => {
             check_growth(process, &description.file, size)?;
-            process.files.client()?.truncate((id, description.seal()), size)?;
+            process
+                .files
+                .client_of(&description, 0)?
+                .truncate((id, description.seal.get()), size)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -349,7 +352,10 @@ pub fn fallocate(process: &mut Process, words: [u64; 6]) -> Answer {
         _ if !description.writable() => Err(Errno::EBADF),
         OpenFile::Node(Node::Memory(id)) => {
             check_growth(process, &description.file, size)?;
-            process.files.client()?.lengthen((id, description.seal()), size)?;
+            process
+                .files
+                .client_of(&description, 0)?
+                .lengthen((id, description.seal.get()), size)?;
             Ok(0)
         }
         OpenFile::Pipe(_) => Err(Errno::ESPIPE),

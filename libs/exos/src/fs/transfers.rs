@@ -164,7 +164,8 @@ fn records(
     let mut packer = Packer::new(room);
     let more = match node {
         Node::Memory(id) => {
-            let bytes = files.client()?.list((id, description.seal()), position, room as u64)?;
+            let client = files.client_of(description, 0)?;
+            let bytes = client.list((id, description.seal.get()), position, room as u64)?;
             if bytes.is_empty() && room < 280 {
                 return Err(Errno::EINVAL);
             }

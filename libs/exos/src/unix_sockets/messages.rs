@@ -139,7 +139,7 @@ impl UnixSocket {
         }
         Ok(match self.peer.get().ok_or(Errno::ENOTCONN)? {
             Peer::Paired(id) => Way::To(id),
-            Peer::Named(inbox) => Way::Named(inbox),
+            Peer::Named(inbox) => Way::Named(self.connected(inbox)),
         })
     }
 

@@ -32,6 +32,7 @@ use unix::local::{INBOX, LIMIT};
 use crate::fs::memory_sockets::Inbox;
 use crate::fs::pipe::{READER, WRITER};
 use crate::fs::region::{Heritage, Region};
+use crate::fs::seal::Seal;
 use crate::process::Process;
 use connection::{End, Half};
 use records::Channel;
@@ -77,6 +78,8 @@ pub struct UnixSocket {
     listens: Cell<bool>,
     /// The inbox that its datagrams go to.
     peer: Cell<Option<Peer>>,
+    /// What says that it was connected there.
+    peer_seal: Seal,
     /// The inbox of which the file server said last that it is full, and after how many operations.
     full: Cell<(RegionId, u64)>,
     /// Of datagrams: was writing shut down?
@@ -118,12 +121,15 @@ impl Peer {
     fn words(self) -> (u64, u64) {
         match self {
             Peer::Paired(id) => (id.0, 0),
-            Peer::Named(Inbox { handle, id }) => (id.0, handle),
+            Peer::Named(Inbox { handle, id, .. }) => (id.0, handle),
         }
     }
 
     fn from_words(id: RegionId, handle: u64) -> Self {
-        if handle == 0 { Peer::Paired(id) } else { Peer::Named(Inbox { handle, id }) }
+        match handle {
+            0 => Peer::Paired(id),
+            _ => Peer::Named(Inbox { handle, id, seal: 0 }),
+        }
     }
 }
 
@@ -139,6 +145,7 @@ impl UnixSocket {
             port: Cell::default(),
             listens: Cell::default(),
             peer: Cell::default(),
+            peer_seal: Seal::default(),
             full: Cell::new((RegionId::NONE, 0)),
             ended: Cell::default(),
             told: Cell::default(),
@@ -162,6 +169,19 @@ impl UnixSocket {
         [link, port, peer].into_iter().flatten()
     }
 
+    /// The inbox that its datagrams go to, and what says that it was connected there.
+    pub fn sealed(&self) -> Option<(u64, &Seal)> {
+        match self.peer.get()? {
+            Peer::Named(inbox) => Some((inbox.handle, &self.peer_seal)),
+            Peer::Paired(_) => None,
+        }
+    }
+
+    /// The inbox, with its seal as it is now.
+    fn connected(&self, inbox: Inbox) -> Inbox {
+        Inbox { seal: self.peer_seal.get(), ..inbox }
+    }
+
     /// Attaches another domain to what it has.
     pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         self.regions().try_for_each(|region| heritage.add(&region))
@@ -173,7 +193,7 @@ impl UnixSocket {
     }
 
     /// The words that bring it through `exec`.
-    pub fn saved(&self) -> [u64; 7] {
+    pub fn saved(&self) -> [u64; 8] {
         let id = |region: Option<RegionId>| region.map_or(0, |id| id.0);
         let (link, end) = self.link.get().map_or((0, 0), |end| (end.region.0, end.end));
         // Datagrams have no connection: the handle of the inbox that they go to has its place.
@@ -184,12 +204,13 @@ impl UnixSocket {
         let first = self.kind as u64 | flags.sum::<u64>() | u64::from(end) << 16;
         let [pid, user, group] = self.peer_owner.get().map(u64::from);
         let port = id(self.port.get());
-        [first, link, port, peer, self.options.get(), pid | user << 32, group]
+        let seal = self.peer_seal.next();
+        [first, link, port, peer, self.options.get(), pid | user << 32, group, seal]
     }
 
     /// Reads them.
-    pub fn loaded(words: [u64; 7]) -> Result<Self, Errno> {
-        let [first, link, port, peer, options, owner, group] = words;
+    pub fn loaded(words: [u64; 8]) -> Result<Self, Errno> {
+        let [first, link, port, peer, options, owner, group, seal] = words;
         let id = |word: u64| Some(RegionId(word)).filter(|id| !id.is_none());
         let socket = Self::new(Kind::from_number(first as u8 as u32).ok_or(Errno::EINVAL)?);
         socket.listens.set(first >> 8 & 1 != 0);
@@ -200,6 +221,7 @@ impl UnixSocket {
         socket.port.set(id(port));
         socket.peer.set(id(peer).map(|id| Peer::from_words(id, link)));
         socket.options.set(options);
+        socket.peer_seal.set(seal);
         socket.peer_owner.set(unix::local::owner([owner, group]));
         Ok(socket)
     }

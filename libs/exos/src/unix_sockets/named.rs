@@ -51,7 +51,7 @@ impl UnixSocket {
     ) -> Result<(), Errno> {
         loop {
             let client = process.files.client_to_move(bytes.len() as u64)?;
-            let full = client.socket_send(inbox.handle, self.own_inbox(), bytes, sender)?;
+            let full = client.socket_send(inbox, self.own_inbox(), bytes, sender)?;
             let Some(operations) = full else {
                 self.full.set((RegionId::NONE, 0));
                 return Ok(());

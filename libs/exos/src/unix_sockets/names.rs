@@ -119,7 +119,8 @@ impl UnixSocket {
             (None, Some(Peer::Paired(id))) => Self::outbox(id),
             (None, Some(Peer::Named(inbox))) => {
                 // It has a name as long as there is a socket, and takes what we send or not.
-                let found = process.files.client()?.socket_look(inbox.handle, self.own_inbox());
+                let inbox = self.connected(inbox);
+                let found = process.files.client()?.socket_look(&inbox, self.own_inbox());
                 return found.or(Err(Errno::ENOTCONN));
             }
             _ => return Err(Errno::ENOTCONN),
@@ -269,7 +270,7 @@ impl UnixSocket {
     ) -> Result<(), Errno> {
         if self.kind == Kind::Datagrams {
             let inbox = self.find_inbox(process, name)?;
-            process.files.client()?.socket_look(inbox.handle, self.own_inbox())?;
+            process.files.client()?.socket_look(&inbox, self.own_inbox())?;
             return self.set_peer(Some(Peer::Named(inbox)));
         }
         // What is wrong with the name is told first.
@@ -291,6 +292,10 @@ impl UnixSocket {
     /// Where its datagrams go from now on, and whose alone come.
     pub(super) fn set_peer(&self, peer: Option<Peer>) -> Result<(), Errno> {
         self.full.set((RegionId::NONE, 0));
+        self.peer_seal.set(match peer {
+            Some(Peer::Named(inbox)) => inbox.seal,
+            _ => 0,
+        });
         if let Some(before) = self.peer.replace(peer).and_then(Peer::attached) {
             before.detach();
         }
