@@ -65,6 +65,9 @@ fn main() -> ExitCode {
     if let Some(status) = deputies::heirs::role(door::Door::find(), &words) {
         return ExitCode::from(status);
     }
+    if let Some(status) = deputies::seals::role(door::Door::find(), &words) {
+        return ExitCode::from(status);
+    }
     let Some(door) = door::Door::find() else {
         println!("parts tests: no door here");
         return ExitCode::FAILURE;

@@ -5,6 +5,7 @@ pub mod heirs;
 mod payers;
 mod pipes;
 mod processes;
+pub mod seals;
 mod sockets;
 mod terminals;
 
@@ -24,12 +25,13 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 7] = [
+pub const TESTS: [&[Test]; 8] = [
     &files::TESTS,
     &heirs::TESTS,
     &payers::TESTS,
     &pipes::TESTS,
     &processes::TESTS,
+    &seals::TESTS,
     &sockets::TESTS,
     &terminals::TESTS,
 ];
