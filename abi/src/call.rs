@@ -214,8 +214,11 @@ calls! {
                 NotPresent];
     /// Breaks everybody's bindings to `frame`: entries, rings, predicates, save areas (who has none
     /// stops at the next fault), application pages, the console's ring. Needs CONTROL over its
-    /// guard: who may only write it does not own it.
-    16 FrameRevoke { frame: Frame } guarded Continued errors [NoSuchFrame, WrongType];
+    /// guard: who may only write it does not own it. From now on nobody can bind it anew. `flags`
+    /// bit 0 ([`REVOKE_LATER`]): answers when a few entries have been broken; accounts break what
+    /// their tables have in their turns, and the oldest entry goes last, behind all other bindings.
+    /// `rdx`: 1 if that goes on, and the frame is nobody's to have until it is over; else 0.
+    16 FrameRevoke { frame: Frame, flags: u16 } guarded Continued errors [NoSuchFrame, WrongType];
     /// Enters a capability derived from the one named into `slot` of `domain` (0: own; else the one
     /// named has DERIVE, and it or that in slot 0 has WRITE over the domain's guard): `extend`
     /// (0..=3) components from `components` (16 bits each, lowest first) appended, `rights` a
@@ -402,6 +405,9 @@ pub const TRANSFER_SHIFT: u32 = 32;
 pub const fn transfer_target(word: u64) -> crate::id::EnvId {
     crate::id::EnvId((word >> TRANSFER_SHIFT) as u32 & 0x3fff_ffff)
 }
+/// Bit of `FrameRevoke`'s flags: do not wait for the end.
+pub const REVOKE_LATER: u16 = 1;
+
 /// Bit of `Sleep`'s flags: accept transfers while asleep.
 pub const SLEEP_ACCEPT: u64 = 1;
 /// "As many rows as one can recite."

@@ -17,7 +17,7 @@ use crate::{
     principal, region, retract, revoke, sleep, slice, step, token, trace, transfer, turns, visit,
     voided, yields,
 };
-use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, Visitor, number};
+use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, REVOKE_LATER, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, Frame};
@@ -300,7 +300,7 @@ fn serve<M: Machine>(
         Call::RegionPass { domain, places, count } => {
             batches::pass_regions(state, machine, who, domain, (places, count), k)
         }
-        Call::FrameRevoke { frame } => revoke_frame(state, machine, who, frame, k),
+        Call::FrameRevoke { frame, flags } => revoke_frame(state, machine, who, (frame, flags), k),
         Call::RegionOperate { .. } => match operate::operate(state, machine, index, bytes) {
             Ok(result) => k.answer(result),
             Err(fault) => k.fault(fault),
@@ -501,16 +501,19 @@ fn retract_capabilities(
     }
 }
 
-/// So many bindings at a time; the call runs again until none is left. If its caller does not live
-/// to see that, it goes on without.
+/// So many bindings at a time; the call of one who waits for the end runs again until none is left.
+/// If its caller does not live to see that, it goes on without.
 #[inline(never)]
 fn revoke_frame<M: Machine>(
     state: &mut State,
     machine: &mut M,
     who: Caller<'_>,
-    frame: Frame,
+    (frame, flags): (Frame, u16),
     k: Continuation,
 ) -> Done {
+    if flags & !REVOKE_LATER != 0 {
+        return k.refuse(Refusal::new(Error::BadArgument, 1));
+    }
     let account = turns::account_of(state, who.index);
     let awaited = core::mem::take(&mut state.envs.slots[who.index].revokes);
     // Somebody else's piece of work may have been the last: then the frame may be gone, too.
@@ -520,6 +523,9 @@ fn revoke_frame<M: Machine>(
             .and_then(|named| revoke::check(state, &named, frame));
         if let Err(refusal) = checked {
             return k.refuse(refusal);
+        }
+        if flags & REVOKE_LATER != 0 {
+            return k.answer(Ok(revoke::begin_later(state, machine, frame).into()));
         }
         revoke::begin(state, frame, account);
     }

@@ -54,6 +54,8 @@ pub struct Record {
     pub(crate) position: u16,
     /// Being revoked: takes no new binding.
     pub(crate) revoking: bool,
+    /// Revoked by the accounts whose tables have its entries, one after the other.
+    pub(crate) wanders: bool,
 }
 
 const _: () = assert!(core::mem::size_of::<Record>() == 32);

@@ -28,8 +28,12 @@ use abi::limits::ACCOUNTS;
 pub(crate) struct Left {
     /// The first of its dying tables ([`crate::dying`]).
     pub tables: u32,
-    /// The first of the frames that are being revoked for it ([`crate::revoke`]).
+    /// The first of the frames that it revokes ([`crate::revoke`]).
     pub revoking: u32,
+    /// The last of them, if there is any.
+    pub revoking_last: u32,
+    /// Its next piece of work begins with frames that it revokes.
+    pub revokes_first: bool,
     /// The first of its method tables whose regions have ended ([`crate::method`]).
     pub methods: u32,
     /// It dies: so many frames have not been looked at, whether it pays for them.

@@ -19,6 +19,7 @@ mod names;
 mod network;
 mod processor;
 mod properties;
+mod revocations;
 mod share;
 mod visits;
 mod wild;

@@ -1,4 +1,16 @@
 //! Breaking everybody's entries for a frame (decisions 2: only `revoke` does).
+//!
+//! Whoever asks for it waits for the end and does the work, or does not wait: then few entries are
+//! broken at once, and the frame goes from account to account of those that have the others. Each
+//! breaks its own in its turns ([`crate::left`]), so who enters a frame seven million times delays
+//! nobody when that is taken back. What else holds the frame is broken by the account that pays for
+//! it, and the last entry, which is the oldest, goes behind all others: who made the frame sees in
+//! its own table that it is over.
+//!
+//! ```text
+//!  chain of entries   A A A A B B A ... A R
+//!  revoked by         └─ A ─► └ B ► └─ A ─► payer: other holders, the last entry
+//! ```
 
 use crate::answer::Refusal;
 use crate::index::{AccountIndex, EnvIndex};
@@ -36,19 +48,80 @@ pub fn check(state: &State, capability: &Capability, frame: Frame) -> Result<(),
     }
 }
 
-/// Puts a frame on the list of those being revoked for an account: from now on nobody can bind it
-/// anew, and [`work`] breaks what binds it, whether or not whoever asked for it lives on. The list
-/// refers to it, so that it stays what it is meanwhile.
+/// Has a frame revoked by an account: from now on nobody can bind it anew, and [`work`] breaks what
+/// binds it, whether or not whoever asked for it lives on.
 pub fn begin(state: &mut State, frame: Frame, account: AccountIndex) {
-    let record = &mut state.frames.records[frame.0 as usize];
-    if !core::mem::replace(&mut record.revoking, true) {
-        let account = left::worker(account);
-        record.position = 0;
-        let first = &mut state.accounts.records[account].left.revoking;
-        record.set_next(core::mem::replace(first, frame.0));
-        frame::reference(state, frame);
-        left::mark(state, account);
+    if !under_way(state, frame) {
+        mark(state, frame, false);
+        queue(state, frame, left::worker(account));
     }
+}
+
+/// Has a frame revoked by those that map it, so that however many entries there are, whoever asks
+/// for it does not wait: few are broken at once, the others by the accounts that pay for the tables
+/// they are in, in their turns. Is anything left?
+pub fn begin_later<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
+    if under_way(state, frame) {
+        return true;
+    }
+    mark(state, frame, true);
+    let next = match break_entries(state, machine, frame, Whose::Few) {
+        Next::None if !is_held_otherwise(state, frame) => {
+            break_entries(state, machine, frame, Whose::Last)
+        }
+        Next::None => Next::At(payer(state, frame)),
+        next => next,
+    };
+    match next {
+        Next::None => over(state, frame),
+        Next::NoRoom => queue(state, frame, worker_of_first(state, frame)),
+        Next::At(account) => queue(state, frame, account),
+    }
+    under_way(state, frame)
+}
+
+/// Nobody can bind the frame anew, which stays what it is until [`over`].
+fn mark(state: &mut State, frame: Frame, wanders: bool) {
+    let record = &mut state.frames.records[frame.0 as usize];
+    (record.revoking, record.wanders, record.position) = (true, wanders, 0);
+    frame::reference(state, frame);
+}
+
+/// Nothing binds the frame any more.
+fn over(state: &mut State, frame: Frame) {
+    let record = &mut state.frames.records[frame.0 as usize];
+    (record.revoking, record.wanders) = (false, false);
+    frame::release(state, frame);
+}
+
+/// Puts a frame at the end of those that an account revokes: whoever gives it new ones without end
+/// keeps none of them from being done.
+fn queue(state: &mut State, frame: Frame, account: AccountIndex) {
+    state.frames.records[frame.0 as usize].set_next(0);
+    let left = &mut state.accounts.records[account].left;
+    let last = core::mem::replace(&mut left.revoking_last, frame.0);
+    if left.revoking == 0 {
+        left.revoking = frame.0;
+    } else {
+        state.frames.records[last as usize].set_next(frame.0);
+    }
+    left::mark(state, account);
+}
+
+/// Takes the first frame off an account's list.
+fn unqueue(state: &mut State, account: AccountIndex) {
+    let left = &mut state.accounts.records[account].left;
+    left.revoking = state.frames.records[left.revoking as usize].next();
+}
+
+/// The account that pays for a frame, or works off what is nobody's.
+fn payer(state: &State, frame: Frame) -> AccountIndex {
+    left::worker(state.published.frames[frame.0 as usize].account.into())
+}
+
+/// Who breaks the first of a frame's entries; without one, the account that pays for the frame.
+fn worker_of_first(state: &State, frame: Frame) -> AccountIndex {
+    payer(state, chain::first(state, frame).map_or(frame, |place| place.table))
 }
 
 /// Is the frame being revoked?
@@ -61,28 +134,115 @@ pub fn under_way(state: &State, frame: Frame) -> bool {
 pub fn work<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
     let account = left::worker(account);
     while state.accounts.records[account].left.revoking != 0 {
-        let frame = Frame(state.accounts.records[account].left.revoking);
-        if !(break_entries(state, machine, frame) && break_others(state, machine, frame)) {
+        if !work::room(state, cost::LEAF) {
             return true;
         }
-        let record = &mut state.frames.records[frame.0 as usize];
-        record.revoking = false;
-        state.accounts.records[account].left.revoking = record.next();
-        record.set_next(0);
-        frame::release(state, frame);
+        work::spend(state, cost::LEAF);
+        let frame = Frame(state.accounts.records[account].left.revoking);
+        match go_on(state, machine, frame, account) {
+            Next::NoRoom => return true,
+            Next::None => {
+                unqueue(state, account);
+                over(state, frame);
+            }
+            Next::At(other) => {
+                unqueue(state, account);
+                queue(state, frame, other);
+            }
+        }
     }
     false
 }
 
+/// What of a revocation is left.
+enum Next {
+    /// Nothing.
+    None,
+    /// More than this hold of the lock has room for.
+    NoRoom,
+    /// Something that this account is to do.
+    At(AccountIndex),
+}
+
+/// Which entries of a frame are broken.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// All.
+    Everybodys,
+    /// So many that nobody is delayed by them, but not the last one.
+    Few,
+    /// Those in tables that this account pays for, but not the last one.
+    Of(AccountIndex),
+    /// The last one.
+    Last,
+}
+
+/// Goes on with a revocation in an account's time.
+fn go_on<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    frame: Frame,
+    account: AccountIndex,
+) -> Next {
+    if !state.frames.records[frame.0 as usize].wanders {
+        return match break_entries(state, machine, frame, Whose::Everybodys) {
+            Next::None if break_others(state, machine, frame) => Next::None,
+            _ => Next::NoRoom,
+        };
+    }
+    match break_entries(state, machine, frame, Whose::Of(account)) {
+        Next::None => {}
+        next => return next,
+    }
+    // Who looks at everybody is the account that pays for the frame.
+    let payer = payer(state, frame);
+    if account != payer {
+        return Next::At(payer);
+    }
+    if break_others(state, machine, frame) {
+        break_entries(state, machine, frame, Whose::Last)
+    } else {
+        Next::NoRoom
+    }
+}
+
+/// Has anything but entries and the revocation itself a reference to the frame, of which one entry
+/// is left at most?
+fn is_held_otherwise(state: &State, frame: Frame) -> bool {
+    let entries = u32::from(chain::first(state, frame).is_some());
+    state.published.frames[frame.0 as usize].references > 1 + entries
+}
+
+/// Entries broken for whoever does not wait for the others. Few in tests, so that others are left.
+const FEW: u32 = if cfg!(test) { 2 } else { 16 };
+
 /// An entry's value becomes 0 whatever table it is in, frozen ones too; as nothing says who walks
-/// that table, everybody flushes.
-fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
-    let mut broken = false;
-    let mut left = chain::first(state, frame);
-    while let Some(place) = left.filter(|_| work::room(state, cost::ENTRY)) {
+/// that table, everybody flushes. The newest go first.
+fn break_entries<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    frame: Frame,
+    whose: Whose,
+) -> Next {
+    let mut broken = 0;
+    let next = loop {
+        let Some(place) = chain::first(state, frame) else { break Next::None };
+        let is_last = || chain::next(state, machine, place).is_none();
+        let others = match whose {
+            Whose::Everybodys | Whose::Last => false,
+            Whose::Few | Whose::Of(_) if is_last() => break Next::None,
+            Whose::Few => broken == FEW,
+            Whose::Of(account) => account != payer(state, place.table),
+        };
+        if others {
+            break Next::At(payer(state, place.table));
+        }
+        if !work::room(state, cost::ENTRY) {
+            break Next::NoRoom;
+        }
         if fold::is_folded(state, place.table) {
-            if !work::room(state, cost::UNFOLD + cost::ENTRY) {
-                break;
+            if !work::room(state, cost::UNFOLD + cost::ENTRY) || matches!(whose, Whose::Few) {
+                break Next::NoRoom;
             }
             work::spend(state, cost::UNFOLD);
             fold::unfold(state, machine, place.table);
@@ -92,13 +252,12 @@ fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -
         debug_assert_eq!(target(old), frame);
         chain::remove(state, machine, place, frame);
         frame::release(state, frame);
-        broken = true;
-        left = chain::first(state, frame);
-    }
-    if broken {
+        broken += 1;
+    };
+    if broken > 0 {
         machine.flush(Flush::Everything);
     }
-    left.is_none()
+    next
 }
 
 /// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go
@@ -106,8 +265,8 @@ fn break_entries<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -
 /// keeps its frame until the device has sent it.
 fn break_others<M: Machine>(state: &mut State, machine: &mut M, frame: Frame) -> bool {
     let (envs, rings) = (state.envs.slots.len(), state.net.rings.len());
-    // A look at everybody is long, and most frames have no reference left but the list's.
-    while state.published.frames[frame.0 as usize].references > 1 {
+    // A look at everybody is long, and most frames are held by nobody.
+    while is_held_otherwise(state, frame) {
         let at = usize::from(state.frames.records[frame.0 as usize].position);
         if at >= envs + rings {
             break;

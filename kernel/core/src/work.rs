@@ -176,8 +176,15 @@ pub fn step<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> bo
 }
 
 /// Does what there is room for of an account's work; is there more?
+///
+/// What it revokes comes first in every other piece: others wait for that, and whoever destroys
+/// without end is never done with what comes before it otherwise.
 pub(crate) fn piece<M: Machine>(state: &mut State, machine: &mut M, account: AccountIndex) -> bool {
-    let more = sweep::work(state, machine, account)
+    let left = &mut state.accounts.records[account].left;
+    left.revokes_first = !left.revokes_first && left.revoking != 0;
+    let revokes = left.revokes_first;
+    let more = revokes && crate::revoke::work(state, machine, account)
+        || sweep::work(state, machine, account)
         || retract::work(state, account)
         || crate::method::work(state, machine, account)
         || crate::table::work(state, machine, account)

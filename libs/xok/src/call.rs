@@ -5,7 +5,7 @@
 //! (unmapping a page, say) is the business of those who make that call, and their names say so.
 #![allow(unsafe_code)]
 
-use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{CAPABILITY_SHIFT, Call, REVOKE_LATER, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
 use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
@@ -155,7 +155,12 @@ pub fn table_update(capability: u8, domain: DomainId, items: &[Item]) -> Result<
 
 /// `FrameRevoke`
 pub fn frame_revoke(capability: u8, frame: Frame) -> Result<u64, Refused> {
-    make(Call::FrameRevoke { frame }, capability)
+    make(Call::FrameRevoke { frame, flags: 0 }, capability)
+}
+
+/// `FrameRevoke`, whose end the caller does not wait for; 1: that is later.
+pub fn frame_revoke_later(capability: u8, frame: Frame) -> Result<u64, Refused> {
+    make(Call::FrameRevoke { frame, flags: REVOKE_LATER }, capability)
 }
 
 /// Components as a call carries them: how many, and three at most in a word, lowest first.

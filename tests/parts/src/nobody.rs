@@ -103,7 +103,7 @@ fn calls(own: DomainId, page: u64, spared: &[u64]) -> Vec<Call> {
     }
     let count = published::table(Table::Frames).count as u32;
     let frames = (0..count).step_by(FRAMES as usize).filter(|&frame| is_others(frame, own));
-    calls.extend(frames.map(|frame| Call::FrameRevoke { frame: Frame(frame) }));
+    calls.extend(frames.map(|frame| Call::FrameRevoke { frame: Frame(frame), flags: 0 }));
     calls.extend(to_machine());
     calls
 }
@@ -117,7 +117,7 @@ fn is_others(frame: u32, own: DomainId) -> bool {
 /// Is it still not about something of the process's own?
 fn is_still(call: Call, own: DomainId) -> bool {
     match call {
-        Call::FrameRevoke { frame } => is_others(frame.0, own),
+        Call::FrameRevoke { frame, .. } => is_others(frame.0, own),
         _ => true,
     }
 }

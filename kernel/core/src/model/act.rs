@@ -5,8 +5,8 @@ use crate::answer::{Answer, Refusal};
 use crate::capability::{self, Derivation};
 use crate::index::AccountIndex;
 use crate::machine::Machine;
-use crate::{domain, dying, frame, revoke, table};
-use abi::capability::{CONTROL, Capability, DERIVE, READ, WRITE};
+use crate::{domain, dying, frame, table};
+use abi::capability::{Capability, DERIVE, READ, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{LIBRARY, PAGE_SIZE, table_index};
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    fn some_root(&mut self) -> Frame {
+    pub(super) fn some_root(&mut self) -> Frame {
         let domain = self.some_domain();
         domain::root(&self.state, self.domains[domain].index)
     }
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// Any one of a domain's capabilities, mostly the first.
-    fn some_capability(&mut self, domain: usize) -> Capability {
+    pub(super) fn some_capability(&mut self, domain: usize) -> Capability {
         let list = &self.domains[domain].capabilities;
         let index = if self.random.one_in(3) { self.random.below(list.len()) } else { 0 };
         list[index]
@@ -549,27 +549,6 @@ impl Model {
         self.note(&answer);
         if answer.is_ok() {
             self.domains[domain].capabilities[usize::from(slot)] = Capability::default();
-        }
-    }
-
-    fn revoke(&mut self) {
-        let caller = self.some_domain();
-        let named = self.some_capability(caller);
-        let (root, page) = (self.some_root(), self.some_page());
-        let Some(leaf) = table::look_up(&self.machine, root, page) else { return };
-        if revoke::check(&self.state, &named, leaf.frame).is_err() || self.hears_by(leaf.frame) {
-            return;
-        }
-        let guard = frame::guard(&self.state, leaf.frame);
-        assert!(gives(&named, &guard.components[..usize::from(guard.length)], CONTROL));
-        revoke::begin(&mut self.state, leaf.frame, crate::account::FIRST);
-        revoke::work(&mut self.state, &mut self.machine, crate::account::FIRST);
-        if !revoke::under_way(&self.state, leaf.frame) {
-            for ring in self.state.net.rings.iter() {
-                assert!(ring.pins().all(|(frame, _)| frame != leaf.frame), "{leaf:?} in a ring");
-            }
-            let left = table::look_up(&self.machine, root, page);
-            assert!(left.is_none_or(|left| left.frame != leaf.frame));
         }
     }
 

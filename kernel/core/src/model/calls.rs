@@ -280,7 +280,7 @@ impl Model {
                 slot > 1 || !(first || domain.is_none() && self.is_first_domain(current))
             }
             Call::CapabilityDrop { slot } => slot > 1 || !self.is_first_domain(current),
-            Call::FrameRevoke { frame } => !self.hears_by(frame),
+            Call::FrameRevoke { frame, .. } => !self.hears_by(frame),
             // One that nobody has attached to can only end with its maker: leave room to attach.
             Call::RegionAlloc { .. } => {
                 let all = self.state.published.regions.iter();

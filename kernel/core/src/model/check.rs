@@ -164,10 +164,8 @@ impl Model {
                 hold(frame, 0);
             }
         }
-        for frame in self.listed(|left| left.revoking) {
-            assert!(self.state.frames.record(frame).revoking);
-            hold(frame, 0);
-        }
+        self.check_revocations();
+        self.listed(|left| left.revoking).into_iter().for_each(|frame| hold(frame, 0));
         if let Some(ring) = self.state.console.ring() {
             hold(ring, 1);
         }
@@ -196,7 +194,7 @@ impl Model {
     }
 
     /// What is in these lists of all accounts.
-    fn listed(&self, first: impl Fn(&Left) -> u32) -> Vec<Frame> {
+    pub(super) fn listed(&self, first: impl Fn(&Left) -> u32) -> Vec<Frame> {
         let mut list = Vec::new();
         for record in self.state.accounts.records.iter() {
             let mut at = first(&record.left);

@@ -50,7 +50,10 @@ impl Model {
                 let property = self.random.below(10) as u16;
                 Call::DomainSet { domain, property, value: self.some_value(property, word) }
             }
-            10 => Call::FrameRevoke { frame: Frame(self.random.below(self.frames) as u32) },
+            10 => {
+                let frame = Frame(self.random.below(self.frames) as u32);
+                Call::FrameRevoke { frame, flags: small & 1 }
+            }
             11 => self.some_step(caller),
             12..=13 => Call::EnvMove { domain, fields: WHILE_RUNNING, setup: BUFFER },
             _ => self.some_call_on_first(word),

@@ -221,10 +221,13 @@ impl Script {
                     self.item("Protect", Keep::Error, None, item);
                 }
             }
-            2 => self.make("FrameRevoke", Keep::All, move |scene| {
-                let frame = Frame((scene.frame)(first) as u32);
-                Request::new(Call::FrameRevoke { frame }, 0, &[])
-            }),
+            2 => {
+                let flags = self.random.below(2) as u16;
+                self.make("FrameRevoke", Keep::All, move |scene| {
+                    let frame = Frame((scene.frame)(first) as u32);
+                    Request::new(Call::FrameRevoke { frame, flags }, 0, &[])
+                });
+            }
             3 => {
                 let item = Item { more: more as u16, ..at(Operation::Unmap, first) };
                 self.item("Unmap", Keep::Error, None, item);

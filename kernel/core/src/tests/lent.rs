@@ -54,7 +54,7 @@ impl Loan {
     /// The owner takes it back, and has it to itself.
     fn revoke(&mut self) {
         let frame = self.frame;
-        assert_eq!(self.world.by(1, Call::FrameRevoke { frame }), OK);
+        assert_eq!(self.world.by(1, Call::FrameRevoke { frame, flags: 0 }), OK);
         let record = self.world.state.published.frames[frame.0 as usize];
         assert_eq!((record.references, record.pins), (0, 0), "bound still: {record:?}");
     }
@@ -77,7 +77,7 @@ fn revoked_frame_stays_written() {
     let frame = loan.frame;
     // It stays the owner's, to be looked at.
     frame::reference(&mut loan.world.state, frame);
-    assert_eq!(loan.world.by(1, Call::FrameRevoke { frame }), OK);
+    assert_eq!(loan.world.by(1, Call::FrameRevoke { frame, flags: 0 }), OK);
     loan.world.on(0, writer);
     loan.world.machine.context(writer).rdi = 0x4141_4141;
     let (state, machine) = (&mut loan.world.state, &mut loan.world.machine);
@@ -99,7 +99,7 @@ fn save_area_of_one_that_runs_elsewhere() {
     let writer = loan.thread(field::SAVE_AREA);
     loan.world.on(1, writer);
     let frame = loan.frame;
-    assert_eq!(loan.world.by(1, Call::FrameRevoke { frame }), Outcome::Again);
+    assert_eq!(loan.world.by(1, Call::FrameRevoke { frame, flags: 0 }), Outcome::Again);
     assert_eq!(
         loan.world.state.envs.slots[EnvIndex::new(writer)].save,
         frame,
@@ -115,9 +115,9 @@ fn save_area_of_one_that_runs_elsewhere() {
 fn save_area_of_who_revokes_it() {
     let mut world = World::new();
     let own = world.state.envs.slots[EnvIndex::new(1)].save;
-    assert_eq!(world.by(1, Call::FrameRevoke { frame: own }), Outcome::Again);
+    assert_eq!(world.by(1, Call::FrameRevoke { frame: own, flags: 0 }), Outcome::Again);
     assert_eq!(world.pick(0), 1);
-    assert_eq!(world.by(1, Call::FrameRevoke { frame: own }), OK);
+    assert_eq!(world.by(1, Call::FrameRevoke { frame: own, flags: 0 }), OK);
     assert_eq!(world.state.envs.slots[EnvIndex::new(1)].save, Frame::default());
 }
 

@@ -4,6 +4,7 @@ use crate::index::EnvIndex;
 
 use super::*;
 use crate::{revoke, sweep, work};
+use abi::call::REVOKE_LATER;
 use abi::limits::Resource;
 
 fn an_account(world: &mut World) -> AccountId {
@@ -65,7 +66,7 @@ fn a_revocation_outlives_its_caller() {
         let address = 0x60_0000 + page * PAGE_SIZE;
         update(&mut world, own, &item(Operation::Map, 1, frame, address, 0));
     }
-    assert_eq!(world.by(revoker, Call::FrameRevoke { frame }), Outcome::Again);
+    assert_eq!(world.by(revoker, Call::FrameRevoke { frame, flags: 0 }), Outcome::Again);
     let id = world.id(revoker);
     assert_eq!(world.by(1, Call::EnvDestroy { env: id, word: 0 }), OK);
     assert_ne!(world.state.published.frames[frame.0 as usize].chain, 0, "half-way");
@@ -74,13 +75,121 @@ fn a_revocation_outlives_its_caller() {
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free), "nobody keeps it");
 }
 
+/// A frame of the first account's with so many entries in a space of another account's.
+fn entered_by_another(world: &mut World, entries: u64) -> (Frame, AccountId, usize) {
+    let account = an_account(world);
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, domain) = world.by(1, call) else { panic!() };
+    let (domain, own) = (DomainId(domain), env::domain(&world.state, EnvIndex::new(1)).index());
+    let frame = world.map(own, 0x60_0000);
+    world.map(domain.index(), 0x60_0000);
+    for page in 1..=entries {
+        let address = 0x60_0000 + page * PAGE_SIZE;
+        let entry = item(Operation::Map, 1, frame, address, 0);
+        world.update((1, domain.index()), ROOT, &entry).unwrap();
+    }
+    (frame, account, domain.index())
+}
+
+/// Whoever does not wait has a few entries broken, and the rest is the others' work: the revoker's
+/// account does none of it, and what it has left goes last.
+#[test]
+fn those_who_map_a_frame_break_their_entries() {
+    let mut world = World::new();
+    let (frame, account, domain) = entered_by_another(&mut world, 300);
+    let at = crate::index::AccountIndex::from(account);
+    let first = crate::account::FIRST;
+    let call = Call::FrameRevoke { frame, flags: REVOKE_LATER };
+    work::begin(&mut world.state);
+    assert_eq!(world.with(1, ROOT, call), Outcome::Answer(0, 1));
+    assert!(world.state.spent < work::PIECE / 2, "{} spent", world.state.spent);
+    let references = |world: &World| world.state.published.frames[frame.0 as usize].references;
+    let left = references(&world);
+    assert!(left > 290, "{left} references");
+    assert_eq!(world.with(1, ROOT, call), Outcome::Answer(0, 1), "asked again");
+    let entry = item(Operation::Map, 1, frame, 0x60_0000, 0);
+    assert!(world.update((1, domain), ROOT, &entry).is_err(), "bound anew");
+
+    work::begin(&mut world.state);
+    while work::piece(&mut world.state, &mut world.machine, first) {
+        work::begin(&mut world.state);
+    }
+    assert_eq!(references(&world), left, "not in the revoker's time");
+    let mut pieces = 0;
+    loop {
+        work::begin(&mut world.state);
+        let more = work::piece(&mut world.state, &mut world.machine, at);
+        assert!(world.state.spent <= work::PIECE);
+        pieces += 1;
+        if !more {
+            break;
+        }
+    }
+    assert!(pieces > 2, "{pieces} pieces");
+    let own = env::domain(&world.state, EnvIndex::new(1));
+    let root = domain::root(&world.state, own.into());
+    let leaf = table::look_up(&world.machine, root, 0x60_0000);
+    assert_eq!(leaf.map(|leaf| leaf.frame), Some(frame), "the oldest entry goes last");
+    assert_eq!(references(&world), 2);
+    world.settle();
+    assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None);
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+}
+
+/// Whoever destroys without end is done with what others wait for all the same.
+#[test]
+fn a_storm_of_deaths_holds_no_revocation_up() {
+    let mut world = World::new();
+    let (frame, account, _) = entered_by_another(&mut world, 40);
+    // To look at all of them takes more than one piece.
+    let crowd = world.domain();
+    for _ in 0..20 {
+        world.spawn(crowd);
+    }
+    let at = crate::index::AccountIndex::from(account);
+    let call = Call::FrameRevoke { frame, flags: REVOKE_LATER };
+    assert_eq!(world.with(1, ROOT, call), Outcome::Answer(0, 1));
+    for _ in 0..200 {
+        // As if one had died before each piece, of which there is room for a little.
+        sweep::look_for_bereaved(&mut world.state, at);
+        work::begin(&mut world.state);
+        work::spend(&mut world.state, work::PIECE - 2_000);
+        work::piece(&mut world.state, &mut world.machine, at);
+    }
+    assert!(world.state.published.frames[frame.0 as usize].references <= 2);
+}
+
+/// What else holds the frame is broken behind the entries of others and before the last one.
+#[test]
+fn a_frame_revoked_later_is_held_by_nobody_in_the_end() {
+    let mut world = World::new();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
+    let frame = world.map(own, 0x60_0000);
+    let spare = world.map(own, 0x60_1000);
+    world.state.envs.slots[EnvIndex::new(1)].application = frame;
+    frame::pin(&mut world.state, frame);
+    let call = Call::FrameRevoke { frame, flags: REVOKE_LATER };
+    assert_eq!(world.with(1, ROOT, call), Outcome::Answer(0, 1));
+    let root = domain::root(&world.state, DomainIndex::new(own));
+    assert!(table::look_up(&world.machine, root, 0x60_0000).is_some(), "the sign that it goes on");
+    world.settle();
+    assert_eq!(world.state.envs.slots[EnvIndex::new(1)].application, Frame(0));
+    assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
+    // Nothing holds this one: it is gone at once.
+    let call = Call::FrameRevoke { frame: spare, flags: REVOKE_LATER };
+    assert_eq!(world.with(1, ROOT, call), OK);
+    let bad = Call::FrameRevoke { frame: spare, flags: 2 };
+    assert_eq!(world.with(1, ROOT, bad), error(Error::BadArgument, 1));
+}
+
 #[test]
 fn a_revoked_frame_that_is_held_otherwise_can_be_bound_again() {
     let mut world = World::new();
     let own = env::domain(&world.state, EnvIndex::new(1)).index();
     let frame = world.map(own, 0x60_0000);
     frame::reference(&mut world.state, frame);
-    assert_eq!(world.with(1, ROOT, Call::FrameRevoke { frame }), OK);
+    assert_eq!(world.with(1, ROOT, Call::FrameRevoke { frame, flags: 0 }), OK);
     let root = domain::root(&world.state, DomainIndex::new(own));
     assert_eq!(table::look_up(&world.machine, root, 0x60_0000), None);
     update(&mut world, own, &item(Operation::Map, 1, frame, 0x60_0000, 0));

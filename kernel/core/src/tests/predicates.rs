@@ -438,12 +438,12 @@ fn a_revoked_frame_makes_its_atoms_true() {
     let watch = atom(memory(0x60_0000), Operator::Equal, constant(99));
     assert_eq!(set(&mut world, index, &[watch]), OK);
     assert_eq!(world.by(index, SLEEP), Outcome::Left);
-    assert_eq!(world.by(1, Call::FrameRevoke { frame }), OK);
+    assert_eq!(world.by(1, Call::FrameRevoke { frame, flags: 0 }), OK);
     world.pick(0);
     assert_eq!(world.state_of(index), EnvState::Ready);
     world.settle();
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
-    assert_eq!(world.by(1, Call::FrameRevoke { frame }), error(Error::NoSuchFrame, 0));
+    assert_eq!(world.by(1, Call::FrameRevoke { frame, flags: 0 }), error(Error::NoSuchFrame, 0));
 }
 
 /// Its home idles without a timer; who stores runs on another processor and never sleeps.

@@ -141,7 +141,7 @@ fn a_revoked_frame_is_in_no_ring() {
     assert_eq!(rings.len() + 1, world.state.net.rings.len());
     let pinned = |world: &World| net::pins(&world.state).iter().any(|&(pin, _)| pin == frame);
     assert!(pinned(&world));
-    world.by(1, Call::FrameRevoke { frame });
+    world.by(1, Call::FrameRevoke { frame, flags: 0 });
     world.settle();
     assert!(!pinned(&world), "the frame is in a ring");
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));

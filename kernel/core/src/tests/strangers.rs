@@ -98,7 +98,7 @@ fn no_frame_of_a_chosen_domain_is_revoked() {
     let frame = world.map(victim.index(), 0x5000_0000);
     let root = domain::root(&world.state, victim.into());
     // The published map says whose each frame is: these are the victim's, a page and a table.
-    let calls = [Call::FrameRevoke { frame }, Call::FrameRevoke { frame: root }];
+    let calls = [frame, root].map(|frame| Call::FrameRevoke { frame, flags: 0 });
     for call in calls {
         for slot in 0..CAPABILITIES as u8 {
             assert_ne!(world.with(attacker, slot, call), OK, "{call:?} by slot {slot}");
