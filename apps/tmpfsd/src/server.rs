@@ -30,6 +30,8 @@ const PAGES_A_REQUEST: usize = 32;
 const PAGES_A_PIECE: usize = 256;
 /// Nanoseconds for others between two pieces.
 const PAUSE_NS: u64 = 200_000;
+/// Nanoseconds between two looks whether pages have been taken from those that saw them.
+const LEFT_NS: u64 = 10_000_000;
 /// Nanoseconds between two looks at all clients, at least.
 const SWEEP_NS: u64 = 500_000_000;
 
@@ -57,7 +59,7 @@ impl Server {
     pub fn new(life: u64) -> Result<Self, Errno> {
         let pages = published::directory().frames_usable / 2;
         let limits = Limits { pages, inodes: pages.max(INODES_MIN) };
-        let mut tree = Tree::new(limits, now(), life, shown::release)?;
+        let mut tree = Tree::new(limits, now(), life, shown::OTHERS)?;
         seed::fill(&mut tree);
         versions::open(life);
         let (clients, locks, sockets, principals, terminals) = Default::default();
@@ -170,6 +172,12 @@ impl Serve for Server {
         self.sockets.watch();
         // Clients come in between: the server sleeps after each piece.
         self.sockets.hurry(false);
-        if self.tree.work(PAGES_A_PIECE) { clock::now_ns() + PAUSE_NS } else { 0 }
+        if self.tree.work(PAGES_A_PIECE) {
+            clock::now_ns() + PAUSE_NS
+        } else if self.tree.is_left_by_pages() {
+            clock::now_ns() + LEFT_NS
+        } else {
+            0
+        }
     }
 }

@@ -9,7 +9,7 @@ use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, from_source};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::protocol::SHOWN_PAGES;
-use unix::tree::{PageBox, PageBytes, Tree};
+use unix::tree::{Others, PageBytes, Tree};
 use xok::call;
 use xok::memory::item;
 
@@ -56,7 +56,6 @@ fn enter(domain: DomainId, items: &[Item]) -> Result<(), Errno> {
     call::table_update(PROCESSES, domain, items).map(|_| ()).map_err(refused)
 }
 
-/// Takes a page out of every space, and frees it.
-pub fn release(page: PageBox) {
-    xok::heap::free_everywhere(page);
-}
+/// A page is taken out of every space, and is free then.
+pub const OTHERS: Others =
+    Others { release: xok::heap::free_everywhere::<[PageBytes; 1]>, has_left: xok::heap::has_left };

@@ -21,6 +21,9 @@ use name::Names;
 
 mod content;
 mod ending;
+mod leaving;
+#[cfg(test)]
+mod leaving_tests;
 mod name;
 mod names;
 mod owners;
@@ -28,6 +31,7 @@ mod owners;
 mod tests;
 mod walk;
 
+pub use leaving::Others;
 pub use names::{RENAME_EXCHANGE, RENAME_NOREPLACE};
 pub use walk::{Outcome, Walk};
 
@@ -122,6 +126,8 @@ struct Inode {
     orphan: bool,
     /// In the list of the nameless.
     listed: bool,
+    /// Others may see some of its pages.
+    shown: bool,
     body: Body,
 }
 
@@ -161,10 +167,10 @@ pub struct Tree {
     /// There was not.
     all_changed: bool,
     nameless: Nameless,
-    /// Pages that have left their files.
+    /// Pages that have left their files and that nobody else has seen.
     dying: Vec<Map<Page>>,
-    /// Takes a page that others may see from them, and frees it.
-    release: fn(PageBox),
+    /// Those that others may see.
+    leaving: leaving::Leaving,
 }
 
 /// What kind of file to make.
@@ -199,9 +205,8 @@ pub struct Change {
 
 impl Tree {
     /// A tree with an empty root directory, the `life`th of its kind: inodes of others are told
-    /// from its own. `release` is given each page that was shown and has left its file: it is to be
-    /// nobody's when it comes back.
-    pub fn new(limits: Limits, now: u64, life: u64, release: fn(PageBox)) -> Result<Self, Errno> {
+    /// from its own. `others` are those that pages are shown to.
+    pub fn new(limits: Limits, now: u64, life: u64, others: Others) -> Result<Self, Errno> {
         let mut tree = Self {
             life: life % LIVES,
             slots: Vec::new(),
@@ -218,7 +223,7 @@ impl Tree {
             all_changed: false,
             nameless: Nameless { first: NOWHERE, last: NOWHERE, count: 0 },
             dying: map::vector(DYING)?,
-            release,
+            leaving: leaving::Leaving::new(others)?,
         };
         let root = Directory { parent: ROOT, names: Names::default(), next: names::FIRST_POSITION };
         let who = Credentials::default();
@@ -461,8 +466,8 @@ impl Tree {
             changed_ns: now,
             ..Attributes::default()
         };
-        let (mount, holders, orphan, listed) = (id, 0, false, false);
-        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, body });
+        let (mount, holders, orphan, listed, shown) = (id, 0, false, false, false);
+        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, shown, body });
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
         self.pages += pages;

@@ -11,7 +11,7 @@ use unix::Errno;
 use unix::attributes::Credentials;
 use unix::dirents::{Packer, parse};
 use unix::locks::{Lock, Locks, Owner};
-use unix::tree::{Id, Kind, Limits, PAGE, ROOT, Tree};
+use unix::tree::{Id, Kind, Limits, Others, PAGE, ROOT, Tree};
 use unix::tty::line::{ECHO_MAX, Effects, LINE_MAX, Line};
 use unix::tty::termios::Termios;
 
@@ -67,7 +67,7 @@ fn with<T>(count: i64, what: impl FnOnce() -> T) -> (T, bool) {
 }
 
 fn tree() -> Tree {
-    Tree::new(Limits { pages: 4096, inodes: 400 }, 100, 3, drop).unwrap()
+    Tree::new(Limits { pages: 4096, inodes: 400 }, 100, 3, Others::NONE).unwrap()
 }
 
 /// All that can be seen of a directory and what is in it.
@@ -218,7 +218,7 @@ fn a_name_keeps_less_than_a_page() {
     const NODE: usize = 32;
     let name = |at: usize| format!("{at:0>255}").into_bytes();
     let limits = Limits { pages: 1, inodes: 2 * NAMES as u64 };
-    let mut tree = Tree::new(limits, 100, 3, drop).unwrap();
+    let mut tree = Tree::new(limits, 100, 3, Others::NONE).unwrap();
     let f = tree.create(ROOT, b"f", Kind::File, 0o644, &SUPER).unwrap();
     let before = HELD.get();
     for at in 0..NAMES {

@@ -419,8 +419,9 @@ pub fn trim() {
 }
 
 /// Frees what is a page of its own and whose frame others may see: it is taken from everybody
-/// first.
-pub fn free_everywhere<T>(page: Box<T>) {
+/// first, which nobody waits for. What is answered is the page that is not free until
+/// [`has_left`] says so; it is never handed out before.
+pub fn free_everywhere<T>(page: Box<T>) -> Option<u64> {
     const {
         let is_page = size_of::<T>() == PAGE_SIZE as usize && align_of::<T>() == size_of::<T>();
         assert!(is_page && !core::mem::needs_drop::<T>());
@@ -428,10 +429,30 @@ pub fn free_everywhere<T>(page: Box<T>) {
     let _section = section();
     let at = Box::into_raw(page) as u64;
     let frame = own::frame(at).unwrap_or(Frame(ANY_FRAME));
-    if call::frame_revoke(OWN, frame).is_err() {
+    match call::frame_revoke_later(OWN, frame) {
+        Ok(0) => {
+            forget(at);
+            None
+        }
+        Ok(_) => Some(at),
         // Better to lose a page than to let others see what it becomes.
-        return;
+        Err(_) => None,
     }
+}
+
+/// Has the page been taken from everybody? Its own entry is the last to go. It is free then, and
+/// must not be asked about again.
+pub fn has_left(page: u64) -> bool {
+    let left = own::leaf(page).is_none();
+    if left {
+        let _section = section();
+        forget(page);
+    }
+    left
+}
+
+/// There is no frame behind this page any more, and nobody has it.
+fn forget(at: u64) {
     let mut state = STATE.0.borrow_mut();
     let page = page_of(at);
     state.set_used(page, false);

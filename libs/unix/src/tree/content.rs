@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{BLOCKS, Body, Id, PAGE, PIECE, Page, PageBox, PageBytes, SIZE_MAX, Tree};
+use super::{BLOCKS, Body, Id, PAGE, PIECE, Page, PageBytes, SIZE_MAX, Tree};
 use crate::attributes::Credentials;
 use crate::errno::Errno;
 use crate::map::{self, Map};
@@ -18,21 +18,10 @@ impl Page {
     }
 
     /// One that has left its file, which is as good as free.
-    fn reused(dying: &mut Vec<Map<Self>>, release: fn(PageBox)) -> Option<Self> {
+    fn reused(dying: &mut Vec<Map<Self>>) -> Option<Self> {
         let mut page = last_of(dying)?;
-        if page.shown {
-            page.free(release);
-            return Self::fresh();
-        }
         page.bytes[0].0.fill(0);
         Some(page)
-    }
-
-    /// Frees it, as `release` does if others see it.
-    fn free(self, release: fn(PageBox)) {
-        if self.shown {
-            release(self.bytes);
-        }
     }
 }
 
@@ -82,7 +71,7 @@ impl Tree {
         }
         let user = self.inode(id)?.attributes.uid;
         let mut room = self.room_of(user).pages;
-        let (mut dying, release) = (core::mem::take(&mut self.dying), self.release);
+        let mut dying = core::mem::take(&mut self.dying);
         let (mut made, now) = (0, self.now);
         let written = self.inode_mut(id).and_then(|inode| {
             let pages = match &mut inode.body {
@@ -93,7 +82,7 @@ impl Tree {
             let before = pages.len();
             let done = fill(pages, offset, from, || {
                 room = room.checked_sub(1)?;
-                Page::fresh().or_else(|| Page::reused(&mut dying, release))
+                Page::fresh().or_else(|| Page::reused(&mut dying))
             });
             made = (pages.len() - before) as u64;
             inode.attributes.blocks += made * BLOCKS;
@@ -139,7 +128,7 @@ impl Tree {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
         }
-        let release = self.release;
+        let others = self.leaving.others;
         let inode = self.inode_mut(id)?;
         let pages = match &mut inode.body {
             Body::File(pages) => pages,
@@ -147,7 +136,7 @@ impl Tree {
             _ => return Err(Errno::EINVAL),
         };
         let keep = size.div_ceil(PAGE as u64);
-        let cut = cut(pages, keep, release);
+        let cut = cut(pages, keep, |page| others.let_go(page));
         let within = (size % PAGE as u64) as usize;
         if within > 0
             && let Some(page) = pages.get_mut(keep - 1)
@@ -160,9 +149,9 @@ impl Tree {
         let before = inode.attributes.blocks;
         inode.attributes.blocks = pages.len() as u64 * BLOCKS;
         let gone = (before - inode.attributes.blocks) / BLOCKS;
-        self.pages -= gone;
-        self.owners.shrink(user, gone);
-        self.retire(cut);
+        let shown = inode.shown;
+        inode.shown &= !pages.is_empty();
+        self.part_with(user, gone, cut, shown);
         self.touch(id);
         Ok(())
     }
@@ -170,9 +159,10 @@ impl Tree {
     /// A page of a file, to be shown to others; `None` for a hole, and behind the end.
     pub fn show(&mut self, id: Id, index: u64) -> Result<Option<&PageBytes>, Errno> {
         // What others see of it does not change by its being shown.
-        let Body::File(pages) = &mut self.inode_unseen(id)?.body else { return Err(Errno::EINVAL) };
+        let inode = self.inode_unseen(id)?;
+        let Body::File(pages) = &mut inode.body else { return Err(Errno::EINVAL) };
         Ok(pages.get_mut(index).map(|page| {
-            page.shown = true;
+            (inode.shown, page.shown) = (true, true);
             &page.bytes[0]
         }))
     }
@@ -183,28 +173,38 @@ impl Tree {
         Ok(self.inode(id)?.attributes.read_stays_noted(self.now))
     }
 
+    /// So many pages of a file have gone, of which these have not been freed: who owned it is
+    /// charged for those that others may see, and for no others.
+    pub(super) fn part_with(&mut self, user: u32, gone: u64, cut: Map<Page>, shown: bool) {
+        let stay = if shown { cut.len() as u64 } else { 0 };
+        self.pages -= gone - stay;
+        self.owners.shrink(user, gone - stay);
+        if shown { self.put_aside(user, cut) } else { self.retire(cut) }
+    }
+
     /// Puts pages that have left their file among the dying.
-    pub(super) fn retire(&mut self, mut pages: Map<Page>) {
+    fn retire(&mut self, mut pages: Map<Page>) {
         while !pages.is_empty() && self.dying.try_reserve(1).is_err() {
             // What is given back is the memory that is missing.
-            let some = core::iter::from_fn(|| pages.pop_last()).take(PIECE);
-            some.for_each(|(_, page)| page.free(self.release));
+            core::iter::from_fn(|| pages.pop_last()).take(PIECE).for_each(drop);
         }
         if !pages.is_empty() {
             self.dying.push(pages);
         }
     }
 
-    /// Frees some of the pages that have left their files, so many at `most`; are there more?
+    /// Frees some of the pages that have left their files, so many at `most` of those that others
+    /// may see and of those that nobody has seen; are there more, of which some can be freed now?
     #[inline]
     pub fn work(&mut self, most: usize) -> bool {
-        !self.dying.is_empty() && self.free_some(most)
+        let more = !self.dying.is_empty() && self.free_some(most);
+        self.is_left_by_pages() && self.take_back(most) || more
     }
 
     fn free_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match last_of(&mut self.dying) {
-                Some(page) => page.free(self.release),
+                Some(page) => drop(page),
                 None => return false,
             }
         }
@@ -259,7 +259,7 @@ fn fill(
 }
 
 /// Takes the pages from `keep` on out of a file.
-fn cut(pages: &mut Map<Page>, keep: u64, release: fn(PageBox)) -> Map<Page> {
+fn cut(pages: &mut Map<Page>, keep: u64, free: impl Fn(Page)) -> Map<Page> {
     loop {
         if let Ok(cut) = pages.split_off(keep) {
             return cut;
@@ -270,7 +270,7 @@ fn cut(pages: &mut Map<Page>, keep: u64, release: fn(PageBox)) -> Map<Page> {
                 return Map::default();
             }
             if let Some((_, page)) = pages.pop_last() {
-                page.free(release);
+                free(page);
             }
         }
     }

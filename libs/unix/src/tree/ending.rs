@@ -1,5 +1,7 @@
 //! The ends of inodes: those without names wait in a queue until nobody holds them.
 
+use crate::map::Map;
+
 use super::{
     BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, Tree,
 };
@@ -76,8 +78,6 @@ impl Tree {
     pub(super) fn end(&mut self, id: Id) {
         let Ok(inode) = self.inode(id) else { return };
         let (user, pages) = (inode.attributes.uid, inode.attributes.blocks / BLOCKS);
-        self.owners.remove(user, pages);
-        self.pages -= pages;
         self.inodes -= 1;
         let (index, free) = (Self::index(id), self.free);
         let Some(slot) = self.slot_mut(index) else { return };
@@ -89,8 +89,11 @@ impl Tree {
             slot.next = free;
             self.free = index;
         }
-        if let Some(Inode { body: Body::File(pages), .. }) = inode {
-            self.retire(pages);
-        }
+        let (cut, shown) = match inode {
+            Some(Inode { body: Body::File(pages), shown, .. }) => (pages, shown),
+            _ => (Map::default(), false),
+        };
+        self.part_with(user, pages, cut, shown);
+        self.owners.remove(user, 0);
     }
 }

@@ -16,6 +16,8 @@ struct Owned {
     pages: u64,
     inodes: u64,
     names: u64,
+    /// Pages that are being taken back from others, of those above.
+    taken: usize,
 }
 
 /// What a user may still take.
@@ -58,7 +60,7 @@ impl Owners {
         }
         let Some(owned) = self.0.get_mut(user.into()) else { return };
         take(owned);
-        if owned.inodes == 0 && owned.names == 0 {
+        if owned.inodes == 0 && owned.names == 0 && owned.pages == 0 {
             self.0.remove(user.into());
         }
     }
@@ -96,9 +98,24 @@ impl Owners {
 
     /// Fewer pages.
     pub(super) fn shrink(&mut self, user: u32, pages: u64) {
+        self.less(user, |owned| owned.pages = owned.pages.saturating_sub(pages));
+    }
+
+    /// One of the user's pages is being taken back from others.
+    pub(super) fn take(&mut self, user: u32) {
         if let Some(owned) = self.0.get_mut(user.into()) {
-            owned.pages = owned.pages.saturating_sub(pages);
+            owned.taken += 1;
         }
+    }
+
+    /// It has been.
+    pub(super) fn taken_back(&mut self, user: u32) {
+        self.less(user, |owned| owned.taken = owned.taken.saturating_sub(1));
+    }
+
+    /// How many are.
+    pub(super) fn taken(&self, user: u32) -> usize {
+        self.of(user).taken
     }
 
     /// An inode with so many pages is another one's; `ENOSPC`, and nothing has changed.

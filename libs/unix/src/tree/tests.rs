@@ -11,7 +11,7 @@ const ANN: Credentials = Credentials::of(1000, 1000);
 const BOB: Credentials = Credentials::of(1001, 1001);
 
 fn tree() -> Tree {
-    Tree::new(Limits { pages: 64, inodes: 40 }, 100, 0, drop).unwrap()
+    Tree::new(Limits { pages: 64, inodes: 40 }, 100, 0, Others::NONE).unwrap()
 }
 
 fn file(tree: &mut Tree, directory: Id, name: &[u8]) -> Id {
@@ -73,7 +73,7 @@ fn a_far_byte_costs_one_page() {
 #[test]
 fn files_of_an_earlier_life_are_told() {
     let limits = Limits { pages: 64, inodes: 40 };
-    let mut lives = [0, 1].map(|life| Tree::new(limits, 100, life, drop).unwrap());
+    let mut lives = [0, 1].map(|life| Tree::new(limits, 100, life, Others::NONE).unwrap());
     let [former, next] = &mut lives;
     let (old, new) = (file(former, ROOT, b"f"), file(next, ROOT, b"f"));
     assert_ne!(old, new);
