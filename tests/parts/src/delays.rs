@@ -10,6 +10,7 @@
 //! ```
 
 mod crowd;
+mod entries;
 mod files;
 
 use crate::libc;
@@ -26,8 +27,12 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, and what measures it.
 type Part = (&'static str, fn(door::Door) -> Measured);
 
-const PARTS: [Part; 3] =
-    [("files", files::alone), ("files_beside", files::beside), ("files_crowd", crowd::all)];
+const PARTS: [Part; 4] = [
+    ("files", files::alone),
+    ("files_beside", files::beside),
+    ("files_crowd", crowd::all),
+    ("files_entries", entries::all),
+];
 
 /// Nanoseconds since boot.
 fn now() -> u64 {

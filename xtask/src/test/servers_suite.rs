@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -27,6 +27,7 @@ const TESTS: [Test; 13] = [
     ("servers/files_delay_nobody", || delays("files")),
     ("servers/files_are_served_in_turn", || delays("files_beside")),
     ("servers/files_delay_nobody_beside_a_crowd", || delays("files_crowd")),
+    ("servers/many_entries_delay_nobody", || delays("files_entries")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
 ];
@@ -94,12 +95,12 @@ fn accounts() -> Result<Verdict> {
 /// No client of a server delays another one, as `tests/parts/src/delays.rs` has it: on a machine
 /// of one processor where a nanosecond is one instruction.
 fn delays(part: &str) -> Result<Verdict> {
-    const MEMORY: &str = "512M";
     const PROGRAM: &str = "/tmp/parts";
     let words = [PROGRAM, "delays", part].map(String::from);
+    let memory = if part == "files_entries" { "256M" } else { "512M" };
     let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
     let job = Job {
-        machine: Machine { counting, memory: MEMORY.into(), ..Machine::default() },
+        machine: Machine { counting, memory: memory.into(), ..Machine::default() },
         program: Some((PROGRAM.to_string(), words.to_vec())),
         extras: vec![Extra { host: parts()?.into(), guest: PROGRAM.into() }],
         limit: Some(LIMIT),
