@@ -38,6 +38,9 @@ const TEXT: &str = "root:$6$the-hash-of-user-0-that-nobody-else-is-to-read:19000
 /// A program that any user may execute, and what it is called there.
 const PROGRAM: &str = "/tmp/seals-scan";
 const SCAN: &str = "seals-scan";
+/// The same behind a child that had the file open: frames of one account are not cleared between
+/// its programs (decision 0004), and a handle alone opens nothing.
+const SCAN_LATER: &str = "seals-scan-later";
 const STEPS_DOWN: &str = "seals-steps-down";
 const CLOSES: &str = "seals-closes";
 /// The library's variables, stacks and heap; and where it has files' pages.
@@ -65,10 +68,11 @@ pub fn role(door: Option<door::Door>, words: &[String]) -> Option<u8> {
     let status = match name.as_str() {
         STEPS_DOWN => step_down(last, handle),
         CLOSES => close(last, handle),
-        SCAN => {
+        SCAN | SCAN_LATER => {
             let stays = last.parse() == Ok(own_domain().0);
             let place = if stays { THE_PLACE } else { 0 };
-            door.map_or(99, |door| scan(door, &memory(), handle) | place)
+            let passes = if name.as_str() == SCAN { 0 } else { A_HANDLE };
+            door.map_or(99, |door| scan(door, &memory(), handle) & !passes | place)
         }
         _ => return None,
     };
@@ -100,8 +104,8 @@ fn own_domain() -> DomainId {
 }
 
 /// Executes the program that looks.
-fn execute(program: &str, handle: Hidden) -> i32 {
-    let words = [SCAN.to_string(), handle.0.to_string(), own_domain().0.to_string()];
+fn execute(program: &str, role: &str, handle: Hidden) -> i32 {
+    let words = [role.to_string(), handle.0.to_string(), own_domain().0.to_string()];
     libc::execute(program, &words, &[]);
     102
 }
@@ -270,7 +274,7 @@ fn step_down(program: &str, handle: Hidden) -> i32 {
     if !use_it() || !libc::become_user(NOBODY) {
         return 100;
     }
-    execute(program, handle)
+    execute(program, SCAN, handle)
 }
 
 /// One that has descriptors which the next program does not get.
@@ -285,10 +289,10 @@ fn close(program: &str, handle: Hidden) -> i32 {
     // The next one, still trusted, has no other memory than its own.
     let pid = libc::spawn(|| {
         kept.iter().for_each(|one| libc::close(one.as_raw_fd()));
-        execute(program, handle)
+        execute(program, SCAN, handle)
     });
     match libc::wait(pid) >> 8 {
-        0 => execute(program, handle),
+        0 => execute(program, SCAN_LATER, handle),
         status => status,
     }
 }
