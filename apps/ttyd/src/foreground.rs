@@ -1,19 +1,201 @@
-//! Sending a signal to a process group: its members are found in the published pages.
+//! Sending signals to process groups: one look at the published pages for all terminals.
+//!
+//! A look at all environments is long where their table is large, and whoever has a terminal may
+//! type ^C there without end. So one look serves all terminals at which a signal waits when it
+//! begins; it is done in pieces, between which all terminals are served; and after it comes a
+//! pause, so that most of the processor is left to others. The console's signals wait for neither
+//! pause nor the end of a look: they join it. A terminal takes no more input while a signal waits
+//! there: behind it may be what is for whoever it wakes.
+//!
+//! ```text
+//!  typed        ask ──▶ asked ──(begin)──▶ now ──▶ posted to whoever is met for the first time
+//!  one look     rounds through the table, until one meets nobody for the first time
+//! ```
+//! A parent that makes a child meanwhile has the signal before its child is seen in the table, and
+//! then begins its fork again; or after: then the child is met by a further round, as its place may
+//! have been passed. What is made after a round has ended is no child of those times: it is met if
+//! the next round, too, meets somebody.
 
+use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState, Table};
+use alloc::vec::Vec;
+use core::mem::offset_of;
 use unix::process_page::{MAGIC, ProcessPage};
-use unix::tty::shared::Control;
-use xok::{call, published};
+use unix::tty::shared::{Control, TERMINALS};
+use xok::call::{self, Refused};
+use xok::clock;
+use xok::published::{self, ApplicationPage};
 
 /// Index of the capability over all users' names, given by init.
 pub const PROCESSES: u8 = 2;
 
+/// How processes mark the console in their pages; then come the others, by number.
+pub const CONSOLE_MARK: u32 = 1;
+/// Marks, and 0, which is no terminal's.
+const MARKS: usize = 2 + TERMINALS;
+/// Places of the table looked at in a step: some 100,000 instructions, if all are processes.
+const PLACES: usize = 4096;
+/// Processes told in a step.
+const TOLD: usize = 64;
+/// Rounds of a look: one finds what was made while the one before it went on.
+const ROUNDS: usize = 16;
+/// Nanoseconds between a look and the next one, but for the console's.
+const PAUSE_NS: u64 = 3_000_000;
+
+/// What a terminal's foreground is to be told.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    session: u32,
+    group: u32,
+    /// The signals; 0: nothing.
+    bits: u64,
+}
+
+/// The signals of all terminals.
+pub struct Signals {
+    /// What was typed and waits for the next look, by the terminal's mark.
+    asked: [Asked; MARKS],
+    /// What the look that goes on tells.
+    now: [Asked; MARKS],
+    /// Whom it has told, the last one at each place.
+    told: Vec<u32>,
+    /// The next place; 0: no look goes on.
+    place: usize,
+    rounds: usize,
+    /// Has this round met anybody for the first time?
+    fresh: bool,
+    /// Those made later are not met in this round.
+    made_ns: u64,
+    /// No look begins before.
+    due_ns: u64,
+}
+
+impl Signals {
+    /// None, with the memory that a look takes.
+    pub fn new() -> Result<Self, Refused> {
+        let places = published::table(Table::Envs).count as usize;
+        let mut told = Vec::new();
+        told.try_reserve_exact(places).map_err(|_| (Error::Exhausted, 0))?;
+        told.resize(places, 0);
+        let asked = [Asked::default(); MARKS];
+        let (place, rounds, fresh, made_ns, due_ns) = (0, 0, false, 0, 0);
+        Ok(Self { asked, now: asked, told, place, rounds, fresh, made_ns, due_ns })
+    }
+
+    /// Has `signal` told to each process of the terminal `mark` that says it is in the foreground
+    /// there. The claim is the process's own; the kernel checks that this server may post to it.
+    pub fn ask(&mut self, mark: u32, state: &Control, signal: u8) {
+        let (session, group) = (state.session, state.foreground);
+        let Some(asked) = self.asked.get_mut(mark as usize) else { return };
+        if group == 0 || !(1..=64).contains(&signal) {
+            return;
+        }
+        let same = asked.session == session && asked.group == group;
+        let before = if same { asked.bits } else { 0 };
+        *asked = Asked { session, group, bits: before | 1 << (signal - 1) };
+    }
+
+    /// Waits a signal of this terminal's to be told?
+    pub fn wait_at(&self, mark: u32) -> bool {
+        let waits = |all: &[Asked; MARKS]| all.get(mark as usize).is_some_and(|one| one.bits != 0);
+        waits(&self.asked) || waits(&self.now)
+    }
+
+    /// Does a piece of a look, if there is one to do; is there more to do now?
+    pub fn step(&mut self) -> bool {
+        let console = self.asked[CONSOLE_MARK as usize];
+        if self.place == 0 {
+            let wait = self.asked.iter().any(|asked| asked.bits != 0);
+            if !wait || console.bits == 0 && clock::now_ns() < self.due_ns {
+                return false;
+            }
+            self.now = core::mem::replace(&mut self.asked, [Asked::default(); MARKS]);
+            self.told.fill(0);
+            self.begin();
+        } else if console.bits != 0 {
+            // None of its signals is in this look: else it would take no input.
+            self.now[CONSOLE_MARK as usize] = console;
+            self.asked[CONSOLE_MARK as usize].bits = 0;
+            self.begin();
+        }
+        self.look_on();
+        self.place != 0
+    }
+
+    /// When the next look begins; 0: nothing waits for it.
+    pub fn due(&self) -> u64 {
+        let wait = self.place != 0 || self.asked.iter().any(|asked| asked.bits != 0);
+        if wait { self.due_ns.max(1) } else { 0 }
+    }
+
+    fn begin(&mut self) {
+        self.rounds = 0;
+        self.begin_round(u64::MAX);
+    }
+
+    fn begin_round(&mut self, made_ns: u64) {
+        (self.place, self.fresh, self.made_ns) = (1, false, made_ns);
+    }
+
+    /// Looks at some places, and tells some.
+    fn look_on(&mut self) {
+        let end = self.told.len().min(self.place + PLACES);
+        let mut told = 0;
+        while self.place < end && told < TOLD {
+            told += usize::from(self.meet(self.place));
+            self.place += 1;
+        }
+        if self.place < self.told.len() {
+            return;
+        }
+        self.rounds += 1;
+        if self.fresh && self.rounds < ROUNDS {
+            self.begin_round(clock::now_ns());
+            return;
+        }
+        self.now = [Asked::default(); MARKS];
+        self.place = 0;
+        self.due_ns = clock::now_ns() + PAUSE_NS;
+    }
+
+    /// Tells the process at a place, if it is one that is meant and was not told; was it told?
+    fn meet(&mut self, index: usize) -> bool {
+        let Some(page) = published::application(index) else { return false };
+        if page.word(0) != MAGIC {
+            return false;
+        }
+        let mark = half(page, offset_of!(ProcessPage, terminal));
+        let Some(&asked) = self.now.get(mark as usize).filter(|asked| asked.bits != 0) else {
+            return false;
+        };
+        // Its id first: if another one takes the place now, it is not told what is for this one.
+        let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { return false };
+        let is_there = record.id != 0 && record.state != EnvState::Dead as u32;
+        if !is_there || record.born_ns > self.made_ns {
+            return false;
+        }
+        let is_in = half(page, offset_of!(ProcessPage, group)) == asked.group;
+        if !is_in || !has(page, mark, asked.session) {
+            return false;
+        }
+        let Some(told) = self.told.get_mut(index).filter(|told| **told != record.id) else {
+            return false;
+        };
+        // It may have died meanwhile: then nobody is left to be told.
+        if call::post(PROCESSES, EnvId(record.id), asked.bits).is_ok() {
+            *told = record.id;
+            self.fresh = true;
+        }
+        true
+    }
+}
+
 /// Posts `signal` to the leader of a session, if it lives and has the terminal `mark`.
 pub fn signal_leader(mark: u32, session: u32, signal: u8) {
     let id = EnvId(session);
-    let page = published::record::<ProcessPage>(Table::ApplicationPages, id.index());
-    if page.is_some_and(|page| has(&page, mark, session)) {
+    let page = published::application(id.index());
+    if page.is_some_and(|page| has(page, mark, session)) {
         // It may have died meanwhile, too.
         let _ = call::post(PROCESSES, id, 1 << (signal - 1));
     }
@@ -22,28 +204,14 @@ pub fn signal_leader(mark: u32, session: u32, signal: u8) {
 /// Does a process say itself that the terminal `mark` is its session's? Session and foreground in a
 /// terminal's settings are the words of any program that has the terminal: they lead to no process
 /// of another one.
-fn has(page: &ProcessPage, mark: u32, session: u32) -> bool {
-    page.magic == MAGIC && page.terminal == mark && page.session == session
+fn has(page: ApplicationPage, mark: u32, session: u32) -> bool {
+    let word = |offset| half(page, offset);
+    page.word(0) == MAGIC
+        && word(offset_of!(ProcessPage, terminal)) == mark
+        && word(offset_of!(ProcessPage, session)) == session
 }
 
-/// Posts `signal` to each process of the terminal `mark` that says it is in the foreground there.
-/// The claim is the process's own; the kernel checks that this server may post to it at all.
-pub fn signal(mark: u32, state: &Control, signal: u8) {
-    let group = state.foreground;
-    if group == 0 || !(1..=64).contains(&signal) {
-        return;
-    }
-    let envs = published::table(Table::Envs).count as usize;
-    for index in 1..envs {
-        let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { break };
-        if record.id == 0 || record.state == EnvState::Dead as u32 {
-            continue;
-        }
-        let page = published::record::<ProcessPage>(Table::ApplicationPages, index);
-        let Some(page) = page else { break };
-        if has(&page, mark, state.session) && page.group == group {
-            // It may have died meanwhile: then nobody is left to be told.
-            let _ = call::post(PROCESSES, EnvId(record.id), 1 << (signal - 1));
-        }
-    }
+/// The half of a word at `offset` of a page.
+fn half(page: ApplicationPage, offset: usize) -> u32 {
+    (page.word(offset) >> (8 * (offset & 4))) as u32
 }

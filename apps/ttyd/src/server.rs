@@ -40,7 +40,7 @@ impl Server {
         let none = |_| (Error::Exhausted, 0);
         let mut atoms = Vec::new();
         atoms.try_reserve_exact(1 + ATOMS * (1 + TERMINALS)).map_err(none)?;
-        let scratch = Scratch::new().map_err(none)?;
+        let scratch = Scratch::new()?;
         Ok(Self { console, others: Vec::new(), table, sequence: 0, scratch, atoms })
     }
 
@@ -81,7 +81,8 @@ impl Server {
             }
             lives
         });
-        Ok(busy)
+        // What the console's user has typed comes first, and what all others have at once.
+        Ok(busy | self.scratch.signals.step())
     }
 
     /// Finds the terminals that were made since the last look.
@@ -125,12 +126,18 @@ impl Server {
             right_value: self.sequence,
             ..Atom::default()
         });
-        self.console.watch(atoms);
-        self.others.iter().for_each(|terminal| terminal.watch(atoms));
+        let signals = &self.scratch.signals;
+        self.console.watch(signals, atoms);
+        self.others.iter().for_each(|terminal| terminal.watch(signals, atoms));
         // One that waits for memory would find its predicate true at once.
         let whole = if self.scratch.starved { 0 } else { PREDICATE_ATOMS };
         let most = atoms.len().min(whole);
         let set = call::predicate_set(&atoms[..most]).is_ok();
-        if set && most == atoms.len() { 0 } else { clock::now_ns() + LOOK_NS }
+        let look = if set && most == atoms.len() { 0 } else { clock::now_ns() + LOOK_NS };
+        match (look, signals.due()) {
+            (0, due) => due,
+            (look, 0) => look,
+            (look, due) => look.min(due),
+        }
     }
 }

@@ -19,7 +19,7 @@ use xok::published;
 use xok::services::{self, Service};
 
 use crate::console;
-use crate::foreground;
+use crate::foreground::{self, CONSOLE_MARK, Signals};
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
 
@@ -41,16 +41,20 @@ pub struct Scratch {
     effects: Effects,
     /// A piece of output as the terminal shows it: a tab may be eight spaces.
     screen: Vec<u8>,
+    /// Signals that were typed and have to be told.
+    pub signals: Signals,
     /// Had a terminal to wait for memory? Then it looks again some time.
     pub starved: bool,
 }
 
 impl Scratch {
     /// With all the memory that a step takes.
-    pub fn new() -> Result<Self, TryReserveError> {
+    pub fn new() -> Result<Self, Refused> {
+        let none = |_: TryReserveError| (Error::Exhausted, 0);
         let mut screen = Vec::new();
-        screen.try_reserve_exact(8 * CHUNK)?;
-        Ok(Self { effects: Effects::with_room()?, screen, starved: false })
+        screen.try_reserve_exact(8 * CHUNK).map_err(none)?;
+        let effects = Effects::with_room().map_err(none)?;
+        Ok(Self { effects, screen, signals: Signals::new()?, starved: false })
     }
 }
 
@@ -183,7 +187,7 @@ impl Terminal {
 
     /// How processes mark it in their pages as their session's (`unix::process_page`).
     fn mark(&self) -> u32 {
-        self.number().map_or(1, |number| number as u32 + 2)
+        self.number().map_or(CONSOLE_MARK, |number| number as u32 + CONSOLE_MARK + 1)
     }
 
     /// Has its master gone?
@@ -278,15 +282,19 @@ impl Terminal {
         }
         if new.termios != old.termios {
             self.line.set(new.termios, effects);
-            self.apply(effects)?;
+            self.apply(scratch)?;
         }
         Ok(true)
     }
 
-    /// Takes bytes from the console, unless readers have left too much unread.
+    /// Takes bytes from the console, unless readers have left too much unread, or a signal waits to
+    /// be told.
     fn take_input(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
         let Scratch { effects, starved, .. } = scratch;
         let mut any = false;
+        if scratch.signals.wait_at(self.mark()) {
+            return Ok(false);
+        }
         for _ in 0..CHUNK {
             // Behind a signal may be what is for whoever it wakes.
             let full = effects.is_full() || self.screen.len() > LINE_MAX;
@@ -315,7 +323,7 @@ impl Terminal {
                 Input::Ended => {}
             }
         }
-        self.apply(effects)?;
+        self.apply(scratch)?;
         Ok(any)
     }
 
@@ -347,7 +355,8 @@ impl Terminal {
     }
 
     /// Does what was brought about; there is room for it.
-    fn apply(&mut self, effects: &mut Effects) -> Result<(), Refused> {
+    fn apply(&mut self, scratch: &mut Scratch) -> Result<(), Refused> {
+        let Scratch { effects, signals, .. } = scratch;
         if effects.flush_input {
             self.flush_input()?;
         }
@@ -357,7 +366,7 @@ impl Terminal {
         self.waiting.extend_from_slice(&effects.cells);
         self.put(console::OUTPUT, &effects.screen);
         for &signal in &effects.signals {
-            foreground::signal(self.mark(), &self.state, signal);
+            signals.ask(self.mark(), &self.state, signal);
         }
         effects.clear();
         self.line.trim();
@@ -441,7 +450,7 @@ impl Terminal {
     }
 
     /// Adds what ends a sleep: anything to show, settings changed, room for waiting input.
-    pub fn watch(&self, atoms: &mut Vec<Atom>) {
+    pub fn watch(&self, signals: &Signals, atoms: &mut Vec<Atom>) {
         let unequal = |region: Region, left, right: Result<u64, u64>| Atom {
             operator: Operator::NotEqual as u8,
             left: Source::Region as u8,
@@ -461,7 +470,8 @@ impl Terminal {
             atoms.push(unequal(self.input, TAIL, Ok(self.seen_tail)));
         }
         if let Some(master) = &self.master {
-            let types = self.waiting.is_empty() && self.screen.len() <= LINE_MAX;
+            let takes = self.waiting.is_empty() && self.screen.len() <= LINE_MAX;
+            let types = takes && !signals.wait_at(self.mark());
             master.watch(types, !self.screen.is_empty(), atoms);
         }
     }

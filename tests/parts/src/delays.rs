@@ -7,11 +7,13 @@
 //! ```text
 //!   files         the dearest requests to the file server: how long it is busy with one
 //!   files_beside  a client beside others of another user, which ask for much again and again
+//!   terminals     a terminal beside others of another user, at which ^C is typed again and again
 //! ```
 
 mod crowd;
 mod entries;
 mod files;
+mod terminals;
 
 use crate::libc;
 use std::io::{Read, Write};
@@ -27,11 +29,12 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, and what measures it.
 type Part = (&'static str, fn(door::Door) -> Measured);
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     ("files", files::alone),
     ("files_beside", files::beside),
     ("files_crowd", crowd::all),
     ("files_entries", entries::all),
+    ("terminals", terminals::beside),
 ];
 
 /// Nanoseconds since boot.

@@ -163,6 +163,12 @@ pub fn handle(number: i32, handler: extern "C" fn(i32)) {
     unsafe { signal(number, handler as usize) };
 }
 
+/// signal(2): what happens for it is what happens in a fresh process.
+pub fn default_action(number: i32) {
+    // SAFETY: `SIG_DFL`.
+    unsafe { signal(number, 0) };
+}
+
 /// poll(2) of one descriptor: what was found.
 pub fn wait_for(fd: i32, events: i16, milliseconds: i32) -> i16 {
     let mut one = PollFd { fd, events, found: 0 };

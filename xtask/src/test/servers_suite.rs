@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -27,7 +27,8 @@ const TESTS: [Test; 14] = [
     ("servers/files_delay_nobody", || delays("files")),
     ("servers/files_are_served_in_turn", || delays("files_beside")),
     ("servers/files_delay_nobody_beside_a_crowd", || delays("files_crowd")),
-    ("servers/many_entries_delay_nobody", || delays("files_entries")),
+    ("servers/many_entries_delay_nobody", || delays_in("files_entries", "256M")),
+    ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
 ];
@@ -95,9 +96,13 @@ fn accounts() -> Result<Verdict> {
 /// No client of a server delays another one, as `tests/parts/src/delays.rs` has it: on a machine
 /// of one processor where a nanosecond is one instruction.
 fn delays(part: &str) -> Result<Verdict> {
+    delays_in(part, "512M")
+}
+
+/// The same with so much memory: tables grow with it.
+fn delays_in(part: &str, memory: &str) -> Result<Verdict> {
     const PROGRAM: &str = "/tmp/parts";
     let words = [PROGRAM, "delays", part].map(String::from);
-    let memory = if part == "files_entries" { "256M" } else { "512M" };
     let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
     let job = Job {
         machine: Machine { counting, memory: memory.into(), ..Machine::default() },

@@ -7,7 +7,7 @@ mod pipes;
 mod processes;
 pub mod seals;
 mod sockets;
-mod terminals;
+pub mod terminals;
 
 use crate::{Test, expect, forgers, libc};
 use abi::call::Call;

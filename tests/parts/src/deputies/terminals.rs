@@ -6,7 +6,7 @@
 use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::{AccountId, EnvId};
-use abi::published::{AccountRecord, EnvRecord, RegionRecord, Table};
+use abi::published::{AccountRecord, EnvRecord, EnvState, RegionRecord, Table};
 use abi::region::{COPY_IN, RegionOperation, WordAt};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -19,9 +19,10 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 6] = [
+pub const TESTS: [Test; 7] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
+    ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
     ("long_echoes_end_no_server", long_echoes_end_no_server),
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
@@ -55,8 +56,9 @@ const ANOTHER: u32 = 1000;
 const THIRD: u32 = 1001;
 
 /// A pseudo-terminal of one's own.
-struct Terminal {
-    master: File,
+pub struct Terminal {
+    /// What types.
+    pub master: File,
     slave: File,
     /// Its regions: they were made with it.
     regions: Vec<u64>,
@@ -64,7 +66,7 @@ struct Terminal {
 
 impl Terminal {
     /// Opens one; `leads`: it is to be that of one's session.
-    fn open(leads: bool) -> Option<Self> {
+    pub fn open(leads: bool) -> Option<Self> {
         let before = peers::regions();
         let open = |path: &str, flags| {
             OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()
@@ -270,6 +272,74 @@ fn nonsense_in_a_terminal_is_its_own(door: door::Door) -> Seen {
         })?;
     }
     Ok(format!("({rounds} rounds)"))
+}
+
+/// Processes that fork without end when ^C is typed, and that there may have been in all.
+const FORKERS: (u64, u64) = (150, 5000);
+
+/// Makes children that do the same, until it is interrupted.
+fn fork_on(born: &AtomicU64) -> i32 {
+    libc::default_action(2);
+    loop {
+        if born.load(Ordering::SeqCst) >= FORKERS.1 {
+            std::thread::yield_now();
+            continue;
+        }
+        let pid = libc::spawn(|| {
+            born.fetch_add(1, Ordering::SeqCst);
+            fork_on(born)
+        });
+        if pid < 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// How many live in a group.
+fn members(group: u32) -> usize {
+    let count = xok::published::table(Table::Envs).count as usize;
+    let lives = |index: &usize| {
+        let word = |offset: usize| {
+            let word = xok::published::application_word(*index, offset & !7).unwrap_or(0);
+            (word >> (8 * (offset & 4))) as u32
+        };
+        let record: Option<EnvRecord> = xok::published::record(Table::Envs, *index);
+        let there = record.is_some_and(|env| env.id != 0 && env.state != EnvState::Dead as u32);
+        there && word(offset_of!(ProcessPage, group)) == group
+    };
+    (1..count).filter(lives).count()
+}
+
+/// ^C ends all of the foreground, also what is made while the terminals' server looks for it.
+fn an_interrupt_reaches_all_that_fork(_: door::Door) -> Seen {
+    let words = libc::words(libc::shared(1), 3);
+    let pid = libc::spawn(|| {
+        libc::handle(2, count);
+        let leads = libc::lead_session();
+        let Some(mut own) = Terminal::open(true).filter(|_| leads) else { return 1 };
+        libc::spawn(|| fork_on(&words[0]));
+        while words[0].load(Ordering::SeqCst) < FORKERS.0 {
+            std::thread::yield_now();
+        }
+        words[1].store(words[0].load(Ordering::SeqCst), Ordering::SeqCst);
+        if own.master.write_all(&TYPED[..1]).is_err() {
+            return 2;
+        }
+        // Oneself alone is left.
+        let begun = Instant::now();
+        while members(std::process::id()) > 1 && begun.elapsed() < PATIENCE / 4 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        words[2].store(members(std::process::id()) as u64, Ordering::SeqCst);
+        libc::send(0, 9);
+        0
+    });
+    libc::wait(pid);
+    let [born, typed, left] = [0, 1, 2].map(|at| words[at].load(Ordering::SeqCst));
+    expect(left == 1 && typed < FORKERS.1, || {
+        format!("{left} processes are left of {born}; there were {typed} when ^C was typed")
+    })?;
+    Ok(format!("({typed} when it was typed, {born} at the end)"))
 }
 
 /// Has a line of control characters shown again for each byte that is typed (`VREPRINT`), and takes
