@@ -32,6 +32,10 @@ pub enum Property {
     /// Does the kernel look when the domain's entries are used, and publish it (`AgeRecord`)? 1:
     /// yes, 0: no, as it is at first.
     Ages = 8,
+    /// Are frames that are allocated in the domain from now on cleared when they are given up,
+    /// whoever gets them, the same account too? 1: yes, 0: no, as it is at first. For a program
+    /// that others of its account must not read.
+    Secret = 9,
 }
 
 /// Kind that `DomainHolds` knows besides users and groups: groups that the domain holds as
@@ -56,6 +60,7 @@ impl Property {
             6 => Self::LastGroups,
             7 => Self::Entry,
             8 => Self::Ages,
+            9 => Self::Secret,
             _ => return None,
         })
     }

@@ -122,6 +122,8 @@ impl Builder {
         block: &[u8],
     ) -> Result<EnvId, Refused> {
         give(domain, from, ids)?;
+        // The starter pays, and must not read what the program leaves in its frames.
+        call::domain_set(OWN, domain, Property::Secret, 1)?;
         // Before anything is charged to it: the asker, which adds to it until it is there itself.
         if !accounts::join(domain, payer) {
             return Err((Error::OverQuota, 0));

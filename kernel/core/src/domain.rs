@@ -43,6 +43,8 @@ pub struct Record {
     pub dying: bool,
     /// Is it told when its entries are used: [`crate::ages`]?
     pub(crate) tells_ages: bool,
+    /// Are its frames cleared whoever gets them next?
+    pub(crate) is_secret: bool,
     /// By whom.
     pub(crate) killer: EnvId,
     /// Index of the domain that made it, while no environment has been in it: it ends with its

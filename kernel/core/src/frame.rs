@@ -38,8 +38,8 @@ use core::ops::Range;
 pub struct Record {
     /// What guards it.
     pub guard: Name,
-    /// The account that held it last ([`account::heir`]); 0: it must be zeroed in any case. Of a
-    /// table in use, the groups of [`GROUP`] entries that may have others than 0, a bit for each.
+    /// The account that held it last ([`account::heir`]); 0: it must be zeroed in any case. Of data
+    /// in use, [`SECRET`] if it must be zeroed then. Of a table in use, the groups of [`GROUP`] entries that may have others than 0, a bit for each.
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked. Of a table's
     /// links, which are in no list, the low half of [`Record::lines`].
@@ -59,6 +59,9 @@ pub struct Record {
 }
 
 const _: () = assert!(core::mem::size_of::<Record>() == 32);
+
+/// In [`Record::last`]: nobody reads what is in it when it is given up. No account's index.
+const SECRET: u16 = u16::MAX;
 
 /// Entries of a table that one bit of [`Record::groups`] speaks for.
 pub(crate) const GROUP: usize = 512 / 16;
@@ -410,6 +413,11 @@ pub(crate) fn is_image(state: &State, frame: Frame) -> bool {
     state.frames.image.contains(&frame.0)
 }
 
+/// What is in the frame, which is in use as data, is read by nobody that gets it next.
+pub(crate) fn keep_secret(state: &mut State, frame: Frame) {
+    state.frames.records[frame.0 as usize].last = SECRET;
+}
+
 /// Adds a reference.
 pub fn reference(state: &mut State, frame: Frame) {
     if !is_image(state, frame) {
@@ -480,10 +488,12 @@ fn is_donated(kind: FrameType) -> bool {
 /// Puts a frame that nothing refers to in limbo.
 pub(crate) fn bury(state: &mut State, frame: Frame) {
     let heir = account::heir(state, state.published.frames[frame.0 as usize].account.into());
+    let is_secret = state.frames.records[frame.0 as usize].last == SECRET;
     let published = &mut state.published.frames[frame.0 as usize];
     // Registers and regions are not the account's to read; links are written in part, and between
     // them is what was there before. Zeroed whoever comes next.
     let last = match kind_of(published.kind) {
+        FrameType::Data if is_secret => 0,
         FrameType::Vector | FrameType::Region | FrameType::Code | FrameType::Links => 0,
         _ => heir,
     };

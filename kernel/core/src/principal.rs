@@ -131,15 +131,16 @@ pub fn set(
         Property::YetMoreGroups => set_groups(state, caller, index, (named, 2), value),
         Property::LastGroups => set_groups(state, caller, index, (named, 3), value),
         Property::Entry => set_entry(state, index, value),
-        Property::Ages => set_ages(state, index, value),
+        Property::Ages => set_switch(&mut state.domains.records[index].tells_ages, value),
+        Property::Secret => set_switch(&mut state.domains.records[index].is_secret, value),
     }
 }
 
-fn set_ages(state: &mut State, index: DomainIndex, value: u64) -> Answer {
+fn set_switch(switch: &mut bool, value: u64) -> Answer {
     if value > 1 {
         return Err(Refusal::new(Error::BadArgument, 2));
     }
-    state.domains.records[index].tells_ages = value == 1;
+    *switch = value == 1;
     Ok(0)
 }
 

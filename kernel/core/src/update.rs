@@ -434,6 +434,9 @@ fn apply<M: Machine>(
             // The reference that allocating gives is the entry's.
             let kind = FrameType::Data;
             let frame = frame::take(state, machine, number, account, name, kind, contents);
+            if state.domains.records[request.target].is_secret {
+                frame::keep_secret(state, frame);
+            }
             if let Some(from) = copied {
                 work::spend(state, cost::ZERO);
                 machine.copy(frame.address(), from.address(), PAGE_SIZE as usize);

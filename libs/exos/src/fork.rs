@@ -24,6 +24,7 @@ use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
 use crate::{group_list, groups, identity, lock, page, start, thread, threads, user};
+use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
 use abi::memory::WRITABLE;
@@ -265,6 +266,11 @@ pub fn new_domain(
 fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
     let (guard, bytes) = (identity::guard_slot(process), start::text_bytes());
     let domain = call::domain_alloc(guard, AccountId::NONE, TEXT, bytes).map_err(refused)?;
+    if process.private {
+        // Its starter's account pays, and the starter reads what that account's frames had. The
+        // domain is ours to build: nothing can be refused.
+        let _ = call::domain_set(OWN, domain, Property::Secret, 1);
+    }
     if let Err(errno) = identity::pass(process, domain) {
         // The domain has no environment yet; nothing else is left of it.
         let _ = call::domain_destroy(OWN, domain);

@@ -271,6 +271,8 @@ pub fn executed(process: &mut Process) -> Answer {
     // Another program runs: one that is not hidden is no reason any more.
     let stays = stays_private(process);
     if core::mem::replace(&mut process.private, stays) && !stays {
+        // In fresh memory: what is taken from now on is its user's.
+        let _ = call::domain_set(call::OWN, DomainId::NONE, Property::Secret, 0);
         drop_slot(PRIVATE_SLOT);
     }
     publish(process);

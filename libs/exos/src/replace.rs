@@ -53,6 +53,8 @@ pub fn is_possible(process: &Process, command: &Command) -> bool {
         && command.image.is_some()
         && !heap_has_grown()
         && !process.files.is_stale()
+        // What a set-id or hidden program has read stays behind: it is not its starter's to see.
+        && !process.private
         && !identity::gives_up_by_exec(process)
 }
 

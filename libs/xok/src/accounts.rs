@@ -30,7 +30,7 @@ pub const NOT_ITS_USER: u64 = 2;
 /// all, and between two questions.
 const STANDSTILL_NS: u64 = 200_000_000;
 /// See [`STANDSTILL_NS`].
-const PATIENCE_NS: u64 = 5_000_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// See [`STANDSTILL_NS`].
 const NAP_NS: u64 = 2_000_000;
 

@@ -42,6 +42,10 @@ const UNTOUCHED: &str = "nobody has touched this";
 pub const NAME: &str = "set-id-job";
 /// Its argument if it is to become user 0 wholly first.
 pub const WHOLLY: &str = "wholly";
+/// Its argument if it is to have memory full of [`SECRET_WORD`], and end.
+pub const FILLS: &str = "fills";
+/// A word that no other program has.
+pub const SECRET_WORD: u64 = 0x5ec7_e75e_c7e7_0ddb;
 /// Its argument if it is to act for its starter for a time first.
 pub const FOR_A_TIME: &str = "for-a-time";
 
@@ -57,6 +61,10 @@ pub fn job() -> u8 {
     use std::io::Write;
     let becomes = match std::env::args().nth(1).as_deref() {
         Some(WHOLLY) => libc::become_user(0),
+        Some(FILLS) => {
+            let filled = std::hint::black_box(vec![SECRET_WORD; 1 << 18]);
+            return u8::from(filled[filled.len() - 1] != SECRET_WORD);
+        }
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,
     };

@@ -79,7 +79,7 @@ impl Model {
                 some() | some() << 32
             }
             Some(Property::Entry) => 0x40_0100 + (word & 0x38),
-            Some(Property::Ages) => word & 1,
+            Some(Property::Ages | Property::Secret) => word & 1,
             _ if self.random.one_in(2) => 0,
             _ => self.some_region().0,
         }

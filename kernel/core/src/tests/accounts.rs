@@ -5,6 +5,7 @@ use crate::index::{AccountIndex, EnvIndex};
 use super::*;
 use crate::account::{self, DEPTH};
 use crate::work;
+use abi::domain::Property;
 use abi::limits::Resource;
 
 /// All but accounts, of which a family has some.
@@ -134,6 +135,40 @@ fn frames_of_a_dead_account_are_clear() {
         }
         assert_eq!(world.by(1, Call::AccountDestroy { account }), OK);
         world.settle();
+    }
+}
+
+/// What a domain has asked to keep secret is read by no other one of its account; what it has not
+/// asked for stays as it is, which costs less.
+#[test]
+fn frames_of_a_secret_domain_are_clear_for_its_own_account() {
+    for secret in [0, 1] {
+        let mut world = World::new();
+        let account = below(&mut world, AccountId(1), 100);
+        let mut domain = || {
+            let (which, root) = (Which::Any, Which::Any);
+            let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+            let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+            DomainId(id)
+        };
+        let (victim, heir) = (domain(), domain());
+        let property = Property::Secret as u16;
+        let set = |value| Call::DomainSet { domain: victim, property, value };
+        assert_eq!(world.by(1, set(2)), error(Error::BadArgument, 2));
+        assert_eq!(world.by(1, set(secret)), OK);
+        let frames: Vec<Frame> =
+            (0..4).map(|page| world.map(victim.index(), SAVE + page * PAGE_SIZE)).collect();
+        for frame in &frames {
+            world.machine.word_set(frame.address(), 0x5ec7e7);
+        }
+        assert_eq!(world.by(1, Call::DomainDestroy { domain: victim }), OK);
+        world.settle();
+        let found: Vec<Frame> =
+            (0..16).map(|page| world.map(heir.index(), SAVE + page * PAGE_SIZE)).collect();
+        let again: Vec<_> = found.iter().filter(|frame| frames.contains(frame)).collect();
+        let told = again.iter().filter(|frame| world.machine.word(frame.address()) != 0).count();
+        assert!(!again.is_empty(), "they are the account's again");
+        assert_eq!(told == 0, secret == 1, "{told} of {} tell", again.len());
     }
 }
 

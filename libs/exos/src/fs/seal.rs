@@ -146,7 +146,15 @@ impl Files {
     /// Before the process acts for others than now: has the server watch its files, and make seals
     /// for the next ones of what is open. With [`Files::adopt`] they are good.
     pub fn seal_for(&self, ids: Both) {
-        let Ok(client) = self.client() else { return };
+        let Ok(client) = self.client() else {
+            // No seal of a former heir's is taken for one of these.
+            for description in self.descriptions() {
+                if let Some((_, seal)) = description.sealed() {
+                    seal.next.set(0);
+                }
+            }
+            return;
+        };
         let process = thread::process();
         for description in self.descriptions() {
             // Refused for want of room: the page still says it, which counts where modes permit it.

@@ -6,6 +6,7 @@ use abi::call::Call;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::Resource;
+use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
 use abi::published::{AccountRecord, DomainRecord, EnvRecord, EnvState, Table};
 use abi::word::UserAddress;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,10 +17,11 @@ use xok::published;
 use xok::services::{self, INIT_INDEX, Service};
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("set_id_programs_are_paid_for_by_their_starters", paid_for_by_their_starters),
     ("set_id_programs_go_on_at_their_starters_cost", go_on_at_their_starters_cost),
     ("prepared_programs_are_not_begun_by_signals", prepared_programs_are_not_begun_by_signals),
+    ("starters_find_nothing_in_freed_frames", starters_find_nothing_in_freed_frames),
     ("servers_stay_in_their_accounts", servers_stay_in_their_accounts),
     ("a_full_account_gets_no_process_of_others", a_full_account_gets_no_process_of_others),
 ];
@@ -273,6 +275,79 @@ fn prepared_programs_are_not_begun_by_signals(door: door::Door) -> Seen {
         format!("{seen}, {ended} ended; the server's environments {before}, then {after}")
     })?;
     Ok(format!("({built} prepared)"))
+}
+
+/// Pages that a starter allocates as the kernel gives them.
+const PAGES: u64 = 4096;
+/// Pages below a table.
+const TABLE: u64 = 512;
+
+/// Allocates pages that are not cleared; how many have the word.
+fn pages_with(door: door::Door, word: u64) -> Option<usize> {
+    let room = libc::reserved(((PAGES + TABLE) * 4096) as usize).next_multiple_of(TABLE << 12);
+    let send = |item: Item| {
+        let (domain, items) = (DomainId::NONE, UserAddress(&raw const item as u64));
+        libc::kernel(door, Call::TableUpdate { domain, items, count: 1 }).is_ok()
+    };
+    let item = |operation: Operation, level, address, value| Item {
+        operation: operation as u8,
+        level,
+        more: 0,
+        frame: ANY_FRAME,
+        address,
+        value,
+    };
+    for table in 0..PAGES / TABLE {
+        let at = room + (table * TABLE << 12);
+        // Those above are there, or not.
+        for level in (2..=4).rev() {
+            send(item(Operation::Table, level, at, ANY_FRAME.into()));
+        }
+        for page in 0..TABLE {
+            let at = at + (page << 12);
+            if !send(item(Operation::Allocate, 1, at, WRITABLE | NO_EXECUTE)) {
+                return None;
+            }
+        }
+    }
+    let has = |page: &u64| {
+        let words = libc::words(room + (page << 12), 512);
+        words.iter().any(|there| there.load(Ordering::Relaxed) == word)
+    };
+    Some((0..PAGES).filter(has).count())
+}
+
+/// The starter of a set-id program pays for it, and gets its frames when it has ended: cleared.
+fn starters_find_nothing_in_freed_frames(door: door::Door) -> Seen {
+    set_id::copy_program(JOB).map_err(super::failed)?;
+    libc::set_mode(JOB, 0o4755);
+    let words = libc::words(libc::shared(1), 2);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        // A child, so that this one's memory never has the word in it.
+        let ended = libc::wait(libc::spawn(|| {
+            libc::execute(JOB, &[set_id::NAME.to_string(), set_id::FILLS.to_string()], &[]);
+            103
+        }));
+        if ended != 0 {
+            return 101;
+        }
+        let looker =
+            libc::spawn(|| match pages_with(door, std::hint::black_box(set_id::SECRET_WORD)) {
+                Some(found) => {
+                    words[0].store(found as u64, Ordering::SeqCst);
+                    0
+                }
+                None => 102,
+            });
+        libc::wait(looker) >> 8
+    }));
+    let _ = std::fs::remove_file(JOB);
+    let found = words[0].load(Ordering::SeqCst);
+    expect(status == 0 && found == 0, || format!("status {status:#x}, in {found} pages"))?;
+    Ok(format!("({PAGES} pages)"))
 }
 
 /// A stranger does not say for whose account a server's domain counts.
