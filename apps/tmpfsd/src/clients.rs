@@ -1,18 +1,17 @@
 //! Regions of clients: where their data lies, which files they hold open.
 
-use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::published::{RegionRecord, Table};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use alloc::vec::Vec;
-use core::mem::offset_of;
 use unix::Errno;
 use unix::attributes::Credentials;
-use unix::process_page::{HELD, HELD_ANY, MAGIC, ProcessPage};
 use unix::protocol::{CLIENT, SERVER, TRANSPORT_FRAMES, WATCHER};
 use unix::tree::{Id, Tree};
 use xok::{call, published};
+
+use crate::holders::Holders;
 
 /// Index of the capability over all users' names, for the regions of their processes.
 pub const PROCESSES: u8 = 2;
@@ -27,8 +26,6 @@ pub fn leaves_as_many(all: usize, regions: usize, taken: usize, own: usize) -> b
 
 /// Named pipes that are open at one time.
 const FIFOS: usize = 256;
-/// Pages of holders looked at after a request, at most: a few microseconds each.
-const HOLDERS_AT_ONCE: usize = 512;
 
 /// An open file: the region of its description and the inode it holds.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +57,7 @@ pub struct Clients {
     open: Vec<Open>,
     fifos: Vec<Fifo>,
     /// Processes that say in their pages what they have open.
-    holders: Vec<EnvId>,
+    pub holders: Holders,
     /// Regions watched after the last sweep.
     kept: usize,
     /// Where data lie between a file and a transport region; grows to what is moved at once.
@@ -142,27 +139,6 @@ impl Clients {
         attach(region, WATCHER)?;
         self.open.push(Open { region, node });
         Ok(())
-    }
-
-    /// From now on a process of the caller's domain says in its page what it has open.
-    pub fn add_holder(&mut self, caller: EnvId, process: u64) -> Result<(), Errno> {
-        let process = u32::try_from(process).map(EnvId).map_err(|_| Errno::ESRCH)?;
-        let domain = domain_of(process).ok_or(Errno::ESRCH)?;
-        if domain_of(caller) != Some(domain) {
-            return Err(Errno::EPERM);
-        }
-        self.holders.retain(|&holder| published::env_lives(holder));
-        if !self.holders.contains(&process) {
-            room(&mut self.holders)?;
-            self.holders.push(process);
-        }
-        Ok(())
-    }
-
-    /// Does a process say that it has this file open, and may it?
-    pub fn has_holder(&self, tree: &Tree, node: Id) -> bool {
-        let holds = |&id: &EnvId| published::env_lives(id) && says_it_holds(id, node, tree);
-        self.holders.iter().any(holds)
     }
 
     /// The pipe of a fifo, attached for the caller's domain in `role`.
@@ -256,11 +232,6 @@ impl Clients {
         Ok(&mut self.buffer[..bytes])
     }
 
-    /// Inodes that may be looked for with all holders in one go.
-    pub fn nodes_at_once(&self) -> usize {
-        (HOLDERS_AT_ONCE / (self.holders.len() + 1)).max(1)
-    }
-
     /// Is a pipe open behind this node?
     pub fn has_fifo(&self, node: Id) -> bool {
         self.fifos.iter().any(|fifo| fifo.node == node)
@@ -268,34 +239,8 @@ impl Clients {
 }
 
 /// Makes room for one element more.
-fn room<T>(list: &mut Vec<T>) -> Result<(), Errno> {
+pub fn room<T>(list: &mut Vec<T>) -> Result<(), Errno> {
     list.try_reserve(1).map_err(|_| Errno::ENOMEM)
-}
-
-fn says_it_holds(process: EnvId, node: Id, tree: &Tree) -> bool {
-    let Some(page) = published::application(process.index()) else { return false };
-    if page.word(0) != MAGIC {
-        return false;
-    }
-    let words = (0..HELD).map(|at| page.word(offset_of!(ProcessPage, held) + 8 * at));
-    // The kernel is asked once, however often it is said.
-    let (mut opens, mut makes) = (false, false);
-    for word in words.filter(|&word| word != 0) {
-        opens |= word == node + 1;
-        makes |= word == HELD_ANY;
-    }
-    (opens || makes) && may_hold(process, tree, node, !opens)
-}
-
-/// May the process have the file open? The file it makes is its user's; others it may read or write
-/// by their modes. What it opened as another one is entrusted to the server (`Operation::Open`).
-fn may_hold(process: EnvId, tree: &Tree, node: Id, makes: bool) -> bool {
-    let Some(domain) = domain_of(process) else { return false };
-    let Ok(file) = tree.attributes(node) else { return false };
-    let holds = |kind, number| call::domain_holds(domain, kind, number).is_ok();
-    holds(NAME_USER, file.uid)
-        || !makes
-            && (file.mode & 0o006 != 0 || file.mode & 0o060 != 0 && holds(NAME_GROUP, file.gid))
 }
 
 fn attach(region: RegionId, role: u16) -> Result<(), Errno> {

@@ -15,6 +15,8 @@ mod clients;
 #[cfg(target_os = "none")]
 mod file_locks;
 #[cfg(target_os = "none")]
+mod holders;
+#[cfg(target_os = "none")]
 mod inbox;
 #[cfg(target_os = "none")]
 mod principals;

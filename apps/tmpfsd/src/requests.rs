@@ -133,7 +133,7 @@ pub fn answer(
             Ok([pipe.0, 0, 0, 0])
         }
         Operation::Holder => {
-            clients.add_holder(caller, a)?;
+            clients.holders.add(caller, a)?;
             done()
         }
         Operation::Seal => seals.pass(request.arguments),

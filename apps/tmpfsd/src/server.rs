@@ -150,12 +150,9 @@ impl Serve for Server {
         let result = self.answer(caller, message);
         *message = protocol::reply(result);
         self.clients.sweep_some(&mut self.tree);
-        if self.tree.nameless() > 0 {
-            let most = self.clients.nodes_at_once();
-            self.tree.settle(most, |tree, node| self.clients.has_holder(tree, node));
-        }
+        let looks = self.clients.holders.look(&mut self.tree);
         let more = self.tree.work(PAGES_A_REQUEST);
-        self.sockets.hurry(more);
+        self.sockets.hurry(more || looks);
     }
 
     fn events(&mut self) -> u64 {
@@ -172,12 +169,12 @@ impl Serve for Server {
         self.sockets.watch();
         // Clients come in between: the server sleeps after each piece.
         self.sockets.hurry(false);
+        let look = self.clients.holders.look_between(&mut self.tree, PAUSE_NS);
         if self.tree.work(PAGES_A_PIECE) {
-            clock::now_ns() + PAUSE_NS
-        } else if self.tree.is_left_by_pages() {
-            clock::now_ns() + LEFT_NS
-        } else {
-            0
+            return clock::now_ns() + PAUSE_NS;
         }
+        let left = if self.tree.is_left_by_pages() { clock::now_ns() + LEFT_NS } else { 0 };
+        // Whichever comes first; 0 is none.
+        [look, left].into_iter().filter(|&at| at != 0).min().unwrap_or(0)
     }
 }

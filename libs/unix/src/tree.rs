@@ -128,6 +128,8 @@ struct Inode {
     listed: bool,
     /// Others may see some of its pages.
     shown: bool,
+    /// No look up to this one ends it: it had a name or a holder, or somebody said that he holds it.
+    stays: u64,
     body: Body,
 }
 
@@ -146,6 +148,10 @@ struct Nameless {
     first: u32,
     last: u32,
     count: usize,
+    /// Looks at who holds them: the number of the last one that has begun.
+    look: u64,
+    /// Those that are still to be settled after it.
+    left: usize,
 }
 
 /// The tree.
@@ -221,7 +227,7 @@ impl Tree {
             now,
             changed: map::vector(CHANGES)?,
             all_changed: false,
-            nameless: Nameless { first: NOWHERE, last: NOWHERE, count: 0 },
+            nameless: Nameless { first: NOWHERE, last: NOWHERE, count: 0, look: 0, left: 0 },
             dying: map::vector(DYING)?,
             leaving: leaving::Leaving::new(others)?,
         };
@@ -466,8 +472,10 @@ impl Tree {
             changed_ns: now,
             ..Attributes::default()
         };
-        let (mount, holders, orphan, listed, shown) = (id, 0, false, false, false);
-        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, shown, body });
+        let (mount, holders, orphan, listed) = (id, 0, false, false);
+        let (shown, stays) = (false, 0);
+        slot.inode =
+            Some(Inode { attributes, mount, holders, orphan, listed, shown, stays, body });
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
         self.pages += pages;

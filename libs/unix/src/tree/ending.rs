@@ -9,10 +9,12 @@ use super::{
 impl Tree {
     /// Looks whether an inode has lost its last name or its last holder.
     pub(super) fn collect(&mut self, id: Id) {
+        let look = self.nameless.look;
         let Ok(inode) = self.inode_unseen(id) else { return };
         if inode.attributes.links > 0 {
             return;
         }
+        inode.stays = look;
         let (held, was_orphan) = (inode.holders > 0, inode.orphan);
         let listed = inode.listed;
         inode.orphan = held;
@@ -55,13 +57,45 @@ impl Tree {
         self.nameless.count
     }
 
-    /// Ends inodes that have neither names nor holders, but for those that `in_use` knows of: they
-    /// are asked about again later. Looks at so many at `most`.
-    pub fn settle(&mut self, most: usize, in_use: impl Fn(&Self, Id) -> bool) {
-        for _ in 0..self.nameless.count.min(most) {
-            let Some(id) = self.unqueue() else { return };
+    /// From now on somebody looks who says that he holds what.
+    pub fn begin_look(&mut self) {
+        self.nameless.look += 1;
+        self.nameless.left = 0;
+    }
+
+    /// Is this one of those that end with the look that goes on, unless they are noted?
+    pub fn is_in_doubt(&self, id: Id) -> bool {
+        let stays = |inode: &Inode| inode.stays >= self.nameless.look;
+        let nameless = |inode: &&Inode| inode.attributes.links == 0 && inode.holders == 0;
+        self.inode(id).ok().filter(nameless).is_some_and(|inode| !stays(inode))
+    }
+
+    /// Notes that somebody holds it: this look does not end it.
+    pub fn note_held(&mut self, id: Id) {
+        let look = self.nameless.look;
+        if let Ok(inode) = self.inode_unseen(id) {
+            inode.stays = look;
+        }
+    }
+
+    /// The look is done: what `settle` finds without a note ends.
+    pub fn end_look(&mut self) {
+        self.nameless.left = self.nameless.count;
+    }
+
+    /// Ends inodes that had neither names nor holders when the look began and were not noted by it,
+    /// but for those of users that are `spared`. Goes through so many at `most`; are there more?
+    pub fn settle(&mut self, most: usize, spared: impl Fn(u32) -> bool) -> bool {
+        let look = self.nameless.look;
+        let count = self.nameless.left.min(most);
+        self.nameless.left -= count;
+        for _ in 0..count {
+            let Some(id) = self.unqueue() else { break };
             match self.inode(id) {
-                Ok(inode) if inode.holders == 0 && in_use(self, id) => {
+                Ok(inode)
+                    if inode.holders == 0
+                        && (inode.stays >= look || spared(inode.attributes.uid)) =>
+                {
                     if let Ok(inode) = self.inode_unseen(id) {
                         inode.listed = true;
                     }
@@ -72,6 +106,7 @@ impl Tree {
                 _ => {}
             }
         }
+        self.nameless.left > 0
     }
 
     /// Ends an inode, which is in no list.

@@ -151,6 +151,7 @@ fn nobody_holds_what_it_did_not_open(door: door::Door) -> Seen {
         libc::own_page_word(offset_of!(ProcessPage, held)).store(HELD_ANY as u32, Ordering::SeqCst);
         libc::own_page_word(offset_of!(ProcessPage, held) + 4)
             .store((HELD_ANY >> 32) as u32, Ordering::SeqCst);
+        libc::own_page_word(offset_of!(ProcessPage, file_user)).store(0, Ordering::SeqCst);
         i32::from(ask(door, NOBODY, Operation::Holder, [own.into(), 0, 0, 0]).is_err())
     })?;
     let before = free().map_err(|errno| format!("no space: {errno}"))?;

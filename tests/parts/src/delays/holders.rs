@@ -1,0 +1,122 @@
+//! Thousands of environments that say that they have files open, beside a client of another user's.
+
+use super::files::{PLACE, prepare};
+use super::{Measured, as_user, now};
+use crate::deputies::{ANN, NOBODY, ask, ask_by};
+use crate::{expect, forgers, libc};
+use abi::call::Call;
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::setup::{EnvSetup, field};
+use abi::word::{UserAddress, Which};
+use std::fs::{self, File};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use unix::process_page::{HELD, HELD_ANY, MAGIC, ProcessPage};
+use unix::protocol::Operation;
+
+/// Instructions that a look at attributes may take: without such environments it is 30,000.
+pub const BOUND: u64 = 200_000;
+/// Looks at attributes.
+const LOOKS: usize = 100;
+/// What no file of the server's has for a number, and is said to be open.
+const NO_FILE: u64 = 0x7777_0000_0000_1111;
+/// Bytes of a file that is deleted, and within which time they are free again.
+const LARGE: (usize, Duration) = (1 << 20, Duration::from_secs(5));
+
+/// An environment, which has begun or never runs, with a page that is another one's: announced as
+/// one that says what it holds.
+fn announce(door: door::Door, region: u32, page: u64, runs: bool) -> Option<EnvId> {
+    let (which, vector) = (Which::Any, Which::Any);
+    let (domain, account) = (DomainId::NONE, AccountId::NONE);
+    let make = Call::EnvAlloc { which, domain, account, vector };
+    let env = EnvId(libc::kernel(door, make).ok()? as u32);
+    let setup = EnvSetup { application_page: page, ..EnvSetup::default() };
+    let (fields, setup) = (field::APPLICATION_PAGE, UserAddress(&raw const setup as u64));
+    libc::kernel(door, Call::EnvSet { env, fields, setup }).ok()?;
+    if runs {
+        // Where there is nothing: it stops.
+        libc::kernel(door, Call::EnvRelease { env }).ok()?;
+    }
+    // Who never runs says nothing.
+    let holder = ask_by(door, region, NOBODY, Operation::Holder, [env.0.into(), 0, 0, 0]);
+    (holder.is_ok() == runs).then_some(env)
+}
+
+/// As many as there may be, of which the last one holds a file without a name; how many.
+fn crowd(door: door::Door, held: &str) -> Option<u64> {
+    // Asked once by the library: so there is a way to the server.
+    fs::write(held, "x").ok()?;
+    let region = forgers::transport()?;
+    let pages = libc::shared(2);
+    for (page, word) in [(pages, NO_FILE), (pages + 4096, HELD_ANY)] {
+        let words = libc::words(page, 512);
+        words[0].store(MAGIC, Ordering::SeqCst);
+        let first = offset_of!(ProcessPage, held) / 8;
+        words[first..first + HELD].iter().for_each(|place| place.store(word, Ordering::SeqCst));
+    }
+    let mut last = None;
+    let mut made = 0;
+    while let Some(env) = announce(door, region, pages, made % 2 == 0) {
+        last = Some(env);
+        made += 1;
+    }
+    let env = last?;
+    libc::kernel(door, Call::EnvDestroy { env, word: 0 }).ok()?;
+    libc::kernel(door, Call::EnvForget { env }).ok()?;
+    announce(door, region, pages + 4096, true)?;
+    fs::remove_file(held).ok()?;
+    Some(made)
+}
+
+/// How long another user's looks take.
+pub fn beside(door: door::Door) -> Measured {
+    prepare()?;
+    let words = libc::words(libc::shared(1), 1);
+    let crowd = libc::spawn(|| {
+        let made = libc::become_user(NOBODY).then(|| crowd(door, &format!("{PLACE}/held")));
+        words[0].store(made.flatten().unwrap_or(0), Ordering::SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(crowd) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let victim = look_again(door);
+    libc::send(crowd, 9);
+    libc::wait(crowd);
+    let made = words[0].load(Ordering::SeqCst);
+    expect(made > 4000, || format!("there were {made} environments"))?;
+    victim
+}
+
+fn look_again(door: door::Door) -> Measured {
+    as_user(ANN, || {
+        let free = || ask(door, ANN, Operation::Space, [0; 4]).map(|[_, free, ..]| free);
+        let (kept, large) = (format!("{PLACE}/kept"), format!("{PLACE}/large"));
+        fs::write(&kept, "kept").map_err(super::failed)?;
+        let file = File::open(&kept).map_err(super::failed)?;
+        fs::remove_file(&kept).map_err(super::failed)?;
+        let before = free().map_err(|errno| format!("no space: {errno}"))?;
+        fs::write(&large, vec![7; LARGE.0]).map_err(super::failed)?;
+        fs::remove_file(&large).map_err(super::failed)?;
+        let begun = Instant::now();
+        while free().unwrap_or(0) + 64 < before && begun.elapsed() < LARGE.1 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let after = free().unwrap_or(0);
+        expect(after + 64 >= before, || format!("{} pages are not free again", before - after))?;
+        let mut all = Vec::new();
+        for at in 0..LOOKS {
+            let begun = now();
+            let _ = fs::metadata(format!("{PLACE}/none-{at}"));
+            all.push((format!("for look {at}"), now() - begun));
+        }
+        let mut bytes = [0; 4];
+        let there = file.read_exact_at(&mut bytes, 0).is_ok() && bytes == *b"kept";
+        expect(there, || "a file that is open has gone".into())?;
+        Ok(all)
+    })
+}
