@@ -49,6 +49,12 @@ const NOT_FOUND: u16 = 127;
 const PROMPT_NS: u64 = 500_000_000;
 /// Nanoseconds that keepers of sockets get for what peers have not taken yet.
 const LINGER: u64 = 5_000_000_000;
+/// How many ends of children wake init within a time, in nanoseconds; then it lets others run.
+const WAKES: u32 = 8;
+/// See [`WAKES`].
+const WAKES_NS: u64 = 20_000_000;
+/// Nanoseconds between two looks through the table of environments.
+const FORGET_NS: u64 = 100_000_000;
 /// The word of what is ended with the session: SIGKILL.
 const KILLED: u64 = 9;
 
@@ -239,19 +245,61 @@ fn await_rest(env: EnvId) {
     let _ = call::predicate_set(&[]);
 }
 
+/// How often init wakes for the ends of children: whoever likes leaves it records, and ends what they
+/// are of, and what init does for that is done in its own turns.
+#[derive(Default)]
+struct Pace {
+    /// When the first wakes of this time were, and how many there are.
+    begun_ns: u64,
+    wakes: u32,
+    /// Has a child ended since init looked which records it need not keep?
+    stale: bool,
+    /// No such look before.
+    due_ns: u64,
+}
+
+impl Pace {
+    /// Notes that init woke, by the end of a child or otherwise; has time come to look which records
+    /// it need not keep?
+    fn wake(&mut self, by_child: bool, now: u64) -> bool {
+        if now >= self.begun_ns + WAKES_NS {
+            (self.begun_ns, self.wakes) = (now, 0);
+        }
+        self.wakes += u32::from(by_child);
+        self.stale |= by_child;
+        let looks = self.stale && now >= self.due_ns;
+        if looks {
+            (self.stale, self.due_ns) = (false, now + FORGET_NS);
+        }
+        looks
+    }
+
+    /// Sleeps until `deadline` at the latest; another child's end wakes it if there were not too
+    /// many.
+    fn sleep(&self, deadline: u64) {
+        let deadline = if self.stale { deadline.min(self.due_ns) } else { deadline };
+        // Whatever ends the sleep, the loop looks again.
+        let _ = match self.wakes < WAKES {
+            true => call::sleep(deadline, 0, EVENT_CHILD, 0),
+            false => call::sleep(deadline.min(self.begun_ns + WAKES_NS), 0, 0, 0),
+        };
+    }
+}
+
 /// Waits until the session's process is dead; what the machine ends with.
 fn await_end(env: EnvId, keeper: &mut Keeper) -> u16 {
+    let mut pace = Pace { stale: true, ..Pace::default() };
     loop {
-        xok::upcall::take_events();
+        let by_child = xok::upcall::take_events() & EVENT_CHILD != 0;
         match published::env(env) {
             Some(record) if record.state != EnvState::Dead as u32 => {}
             Some(record) => return status(record.word),
             None => return NOT_EXECUTABLE,
         }
-        forget_entrusted(env, keeper);
-        let deadline = keeper.look();
-        // Whatever ends the sleep, the loop looks again.
-        let _ = call::sleep(deadline, 0, EVENT_CHILD, 0);
+        if pace.wake(by_child, clock::now_ns()) {
+            forget_entrusted(env, keeper);
+        }
+        pace.sleep(keeper.look());
         xok::upcall::take_pending();
     }
 }

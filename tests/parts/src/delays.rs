@@ -9,6 +9,7 @@
 //!   files_beside  a client beside others of another user, which ask for much again and again
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
+//!   turns         what a program that computes lacks, as servers work for another user meanwhile
 //! ```
 
 mod crowd;
@@ -16,6 +17,7 @@ mod entries;
 mod files;
 mod holders;
 mod terminals;
+mod turns;
 
 use crate::libc;
 use std::io::{Read, Write};
@@ -38,6 +40,7 @@ const PARTS: [Part; 6] = [
     ("files_entries", entries::all, BOUND),
     ("holders", holders::beside, holders::BOUND),
     ("terminals", terminals::beside, BOUND),
+    ("turns", turns::all, turns::BOUND),
 ];
 
 /// Nanoseconds since boot.

@@ -30,6 +30,7 @@ const TESTS: [Test; 16] = [
     ("servers/many_entries_delay_nobody", || delays_in("files_entries", "256M")),
     ("servers/holders_delay_nobody", || delays_in("holders", "4G")),
     ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
+    ("servers/turns_are_left_to_others", || delays("turns")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
 ];
