@@ -474,8 +474,7 @@ impl Tree {
         };
         let (mount, holders, orphan, listed) = (id, 0, false, false);
         let (shown, stays) = (false, 0);
-        slot.inode =
-            Some(Inode { attributes, mount, holders, orphan, listed, shown, stays, body });
+        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, shown, stays, body });
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
         self.pages += pages;
