@@ -245,8 +245,8 @@ fn await_rest(env: EnvId) {
     let _ = call::predicate_set(&[]);
 }
 
-/// How often init wakes for the ends of children: whoever likes leaves it records, and ends what they
-/// are of, and what init does for that is done in its own turns.
+/// How often init wakes for the ends of children: whoever likes leaves it records, and ends what
+/// they are of, and what init does for that is done in its own turns.
 #[derive(Default)]
 struct Pace {
     /// When the first wakes of this time were, and how many there are.
@@ -259,8 +259,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes that init woke, by the end of a child or otherwise; has time come to look which records
-    /// it need not keep?
+    /// Notes that init woke, by the end of a child or otherwise; has time come to look which
+    /// records it need not keep?
     fn wake(&mut self, by_child: bool, now: u64) -> bool {
         if now >= self.begun_ns + WAKES_NS {
             (self.begun_ns, self.wakes) = (now, 0);

@@ -39,7 +39,8 @@ pub struct Record {
     /// What guards it.
     pub guard: Name,
     /// The account that held it last ([`account::heir`]); 0: it must be zeroed in any case. Of data
-    /// in use, [`SECRET`] if it must be zeroed then. Of a table in use, the groups of [`GROUP`] entries that may have others than 0, a bit for each.
+    /// in use, [`SECRET`] if it must be zeroed then. Of a table in use, the groups of [`GROUP`]
+    /// entries that may have others than 0, a bit for each.
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked. Of a table's
     /// links, which are in no list, the low half of [`Record::lines`].

@@ -128,7 +128,7 @@ struct Inode {
     listed: bool,
     /// Others may see some of its pages.
     shown: bool,
-    /// No look up to this one ends it: it had a name or a holder, or somebody said that he holds it.
+    /// No look up to this one ends it: it had a name or a holder, or was said to be held.
     stays: u64,
     body: Body,
 }

@@ -33,7 +33,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_crowd", crowd::all, BOUND),

@@ -298,7 +298,7 @@ fn pages_with(door: door::Door, word: u64) -> Option<usize> {
         value,
     };
     for table in 0..PAGES / TABLE {
-        let at = room + (table * TABLE << 12);
+        let at = room + ((table * TABLE) << 12);
         // Those above are there, or not.
         for level in (2..=4).rev() {
             send(item(Operation::Table, level, at, ANY_FRAME.into()));
