@@ -118,11 +118,16 @@ static int show_free(unsigned long least)
 {
     struct timespec while_ = { .tv_nsec = 10 * 1000 * 1000 };
     time_t began = time(NULL);
-    /* The first program runs while the last servers start: the figure is one that has stood still. */
-    unsigned long before = 0, now;
-    for (int still = 0; least == 0 && still < STILL; nanosleep(&while_, NULL), before = now) {
-        now = free_pages();
-        still = now == before ? still + 1 : 0;
+    if (least == 0) {
+        /* The first program runs while the last servers start: the figure is one that nothing has gone below
+         * for a while. Servers take and give back a page now and then. */
+        unsigned long lowest = ~0UL, now;
+        for (int still = 0; still < STILL; nanosleep(&while_, NULL)) {
+            now = free_pages();
+            still = now < lowest ? 0 : still + 1;
+            lowest = now < lowest ? now : lowest;
+        }
+        return printf("%lu\n", lowest) < 0;
     }
     while (free_pages() + SLACK_PAGES < least && time(NULL) < began + PATIENCE_S)
         nanosleep(&while_, NULL);

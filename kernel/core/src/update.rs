@@ -90,6 +90,8 @@ struct Request<'a> {
     item: Item,
     /// What the item's source leads to.
     found: Option<Leaf>,
+    /// Does the target keep its frames secret ([`frame::keep_secret`])?
+    secret: bool,
 }
 
 /// Does one item of `TableUpdate` to the domain at index `target`, for the pages behind the first
@@ -108,7 +110,9 @@ pub fn update_item<M: Machine>(
 ) -> (u32, Answer) {
     let root = domain::root(state, target);
     let mut lost = Lost::default();
-    let mut request = Request { caller, target, root, capability, item: *item, found: None };
+    let secret = state.domains.records[target].is_secret;
+    let mut request =
+        Request { caller, target, root, capability, item: *item, found: None, secret };
     let updated = update_pages(state, machine, &mut request, &mut lost, done);
     lost.forget(machine, root);
     updated
@@ -434,7 +438,7 @@ fn apply<M: Machine>(
             // The reference that allocating gives is the entry's.
             let kind = FrameType::Data;
             let frame = frame::take(state, machine, number, account, name, kind, contents);
-            if state.domains.records[request.target].is_secret {
+            if request.secret {
                 frame::keep_secret(state, frame);
             }
             if let Some(from) = copied {

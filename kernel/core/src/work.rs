@@ -17,7 +17,7 @@ use crate::{frame, left, retract, sweep};
 
 /// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
 /// copied arguments, the running order, frames that come back from limbo, the way out.
-pub const PIECE: u32 = 36_000;
+pub const PIECE: u32 = 35_000;
 
 /// What looking who runs next may spend of whatever kind, at least and at most: it comes last, so
 /// that some of it is done whatever the call has spent.

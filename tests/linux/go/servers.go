@@ -28,8 +28,9 @@ func answer(connection net.Conn, served *atomic.Int64) {
 	defer connection.Close()
 	lines := bufio.NewScanner(connection)
 	for lines.Scan() {
-		fmt.Fprintln(connection, strings.ToUpper(lines.Text()))
+		// Before the client has it: the last ones to be answered would end the count.
 		served.Add(1)
+		fmt.Fprintln(connection, strings.ToUpper(lines.Text()))
 	}
 }
 

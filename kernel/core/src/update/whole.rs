@@ -309,7 +309,7 @@ fn copy_frame<M: Machine>(
     let (number, account) = (state.frames.free_head(), payer(state, request));
     let (name, kind) = (request.capability.name, FrameType::Data);
     let copy = frame::take(state, machine, number, account, name, kind, Contents::Given);
-    if state.domains.records[request.target].is_secret {
+    if request.secret {
         frame::keep_secret(state, copy);
     }
     machine.copy(copy.address(), from.address(), PAGE_SIZE as usize);

@@ -135,8 +135,15 @@ fn what_the_processor_sets_meanwhile_is_not_lost() {
     let entry = world.machine.word(at) & !(ACCESSED | DIRTY) | TYPE;
     let own = world.capability(parent);
     let item = leaf(Operation::Type, ANY_FRAME, PAGE, TYPE);
-    let request =
-        Request { caller: parent, target: parent, root, capability: &own, item, found: None };
+    let request = Request {
+        caller: parent,
+        target: parent,
+        root,
+        capability: &own,
+        item,
+        found: None,
+        secret: false,
+    };
     let (state, machine) = (&mut world.state, &mut world.machine);
     memory_type::change(state, machine, &request, &mut Lost::default(), place, entry);
     assert_eq!(world.machine.word(at) & (ACCESSED | DIRTY | TYPE), ACCESSED | DIRTY | TYPE);
