@@ -22,8 +22,7 @@ use xok::{call, clock, published};
 
 use crate::clients::{domain_of, room};
 
-/// Pages, and files, that are looked at with each request while there are no more: some 50
-/// instructions each.
+/// Pages, and files, that are looked at with each request while there are no more.
 const AT_ONCE: usize = 64;
 /// What is looked at between two requests.
 const A_PIECE: usize = 256;
@@ -201,8 +200,7 @@ impl Holders {
         if makes {
             questions += 1;
             // The file that it makes is its user's.
-            let at = offset_of!(ProcessPage, file_user);
-            self.note_maker(domain, (page.word(at) >> (8 * (at & 4))) as u32);
+            self.note_maker(domain, page.half(offset_of!(ProcessPage, file_user)));
         }
         questions
     }

@@ -174,7 +174,6 @@ impl Serve for Server {
             return clock::now_ns() + PAUSE_NS;
         }
         let left = if self.tree.is_left_by_pages() { clock::now_ns() + LEFT_NS } else { 0 };
-        // Whichever comes first; 0 is none.
-        [look, left].into_iter().filter(|&at| at != 0).min().unwrap_or(0)
+        clock::earlier(look, left)
     }
 }

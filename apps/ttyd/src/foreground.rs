@@ -34,7 +34,7 @@ pub const PROCESSES: u8 = 2;
 pub const CONSOLE_MARK: u32 = 1;
 /// Marks, and 0, which is no terminal's.
 const MARKS: usize = 2 + TERMINALS;
-/// Places of the table looked at in a step: some 100,000 instructions, if all are processes.
+/// Places of the table looked at in a step.
 const PLACES: usize = 4096;
 /// Processes told in a step.
 const TOLD: usize = 64;
@@ -96,7 +96,7 @@ impl Signals {
         *asked = Asked { session, group, bits: before | 1 << (signal - 1) };
     }
 
-    /// Waits a signal of this terminal's to be told?
+    /// Does a signal typed at this terminal wait to be told?
     pub fn wait_at(&self, mark: u32) -> bool {
         let waits = |all: &[Asked; MARKS]| all.get(mark as usize).is_some_and(|one| one.bits != 0);
         waits(&self.asked) || waits(&self.now)
@@ -165,7 +165,7 @@ impl Signals {
         if page.word(0) != MAGIC {
             return false;
         }
-        let mark = half(page, offset_of!(ProcessPage, terminal));
+        let mark = page.half(offset_of!(ProcessPage, terminal));
         let Some(&asked) = self.now.get(mark as usize).filter(|asked| asked.bits != 0) else {
             return false;
         };
@@ -175,7 +175,7 @@ impl Signals {
         if !is_there || record.born_ns > self.made_ns {
             return false;
         }
-        let is_in = half(page, offset_of!(ProcessPage, group)) == asked.group;
+        let is_in = page.half(offset_of!(ProcessPage, group)) == asked.group;
         if !is_in || !has(page, mark, asked.session) {
             return false;
         }
@@ -205,13 +205,7 @@ pub fn signal_leader(mark: u32, session: u32, signal: u8) {
 /// terminal's settings are the words of any program that has the terminal: they lead to no process
 /// of another one.
 fn has(page: ApplicationPage, mark: u32, session: u32) -> bool {
-    let word = |offset| half(page, offset);
     page.word(0) == MAGIC
-        && word(offset_of!(ProcessPage, terminal)) == mark
-        && word(offset_of!(ProcessPage, session)) == session
-}
-
-/// The half of a word at `offset` of a page.
-fn half(page: ApplicationPage, offset: usize) -> u32 {
-    (page.word(offset) >> (8 * (offset & 4))) as u32
+        && page.half(offset_of!(ProcessPage, terminal)) == mark
+        && page.half(offset_of!(ProcessPage, session)) == session
 }

@@ -134,10 +134,6 @@ impl Server {
         let most = atoms.len().min(whole);
         let set = call::predicate_set(&atoms[..most]).is_ok();
         let look = if set && most == atoms.len() { 0 } else { clock::now_ns() + LOOK_NS };
-        match (look, signals.due()) {
-            (0, due) => due,
-            (look, 0) => look,
-            (look, due) => look.min(due),
-        }
+        clock::earlier(look, signals.due())
     }
 }

@@ -237,6 +237,23 @@ fn payer(state: &State, request: &Request) -> AccountIndex {
     domain::account(state, request.target)
 }
 
+/// Takes a free frame for a page of the target's.
+#[inline(always)]
+fn take_page<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    request: &Request,
+    number: u32,
+    contents: Contents,
+) -> Frame {
+    let (account, name) = (payer(state, request), request.capability.name);
+    let frame = frame::take(state, machine, number, account, name, FrameType::Data, contents);
+    if request.secret {
+        frame::keep_secret(state, frame);
+    }
+    frame
+}
+
 #[inline(always)]
 fn check_allocate(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
     let Item { frame, value, .. } = request.item;
@@ -433,14 +450,8 @@ fn apply<M: Machine>(
 ) -> u64 {
     match plan {
         Plan::Allocate { place, number, choice, contents, copied } => {
-            let account = payer(state, request);
-            let name = request.capability.name;
             // The reference that allocating gives is the entry's.
-            let kind = FrameType::Data;
-            let frame = frame::take(state, machine, number, account, name, kind, contents);
-            if request.secret {
-                frame::keep_secret(state, frame);
-            }
+            let frame = take_page(state, machine, request, number, contents);
             if let Some(from) = copied {
                 work::spend(state, cost::ZERO);
                 machine.copy(frame.address(), from.address(), PAGE_SIZE as usize);

@@ -2,7 +2,7 @@
 
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
-use crate::signal::sender;
+use crate::signal::sender::NOBODY;
 use crate::{group_list, groups, lock, thread, threads, trace};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general as linux;
@@ -31,7 +31,7 @@ pub const CONTINUED: u64 = 0xffff;
 pub const STATUS: u64 = 0xff7f;
 /// It has executed a program.
 const EXECUTED: u64 = 0x80;
-/// Shift of its real user (`sender::left`).
+/// Shift of its real user: 16 bits, one more than its number; 0 and all ones: it does not say.
 const USER_SHIFT: u32 = 16;
 /// Shift of the group it was in.
 const GROUP_SHIFT: u32 = 32;
@@ -39,7 +39,7 @@ const GROUP_SHIFT: u32 = 32;
 /// The word that a process with this page leaves.
 pub fn word(status: u64, page: &ProcessPage) -> u64 {
     let executed = if page.executed != 0 { EXECUTED } else { 0 };
-    let user = u64::from(sender::left_by(page)) << USER_SHIFT;
+    let user = u64::from(page.user.saturating_add(1).min(u16::MAX.into())) << USER_SHIFT;
     status & STATUS | executed | user | u64::from(page.group) << GROUP_SHIFT
 }
 
@@ -50,7 +50,10 @@ pub fn group_of(word: u64) -> u32 {
 
 /// The real user of a process with this word, as it says.
 pub fn user_of(word: u64) -> u32 {
-    sender::left((word >> USER_SHIFT) as u16)
+    match (word >> USER_SHIFT) as u16 {
+        0 | u16::MAX => NOBODY,
+        user => u32::from(user) - 1,
+    }
 }
 
 /// Has a process with this word executed a program?
@@ -139,5 +142,9 @@ mod tests {
         let left = word(exited(3), &page);
         assert_eq!((left & STATUS, group_of(left), user_of(left)), (0x300, 0x4000_0005, 1000));
         assert!(has_executed(left) && !has_executed(word(signalled(9), &ProcessPage::EMPTY)));
+        let told = |user| user_of(word(0, &ProcessPage { user, ..ProcessPage::EMPTY }));
+        assert_eq!([0, 1000, 65533, 65534].map(told), [0, 1000, 65533, 65534]);
+        assert_eq!([65535, 100_000, u32::MAX].map(told), [NOBODY; 3]);
+        assert_eq!(user_of(0), NOBODY, "of one that another one has ended");
     }
 }

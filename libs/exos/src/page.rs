@@ -39,8 +39,7 @@ pub fn of_index(index: usize) -> Option<ProcessPage> {
 
 /// A 32-bit word of the page of a live process.
 fn field(index: usize, offset: usize) -> Option<u32> {
-    let pair = published::application_word(index, offset & !7)?;
-    Some(if offset & 4 == 0 { pair as u32 } else { (pair >> 32) as u32 })
+    Some(published::application(index)?.half(offset))
 }
 
 /// What is often asked of a process.

@@ -19,6 +19,13 @@ pub fn now_ns() -> u64 {
     reading(&clock, tsc())
 }
 
+/// The earlier of two deadlines, of which 0 is none.
+#[inline]
+pub fn earlier(one: u64, other: u64) -> u64 {
+    // None is later than any.
+    one.wrapping_sub(1).min(other.wrapping_sub(1)).wrapping_add(1)
+}
+
 /// Nanoseconds since 1970, or `None` where the machine does not know.
 pub fn wall_ns() -> Option<u64> {
     let clock = published::clock();

@@ -302,6 +302,12 @@ impl ApplicationPage {
     pub fn word(self, offset: usize) -> u64 {
         load(self.0.wrapping_add(offset as u64 & 0xff8))
     }
+
+    /// The 32-bit word at byte `offset`, which is taken as a multiple of 4 within the page.
+    #[inline]
+    pub fn half(self, offset: usize) -> u32 {
+        (self.word(offset) >> (8 * (offset & 4))) as u32
+    }
 }
 
 /// The application page of the environment at `index`, to look at often; `None` beyond the tables.

@@ -157,10 +157,10 @@ fn reply(caller: EnvId, frame: &Frame) -> ! {
 /// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept.
 fn wake_for_the_rest(deadline: u64) {
     let soon = if clients().is_empty() { 0 } else { clock::now_ns() + PAUSE_NS };
-    let due = [deadline, soon].into_iter().filter(|&at| at != 0).min();
-    if let Some(at) = due {
+    let due = clock::earlier(deadline, soon);
+    if due != 0 {
         // It is at home, where alone a timer may be set.
-        let _ = call::timer_set(at);
+        let _ = call::timer_set(due);
     }
 }
 
@@ -207,6 +207,7 @@ fn request_in_turn(caller: EnvId, message: &mut Message) -> u64 {
     }
 }
 
+/// Keeps a frame of the caller that waits, with the domain that it is in.
 fn keep_frame(frame: &Frame) {
     let domain = published::env_domain(clients().next_caller());
     clients().keep(domain, frame);
@@ -242,9 +243,7 @@ extern "C" fn idle() -> ! {
             go_on(deadline);
             continue;
         }
-        // Whichever comes first; 0 is none.
-        let deadline =
-            pause.map_or(deadline, |until| (deadline.wrapping_sub(1)).min(until - 1) + 1);
+        let deadline = clock::earlier(deadline, pause.unwrap_or(0));
         // Every answer, a passed deadline included, means: look again.
         let _ = call::sleep(deadline, u64::MAX, u64::MAX, SLEEP_ACCEPT);
     }

@@ -10,29 +10,30 @@ enum { ANN = 61000, BOB = 61001, NOBODYS = 0x3ffffff0 };
 static pid_t child;
 static char place[256];
 
+struct whose {
+    unsigned real, effective, saved, group;
+    const char *root;
+};
+
+static void limit_and_become(const void *given)
+{
+    const struct whose *whose = given;
+    struct rlimit files = {77, 99}, stack = {1 << 20, RLIM_INFINITY}, none = {0, 0};
+    setrlimit(RLIMIT_NOFILE, &files);
+    setrlimit(RLIMIT_STACK, &stack);
+    setrlimit(RLIMIT_CORE, &none);
+    if (whose->root && chroot(whose->root))
+        perror("chroot");
+    if (setresgid(whose->group, whose->group, whose->group) ||
+        setresuid(whose->real, whose->effective, whose->saved))
+        perror("setresuid");
+}
+
 /* A child of these users with limits of its own, and a root directory. */
 static void make(unsigned real, unsigned effective, unsigned saved, unsigned group, const char *root)
 {
-    int ready[2];
-    char byte;
-    pipe(ready);
-    child = fork_clean();
-    if (child == 0) {
-        struct rlimit files = {77, 99}, stack = {1 << 20, RLIM_INFINITY}, none = {0, 0};
-        setrlimit(RLIMIT_NOFILE, &files);
-        setrlimit(RLIMIT_STACK, &stack);
-        setrlimit(RLIMIT_CORE, &none);
-        if (root && chroot(root))
-            perror("chroot");
-        if (setresgid(group, group, group) || setresuid(real, effective, saved))
-            perror("setresuid");
-        write(ready[1], "r", 1);
-        for (;;)
-            pause();
-    }
-    read(ready[0], &byte, 1);
-    close(ready[0]);
-    close(ready[1]);
+    struct whose whose = {real, effective, saved, group, root};
+    child = sleeper_after(limit_and_become, &whose);
 }
 
 static void end(void)

@@ -47,6 +47,20 @@ static void with_anns(void)
     show("ann's own", mine[1]);
 }
 
+/* What a program sees that a child executes with the writing end. */
+static void show_executed(void)
+{
+    int status;
+    pid_t child = fork_clean();
+    if (child == 0) {
+        dup2(ends[1], 100);
+        execl("/proc/self/exe", "self", "executed", NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    show_status("who was executed", status);
+}
+
 static void without_names(void)
 {
     pipe(ends);
@@ -65,18 +79,11 @@ static void without_names(void)
     TRY(chmod(way, 0620));
     TRY(chown(way, ANN, BOB));
     show("by its way", ends[1]);
-    int status;
-    pid_t child = fork_clean();
-    if (child == 0) {
-        dup2(ends[1], 100);
-        execl("/proc/self/exe", "self", "executed", NULL);
-        _exit(1);
-    }
-    waitpid(child, &status, 0);
-    show_status("who was executed", status);
+    show_executed();
     close(ends[0]);
     close(ends[1]);
-    child = fork_clean();
+    int status;
+    pid_t child = fork_clean();
     if (child == 0) {
         setegid(BOB);
         seteuid(ANN);
@@ -112,15 +119,7 @@ static void named(void)
     printf("by its name: mode %o of %u:%u\n", found.st_mode, found.st_uid, found.st_gid);
     as(BOB, with_named);
     show_both("named");
-    int status;
-    pid_t child = fork_clean();
-    if (child == 0) {
-        dup2(ends[1], 100);
-        execl("/proc/self/exe", "self", "executed", NULL);
-        _exit(1);
-    }
-    waitpid(child, &status, 0);
-    show_status("who was executed", status);
+    show_executed();
     TRY(unlink("pipe"));
     show_both("without a name now");
     close(ends[0]);

@@ -125,17 +125,8 @@ static void anns(void)
 
 static void others(void)
 {
-    int ready[2], state;
-    char byte;
-    pipe(ready);
-    pid_t child = fork_clean();
-    if (child == 0) {
-        become(BOB);
-        write(ready[1], "r", 1);
-        for (;;)
-            pause();
-    }
-    read(ready[0], &byte, 1);
+    int state;
+    pid_t child = sleeper(BOB);
     show("root of bob's", child);
     status("said", child);
     kill(child, SIGKILL);

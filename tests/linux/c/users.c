@@ -12,25 +12,6 @@
 
 enum { ANN = 1000, BOB = 1001, NOBODY = 65534, TEAM = 2000 };
 
-/* A child of `user` that sleeps until it is killed. */
-static pid_t sleeper(unsigned user)
-{
-    int ready[2];
-    char byte;
-    pipe(ready);
-    pid_t child = fork_clean();
-    if (child == 0) {
-        become(user);
-        write(ready[1], "r", 1);
-        for (;;)
-            pause();
-    }
-    read(ready[0], &byte, 1);
-    close(ready[0]);
-    close(ready[1]);
-    return child;
-}
-
 static pid_t anns, bobs, roots;
 
 static void signals(void)

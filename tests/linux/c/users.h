@@ -34,6 +34,36 @@ static inline void as(unsigned user, void (*body)(void))
     show_status("ended", status);
 }
 
+/* A child that has done `prepare` when this returns, and sleeps until it is killed. */
+static inline pid_t sleeper_after(void (*prepare)(const void *), const void *given)
+{
+    int ready[2];
+    char byte;
+    pipe(ready);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        prepare(given);
+        write(ready[1], "r", 1);
+        for (;;)
+            pause();
+    }
+    read(ready[0], &byte, 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+static inline void become_given(const void *user)
+{
+    become(*(const unsigned *)user);
+}
+
+/* A child of `user` that sleeps until it is killed. */
+static inline pid_t sleeper(unsigned user)
+{
+    return sleeper_after(become_given, &user);
+}
+
 /* A child that executes `file` as `user`. */
 static inline pid_t execute(unsigned user, const char *file, char **arguments, char **environment)
 {

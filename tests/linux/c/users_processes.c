@@ -15,24 +15,23 @@ enum { ANN = 61000, BOB = 61001 };
 /* No process's number, nor ever one. */
 enum { NOBODYS = 0x3ffffff0 };
 
-/* A child of `user`, in a process group of its own or of `group`, that sleeps until it is killed. */
-static pid_t sleeper(unsigned user, pid_t group)
+struct member {
+    unsigned user;
+    pid_t group;
+};
+
+static void join_and_become(const void *given)
 {
-    int ready[2];
-    char byte;
-    pipe(ready);
-    pid_t child = fork_clean();
-    if (child == 0) {
-        setpgid(0, group);
-        become(user);
-        write(ready[1], "r", 1);
-        for (;;)
-            pause();
-    }
-    read(ready[0], &byte, 1);
-    close(ready[0]);
-    close(ready[1]);
-    return child;
+    const struct member *member = given;
+    setpgid(0, member->group);
+    become(member->user);
+}
+
+/* A child of `user`, in a process group of its own or of `group`, that sleeps until it is killed. */
+static pid_t sleeper_in(unsigned user, pid_t group)
+{
+    struct member member = {user, group};
+    return sleeper_after(join_and_become, &member);
 }
 
 static void reap(const char *what, pid_t child)
@@ -297,21 +296,21 @@ int main(void)
         return 77;
     setpgid(0, 0);
     setpriority(PRIO_PROCESS, 0, 0); /* whatever who started us has */
-    roots = sleeper(0, 0);
-    bobs = sleeper(BOB, 0);
+    roots = sleeper_in(0, 0);
+    bobs = sleeper_in(BOB, 0);
     as(ANN, priorities);
     as(ANN, limits);
     as(ANN, proc);
     as(ANN, machine);
     as(ANN, groups_of_processes);
     as(ANN, continuing);
-    anns = sleeper(ANN, bobs);
+    anns = sleeper_in(ANN, bobs);
     as(ANN, mixed_group);
     reap("ann's of the mixed group", anns);
     TRY(kill(bobs, 0));
     as(0, parent_of_another);
     futexes();
-    anns = sleeper(ANN, 0);
+    anns = sleeper_in(ANN, 0);
     as(BOB, to_all);
     reap("bob's", bobs);
     as(BOB, to_all); /* now all that there are refuse */

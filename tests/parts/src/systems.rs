@@ -17,6 +17,7 @@ use abi::published::EnvState;
 use abi::setup::{EnvSetup, FLAG_BORROW, field};
 use abi::word::{UserAddress, Which};
 use std::sync::atomic::{AtomicU64, Ordering};
+use xok::memory::item;
 
 /// Tiny systems: with the two others more than sixteen.
 const TINY: usize = 18;
@@ -94,24 +95,17 @@ impl Tiny {
 
 /// What a tiny system's space is made of: its text twice, once as its native window.
 fn pages(text: u64, shared: u64) -> [Item; 7] {
-    let item = |operation, level, address, value| Item {
-        operation: operation as u8,
-        level,
-        more: 0,
-        frame: ANY_FRAME,
-        address,
-        value,
-    };
-    let table = |level| item(Operation::Table, level, foreign::TEXT, u64::from(ANY_FRAME));
+    let any = |operation, level, address, value| item(operation, level, address, ANY_FRAME, value);
+    let table = |level| any(Operation::Table, level, foreign::TEXT, u64::from(ANY_FRAME));
     let data = WRITABLE | NO_EXECUTE;
     [
         table(4),
         table(3),
         table(2),
-        item(Operation::Map, 1, foreign::TEXT, from_source(text, 0)),
-        item(Operation::Map, 1, foreign::NATIVE, from_source(text, 0)),
-        item(Operation::Map, 1, foreign::SHARED, from_source(shared, data)),
-        item(Operation::Allocate, 1, foreign::SAVE, data | CLEARED),
+        any(Operation::Map, 1, foreign::TEXT, from_source(text, 0)),
+        any(Operation::Map, 1, foreign::NATIVE, from_source(text, 0)),
+        any(Operation::Map, 1, foreign::SHARED, from_source(shared, data)),
+        any(Operation::Allocate, 1, foreign::SAVE, data | CLEARED),
     ]
 }
 

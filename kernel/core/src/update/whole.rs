@@ -1,6 +1,6 @@
 //! What items do to whole tables: make, share, copy, thaw.
 
-use super::{Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, which};
+use super::{Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, take_page, which};
 use crate::answer::Refusal;
 use crate::chain::{self, Place};
 use crate::count::Count;
@@ -306,12 +306,8 @@ fn copy_frame<M: Machine>(
     from: Frame,
 ) -> Frame {
     work::spend(state, cost::ZERO + cost::LEAF);
-    let (number, account) = (state.frames.free_head(), payer(state, request));
-    let (name, kind) = (request.capability.name, FrameType::Data);
-    let copy = frame::take(state, machine, number, account, name, kind, Contents::Given);
-    if request.secret {
-        frame::keep_secret(state, copy);
-    }
+    let number = state.frames.free_head();
+    let copy = take_page(state, machine, request, number, Contents::Given);
     machine.copy(copy.address(), from.address(), PAGE_SIZE as usize);
     copy
 }

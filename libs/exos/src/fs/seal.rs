@@ -146,15 +146,7 @@ impl Files {
     /// Before the process acts for others than now: has the server watch its files, and make seals
     /// for the next ones of what is open. With [`Files::adopt`] they are good.
     pub fn seal_for(&self, ids: Both) {
-        let Ok(client) = self.client() else {
-            // No seal of a former heir's is taken for one of these.
-            for description in self.descriptions() {
-                if let Some((_, seal)) = description.sealed() {
-                    seal.next.set(0);
-                }
-            }
-            return;
-        };
+        let client = self.client().ok();
         let process = thread::process();
         for description in self.descriptions() {
             // Refused for want of room: the page still says it, which counts where modes permit it.
@@ -164,6 +156,11 @@ impl Files {
             if process.borrows_space {
                 continue;
             }
+            let Some(client) = &client else {
+                // Nor is a seal of a former heir's taken for one of these.
+                seal.next.set(0);
+                continue;
+            };
             if seal.get() == 0 && matches!(description.file, OpenFile::Node(_)) {
                 // Refused if the mode has changed: it then decides at each request.
                 let opened = description.access & raw::O_ACCMODE;
@@ -172,7 +169,7 @@ impl Files {
             let heir = (own_domain(), ids);
             match seal.is_for(heir) {
                 true => seal.next.set(seal.get()),
-                false => seal.pass(&client, file, heir),
+                false => seal.pass(client, file, heir),
             }
         }
     }

@@ -5,7 +5,7 @@
 //! has died meanwhile the kernel still says whose account it was of.
 
 use super::{CODE_KERNEL, CODE_USER, Info};
-use crate::page::{self, ProcessPage};
+use crate::page;
 use crate::process::Process;
 use abi::capability::NAME_USER;
 use abi::id::{DomainId, EnvId};
@@ -66,30 +66,4 @@ fn user(process: &Process, pid: EnvId, record: &EnvRecord) -> u32 {
 
 fn acts_for(domain: DomainId, user: u32) -> bool {
     call::domain_holds(domain, NAME_USER, user).is_ok()
-}
-
-/// The real user that a page says, in what a process leaves when it ends: 16 bits, 0 if none.
-pub fn left_by(page: &ProcessPage) -> u16 {
-    page.user.saturating_add(1).min(u16::MAX.into()) as u16
-}
-
-/// The user that this says.
-pub fn left(bits: u16) -> u32 {
-    match bits {
-        0 | u16::MAX => NOBODY,
-        user => u32::from(user) - 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_process_leaves_says_its_user() {
-        let told = |user| left(left_by(&ProcessPage { user, ..ProcessPage::EMPTY }));
-        assert_eq!([0, 1000, 65533, 65534].map(told), [0, 1000, 65533, 65534]);
-        assert_eq!([65535, 100_000, u32::MAX].map(told), [NOBODY; 3]);
-        assert_eq!(left(0), NOBODY, "of one that another one has ended");
-    }
 }

@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use unix::set_id::{File, IMAGE, MEMORY, Request};
 use xok::accounts::JOIN;
+use xok::memory::item;
 use xok::published;
 use xok::services::{self, INIT_INDEX, Service};
 
@@ -289,23 +290,16 @@ fn pages_with(door: door::Door, word: u64) -> Option<usize> {
         let (domain, items) = (DomainId::NONE, UserAddress(&raw const item as u64));
         libc::kernel(door, Call::TableUpdate { domain, items, count: 1 }).is_ok()
     };
-    let item = |operation: Operation, level, address, value| Item {
-        operation: operation as u8,
-        level,
-        more: 0,
-        frame: ANY_FRAME,
-        address,
-        value,
-    };
+    let any = |operation, level, address, value| item(operation, level, address, ANY_FRAME, value);
     for table in 0..PAGES / TABLE {
         let at = room + ((table * TABLE) << 12);
         // Those above are there, or not.
         for level in (2..=4).rev() {
-            send(item(Operation::Table, level, at, ANY_FRAME.into()));
+            send(any(Operation::Table, level, at, ANY_FRAME.into()));
         }
         for page in 0..TABLE {
             let at = at + (page << 12);
-            if !send(item(Operation::Allocate, 1, at, WRITABLE | NO_EXECUTE)) {
+            if !send(any(Operation::Allocate, 1, at, WRITABLE | NO_EXECUTE)) {
                 return None;
             }
         }

@@ -299,13 +299,11 @@ fn fork_on(born: &AtomicU64) -> i32 {
 fn members(group: u32) -> usize {
     let count = xok::published::table(Table::Envs).count as usize;
     let lives = |index: &usize| {
-        let word = |offset: usize| {
-            let word = xok::published::application_word(*index, offset & !7).unwrap_or(0);
-            (word >> (8 * (offset & 4))) as u32
-        };
+        let page = xok::published::application(*index);
+        let in_group = page.is_some_and(|page| page.half(offset_of!(ProcessPage, group)) == group);
         let record: Option<EnvRecord> = xok::published::record(Table::Envs, *index);
         let there = record.is_some_and(|env| env.id != 0 && env.state != EnvState::Dead as u32);
-        there && word(offset_of!(ProcessPage, group)) == group
+        there && in_group
     };
     (1..count).filter(lives).count()
 }
