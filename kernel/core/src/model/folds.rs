@@ -2,10 +2,13 @@
 
 use super::{FRAMES_LARGE, Model};
 use crate::chain::Place;
+use crate::index::AccountIndex;
 use crate::machine::Machine;
 use crate::{domain, fold, frame, table};
+use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
+use abi::limits::Resource;
 use abi::memory::{
     ANY_FRAME, DIRTY, Item, LARGE, NO_EXECUTE, Operation, PRESENT, TYPE, USER, WRITABLE,
 };
@@ -55,7 +58,7 @@ impl Model {
             }
             if let Err(refusal) = answer {
                 self.note(&answer);
-                if refusal.error == abi::error::Error::NoTable {
+                if refusal.error == Error::NoTable {
                     self.grow(target, refusal.value as u8, BLOCK);
                 }
                 return;
@@ -68,13 +71,33 @@ impl Model {
         let (state, machine) = (&mut self.state, &mut self.machine);
         let (_, answer) = table::update_item(state, machine, caller, index, &name, &item, 0);
         if let Err(refusal) = answer {
-            // Who pays for the table may be ending, and takes no more charges.
-            let ending = self.state.accounts.dying != 0;
-            let refused = ending && refusal.error == abi::error::Error::NoSuchAccount;
+            // The account that pays for the table may be ending, or have a limit that is reached.
+            let root = domain::root(&self.state, index);
+            let place = table::place(&self.machine, root, BLOCK, 1, table::Way::Any);
+            let table = place.map_or(Frame(0), |place| place.table);
+            let payer = self.state.published.frames[table.0 as usize].account.into();
+            let refused = match refusal.error {
+                Error::NoSuchAccount => self.state.accounts.dying != 0,
+                Error::OverQuota => self.is_at_its_limit(payer, Resource::Folds),
+                _ => false,
+            };
             assert!(refused, "a whole table is not folded: {refusal:?}");
             return;
         }
         self.folded += 1;
+    }
+
+    /// Is a limit of this resource reached, of this account or of one above it?
+    fn is_at_its_limit(&self, account: AccountIndex, resource: Resource) -> bool {
+        let (mut account, at) = (account, resource as usize);
+        while account != AccountIndex::NONE {
+            let record = &self.state.published.accounts[account];
+            if record.used[at] >= record.limit[at] {
+                return true;
+            }
+            account = self.state.accounts.records[account].parent.into();
+        }
+        false
     }
 
     /// A large entry says what all entries of its table say; the table behind it.
