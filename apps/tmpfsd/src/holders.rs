@@ -22,10 +22,11 @@ use xok::{call, clock, published};
 
 use crate::clients::{domain_of, room};
 
-/// Pages, and files, that are looked at with each request while there are no more.
-const AT_ONCE: usize = 64;
+/// Pages, and files, that are looked at with a request: with each one, while there are no more.
+/// They take some 50 instructions each.
+pub const A_REQUEST: usize = 64;
 /// What is looked at between two requests.
-const A_PIECE: usize = 256;
+pub const A_PIECE: usize = 256;
 /// What a question to the kernel counts, beside a page.
 const A_QUESTION: usize = 4;
 /// Nanoseconds between a look at many and the next one.
@@ -108,34 +109,19 @@ impl Holders {
         }
     }
 
-    /// Looks at some after a request; is there more to do soon?
-    pub fn look(&mut self, tree: &mut Tree) -> bool {
-        if self.stage == Stage::Rests {
-            if tree.nameless() == 0 {
-                return false;
-            }
-            let many = self.all.len() + tree.nameless() > AT_ONCE;
-            if many && clock::now_ns() < self.due_ns {
-                return true;
-            }
-            self.begin(tree);
-        }
-        self.go_on(tree, AT_ONCE);
-        self.stage != Stage::Rests
-    }
-
-    /// Looks at some between requests; when to do so again, 0: that does not matter.
-    pub fn look_between(&mut self, tree: &mut Tree, soon: u64) -> u64 {
+    /// Looks at so many at `most`; when to do so again, `soon` or later, 0: with the next request.
+    pub fn look(&mut self, tree: &mut Tree, most: usize, soon: u64) -> u64 {
         if self.stage == Stage::Rests {
             if tree.nameless() == 0 {
                 return 0;
             }
-            if clock::now_ns() < self.due_ns {
+            let many = self.all.len() + tree.nameless() > A_REQUEST;
+            if many && clock::now_ns() < self.due_ns {
                 return self.due_ns;
             }
             self.begin(tree);
         }
-        self.go_on(tree, A_PIECE);
+        self.go_on(tree, most);
         if self.stage == Stage::Rests { 0 } else { clock::now_ns() + soon }
     }
 

@@ -6,7 +6,7 @@ use unix::attributes::Credentials;
 use unix::handles::Handles;
 use unix::protocol::{self, Operation, Request};
 use unix::tree::{Limits, Tree};
-use xok::call::Message;
+use xok::call::{self, Message};
 use xok::clock;
 use xok::published;
 use xok::server::Serve;
@@ -19,7 +19,7 @@ use crate::seals::{self, Seals};
 use crate::seed;
 use crate::sockets::Sockets;
 use crate::terminals::Terminals;
-use crate::{shown, terminals, versions};
+use crate::{holders, shown, terminals, versions};
 
 /// Inodes for each page that files may fill, and at least this many.
 const INODES_MIN: u64 = 1024;
@@ -150,9 +150,13 @@ impl Serve for Server {
         let result = self.answer(caller, message);
         *message = protocol::reply(result);
         self.clients.sweep_some(&mut self.tree);
-        let looks = self.clients.holders.look(&mut self.tree);
+        let look = self.clients.holders.look(&mut self.tree, holders::A_REQUEST, PAUSE_NS);
+        if look != 0 {
+            // After a request nothing else ends the server's sleep.
+            let _ = call::timer_set(look);
+        }
         let more = self.tree.work(PAGES_A_REQUEST);
-        self.sockets.hurry(more || looks);
+        self.sockets.hurry(more);
     }
 
     fn events(&mut self) -> u64 {
@@ -169,7 +173,7 @@ impl Serve for Server {
         self.sockets.watch();
         // Clients come in between: the server sleeps after each piece.
         self.sockets.hurry(false);
-        let look = self.clients.holders.look_between(&mut self.tree, PAUSE_NS);
+        let look = self.clients.holders.look(&mut self.tree, holders::A_PIECE, PAUSE_NS);
         if self.tree.work(PAGES_A_PIECE) {
             return clock::now_ns() + PAUSE_NS;
         }

@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 use unix::process_page::{HELD, HELD_ANY, MAGIC, ProcessPage};
 use unix::protocol::Operation;
 
-/// Instructions that a look at attributes may take: without such environments it is 30,000.
-pub const BOUND: u64 = 200_000;
-/// Looks at attributes.
+/// Instructions that a look at attributes may take: without such environments it is 100,000, behind
+/// a sleep, and 220,000 now and then.
+pub const BOUND: u64 = 500_000;
+/// Looks at attributes, and what is between two of them: no multiple of what servers wait.
 const LOOKS: usize = 100;
-/// What no file of the server's has for a number, and is said to be open.
-const NO_FILE: u64 = 0x7777_0000_0000_1111;
+const BETWEEN: Duration = Duration::from_micros(3300);
+/// One of so many never runs.
+const NEVER: u64 = 16;
 /// Bytes of a file that is deleted, and within which time they are free again.
 const LARGE: (usize, Duration) = (1 << 20, Duration::from_secs(5));
 
@@ -50,15 +52,18 @@ fn crowd(door: door::Door, held: &str) -> Option<u64> {
     fs::write(held, "x").ok()?;
     let region = forgers::transport()?;
     let pages = libc::shared(2);
-    for (page, word) in [(pages, NO_FILE), (pages + 4096, HELD_ANY)] {
+    // Most say that they make files of user 0's, of which the server asks the kernel.
+    for (page, user) in [(pages, 0), (pages + 4096, NOBODY)] {
         let words = libc::words(page, 512);
         words[0].store(MAGIC, Ordering::SeqCst);
         let first = offset_of!(ProcessPage, held) / 8;
-        words[first..first + HELD].iter().for_each(|place| place.store(word, Ordering::SeqCst));
+        words[first..first + HELD].iter().for_each(|place| place.store(HELD_ANY, Ordering::SeqCst));
+        let at = offset_of!(ProcessPage, file_user);
+        words[at / 8].store(u64::from(user) << (8 * (at & 4)), Ordering::SeqCst);
     }
     let mut last = None;
     let mut made = 0;
-    while let Some(env) = announce(door, region, pages, made % 2 == 0) {
+    while let Some(env) = announce(door, region, pages, made % NEVER != 0) {
         last = Some(env);
         made += 1;
     }
@@ -76,7 +81,8 @@ pub fn beside(door: door::Door) -> Measured {
     let words = libc::words(libc::shared(1), 1);
     let crowd = libc::spawn(|| {
         let made = libc::become_user(NOBODY).then(|| crowd(door, &format!("{PLACE}/held")));
-        words[0].store(made.flatten().unwrap_or(0), Ordering::SeqCst);
+        let Some(made) = made.flatten() else { return 1 };
+        words[0].store(made, Ordering::SeqCst);
         loop {
             std::thread::park();
         }
@@ -110,6 +116,7 @@ fn look_again(door: door::Door) -> Measured {
         expect(after + 64 >= before, || format!("{} pages are not free again", before - after))?;
         let mut all = Vec::new();
         for at in 0..LOOKS {
+            std::thread::sleep(BETWEEN);
             let begun = now();
             let _ = fs::metadata(format!("{PLACE}/none-{at}"));
             all.push((format!("for look {at}"), now() - begun));

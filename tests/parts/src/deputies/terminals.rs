@@ -325,7 +325,7 @@ fn an_interrupt_reaches_all_that_fork(_: door::Door) -> Seen {
         }
         // Oneself alone is left.
         let begun = Instant::now();
-        while members(std::process::id()) > 1 && begun.elapsed() < PATIENCE / 4 {
+        while members(std::process::id()) > 1 && begun.elapsed() < PATIENCE / 12 {
             std::thread::sleep(Duration::from_millis(20));
         }
         words[2].store(members(std::process::id()) as u64, Ordering::SeqCst);
