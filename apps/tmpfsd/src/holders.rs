@@ -55,6 +55,8 @@ pub struct Holders {
     makers: Vec<u32>,
     /// There was no room for one of them.
     any_maker: bool,
+    /// Are there more than a request looks at?
+    many: bool,
     /// A look at many does not begin before.
     due_ns: u64,
     /// Which one is asked next whether it still lives, while there is no look.
@@ -115,8 +117,8 @@ impl Holders {
             if tree.nameless() == 0 {
                 return 0;
             }
-            let many = self.all.len() + tree.nameless() > A_REQUEST;
-            if many && clock::now_ns() < self.due_ns {
+            self.many = self.all.len() + tree.nameless() > A_REQUEST;
+            if self.many && clock::now_ns() < self.due_ns {
                 return self.due_ns;
             }
             self.begin(tree);
@@ -158,7 +160,9 @@ impl Holders {
             && !tree.settle(most, |user| any || makers.contains(&user))
         {
             self.stage = Stage::Rests;
-            self.due_ns = clock::now_ns() + PAUSE_NS;
+            if self.many {
+                self.due_ns = clock::now_ns() + PAUSE_NS;
+            }
         }
     }
 
