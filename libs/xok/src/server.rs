@@ -21,7 +21,7 @@ use abi::published::Table;
 use abi::setup::{EnvSetup, field};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use turns::{Frame, Kept, PAUSE_NS, Turns};
+use turns::{Frame, Kept, Turns};
 
 /// What a server does.
 pub trait Serve {
@@ -154,10 +154,10 @@ fn reply(caller: EnvId, frame: &Frame) -> ! {
 }
 
 /// A reply runs the client, on whosever time this is, and for as long as that lasts: the server
-/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept.
+/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept:
+/// at a time that requests in between do not put off.
 fn wake_for_the_rest(deadline: u64) {
-    let soon = if clients().is_empty() { 0 } else { clock::now_ns() + PAUSE_NS };
-    let due = clock::earlier(deadline, soon);
+    let due = clock::earlier(deadline, clients().look_due());
     if due != 0 {
         // It is at home, where alone a timer may be set.
         let _ = call::timer_set(due);
@@ -238,7 +238,9 @@ extern "C" fn idle() -> ! {
     loop {
         crate::beat::beat();
         let deadline = current().events();
-        let pause = clients().pause(clock::now_ns());
+        let now = clock::now_ns();
+        clients().looks(now);
+        let pause = clients().pause(now);
         if pause.is_none() && !clients().is_empty() {
             go_on(deadline);
             continue;

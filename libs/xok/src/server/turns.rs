@@ -18,7 +18,7 @@ const QUANTUM_US: u64 = 3_000;
 /// Ticks of the counter in a microsecond where that is not known.
 const TICKS: u64 = 1_000;
 /// How long a pause is.
-pub const PAUSE_NS: u64 = 50_000;
+const PAUSE_NS: u64 = 50_000;
 /// How much longer it is at most for all that come meanwhile.
 const LONGER_NS: u64 = 1_000_000;
 /// What a client sends, or gets, and what it finds kept.
@@ -66,6 +66,8 @@ pub struct Turns {
     kept: Vec<Kept>,
     first: usize,
     count: usize,
+    /// When what is kept is looked at: whoever is served meanwhile does not put that off.
+    look_ns: u64,
     /// What is kept next: its caller, and whether it is an answer.
     next: (EnvId, bool),
 }
@@ -75,8 +77,8 @@ impl Turns {
     pub const fn new() -> Self {
         let kept = Vec::new();
         let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
-        let next = (EnvId(0), false);
-        Self { spent, quantum, payer, until_ns, latest_ns, kept, first: 0, count: 0, next }
+        let (first, count, look_ns, next) = (0, 0, 0, (EnvId(0), false));
+        Self { spent, quantum, payer, until_ns, latest_ns, kept, first, count, look_ns, next }
     }
 
     /// There may be so many environments.
@@ -94,6 +96,16 @@ impl Turns {
     /// Does nothing wait?
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// What is kept is being looked at: the next look is due after a pause.
+    pub fn looks(&mut self, now: u64) {
+        self.look_ns = now + PAUSE_NS;
+    }
+
+    /// When the server has to wake for what is kept; 0: nothing is.
+    pub fn look_due(&self) -> u64 {
+        if self.is_empty() { 0 } else { self.look_ns }
     }
 
     /// When the pause ends, if there is one.
