@@ -24,13 +24,20 @@ const NETWORK: u8 = 1;
 /// Index of the capability over the console, for the log.
 #[cfg(target_os = "none")]
 const LOG: u8 = 3;
+/// Free pages for the server and its settings.
+#[cfg(target_os = "none")]
+const START_PAGES: usize = 8;
 
 #[cfg(target_os = "none")]
 fn main(_argument: &'static [u8]) {
     xok::beat::begin("arpd");
-    match server::Server::open() {
+    // What the beginning takes without asking; later nothing is taken.
+    let provided = xok::heap::provide(START_PAGES).then_some(());
+    let opened = provided.ok_or((abi::error::Error::Exhausted, 0));
+    match opened.and_then(|()| server::Server::open()) {
         Ok(server) => {
             let server = alloc::boxed::Box::leak(alloc::boxed::Box::new(server));
+            xok::heap::provide(0);
             xok::server::run(server)
         }
         Err(refused) => {

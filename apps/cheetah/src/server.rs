@@ -12,6 +12,11 @@ use crate::{LOG, NETWORK};
 
 /// Connections at one time.
 const CLIENTS: usize = 128;
+/// Free pages for what a turn of the loop takes without asking: nodes of TCP's tables, which grow
+/// by as many connections as a poll takes in. All else is asked for, packets and buffers too.
+pub const TURN_PAGES: usize = 16;
+/// Microseconds until memory is asked for again.
+const HUNGRY_US: u64 = 10_000;
 /// Connections from which on an idle one is closed soon.
 const CROWDED: usize = CLIENTS * 3 / 4;
 
@@ -45,6 +50,11 @@ impl Server {
     /// Serves for ever.
     pub fn run(&mut self) -> ! {
         loop {
+            if !xok::heap::provide(TURN_PAGES) {
+                // The ring keeps what arrives meanwhile, or loses it: peers send it again.
+                self.network.rest(HUNGRY_US);
+                continue;
+            }
             let now_us = self.network.poll();
             while self.clients.len() < CLIENTS
                 && let Ok(id) = self.network.stack.tcp_accept(self.listener)

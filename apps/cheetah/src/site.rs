@@ -69,12 +69,12 @@ impl Files for Site {
     type File = File;
 
     fn open(&mut self, name: &str) -> Lookup<File> {
-        if let Some(file) = status::open(name, &self.counters) {
-            return Lookup::File(file);
+        if let Some(found) = status::open(name, &self.counters) {
+            return found;
         }
         let mut path = String::new();
         if path.try_reserve_exact(self.root.len() + 1 + name.len()).is_err() {
-            return Lookup::Missing;
+            return Lookup::NoMemory;
         }
         [self.root.as_str(), "/", name].into_iter().for_each(|part| path.push_str(part));
         match self.archive.lookup(&path) {

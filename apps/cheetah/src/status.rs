@@ -12,8 +12,9 @@ mod tables;
 
 use abi::published::Table;
 use alloc::string::String;
-use alloc::vec::Vec;
+use core::fmt::{self, Write};
 use unix::process_page::{Name, name_of};
+use xio::http::Lookup;
 use xok::{published, services};
 
 use crate::site::{Counters, File};
@@ -23,13 +24,28 @@ const PAGE: &[u8] = include_bytes!("status/page.html");
 const HTML: &str = "text/html; charset=utf-8";
 
 /// What lies under this name, if it is one of ours.
-pub fn open(name: &str, counters: &Counters) -> Option<File> {
-    let made = |text: String, kind| File::Made(text.into_bytes(), kind);
+pub fn open(name: &str, counters: &Counters) -> Option<Lookup<File>> {
+    let made = |text: Result<Text, fmt::Error>, kind| match text {
+        Ok(text) => Lookup::File(File::Made(text.0.into_bytes(), kind)),
+        Err(fmt::Error) => Lookup::NoMemory,
+    };
     match name {
-        "status" => Some(File::Fixed(PAGE, HTML)),
+        "status" => Some(Lookup::File(File::Fixed(PAGE, HTML))),
         "status.json" => Some(made(snapshot::text(counters), "application/json")),
         "status/tables" => Some(made(tables::page(counters), HTML)),
         _ => None,
+    }
+}
+
+/// A text that grows as it is written; where there is no memory for it writing fails.
+#[derive(Default)]
+struct Text(String);
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+        self.0.push_str(text);
+        Ok(())
     }
 }
 
@@ -51,14 +67,7 @@ fn name(index: usize, id: u32) -> Name {
 const STATES: [&str; 9] =
     ["free", "new", "ready", "running", "sleeping", "donating", "held", "stopped", "dead"];
 
-/// Runs of equal numbers: number and length in turn.
-fn runs(numbers: &[u16]) -> Vec<u32> {
-    let mut runs: Vec<u32> = Vec::new();
-    for &number in numbers {
-        match &mut runs[..] {
-            [.., last, length] if *last == u32::from(number) => *length += 1,
-            _ => runs.extend([u32::from(number), 1]),
-        }
-    }
-    runs
+/// Runs of equal numbers: each number with how often it stands there.
+fn runs(numbers: &[u16]) -> impl Iterator<Item = (u16, usize)> {
+    numbers.chunk_by(|one, next| one == next).map(|run| (run[0], run.len()))
 }

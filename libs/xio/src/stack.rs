@@ -86,7 +86,7 @@ pub enum Error {
     PortTaken,
     /// An address or port that can't be used so.
     BadAddress,
-    /// No room for one more.
+    /// No room, or no memory, for one more.
     TooMany,
     /// The connection isn't in a state that allows it.
     NotConnected,
@@ -119,11 +119,13 @@ pub struct Counters {
     pub fragments: u64,
     /// Dropped: from a source that can't be.
     pub spoofed: u64,
-    /// SYNs dropped because the listener's queue or the table was full.
+    /// SYNs dropped because the listener's queue or the table was full, or for want of memory.
     pub backlog_full: u64,
-    /// Packets given up because too many waited for room on the link (TCP sends them again).
+    /// Packets given up because too many waited for room on the link, or there was no memory for
+    /// them to wait in (TCP sends them again).
     pub link_full: u64,
-    /// Packets given up because nobody knew the link address.
+    /// Packets given up because the link address was not known, or there was no memory for them to
+    /// wait for it in.
     pub unresolved: u64,
     /// Packets given up because there is no way to their destination.
     pub no_route: u64,

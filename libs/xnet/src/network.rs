@@ -163,6 +163,14 @@ impl Network {
         ([deadline, asked].into_iter().flatten().min(), events)
     }
 
+    /// Sleeps for so long, whatever arrives.
+    pub fn rest(&self, us: u64) {
+        xok::beat::beat();
+        let asked = xok::beat::asked_bit();
+        let _ = call::sleep(clock::now_ns() + us * 1000, asked, 0, 0);
+        xok::upcall::take_pending_of(asked);
+    }
+
     /// Sleeps until a packet has arrived or there is room to send again, the stack has something
     /// due, or `until_us`.
     pub fn wait(&mut self, until_us: Option<u64>) {

@@ -101,15 +101,15 @@ impl Port {
 
 /// A ring of the kernel's over `slots`, filled from `first` on.
 fn make_ring(slots: &Slots, first: usize) -> Result<RingId, Refused> {
-    let entries: Vec<RingEntry> = (0..slots.count())
-        .map(|at| (first + at) % slots.count())
-        .map(|slot| RingEntry {
-            owner: slots.word(slot).as_ptr() as u64,
-            buffer: slots.address(slot),
-            capacity: BUFFER as u32,
-            zero: 0,
-        })
-        .collect();
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(slots.count()).map_err(|_| NO_MEMORY)?;
+    let order = (0..slots.count()).map(|at| (first + at) % slots.count());
+    entries.extend(order.map(|slot| RingEntry {
+        owner: slots.word(slot).as_ptr() as u64,
+        buffer: slots.address(slot),
+        capacity: BUFFER as u32,
+        zero: 0,
+    }));
     call::ring_alloc(&entries)
 }
 
@@ -197,8 +197,15 @@ impl Transmitter {
         if self.unclaimed.len() == UNCLAIMED_MAX {
             self.unclaimed.pop_front();
         }
-        if let Some(packet) = self.slots.vacant(self.next).and_then(|place| place.get(..length)) {
-            self.unclaimed.push_back(packet.to_vec());
+        let Some(packet) = self.slots.vacant(self.next).and_then(|place| place.get(..length))
+        else {
+            return;
+        };
+        // Without memory it is as if the network had lost it.
+        let mut copy = Vec::new();
+        if copy.try_reserve_exact(length).is_ok() && self.unclaimed.try_reserve(1).is_ok() {
+            copy.extend_from_slice(packet);
+            self.unclaimed.push_back(copy);
         }
     }
 

@@ -52,8 +52,11 @@ static MISTAKE_NS: AtomicU64 = AtomicU64::new(0);
 /// Which one.
 static MISTAKE: AtomicU8 = AtomicU8::new(0);
 
-/// The mistakes, by number: they end, panic, fault, run for ever, sleep for ever.
-const MISTAKES: [&str; 5] = ["end", "panic", "fault", "spin", "sleep"];
+/// The mistakes, by number: they end, panic, fault, run for ever, sleep for ever. The last is no
+/// mistake: there is no memory for [`STARVES_NS`].
+const MISTAKES: [&str; 6] = ["end", "panic", "fault", "spin", "sleep", "starve"];
+/// How long a server gets no memory that is to do without.
+const STARVES_NS: u64 = 4_000_000_000;
 
 /// The mistake that the command line asks of the server `name`, and after how many milliseconds.
 fn asked(name: &str, line: &[u8]) -> Option<(usize, u64)> {
@@ -88,9 +91,17 @@ fn go_wrong() {
         3 => loop {
             core::hint::spin_loop();
         },
-        _ => loop {
+        4 => loop {
             let _ = call::sleep(0, 0, 0, 0);
         },
+        _ => {
+            let over = clock::now_ns() >= MISTAKE_NS.load(Ordering::Relaxed) + STARVES_NS;
+            crate::heap::starve(!over);
+            if over {
+                // That was the last time.
+                MISTAKE_NS.store(0, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -76,6 +76,8 @@ struct State {
     kept: usize,
     /// So many may be.
     kept_max: usize,
+    /// So many stay, whatever else there is no memory for ([`provide`]).
+    provided: usize,
     /// Slabs with free objects, by class.
     slabs: [*mut Slab; CLASSES_COUNT],
 }
@@ -90,6 +92,7 @@ static STATE: Cell = Cell(RefCell::new(State {
     ready_count: 0,
     kept: 0,
     kept_max: KEPT_MAX,
+    provided: 0,
     slabs: [null_mut(); CLASSES_COUNT],
 }));
 
@@ -126,10 +129,21 @@ fn tables_to(address: u64) -> bool {
     })
 }
 
+/// The kernel is not asked for memory: for tests of what a program does without.
+static STARVES: AtomicBool = AtomicBool::new(false);
+
+/// From now on there is no memory but what is in use or provided, or there is some again.
+pub fn starve(starves: bool) {
+    if starves {
+        trim();
+    }
+    STARVES.store(starves, Ordering::Relaxed);
+}
+
 /// Maps pages that lie below one table.
 fn map(first: Page, count: usize) -> bool {
     let at = address(first);
-    if !tables_to(at) {
+    if STARVES.load(Ordering::Relaxed) || !tables_to(at) {
         return false;
     }
     let more = count as u16 - 1;
@@ -290,6 +304,38 @@ impl State {
         Some(page)
     }
 
+    /// Maps free pages until there are so many that are mapped.
+    fn map_free(&mut self, count: usize) -> bool {
+        while self.kept < count {
+            if !self.map_some(count - self.kept) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Maps a free page, and some behind it.
+    fn map_some(&mut self, most: usize) -> bool {
+        let mut words = (0..self.groups * GROUP).step_by(64);
+        let found = words.find_map(|page| {
+            let (used, mapped, _) = self.word(page)?;
+            let bits = !*mapped & !*used;
+            (bits != 0).then(|| page + bits.trailing_zeros() as usize)
+        });
+        let Some(page) = found else { return self.grow() };
+        let room = most.min(STEP).min(TABLE - page % TABLE);
+        let mut count = 1;
+        while count < room && self.look(page + count) == (true, false) {
+            count += 1;
+        }
+        if !map(page, count) {
+            return false;
+        }
+        (page..page + count).for_each(|page| self.set_mapped(page, true));
+        (page..page + count).rev().for_each(|page| self.make_ready(page));
+        true
+    }
+
     /// A free page that is mapped, wherever it is.
     fn page_kept(&mut self) -> Option<Page> {
         if self.kept == 0 {
@@ -328,6 +374,10 @@ impl State {
                 return None;
             }
         }
+        // What is provided is for single pages.
+        if !self.map_free(self.provided + count) {
+            return None;
+        }
         (page..page + count).for_each(|page| self.set_used(page, true));
         Some(page)
     }
@@ -352,6 +402,7 @@ impl State {
 
     /// Gives frames of free pages back to the kernel, until `keep` are left.
     fn shrink(&mut self, keep: usize) {
+        let keep = keep.max(self.provided);
         // Those that have been free for long lie lowest.
         let (count, mut done) = (self.ready_count, 0);
         while done < count && self.kept > keep {
@@ -410,6 +461,19 @@ impl State {
 pub fn keep(pages: usize) {
     let _section = section();
     STATE.0.borrow_mut().kept_max = KEPT_MAX.max(pages);
+}
+
+/// From now on so many free pages stay mapped, in case there is no memory when they are needed:
+/// as many as that, one by one, are there before this is called again. `false`: they are not.
+///
+/// A server that takes memory without asking calls it before each turn of its loop, and takes no
+/// more in a turn than it has provided; what is larger than a page it asks for.
+pub fn provide(pages: usize) -> bool {
+    let _section = section();
+    let mut state = STATE.0.borrow_mut();
+    state.provided = pages;
+    state.kept_max = state.kept_max.max(2 * pages);
+    state.map_free(pages)
 }
 
 /// Gives all frames that nothing needs back to the kernel.

@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 18] = [
+const TESTS: [Test; 20] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -34,6 +34,8 @@ const TESTS: [Test; 18] = [
     ("servers/turns_are_left_to_others", || delays("turns")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
+    ("servers/web_without_memory", starved),
+    ("servers/set_id_without_memory", set_id_starved),
 ];
 
 /// Runs those that are wanted.
@@ -138,4 +140,45 @@ fn network(server: &str) -> Result<Verdict> {
     "#;
     let captured = script(&format!("{server}:end:3000"), text)?;
     Ok(judge(&captured, "served\n", &format!("init: {server} ended")))
+}
+
+/// Connections come, and pages are asked for that take memory, while there is none for 4 s: what
+/// there is no memory for is refused (503), and the same server serves afterwards.
+fn starved() -> Result<Verdict> {
+    let text = r#"
+        page() { timeout 2 wget -q -O - http://127.0.0.1/$1 >/dev/null 2>&1; }
+        server() { /xok/xokstat ps | grep cheetah | { read -r id rest; echo $id; }; }
+        until page status; do sleep 0.1; done
+        before=$(server)
+        : >/tmp/answers
+        refused() { grep -q "503 Service Unavailable" /tmp/answers; }
+        until refused || [ $(cut -d . -f 1 /proc/uptime) -ge 12 ]; do
+            for n in $(seq 10); do
+                printf 'GET /status.json HTTP/1.1\r\nHost: x\r\n\r\n' | nc -w 3 127.0.0.1 80 &
+            done >>/tmp/answers 2>&1
+            sleep 0.3
+        done
+        refused && echo refused
+        until page status.json; do sleep 0.1; done
+        [ "$(server)" = "$before" ] && echo the same server
+    "#;
+    let captured = script("cheetah:starve:3000", text)?;
+    Ok(judge(&captured, "refused\nthe same server\n", ""))
+}
+
+/// A set-id program starts, again and again, while its server gets no memory: what that needs it
+/// has from its beginning on.
+fn set_id_starved() -> Result<Verdict> {
+    let text = r#"
+        cd /tmp; cp /bin/busybox true; chmod 4755 true; cp /bin/busybox su; chmod 4755 su
+        echo "ann:x:1000:1000:Ann:/:/bin/sh" >>/etc/passwd
+        server() { /xok/xokstat ps | grep setidd | { read -r id rest; echo $id; }; }
+        before=$(server)
+        ./su ann -c 'n=0
+            while [ $(cut -d . -f 1 /proc/uptime) -lt 4 ]; do ./true || exit 1; n=$((n + 1)); done
+            [ $n -gt 10 ]' && echo all started
+        [ "$(server)" = "$before" ] && echo the same server
+    "#;
+    let captured = script("setidd:starve:0", text)?;
+    Ok(judge(&captured, "all started\nthe same server\n", ""))
 }

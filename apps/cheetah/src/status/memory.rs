@@ -4,7 +4,6 @@
 
 use abi::id::Frame;
 use abi::published::Table;
-use alloc::vec;
 use alloc::vec::Vec;
 use xok::published;
 use xok::reader::{Owner, Reader};
@@ -39,15 +38,17 @@ pub struct Picture {
     pub counts: Vec<u32>,
 }
 
-/// Looks through memory; nothing, where its layout is unknown.
-pub fn picture() -> Picture {
-    let Ok(reader) = Reader::open() else { return Picture::default() };
+/// Looks through memory; nothing, where its layout is unknown. `None`: there is no memory for that.
+pub fn picture() -> Option<Picture> {
+    let Ok(reader) = Reader::open() else { return Some(Picture::default()) };
     let frames = published::table(Table::Frames).count as usize;
     let frames_per_cell = frames.div_ceil(CELLS).next_power_of_two();
     let sampled = frames.div_ceil(LOOKS).next_power_of_two();
     let domains = published::table(Table::Domains).count as usize;
-    let mut counts = vec![0; usize::from(DOMAINS) + domains];
-    let mut cells = Vec::with_capacity(frames / frames_per_cell + 1);
+    let (mut counts, mut cells) = (Vec::new(), Vec::new());
+    counts.try_reserve_exact(usize::from(DOMAINS) + domains).ok()?;
+    counts.resize(usize::from(DOMAINS) + domains, 0);
+    cells.try_reserve_exact(frames / frames_per_cell + 1).ok()?;
     let mut of_cell = [ABSENT; OF_CELL];
     for cell in (0..frames).step_by(frames_per_cell) {
         let end = (cell + frames_per_cell).min(frames);
@@ -60,7 +61,7 @@ pub fn picture() -> Picture {
         }
         cells.push(most_frequent(&of_cell[..looks]));
     }
-    Picture { frames_per_cell, sampled, cells, counts }
+    Some(Picture { frames_per_cell, sampled, cells, counts })
 }
 
 fn most_frequent(owners: &[u16]) -> u16 {

@@ -7,32 +7,30 @@
 use abi::call::TABLE;
 use abi::id::DomainId;
 use abi::published::*;
-use alloc::string::String;
 use core::fmt::{self, Display, Write};
 use xok::{clock, published};
 
 use super::memory::{self, DOMAINS};
-use super::{STATES, name, records, runs};
+use super::{STATES, Text, name, records, runs};
 use crate::site::Counters;
 
 /// The text.
-pub fn text(counters: &Counters) -> String {
-    let mut json = Json { out: String::with_capacity(32 << 10), comma: false };
-    // Writing to a string does not fail.
-    let _ = json.snapshot(counters);
-    json.out
+pub fn text(counters: &Counters) -> Result<Text, fmt::Error> {
+    let mut json = Json { out: Text::default(), comma: false };
+    json.snapshot(counters)?;
+    Ok(json.out)
 }
 
 /// JSON being written; `comma`: something stands before in this list or object.
 struct Json {
-    out: String,
+    out: Text,
     comma: bool,
 }
 
 impl Json {
     fn between(&mut self) -> fmt::Result {
         if core::mem::replace(&mut self.comma, true) {
-            self.out.push(',');
+            self.out.write_char(',')?;
         }
         Ok(())
     }
@@ -48,10 +46,10 @@ impl Json {
         if !key.is_empty() {
             write!(self.out, "\"{key}\":")?;
         }
-        self.out.push(brackets[0]);
+        self.out.write_char(brackets[0])?;
         self.comma = false;
         write(self)?;
-        self.out.push(brackets[1]);
+        self.out.write_char(brackets[1])?;
         self.comma = true;
         Ok(())
     }
@@ -76,12 +74,11 @@ impl Json {
         self.between()?;
         write!(self.out, "\"{key}\":\"")?;
         write!(Escaped(&mut self.out), "{text}")?;
-        self.out.push('"');
-        Ok(())
+        self.out.write_char('"')
     }
 
     fn snapshot(&mut self, counters: &Counters) -> fmt::Result {
-        let picture = memory::picture();
+        let picture = memory::picture().ok_or(fmt::Error)?;
         self.object("", |json| {
             let directory = published::directory();
             json.numbers(&[
@@ -156,16 +153,19 @@ impl Json {
             ("frames_per_cell", picture.frames_per_cell as u64),
             ("sampled", picture.sampled as u64),
         ])?;
-        let plain = |json: &mut Self, numbers: &[u32]| {
-            numbers.iter().try_for_each(|number| {
+        let others = &picture.counts[..usize::from(DOMAINS).min(picture.counts.len())];
+        self.list("others", |json| {
+            others.iter().try_for_each(|number| {
                 json.between()?;
                 write!(json.out, "{number}")
             })
-        };
-        let others = &picture.counts[..usize::from(DOMAINS).min(picture.counts.len())];
-        self.list("others", |json| plain(json, others))?;
-        let cells = runs(&picture.cells);
-        self.list("cells", |json| plain(json, &cells))
+        })?;
+        self.list("cells", |json| {
+            runs(&picture.cells).try_for_each(|(number, length)| {
+                json.between()?;
+                write!(json.out, "{number},{length}")
+            })
+        })
     }
 
     fn filters(&mut self) -> fmt::Result {
@@ -232,15 +232,15 @@ impl Json {
 }
 
 /// Puts a `\` before what would end the string.
-struct Escaped<'a>(&'a mut String);
+struct Escaped<'a>(&'a mut Text);
 
 impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for letter in text.chars() {
             if matches!(letter, '"' | '\\') {
-                self.0.push('\\');
+                self.0.write_char('\\')?;
             }
-            self.0.push(letter);
+            self.0.write_char(letter)?;
         }
         Ok(())
     }

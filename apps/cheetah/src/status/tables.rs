@@ -2,12 +2,11 @@
 
 use abi::call::TABLE;
 use abi::published::*;
-use alloc::string::String;
 use core::fmt::{self, Display, Write};
 use unix::process_page::Html;
 use xok::{clock, published};
 
-use super::{STATES, name, records};
+use super::{STATES, Text, name, records};
 use crate::site::Counters;
 
 const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -46,16 +45,15 @@ const RESOURCE_NAMES: [&str; 8] =
 const OWNERS: usize = 16;
 
 /// The page.
-pub fn page(counters: &Counters) -> String {
-    let mut page = Page(String::with_capacity(16 << 10));
-    page.0.push_str(HEAD);
-    // Writing to a string does not fail.
-    let _ = page.sections(counters);
-    page.0.push_str("</body></html>\n");
-    page.0
+pub fn page(counters: &Counters) -> Result<Text, fmt::Error> {
+    let mut page = Page(Text::default());
+    page.0.write_str(HEAD)?;
+    page.sections(counters)?;
+    page.0.write_str("</body></html>\n")?;
+    Ok(page.0)
 }
 
-struct Page(String);
+struct Page(Text);
 
 impl Page {
     fn sections(&mut self, counters: &Counters) -> fmt::Result {

@@ -12,6 +12,9 @@ use alloc::vec::Vec;
 use super::response::Head;
 use super::{HEAD_MAX, Status, content_type, decode, find_end, parse, path_of};
 
+/// The file that stands for a directory.
+const INDEX: &str = "index.html";
+
 /// What a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup<F> {
@@ -21,6 +24,8 @@ pub enum Lookup<F> {
     Directory,
     /// Nothing.
     Missing,
+    /// There is no memory to say what.
+    NoMemory,
 }
 
 /// Where files come from.
@@ -115,7 +120,8 @@ impl<F> Connection<F> {
         }
     }
 
-    /// Takes bytes that have arrived; how many. 0 of some: not before more has been sent.
+    /// Takes bytes that have arrived; how many. 0 of some: not before more has been sent, or there
+    /// is memory for them.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.closing {
             // Nobody will look at them; but they must not stop the end from coming.
@@ -125,6 +131,8 @@ impl<F> Connection<F> {
         self.skip -= skipped as u64;
         let room = HEAD_MAX - self.input.len();
         let taken = room.min(bytes.len() - skipped);
+        // Without memory for them they wait where they are.
+        let taken = if self.input.try_reserve(taken).is_ok() { taken } else { 0 };
         self.input.extend_from_slice(&bytes[skipped..skipped + taken]);
         skipped + taken
     }
@@ -217,7 +225,11 @@ impl<F> Connection<F> {
             }
             return;
         };
-        let head: Vec<u8> = self.input.drain(..end).collect();
+        let mut head = Vec::new();
+        if head.try_reserve_exact(end).is_err() {
+            return self.refuse(Status::ServiceUnavailable, (false, Some("close"), date));
+        }
+        head.extend(self.input.drain(..end));
         self.searched = 0;
         match parse(&head) {
             Ok(request) => {
@@ -254,13 +266,24 @@ impl<F> Connection<F> {
             return self.answer_text(Status::NotFound, None, how);
         }
         let is_directory = name.is_empty() || name.ends_with('/');
-        let name = if is_directory { name + "index.html" } else { name };
+        let mut name = name;
+        if is_directory {
+            if name.try_reserve_exact(INDEX.len()).is_err() {
+                return self.answer_text(Status::ServiceUnavailable, None, how);
+            }
+            name.push_str(INDEX);
+        }
         let file = match files.open(&name) {
             Lookup::File(file) => file,
             Lookup::Directory if !is_directory => {
-                let location = String::from(path) + "/";
+                let mut location = String::new();
+                if location.try_reserve_exact(path.len() + 1).is_err() {
+                    return self.answer_text(Status::ServiceUnavailable, None, how);
+                }
+                [path, "/"].into_iter().for_each(|part| location.push_str(part));
                 return self.answer_text(Status::MovedPermanently, Some(&location), how);
             }
+            Lookup::NoMemory => return self.answer_text(Status::ServiceUnavailable, None, how),
             _ => return self.answer_text(Status::NotFound, None, how),
         };
         let kind = files.content_type(&file).unwrap_or_else(|| content_type(&name));
@@ -281,8 +304,12 @@ impl<F> Connection<F> {
         location: Option<&str>,
         (head_only, connection, date): How,
     ) {
-        let head =
-            Head { status, content_type: kind, length, location, connection, date }.to_bytes();
+        let head = Head { status, content_type: kind, length, location, connection, date };
+        let Some(head) = head.to_bytes() else {
+            // Not even that can be said.
+            self.closing = true;
+            return;
+        };
         let (length, body) = if head_only { (0, Body::None) } else { (length, body) };
         self.answer = Some(Answer { head, head_sent: 0, body, length, body_sent: 0 });
     }

@@ -31,7 +31,8 @@ pub fn path_of(target: &str) -> Result<&str, Status> {
 /// A name never leaves the directory that is served: a segment `.` or `..`, written plainly or
 /// percent-encoded, is refused, and an encoded slash separates as a plain one does.
 pub fn decode(path: &str) -> Result<String, Status> {
-    let mut bytes = Vec::with_capacity(path.len());
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(path.len()).map_err(|_| Status::ServiceUnavailable)?;
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {
         let byte = match byte {
@@ -46,12 +47,14 @@ pub fn decode(path: &str) -> Result<String, Status> {
         }
         bytes.push(byte);
     }
-    let name = String::from_utf8(bytes).map_err(|_| Status::BadRequest)?;
-    let Some(name) = name.strip_prefix('/') else { return Err(Status::BadRequest) };
+    let mut whole = String::from_utf8(bytes).map_err(|_| Status::BadRequest)?;
+    let Some(name) = whole.strip_prefix('/') else { return Err(Status::BadRequest) };
     if name.split('/').any(|segment| segment == "." || segment == "..") {
         return Err(Status::BadRequest);
     }
-    Ok(String::from(name))
+    // The slash goes: nothing is taken for it.
+    whole.remove(0);
+    Ok(whole)
 }
 
 fn digit(byte: u8) -> Option<u8> {

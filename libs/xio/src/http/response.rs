@@ -51,9 +51,14 @@ statuses! {
     431 HeadersTooLarge "Request Header Fields Too Large" true;
     /// A method or a transfer coding that isn't known.
     501 NotImplemented "Not Implemented" true;
+    /// There is no memory for the answer now.
+    503 ServiceUnavailable "Service Unavailable" true;
     /// Not version 1.
     505 VersionNotSupported "HTTP Version Not Supported" true;
 }
+
+/// Bytes of a head at most, without the location.
+const FIXED: usize = 384;
 
 /// The head of an answer.
 pub struct Head<'a> {
@@ -68,9 +73,10 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Its bytes, the empty line included.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256);
+    /// Its bytes, the empty line included; `None`: there is no memory for them.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        out.try_reserve_exact(FIXED + self.location.map_or(0, str::len)).ok()?;
         let mut put = |parts: &[&str]| {
             for part in parts {
                 out.extend_from_slice(part.as_bytes());
@@ -95,7 +101,7 @@ impl Head<'_> {
             put(&["Connection: ", connection, "\r\n"]);
         }
         put(&["\r\n"]);
-        out
+        Some(out)
     }
 }
 
@@ -133,7 +139,7 @@ mod tests {
             Content-Length: 1234567\r\n\
             Allow: GET, HEAD\r\n\
             Connection: close\r\n\r\n";
-        assert_eq!(core::str::from_utf8(&head.to_bytes()), Ok(expected));
+        assert_eq!(head.to_bytes().as_deref().map(core::str::from_utf8), Some(Ok(expected)));
     }
 
     #[test]

@@ -19,6 +19,14 @@ pub const HELD_US: u64 = 3_000_000;
 /// that found the link full, these are answers to what came in.
 pub const OVERFLOW_MAX: usize = 1024;
 
+/// A copy, if there is memory.
+fn copy(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(packet.len()).ok()?;
+    copy.extend_from_slice(packet);
+    Some(copy)
+}
+
 struct Held {
     next_hop: Ipv4Addr,
     until_us: u64,
@@ -117,14 +125,7 @@ impl Path {
         let total = ethernet::HEADER + length;
         let Some(payload) = tx.buffer().and_then(|buffer| buffer.get_mut(ethernet::HEADER..total))
         else {
-            let mut packet = alloc::vec![0; length];
-            let result = fill(&mut packet);
-            if self.overflow.len() < OVERFLOW_MAX {
-                self.overflow.push_back(packet);
-            } else {
-                counters.link_full += 1;
-            }
-            return result;
+            return self.keep(length, counters, fill);
         };
         let result = fill(payload);
         self.highest.pass(payload);
@@ -133,10 +134,32 @@ impl Path {
             Way::Frame(mac) => self.finish(mac, total, tx, counters),
             Way::Unresolved(next_hop) if self.held.len() < HELD_MAX => {
                 let until_us = now_us + HELD_US;
-                self.held.push(Held { next_hop, until_us, packet: Vec::from(payload) });
+                match copy(payload).filter(|_| self.held.try_reserve(1).is_ok()) {
+                    Some(packet) => self.held.push(Held { next_hop, until_us, packet }),
+                    None => counters.unresolved += 1,
+                }
             }
             Way::Unresolved(_) => counters.unresolved += 1,
             Way::None => counters.no_route += 1,
+        }
+        result
+    }
+
+    /// Lets `fill` write a packet that waits for room on the link, if there is memory for it.
+    fn keep<R>(
+        &mut self,
+        length: usize,
+        counters: &mut Counters,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        // The engine writes it in any case.
+        let mut packet = [0; ethernet::PAYLOAD_MAX];
+        let packet = &mut packet[..length.min(ethernet::PAYLOAD_MAX)];
+        let result = fill(packet);
+        let has_room = self.overflow.len() < OVERFLOW_MAX && self.overflow.try_reserve(1).is_ok();
+        match copy(packet).filter(|_| has_room) {
+            Some(packet) => self.overflow.push_back(packet),
+            None => counters.link_full += 1,
         }
         result
     }

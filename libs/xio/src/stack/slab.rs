@@ -26,7 +26,7 @@ impl<T> Slab<T> {
         self.used >= self.limit
     }
 
-    /// Enters a thing; `None`: the table is full.
+    /// Enters a thing; `None`: the table is full, or there is no memory for it.
     pub fn insert(&mut self, thing: T) -> Option<Name> {
         if self.is_full() {
             return None;
@@ -34,6 +34,7 @@ impl<T> Slab<T> {
         let index = match self.slots.iter().position(|(_, slot)| slot.is_none()) {
             Some(index) => index,
             None => {
+                self.slots.try_reserve(1).ok()?;
                 self.slots.push((0, None));
                 self.slots.len() - 1
             }

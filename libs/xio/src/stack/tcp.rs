@@ -224,7 +224,7 @@ impl Stack {
             return Err(Error::TooMany);
         }
         self.tcp.waiting.remove(&(peer, port));
-        let mut alone = self.fresh_socket();
+        let mut alone = self.fresh_socket().ok_or(Error::TooMany)?;
         let remote = IpEndpoint::new(IpAddress::Ipv4(*peer.ip()), peer.port());
         let began = alone.socket_mut().connect(self.interface.context(), remote, port);
         began.map_err(|_| Error::BadAddress)?;

@@ -1,6 +1,6 @@
 //! What a poll does for TCP: handshakes, TIME-WAIT, failures, and what has lasted too long.
 
-use alloc::vec;
+use alloc::vec::Vec;
 use core::net::SocketAddrV4;
 
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State as EngineState};
@@ -12,7 +12,7 @@ use super::{Connection, ListenerId, Tables, TcpId, TcpState, state_of};
 use crate::stack::ingress::Segment;
 use crate::stack::link::{Neighbours, Transmit};
 use crate::stack::slab::Name;
-use crate::stack::{Error, Stack, instant};
+use crate::stack::{Config, Error, Stack, instant};
 
 /// Sockets kept for their buffers.
 const POOL_MAX: usize = 64;
@@ -65,7 +65,7 @@ impl Stack {
             return false;
         }
         let port = listener.port;
-        let mut alone = self.fresh_socket();
+        let Some(mut alone) = self.fresh_socket() else { return false };
         if alone.socket_mut().listen((IpAddress::Ipv4(segment.local), port)).is_err() {
             return false;
         }
@@ -268,24 +268,33 @@ impl Stack {
     }
 
     fn recycle(&mut self, mut alone: Alone) {
-        if self.tcp.pool.len() < POOL_MAX {
+        if self.tcp.pool.len() < POOL_MAX && self.tcp.pool.try_reserve(1).is_ok() {
             alone.socket_mut().abort();
             self.tcp.pool.push(alone);
         }
     }
 
-    pub(super) fn fresh_socket(&mut self) -> Alone {
+    /// A socket that does nothing yet; `None`: there is no memory for its buffers.
+    pub(super) fn fresh_socket(&mut self) -> Option<Alone> {
         if let Some(mut alone) = self.tcp.pool.pop() {
             alone.socket_mut().set_nagle_enabled(false);
-            return alone;
+            return Some(alone);
         }
-        let buffer = |bytes| SocketBuffer::new(vec![0; bytes]);
-        let mut socket =
-            Socket::new(buffer(self.config.receive_bytes), buffer(self.config.send_bytes));
+        let Config { receive_bytes, send_bytes, .. } = self.config;
+        let buffer = |bytes| Some(SocketBuffer::new(zeros(bytes)?));
+        let mut socket = Socket::new(buffer(receive_bytes)?, buffer(send_bytes)?);
         socket.set_nagle_enabled(false);
         socket.set_congestion_control(CongestionControl::Reno);
-        Alone::new(socket)
+        Some(Alone::new(socket))
     }
+}
+
+/// So many zeros, if there is memory.
+fn zeros(bytes: usize) -> Option<Vec<u8>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(bytes).ok()?;
+    zeros.resize(bytes, 0);
+    Some(zeros)
 }
 
 /// When a connection that isn't busy has something to do.
