@@ -97,15 +97,19 @@ pub struct SaveArea {
     pub foreign_free: [u64; 6],
     /// The library's way back: rip, rflags, rsp.
     pub resume: [u64; 8],
-    /// Posts ever received; the last sender is at `(count - 1) % 8`.
+    /// Posts of bits ever received; the last sender is at `(count - 1) % 8`. Its bits are set
+    /// afterwards: see `posts_set`.
     pub sender_count: u64,
     /// Environments that posted.
     pub senders: [u32; SENDERS],
     /// Ends of slices that the kernel has held off because `mask` was set: a critical section. Who
     /// leaves one in which this has grown yields; it is forced to after 100 µs.
     pub held_off: u64,
+    /// Posts whose bits have been set: who reads this, and then takes the bits, has taken all that
+    /// so many posts have set.
+    pub posts_set: u64,
     /// Zero.
-    pub zero: [u64; 2],
+    pub zero: u64,
     /// Frames of upcalls.
     pub slots: [Slot; UPCALL_DEPTH],
 }
@@ -148,6 +152,7 @@ const _: () = assert!(core::mem::offset_of!(SaveArea, accepting) == offset::ACCE
 const _: () = assert!(core::mem::offset_of!(SaveArea, foreign_rip) == offset::FOREIGN_RIP);
 const _: () = assert!(core::mem::offset_of!(SaveArea, resume) == offset::RESUME);
 const _: () = assert!(core::mem::offset_of!(SaveArea, sender_count) == 0xc0);
+const _: () = assert!(core::mem::offset_of!(SaveArea, posts_set) == 0xf0);
 const _: () = assert!(core::mem::offset_of!(SaveArea, held_off) == offset::HELD_OFF);
 const _: () = assert!(core::mem::offset_of!(SaveArea, slots) == offset::SLOTS);
 

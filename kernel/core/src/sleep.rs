@@ -275,8 +275,14 @@ pub fn post<M: Machine>(
     let word = physical + offset::PENDING as u64;
     upcall::tell(&mut Shared(machine), word, bits, |memory| {
         queue::post(state, memory.0, index, env::id(state, caller), bits);
-        note_sender(memory.0, physical, env::id(state, caller));
+        // Who only asks whether it may post has set nothing.
+        if bits != 0 {
+            note_sender(memory.0, physical, env::id(state, caller));
+        }
     });
+    if bits != 0 {
+        machine.word_add(physical + core::mem::offset_of!(SaveArea, posts_set) as u64, 1);
+    }
     sched::written(state, Frame::containing(physical));
     notify(state, machine, index, bits, woken::POSTED);
     Ok(0)

@@ -17,7 +17,7 @@ use crate::capabilities::USER_SLOT;
 use crate::fs::at_once::{self, THREADS};
 use crate::layout::THREADS_MAX;
 use crate::process::Process;
-use crate::signal::bit;
+use crate::signal::{bit, sender};
 use crate::thread;
 use abi::error::Error;
 use abi::id::EnvId;
@@ -192,7 +192,11 @@ fn sleep_for(owner: EnvId) {
         _ => {}
     }
     // It may have been for something else: that is looked at with the lock.
+    let set = sender::posts_set();
     thread::own().rung |= upcall::take_pending_of(DOORBELL) != 0;
+    if upcall::pending() == 0 {
+        thread::own().posts_taken = set;
+    }
 }
 
 fn is_dead(owner: EnvId) -> bool {

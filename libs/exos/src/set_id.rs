@@ -30,6 +30,7 @@ use crate::layout::{PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::page;
 use crate::process::{NextLife, Process};
+use crate::signal::sender;
 use crate::start_block::{self, Command};
 use crate::thread;
 use crate::{group_list, identity};
@@ -172,6 +173,8 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
     process
         .children
         .retain(|child| xok::published::env(child.id).is_some_and(|record| record.holder == own));
+    // Who has sent what waits is the old life's word, too.
+    process.signals.pending.retell(sender::UNNAMED);
     // Into what group they were put is the old life's word.
     process.children.iter_mut().for_each(|child| (child.group, child.order) = (0, 0));
     group_list::confirm(process);

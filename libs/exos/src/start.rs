@@ -17,7 +17,7 @@ use crate::memory::fault::{self, Fault};
 use crate::memory::tables::Batch;
 use crate::posix_timers::Timers;
 use crate::process::{Orders, Process};
-use crate::signal::{CODE_KERNEL, Info, deliver};
+use crate::signal::{CODE_KERNEL, Info, deliver, sender};
 use crate::thread::{Thread, Threads};
 use crate::{
     door, environment, exec, identity, library, loader, lock, page, parts, rewrite, set_id,
@@ -186,6 +186,7 @@ fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
     process.find_parent();
     let first = Thread::first(process, process.id, blocked);
     thread::set_own(process.threads.add(first).as_ptr());
+    sender::begin();
     match head {
         Some(head) => {
             set_id::load_files(process, files, head)?;

@@ -17,6 +17,7 @@ use crate::parts::Function;
 use crate::process::Process;
 use crate::signal::frame::Alternate;
 use crate::signal::pending::Pending;
+use crate::signal::sender;
 use crate::wait::Kept;
 use abi::id::EnvId;
 use alloc::boxed::Box;
@@ -68,6 +69,8 @@ pub struct Thread {
     pub robust: u64,
     /// Has somebody rung at it since it last looked (`crate::lock::DOORBELL`)?
     pub rung: bool,
+    /// Posts whose bits it has taken (`signal::sender`).
+    pub posts_taken: u64,
     /// Has it ended? Only the first one stays, as its environment is the pid.
     pub ended: bool,
     /// The function of the program's that the call in hand comes to.
@@ -99,6 +102,7 @@ impl Thread {
             awaits_signals: 0,
             robust: 0,
             rung: false,
+            posts_taken: sender::UNKNOWN,
             ended: false,
             called: None,
             missed: None,
@@ -113,6 +117,8 @@ impl Thread {
         child.has_predicate = false;
         child.directed.clear();
         (child.events, child.awaits, child.awaits_signals, child.robust) = (0, 0, 0, 0);
+        // Its save area is new, and so is whom the kernel names by its id.
+        child.posts_taken = 0;
         child
     }
 
@@ -124,6 +130,7 @@ impl Thread {
         // What the kernel knows of it goes on.
         (self.has_predicate, self.predicate) = (before.has_predicate, before.predicate);
         (self.directed, self.events, self.rung) = (before.directed, before.events, before.rung);
+        self.posts_taken = before.posts_taken;
     }
 
     /// Is it the one that gave its process the pid?

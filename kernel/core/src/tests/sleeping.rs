@@ -26,11 +26,13 @@ fn a_post_wakes_a_sleeper_and_says_so() {
     assert_eq!(world.by(1, post(0b010)), OK);
     assert_eq!(world.state_of(other), EnvState::Sleeping, "another bit");
     assert_eq!(world.by(1, post(0b100)), OK);
+    assert_eq!(world.by(1, post(0)), OK, "may it?");
     assert_eq!(world.state_of(other), EnvState::Ready);
     assert_eq!(rdx(&mut world, other), (0, woken::POSTED));
     assert_eq!(world.saved(other, offset::PENDING), 0b110);
     assert_eq!(world.saved(other, 0xc0), 2, "two posts");
     assert_eq!(world.saved(other, 0xc8), 1 | 1 << 32, "both from the first");
+    assert_eq!(world.saved(other, 0xf0), 2, "the bits of both are set");
 }
 
 /// The program: look at the bits; if there are none, sleep. A post comes before, between or after.

@@ -23,30 +23,11 @@ const FLAGS_CLEARED: u64 = 0x1_0500;
 
 /// Notes what others sent: posts, deaths of children, the timer.
 pub fn collect(process: &mut Process) {
-    let posted = match xok::upcall::pending() {
-        0 => 0,
-        _ => xok::upcall::take_pending(),
-    };
-    if posted & DOORBELL != 0 {
-        thread::own().rung = true;
-        groups::follow(process);
-    }
-    let posted = posted & !DOORBELL;
-    if posted != 0 {
-        if posted & bit(linux::SIGCHLD) != 0 {
-            process.tell(EVENT_CHILD);
-        }
-        let info = sender::info(process);
-        let mut rest = posted;
-        while rest != 0 {
-            let signal = rest.trailing_zeros() + 1;
-            rest &= rest - 1;
-            if thread::own().is_first() {
-                process.arrive(signal, info);
-            } else {
-                process.arrive_at(thread::own().id, signal, info);
-            }
-        }
+    if xok::upcall::pending() != 0 {
+        // Read before, said after: who posts meanwhile is not named for what came before.
+        let set = sender::posts_set();
+        note_posts(process, xok::upcall::take_pending());
+        thread::own().posts_taken = set;
     }
     if xok::upcall::events() != 0 {
         let events = xok::upcall::take_events();
@@ -64,6 +45,31 @@ pub fn collect(process: &mut Process) {
         children::tend(process, false);
     }
     threads::obey(process);
+}
+
+/// Notes what these bits say.
+fn note_posts(process: &mut Process, bits: u64) {
+    if bits & DOORBELL != 0 {
+        thread::own().rung = true;
+        groups::follow(process);
+    }
+    let posted = bits & !DOORBELL;
+    if posted != 0 {
+        if posted & bit(linux::SIGCHLD) != 0 {
+            process.tell(EVENT_CHILD);
+        }
+        let info = sender::info(process);
+        let mut rest = posted;
+        while rest != 0 {
+            let signal = rest.trailing_zeros() + 1;
+            rest &= rest - 1;
+            if thread::own().is_first() {
+                process.arrive(signal, info);
+            } else {
+                process.arrive_at(thread::own().id, signal, info);
+            }
+        }
+    }
 }
 
 /// Does everything that needs no handler: ends, stops, drops. The signal to handle, if one is left.

@@ -59,6 +59,11 @@ impl Pending {
         Some(info)
     }
 
+    /// What waits is told with `info`, whatever was said with it.
+    pub fn retell(&mut self, info: Info) {
+        self.list.iter_mut().for_each(|entry| entry.1 = info);
+    }
+
     /// Forgets every `signal` that waits.
     pub fn discard(&mut self, signal: u32) {
         self.set &= !bit(signal);

@@ -1,24 +1,55 @@
 //! Who has sent a signal, as its receiver is told (`si_pid`, `si_uid`).
 //!
-//! The kernel notes which environment has posted. As which user that acts is its own word, in its
-//! page; so the kernel is asked whether it may be that one, as `SO_PEERCRED` is. Of a sender that
-//! has died meanwhile the kernel still says whose account it was of.
+//! The kernel notes which environments have posted last, not what each of them has. So one is named
+//! only if all that may have set the bits in hand are that one; else nobody is.
+//!
+//! As which user it acts is its own word, in its page; so the kernel is asked whether it may be
+//! that one, as `SO_PEERCRED` is. Of a sender that has died meanwhile the kernel still says whose
+//! account it was of.
 
 use super::{CODE_KERNEL, CODE_USER, Info};
-use crate::page;
 use crate::process::Process;
+use crate::{page, thread};
 use abi::capability::NAME_USER;
 use abi::id::{DomainId, EnvId};
+use abi::limits::SENDERS;
 use abi::published::{EnvRecord, EnvState};
+use abi::upcall::SaveArea;
+use core::mem::offset_of;
 use xok::services::{self, Service};
-use xok::{call, published};
+use xok::{call, published, upcall};
 
 /// The user that is told where none can be (the `overflowuid` of user_namespaces(7)).
 pub const NOBODY: u32 = 65534;
 
-/// What a signal that has been posted is told with.
+/// What signals are told with of which nobody is named.
+pub const UNNAMED: Info = Info {
+    code: CODE_USER,
+    first: (NOBODY as u64) << 32,
+    second: 0,
+    trap: 0,
+    error: 0,
+    address: 0,
+};
+
+/// Posts whose bits have been set: to be read before the bits are taken.
+pub fn posts_set() -> u64 {
+    upcall::word(offset_of!(SaveArea, posts_set))
+}
+
+/// Of the posts up to the present ones nobody is named, if any waits: they may be older than the
+/// save area, which a life begins with.
+pub fn begin() {
+    let set = posts_set();
+    thread::own().posts_taken = if upcall::pending() == 0 { set } else { UNKNOWN };
+}
+
+/// In place of a number of posts: those that came before are not counted.
+pub const UNKNOWN: u64 = 1 << 63;
+
+/// What the signals are told with whose bits have just been taken.
 pub fn info(process: &Process) -> Info {
-    let sender = last();
+    let Some(sender) = only(thread::own().posts_taken) else { return UNNAMED };
     if services::get(Service::Terminal) == u64::from(sender.0) {
         // ^C and its kin: on Linux its terminals are the kernel's.
         return Info { code: CODE_KERNEL, ..Info::default() };
@@ -29,12 +60,59 @@ pub fn info(process: &Process) -> Info {
     Info { code: CODE_USER, first, ..Info::default() }
 }
 
-/// The environment that posted last.
-fn last() -> EnvId {
-    let count = xok::upcall::word(0xc0);
-    let at = (count.wrapping_sub(1) % 8) as usize;
-    let pair = xok::upcall::word(0xc8 + (at & !1) * 4);
+/// The one environment that all posts after the first `taken` are from. What our own threads have
+/// rung at each other with counts only if nobody else has posted.
+fn only(taken: u64) -> Option<EnvId> {
+    let count = || upcall::word(offset_of!(SaveArea, sender_count));
+    let end = count();
+    let fresh = end.wrapping_sub(taken);
+    if fresh > SENDERS as u64 {
+        return None;
+    }
+    let own = published::env_domain(thread::own().id);
+    let (mut others, mut ours) = (One::None, One::None);
+    for number in 0..fresh {
+        let sender = sender_at(taken.wrapping_add(number));
+        let is_ours = published::env_domain(sender) == own;
+        if is_ours { ours.add(sender) } else { others.add(sender) }
+    }
+    // Their places may have been taken by later ones meanwhile.
+    if count().wrapping_sub(taken) > SENDERS as u64 {
+        return None;
+    }
+    match others {
+        One::None => ours.get(),
+        _ => others.get(),
+    }
+}
+
+/// Whom the kernel has noted at this post.
+fn sender_at(post: u64) -> EnvId {
+    let at = (post % SENDERS as u64) as usize;
+    let pair = upcall::word(offset_of!(SaveArea, senders) + (at & !1) * 4);
     EnvId(if at & 1 == 0 { pair as u32 } else { (pair >> 32) as u32 })
+}
+
+/// None, one, or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum One {
+    None,
+    Just(EnvId),
+    Several,
+}
+
+impl One {
+    fn add(&mut self, id: EnvId) {
+        *self = match *self {
+            One::None => One::Just(id),
+            One::Just(before) if before == id => One::Just(id),
+            _ => One::Several,
+        };
+    }
+
+    fn get(self) -> Option<EnvId> {
+        if let One::Just(id) = self { Some(id) } else { None }
+    }
 }
 
 /// The process whose thread has sent it, if that is one of its domain.

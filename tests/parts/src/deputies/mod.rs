@@ -2,6 +2,7 @@
 
 mod files;
 pub mod heirs;
+mod meetings;
 mod payers;
 mod pipes;
 mod processes;
@@ -25,9 +26,10 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 8] = [
+pub const TESTS: [&[Test]; 9] = [
     &files::TESTS,
     &heirs::TESTS,
+    &meetings::TESTS,
     &payers::TESTS,
     &pipes::TESTS,
     &processes::TESTS,

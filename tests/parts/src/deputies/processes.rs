@@ -56,7 +56,7 @@ fn daemon(words: &[std::sync::atomic::AtomicU64]) -> i32 {
 }
 
 /// Waits until a process is stopped, or has ended.
-fn await_stop(pid: i32) {
+pub(super) fn await_stop(pid: i32) {
     let state = || xok::published::env(EnvId(pid as u32)).map(|record| record.state);
     let is_over = |state| state == EnvState::Held as u32 || state == EnvState::Dead as u32;
     while !state().is_none_or(is_over) {

@@ -1,0 +1,70 @@
+//! How processes of two users meet: whom a signal is from.
+
+use super::processes::await_stop;
+use super::{ANN, another, end};
+use crate::{Seen, Test, expect, libc};
+use std::sync::atomic::Ordering;
+
+/// What holds.
+pub const TESTS: [Test; 1] =
+    [("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender)];
+
+const STOP: i32 = 19;
+const CONTINUE: i32 = 18;
+/// Two signals that are waited for.
+const SIGNALS: [i32; 2] = [10, 12];
+/// Who sends them: the user that is signalled, root.
+type Turn = [bool; 2];
+
+/// Stops itself before each turn, and keeps who is told to have sent its signals.
+fn keep(turns: &[Turn], words: &[std::sync::atomic::AtomicU64]) -> i32 {
+    SIGNALS.into_iter().for_each(libc::block);
+    if !libc::become_user(ANN) {
+        return 1;
+    }
+    for turn in 0..turns.len() {
+        libc::send(std::process::id() as i32, STOP);
+        for (at, signal) in SIGNALS.iter().enumerate() {
+            let Some([pid, user]) = libc::await_signal(*signal) else { return 2 };
+            words[2 * turn + at].store(u64::from(pid) | u64::from(user) << 32, Ordering::SeqCst);
+        }
+    }
+    0
+}
+
+/// Signals that come together have the sender that all of them have, or none.
+fn signals_that_come_together_have_no_sender(_: door::Door) -> Seen {
+    let turns = [[true, false], [false, true], [false, false], [true, true]];
+    let words = libc::words(libc::shared(1), 2 * turns.len());
+    let victim = libc::spawn(|| keep(&turns, words));
+    let mut expected = Vec::new();
+    for turn in turns {
+        await_stop(victim);
+        let mut senders = Vec::new();
+        for (signal, is_anns) in SIGNALS.into_iter().zip(turn) {
+            if is_anns {
+                let attacker = another(ANN, || {
+                    libc::send(victim, signal);
+                    0
+                })?;
+                senders.push((attacker.0 as u64 | u64::from(ANN) << 32, Some(attacker)));
+            } else {
+                libc::send(victim, signal);
+                senders.push((std::process::id().into(), None));
+            }
+        }
+        // Who lets it go on posts, too.
+        libc::send(victim, CONTINUE);
+        let own = u64::from(std::process::id());
+        let all_are_own = senders.iter().all(|sender| sender.0 == own);
+        expected.extend([if all_are_own { own } else { 65534 << 32 }; 2]);
+        // Later ones have inherited the ends of those before them.
+        senders.into_iter().rev().filter_map(|sender| sender.1).try_for_each(end)?;
+    }
+    let status = libc::wait(victim);
+    let told: Vec<u64> = words.iter().map(|word| word.load(Ordering::SeqCst)).collect();
+    expect(status == 0 && told == expected, || {
+        format!("who was signalled ended with {status:#x}: {told:x?} instead of {expected:x?}")
+    })?;
+    Ok(String::new())
+}
