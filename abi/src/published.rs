@@ -197,7 +197,7 @@ pub struct EnvRecord {
     /// Which environment it is of all that there have been: no other has this number, whatever its
     /// id is.
     pub serial: u64,
-    /// The account of the domain that it is in: between turns of two of them predictors forget.
+    /// Account of its domain (of a dead one: of its home). Between turns of two predictors forget.
     pub user: u64,
 }
 

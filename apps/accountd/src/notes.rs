@@ -71,6 +71,12 @@ impl Notes {
         self.iter().find(|note| note.user == user).map(|note| note.account)
     }
 
+    /// The user that has this account.
+    pub fn whose(&self, account: AccountId) -> Option<u32> {
+        let note = self.at(account.index());
+        note.filter(|note| note.account == account).map(|note| note.user)
+    }
+
     /// Notes one more: both words of it or none.
     pub fn add(&mut self, note: Note) -> Result<(), Refused> {
         self.write(note.account, [note.account.0, note.user.into()])?;

@@ -7,7 +7,7 @@ use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::{ACCOUNTS, RESOURCES, Resource};
 use abi::published::{DomainRecord, Table};
 use abi::word::Word;
-use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE};
+use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE, WHOSE};
 use xok::call::{self, Message, Refused};
 use xok::clock;
 use xok::published;
@@ -145,6 +145,12 @@ impl Serve for Server {
         let [what, user, domain, ..] = *message;
         // A processor that keeps no two users apart has one account.
         let alone = published::directory().features & abi::published::FEATURE_USERS == 0;
+        if what == WHOSE {
+            // Who pays for what is published by account, and names are no secret.
+            let whose = self.notes.whose(AccountId(user)).filter(|_| !alone);
+            *message = whose.map_or([NOT_ITS_USER; 6], |user| [MADE, user.into(), 0, 0, 0, 0]);
+            return;
+        }
         let answer = match (what, u32::try_from(user), DomainId::from_word(domain)) {
             (PREPARE | JOIN, ..) if alone => MADE,
             (PREPARE, Ok(user), _) if may_be(user) => self.prepare(caller, user),

@@ -1,11 +1,11 @@
 //! Waiting for children: zombies are dead records that the parent holds; stops are claims in pages.
 
 use crate::errno::{Answer, Errno};
-use crate::exit::{self, CONTINUED, STATUS, stopped};
+use crate::exit::{CONTINUED, STATUS, stopped};
 use crate::groups;
 use crate::page;
 use crate::process::{Child, Process};
-use crate::signal::Info;
+use crate::signal::{Info, sender};
 use crate::thread;
 use crate::time;
 use crate::user;
@@ -42,7 +42,6 @@ pub fn tend(process: &mut Process, change: bool) {
 struct News {
     id: EnvId,
     status: u64,
-    user: u32,
     run_ns: u64,
     ended: bool,
 }
@@ -80,11 +79,10 @@ pub fn parent(process: &Process) -> u32 {
 fn news(child: &mut Child, options: u32) -> Option<News> {
     let record = xok::published::env(child.id)?;
     if record.state == EnvState::Dead as u32 {
-        let (id, run_ns, user) = (child.id, record.run_ns, exit::user_of(record.word));
-        return Some(News { id, status: record.word & STATUS, user, run_ns, ended: true });
+        let (id, run_ns) = (child.id, record.run_ns);
+        return Some(News { id, status: record.word & STATUS, run_ns, ended: true });
     }
     let brief = page::brief(child.id)?;
-    let user = page::user(child.id);
     let held = record.state == EnvState::Held as u32;
     if options & linux::WUNTRACED != 0
         && brief.stop_signal != 0
@@ -93,12 +91,12 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
     {
         child.stops = brief.stop_count;
         let status = stopped(brief.stop_signal);
-        return Some(News { id: child.id, status, user, run_ns: record.run_ns, ended: false });
+        return Some(News { id: child.id, status, run_ns: record.run_ns, ended: false });
     }
     if options & linux::WCONTINUED != 0 && brief.continue_count != child.continuations {
         child.continuations = brief.continue_count;
         let run_ns = record.run_ns;
-        return Some(News { id: child.id, status: CONTINUED, user, run_ns, ended: false });
+        return Some(News { id: child.id, status: CONTINUED, run_ns, ended: false });
     }
     None
 }
@@ -119,23 +117,27 @@ pub fn told(process: &mut Process) -> Info {
         }
     }
     let Some((child, word)) = found else {
-        let stopped = process.children.iter().find_map(|child| told_of_stop(child.id));
-        let other = Info { code: linux::CLD_EXITED as i32, ..Info::default() };
-        return stopped.unwrap_or(other);
+        let stopped = process.children.iter().find_map(|child| stopped_by(child.id));
+        let Some((id, signal)) = stopped else {
+            return Info { code: linux::CLD_EXITED as i32, ..Info::default() };
+        };
+        return told_of(process, id, (linux::CLD_STOPPED as i32, signal));
     };
     child.told = true;
-    let (code, status) = end_of(word & STATUS);
-    let first = u64::from(child.id.0) | u64::from(exit::user_of(word)) << 32;
+    let id = child.id;
+    told_of(process, id, end_of(word & STATUS))
+}
+
+fn told_of(process: &mut Process, id: EnvId, (code, status): (i32, u32)) -> Info {
+    let first = u64::from(id.0) | u64::from(sender::of_child(process, id)) << 32;
     Info { code, first, second: status.into(), ..Info::default() }
 }
 
-/// The same of a child that is stopped.
-fn told_of_stop(id: EnvId) -> Option<Info> {
+/// A child that is stopped, and by what.
+fn stopped_by(id: EnvId) -> Option<(EnvId, u32)> {
     let record = xok::published::env(id).filter(|it| it.state == EnvState::Held as u32)?;
     let brief = page::brief_of(&record).filter(|brief| brief.stop_signal != 0)?;
-    let first = u64::from(id.0) | u64::from(page::user(id)) << 32;
-    let code = linux::CLD_STOPPED as i32;
-    Some(Info { code, first, second: brief.stop_signal.into(), ..Info::default() })
+    Some((id, brief.stop_signal))
 }
 
 /// How a child ended: `si_code` and `si_status` of its wait status.
@@ -253,7 +255,7 @@ pub fn waitid(process: &mut Process, words: [u64; 6]) -> Answer {
         };
         words[0] = linux::SIGCHLD;
         words[2] = code as u32;
-        (words[4], words[5]) = (news.id.0, news.user);
+        (words[4], words[5]) = (news.id.0, sender::of_child(process, news.id));
         words[6] = status;
     }
     if info != 0 {

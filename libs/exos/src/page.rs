@@ -92,11 +92,6 @@ pub fn has_followed(id: EnvId, order: u32) -> bool {
     word(core::mem::offset_of!(ProcessPage, followed)) >= order || has_executed(id)
 }
 
-/// The real user that a process says it has.
-pub fn user(id: EnvId) -> u32 {
-    field(id.index(), core::mem::offset_of!(ProcessPage, user)).unwrap_or(0)
-}
-
 /// Has a process executed a program since it was forked?
 pub fn has_executed(id: EnvId) -> bool {
     field(id.index(), core::mem::offset_of!(ProcessPage, executed)).unwrap_or(0) != 0

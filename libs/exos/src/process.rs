@@ -54,6 +54,8 @@ pub struct Process {
     pub listed: ([u32; 3], [u32; 3]),
     /// The user whose account its domain is charged to, as far as it has been asked for.
     pub payer: u32,
+    /// An account that has been asked about, and the user whose it is. No other one gets its id.
+    pub known_account: (u64, u32),
     /// Does a set-id or hidden program act for more than its user, as it or as the one that it is a
     /// fork of? Then what it makes is no user's (`capabilities::PRIVATE_SLOT`).
     pub private: bool,

@@ -19,7 +19,9 @@ pub const PREPARE: u64 = 1;
 /// Have the domain in the third word be paid for by the user in the second word, for which it acts.
 /// For a domain that acts for user 0 too the caller must be able to become that one.
 pub const JOIN: u64 = 2;
-/// First word of a reply: it is so.
+/// Which user has the account in the second word?
+pub const WHOSE: u64 = 3;
+/// First word of a reply: it is so; in the second word, whose an account is.
 pub const MADE: u64 = 0;
 /// There is no room; in the second word, how much is charged to the user.
 pub const NO_ROOM: u64 = 1;
@@ -37,21 +39,36 @@ const NAP_NS: u64 = 2_000_000;
 /// Asks; where nobody serves accounts there is one for all. An error: there is no room, and so much
 /// is charged to the user.
 fn ask(what: u64, user: u32, domain: DomainId) -> Result<(), u64> {
+    match transfer([what, user.into(), domain.0, 0, 0, 0]) {
+        Some([MADE, ..]) => Ok(()),
+        Some([_, charged, ..]) => Err(charged),
+        // It has ended, and is started again: whoever comes meanwhile stays where it is.
+        None => Ok(()),
+    }
+}
+
+/// The server's reply; `None`: nobody serves accounts.
+fn transfer(request: [u64; 6]) -> Option<[u64; 6]> {
     let server = EnvId(services::get(Service::Accounts) as u32);
     if server.is_none() {
-        return Ok(());
+        return None;
     }
     loop {
-        match call::transfer(server, [what, user.into(), domain.0, 0, 0, 0]) {
-            Ok([MADE, ..]) => return Ok(()),
-            Ok([_, charged, ..]) => return Err(charged),
+        match call::transfer(server, request) {
             Err((Error::Busy, _)) => {
                 // It serves somebody else: give it the processor to finish.
                 let _ = call::yield_to(server);
             }
-            // It has ended, and is started again: whoever comes meanwhile stays where it is.
-            Err(_) => return Ok(()),
+            reply => return reply.ok(),
         }
+    }
+}
+
+/// The user whose account this is, as far as that is known.
+pub fn whose(account: AccountId) -> Option<u32> {
+    match transfer([WHOSE, account.0, 0, 0, 0, 0]) {
+        Some([MADE, user, ..]) => u32::try_from(user).ok(),
+        _ => None,
     }
 }
 

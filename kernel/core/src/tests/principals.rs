@@ -557,4 +557,8 @@ fn a_domain_changes_its_account_only_by_a_right_over_both() {
     let after = world.state.published.accounts[account.index()].used;
     assert_eq!(after[abi::limits::Resource::Domains as usize], before[2] + 1);
     assert_eq!(world.state.published.domains[domain.index()].account, account.0);
+    // It dies before its account has told it.
+    assert_ne!(world.state.published.envs[index].user, account.0);
+    world.by(index, Call::EnvDestroy { env: EnvId::NONE, word: 0 });
+    assert_eq!(world.state.published.envs[index].user, account.0);
 }

@@ -4,20 +4,20 @@
 //! only if all that may have set the bits in hand are that one; else nobody is.
 //!
 //! As which user it acts is its own word, in its page; so the kernel is asked whether it may be
-//! that one, as `SO_PEERCRED` is. Of a sender that has died meanwhile the kernel still says whose
-//! account it was of.
+//! that one, as `SO_PEERCRED` is. Of one that has died, a sender or a child, the kernel still says
+//! whose account it was of, and that is a user's that it acted for.
 
 use super::{CODE_KERNEL, CODE_USER, Info};
 use crate::process::Process;
-use crate::{page, thread};
+use crate::{exit, page, thread};
 use abi::capability::NAME_USER;
-use abi::id::{DomainId, EnvId};
+use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::SENDERS;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::SaveArea;
 use core::mem::offset_of;
 use xok::services::{self, Service};
-use xok::{call, published, upcall};
+use xok::{accounts, call, published, upcall};
 
 /// The user that is told where none can be (the `overflowuid` of user_namespaces(7)).
 pub const NOBODY: u32 = 65534;
@@ -48,7 +48,7 @@ pub fn begin() {
 pub const UNKNOWN: u64 = 1 << 63;
 
 /// What the signals are told with whose bits have just been taken.
-pub fn info(process: &Process) -> Info {
+pub fn info(process: &mut Process) -> Info {
     let Some(sender) = only(thread::own().posts_taken) else { return UNNAMED };
     if services::get(Service::Terminal) == u64::from(sender.0) {
         // ^C and its kin: on Linux its terminals are the kernel's.
@@ -56,7 +56,8 @@ pub fn info(process: &Process) -> Info {
     }
     let record = published::env(sender).unwrap_or_default();
     let pid = process_of(sender, &record);
-    let first = u64::from(pid.0) | u64::from(user(process, pid, &record)) << 32;
+    let user = user(process, pid, &record).unwrap_or(NOBODY);
+    let first = u64::from(pid.0) | u64::from(user) << 32;
     Info { code: CODE_USER, first, ..Info::default() }
 }
 
@@ -126,20 +127,41 @@ fn process_of(sender: EnvId, record: &EnvRecord) -> EnvId {
     if there { process } else { sender }
 }
 
-/// The real user of the sender with this record, which is the process `pid` or a thread of it.
-fn user(process: &Process, pid: EnvId, record: &EnvRecord) -> u32 {
-    if record.id != 0 && record.state != EnvState::Dead as u32 {
-        let said = page::of_index(pid.index()).map(|page| page.user);
-        let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
-        if let Some(said) = said.filter(|&user| acts_for(domain, user)) {
-            return said;
-        }
+/// The real user of the process `id`, which may have died, as its parent is told.
+pub fn of_child(process: &mut Process, id: EnvId) -> u32 {
+    let record = published::env(id).unwrap_or_default();
+    user(process, id, &record).unwrap_or(NOBODY)
+}
+
+/// The real user of the sender with this record, which is the process `pid` or a thread of it, if
+/// the kernel bears it out.
+fn user(process: &mut Process, pid: EnvId, record: &EnvRecord) -> Option<u32> {
+    if record.id == 0 {
+        return None;
     }
-    let ours = published::env(process.id).unwrap_or_default();
-    if record.id != 0 && record.user == ours.user {
-        return process.payer;
+    if record.state == EnvState::Dead as u32 {
+        return of_dead(process, record);
     }
-    NOBODY
+    let said = page::of_index(pid.index()).map(|page| page.user);
+    let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
+    said.filter(|&user| acts_for(domain, user))
+}
+
+/// The same of one that has died: who has paid for it was one of its users. If that is user 0, it
+/// may have been any other one, too.
+fn of_dead(process: &mut Process, record: &EnvRecord) -> Option<u32> {
+    match payer(process, record.user)? {
+        0 => Some(exit::user_of(record.word)),
+        payer => Some(payer),
+    }
+}
+
+/// The user whose account this is.
+fn payer(process: &mut Process, account: u64) -> Option<u32> {
+    if process.known_account.0 != account {
+        process.known_account = (account, accounts::whose(AccountId(account))?);
+    }
+    Some(process.known_account.1)
 }
 
 fn acts_for(domain: DomainId, user: u32) -> bool {

@@ -1,14 +1,19 @@
-//! How processes of two users meet: whom a signal is from.
+//! How processes of two users meet: whom a signal is from, and whose a child was.
 
 use super::processes::await_stop;
-use super::{ANN, another, end};
+use super::{ANN, another, end, say};
 use crate::{Seen, Test, expect, libc};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
+use unix::process_page::ProcessPage;
 
 /// What holds.
-pub const TESTS: [Test; 1] =
-    [("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender)];
+pub const TESTS: [Test; 2] = [
+    ("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender),
+    ("children_do_not_say_whose_they_were", children_do_not_say_whose_they_were),
+];
 
+const CHILD: i32 = 17;
 const STOP: i32 = 19;
 const CONTINUE: i32 = 18;
 /// Two signals that are waited for.
@@ -66,5 +71,41 @@ fn signals_that_come_together_have_no_sender(_: door::Door) -> Seen {
     expect(status == 0 && told == expected, || {
         format!("who was signalled ended with {status:#x}: {told:x?} instead of {expected:x?}")
     })?;
+    Ok(String::new())
+}
+
+/// The parent of a child that has become another user, and says that it has not, is told what the
+/// kernel knows: nobody while it is stopped, and its user at its end.
+fn children_do_not_say_whose_they_were(_: door::Door) -> Seen {
+    let parent = libc::spawn(|| {
+        libc::block(CHILD);
+        let child = libc::spawn(|| {
+            if !libc::become_user(ANN) {
+                return 1;
+            }
+            say(offset_of!(ProcessPage, user), 0);
+            libc::send(std::process::id() as i32, STOP);
+            0
+        });
+        let stopped = libc::await_signal(CHILD);
+        libc::send(child, CONTINUE);
+        let mut ended = libc::await_signal(CHILD);
+        if libc::is_alive(child) {
+            // That it goes on was told first.
+            ended = libc::await_signal(CHILD);
+        }
+        let of_it = |told: Option<[u32; 2]>, user| told == Some([child as u32, user]);
+        if !of_it(stopped, 65534) {
+            println!("(its stop: {stopped:?})");
+            return 2;
+        }
+        if !of_it(ended, ANN) {
+            println!("(its end: {ended:?})");
+            return 3;
+        }
+        libc::wait(child) >> 8
+    });
+    let status = libc::wait(parent);
+    expect(status == 0, || format!("the parent ended with {status:#x}"))?;
     Ok(String::new())
 }
