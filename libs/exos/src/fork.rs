@@ -470,6 +470,7 @@ fn lend_to(
     child.files.locked.clear();
     child.borrows_space = true;
     child.own_groups = false;
+    child.left_own_group.set(false);
     child.lender = process.id.0;
     child.timer = (0, 0);
     child.timers = Timers::default();

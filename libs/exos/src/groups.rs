@@ -7,8 +7,9 @@
 use crate::errno::{Answer, Errno};
 use crate::lock::DOORBELL;
 use crate::process::{Child, Process};
+use crate::signal::sender;
 use crate::{capabilities, children, exit, page};
-use abi::id::EnvId;
+use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState};
 use xok::{call, published};
 
@@ -30,7 +31,7 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
         if own.session == pid || group != pid && !exists(process, group) {
             return Err(Errno::EPERM);
         }
-        own.group = group;
+        enter(process, group);
         return Ok(0);
     }
     let at = process.children.iter().position(|child| child.id.0 == pid).ok_or(Errno::ESRCH)?;
@@ -82,8 +83,17 @@ pub fn follow(process: &Process) {
     let Some(order) = order else { return };
     own.followed = order.order;
     if own.session == brief.session && own.session != process.id.0 && order.group as i32 > 0 {
-        own.group = order.group;
+        enter(process, order.group);
     }
+}
+
+/// The process is in this group from now on.
+fn enter(process: &Process, group: u32) {
+    let own = page::own();
+    if own.group == process.id.0 && group != own.group {
+        process.left_own_group.set(true);
+    }
+    own.group = group;
 }
 
 /// The group that a child was put into and has not taken over yet.
@@ -160,14 +170,21 @@ pub fn setsid(process: &mut Process) -> Answer {
     Ok(u64::from(pid))
 }
 
-/// Has the group of the process's own number a member? What processes of other accounts say is
-/// nothing to go by: any of them could keep us from a session of our own.
+/// Has the group of the process's own number a member? There is no such group before the process
+/// has led it. Who then says that it is there is believed if it acts for whom we act for: others
+/// could keep us from a session of our own.
 fn leads_others(process: &Process) -> bool {
+    if !process.left_own_group.get() {
+        return false;
+    }
     let own = page::own();
-    let account = |id| published::env(id).map(|record: EnvRecord| record.user);
-    let (pid, ours) = (process.id.0, account(process.id));
+    let (pid, user) = (process.id.0, process.users[1]);
+    let acts_as_we_do = |id| {
+        let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
+        sender::acts_for(domain, user)
+    };
     page::all().any(|member| {
         let is_there = member.group == pid && member.session == own.session;
-        is_there && member.id != process.id && account(member.id) == ours
+        is_there && member.id != process.id && acts_as_we_do(member.id)
     }) || process.children.iter().any(|child| of_child(child) == pid)
 }

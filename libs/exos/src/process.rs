@@ -11,6 +11,7 @@ use abi::setup::EnvSetup;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use linux_raw_sys::general as linux;
 pub use unix::process_page::LIMITS;
 
@@ -62,6 +63,8 @@ pub struct Process {
     /// Is its group what the starter of a set-id or hidden program has said, of it or of the one
     /// that it descends from? Unlike `private` it stays so, whatever the process becomes.
     pub told_group: bool,
+    /// Has it led the group of its own number, and left it?
+    pub left_own_group: Cell<bool>,
     /// May it not read the program that it runs?
     pub hidden: bool,
     /// Has it had another effective user or group since its program began, or when it did, or is

@@ -258,6 +258,7 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.id = id;
         process.borrows_space = false;
         process.own_groups = false;
+        process.left_own_group.set(false);
         process.find_parent();
         process.area = FIRST_THREAD;
         *thread::own() = thread::own().forked(process, id, 0);

@@ -49,6 +49,9 @@ pub const SECRET_WORD: u64 = 0x5ec7_e75e_c7e7_0ddb;
 /// Its argument if it is to act for its starter for a time first.
 pub const FOR_A_TIME: &str = "for-a-time";
 
+/// Its argument if a child of its is to begin a session, once a line has come.
+pub const SESSION: &str = "session";
+
 /// What a caller found that it must not: a bit each, in a shared word.
 const BECAME_ROOT: u64 = 1;
 const OPENED: u64 = 2;
@@ -65,6 +68,7 @@ pub fn job() -> u8 {
             let filled = std::hint::black_box(vec![SECRET_WORD; 1 << 18]);
             return u8::from(filled[filled.len() - 1] != SECRET_WORD);
         }
+        Some(SESSION) => return child_begins_session(),
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,
     };
@@ -79,6 +83,20 @@ pub fn job() -> u8 {
     let _ = std::io::stdout().write_all(b"job\n");
     let _ = std::io::stderr().write_all(b"job\n");
     u8::from(told.is_err())
+}
+
+/// A child tells its number, and begins a session once a byte has come: its status.
+fn child_begins_session() -> u8 {
+    use std::io::{Read, Write};
+    let child = libc::spawn(|| {
+        let told = writeln!(std::io::stdout(), "{}", std::process::id());
+        let came = std::io::stdin().read_exact(&mut [0]);
+        if told.is_err() || came.is_err() {
+            return 2;
+        }
+        i32::from(!libc::lead_session())
+    });
+    (libc::wait(child) >> 8) as u8
 }
 
 /// A program's file without what is not loaded: it is read whole each time.

@@ -164,6 +164,7 @@ fn payer(process: &mut Process, account: u64) -> Option<u32> {
     Some(process.known_account.1)
 }
 
-fn acts_for(domain: DomainId, user: u32) -> bool {
+/// Does the domain act for this user?
+pub fn acts_for(domain: DomainId, user: u32) -> bool {
     call::domain_holds(domain, NAME_USER, user).is_ok()
 }

@@ -1,16 +1,17 @@
 //! How processes of two users meet: whom a signal is from, and whose a child was.
 
 use super::processes::await_stop;
-use super::{ANN, another, end, say};
-use crate::{Seen, Test, expect, libc};
+use super::{ANN, another, end, failed, say};
+use crate::{Seen, Test, expect, libc, set_id};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use unix::process_page::ProcessPage;
 
 /// What holds.
-pub const TESTS: [Test; 2] = [
+pub const TESTS: [Test; 3] = [
     ("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender),
     ("children_do_not_say_whose_they_were", children_do_not_say_whose_they_were),
+    ("starters_keep_no_child_from_a_session", starters_keep_no_child_from_a_session),
 ];
 
 const CHILD: i32 = 17;
@@ -108,4 +109,45 @@ fn children_do_not_say_whose_they_were(_: door::Door) -> Seen {
     let status = libc::wait(parent);
     expect(status == 0, || format!("the parent ended with {status:#x}"))?;
     Ok(String::new())
+}
+
+/// A set-id program of user 0's.
+const PROGRAM: &str = "/tmp/meetings-job";
+
+fn with_program(run: impl FnOnce() -> i32) -> Seen {
+    set_id::copy_program(PROGRAM).map_err(failed)?;
+    libc::set_mode(PROGRAM, 0o4755);
+    let status = libc::wait(libc::spawn(run));
+    std::fs::remove_file(PROGRAM).map_err(failed)?;
+    expect(status == 0, || format!("the starter ended with {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// A set-id program's child begins a session, whatever the program's starter says of its own group.
+fn starters_keep_no_child_from_a_session(_: door::Door) -> Seen {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    with_program(|| {
+        if !libc::become_user(ANN) {
+            return 1;
+        }
+        let job = Command::new(PROGRAM)
+            .arg0(set_id::NAME)
+            .arg(set_id::SESSION)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut job) = job else { return 2 };
+        let (Some(mut to), Some(from)) = (job.stdin.take(), job.stdout.take()) else { return 3 };
+        let mut line = String::new();
+        let came = BufReader::new(from).read_line(&mut line);
+        let Some(child) = came.ok().and_then(|_| line.trim().parse().ok()) else { return 4 };
+        say(offset_of!(ProcessPage, group), child);
+        if to.write_all(b"g").is_err() {
+            return 5;
+        }
+        let Ok(status) = job.wait() else { return 6 };
+        status.code().map_or(7, |code| if code == 0 { 0 } else { 10 + code })
+    })
 }
