@@ -186,6 +186,8 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         start_ns: asker.start_ns,
         stop_count: asker.stop_count,
         continue_count: asker.continue_count,
+        // Its children have followed orders of up to this number. So few that it does not wrap.
+        orders: asker.orders.min(u32::MAX / 2),
         user: ids.users[0],
         effective_user: ids.users[1],
         group_id: ids.groups[0],

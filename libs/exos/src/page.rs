@@ -108,7 +108,12 @@ pub fn tell_child(child: u32, group: u32) -> u32 {
     let page = own();
     page.orders = page.orders.wrapping_add(1).max(1);
     let order = page.orders;
-    let place = &mut page.placed[order as usize % PLACED];
+    let is_done = |order: &Placed| {
+        let id = EnvId(order.child);
+        !published::env_lives(id) || has_followed(id, order.order)
+    };
+    let at = Placed::place_for(&page.placed, child, is_done);
+    let place = &mut page.placed[at];
     let words = [(&mut place.order, 0), (&mut place.child, child), (&mut place.group, group)];
     for (word, value) in words {
         // SAFETY: an aligned word of our own page, which others only read.

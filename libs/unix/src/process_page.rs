@@ -25,8 +25,8 @@ pub const LIMITS: usize = 16;
 pub const HELD: usize = 16;
 /// In place of a file: whatever the memory file server has made.
 pub const HELD_ANY: u64 = u64::MAX;
-/// Children that a process has put into groups and that its page still tells of.
-pub const PLACED: usize = 5;
+/// Children that a process has put into groups, and have not followed, of which its page tells.
+pub const PLACED: usize = 16;
 /// Groups of its set that a process shows.
 pub const GROUPS_SHOWN: usize = 32;
 /// Linux calls counted.
@@ -125,7 +125,7 @@ pub struct ProcessPage {
     pub followed: u32,
     /// Orders that it has given its children.
     pub orders: u32,
-    /// The last of them, each at its number's place.
+    /// Those that have not been followed, as far as they fit.
     pub placed: [Placed; PLACED],
 }
 
@@ -150,6 +150,17 @@ impl Placed {
     pub fn last_for(orders: &[Self], child: u32) -> Option<Self> {
         let for_it = orders.iter().filter(|order| order.child == child && order.order != 0);
         for_it.copied().max_by_key(|order| order.order)
+    }
+
+    /// Where an order for `child` goes: where its last one is, or one that is done with, or else
+    /// the oldest.
+    pub fn place_for(orders: &[Self], child: u32, is_done: impl Fn(&Self) -> bool) -> usize {
+        let first = |of: &dyn Fn(&Self) -> bool| orders.iter().position(of);
+        let oldest = || (0..orders.len()).min_by_key(|&at| orders[at].order);
+        first(&|order| order.child == child)
+            .or_else(|| first(&|order| order.order == 0 || is_done(order)))
+            .or_else(oldest)
+            .unwrap_or(0)
     }
 }
 
@@ -427,6 +438,18 @@ mod tests {
         assert_eq!(Placed::last_for(&orders, 8), Some(orders[1]));
         assert_eq!(Placed::last_for(&orders, 9), None);
         assert_eq!(Placed::last_for(&orders, 0), None, "an empty place is nobody's");
+    }
+
+    #[test]
+    fn an_order_takes_the_place_of_one_that_is_done_with() {
+        let order = |child, order| Placed { child, group: 1, order };
+        let orders = [order(7, 3), order(8, 2), order(9, 4)];
+        let never = |_: &Placed| false;
+        assert_eq!(Placed::place_for(&orders, 9, |order| order.child == 7), 2, "its own");
+        assert_eq!(Placed::place_for(&orders, 5, |order| order.child == 9), 2, "a done one");
+        assert_eq!(Placed::place_for(&orders, 5, never), 1, "the oldest");
+        let orders = [order(7, 3), Placed::NONE, order(9, 4)];
+        assert_eq!(Placed::place_for(&orders, 5, never), 1, "an empty one");
     }
 
     #[test]

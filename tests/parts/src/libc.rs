@@ -59,6 +59,8 @@ unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut u32) -> c_int;
     fn setsid() -> c_int;
+    fn setpgid(pid: c_int, group: c_int) -> c_int;
+    fn getpgrp() -> c_int;
     fn sigtimedwait(set: *const [u64; 16], told: *mut [u32; 32], limit: *const i64) -> c_int;
     fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> c_int;
     fn __errno_location() -> *mut c_int;
@@ -537,6 +539,18 @@ pub fn peer_of(fd: i32) -> Option<[u32; 3]> {
 pub fn lead_session() -> bool {
     // SAFETY: no memory.
     unsafe { setsid() >= 0 }
+}
+
+/// setpgid(2)
+pub fn set_group(pid: i32, group: i32) -> bool {
+    // SAFETY: no memory.
+    unsafe { setpgid(pid, group) == 0 }
+}
+
+/// getpgrp(2)
+pub fn group() -> i32 {
+    // SAFETY: no memory.
+    unsafe { getpgrp() }
 }
 
 /// ioctl(2) of an integer: what is left there, if it was done.

@@ -51,6 +51,8 @@ pub const FOR_A_TIME: &str = "for-a-time";
 
 /// Its argument if a child of its is to begin a session, once a line has come.
 pub const SESSION: &str = "session";
+/// Its argument if it is to put the child behind it into its own group.
+pub const GROUP: &str = "group";
 
 /// What a caller found that it must not: a bit each, in a shared word.
 const BECAME_ROOT: u64 = 1;
@@ -69,6 +71,7 @@ pub fn job() -> u8 {
             return u8::from(filled[filled.len() - 1] != SECRET_WORD);
         }
         Some(SESSION) => return child_begins_session(),
+        Some(GROUP) => return puts_child_into_its_group(),
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,
     };
@@ -97,6 +100,14 @@ fn child_begins_session() -> u8 {
         i32::from(!libc::lead_session())
     });
     (libc::wait(child) >> 8) as u8
+}
+
+/// Puts the child whose number is its second argument into its own group, and lets it follow.
+fn puts_child_into_its_group() -> u8 {
+    let child = std::env::args().nth(2).and_then(|number| number.parse().ok());
+    let put = child.is_some_and(|child| libc::set_group(child, libc::group()));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    u8::from(!put)
 }
 
 /// A program's file without what is not loaded: it is read whole each time.

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use unix::process_page::ProcessPage;
 
 /// What holds.
-pub const TESTS: [Test; 3] = [
+pub const TESTS: [Test; 4] = [
     ("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender),
     ("children_do_not_say_whose_they_were", children_do_not_say_whose_they_were),
     ("starters_keep_no_child_from_a_session", starters_keep_no_child_from_a_session),
+    ("orders_go_on_after_set_id_programs", orders_go_on_after_set_id_programs),
 ];
 
 const CHILD: i32 = 17;
@@ -150,4 +151,45 @@ fn starters_keep_no_child_from_a_session(_: door::Door) -> Seen {
         let Ok(status) = job.wait() else { return 6 };
         status.code().map_or(7, |code| if code == 0 { 0 } else { 10 + code })
     })
+}
+
+/// A child that has followed its parent's orders follows those, too, that come when the parent has
+/// executed a set-id program.
+fn orders_go_on_after_set_id_programs(_: door::Door) -> Seen {
+    let words = libc::words(libc::shared(1), 2);
+    let seen = with_program(|| {
+        let group = libc::group() as u64;
+        let parent = libc::spawn(|| {
+            if !libc::become_user(ANN) {
+                return 1;
+            }
+            let child = libc::spawn(|| {
+                while words[0].load(Ordering::SeqCst) == 0 {
+                    words[1].store(libc::group() as u64, Ordering::SeqCst);
+                    std::thread::yield_now();
+                }
+                0
+            });
+            // It follows once, and once more.
+            let put = libc::set_group(child, child) && libc::set_group(child, libc::group());
+            if !put || !libc::set_group(child, child) {
+                return 2;
+            }
+            while words[1].load(Ordering::SeqCst) != child as u64 {
+                std::thread::yield_now();
+            }
+            let words = [set_id::NAME, set_id::GROUP].map(String::from);
+            libc::execute(PROGRAM, &[&words[..], &[child.to_string()]].concat(), &[]);
+            3
+        });
+        let status = libc::wait(parent);
+        let is_there = words[1].load(Ordering::SeqCst) == group;
+        match status {
+            0 if is_there => 0,
+            0 => 10,
+            _ => status >> 8,
+        }
+    });
+    words[0].store(1, Ordering::SeqCst);
+    seen
 }
