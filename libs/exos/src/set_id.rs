@@ -25,7 +25,7 @@ use crate::fs::node::Node;
 use crate::fs::open_file::OpenFile;
 use crate::fs::region::{self, Heritage, Region};
 use crate::fs::whose::Whose;
-use crate::fs::{image_files, saved};
+use crate::fs::{image_files, saved, terminal};
 use crate::layout::{PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::page;
@@ -190,9 +190,15 @@ pub fn load_files(process: &mut Process, bytes: &[u8], head: &Head) -> Result<()
             pipe.whose.set(Whose::of([process.users[0], process.groups[0]]));
         }
     }
-    // The terminal of its session is another user's word: one that it does not have open is none.
+    // The terminal of its session is another user's word: one that it does not have open is none,
+    // and the console if it is not attached to that.
     let page = page::own();
-    if page.terminal.checked_sub(2).is_some_and(|at| process.files.terminal(at).is_none()) {
+    let has_it = match page.terminal {
+        0 => true,
+        1 => terminal::has_console(),
+        mark => process.files.terminal(mark - 2).is_some(),
+    };
+    if !has_it {
         page.terminal = 0;
     }
     Ok(())

@@ -541,6 +541,16 @@ pub fn lead_session() -> bool {
     unsafe { setsid() >= 0 }
 }
 
+/// What the child that executes a command does before.
+pub fn before_exec(
+    command: &mut std::process::Command,
+    act: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
+) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: the callers' acts store a word; they take no lock and allocate nothing.
+    unsafe { command.pre_exec(act) };
+}
+
 /// setpgid(2)
 pub fn set_group(pid: i32, group: i32) -> bool {
     // SAFETY: no memory.

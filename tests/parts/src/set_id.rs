@@ -51,6 +51,8 @@ pub const FOR_A_TIME: &str = "for-a-time";
 
 /// Its argument if a child of its is to begin a session, once a line has come.
 pub const SESSION: &str = "session";
+/// Its argument if it is to tell what its page says of the terminal of its session.
+pub const TERMINAL: &str = "terminal";
 /// Its argument if it is to put the child behind it into its own group.
 pub const GROUP: &str = "group";
 
@@ -71,6 +73,10 @@ pub fn job() -> u8 {
             return u8::from(filled[filled.len() - 1] != SECRET_WORD);
         }
         Some(SESSION) => return child_begins_session(),
+        Some(TERMINAL) => {
+            let at = std::mem::offset_of!(unix::process_page::ProcessPage, terminal);
+            return libc::own_page_word(at).load(Ordering::SeqCst) as u8;
+        }
         Some(GROUP) => return puts_child_into_its_group(),
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use unix::process_page::ProcessPage;
 
 /// What holds.
-pub const TESTS: [Test; 4] = [
+pub const TESTS: [Test; 5] = [
     ("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender),
     ("children_do_not_say_whose_they_were", children_do_not_say_whose_they_were),
     ("starters_keep_no_child_from_a_session", starters_keep_no_child_from_a_session),
     ("orders_go_on_after_set_id_programs", orders_go_on_after_set_id_programs),
+    ("starters_give_no_console", starters_give_no_console),
 ];
 
 const CHILD: i32 = 17;
@@ -192,4 +193,24 @@ fn orders_go_on_after_set_id_programs(_: door::Door) -> Seen {
     });
     words[0].store(1, Ordering::SeqCst);
     seen
+}
+
+/// What is no starter's terminal is not its set-id program's either: the console.
+fn starters_give_no_console(_: door::Door) -> Seen {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    with_program(|| {
+        if !libc::lead_session() || !libc::become_user(ANN) {
+            return 1;
+        }
+        let mut job = Command::new(PROGRAM);
+        job.arg0(set_id::NAME).arg(set_id::TERMINAL);
+        job.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let says = || {
+            say(offset_of!(ProcessPage, terminal), 1);
+            Ok(())
+        };
+        libc::before_exec(&mut job, says);
+        job.status().ok().and_then(|status| status.code()).map_or(2, |code| 10 * code)
+    })
 }
