@@ -156,12 +156,17 @@ impl Files {
         Ok(self.ask(Operation::Open, [file.number, raw::O_RDONLY.into(), 0, 0])?[1])
     }
 
-    /// The one by which the next life may, which acts for these: its domain is not there yet.
-    pub fn pass(&self, file: File, seal: u64, ids: &Ids) -> Result<u64, Errno> {
+    /// The one by which the next life may, which acts for these in that domain.
+    pub fn pass(
+        &self,
+        (file, seal): (File, u64),
+        domain: DomainId,
+        ids: &Ids,
+    ) -> Result<u64, Errno> {
         if seal == 0 {
             return Ok(0);
         }
         let heir = seals::ids(ids.users[1], ids.groups[1]);
-        Ok(self.ask(Operation::Seal, [file.number, seal, 0, heir])?[0])
+        Ok(self.ask(Operation::Seal, [file.number, seal, domain.0, heir])?[0])
     }
 }

@@ -83,14 +83,15 @@ impl Builder {
         Ok(Self { entry: plan.entry, life, built: 0 })
     }
 
-    /// Builds a domain for `asker`, which becomes `ids` there, with `block` to begin with. Until it
-    /// is there, and afterwards as long as it has that id, the user `payer` pays.
-    pub fn build(
+    /// Builds a domain for `asker`, which becomes `ids` there, with what `block` makes for it to
+    /// begin with. Until it is there, and afterwards as long as it has that id, the user `payer`
+    /// pays.
+    pub fn build<'a>(
         &mut self,
         asker: EnvId,
         from: DomainId,
         (ids, payer): (&Ids, u32),
-        block: &[u8],
+        block: impl FnOnce(DomainId) -> Result<&'a [u8], Errno>,
     ) -> Result<Built, Errno> {
         let page = page::of_index(asker.index()).ok_or(Errno::ESRCH)?;
         // A number that is used again would be another program's guard.
@@ -101,14 +102,17 @@ impl Builder {
         let bytes = start::text_bytes();
         let domain = call::domain_alloc(GUARD, AccountId::NONE, TEXT, bytes);
         let domain = domain.map_err(files::refused)?;
-        let prepared =
-            self.prepare(domain, (asker, from), (ids, payer), &page_of(&page, ids), block);
+        let prepared = block(domain).and_then(|block| {
+            let page = page_of(&page, ids);
+            let prepared = self.prepare(domain, (asker, from), (ids, payer), &page, block);
+            prepared.map_err(files::refused)
+        });
         match prepared {
             Ok(prepared) => Ok(Built { domain, prepared }),
-            Err(refused) => {
+            Err(errno) => {
                 // Nothing has been in it: by the builder's right it goes as it came.
                 let _ = call::domain_destroy(OWN, domain);
-                Err(files::refused(refused))
+                Err(errno)
             }
         }
     }

@@ -58,19 +58,23 @@ impl Server {
         let before = request.ids();
         files::holds(domain, &before)?;
         let head = self.judge(&request, domain, &before)?;
-        let (first, rest) = self.block.split_at_mut(HEAD_BYTES);
-        first.copy_from_slice(&head.to_bytes());
+        let (_, rest) = self.block.split_at_mut(HEAD_BYTES);
         files::fetch(domain, &request, &mut rest[..request.bytes])?;
         self.make_room();
-        let block = &self.block[..HEAD_BYTES + request.bytes];
-        let built = self.builder.build(guest, domain, (&head.ids, before.users[0]), block)?;
+        let (files, block) = (&self.files, &mut self.block[..HEAD_BYTES + request.bytes]);
+        let built = self.builder.build(guest, domain, (&head.ids, before.users[0]), |domain| {
+            // The file is open for the next life alone, and not for who else acts for its ids.
+            let seal = files.pass((head.file, head.seal), domain, &head.ids)?;
+            block[..HEAD_BYTES].copy_from_slice(&Head { seal, ..head }.to_bytes());
+            Ok(&*block)
+        })?;
         let until_ns = clock::now_ns() + PATIENCE_NS;
         self.waiting.push(Waiting { built, guest, user: before.users[0], until_ns });
         Ok(built.domain.0)
     }
 
-    /// What the next life is told, if the asker may execute the file and it is set-id, or hidden:
-    /// the asker may not read it.
+    /// What the next life is told, with our own seal of the file, if the asker may execute the file
+    /// and it is set-id, or hidden: the asker may not read it.
     fn judge(
         &self,
         request: &Request,
@@ -98,7 +102,6 @@ impl Server {
         if self.files.is_script(request.file, seal)? {
             return Err(Errno::EACCES);
         }
-        let seal = self.files.pass(request.file, seal, &ids)?;
         Ok(Head {
             process: request.process,
             ids,
