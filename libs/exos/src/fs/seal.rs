@@ -11,7 +11,7 @@
 //! A process that has given an id up wipes what it was told as that one ([`Files::forget`]), and
 //! the next program does not begin in its memory.
 
-use abi::id::DomainId;
+use abi::id::{DomainId, RegionId};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use linux_raw_sys::general as raw;
@@ -101,6 +101,17 @@ impl Seal {
         self.next.set(passed);
     }
 
+    /// One that a further group has given is void when anything changes of what the domain holds,
+    /// though the group is there still: has the server make another one, if it would open the file.
+    fn renew(&self, client: &Client, file: Id, access: u32) {
+        let ids = self.ids.get();
+        let opened = access & raw::O_ACCMODE;
+        let seal = client.acting_for(ids).open_node(file, opened, RegionId::NONE).unwrap_or(0);
+        if seal != 0 {
+            self.set_for(seal, ids);
+        }
+    }
+
     /// The one that it was passed to is us: these.
     pub fn adopt(&self, ids: Both) {
         if self.ids.replace(ids) != ids {
@@ -130,6 +141,16 @@ impl Description {
             }
             OpenFile::UnixSocket(socket) => socket.sealed(),
             _ => None,
+        }
+    }
+
+    /// Has the server make a seal for another asker. If the own one is void that is mended once.
+    fn pass_seal(&self, client: &Client, (file, seal): (Id, &Seal), heir: Heir) {
+        seal.pass(client, file, heir);
+        let is_void = seal.next.get() == 0 && seal.get() & SETTLED != 0;
+        if is_void && matches!(self.file, OpenFile::Node(_)) {
+            seal.renew(client, file, self.access);
+            seal.pass(client, file, heir);
         }
     }
 }
@@ -164,12 +185,12 @@ impl Files {
             if seal.get() == 0 && matches!(description.file, OpenFile::Node(_)) {
                 // Refused if the mode has changed: it then decides at each request.
                 let opened = description.access & raw::O_ACCMODE;
-                seal.set(client.open_node(file, opened, abi::id::RegionId::NONE).unwrap_or(0));
+                seal.set(client.open_node(file, opened, RegionId::NONE).unwrap_or(0));
             }
             let heir = (own_domain(), ids);
             match seal.is_for(heir) {
                 true => seal.next.set(seal.get()),
-                false => seal.pass(client, file, heir),
+                false => description.pass_seal(client, (file, seal), heir),
             }
         }
     }
@@ -187,7 +208,7 @@ impl Files {
     pub(super) fn pass(&self, description: &Rc<Description>, heir: Heir) {
         let Some((file, seal)) = description.sealed() else { return };
         match self.client() {
-            Ok(client) => seal.pass(&client, file, heir),
+            Ok(client) => description.pass_seal(&client, (file, seal), heir),
             Err(_) => seal.next.set(0),
         }
     }
