@@ -3,16 +3,22 @@
 use super::processes::await_stop;
 use super::{ANN, another, end, failed, say};
 use crate::{Seen, Test, expect, libc, set_id};
+use abi::call::Call;
+use abi::id::EnvId;
+use std::io::{BufRead, BufReader, Write};
 use std::mem::offset_of;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
-use unix::process_page::ProcessPage;
+use unix::process_page::{Placed, ProcessPage};
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("signals_that_come_together_have_no_sender", signals_that_come_together_have_no_sender),
     ("children_do_not_say_whose_they_were", children_do_not_say_whose_they_were),
     ("starters_keep_no_child_from_a_session", starters_keep_no_child_from_a_session),
     ("orders_go_on_after_set_id_programs", orders_go_on_after_set_id_programs),
+    ("orders_do_not_reach_set_id_programs", orders_do_not_reach_set_id_programs),
     ("starters_give_no_console", starters_give_no_console),
 ];
 
@@ -125,32 +131,72 @@ fn with_program(run: impl FnOnce() -> i32) -> Seen {
     Ok(String::new())
 }
 
+/// The program, which has a child that begins a session once it gets a byte, and that child's
+/// number.
+fn start_session() -> Option<(Child, i32)> {
+    let job = Command::new(PROGRAM)
+        .arg0(set_id::NAME)
+        .arg(set_id::SESSION)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut job = job.ok()?;
+    let mut line = String::new();
+    BufReader::new(job.stdout.take()?).read_line(&mut line).ok()?;
+    Some((job, line.trim().parse().ok()?))
+}
+
+/// Gives it the byte: its status.
+fn end_session(mut job: Child) -> i32 {
+    let sent = job.stdin.take().map(|mut to| to.write_all(b"g"));
+    let status = job.wait().ok().and_then(|status| status.code());
+    match (sent, status) {
+        (Some(Ok(())), Some(0)) => 0,
+        (Some(Ok(())), Some(code)) => 10 + code,
+        _ => 7,
+    }
+}
+
 /// A set-id program's child begins a session, whatever the program's starter says of its own group.
 fn starters_keep_no_child_from_a_session(_: door::Door) -> Seen {
-    use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::process::CommandExt;
-    use std::process::{Command, Stdio};
     with_program(|| {
         if !libc::become_user(ANN) {
             return 1;
         }
-        let job = Command::new(PROGRAM)
-            .arg0(set_id::NAME)
-            .arg(set_id::SESSION)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let Ok(mut job) = job else { return 2 };
-        let (Some(mut to), Some(from)) = (job.stdin.take(), job.stdout.take()) else { return 3 };
-        let mut line = String::new();
-        let came = BufReader::new(from).read_line(&mut line);
-        let Some(child) = came.ok().and_then(|_| line.trim().parse().ok()) else { return 4 };
-        say(offset_of!(ProcessPage, group), child);
-        if to.write_all(b"g").is_err() {
-            return 5;
+        let Some((job, child)) = start_session() else { return 2 };
+        say(offset_of!(ProcessPage, group), child as u32);
+        end_session(job)
+    })
+}
+
+/// What a set-id program's starter says in its page moves neither the program nor its child into
+/// another group.
+fn orders_do_not_reach_set_id_programs(door: door::Door) -> Seen {
+    const BELL: u64 = 1 << 8;
+    let group_of = |pid: i32| {
+        let at = EnvId(pid as u32).index();
+        xok::published::application_word(at, offset_of!(ProcessPage, parent)).map(|two| two >> 32)
+    };
+    with_program(|| {
+        if !libc::become_user(ANN) {
+            return 1;
         }
-        let Ok(status) = job.wait() else { return 6 };
-        status.code().map_or(7, |code| if code == 0 { 0 } else { 10 + code })
+        let Some((job, child)) = start_session() else { return 2 };
+        let all = [job.id() as i32, child];
+        let before = all.map(group_of);
+        for (at, pid) in all.into_iter().enumerate() {
+            let first = offset_of!(ProcessPage, placed) + at * size_of::<Placed>();
+            let words = [pid as u32, std::process::id(), u32::MAX];
+            (0..).zip(words).for_each(|(word, value)| say(first + 4 * word, value));
+            let ring = Call::Post { env: EnvId(pid as u32), bits: BELL };
+            if libc::kernel_by(door, ring, 2).is_err() {
+                return 3;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let moved = all.map(group_of) != before;
+        let status = end_session(job);
+        if moved { 4 } else { status }
     })
 }
 
@@ -197,8 +243,6 @@ fn orders_go_on_after_set_id_programs(_: door::Door) -> Seen {
 
 /// What is no starter's terminal is not its set-id program's either: the console.
 fn starters_give_no_console(_: door::Door) -> Seen {
-    use std::os::unix::process::CommandExt;
-    use std::process::{Command, Stdio};
     with_program(|| {
         if !libc::lead_session() || !libc::become_user(ANN) {
             return 1;
