@@ -186,6 +186,7 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         group: asker.group,
         session: asker.session,
         terminal: asker.terminal,
+        terminal_settings: asker.terminal_settings,
         nice: asker.nice,
         start_ns: asker.start_ns,
         stop_count: asker.stop_count,

@@ -126,11 +126,11 @@ impl Server {
                 return self.terminals.open_master(caller, region, &request.who);
             }
             Operation::TerminalOpen => {
-                let asked = [first, second];
+                let asked = [first, second, request.arguments[2]];
                 return self.terminals.open_slave(caller, region, &request.who, asked);
             }
             Operation::TerminalList => return terminals::list(),
-            Operation::TerminalAttributes => return self.terminals.attributes(first),
+            Operation::TerminalAttributes => return self.terminals.attributes([first, second]),
             Operation::TerminalChange => {
                 return self.terminals.change(&request.who, request.arguments);
             }

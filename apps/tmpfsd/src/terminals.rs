@@ -52,10 +52,14 @@ impl Default for Terminals {
     }
 }
 
-fn at(number: u64) -> Result<(usize, Entry), Errno> {
+/// The terminal of a number, if it is the one of these settings (0: whichever). Whoever has one
+/// open, or as its session's, may have it longer than it has the number.
+fn at(number: u64, settings: u64) -> Result<(usize, Entry), Errno> {
     let known = usize::try_from(number).ok().filter(|&number| number < TERMINALS);
     let number = known.ok_or(Errno::ENOENT)?;
-    Ok((number, entry(number)?.ok_or(Errno::EIO)?))
+    let entry = entry(number)?.ok_or(Errno::EIO)?;
+    let is_meant = settings == 0 || settings == entry.control;
+    if is_meant { Ok((number, entry)) } else { Err(Errno::EIO) }
 }
 
 impl Terminals {
@@ -95,10 +99,10 @@ impl Terminals {
         caller: EnvId,
         transport: RegionId,
         who: &Credentials,
-        [number, mask]: [u64; 2],
+        [number, mask, settings]: [u64; 3],
     ) -> Result<[u64; 4], Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
-        let (number, entry) = at(number)?;
+        let (number, entry) = at(number, settings)?;
         let Owner { mode, uid, gid, .. } = self.owner(number, &entry);
         let mask = if matches!(mask, 2 | 4) { mask as u32 } else { 6 };
         let attributes =
@@ -119,8 +123,8 @@ impl Terminals {
     }
 
     /// Serves `TerminalAttributes`.
-    pub fn attributes(&self, number: u64) -> Result<[u64; 4], Errno> {
-        let (number, entry) = at(number)?;
+    pub fn attributes(&self, [number, settings]: [u64; 2]) -> Result<[u64; 4], Errno> {
+        let (number, entry) = at(number, settings)?;
         let Owner { mode, uid, gid, .. } = self.owner(number, &entry);
         Ok([mode.into(), uid.into(), gid.into(), 0])
     }
@@ -129,9 +133,10 @@ impl Terminals {
     pub fn change(
         &mut self,
         who: &Credentials,
-        [number, which, mode_and_owner, group]: [u64; 4],
+        [number_and_which, settings, mode_and_owner, group]: [u64; 4],
     ) -> Result<[u64; 4], Errno> {
-        let (number, entry) = at(number)?;
+        let which = number_and_which >> 32;
+        let (number, entry) = at(number_and_which & 0xffff_ffff, settings)?;
         let mut owner = self.owner(number, &entry);
         let (root, owns) = (who.uid == 0, who.uid == owner.uid);
         let (uid, gid) = ((mode_and_owner >> 32) as u32, group as u32);

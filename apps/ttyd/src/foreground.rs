@@ -21,7 +21,7 @@ use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use core::mem::offset_of;
-use unix::process_page::{MAGIC, ProcessPage};
+use unix::process_page::{MAGIC, Mark, ProcessPage};
 use unix::tty::shared::{Control, TERMINALS};
 use xok::call::{self, Refused};
 use xok::clock;
@@ -30,9 +30,7 @@ use xok::published::{self, ApplicationPage};
 /// Index of the capability over all users' names, given by init.
 pub const PROCESSES: u8 = 2;
 
-/// How processes mark the console in their pages; then come the others, by number.
-pub const CONSOLE_MARK: u32 = 1;
-/// Marks, and 0, which is no terminal's.
+/// Places of terminals, by the numbers of their marks: that of none, the console's, the others'.
 const MARKS: usize = 2 + TERMINALS;
 /// Places of the table looked at in a step.
 const PLACES: usize = 4096;
@@ -46,6 +44,7 @@ const PAUSE_NS: u64 = 3_000_000;
 /// What a terminal's foreground is to be told.
 #[derive(Clone, Copy, Default)]
 struct Asked {
+    mark: Mark,
     session: u32,
     group: u32,
     /// The signals; 0: nothing.
@@ -54,7 +53,7 @@ struct Asked {
 
 /// The signals of all terminals.
 pub struct Signals {
-    /// What was typed and waits for the next look, by the terminal's mark.
+    /// What was typed and waits for the next look, by the number of the terminal's mark.
     asked: [Asked; MARKS],
     /// What the look that goes on tells.
     now: [Asked; MARKS],
@@ -85,26 +84,27 @@ impl Signals {
 
     /// Has `signal` told to each process of the terminal `mark` that says it is in the foreground
     /// there. The claim is the process's own; the kernel checks that this server may post to it.
-    pub fn ask(&mut self, mark: u32, state: &Control, signal: u8) {
+    pub fn ask(&mut self, mark: Mark, state: &Control, signal: u8) {
         let (session, group) = (state.session, state.foreground);
-        let Some(asked) = self.asked.get_mut(mark as usize) else { return };
+        let Some(asked) = self.asked.get_mut(mark.number as usize) else { return };
         if group == 0 || !(1..=64).contains(&signal) {
             return;
         }
-        let same = asked.session == session && asked.group == group;
+        let same = (asked.mark, asked.session, asked.group) == (mark, session, group);
         let before = if same { asked.bits } else { 0 };
-        *asked = Asked { session, group, bits: before | 1 << (signal - 1) };
+        *asked = Asked { mark, session, group, bits: before | 1 << (signal - 1) };
     }
 
     /// Does a signal typed at this terminal wait to be told?
-    pub fn wait_at(&self, mark: u32) -> bool {
-        let waits = |all: &[Asked; MARKS]| all.get(mark as usize).is_some_and(|one| one.bits != 0);
+    pub fn wait_at(&self, mark: Mark) -> bool {
+        let at = mark.number as usize;
+        let waits = |all: &[Asked; MARKS]| all.get(at).is_some_and(|one| one.bits != 0);
         waits(&self.asked) || waits(&self.now)
     }
 
     /// Does a piece of a look, if there is one to do; is there more to do now?
     pub fn step(&mut self) -> bool {
-        let console = self.asked[CONSOLE_MARK as usize];
+        let console = self.asked[Mark::CONSOLE.number as usize];
         if self.place == 0 {
             let wait = self.asked.iter().any(|asked| asked.bits != 0);
             if !wait || console.bits == 0 && clock::now_ns() < self.due_ns {
@@ -115,8 +115,8 @@ impl Signals {
             self.begin();
         } else if console.bits != 0 {
             // None of its signals is in this look: else it would take no input.
-            self.now[CONSOLE_MARK as usize] = console;
-            self.asked[CONSOLE_MARK as usize].bits = 0;
+            self.now[Mark::CONSOLE.number as usize] = console;
+            self.asked[Mark::CONSOLE.number as usize].bits = 0;
             self.begin();
         }
         self.look_on();
@@ -176,7 +176,7 @@ impl Signals {
             return false;
         }
         let is_in = page.half(offset_of!(ProcessPage, group)) == asked.group;
-        if !is_in || !has(page, mark, asked.session) {
+        if !is_in || !has(page, asked.mark, asked.session) {
             return false;
         }
         let Some(told) = self.told.get_mut(index).filter(|told| **told != record.id) else {
@@ -192,7 +192,7 @@ impl Signals {
 }
 
 /// Posts `signal` to the leader of a session, if it lives and has the terminal `mark`.
-pub fn signal_leader(mark: u32, session: u32, signal: u8) {
+pub fn signal_leader(mark: Mark, session: u32, signal: u8) {
     let id = EnvId(session);
     let page = published::application(id.index());
     if page.is_some_and(|page| has(page, mark, session)) {
@@ -201,11 +201,19 @@ pub fn signal_leader(mark: u32, session: u32, signal: u8) {
     }
 }
 
+/// The terminal that a process says is its session's.
+fn mark_of(page: ApplicationPage) -> Mark {
+    Mark {
+        number: page.half(offset_of!(ProcessPage, terminal)),
+        settings: page.word(offset_of!(ProcessPage, terminal_settings)),
+    }
+}
+
 /// Does a process say itself that the terminal `mark` is its session's? Session and foreground in a
 /// terminal's settings are the words of any program that has the terminal: they lead to no process
-/// of another one.
-fn has(page: ApplicationPage, mark: u32, session: u32) -> bool {
+/// of another one, nor of one that had the number before.
+fn has(page: ApplicationPage, mark: Mark, session: u32) -> bool {
     page.word(0) == MAGIC
-        && page.half(offset_of!(ProcessPage, terminal)) == mark
+        && mark_of(page) == mark
         && page.half(offset_of!(ProcessPage, session)) == session
 }

@@ -7,6 +7,7 @@ use abi::published::COMMAND_LINE;
 use abi::region::WordAt;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
+use unix::process_page::Mark;
 use unix::ring::{HEAD, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
@@ -19,7 +20,7 @@ use xok::published;
 use xok::services::{self, Service};
 
 use crate::console;
-use crate::foreground::{self, CONSOLE_MARK, Signals};
+use crate::foreground::{self, Signals};
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
 
@@ -186,8 +187,8 @@ impl Terminal {
     }
 
     /// How processes mark it in their pages as their session's (`unix::process_page`).
-    fn mark(&self) -> u32 {
-        self.number().map_or(CONSOLE_MARK, |number| number as u32 + CONSOLE_MARK + 1)
+    fn mark(&self) -> Mark {
+        self.number().map_or(Mark::CONSOLE, |number| Mark::of(number as u32, self.control.id.0))
     }
 
     /// Has its master gone?

@@ -19,7 +19,7 @@ use lockfree::versions;
 use xok::published;
 
 pub use unix::process_page::{
-    CALLS, COMMAND_BYTES, FILES_BYTES, HELD, HELD_ANY, MAGIC, PATH_BYTES, PLACED, Placed,
+    CALLS, COMMAND_BYTES, FILES_BYTES, HELD, HELD_ANY, MAGIC, Mark, PATH_BYTES, PLACED, Placed,
     ProcessPage, THREAD_MAGIC,
 };
 
@@ -151,9 +151,12 @@ pub fn order_for(parent: EnvId, child: u32) -> Option<Placed> {
     None
 }
 
-/// What a process says is its session's terminal, 0: none.
-pub fn terminal(id: EnvId) -> Option<u32> {
-    field(id.index(), core::mem::offset_of!(ProcessPage, terminal))
+/// What a process says is its session's terminal.
+pub fn terminal(id: EnvId) -> Option<Mark> {
+    let page = published::application(id.index())?;
+    let number = page.half(core::mem::offset_of!(ProcessPage, terminal));
+    let settings = page.word(core::mem::offset_of!(ProcessPage, terminal_settings));
+    Some(Mark { number, settings })
 }
 
 /// Every Linux process, the dead not yet waited for included.

@@ -28,7 +28,7 @@ use crate::fs::whose::Whose;
 use crate::fs::{image_files, saved, terminal};
 use crate::layout::{PROGRAM, PROGRAM_END};
 use crate::library;
-use crate::page;
+use crate::page::{self, Mark};
 use crate::process::{NextLife, Process};
 use crate::signal::sender;
 use crate::start_block::{self, Command};
@@ -196,10 +196,10 @@ pub fn load_files(process: &mut Process, bytes: &[u8], head: &Head) -> Result<()
     let has_it = match page.terminal {
         0 => true,
         1 => terminal::has_console(),
-        mark => process.files.terminal(mark - 2).is_some(),
+        _ => process.files.terminal(page.mark()).is_some(),
     };
     if !has_it {
-        page.terminal = 0;
+        page.set_mark(Mark::NONE);
     }
     Ok(())
 }

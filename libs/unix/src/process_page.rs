@@ -74,7 +74,7 @@ pub struct ProcessPage {
     pub ignored: u64,
     /// Handled signals.
     pub handled: u64,
-    /// Has it a terminal as its session's?
+    /// The terminal that it has as its session's: 0 none, 1 the console, else its number + 2.
     pub terminal: u32,
     /// Nice value.
     pub nice: i32,
@@ -121,12 +121,37 @@ pub struct ProcessPage {
     pub held: [u64; HELD],
     /// Soft and hard limit of each resource (getrlimit(2)).
     pub limits: [[u64; 2]; LIMITS],
+    /// The region of that terminal's settings, if it has a number.
+    pub terminal_settings: u64,
     /// The last order of its parent's that it has followed, or that its own came after.
     pub followed: u32,
     /// Orders that it has given its children.
     pub orders: u32,
     /// Those that have not been followed, as far as they fit.
     pub placed: [Placed; PLACED],
+}
+
+/// A terminal, as the page of a process says that it is its session's. Numbers of pseudo-terminals
+/// come again, the names of regions do not: a process whose terminal was hung up has none of the
+/// later ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// 0 none, 1 the console, else the number + 2.
+    pub number: u32,
+    /// The region of its settings; 0: the console's.
+    pub settings: u64,
+}
+
+impl Mark {
+    /// No terminal.
+    pub const NONE: Self = Self { number: 0, settings: 0 };
+    /// The console.
+    pub const CONSOLE: Self = Self { number: 1, settings: 0 };
+
+    /// The pseudo-terminal of this number and these settings.
+    pub fn of(number: u32, settings: u64) -> Self {
+        Self { number: number.saturating_add(2), settings }
+    }
 }
 
 /// A child that its parent has put into a group: the child writes its own page alone, so it is told
@@ -220,10 +245,21 @@ impl ProcessPage {
         futex: 0,
         held: [0; HELD],
         limits: [[0; 2]; LIMITS],
+        terminal_settings: 0,
         followed: 0,
         orders: 0,
         placed: [Placed::NONE; PLACED],
     };
+
+    /// The terminal of its session.
+    pub fn mark(&self) -> Mark {
+        Mark { number: self.terminal, settings: self.terminal_settings }
+    }
+
+    /// Says which terminal is that of its session.
+    pub fn set_mark(&mut self, mark: Mark) {
+        (self.terminal, self.terminal_settings) = (mark.number, mark.settings);
+    }
 
     /// Becomes a child's, which has no orders yet.
     pub fn forget_orders(&mut self) {

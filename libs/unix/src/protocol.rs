@@ -135,8 +135,8 @@ operations! {
     /// Makes a pseudo-terminal. Result: its number; data: its regions
     /// (`unix::tty::shared::Entry`); the caller is attached as the master.
     23 TerminalMake,
-    /// Number of a pseudo-terminal, mask (4 read, 2 write). Data: its regions; the caller is
-    /// attached as one of its programs, if it may do that.
+    /// Number of a pseudo-terminal, mask (4 read, 2 write), region of its settings or 0. Data: its
+    /// regions; the caller is attached as one of its programs, if it may do that. EIO: the number has no terminal, or not that of these settings.
     24 TerminalOpen,
     /// Result: a bit for each pseudo-terminal there is.
     25 TerminalList,
@@ -152,10 +152,11 @@ operations! {
     /// notes that it is read. Results: pages, size, the word on which this
     /// depends, nanoseconds for which the read stays noted.
     28 Show,
-    /// Number of a pseudo-terminal. Results: mode, owner, group.
+    /// Number of a pseudo-terminal, region of its settings or 0 (as above). Results: mode, owner,
+    /// group.
     29 TerminalAttributes,
-    /// Number of a pseudo-terminal, which (`CHANGE_MODE`, `CHANGE_UID`, `CHANGE_GID`), mode |
-    /// owner << 32, group.
+    /// Number of a pseudo-terminal | which (`CHANGE_MODE`, `CHANGE_UID`, `CHANGE_GID`) << 32,
+    /// region of its settings or 0 (as above), mode | owner << 32, group.
     30 TerminalChange,
     /// Port, pid. Who connects there is told that it is this process of the caller's domain, and
     /// for whom it acts now, if the domain has made the port.

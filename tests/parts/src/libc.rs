@@ -571,6 +571,13 @@ pub fn control(fd: i32, request: u64, value: i32) -> Option<i32> {
     done.then_some(value)
 }
 
+/// `TIOCSWINSZ`: so many lines.
+pub fn set_rows(fd: i32, rows: u16) -> bool {
+    let mut size = [rows, 80, 0, 0];
+    // SAFETY: reads the size.
+    unsafe { ioctl(fd, 0x5414, size.as_mut_ptr().cast()) == 0 }
+}
+
 /// sigprocmask(2): this signal waits until it is asked for.
 pub fn block(number: i32) {
     let set = only(number);

@@ -15,6 +15,7 @@ use unix::{Errno, protocol};
 use xok::services::{self, Service};
 use xok::{call, clock};
 
+use super::pty::Name;
 use super::region::{self, Region};
 use super::transfer::Memory;
 use alloc::vec;
@@ -499,23 +500,24 @@ impl Client {
     }
 
     /// Attaches the own domain to a pseudo-terminal, if it may do there what `mask` says.
-    pub fn terminal_open(&self, number: u32, mask: u32) -> Result<Entry, Errno> {
-        let arguments = [u64::from(number), u64::from(mask), 0, 0];
+    pub fn terminal_open(&self, (number, settings): Name, mask: u32) -> Result<Entry, Errno> {
+        let arguments = [u64::from(number), u64::from(mask), settings.0, 0];
         self.ask(Operation::TerminalOpen, arguments)?;
         self.receive_entry()
     }
 
     /// Mode, owner and group of a pseudo-terminal.
-    pub fn terminal_attributes(&self, number: u32) -> Result<[u32; 3], Errno> {
+    pub fn terminal_attributes(&self, (number, settings): Name) -> Result<[u32; 3], Errno> {
         let [mode, uid, gid, _] =
-            self.ask(Operation::TerminalAttributes, [number.into(), 0, 0, 0])?;
+            self.ask(Operation::TerminalAttributes, [number.into(), settings.0, 0, 0])?;
         Ok([mode as u32, uid as u32, gid as u32])
     }
 
     /// Changes them.
-    pub fn terminal_change(&self, number: u32, change: &Change) -> Result<(), Errno> {
+    pub fn terminal_change(&self, (number, settings): Name, change: &Change) -> Result<(), Errno> {
         let [mode, uid, gid, ..] = change.words;
-        let arguments = [number.into(), change.which, mode | uid << 32, gid];
+        let which = u64::from(number) | change.which << 32;
+        let arguments = [which, settings.0, mode | uid << 32, gid];
         self.ask(Operation::TerminalChange, arguments).map(|_| ())
     }
 

@@ -57,7 +57,7 @@ use image::archive::Kind;
 use linux_raw_sys::general as raw;
 use unix::attributes::{Attributes, Credentials, Membership};
 use unix::path::Canonical;
-use unix::process_page::{DIRECTORY, ROOT_DIRECTORY};
+use unix::process_page::{DIRECTORY, Mark, ROOT_DIRECTORY};
 use unix::protocol::DATA_BYTES;
 use unix::tree::Id;
 
@@ -250,11 +250,11 @@ impl Files {
         self.table.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(at, _)| at as u32)
     }
 
-    /// The pseudo-terminal with this number, if a descriptor of it is open.
-    pub fn terminal(&self, wanted: u32) -> Option<Tty> {
+    /// This pseudo-terminal, if a descriptor of it is open.
+    pub fn terminal(&self, wanted: Mark) -> Option<Tty> {
         let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
         open.find_map(|file| match file {
-            OpenFile::Terminal(tty) if tty.number == Some(wanted) && tty.reads() => Some(*tty),
+            OpenFile::Terminal(tty) if tty.mark() == wanted && tty.reads() => Some(*tty),
             _ => None,
         })
     }

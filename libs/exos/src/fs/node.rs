@@ -153,7 +153,7 @@ impl Node {
                 links: 2,
                 ..stamped()
             }),
-            Node::Slave(number) => pty::attributes(files, number),
+            Node::Slave(number) => pty::attributes(files, pty::whichever(number)),
             Node::DeviceLink(at) => Ok(Attributes {
                 device: DEVICES_DEVICE,
                 inode: 100 + at as u64,

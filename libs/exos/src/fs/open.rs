@@ -294,7 +294,7 @@ fn open_existing(
             open_terminal(process, device, path, flags)
         }
         Node::Device(Device::Master) => pty::open_master(process, path, flags),
-        Node::Slave(number) => pty::open_slave(process, number, flags),
+        Node::Slave(number) => pty::open_slave(process, pty::whichever(number), flags),
         Node::Device(_) => {
             node.permits(&process.files, &process.files.who(), mask_of(flags))?;
             Ok(Description::new(OpenFile::Node(node), path, flags, None))

@@ -105,7 +105,9 @@ impl OpenFile {
             | OpenFile::Own(_) => {
                 Ok(Attributes { device: 0xd, inode: 1, mode: 0o600, links: 1, ..stamped() })
             }
-            OpenFile::Terminal(Tty { number: Some(number), .. }) => pty::attributes(files, *number),
+            OpenFile::Terminal(Tty { number: Some(number), settings, .. }) => {
+                pty::attributes(files, (*number, settings.id))
+            }
             OpenFile::Terminal(_) => Ok(device_attributes(Device::Console)),
             OpenFile::Master(_) => Ok(device_attributes(Device::Master)),
             OpenFile::Stream(number) => Ok(Attributes {

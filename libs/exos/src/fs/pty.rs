@@ -26,13 +26,17 @@ use super::terminal::Tty;
 use super::terminal_control;
 use super::transfer::Memory;
 use crate::errno::Answer;
-use crate::page;
+use crate::page::{self, Mark};
 use crate::process::Process;
 use crate::signal::send;
 use crate::unix_sockets::connection::End;
 use crate::unix_sockets::streams;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
+
+/// A pseudo-terminal: its number, and the region of its settings, without which it is whichever one
+/// has the number now. Numbers come again, the names of regions do not.
+pub type Name = (u32, RegionId);
 
 /// Major number of terminals' devices.
 const MAJOR: u64 = 136;
@@ -47,9 +51,20 @@ pub struct Master {
     entry: Entry,
 }
 
+/// The one that has the number now.
+pub fn whichever(number: u32) -> Name {
+    (number, RegionId::NONE)
+}
+
+/// Where it is found.
+pub fn path_of(number: u32) -> Canonical {
+    Canonical::from_canonical(format!("/dev/pts/{number}").as_bytes())
+}
+
 /// Attributes of /dev/pts/`number`.
-pub fn attributes(files: &Files, number: u32) -> Result<Attributes, Errno> {
-    let [mode, uid, gid] = files.client()?.terminal_attributes(number)?;
+pub fn attributes(files: &Files, name: Name) -> Result<Attributes, Errno> {
+    let [mode, uid, gid] = files.client()?.terminal_attributes(name)?;
+    let number = name.0;
     Ok(Attributes {
         device: 0x18,
         inode: 3 + u64::from(number),
@@ -90,17 +105,13 @@ pub fn open_master(
 
 /// Opens a terminal. The leader of a session that has none gets it as its own, unless `flags` says
 /// not (`O_NOCTTY`).
-pub fn open_slave(
-    process: &mut Process,
-    number: u32,
-    flags: u32,
-) -> Result<Rc<Description>, Errno> {
+pub fn open_slave(process: &mut Process, name: Name, flags: u32) -> Result<Rc<Description>, Errno> {
     let mask = super::open::mask_of(flags);
-    let mut entry = process.files.client()?.terminal_open(number, mask)?;
+    let mut entry = process.files.client()?.terminal_open(name, mask)?;
     if mask & 4 == 0 {
         entry.input = 0;
     }
-    enter_slave(process, Tty::pseudo(number, &entry), number, flags)
+    enter_slave(process, Tty::pseudo(name.0, &entry), name.0, flags)
 }
 
 /// Makes a terminal that we are attached to an open file.
@@ -110,9 +121,9 @@ fn enter_slave(
     number: u32,
     flags: u32,
 ) -> Result<Rc<Description>, Errno> {
-    let path = Canonical::from_canonical(format!("/dev/pts/{number}").as_bytes());
     // Dropping it gives the attachments back.
-    let description = Description::new(OpenFile::Terminal(tty), path, flags, None);
+    let file = OpenFile::Terminal(tty);
+    let description = Description::new(file, path_of(number), flags, None);
     let control = tty.control()?;
     if control.locked || control.hung_up {
         return Err(Errno::EIO);
@@ -133,23 +144,25 @@ fn enter_slave(
 
 /// Opens the terminal of the process's session.
 pub fn open_own(process: &mut Process, flags: u32) -> Result<Rc<Description>, Errno> {
-    match page::own().terminal {
-        0 | 1 => Err(Errno::ENXIO),
-        mark => {
-            let (number, flags) = (mark - 2, flags | raw::O_NOCTTY);
-            let tty = attached(process, number)?;
-            enter_slave(process, tty, number, flags)
-        }
-    }
+    let mark = page::own().mark();
+    let number = mark.number.checked_sub(2).ok_or(Errno::ENXIO)?;
+    let tty = attached(process, mark).map_err(|errno| match errno {
+        // It was hung up, whoever has the number now.
+        Errno::EIO => Errno::ENXIO,
+        other => other,
+    })?;
+    enter_slave(process, tty, number, flags | raw::O_NOCTTY)
 }
 
 /// The terminal of our session, attached once more: a descriptor of it will do, also if it was
 /// another user's who opened it.
-fn attached(process: &Process, number: u32) -> Result<Tty, Errno> {
-    match process.files.terminal(number) {
+fn attached(process: &Process, mark: Mark) -> Result<Tty, Errno> {
+    match process.files.terminal(mark) {
         Some(tty) => tty.attach_own().map(|()| tty),
         None => {
-            let entry = process.files.client()?.terminal_open(number, 6)?;
+            let number = mark.number.checked_sub(2).ok_or(Errno::ENXIO)?;
+            let name = (number, RegionId(mark.settings));
+            let entry = process.files.client()?.terminal_open(name, 6)?;
             Ok(Tty::pseudo(number, &entry))
         }
     }
@@ -161,10 +174,10 @@ pub fn has_terminal(process: &Process) -> bool {
     let is_its = |tty: &Tty| {
         tty.control().is_ok_and(|control| control.session == session && !control.hung_up)
     };
-    match page::own().terminal {
-        0 => false,
-        1 => Tty::console().is_ok_and(|tty| is_its(&tty)),
-        mark => match attached(process, mark - 2) {
+    match page::own().mark() {
+        Mark { number: 0, .. } => false,
+        Mark { number: 1, .. } => Tty::console().is_ok_and(|tty| is_its(&tty)),
+        mark => match attached(process, mark) {
             Ok(tty) => {
                 let is = is_its(&tty);
                 tty.detach();
@@ -183,8 +196,7 @@ pub fn leave_session(process: &mut Process) {
     if own.session != process.id.0 || own.terminal < 2 {
         return;
     }
-    let number = own.terminal - 2;
-    let Ok(tty) = attached(process, number) else { return };
+    let Ok(tty) = attached(process, own.mark()) else { return };
     let mut foreground = 0;
     // Whatever has gone already needs no telling.
     let _ = tty.change(|control| {
@@ -371,7 +383,8 @@ impl Master {
                 user::write_value(argument, &u32::from(tty.control()?.locked))?;
             }
             ioctl::TIOCGPTPEER => {
-                let description = open_slave(process, self.number, argument as u32)?;
+                let name = (self.number, RegionId(self.entry.control));
+                let description = open_slave(process, name, argument as u32)?;
                 let close = argument as u32 & raw::O_CLOEXEC != 0;
                 let limit = process.limit(raw::RLIMIT_NOFILE);
                 return process.files.enter(description, close, 0, limit);

@@ -78,7 +78,7 @@ pub fn save(files: &Files, out: &mut Vec<u8>) {
                 out.words(&pipe.whose.get().saved());
             }
             OpenFile::Terminal(tty) => {
-                out.word(3 | u64::from(tty.mark()) << 8);
+                out.word(3 | u64::from(tty.mark().number) << 8);
                 for id in [tty.input.id, tty.output.id, tty.settings.id, RegionId::NONE] {
                     out.word(id.0);
                 }

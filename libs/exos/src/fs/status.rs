@@ -10,6 +10,7 @@ use unix::protocol::{
 use super::memory_files::Change;
 use super::node::Node;
 use super::open_file::OpenFile;
+use super::pty;
 use super::terminal::Tty;
 use super::walk::Last;
 use super::whose;
@@ -158,7 +159,7 @@ fn change(process: &Process, node: Option<Node>, change: &Change) -> Answer {
     let owners = CHANGE_MODE | CHANGE_UID | CHANGE_GID | CHANGE_OWNER;
     match node {
         Some(Node::Slave(number)) if change.which & !owners == 0 => {
-            process.files.client()?.terminal_change(number, change)?;
+            process.files.client()?.terminal_change(pty::whichever(number), change)?;
         }
         Some(Node::Memory(id)) => process.files.client()?.change(id, change)?,
         Some(Node::Image(_)) => return Err(Errno::EROFS),
@@ -182,7 +183,11 @@ fn change_at(process: &Process, directory: i32, path: u64, flags: u32, what: &Ch
 
 fn change_open(process: &Process, fd: i32, what: &Change) -> Answer {
     let node = match &process.files.get(fd)?.file {
-        OpenFile::Terminal(Tty { number: Some(number), .. }) => Some(Node::Slave(*number)),
+        OpenFile::Terminal(Tty { number: Some(number), settings, .. }) => {
+            // Its number may be another one's by now.
+            process.files.client()?.terminal_change((*number, settings.id), what)?;
+            return Ok(0);
+        }
         OpenFile::Pipe(pipe) => match pipe.whose.get().node {
             Some(id) => Some(Node::Memory(id)),
             None => return whose::change(process, pipe, what),

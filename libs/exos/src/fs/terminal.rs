@@ -17,7 +17,7 @@ use xok::services::{self, Service};
 use super::description::Description;
 use super::region::{Done, Heritage, Region};
 use super::transfer::Memory;
-use crate::page;
+use crate::page::{self, Mark};
 use crate::process::Process;
 use crate::signal::send;
 use crate::thread;
@@ -99,8 +99,8 @@ impl Tty {
     }
 
     /// What the page of a process says whose terminal it is.
-    pub fn mark(&self) -> u32 {
-        self.number.map_or(1, |number| number + 2)
+    pub fn mark(&self) -> Mark {
+        self.number.map_or(Mark::CONSOLE, |number| Mark::of(number, self.settings.id.0))
     }
 
     fn regions(&self) -> impl Iterator<Item = Region> {
@@ -193,16 +193,16 @@ pub fn leave_console() {
 }
 
 /// Is the process in the background of its own terminal, and is this that?
-fn in_background(mark: u32, control: &Control) -> bool {
+fn in_background(mark: Mark, control: &Control) -> bool {
     let own = page::own();
-    own.terminal == mark
+    own.mark() == mark
         && control.session == own.session
         && control.foreground != own.group
         && control.foreground != 0
 }
 
 /// A background process that wants the terminal is stopped, unless it ignores or blocks that.
-fn stop_background(process: &mut Process, mark: u32, signal: u32) -> Result<(), Errno> {
+fn stop_background(process: &mut Process, mark: Mark, signal: u32) -> Result<(), Errno> {
     let bit = 1 << (signal - 1);
     if thread::own().blocked & bit != 0
         || process.signals.effect(signal) == crate::signal::Effect::Ignore

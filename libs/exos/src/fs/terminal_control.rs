@@ -10,7 +10,7 @@ use super::pty;
 use super::terminal::{Tty, check_foreground};
 use crate::errno::Answer;
 use crate::groups;
-use crate::page;
+use crate::page::{self, Mark};
 use crate::process::Process;
 use crate::signal::send;
 use crate::user;
@@ -137,14 +137,14 @@ pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(
         control.foreground = own.group;
         Ok(())
     })?;
-    own.terminal = tty.mark();
+    own.set_mark(tty.mark());
     Ok(())
 }
 
 fn leave_terminal(tty: &Tty) -> Result<(), Errno> {
     let own = page::own();
     own_terminal(tty)?;
-    own.terminal = 0;
+    own.set_mark(Mark::NONE);
     if own.session == xok_pid() {
         tty.change(|control| {
             control.session = 0;

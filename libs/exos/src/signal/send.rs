@@ -3,7 +3,7 @@
 use crate::capabilities::{REAL_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
-use crate::page::{self, Brief};
+use crate::page::{self, Brief, Mark};
 use crate::process::{Child, Process};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
 use crate::{groups, user};
@@ -206,7 +206,7 @@ pub fn to_members(
 
 /// The same, to those that have the terminal `mark` as their session's: what its settings say of
 /// session and foreground any program has written that has the terminal.
-pub fn to_terminals(process: &mut Process, signal: u32, mark: u32, group: (u32, u32)) {
+pub fn to_terminals(process: &mut Process, signal: u32, mark: Mark, group: (u32, u32)) {
     to_members(process, signal, group, |target| page::terminal(target.id) == Some(mark));
 }
 

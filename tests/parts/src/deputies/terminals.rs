@@ -3,6 +3,8 @@
 //! The terminals' server acts on the words there with rights of its own, for all users: whatever
 //! they are, it reaches the terminal's own processes alone, and serves the others.
 
+mod numbers;
+
 use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::{AccountId, EnvId};
@@ -19,7 +21,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 9] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -27,6 +29,8 @@ pub const TESTS: [Test; 7] = [
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
     ("terminals_and_named_pipes_leave_others_room", terminals_and_named_pipes_leave_others_room),
+    ("hung_up_sessions_hear_no_other_terminal", numbers::hung_up_sessions_hear_no_other_terminal),
+    ("hung_up_sessions_have_no_terminal", numbers::hung_up_sessions_have_no_terminal),
 ];
 
 /// `O_NOCTTY`
@@ -150,7 +154,14 @@ fn misdirect(door: door::Door, victim: i32) -> i32 {
     if !libc::become_user(NOBODY) {
         return 1;
     }
-    let Some(mut own) = Terminal::open(false) else { return 2 };
+    match Terminal::open(false) {
+        Some(own) => misdirect_from(door, victim, own),
+        None => 2,
+    }
+}
+
+/// The same at this terminal.
+fn misdirect_from(door: door::Door, victim: i32, mut own: Terminal) -> i32 {
     let victims = u64::from(victim as u32) * (1 + (1 << 32));
     // The settings are the smallest region, and tell the foreground.
     let settings = own.regions.iter().min_by_key(|&&region| bytes_of(region)).filter(|&&region| {
