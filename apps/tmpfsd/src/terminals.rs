@@ -103,6 +103,10 @@ impl Terminals {
     ) -> Result<[u64; 4], Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let (number, entry) = at(number, settings)?;
+        if mask == 0 {
+            deliver(transport, DATA, &entry.to_bytes())?;
+            return Ok([0; 4]);
+        }
         let Owner { mode, uid, gid, .. } = self.owner(number, &entry);
         let mask = if matches!(mask, 2 | 4) { mask as u32 } else { 6 };
         let attributes =

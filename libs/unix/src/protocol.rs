@@ -136,7 +136,8 @@ operations! {
     /// (`unix::tty::shared::Entry`); the caller is attached as the master.
     23 TerminalMake,
     /// Number of a pseudo-terminal, mask (4 read, 2 write), region of its settings or 0. Data: its
-    /// regions; the caller is attached as one of its programs, if it may do that. EIO: the number has no terminal, or not that of these settings.
+    /// regions; the caller is attached as one of its programs, if it may do that; with mask 0 it
+    /// is told the regions alone. EIO: the number has no terminal, or not that of these settings.
     24 TerminalOpen,
     /// Result: a bit for each pseudo-terminal there is.
     25 TerminalList,

@@ -62,6 +62,9 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|name| name == nobody::NAME) {
         return ExitCode::from(nobody::teams());
     }
+    if let Some(status) = deputies::terminals::forged::role(&words) {
+        return ExitCode::from(status);
+    }
     if let Some(status) = deputies::heirs::role(door::Door::find(), &words) {
         return ExitCode::from(status);
     }

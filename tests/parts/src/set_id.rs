@@ -261,7 +261,7 @@ impl Block {
 }
 
 /// A region of the caller's with a block in it.
-fn offer(door: door::Door, block: &[u8], page: u64) -> Option<RegionId> {
+pub fn offer(door: door::Door, block: &[u8], page: u64) -> Option<RegionId> {
     let bytes = libc::bytes(page, 4096);
     let count = block.len().div_ceil(4096).clamp(1, 17);
     bytes[..4 * count].fill(0xff);

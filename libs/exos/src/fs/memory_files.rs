@@ -499,7 +499,8 @@ impl Client {
         Ok((number as u32, self.receive_entry()?))
     }
 
-    /// Attaches the own domain to a pseudo-terminal, if it may do there what `mask` says.
+    /// Attaches the own domain to a pseudo-terminal, if it may do there what `mask` says; 0: tells
+    /// its regions.
     pub fn terminal_open(&self, (number, settings): Name, mask: u32) -> Result<Entry, Errno> {
         let arguments = [u64::from(number), u64::from(mask), settings.0, 0];
         self.ask(Operation::TerminalOpen, arguments)?;

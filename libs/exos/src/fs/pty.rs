@@ -236,6 +236,14 @@ impl Master {
         ]
     }
 
+    /// Is it, as one who was another user says that it has it open, a master that this domain has?
+    pub fn is_open(&self, files: &Files) -> bool {
+        let number = whichever(self.number);
+        let entry = files.client().and_then(|client| client.terminal_open(number, 0));
+        let is = entry.is_ok_and(|entry| entry == self.entry);
+        is && self.regions().iter().all(|region| region.pair().is_ok())
+    }
+
     /// Attaches another domain.
     pub fn attach(&self, heritage: &mut Heritage) -> Result<(), Errno> {
         self.regions().iter().try_for_each(|region| heritage.add(region))

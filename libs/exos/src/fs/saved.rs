@@ -14,7 +14,7 @@ use super::event_counter::EventCounter;
 use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
-use super::pty::Master;
+use super::pty::{self, Master};
 use super::region::Region;
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
@@ -168,7 +168,7 @@ fn description(
     let (access, carried) = (access as u32, access >> 32 != 0);
     let seal = reader.word()?;
     let region = RegionId(reader.word()?);
-    let place = reader.place(files)?;
+    let mut place = reader.place(files)?;
     let kind = reader.word()?;
     let file = match kind & 0xff {
         0 => OpenFile::Node(place.node),
@@ -182,11 +182,17 @@ fn description(
             let entry = Entry::from_words(reader.words()?);
             let number = ((kind >> 8) as u32).checked_sub(2);
             OpenFile::Terminal(match number {
-                Some(number) => Tty::pseudo(number, &entry),
+                Some(number) => {
+                    place.path = pty::path_of(number);
+                    Tty::pseudo(number, &entry)
+                }
                 None => Tty::console()?,
             })
         }
-        11 => OpenFile::Master(Master::loaded(reader.words()?)),
+        11 => {
+            place.path = Canonical::from_canonical(b"/dev/ptmx");
+            OpenFile::Master(Master::loaded(reader.words()?))
+        }
         4 => OpenFile::Stream((kind >> 8) as u8),
         6 => OpenFile::EventCounter(EventCounter {
             words: Region::held(RegionId(reader.word()?)),
@@ -306,12 +312,12 @@ fn could_be_open(files: &Files, description: &Description) -> bool {
             Device::Null | Device::Zero | Device::Full | Device::Random | Device::Urandom
         ),
         OpenFile::Text(node, _) => matches!(node, Node::Proc(_)),
+        OpenFile::Terminal(tty) => tty.is_open(files),
+        OpenFile::Master(master) => master.is_open(files),
         OpenFile::Pipe(_)
         | OpenFile::EventCounter(_)
         | OpenFile::Timer(_)
         | OpenFile::Signals(_)
-        | OpenFile::Terminal(_)
-        | OpenFile::Master(_)
         | OpenFile::Stream(_) => true,
         OpenFile::Node(_)
         | OpenFile::Epoll(_)

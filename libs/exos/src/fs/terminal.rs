@@ -14,7 +14,9 @@ use unix::tty::shared::{
 };
 use xok::services::{self, Service};
 
+use super::Files;
 use super::description::Description;
+use super::pty::whichever;
 use super::region::{Done, Heritage, Region};
 use super::transfer::Memory;
 use crate::page::{self, Mark};
@@ -101,6 +103,18 @@ impl Tty {
     /// What the page of a process says whose terminal it is.
     pub fn mark(&self) -> Mark {
         self.number.map_or(Mark::CONSOLE, |number| Mark::of(number, self.settings.id.0))
+    }
+
+    /// Is it, as one who was another user says that it has it open, a terminal that this domain
+    /// has? Its number may be any one.
+    pub fn is_open(&self, files: &Files) -> bool {
+        let Some(number) = self.number else { return true };
+        let is = |entry: &Entry| {
+            let input = if self.reads() { entry.input } else { 0 };
+            *self == Self::pseudo(number, &Entry { input, ..*entry })
+        };
+        let entry = files.client().and_then(|client| client.terminal_open(whichever(number), 0));
+        entry.is_ok_and(|entry| is(&entry)) && self.regions().all(|region| region.pair().is_ok())
     }
 
     fn regions(&self) -> impl Iterator<Item = Region> {
