@@ -92,9 +92,14 @@ impl Name {
         Name::of(&[kind, (number >> 16) as u16, number as u16])
     }
 
-    /// Is it the name of a user or of a group? Those are never told as tokens.
+    /// Is it the name of a user or of a group?
     pub const fn is_principal(&self) -> bool {
         self.length != 0 && matches!(self.components[0], NAME_USER | NAME_GROUP)
+    }
+
+    /// Is it the name of a device?
+    pub const fn is_device(&self) -> bool {
+        self.length != 0 && self.components[0] == NAME_DEVICE
     }
 
     /// Is this name a prefix of `other` (or the same)?

@@ -35,8 +35,10 @@ pub fn word<M: Machine>(
     word: u16,
 ) -> Answer {
     let held = capability::get(state, caller, index)?;
-    // Users and groups are no plain data: what has been given up could come back by it.
-    if held.rights & DERIVE == 0 || held.name.is_principal() {
+    // Users and groups are no plain data, nor are devices, which go with them: what has been given
+    // up could come back by it.
+    let goes_with_ids = held.name.is_principal() || held.name.is_device();
+    if held.rights & DERIVE == 0 || goes_with_ids {
         return Err(Error::NotPermitted.into());
     }
     let words = held.to_words();

@@ -115,8 +115,8 @@ fn what_is_taken_back_is_gone_with_everything_below() {
 /// What one's own name and that of an account, of a device, of another one are worth in tokens.
 fn told_of(world: &mut World, domain: DomainId, index: usize) -> [[u64; 3]; 4] {
     give(world, domain, SLOT, &[NAME_ACCOUNT + 1, 9], DERIVE);
-    give(world, domain, OTHER, &[2, 9, 7], DERIVE);
-    give(world, domain, 7, &[2, 9, 8, 5], DERIVE);
+    give(world, domain, OTHER, &[1, 9, 7], DERIVE);
+    give(world, domain, 7, &[1, 9, 8, 5], DERIVE);
     [0, SLOT as u8, OTHER as u8, 7].map(|slot| token(world, index, slot))
 }
 
@@ -132,7 +132,7 @@ fn anybody_voids_everybodys_tokens() {
         assert_eq!(world.with(attacker, 0, retract), OK);
         world.settle();
     }
-    give(&mut world, own, SLOT, &[2, 9, 9], CONTROL);
+    give(&mut world, own, SLOT, &[1, 9, 9], CONTROL);
     for round in 0..300 {
         let retract = Call::CapabilityRetract { extend: 1, components: round };
         assert_eq!(world.with(attacker, SLOT as u8, retract), OK);
@@ -148,9 +148,9 @@ fn a_retraction_voids_the_tokens_below() {
     // The name, how many components it is extended by, and which of four tokens are void then.
     for (name, void) in [
         (&[][..], [true, true, true, true]),
-        (&[2], [false, false, true, true]),
-        (&[2, 9, 8], [false, false, false, true]),
-        (&[2, 9, 7], [false, false, true, false]),
+        (&[1], [false, false, true, true]),
+        (&[1, 9, 8], [false, false, false, true]),
+        (&[1, 9, 7], [false, false, true, false]),
         (&[NAME_ACCOUNT + 1], [false, true, false, false]),
         (&[NAME_FRESH], [true, false, false, false]),
         (&[NAME_ACCOUNT + 1, 9], [false, true, false, false]),
@@ -185,7 +185,7 @@ fn a_token_outlives_neither_its_domain_nor_what_took_it_back() {
     // Nor does a name that was taken back come to be good by others that are.
     let told = told_of(&mut world, others, receiver)[2];
     for device in [7].into_iter().chain(100..400) {
-        give(&mut world, others, 8, &[2, 9, device], CONTROL);
+        give(&mut world, others, 8, &[1, 9, device], CONTROL);
         let retract = Call::CapabilityRetract { extend: 0, components: 0 };
         assert_eq!(world.with(receiver, 8, retract), OK);
         world.settle();

@@ -4,17 +4,18 @@ use crate::index::EnvIndex;
 
 use super::*;
 use abi::capability::{
-    CONTROL, DERIVE, NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
+    CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE,
+    NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
 };
 use abi::domain::{NO_NAME, Property, SET_OF_GROUPS};
 
 /// The slot of the effective user, and of the saved one.
 pub(super) const USER: u8 = 2;
-const SAVED: u8 = 3;
+pub(super) const SAVED: u8 = 3;
 pub(super) const ALICE: u32 = 1000;
 pub(super) const BOB: u32 = 0x1_0002;
 
-fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) {
+pub(super) fn enter(world: &mut World, domain: DomainId, slot: u8, name: Name, rights: u8) {
     let list = &mut world.state.domains.records[domain.into()].capabilities;
     list[usize::from(slot)] = Capability { rights, zero: 0, name };
 }
@@ -158,7 +159,7 @@ fn fresh_names_are_never_used_again() {
     }
 }
 
-fn new_domain(world: &mut World, maker: usize, slot: u8) -> DomainId {
+pub(super) fn new_domain(world: &mut World, maker: usize, slot: u8) -> DomainId {
     let make = Call::DomainAlloc {
         which: Which::Any,
         account: AccountId::NONE,
@@ -250,7 +251,7 @@ fn group_0_is_a_group_like_others_and_user_0_is_in_all() {
 }
 
 /// A region of group numbers that the domain is attached to for reading.
-fn groups(world: &mut World, owner: usize, numbers: &[u32]) -> RegionId {
+pub(super) fn groups(world: &mut World, owner: usize, numbers: &[u32]) -> RegionId {
     world.put(owner, &[u64::from(u32::MAX)]);
     let alloc = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 1 };
     let Outcome::Answer(0, id) = world.with(owner, 0, alloc) else { panic!("a region") };
@@ -362,16 +363,20 @@ fn users_and_groups_are_not_taken_back() {
 }
 
 #[test]
-fn users_and_groups_are_told_as_no_token() {
+fn what_goes_with_an_id_is_told_as_no_token() {
     let mut world = World::new();
     let (index, domain) = process(&mut world, ALICE);
-    for name in
-        [Name::of(&[NAME_USER]), Name::principal(NAME_USER, 7), Name::principal(NAME_GROUP, 5)]
-    {
+    let principals =
+        [Name::of(&[NAME_USER]), Name::principal(NAME_USER, 7), Name::principal(NAME_GROUP, 5)];
+    let device = |which| Name::of(&[NAME_DEVICE, which]);
+    let interface = Name::of(&[NAME_DEVICE, DEVICE_NETWORK, 0]);
+    let devices = [DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE].map(device);
+    let above = [Name::of(&[NAME_DEVICE]), interface];
+    for name in principals.into_iter().chain(devices).chain(above) {
         enter(&mut world, domain, USER, name, ALL);
         for word in 0..3 {
             let told = world.with(index, USER, Call::CapabilityToken { word });
-            assert_eq!(told, error(Error::NotPermitted, 0));
+            assert_eq!(told, error(Error::NotPermitted, 0), "{name:?}");
         }
     }
     assert!(matches!(
