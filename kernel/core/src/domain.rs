@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial};
 use crate::index::{AccountIndex, DomainIndex, Slots, kind};
 use crate::machine::{Flush, Machine};
-use crate::principal::Principals;
+use crate::principal::{self, Principals};
 use crate::state::State;
 use crate::{account, exit, frame};
 use abi::capability::{ALL, CONTROL, Capability, NAME_FRESH, Name, WRITE};
@@ -176,6 +176,9 @@ pub fn allocate<M: Machine>(
     record.principals.signals = signals;
     if after != 0 {
         state.domains.records[after.into()].beside[0] = index.link();
+    }
+    if principal::has_groups(state, caller) {
+        principal::bring_groups(state, caller, index);
     }
     Ok(id.0)
 }

@@ -11,7 +11,9 @@
 //!   groups region: 4, 24, 27, 100, …     ─┘   DomainHolds(user 0): NotPermitted
 //! ```
 //! Nothing in a groups region changes once it is held as such: a domain that may write it can not
-//! hold it, and no domain is let in to write it afterwards.
+//! hold it, and no domain is let in to write it afterwards. It lasts while a domain holds it,
+//! whoever detaches from it, and a domain that is made holds what its maker does: to be in fewer
+//! groups is a right, too.
 
 use crate::answer::{Answer, Refusal};
 use crate::identity::Thread;
@@ -284,9 +286,41 @@ pub fn may_bring_groups(state: &State, from: DomainIndex, to: DomainIndex) -> Re
 
 /// The domain at `to` holds the groups that the one at `from` does.
 pub fn bring_groups(state: &mut State, from: DomainIndex, to: DomainIndex) {
-    let groups = state.domains.records[from].principals.groups;
-    state.domains.records[to].principals.groups = groups;
+    for place in 0..GROUP_REGIONS {
+        let id = state.domains.records[from].principals.groups[place];
+        hold(state, to, place, id);
+    }
     domain::holdings_changed(state, to);
+}
+
+/// One group region less that the domain at `index`, which ends, holds; `false`: it holds none.
+pub(crate) fn leave_one(state: &mut State, index: DomainIndex) -> bool {
+    let groups = &state.domains.records[index].principals.groups;
+    let Some(place) = groups.iter().position(|id| !id.is_none()) else { return false };
+    hold(state, index, place, RegionId::NONE);
+    true
+}
+
+/// Does the domain at `index` hold any group region?
+pub(crate) fn has_groups(state: &State, index: DomainIndex) -> bool {
+    state.domains.records[index].principals.groups.iter().any(|id| !id.is_none())
+}
+
+/// The domain at `index` holds this region at a place for groups, and no longer the one that it has
+/// held there. A region lasts while it is held.
+fn hold(state: &mut State, index: DomainIndex, place: usize, id: RegionId) {
+    let groups = &mut state.domains.records[index].principals.groups;
+    let had = core::mem::replace(&mut groups[place], id);
+    if had == id {
+        return;
+    }
+    // One that has ended with its account stays without effect: its id finds nothing.
+    if let Ok(at) = region::find(state, id) {
+        region::hold(state, at);
+    }
+    if let Ok(at) = region::find(state, had) {
+        region::let_go(state, at);
+    }
 }
 
 /// The place is taken: nobody else moves in.
@@ -313,7 +347,28 @@ fn set_groups(
         let at = region::find(state, id)?;
         region::seal(state, at, index)?;
     }
-    state.domains.records[index].principals.groups[place] = id;
+    hold(state, index, place, id);
     domain::holdings_changed(state, index);
     Ok(0)
+}
+
+/// What must hold of groups: a region counts the places where it is held, and is there as long as
+/// any does, or somebody is attached, or nobody has been yet.
+#[cfg(test)]
+pub(crate) fn check(state: &State) {
+    let mut held = std::vec![0; state.regions.slots.len()];
+    let domains = (1..state.published.domains.len()).map(DomainIndex::new);
+    for id in domains.flat_map(|at| state.domains.records[at].principals.groups) {
+        if let Ok(at) = region::find(state, id) {
+            held[at.at()] += 1;
+        }
+    }
+    for (index, held) in held.into_iter().enumerate() {
+        let region = &state.regions.slots[RegionIndex::new(index)];
+        assert_eq!(region.holders, held, "holders of region {index}");
+        let record = &state.published.regions[index];
+        let attached = record.attached.iter().any(|&count| count != 0);
+        let stays = attached || held != 0 || !region.used;
+        assert!(stays || record.id == 0, "nobody uses region {index}");
+    }
 }

@@ -56,6 +56,9 @@ pub struct Region {
     pub(crate) allowed: [Allowed; 2],
     /// Nobody may be attached who could change it: it is a set of groups.
     pub(crate) sealed: bool,
+    /// Places of domains where it is held as groups: while there are any, it does not end because
+    /// nobody is attached.
+    pub(crate) holders: u16,
     /// Words in its first frame, all that it has if there is none.
     pub(crate) words: u16,
     /// Bytes of data if it is a fifo, else 0.
@@ -446,9 +449,25 @@ fn end_unused(state: &mut State, index: RegionIndex) {
 fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
     let record = &mut state.published.regions[index];
     record.attached[usize::from(role % BY_METHOD)].less(u64::from(count));
-    let left = record.attached.iter().any(|&count| count != 0);
     touched(state, index);
-    if !left {
+    end_unless_used(state, index);
+}
+
+/// A domain holds the region at `index` as groups.
+pub(crate) fn hold(state: &mut State, index: RegionIndex) {
+    state.regions.slots[index].holders += 1;
+}
+
+/// A domain does no longer.
+pub(crate) fn let_go(state: &mut State, index: RegionIndex) {
+    state.regions.slots[index].holders.less(1);
+    end_unless_used(state, index);
+}
+
+/// Ends a region that nobody is attached to any more, nor holds as groups.
+fn end_unless_used(state: &mut State, index: RegionIndex) {
+    let attached = state.published.regions[index].attached.iter().any(|&count| count != 0);
+    if !attached && state.regions.slots[index].holders == 0 {
         end(state, index);
     }
 }
@@ -473,13 +492,13 @@ fn end(state: &mut State, index: RegionIndex) {
     state.regions.lowest = state.regions.lowest.min(index.at());
 }
 
-/// A domain ends: its attachments go, and the regions it made that nobody ever attached to, while
-/// there is room; are they all gone?
+/// A domain ends: its attachments go, the groups that it holds, and the regions it made that nobody
+/// ever attached to, while there is room; are they all gone?
 pub fn detach_all(state: &mut State, domain: DomainIndex) -> bool {
     loop {
         let at = state.regions.attachments.some_of(domain);
         let unused = state.regions.attachments.head(domain).beside[0];
-        if at == 0 && unused == 0 {
+        if at == 0 && unused == 0 && !principal::has_groups(state, domain) {
             return true;
         }
         if !work::room(state, cost::REGION) {
@@ -488,7 +507,7 @@ pub fn detach_all(state: &mut State, domain: DomainIndex) -> bool {
         work::spend(state, cost::REGION);
         if at != 0 {
             remove_whole(state, at);
-        } else {
+        } else if !principal::leave_one(state, domain) {
             end(state, unused.into());
         }
     }
@@ -531,6 +550,7 @@ pub(crate) fn check(state: &State) {
     for (index, counted) in counted.iter().enumerate() {
         assert_eq!(state.published.regions[index].attached, *counted, "region {index}");
     }
+    principal::check(state);
 }
 
 /// Its record has changed: whoever waits for it or watches it is looked at.

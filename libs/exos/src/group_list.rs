@@ -190,17 +190,10 @@ pub fn attach(process: &Process, heritage: &mut Heritage) -> Result<(), Errno> {
     process.more_groups.used().try_for_each(|region| heritage.add(&region))
 }
 
-/// Has a child's domain, which is attached, hold the same groups.
+/// Has a child's domain, which is attached, hold the same groups: it was made with those of the
+/// domain that made it.
 pub fn pass(process: &Process, domain: DomainId) -> Result<(), Errno> {
-    let groups = process.more_groups;
-    let slot = if process.own_groups { ALL_GROUPS_SLOT } else { call::OWN };
-    for (property, id) in PROPERTIES.into_iter().zip(groups.regions) {
-        if !id.is_none() {
-            call::domain_set(slot, domain, property, id.0)
-                .map_err(|(error, _)| from_kernel(error))?;
-        }
-    }
-    Ok(())
+    if process.own_groups { hold(domain, &process.more_groups) } else { Ok(()) }
 }
 
 /// A vfork child leaves its parent's domain: what that was attached to for its groups goes.
