@@ -318,7 +318,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let own = ["kernel-core/", "code/", "fuzz/", "lockfree/", "unix/", "xtask/"];
+        let own = ["kernel-core/", "code/", "fuzz/", "lockfree/", "unix/", "xok/", "xtask/"];
         let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }

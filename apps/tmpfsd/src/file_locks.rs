@@ -33,7 +33,10 @@ pub struct FileLocks {
 fn lives(owner: Owner) -> bool {
     match owner {
         Owner::Description(region) => alive(RegionId(region), CLIENT),
-        Owner::Process(pid) => published::env_lives(EnvId(pid)),
+        Owner::Process(pid, serial) => {
+            let pid = EnvId(pid);
+            published::env_lives(pid) && published::env_serial(pid) == Some(serial)
+        }
     }
 }
 
@@ -90,7 +93,7 @@ impl FileLocks {
             opened(files, region, who, file)?;
         }
         let owner = match (what >> 32) as u32 {
-            0 => Owner::Process(caller.0),
+            0 => Owner::Process(caller.0, published::env_serial(caller).ok_or(Errno::ESRCH)?),
             region => Owner::Description(published::region_with(region).ok_or(Errno::EINVAL)?.0),
         };
         if first > last || !lives(owner) {
@@ -111,7 +114,7 @@ impl FileLocks {
         if let Some(held) = self.locks.conflict(&wanted) {
             let id = match held.owner {
                 Owner::Description(region) => region,
-                Owner::Process(pid) => pid.into(),
+                Owner::Process(pid, _) => pid.into(),
             };
             let outcome = 1 | u64::from(held.exclusive) << 1 | id << 32;
             let news = if what & LOCK_WAIT != 0 { self.news_for(caller)? } else { 0 };

@@ -15,14 +15,15 @@ const LOCKS_MAX: usize = 4096;
 pub enum Owner {
     /// An open file description (`flock`).
     Description(u64),
-    /// A process (`fcntl`).
-    Process(u32),
+    /// A process (`fcntl`): its id, and which environment it is of all that there have been, as ids
+    /// come again.
+    Process(u32, u64),
 }
 
 impl Owner {
     /// Are locks of the two owners of one kind, so that they can conflict?
     fn sees(self, other: Owner) -> bool {
-        matches!(self, Owner::Process(_)) == matches!(other, Owner::Process(_))
+        matches!(self, Owner::Process(..)) == matches!(other, Owner::Process(..))
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(locks.conflict(&lock(two, false, 0, u64::MAX)), None);
         assert!(locks.conflict(&lock(two, true, 0, u64::MAX)).is_some());
         assert_eq!(locks.conflict(&lock(one, true, 0, u64::MAX)), None);
-        assert_eq!(locks.conflict(&lock(Owner::Process(2), true, 0, 9)), None);
+        assert_eq!(locks.conflict(&lock(Owner::Process(2, 0), true, 0, 9)), None);
         let elsewhere = Lock { file: 8, ..lock(two, true, 0, 9) };
         assert_eq!(locks.conflict(&elsewhere), None);
     }
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn ranges_split_and_are_replaced() {
         let mut locks = Locks::default();
-        let (one, two) = (Owner::Process(1), Owner::Process(2));
+        let (one, two) = (Owner::Process(1, 0), Owner::Process(2, 0));
         locks.lock(lock(one, true, 0, 99)).unwrap();
         assert_eq!(locks.unlock(7, one, 40, 59), Ok(true));
         assert_eq!(locks.conflict(&lock(two, true, 40, 59)), None);
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn the_first_in_the_way_is_told() {
         let mut locks = Locks::default();
-        let (one, two) = (Owner::Process(1), Owner::Process(2));
+        let (one, two) = (Owner::Process(1, 0), Owner::Process(2, 0));
         for first in [50, 20, 80, 5] {
             locks.lock(lock(one, first != 20, first, first + 4)).unwrap();
         }
@@ -203,9 +204,9 @@ mod tests {
     fn there_is_an_end_to_them() {
         let mut locks = Locks::default();
         for at in 0..LOCKS_MAX as u64 - 1 {
-            locks.lock(lock(Owner::Process(1), true, 2 * at, 2 * at)).unwrap();
+            locks.lock(lock(Owner::Process(1, 0), true, 2 * at, 2 * at)).unwrap();
         }
-        let more = lock(Owner::Process(1), true, u64::MAX, u64::MAX);
+        let more = lock(Owner::Process(1, 0), true, u64::MAX, u64::MAX);
         assert_eq!(locks.lock(more), Err(Errno::ENOLCK));
     }
 
@@ -214,15 +215,15 @@ mod tests {
     #[test]
     fn a_user_leaves_as_many_to_others() {
         let mut locks = Locks::default();
-        let anns = |at| Lock { user: 1000, ..lock(Owner::Process(1), true, at, at) };
+        let anns = |at| Lock { user: 1000, ..lock(Owner::Process(1, 0), true, at, at) };
         assert_eq!((0..9999).take_while(|&at| locks.lock(anns(2 * at)).is_ok()).count(), 2047);
-        let bobs = Lock { user: 1001, file: 8, ..lock(Owner::Process(2), true, 0, u64::MAX) };
+        let bobs = Lock { user: 1001, file: 8, ..lock(Owner::Process(2, 0), true, 0, u64::MAX) };
         locks.lock(bobs).unwrap();
-        let mut gives = |at: u64| locks.unlock(8, Owner::Process(2), 2 * at + 1, 2 * at + 1);
+        let mut gives = |at: u64| locks.unlock(8, Owner::Process(2, 0), 2 * at + 1, 2 * at + 1);
         assert_eq!((0..9999).take_while(|&at| gives(at).is_ok()).count(), 1023);
-        assert_eq!(locks.unlock(8, Owner::Process(2), 0, 0), Ok(true), "which cuts nothing");
-        let carols = Lock { user: 1002, ..lock(Owner::Process(4), true, 1, 1) };
+        assert_eq!(locks.unlock(8, Owner::Process(2, 0), 0, 0), Ok(true), "which cuts nothing");
+        let carols = Lock { user: 1002, ..lock(Owner::Process(4, 0), true, 1, 1) };
         locks.lock(carols).unwrap();
-        locks.lock(lock(Owner::Process(3), true, 3, 3)).unwrap();
+        locks.lock(lock(Owner::Process(3, 0), true, 3, 3)).unwrap();
     }
 }

@@ -295,18 +295,19 @@ fn lines_want_what_they_asked_for() {
 fn locks_without_memory() {
     let lock = |first, last| Lock {
         file: 1,
-        owner: Owner::Process(1),
+        owner: Owner::Process(1, 0),
         user: 0,
         exclusive: true,
         first,
         last,
     };
-    let other = Lock { owner: Owner::Process(2), ..lock(0, u64::MAX) };
+    let other = Lock { owner: Owner::Process(2, 0), ..lock(0, u64::MAX) };
     let mut locks = Locks::default();
     locks.lock(lock(0, 99)).unwrap();
     let (result, refused) = with(0, || {
-        (0..40)
-            .try_for_each(|at| locks.unlock(1, Owner::Process(1), 2 * at + 1, 2 * at + 1).map(drop))
+        (0..40).try_for_each(|at| {
+            locks.unlock(1, Owner::Process(1, 0), 2 * at + 1, 2 * at + 1).map(drop)
+        })
     });
     assert_eq!((result, refused), (Err(Errno::ENOLCK), true));
     assert_eq!(locks.conflict(&other).map(|held| held.first), Some(0));

@@ -237,6 +237,13 @@ pub fn env_domain(id: EnvId) -> Option<DomainId> {
     env_field(id, offset_of!(EnvRecord, domain)).map(DomainId)
 }
 
+/// Which environment the one with this id is of all that there have been, if its record still
+/// stands: an id comes again when so many have had its place, this number does not.
+#[inline]
+pub fn env_serial(id: EnvId) -> Option<u64> {
+    env_field(id, offset_of!(EnvRecord, serial))
+}
+
 /// The count of changes to whom the domain with this id acts for, if its record still stands.
 #[inline]
 pub fn domain_holdings(id: DomainId) -> Option<u64> {

@@ -172,11 +172,12 @@ fn payer(env: EnvId) -> u64 {
 /// Answers a request; `false`: the answer waits until others were let in.
 #[inline]
 fn answer(caller: EnvId, message: &mut Message) -> bool {
-    // Half of the counter: what takes longer than that has hung.
-    let begun = clock::tsc() as u32;
+    // The whole counter: however long the server was kept from running, that is no short time. In a
+    // short one no id comes again, and who gets the answer at once is who has asked.
+    let begun = clock::tsc();
     current().request(caller, message);
-    let took = (clock::tsc() as u32).wrapping_sub(begun);
-    if clients().spend(took.into()) {
+    let took = clock::tsc().wrapping_sub(begun);
+    if clients().spend(took) {
         clients().begin_pause(clock::now_ns(), payer(caller));
         return false;
     }
@@ -186,52 +187,53 @@ fn answer(caller: EnvId, message: &mut Message) -> bool {
 /// What the reply's `rax` must be, or 0: the request, or its answer, waits ([`keep`]).
 extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
     let caller = EnvId(caller as u32);
+    // Before it is served, which may take so long that its id is another one's.
+    let serial = published::env_serial(caller);
     crate::beat::beat();
     if !clients().is_empty() {
-        return request_in_turn(caller, message);
+        return request_in_turn(caller, serial, message);
     }
-    if answer(caller, message) { call::transfer_rax(caller) } else { clients().wait(caller, true) }
+    if answer(caller, message) {
+        call::transfer_rax(caller)
+    } else {
+        clients().wait(caller, serial, true)
+    }
 }
 
 /// The same where others wait.
 #[cold]
 #[inline(never)]
-fn request_in_turn(caller: EnvId, message: &mut Message) -> u64 {
+fn request_in_turn(caller: EnvId, serial: Option<u64>, message: &mut Message) -> u64 {
     if clients().keeps(clock::now_ns(), payer(caller)) {
-        clients().wait(caller, false)
+        clients().wait(caller, serial, false)
     } else if answer(caller, message) {
         wake_for_the_rest(0);
         call::transfer_rax(caller)
     } else {
-        clients().wait(caller, true)
+        clients().wait(caller, serial, true)
     }
-}
-
-/// Keeps a frame of the caller that waits, with the domain that it is in.
-fn keep_frame(frame: &Frame) {
-    let domain = published::env_domain(clients().next_caller());
-    clients().keep(domain, frame);
 }
 
 /// Keeps what waits.
 extern "C" fn keep(frame: &Frame) -> ! {
-    keep_frame(frame);
+    clients().keep(frame);
     to_loop()
 }
 
 /// Answers what has waited longest; the server itself has to wake at `deadline`, 0: never.
 fn go_on(deadline: u64) {
-    let Some(Kept { caller, domain, mut frame, answered }) = clients().take() else { return };
+    let Some(kept) = clients().take() else { return };
     // A caller that has ended needs no answer, and its id may be another one's.
-    if published::env_domain(caller) != domain {
+    if !kept.is_for(published::env_serial(kept.caller)) {
         return;
     }
+    let Kept { caller, serial, mut frame, answered } = kept;
     if answered || answer(caller, &mut frame.message) {
         wake_for_the_rest(deadline);
         reply(caller, &frame);
     }
-    clients().wait(caller, true);
-    keep_frame(&frame);
+    clients().wait(caller, serial, true);
+    clients().keep(&frame);
 }
 
 extern "C" fn idle() -> ! {

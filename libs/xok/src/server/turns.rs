@@ -9,7 +9,7 @@
 //! come, first served, until the next pause.
 
 use crate::call::Message;
-use abi::id::{DomainId, EnvId};
+use abi::id::EnvId;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
@@ -36,17 +36,25 @@ pub struct Frame {
 pub struct Kept {
     /// Who has asked.
     pub caller: EnvId,
-    /// In which domain that was, if it is published: another one may get the caller's id.
-    pub domain: Option<DomainId>,
+    /// Which environment that was of all that there have been: another one may get its id.
+    pub serial: Option<u64>,
     /// The request or the answer.
     pub frame: Frame,
     /// It is the answer.
     pub answered: bool,
 }
 
+impl Kept {
+    /// Does the environment with this serial, which has the caller's id now, wait for the answer?
+    /// To another one it would be no answer but a call, which the server would wait for.
+    pub fn is_for(&self, serial: Option<u64>) -> bool {
+        serial.is_some() && serial == self.serial
+    }
+}
+
 const NOTHING: Kept = Kept {
     caller: EnvId(0),
-    domain: None,
+    serial: None,
     frame: Frame { registers: [0; 6], message: [0; 6] },
     answered: false,
 };
@@ -68,8 +76,8 @@ pub struct Turns {
     count: usize,
     /// When what is kept is looked at: whoever is served meanwhile does not put that off.
     look_ns: u64,
-    /// What is kept next: its caller, and whether it is an answer.
-    next: (EnvId, bool),
+    /// What is kept next: its caller, that one's serial, and whether it is an answer.
+    next: (EnvId, Option<u64>, bool),
 }
 
 impl Turns {
@@ -77,7 +85,7 @@ impl Turns {
     pub const fn new() -> Self {
         let kept = Vec::new();
         let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
-        let (first, count, look_ns, next) = (0, 0, 0, (EnvId(0), false));
+        let (first, count, look_ns, next) = (0, 0, 0, (EnvId(0), None, false));
         Self { spent, quantum, payer, until_ns, latest_ns, kept, first, count, look_ns, next }
     }
 
@@ -141,22 +149,17 @@ impl Turns {
 
     /// Says whose request or answer [`keep`](Self::keep) keeps; 0, which is no reply's `rax`.
     #[inline]
-    pub fn wait(&mut self, caller: EnvId, answered: bool) -> u64 {
-        self.next = (caller, answered);
+    pub fn wait(&mut self, caller: EnvId, serial: Option<u64>, answered: bool) -> u64 {
+        self.next = (caller, serial, answered);
         0
     }
 
-    /// Whose request or answer is kept next.
-    pub fn next_caller(&self) -> EnvId {
-        self.next.0
-    }
-
-    /// Keeps it; the caller is in this domain.
-    pub fn keep(&mut self, domain: Option<DomainId>, frame: &Frame) {
-        let (caller, answered) = self.next;
+    /// Keeps it.
+    pub fn keep(&mut self, frame: &Frame) {
+        let (caller, serial, answered) = self.next;
         if self.has_room() {
             let at = (self.first + self.count) % self.kept.len();
-            self.kept[at] = Kept { caller, domain, frame: *frame, answered };
+            self.kept[at] = Kept { caller, serial, frame: *frame, answered };
             self.count += 1;
         }
     }
@@ -171,5 +174,29 @@ impl Turns {
         self.first = (self.first + 1) % self.kept.len();
         self.count -= 1;
         Some(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Environments of one domain can have one id, one after the other.
+    #[test]
+    fn what_is_kept_is_for_who_has_asked_alone() {
+        let mut turns = Turns::new();
+        turns.make_room(2).unwrap();
+        let frame = NOTHING.frame;
+        for (serial, answered) in [(Some(7), true), (None, false)] {
+            turns.wait(EnvId(5), serial, answered);
+            turns.keep(&frame);
+        }
+        let kept = turns.take().unwrap();
+        assert_eq!((kept.caller, kept.answered), (EnvId(5), true));
+        assert!(kept.is_for(Some(7)));
+        assert!(!kept.is_for(Some(65_543)), "the id has come again");
+        assert!(!kept.is_for(None), "it has ended");
+        let of_nobody = turns.take().unwrap();
+        assert!(!of_nobody.is_for(None) && !of_nobody.is_for(Some(7)));
     }
 }
