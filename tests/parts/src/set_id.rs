@@ -30,10 +30,12 @@ const CALLERS: u64 = 150;
 const NOBODY: u32 = 65534;
 /// Where all lies.
 const PLACE: &str = "/tmp/set-id";
-/// The program, one that only user 0 may execute, what it writes, what nobody may write, or read.
-const JOB: &str = "/tmp/set-id/job";
+/// The program.
+pub const JOB: &str = "/tmp/set-id/job";
+/// One that only user 0 may execute, what nobody may write, and what nobody may read.
 const LOCKED: &str = "/tmp/set-id/locked";
-const LEDGER: &str = "/tmp/set-id/ledger";
+/// What the program writes.
+pub const LEDGER: &str = "/tmp/set-id/ledger";
 const DATA: &str = "/tmp/set-id/data";
 const SECRET: &str = "/tmp/set-id/secret";
 /// What is in the last two.
@@ -48,6 +50,8 @@ pub const FILLS: &str = "fills";
 pub const SECRET_WORD: u64 = 0x5ec7_e75e_c7e7_0ddb;
 /// Its argument if it is to act for its starter for a time first.
 pub const FOR_A_TIME: &str = "for-a-time";
+/// Its argument if it is to note who has sent the signal that waits, and end.
+pub const TELLS: &str = "tells";
 
 /// Its argument if a child of its is to begin a session, once a line has come.
 pub const SESSION: &str = "session";
@@ -78,6 +82,10 @@ pub fn job() -> u8 {
             return libc::own_page_word(at).load(Ordering::SeqCst) as u8;
         }
         Some(GROUP) => return puts_child_into_its_group(),
+        Some(TELLS) => {
+            let told = format!("{:?}", libc::await_signal(10));
+            return u8::from(fs::write(LEDGER, told).is_err());
+        }
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,
     };
@@ -136,7 +144,8 @@ pub fn copy_program(to: &str) -> std::io::Result<()> {
     fs::write(to, loaded(fs::read("/proc/self/exe")?))
 }
 
-fn prepare() -> std::io::Result<()> {
+/// Makes the files anew.
+pub fn prepare() -> std::io::Result<()> {
     let _ = fs::remove_dir_all(PLACE);
     fs::create_dir(PLACE)?;
     libc::set_mode(PLACE, 0o755);

@@ -2,6 +2,7 @@
 
 mod files;
 pub mod heirs;
+mod ids;
 mod meetings;
 mod payers;
 mod pipes;
@@ -26,9 +27,10 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 9] = [
+pub const TESTS: [&[Test]; 10] = [
     &files::TESTS,
     &heirs::TESTS,
+    &ids::TESTS,
     &meetings::TESTS,
     &payers::TESTS,
     &pipes::TESTS,

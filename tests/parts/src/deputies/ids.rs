@@ -1,0 +1,260 @@
+//! What goes with a user, a group or an id: it is not kept beyond them, left, forged, or come by.
+
+use super::{NOBODY, ask, failed};
+use crate::{Seen, Test, expect, libc, set_id};
+use abi::call::Call;
+use abi::capability::NAME_USER;
+use abi::domain::SET_OF_GROUPS;
+use abi::error::Error;
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
+use abi::limits::REGION_ROLES;
+use abi::published::{RegionRecord, Table};
+use abi::word::{UserAddress, Which};
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use unix::protocol::{LOCK_EXCLUSIVE, LOCK_TEST, Operation};
+use unix::set_id::{File as Named, IMAGE, MEMORY, Request};
+use xok::services::{self, Service};
+
+/// What holds.
+pub const TESTS: [Test; 4] = [
+    ("devices_do_not_come_back_by_tokens", devices_do_not_come_back_by_tokens),
+    ("groups_that_are_shut_out_stay_out", groups_that_are_shut_out_stay_out),
+    ("starters_do_not_say_who_has_sent_signals", starters_do_not_say_who_has_sent_signals),
+    ("locks_do_not_go_with_an_id", locks_do_not_go_with_an_id),
+];
+
+/// The slots of network, log and power.
+const DEVICES: std::ops::Range<u8> = 3..6;
+/// The slot of the effective user, and of its group.
+const USER: u8 = 2;
+const GROUP: u8 = 9;
+
+/// Its own domain.
+fn own_domain() -> DomainId {
+    xok::published::env_domain(EnvId(std::process::id())).unwrap_or(DomainId::NONE)
+}
+
+/// Has the library make the region by which it asks the file server.
+fn connect() {
+    let _ = fs::read_dir("/tmp").map(Iterator::count);
+}
+
+/// A token that user 0 has written down would give the device to whoever reads it, until reboot.
+fn devices_do_not_come_back_by_tokens(door: door::Door) -> Seen {
+    for slot in DEVICES {
+        for word in 0..3 {
+            let told = libc::kernel_by(door, Call::CapabilityToken { word }, slot);
+            let refused = matches!(told, Err((Error::NotPermitted, _)));
+            expect(refused, || format!("word {word} of slot {slot}'s token: {told:?}"))?;
+        }
+    }
+    Ok(String::new())
+}
+
+/// What a member of the group that the file shuts out finds: a bit each.
+fn member(door: door::Door, path: &str, group: u32) -> i32 {
+    if !libc::become_user_of(NOBODY, &[group]) {
+        return 64;
+    }
+    let read = |bit: i32| if fs::read(path).is_ok() { bit } else { 0 };
+    let mut found = read(1);
+    // A domain that it has made, and that acts for its user.
+    let (which, root, account) = (Which::Any, Which::Any, AccountId::NONE);
+    let made = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Ok(domain) = libc::kernel_by(door, made, USER).map(DomainId) else { return 65 };
+    let slots = 1 << USER | 1 << GROUP;
+    let passed = libc::kernel_by(door, Call::CapabilityPass { domain, slots }, 0).is_ok();
+    let holds = |domain, kind, number| {
+        libc::kernel(door, Call::DomainHolds { domain, kind, number }).is_ok()
+    };
+    if !passed || !holds(domain, NAME_USER, NOBODY) {
+        return 66;
+    }
+    if !holds(domain, SET_OF_GROUPS, group) {
+        found |= 2;
+    }
+    // Regions that it has made, and that nobody could write to: one is its set of groups.
+    let own = own_domain();
+    let count = xok::published::table(Table::Regions).count as usize;
+    let all = (0..count)
+        .filter_map(|at| xok::published::record::<RegionRecord>(Table::Regions, at))
+        .filter(|record| record.domain == own.0 && record.attached[..2] == [0, 0]);
+    for record in all {
+        for role in 2..REGION_ROLES as u16 {
+            let _ = libc::kernel(door, Call::RegionDetach { region: RegionId(record.id), role });
+        }
+    }
+    if !holds(own, SET_OF_GROUPS, group) {
+        found |= 4;
+    }
+    found | read(8)
+}
+
+/// Files of modes 0604 and 0704 are open to all but the members of a group.
+fn groups_that_are_shut_out_stay_out(door: door::Door) -> Seen {
+    const SHUT_OUT: u32 = 27;
+    let path = "/tmp/shut-out";
+    fs::write(path, "not for members").map_err(failed)?;
+    std::os::unix::fs::chown(path, Some(0), Some(SHUT_OUT)).map_err(failed)?;
+    for mode in [0o604, 0o704] {
+        libc::set_mode(path, mode);
+        let other = libc::spawn(|| {
+            let becomes = libc::become_user_of(NOBODY, &[SHUT_OUT + 1]);
+            i32::from(!becomes || fs::read(path).is_err())
+        });
+        let other = libc::wait(other);
+        expect(other == 0, || format!("another one does not read {path}: {other:#x}"))?;
+        let status = libc::wait(libc::spawn(|| member(door, path, SHUT_OUT)));
+        let what = "read, left by a domain, left by detaching, read then";
+        expect(status == 0, || format!("a member, mode {mode:o} ({what}): {status:#x}"))?;
+    }
+    let _ = fs::remove_file(path);
+    Ok(String::new())
+}
+
+/// A block in which a signal waits that somebody else is said to have sent.
+fn block_with(signal: u64, [pid, user]: [u64; 2], path: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    let mut words = |words: &[u64]| {
+        words.iter().for_each(|word| block.extend(word.to_le_bytes()));
+    };
+    words(&[u64::from_le_bytes(*b"EXOSLIFE"), 1]);
+    // Ids, the payer, groups.
+    words(&[0; 6 + 1 + 5]);
+    // Blocked, and waiting.
+    words(&[1 << (signal - 1), 1, signal, pid | user << 32, 0]);
+    // Ignored, timers, what was told; limits; no children, no image.
+    words(&[0; 1 + 2 + 4 + 1 + 1]);
+    words(&[u64::MAX; 32]);
+    words(&[0; 1 + 4]);
+    let mut bytes = |bytes: &[u8]| {
+        block.extend((bytes.len() as u64).to_le_bytes());
+        block.extend(bytes);
+    };
+    bytes(path.as_bytes());
+    bytes(path.as_bytes());
+    // One argument after the name; nothing in the environment.
+    block.extend(2_u64.to_le_bytes());
+    for text in [set_id::NAME, set_id::TELLS] {
+        block.extend((text.len() as u64).to_le_bytes());
+        block.extend(text.as_bytes());
+    }
+    block.extend([0_u64, 0o22].map(u64::to_le_bytes).concat());
+    for _ in 0..2 {
+        block.extend([1_u64, 0, 1].map(u64::to_le_bytes).concat());
+        block.push(b'/');
+    }
+    // No files.
+    block.extend([0, u64::MAX, 0].map(u64::to_le_bytes).concat());
+    block
+}
+
+/// Becomes the set-id program with such a block. It comes back if that fails.
+fn start_with(door: door::Door, block: &[u8], job: &str) -> i32 {
+    let page = libc::shared(1);
+    let Some(region) = set_id::offer(door, block, page) else { return 41 };
+    let Some(file) = super::node_of(door, NOBODY, job) else { return 42 };
+    let request = Request {
+        process: std::process::id(),
+        file: Named { kind: MEMORY, number: file },
+        directory: Named { kind: IMAGE, number: 0 },
+        users: [NOBODY; 2],
+        groups: [NOBODY; 2],
+        region: region.0,
+        bytes: block.len(),
+    };
+    let server = EnvId(services::get(Service::SetId) as u32);
+    let answer = loop {
+        match libc::transfer(door, server, request.to_words()) {
+            Err((Error::Busy, _)) => std::thread::yield_now(),
+            other => break other,
+        }
+    };
+    let Ok([0, domain, ..]) = answer else { return 43 };
+    let (domain, setup) = (DomainId(domain), UserAddress(page));
+    let _ = libc::kernel(door, Call::EnvMove { domain, fields: u64::MAX >> 49, setup });
+    44
+}
+
+/// A signal that waits for a set-id program from its beginning has no sender: pid 0, user 65534.
+fn starters_do_not_say_who_has_sent_signals(door: door::Door) -> Seen {
+    set_id::prepare().map_err(failed)?;
+    let block = block_with(10, [1, 0], set_id::JOB);
+    let starter = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        connect();
+        start_with(door, &block, set_id::JOB)
+    });
+    let status = libc::wait(starter);
+    let ledger = fs::read_to_string(set_id::LEDGER).map_err(failed)?;
+    let expected = format!("{:?}", Some([0, NOBODY]));
+    expect(status == 0 && ledger == expected, || {
+        format!("status {status:#x}, sender [pid, user]: {ledger} in place of {expected}")
+    })?;
+    Ok(String::new())
+}
+
+/// Environments that have the place of one that has ended, until one has its id; and that one.
+fn come_by(door: door::Door, id: EnvId) -> Option<EnvId> {
+    let which = Which::This(id.index() as u32);
+    // There are 16 bits that tell those of one place apart.
+    for _ in 0..70_000 {
+        let (domain, account, vector) = (DomainId::NONE, AccountId::NONE, Which::Any);
+        let made = Call::EnvAlloc { which, domain, account, vector };
+        let env = EnvId(libc::kernel_by(door, made, USER).ok()? as u32);
+        if env == id {
+            return Some(env);
+        }
+        libc::kernel_by(door, Call::EnvDestroy { env, word: 0 }, USER).ok()?;
+        libc::kernel_by(door, Call::EnvForget { env }, USER).ok()?;
+    }
+    None
+}
+
+/// Who has come by the id of a process that has ended has none of its locks.
+fn locks_do_not_go_with_an_id(door: door::Door) -> Seen {
+    let path = "/tmp/locked-by-id";
+    fs::write(path, "").map_err(failed)?;
+    libc::set_mode(path, 0o600);
+    let node = super::node_of(door, 0, path).ok_or("no such file")?;
+    let lock = |how: u64| ask(door, 0, Operation::Lock, [node, how, 0, u64::MAX]);
+    let words: &[AtomicU64] = libc::words(libc::shared(1), 3);
+    let wait_for = |at: usize| {
+        while words[at].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        words[at].load(Ordering::SeqCst)
+    };
+    // It is there before, and so takes no place that gets free.
+    let attacker = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        let id = EnvId(wait_for(2) as u32);
+        let came = come_by(door, id);
+        words[0].store(1 + u64::from(came == Some(id)), Ordering::SeqCst);
+        wait_for(1);
+        0
+    });
+    let holder = libc::spawn(|| {
+        connect();
+        i32::from(!matches!(lock(LOCK_EXCLUSIVE), Ok([0, ..])))
+    });
+    let locked = libc::wait(holder);
+    words[2].store(holder as u64, Ordering::SeqCst);
+    while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(attacker) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let came = words[0].load(Ordering::SeqCst) == 2;
+    let told = lock(LOCK_EXCLUSIVE | LOCK_TEST);
+    words[1].store(1, Ordering::SeqCst);
+    let status = libc::wait_for_end(attacker);
+    let _ = fs::remove_file(path);
+    expect(locked == 0, || format!("the lock: {locked:#x}"))?;
+    expect(came && status == 0, || format!("the id did not come again: {status:#x}"))?;
+    expect(matches!(told, Ok([0, ..])), || format!("it has the dead one's lock: {told:?}"))?;
+    Ok(String::new())
+}
