@@ -21,7 +21,7 @@ use abi::published::Table;
 use abi::setup::{EnvSetup, field};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use turns::{Frame, Kept, Turns};
+use turns::{Frame, Kept, PAUSE_NS, Turns};
 
 /// What a server does.
 pub trait Serve {
@@ -154,10 +154,11 @@ fn reply(caller: EnvId, frame: &Frame) -> ! {
 }
 
 /// A reply runs the client, on whosever time this is, and for as long as that lasts: the server
-/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept:
-/// at a time that requests in between do not put off.
+/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept
+/// when nobody has asked for a while: one that was awake would be busy when others come.
 fn wake_for_the_rest(deadline: u64) {
-    let due = clock::earlier(deadline, clients().look_due());
+    let soon = if clients().is_empty() { 0 } else { clock::now_ns() + PAUSE_NS };
+    let due = clock::earlier(deadline, soon);
     if due != 0 {
         // It is at home, where alone a timer may be set.
         let _ = call::timer_set(due);
@@ -204,19 +205,20 @@ extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
 #[cold]
 #[inline(never)]
 fn request_in_turn(caller: EnvId, serial: Option<u64>, message: &mut Message) -> u64 {
-    if clients().keeps(clock::now_ns(), payer(caller)) {
-        clients().wait(caller, serial, false)
-    } else if answer(caller, message) {
-        wake_for_the_rest(0);
-        call::transfer_rax(caller)
-    } else {
-        clients().wait(caller, serial, true)
+    let (now, payer) = (clock::now_ns(), payer(caller));
+    if clients().keeps(now, payer) {
+        return clients().wait(caller, serial, false);
     }
+    if !answer(caller, message) || clients().gives_way(now, payer) {
+        return clients().wait(caller, serial, true);
+    }
+    wake_for_the_rest(0);
+    call::transfer_rax(caller)
 }
 
 /// Keeps what waits.
 extern "C" fn keep(frame: &Frame) -> ! {
-    clients().keep(frame);
+    clients().keep(clock::now_ns(), frame);
     to_loop()
 }
 
@@ -227,13 +229,13 @@ fn go_on(deadline: u64) {
     if !kept.is_for(published::env_serial(kept.caller)) {
         return;
     }
-    let Kept { caller, serial, mut frame, answered } = kept;
+    let Kept { caller, serial, mut frame, answered, .. } = kept;
     if answered || answer(caller, &mut frame.message) {
         wake_for_the_rest(deadline);
         reply(caller, &frame);
     }
     clients().wait(caller, serial, true);
-    clients().keep(&frame);
+    clients().keep(clock::now_ns(), &frame);
 }
 
 extern "C" fn idle() -> ! {
@@ -241,7 +243,6 @@ extern "C" fn idle() -> ! {
         crate::beat::beat();
         let deadline = current().events();
         let now = clock::now_ns();
-        clients().looks(now);
         let pause = clients().pause(now);
         if pause.is_none() && !clients().is_empty() {
             go_on(deadline);

@@ -18,7 +18,7 @@ const QUANTUM_US: u64 = 3_000;
 /// Ticks of the counter in a microsecond where that is not known.
 const TICKS: u64 = 1_000;
 /// How long a pause is.
-const PAUSE_NS: u64 = 50_000;
+pub const PAUSE_NS: u64 = 50_000;
 /// How much longer it is at most for all that come meanwhile.
 const LONGER_NS: u64 = 1_000_000;
 /// What a client sends, or gets, and what it finds kept.
@@ -42,6 +42,8 @@ pub struct Kept {
     pub frame: Frame,
     /// It is the answer.
     pub answered: bool,
+    /// Since when it waits.
+    pub since_ns: u64,
 }
 
 impl Kept {
@@ -57,6 +59,7 @@ const NOTHING: Kept = Kept {
     serial: None,
     frame: Frame { registers: [0; 6], message: [0; 6] },
     answered: false,
+    since_ns: 0,
 };
 
 /// What was spent since the last pause, and what waits.
@@ -74,8 +77,9 @@ pub struct Turns {
     kept: Vec<Kept>,
     first: usize,
     count: usize,
-    /// When what is kept is looked at: whoever is served meanwhile does not put that off.
-    look_ns: u64,
+    /// The account that has been served most while something was kept, and by how many requests
+    /// more than all others (Boyer and Moore's vote): what is kept waits for that one.
+    most: (u64, u32),
     /// What is kept next: its caller, that one's serial, and whether it is an answer.
     next: (EnvId, Option<u64>, bool),
 }
@@ -85,8 +89,8 @@ impl Turns {
     pub const fn new() -> Self {
         let kept = Vec::new();
         let (spent, quantum, payer, until_ns, latest_ns) = (0, TICKS * QUANTUM_US, 0, 0, 0);
-        let (first, count, look_ns, next) = (0, 0, 0, (EnvId(0), None, false));
-        Self { spent, quantum, payer, until_ns, latest_ns, kept, first, count, look_ns, next }
+        let (first, count, most, next) = (0, 0, (0, 0), (EnvId(0), None, false));
+        Self { spent, quantum, payer, until_ns, latest_ns, kept, first, count, most, next }
     }
 
     /// There may be so many environments.
@@ -106,16 +110,6 @@ impl Turns {
         self.count == 0
     }
 
-    /// What is kept is being looked at: the next look is due after a pause.
-    pub fn looks(&mut self, now: u64) {
-        self.look_ns = now + PAUSE_NS;
-    }
-
-    /// When the server has to wake for what is kept; 0: nothing is.
-    pub fn look_due(&self) -> u64 {
-        if self.is_empty() { 0 } else { self.look_ns }
-    }
-
     /// When the pause ends, if there is one.
     pub fn pause(&self, now: u64) -> Option<u64> {
         (now < self.until_ns).then_some(self.until_ns)
@@ -128,6 +122,20 @@ impl Turns {
         }
         self.until_ns = (now + PAUSE_NS).min(self.latest_ns).max(self.until_ns);
         true
+    }
+
+    /// A request of the account's was answered while something is kept. `true`: what is kept has
+    /// waited for that account's requests for as long as a pause; so this answer is kept, and what
+    /// has waited longest comes first. Who asks now and then is answered at once.
+    pub fn gives_way(&mut self, now: u64, payer: u64) -> bool {
+        self.most = match self.most {
+            (most, count) if most == payer => (most, count.saturating_add(1)),
+            (_, 0) => (payer, 1),
+            (most, count) => (most, count - 1),
+        };
+        let oldest = self.kept.get(self.first).filter(|_| self.count > 0);
+        let waits = oldest.is_some_and(|kept| kept.since_ns + PAUSE_NS <= now);
+        waits && self.most.0 == payer && self.pause(now).is_none() && self.has_room()
     }
 
     /// A request was answered, which took so many ticks. `true`: the answer is to be kept until
@@ -154,12 +162,12 @@ impl Turns {
         0
     }
 
-    /// Keeps it.
-    pub fn keep(&mut self, frame: &Frame) {
+    /// Keeps it from now on.
+    pub fn keep(&mut self, now: u64, frame: &Frame) {
         let (caller, serial, answered) = self.next;
         if self.has_room() {
             let at = (self.first + self.count) % self.kept.len();
-            self.kept[at] = Kept { caller, serial, frame: *frame, answered };
+            self.kept[at] = Kept { caller, serial, frame: *frame, answered, since_ns: now };
             self.count += 1;
         }
     }
@@ -189,7 +197,7 @@ mod tests {
         let frame = NOTHING.frame;
         for (serial, answered) in [(Some(7), true), (None, false)] {
             turns.wait(EnvId(5), serial, answered);
-            turns.keep(&frame);
+            turns.keep(0, &frame);
         }
         let kept = turns.take().unwrap();
         assert_eq!((kept.caller, kept.answered), (EnvId(5), true));
