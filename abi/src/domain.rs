@@ -36,6 +36,15 @@ pub enum Property {
     /// whoever gets them, the same account too? 1: yes, 0: no, as it is at first. For a program
     /// that others of its account must not read.
     Secret = 9,
+    /// Another name of its own: 0. In slot 0 of its list is then all of the rights over a fresh
+    /// name, and nobody holds the former one by that slot. So what was made by that name (frames
+    /// in children's tables, their environments) is no longer the domain's, and regions that it
+    /// has made are its own no more than others are; what it maps and is attached to stays.
+    OwnName = 10,
+    /// What guards it: the same as the caller's own domain, 0. Only of a domain that the caller
+    /// builds, which need not hold that name: whoever has no way into the one has none into the
+    /// other.
+    Guard = 11,
 }
 
 /// Kind that `DomainHolds` knows besides users and groups: groups that the domain holds as
@@ -61,6 +70,8 @@ impl Property {
             7 => Self::Entry,
             8 => Self::Ages,
             9 => Self::Secret,
+            10 => Self::OwnName,
+            11 => Self::Guard,
             _ => return None,
         })
     }

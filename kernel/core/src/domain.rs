@@ -59,7 +59,8 @@ pub struct Record {
     pub(crate) principals: Principals,
     /// Its neighbours among such domains of its maker's.
     pub(crate) beside: [u16; 2],
-    /// The number in the fresh name that it was made with; 0: there is no domain.
+    /// The number in its fresh name, which it was made with or has been given since; 0: there is no
+    /// domain.
     made: u64,
     /// How often names at or below that one have been taken back ([`crate::voided`]).
     pub(crate) epoch: u64,
@@ -70,7 +71,7 @@ pub struct Domains {
     pub(crate) records: Slots<kind::Domain, Record>,
     /// No index below this one is free.
     lowest: usize,
-    /// Domains made so far.
+    /// Fresh names given out so far.
     serial: u64,
 }
 
@@ -224,6 +225,26 @@ pub(crate) fn create<M: Machine>(
     Ok(id)
 }
 
+/// Gives the domain at `index` another fresh name: for those that hold the former one, its tokens
+/// among them, it is as if the domain had ended.
+pub(crate) fn rename(state: &mut State, index: DomainIndex) -> Answer {
+    let made = state.domains.serial;
+    let own = fresh_name(made).ok_or(Error::Exhausted)?;
+    state.domains.serial += 1;
+    let record = &mut state.domains.records[index];
+    (record.made, record.epoch) = (made, 0);
+    record.capabilities[0] = Capability { rights: ALL, zero: 0, name: own };
+    let root = record.root;
+    state.frames.records[root.0 as usize].guard = own;
+    holdings_changed(state, index);
+    Ok(0)
+}
+
+/// The number in the fresh name that the domain at `index` has.
+pub(crate) fn made(state: &State, index: DomainIndex) -> u64 {
+    state.domains.records[index].made
+}
+
 /// Components of a fresh name.
 const FRESH_COMPONENTS: usize = 4;
 
@@ -243,6 +264,22 @@ pub fn may_write(
 ) -> bool {
     let own = index == caller || is_builder(state, caller, index);
     own || capability.dominates(guard(state, index), WRITE)
+}
+
+/// What guards the frames that the domain at `caller` takes for the one at `index`: the name of the
+/// capability that it names. Who only builds it keeps no way to what is in there.
+#[inline(always)]
+pub(crate) fn guard_of_frames(
+    state: &State,
+    caller: DomainIndex,
+    index: DomainIndex,
+    capability: &Capability,
+) -> Name {
+    if index == caller || capability.dominates(guard(state, index), WRITE) {
+        capability.name
+    } else {
+        *frame::guard(state, root(state, index))
+    }
 }
 
 /// Does the domain at `caller` build the one at `index`?

@@ -135,6 +135,8 @@ pub fn set(
         Property::Entry => set_entry(state, index, value),
         Property::Ages => set_switch(&mut state.domains.records[index].tells_ages, value),
         Property::Secret => set_switch(&mut state.domains.records[index].is_secret, value),
+        Property::OwnName => set_own_name(state, index, value),
+        Property::Guard => set_guard(state, caller, index, value),
     }
 }
 
@@ -164,6 +166,24 @@ fn set_signals(state: &mut State, index: DomainIndex, value: u64) -> Answer {
         *name = held.name;
     }
     state.domains.records[index].principals.signals = names;
+    Ok(0)
+}
+
+fn set_own_name(state: &mut State, index: DomainIndex, value: u64) -> Answer {
+    if value != 0 {
+        return Err(Refusal::new(Error::BadArgument, 2));
+    }
+    domain::rename(state, index)
+}
+
+fn set_guard(state: &mut State, caller: DomainIndex, index: DomainIndex, value: u64) -> Answer {
+    if value != 0 {
+        return Err(Refusal::new(Error::BadArgument, 2));
+    }
+    if index == caller {
+        return Err(Error::WrongState.into());
+    }
+    state.domains.records[index].guard = *domain::guard(state, caller);
     Ok(0)
 }
 

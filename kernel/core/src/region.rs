@@ -41,6 +41,8 @@ pub struct Region {
     pub serial: Serial,
     /// Who may attach.
     pub guard: Name,
+    /// The number in the fresh name that its maker had.
+    pub(crate) maker: u64,
     /// Frames that count, 0: the region is the 64 bytes in the kernel's table.
     pub count: u8,
     /// Somebody has been attached once.
@@ -205,8 +207,9 @@ pub fn allocate<M: Machine>(
     }
     state.regions.lowest = index.at() + 1;
     let serial = state.regions.slots[index].serial;
+    let maker = domain::made(state, own);
     state.regions.slots[index] =
-        Region { serial, guard, count: count as u8, fifo, frames, ..Region::default() };
+        Region { serial, guard, maker, count: count as u8, fifo, frames, ..Region::default() };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
@@ -245,7 +248,8 @@ pub fn attach(
     if target != own {
         may_attach(state, own, capability, target)?;
     }
-    let made = state.published.regions[index].domain == domain::id(state, own).0;
+    // One that has taken another name since is as good as another domain.
+    let made = state.regions.slots[index].maker == domain::made(state, own);
     if !made && !attached(state, own, index, role) {
         let guard = state.regions.slots[index].guard;
         let held = capability::get(state, own, capability)?;

@@ -5,6 +5,8 @@
 //! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
 //! that the target's account pays for may become writable in place; the frame then takes the
 //! name of the capability used as its guard, so that whoever held it before has no way back.
+//! That name guards frames that are allocated, too; but what a builder enters into a domain that
+//! is not to be its own afterwards is guarded by that domain's name.
 //!
 //! An item for several pages is as many items: each page is checked and applied before the next.
 //! What is done once for all of them is finding the tables, and forgetting translations.
@@ -26,7 +28,7 @@ use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Leaf, Way, place, target};
 use crate::work::{self, cost};
-use abi::capability::{Capability, READ, WRITE};
+use abi::capability::{Capability, Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
@@ -86,6 +88,8 @@ struct Request<'a> {
     target: DomainIndex,
     root: Frame,
     capability: &'a Capability,
+    /// What guards frames that are taken ([`domain::guard_of_frames`]).
+    guard: &'a Name,
     /// The item for one page.
     item: Item,
     /// What the item's source leads to.
@@ -111,8 +115,10 @@ pub fn update_item<M: Machine>(
     let root = domain::root(state, target);
     let mut lost = Lost::default();
     let secret = state.domains.records[target].is_secret;
+    let guard = domain::guard_of_frames(state, caller, target, capability);
+    let guard = &guard;
     let mut request =
-        Request { caller, target, root, capability, item: *item, found: None, secret };
+        Request { caller, target, root, capability, guard, item: *item, found: None, secret };
     let updated = update_pages(state, machine, &mut request, &mut lost, done);
     lost.forget(machine, root);
     updated
@@ -246,7 +252,7 @@ fn take_page<M: Machine>(
     number: u32,
     contents: Contents,
 ) -> Frame {
-    let (account, name) = (payer(state, request), request.capability.name);
+    let (account, name) = (payer(state, request), *request.guard);
     let frame = frame::take(state, machine, number, account, name, FrameType::Data, contents);
     if request.secret {
         frame::keep_secret(state, frame);
@@ -468,7 +474,7 @@ fn apply<M: Machine>(
         Plan::Protect { place, old, choice, adopt } => {
             if adopt {
                 let record = &mut state.frames.records[target(old).0 as usize];
-                record.guard = request.capability.name;
+                record.guard = *request.guard;
             }
             protect(machine, request, lost, place, old, choice)
         }

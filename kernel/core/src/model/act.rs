@@ -257,7 +257,8 @@ impl Model {
                 let root = domain::root(&self.state, target_index);
                 let held = super::check::effective(&self.machine, root, item.address);
                 let guard = frame::guard(&self.state, held.unwrap().0);
-                assert_eq!(*guard, named.name, "what it writes is another's: {item:x?}");
+                let name = domain::guard_of_frames(&self.state, caller_index, target_index, &named);
+                assert_eq!(*guard, name, "what it writes is another's: {item:x?}");
             }
             match shared {
                 Some(shared) => self.remember_share(caller, target, &item, &shared),

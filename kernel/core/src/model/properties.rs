@@ -47,7 +47,7 @@ impl Model {
             4 => Call::MachineEnd { how: small / 3, status: small },
             5 => Call::TraceSet { kinds: word },
             6..=9 => {
-                let property = self.random.below(10) as u16;
+                let property = self.random.below(12) as u16;
                 Call::DomainSet { domain, property, value: self.some_value(property, word) }
             }
             10 => {

@@ -22,6 +22,7 @@ mod principals;
 pub(crate) mod random;
 mod regions;
 mod relays;
+mod renaming;
 mod restarts;
 mod rings;
 mod sleeping;

@@ -277,7 +277,7 @@ fn a_table_with_few_writable_pages_is_copied_if_asked() {
     let copy = world.leaf(child, PAGE).unwrap();
     assert!(copy.writable && copy.frame != frame);
     assert_eq!(world.machine.word(copy.frame.address()), 7);
-    assert_eq!(*frame::guard(&world.state, copy.frame), world.capability(parent).name);
+    assert_eq!(*frame::guard(&world.state, copy.frame), world.capability(child).name);
     let shared = world.leaf(child, next).unwrap();
     assert_eq!((shared.frame, shared.writable), (kept, false));
     assert!(world.leaf(parent, PAGE).unwrap().writable, "the parent's table stays as it is");

@@ -140,6 +140,7 @@ fn what_the_processor_sets_meanwhile_is_not_lost() {
         target: parent,
         root,
         capability: &own,
+        guard: &own.name,
         item,
         found: None,
         secret: false,
