@@ -13,7 +13,9 @@ use crate::layout::{IMAGE, LARGE_BLOCK_BYTES, PROGRAM, PROGRAM_END};
 use crate::library;
 use crate::process::{NextLife, Process};
 use crate::start_block::{self, Command};
-use crate::{group_list, groups, lock, page, replace, set_id, start, thread, threads, user};
+use crate::{
+    group_list, groups, identity, lock, page, replace, set_id, start, thread, threads, user,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::elf::{ElfError, Plan};
@@ -196,6 +198,7 @@ fn go(process: &mut Process, command: Command) -> Answer {
         crate::net::hand_over::share(process)?;
         next.net.clone_from(&process.net);
     }
+    next.closed &= !identity::is_open_after_exec(&next);
     let domain = fork::new_domain(&next, [next.users[1], next.groups[1]], None)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, thread::own().blocked, &command);

@@ -266,10 +266,13 @@ pub fn new_domain(
 fn bare_domain(process: &Process) -> Result<DomainId, Errno> {
     let (guard, bytes) = (identity::guard_slot(process), start::text_bytes());
     let domain = call::domain_alloc(guard, AccountId::NONE, TEXT, bytes).map_err(refused)?;
-    if process.private {
-        // Its starter's account pays, and the starter reads what that account's frames had. The
-        // domain is ours to build: nothing can be refused.
+    // The domain is ours to build: nothing can be refused.
+    if process.private || process.closed {
+        // Its user's account pays, and the user reads what that account's frames had.
         let _ = call::domain_set(OWN, domain, Property::Secret, 1);
+    }
+    if process.closed {
+        let _ = call::domain_set(OWN, domain, Property::Guard, 0);
     }
     if let Err(errno) = identity::pass(process, domain) {
         // The domain has no environment yet; nothing else is left of it.

@@ -197,7 +197,8 @@ fn stays_private(process: &Process) -> bool {
     process.private && (process.hidden || !is_one(process.users) || !is_one(process.groups))
 }
 
-/// Is one of these users none of those? What its relatives have open is theirs then.
+/// Is one of these ids none of those? What its relatives have open is theirs then, and so is what
+/// it has made itself.
 fn leaves_family(old: [u32; 3], new: [u32; 3]) -> bool {
     old.iter().any(|id| !new.contains(id))
 }
@@ -319,9 +320,16 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
             // They are shared from here on, with the one that it has been.
             crate::net::hand_over::share(process).map_err(|_| Errno::EAGAIN)?;
         }
+        if leaves_family(old, new) {
+            let another = call::domain_set(call::OWN, DomainId::NONE, Property::OwnName, 0);
+            another.map_err(|_| Errno::EAGAIN)?;
+        }
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
+    if leaves_family(old, new) {
+        close(process);
+    }
     process.payer = payer;
     process.file_ids[kind as usize] = None;
     set_undumpable(process, process.undumpable || new[1] != old[1]);
@@ -343,6 +351,24 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     }
     publish(process);
     Ok(0)
+}
+
+/// Closes what the process has been until now to the other processes of the user that it is from
+/// now on: its children are guarded as it is itself, and its frames are cleared whoever gets them.
+/// By the name of its own that it had it would reach what it has made before, also children that
+/// stay what it was: it has got another.
+fn close(process: &mut Process) {
+    process.closed = true;
+    if !process.borrows_space {
+        // The domain is ours: nothing can be refused.
+        let _ = call::domain_set(call::OWN, DomainId::NONE, Property::Secret, 1);
+    }
+}
+
+/// Is the program that the process executes its user's like others, so that its domain may be, too?
+pub fn is_open_after_exec(process: &Process) -> bool {
+    let is_one = |ids: [u32; 3]| ids == [ids[0]; 3];
+    is_one(process.users) && is_one(process.groups)
 }
 
 /// For whom its files are asked after `new` have taken the place of its ids of this kind.

@@ -53,8 +53,10 @@ pub fn is_possible(process: &Process, command: &Command) -> bool {
         && command.image.is_some()
         && !heap_has_grown()
         && !process.files.is_stale()
-        // What a set-id or hidden program has read stays behind: it is not its starter's to see.
+        // What a set-id or hidden program has read stays behind: it is not its starter's to see;
+        // nor is what user 0 has read its next user's.
         && !process.private
+        && !process.closed
         && !identity::gives_up_by_exec(process)
 }
 

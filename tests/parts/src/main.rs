@@ -68,6 +68,9 @@ fn main() -> ExitCode {
     if let Some(status) = deputies::heirs::role(door::Door::find(), &words) {
         return ExitCode::from(status);
     }
+    if let Some(status) = deputies::stepped::role(&words) {
+        return ExitCode::from(status);
+    }
     if let Some(status) = deputies::seals::role(door::Door::find(), &words) {
         return ExitCode::from(status);
     }

@@ -9,6 +9,7 @@ mod pipes;
 mod processes;
 pub mod seals;
 mod sockets;
+pub mod stepped;
 pub mod terminals;
 
 use crate::{Test, expect, forgers, libc};
@@ -27,7 +28,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 10] = [
+pub const TESTS: [&[Test]; 11] = [
     &files::TESTS,
     &heirs::TESTS,
     &ids::TESTS,
@@ -37,6 +38,7 @@ pub const TESTS: [&[Test]; 10] = [
     &processes::TESTS,
     &seals::TESTS,
     &sockets::TESTS,
+    &stepped::TESTS,
     &terminals::TESTS,
 ];
 
