@@ -293,8 +293,8 @@ pub fn built(state: &mut State, index: DomainIndex) {
     state.domains.records[index].builder = DomainId::NONE;
 }
 
-/// Moves what is charged to the domain itself, it and its attachments, to the account at `to`,
-/// which pays for what is charged to it from now on.
+/// Moves what is charged to the domain itself, it, its root and its attachments, to the account at
+/// `to`, which pays for what is charged to it from now on.
 pub fn move_charges(
     state: &mut State,
     index: DomainIndex,
@@ -302,8 +302,15 @@ pub fn move_charges(
 ) -> Result<(), Refusal> {
     let from = account(state, index);
     let attachments = state.published.domains[index].attachments;
-    let charges = [(Resource::Domains, 1), (Resource::Attachments, attachments)];
+    let charges = [
+        (Resource::Domains, 1),
+        (Resource::Attachments, attachments),
+        // The root is nobody's but the domain's, and is given back with it.
+        (Resource::Frames, 1),
+    ];
     account::transfer(state, (from, to), &charges)?;
+    let root = root(state, index);
+    state.published.frames[root.0 as usize].account = to.link();
     state.domains.records[index].account = to.link();
     state.published.domains[index].account = state.published.accounts[to].id;
     Ok(())

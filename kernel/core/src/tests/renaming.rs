@@ -1,4 +1,4 @@
-//! A domain that takes another name of its own, and what builders keep of what they built.
+//! A domain that takes another name of its own, or another payer, and what its builder keeps.
 
 use super::principals::{ALICE, process};
 use super::*;
@@ -11,6 +11,11 @@ const AT: u64 = SCRATCH + 0x10_0000;
 fn rename(value: u64) -> Call {
     let property = Property::OwnName as u16;
     Call::DomainSet { domain: DomainId::NONE, property, value }
+}
+
+fn frames_of(world: &World, account: AccountId) -> u32 {
+    let used = world.state.published.accounts[account.index()].used;
+    used[abi::limits::Resource::Frames as usize]
 }
 
 fn own_name(world: &World, domain: DomainId) -> Name {
@@ -194,4 +199,31 @@ fn a_builder_closes_what_it_builds_as_it_is_closed_itself() {
     let Outcome::Answer(0, env) = world.with(parent, 0, enter) else { panic!("it builds it") };
     assert_eq!(world.with(parent, 0, Call::EnvRelease { env: EnvId(env as u32) }), OK);
     assert_eq!(world.by(parent, set(domain, 0)), error(Error::NotPermitted, 0), "it has begun");
+}
+
+#[test]
+fn a_domain_s_root_is_paid_for_by_who_pays_for_the_domain() {
+    let mut world = World::new();
+    let [builder, user] = [(); 2].map(|()| {
+        let make = Call::AccountAlloc { which: Which::Any, parent: AccountId(1) };
+        let Outcome::Answer(0, id) = world.by(1, make) else { panic!("an account") };
+        for resource in 0..RESOURCES as u16 {
+            let account = AccountId(id);
+            let limit = Call::AccountLimit { account, resource, limit: 50, reserve: 0 };
+            assert_eq!(world.by(1, limit), OK);
+        }
+        AccountId(id)
+    });
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account: builder, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+    let domain = DomainId(id);
+    assert_eq!((frames_of(&world, builder), frames_of(&world, user)), (1, 0));
+    let (property, value) = (Property::Account as u16, user.0);
+    assert_eq!(world.by(1, Call::DomainSet { domain, property, value }), OK);
+    assert_eq!((frames_of(&world, builder), frames_of(&world, user)), (0, 1));
+    check(&world.state);
+    assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
+    world.settle();
+    assert_eq!((frames_of(&world, builder), frames_of(&world, user)), (0, 0));
 }
