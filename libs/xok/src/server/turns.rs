@@ -7,6 +7,9 @@
 //! that one requests are kept, too, and each that comes lengthens the pause. So everybody else who
 //! wants in has had a chance to come, whoever's turn it was. Then what is kept is answered, first
 //! come, first served, until the next pause.
+//!
+//! Requests of others put that off, as the server does not wake for what is kept while it is asked:
+//! so an account that asks again and again gives way to it ([`Turns::gives_way`]).
 
 use crate::call::Message;
 use abi::id::EnvId;
@@ -135,7 +138,8 @@ impl Turns {
         };
         let oldest = self.kept.get(self.first).filter(|_| self.count > 0);
         let waits = oldest.is_some_and(|kept| kept.since_ns + PAUSE_NS <= now);
-        waits && self.most.0 == payer && self.pause(now).is_none() && self.has_room()
+        let asks_again = self.most.0 == payer;
+        waits && asks_again && self.pause(now).is_none() && self.has_room()
     }
 
     /// A request was answered, which took so many ticks. `true`: the answer is to be kept until
@@ -188,6 +192,25 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is kept for one account waits for another one that asks again and again no longer than
+    /// a pause, and who asks once does not wait for what is kept.
+    #[test]
+    fn who_asks_again_and_again_gives_way() {
+        let mut turns = Turns::new();
+        turns.make_room(8).unwrap();
+        assert!(!turns.gives_way(0, 1), "nothing is kept");
+        turns.wait(EnvId(5), Some(7), true);
+        turns.keep(0, &NOTHING.frame);
+        let asked = |turns: &mut Turns| (0..10).any(|_| turns.gives_way(PAUSE_NS - 1, 1));
+        assert!(!asked(&mut turns), "before a pause is over");
+        assert!(!turns.gives_way(PAUSE_NS, 2), "one that asks once");
+        assert!(turns.gives_way(PAUSE_NS, 1));
+        turns.begin_pause(PAUSE_NS, 2);
+        assert!(!turns.gives_way(PAUSE_NS, 1), "in a pause others are let in");
+        turns.take();
+        assert!(!turns.gives_way(3 * PAUSE_NS, 1), "nothing is kept any more");
+    }
 
     /// Environments of one domain can have one id, one after the other.
     #[test]
