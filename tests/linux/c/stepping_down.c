@@ -1,0 +1,209 @@
+/* A daemon as many are: it begins as root, leaves a helper that stays root, gives its ids up, and
+   has workers, threads and programs afterwards. Run as root, which both systems' tests are. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "users.h"
+#include <arpa/inet.h>
+#include <pthread.h>
+
+/* The group of the network here; on Linux it means nothing. */
+enum { USER = 61000, NETWORK = 3003, WORKERS = 2, REQUESTS = 6 };
+
+/* Says so if it does not hold. */
+#define CHECK(what)                            \
+    do {                                       \
+        errno = 0;                             \
+        if (!(what))                           \
+            printf("%s: %m\n", #what);         \
+    } while (0)
+
+static volatile sig_atomic_t last_signal;
+
+static void note(int signal)
+{
+    last_signal = signal;
+}
+
+static void *sleeps(void *nothing)
+{
+    for (;;)
+        pause();
+    return nothing;
+}
+
+static void *ends(void *nothing)
+{
+    usleep(20000);
+    exit(7);
+    return nothing;
+}
+
+static void *executes(void *nothing)
+{
+    execl("/proc/self/exe", "stepping_down", "executed", NULL);
+    _exit(9);
+    return nothing;
+}
+
+/* A child that has one thread that sleeps and one that does this. */
+static void beside_a_thread(const char *what, void *(*body)(void *))
+{
+    pthread_t thread;
+    int status;
+    pid_t child = fork_clean();
+    if (child == 0) {
+        pthread_create(&thread, NULL, sleeps, NULL);
+        pthread_create(&thread, NULL, body, NULL);
+        sleeps(NULL);
+    }
+    waitpid(child, &status, 0);
+    show_status(what, status);
+}
+
+/* What the program does when it is executed by that user. */
+static int executed(void)
+{
+    int status;
+    printf("executed as %d %d\n", getuid(), getgid());
+    pid_t child = fork_clean();
+    if (child == 0)
+        _exit(3);
+    waitpid(child, &status, 0);
+    show_status("its child", status);
+    return 4;
+}
+
+/* Stays root, and answers each letter by the next one. */
+static pid_t helper(int own, int others)
+{
+    char letter;
+    pid_t child = fork_clean();
+    if (child != 0) {
+        close(own);
+        return child;
+    }
+    close(others);
+    while (read(own, &letter, 1) == 1) {
+        letter++;
+        if (write(own, &letter, 1) != 1)
+            _exit(6);
+    }
+    _exit(getuid() == 0 ? 5 : 8);
+}
+
+/* Answers connections with what they send, and says each time that it did. */
+static pid_t worker(int listener, int says, volatile char *shared)
+{
+    char text[8];
+    pid_t child = fork_clean();
+    if (child != 0)
+        return child;
+    for (;;) {
+        int peer = accept(listener, NULL, NULL);
+        ssize_t count = read(peer, text, sizeof text);
+        *shared = 1;
+        if (count < 0 || write(peer, text, count) != count || close(peer))
+            _exit(6);
+        if (write(says, "", 1) != 1)
+            _exit(7);
+    }
+}
+
+/* Workers share a socket that was bound as root, and are signalled by their parent alone. */
+static void workers(int listener, const struct sockaddr_in *place, char *shared)
+{
+    int said[2], answers = 0, status;
+    pid_t all[WORKERS];
+    char text[8];
+    if (pipe(said))
+        return;
+    for (int at = 0; at < WORKERS; at++)
+        all[at] = worker(listener, said[1], &shared[at]);
+    for (int at = 0; at < REQUESTS; at++) {
+        int own = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(connect(own, (const void *)place, sizeof *place) == 0);
+        CHECK(write(own, "hello", 5) == 5);
+        answers += read(own, text, sizeof text) == 5;
+        close(own);
+        CHECK(read(said[0], text, 1) == 1);
+    }
+    printf("answers %d, shared %d\n", answers, shared[0] | shared[1]);
+    for (int at = 0; at < WORKERS; at++) {
+        printf("kill %d, ", kill(all[at], at ? SIGTERM : SIGKILL));
+        waitpid(all[at], &status, 0);
+        show_status("worker", status);
+    }
+}
+
+/* Signals between the parent and a child, to and fro. */
+static void signals(pid_t roots)
+{
+    int status;
+    struct sigaction act = {.sa_handler = note};
+    sigaction(SIGUSR1, &act, NULL);
+    pid_t child = fork_clean();
+    if (child == 0)
+        _exit(kill(getppid(), SIGUSR1));
+    while (waitpid(child, &status, 0) < 0)
+        ;
+    printf("signalled %d\n", last_signal == SIGUSR1);
+    int refused = kill(roots, 0);
+    printf("root's %d %s\n", refused, strerrorname_np(errno));
+    child = fork_clean();
+    if (child == 0)
+        sleeps(NULL);
+    kill(child, SIGSTOP);
+    waitpid(child, &status, WUNTRACED);
+    show_status("stopped", status);
+    kill(child, SIGCONT);
+    waitpid(child, &status, WCONTINUED);
+    printf("continued %d\n", WIFCONTINUED(status));
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    show_status("killed", status);
+}
+
+int main(int count, char **words)
+{
+    (void)words;
+    setvbuf(stdout, NULL, _IONBF, 0);
+    if (count > 1)
+        return executed();
+    if (geteuid() != 0)
+        return 77;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), pair[2], status;
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof place;
+    CHECK(bind(listener, (void *)&place, length) == 0 && listen(listener, REQUESTS) == 0);
+    CHECK(getsockname(listener, (void *)&place, &length) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t roots = helper(pair[1], pair[0]);
+    CHECK(setgroups(1, (gid_t[]){NETWORK}) == 0 && setgid(USER) == 0 && setuid(USER) == 0);
+
+    char letter = 'a';
+    CHECK(write(pair[0], &letter, 1) == 1 && read(pair[0], &letter, 1) == 1);
+    printf("the helper says %c\n", letter);
+    pthread_t thread;
+    printf("thread %d\n", pthread_create(&thread, NULL, sleeps, NULL));
+    workers(listener, &place, shared);
+    signals(roots);
+    beside_a_thread("ended by a thread", ends);
+    beside_a_thread("executed by a thread", executes);
+    pid_t child = vfork();
+    if (child == 0) {
+        execl("/proc/self/exe", "stepping_down", "executed", NULL);
+        _exit(8);
+    }
+    waitpid(child, &status, 0);
+    show_status("vfork", status);
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    printf("affinity %d\n", pthread_setaffinity_np(thread, sizeof first, &first));
+    close(pair[0]);
+    waitpid(roots, &status, 0);
+    show_status("the helper", status);
+    execl("/proc/self/exe", "stepping_down", "executed", NULL);
+    return 1;
+}
