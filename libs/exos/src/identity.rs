@@ -320,14 +320,14 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
             // They are shared from here on, with the one that it has been.
             crate::net::hand_over::share(process).map_err(|_| Errno::EAGAIN)?;
         }
-        if leaves_family(old, new) {
+        if gives_up(kind, old, new) {
             let another = call::domain_set(call::OWN, DomainId::NONE, Property::OwnName, 0);
             another.map_err(|_| Errno::EAGAIN)?;
         }
         hold(process, kind, old, new)?;
     }
     *ids(process, kind) = new;
-    if leaves_family(old, new) {
+    if gives_up(kind, old, new) {
         close(process);
     }
     process.payer = payer;
@@ -351,6 +351,13 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
     }
     publish(process);
     Ok(0)
+}
+
+/// Is something given up that cannot be taken back? User 0 is all users: what it has been for a
+/// time (`seteuid`) it may be again.
+fn gives_up(kind: Kind, old: [u32; 3], new: [u32; 3]) -> bool {
+    let is_root = matches!(kind, Kind::User) && new.contains(&0);
+    leaves_family(old, new) && !is_root
 }
 
 /// Closes what the process has been until now to the other processes of the user that it is from

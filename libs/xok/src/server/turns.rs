@@ -24,6 +24,9 @@ const TICKS: u64 = 1_000;
 pub const PAUSE_NS: u64 = 50_000;
 /// How much longer it is at most for all that come meanwhile.
 const LONGER_NS: u64 = 1_000_000;
+/// Votes that an account has at most: what one has asked for in the past must not let others ask as
+/// often before they give way.
+const VOTES: u32 = 64;
 /// What a client sends, or gets, and what it finds kept.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -132,7 +135,7 @@ impl Turns {
     /// has waited longest comes first. Who asks now and then is answered at once.
     pub fn gives_way(&mut self, now: u64, payer: u64) -> bool {
         self.most = match self.most {
-            (most, count) if most == payer => (most, count.saturating_add(1)),
+            (most, count) if most == payer => (most, (count + 1).min(VOTES)),
             (_, 0) => (payer, 1),
             (most, count) => (most, count - 1),
         };
@@ -185,6 +188,9 @@ impl Turns {
         let kept = self.kept.get(self.first).copied().filter(|_| self.count > 0)?;
         self.first = (self.first + 1) % self.kept.len();
         self.count -= 1;
+        if self.count == 0 {
+            self.most = (0, 0);
+        }
         Some(kept)
     }
 }
@@ -206,10 +212,15 @@ mod tests {
         assert!(!asked(&mut turns), "before a pause is over");
         assert!(!turns.gives_way(PAUSE_NS, 2), "one that asks once");
         assert!(turns.gives_way(PAUSE_NS, 1));
+        // However often another one had asked before.
+        (0..10_000).for_each(|_| drop(turns.gives_way(0, 3)));
+        let again = (0..=2 * VOTES).position(|_| turns.gives_way(PAUSE_NS, 1));
+        assert!(again.is_some(), "it need not give way");
         turns.begin_pause(PAUSE_NS, 2);
         assert!(!turns.gives_way(PAUSE_NS, 1), "in a pause others are let in");
         turns.take();
         assert!(!turns.gives_way(3 * PAUSE_NS, 1), "nothing is kept any more");
+        assert_eq!(turns.most, (1, 1), "who asked before is forgotten");
     }
 
     /// Environments of one domain can have one id, one after the other.
