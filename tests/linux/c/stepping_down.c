@@ -109,6 +109,15 @@ static pid_t worker(int listener, int says, volatile char *shared)
     }
 }
 
+/* Memory from before that is protected for a time: shared, but with nobody. */
+static void protects(char *memory)
+{
+    SHOW(mprotect(memory, 4096, PROT_READ));
+    SHOW(mprotect(memory, 4096, PROT_READ | PROT_WRITE));
+    memory[1] = 2;
+    printf("written %d %d\n", memory[0], memory[1]);
+}
+
 /* Workers share a socket that was bound as root, and are signalled by their parent alone. */
 static void workers(int listener, const struct sockaddr_in *place, char *shared)
 {
@@ -179,8 +188,11 @@ int main(int count, char **words)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t roots = helper(pair[1], pair[0]);
+    char *arena = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    arena[0] = 1;
     CHECK(setgroups(1, (gid_t[]){NETWORK}) == 0 && setgid(USER) == 0 && setuid(USER) == 0);
 
+    protects(arena);
     char letter = 'a';
     CHECK(write(pair[0], &letter, 1) == 1 && read(pair[0], &letter, 1) == 1);
     printf("the helper says %c\n", letter);

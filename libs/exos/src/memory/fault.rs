@@ -129,12 +129,17 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     let record = record(Frame::containing(leaf & ADDRESS));
     let sole = record.kind == FrameType::Data as u8 && record.references == 1;
     if area.kind == Kind::Shared {
-        // Shared pages keep their right to be written as long as their table was never frozen.
+        // Shared pages keep their right to be written as long as their table was never frozen, and
+        // the process has the name by which it has got them: who has given an id up since
+        // (`identity`) may have a copy, if nobody else has the page.
         let mut batch = Few::own();
         batch.protect(page, choice(area.protection, true))?;
-        return Ok(batch.send()?);
-    }
-    if sole && take_back(area, page).is_ok() {
+        match batch.send() {
+            Err(refused) if !sole => return Err(refused.into()),
+            Err(_) => {}
+            Ok(()) => return Ok(()),
+        }
+    } else if sole && take_back(area, page).is_ok() {
         return Ok(());
     }
     let mut batch = Few::own();
