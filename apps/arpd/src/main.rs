@@ -32,12 +32,11 @@ const START_PAGES: usize = 8;
 fn main(_argument: &'static [u8]) {
     xok::beat::begin("arpd");
     // What the beginning takes without asking; later nothing is taken.
-    let provided = xok::heap::provide(START_PAGES).then_some(());
-    let opened = provided.ok_or((abi::error::Error::Exhausted, 0));
-    match opened.and_then(|()| server::Server::open()) {
+    match xok::heap::provide(START_PAGES).and_then(|()| server::Server::open()) {
         Ok(server) => {
             let server = alloc::boxed::Box::leak(alloc::boxed::Box::new(server));
-            xok::heap::provide(0);
+            // None is asked for, so there are as many.
+            let _ = xok::heap::provide(0);
             xok::server::run(server)
         }
         Err(refused) => {

@@ -51,9 +51,7 @@ fn main(argument: &'static [u8]) {
     xok::beat::begin("cheetah");
     let port = core::str::from_utf8(argument).ok().and_then(|text| text.parse().ok());
     let port = port.unwrap_or(PORT);
-    let provided = xok::heap::provide(server::TURN_PAGES).then_some(());
-    let opened = provided.ok_or((abi::error::Error::Exhausted, 0));
-    match opened.and_then(|()| server::Server::open(port)) {
+    match xok::heap::provide(server::TURN_PAGES).and_then(|()| server::Server::open(port)) {
         Ok(mut server) => server.run(),
         Err((abi::error::Error::Overlap, filter)) => {
             xok::log!(LOG, "cheetah: port {port} is taken by the owner of filter {filter}");

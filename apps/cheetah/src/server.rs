@@ -50,7 +50,7 @@ impl Server {
     /// Serves for ever.
     pub fn run(&mut self) -> ! {
         loop {
-            if !xok::heap::provide(TURN_PAGES) {
+            if xok::heap::provide(TURN_PAGES).is_err() {
                 // The ring keeps what arrives meanwhile, or loses it: peers send it again.
                 self.network.rest(HUNGRY_US);
                 continue;

@@ -17,10 +17,11 @@
 //! never entered twice; entering it twice panics.
 #![allow(unsafe_code)]
 
-use crate::call::{self, OWN};
+use crate::call::{self, OWN, Refused};
 use crate::critical::Critical;
 use crate::memory::{DATA, item};
 use crate::own;
+use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ANY_FRAME, Item, Operation, PRESENT};
@@ -464,16 +465,16 @@ pub fn keep(pages: usize) {
 }
 
 /// From now on so many free pages stay mapped, in case there is no memory when they are needed:
-/// as many as that, one by one, are there before this is called again. `false`: they are not.
+/// as many as that, one by one, are there before this is called again. `Exhausted`: they are not.
 ///
 /// A server that takes memory without asking calls it before each turn of its loop, and takes no
 /// more in a turn than it has provided; what is larger than a page it asks for.
-pub fn provide(pages: usize) -> bool {
+pub fn provide(pages: usize) -> Result<(), Refused> {
     let _section = section();
     let mut state = STATE.0.borrow_mut();
     state.provided = pages;
     state.kept_max = state.kept_max.max(2 * pages);
-    state.map_free(pages)
+    state.map_free(pages).then_some(()).ok_or((Error::Exhausted, 0))
 }
 
 /// Gives all frames that nothing needs back to the kernel.

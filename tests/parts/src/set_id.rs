@@ -15,6 +15,7 @@ use crate::deputies::node_of;
 use crate::random::Random;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
+use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_NONE, RegionOperation};
 use abi::word::UserAddress;
@@ -488,4 +489,30 @@ pub fn many(door: door::Door, callers: u64, seed: u64) -> Seen {
 pub fn hostile_callers(door: door::Door) -> Seen {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     many(door, CALLERS, now.map_or(1, |now| now.as_nanos() as u64))
+}
+
+/// The domain that the server of set-id programs builds for the caller, which is of user 65534,
+/// and for the program at `path`, with this block to begin with. `page` is room for a page.
+pub fn domain_of(door: door::Door, block: &[u8], page: u64, path: &str) -> Option<DomainId> {
+    let region = offer(door, block, page)?;
+    let request = Request {
+        process: std::process::id(),
+        file: File { kind: MEMORY, number: node_of(door, NOBODY, path)? },
+        directory: File { kind: IMAGE, number: 0 },
+        users: [NOBODY; 2],
+        groups: [NOBODY; 2],
+        region: region.0,
+        bytes: block.len(),
+    };
+    let server = EnvId(services::get(Service::SetId) as u32);
+    let answer = loop {
+        match libc::transfer(door, server, request.to_words()) {
+            Err((Error::Busy, _)) => std::thread::yield_now(),
+            other => break other,
+        }
+    };
+    match answer {
+        Ok([0, domain, ..]) => Some(DomainId(domain)),
+        _ => None,
+    }
 }

@@ -160,6 +160,11 @@ impl World {
 
     /// Maps a fresh writable page into a domain.
     pub fn map(&mut self, domain: usize, address: u64) -> Frame {
+        self.map_by((domain, domain), address)
+    }
+
+    /// The same, by the first domain's own name into the second.
+    pub fn map_by(&mut self, (by, domain): (usize, usize), address: u64) -> Frame {
         for (operation, level) in [
             (Operation::Table, 4),
             (Operation::Table, 3),
@@ -169,7 +174,7 @@ impl World {
             let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
             let operation = operation as u8;
             let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
-            match self.update((domain, domain), 0, &item) {
+            match self.update((by, domain), 0, &item) {
                 Ok(_) => {}
                 Err(refusal) => assert_eq!(refusal.error, Error::NotEmpty),
             }

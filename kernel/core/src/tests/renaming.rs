@@ -40,20 +40,7 @@ fn built(world: &mut World, index: usize) -> (DomainId, Frame) {
         panic!("no domain");
     };
     let (own, domain) = (env::domain(&world.state, EnvIndex::new(index)), DomainId(id));
-    for (operation, level) in [
-        (Operation::Table, 4),
-        (Operation::Table, 3),
-        (Operation::Table, 2),
-        (Operation::Allocate, 1),
-    ] {
-        let value = if level == 1 { WRITABLE | NO_EXECUTE } else { u64::from(ANY_FRAME) };
-        let operation = operation as u8;
-        let item = Item { operation, level, more: 0, frame: ANY_FRAME, address: AT, value };
-        let answer = world.update((own.index(), domain.index()), 0, &item);
-        assert!(answer.is_ok(), "{answer:?}");
-    }
-    let root = domain::root(&world.state, domain.into());
-    (domain, table::look_up(&world.machine, root, AT).unwrap().frame)
+    (domain, world.map_by((own.index(), domain.index()), AT))
 }
 
 #[test]

@@ -13,8 +13,6 @@ use abi::word::{UserAddress, Which};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use unix::protocol::{LOCK_EXCLUSIVE, LOCK_TEST, Operation};
-use unix::set_id::{File as Named, IMAGE, MEMORY, Request};
-use xok::services::{self, Service};
 
 /// What holds.
 pub const TESTS: [Test; 4] = [
@@ -153,26 +151,8 @@ fn block_with(signal: u64, [pid, user]: [u64; 2], path: &str) -> Vec<u8> {
 /// Becomes the set-id program with such a block. It comes back if that fails.
 fn start_with(door: door::Door, block: &[u8], job: &str) -> i32 {
     let page = libc::shared(1);
-    let Some(region) = set_id::offer(door, block, page) else { return 41 };
-    let Some(file) = super::node_of(door, NOBODY, job) else { return 42 };
-    let request = Request {
-        process: std::process::id(),
-        file: Named { kind: MEMORY, number: file },
-        directory: Named { kind: IMAGE, number: 0 },
-        users: [NOBODY; 2],
-        groups: [NOBODY; 2],
-        region: region.0,
-        bytes: block.len(),
-    };
-    let server = EnvId(services::get(Service::SetId) as u32);
-    let answer = loop {
-        match libc::transfer(door, server, request.to_words()) {
-            Err((Error::Busy, _)) => std::thread::yield_now(),
-            other => break other,
-        }
-    };
-    let Ok([0, domain, ..]) = answer else { return 43 };
-    let (domain, setup) = (DomainId(domain), UserAddress(page));
+    let Some(domain) = set_id::domain_of(door, block, page, job) else { return 41 };
+    let setup = UserAddress(page);
     let _ = libc::kernel(door, Call::EnvMove { domain, fields: u64::MAX >> 49, setup });
     44
 }

@@ -9,11 +9,9 @@ use super::numbers::{
     regions_of, settle, whose,
 };
 use super::{FOREGROUND, Terminal};
-use crate::deputies::{NOBODY, failed, look, node_of, say};
+use crate::deputies::{NOBODY, failed, look, say};
 use crate::{Seen, expect, libc, set_id};
 use abi::call::Call;
-use abi::error::Error;
-use abi::id::{DomainId, EnvId};
 use abi::region::WordAt;
 use abi::word::UserAddress;
 use std::fs::{self, File};
@@ -25,8 +23,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use unix::process_page::ProcessPage;
 use unix::protocol::WATCHER;
-use unix::set_id::{File as Named, IMAGE, MEMORY, Request};
-use xok::services::{self, Service};
 
 /// The set-id program, what it writes, and the name by which it is started.
 const PROGRAM: &str = "/tmp/numbers-job";
@@ -142,26 +138,8 @@ fn become_program(door: door::Door, number: u32, own: &Terminal) -> i32 {
     let [input, output, control, master] = regions;
     let block = Block::of(number, regions);
     let page = libc::shared(1);
-    let Some(region) = set_id::offer(door, &block, page) else { return 41 };
-    let Some(file) = node_of(door, NOBODY, PROGRAM) else { return 42 };
-    let request = Request {
-        process: std::process::id(),
-        file: Named { kind: MEMORY, number: file },
-        directory: Named { kind: IMAGE, number: 0 },
-        users: [NOBODY; 2],
-        groups: [NOBODY; 2],
-        region: region.0,
-        bytes: block.len(),
-    };
-    let server = EnvId(services::get(Service::SetId) as u32);
-    let answer = loop {
-        match libc::transfer(door, server, request.to_words()) {
-            Err((Error::Busy, _)) => std::thread::yield_now(),
-            other => break other,
-        }
-    };
-    let Ok([0, domain, ..]) = answer else { return 43 };
-    let (domain, watcher) = (DomainId(domain), u64::from(WATCHER));
+    let Some(domain) = set_id::domain_of(door, &block, page, PROGRAM) else { return 41 };
+    let watcher = u64::from(WATCHER);
     let places = [(input, 1), (output, 0), (control, 0), (control, 0), (master, 0)];
     for (region, role) in places.into_iter().chain([(input, watcher), (output, watcher)]) {
         libc::bytes(page, 16)[..8].copy_from_slice(&region.to_le_bytes());

@@ -93,7 +93,7 @@ pub fn leader(words: &[AtomicU64], hangs_up: bool, act: impl FnOnce(File, u32) -
         return 1;
     }
     [1, 2, 3, 20, OUTPUT_STOPS, RESIZED].iter().for_each(|&signal| libc::handle(signal, count));
-    // One whose number was just another's may be taken for that one, and hung up (caveats).
+    // Once one did not serve (docs/caveats.md), which is not what is tried here.
     let serving = (0..3).find_map(|_| {
         let mut own = Terminal::open(true)?;
         let number = number_of(own.master.as_raw_fd())?;
