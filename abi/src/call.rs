@@ -151,7 +151,8 @@ calls! {
     /// Transfers control to the environment in the high half of `rax`, at its sync entry, donating
     /// this and all later slices until it transfers back. Every register but rcx (the caller's
     /// id) and r11 arrives; who gets a reply keeps its own stack pointer and finds 0 in rax. `rax`
-    /// bit 31 (`TRANSFER_ACCEPT`): accept transfers from now on, if this is a reply.
+    /// bit 62 (`TRANSFER_REPLY`): a reply and nothing else, refused (`Busy`) unless the target
+    /// waits for the caller's; the caller accepts transfers from then on.
     2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead];
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
@@ -395,10 +396,11 @@ calls! {
 
 /// What `rax` carries besides the number.
 pub const CAPABILITY_SHIFT: u32 = 16;
-/// Bit of `rax` in a synchronous transfer: a reply accepts the next one. It changes nothing in a
-/// call, which goes the kernel's fast path only with it.
-pub const TRANSFER_ACCEPT: u64 = 1 << 31;
-/// Shift of the target in `rax` of a transfer; the two bits above an id mean nothing.
+/// Bit of `rax` in a synchronous transfer: a reply that accepts the next transfer, and no call
+/// where the target has ended meanwhile and its id is another environment's.
+pub const TRANSFER_REPLY: u64 = 1 << 62;
+/// Shift of the target in `rax` of a transfer; of the two bits above an id the lower one is
+/// [`TRANSFER_REPLY`], and the other one means nothing.
 pub const TRANSFER_SHIFT: u32 = 32;
 
 /// The target in `rax` of a transfer.

@@ -24,7 +24,7 @@ use abi::published::EnvRecord;
 use abi::upcall::offset;
 use kernel_core::context::{Context, FIXED_FLAGS, FRAME_END};
 use kernel_core::env::{CONTEXT_BYTES, ENV_BYTES, Entries, Env};
-use kernel_core::gate::{Gate, INDEX_SHIFT, MAY_YIELD, NAME_SHIFT, YIELDED};
+use kernel_core::gate::{Gate, INDEX_SHIFT, MAY_YIELD, YIELDED};
 
 use crate::cpu::{Cpu, DATA, Entered, RSP0};
 use crate::half::{FREE_BY_ENTRY, SHUT, TAKEN};
@@ -108,9 +108,8 @@ global_asm!(
     exchange rax
     mov [rip + entry_start + {rsp0}], r11
     # Another processor may call who replies from here on.
-    mov ecx, [rsp + {name}]
-    mov [rsp + {called_as}], ecx
     mov ecx, [rsp + {id}]
+    mov [rsp + {called_as}], ecx
     mov word ptr [rip + entry_start + {half}], {free}
     lea rsp, [r11 + {rip}]
     xor eax, eax
@@ -128,9 +127,9 @@ entry_transfer:
     mov [rsp + {rip}], rcx
     mov [rsp + {rflags}], r11
     mov [rsp + {rax}], rax
-    # Its name: bits 30 to 61 of the word. Its index, if the caller may go by this path, is how far
-    # its slot is.
-15: shld rcx, rax, 34
+    # The word's high half: the id of the one that is called, or the reply name of one that waits.
+    # Its index, if the caller may go by this path, is how far its slot is.
+15: shld rcx, rax, 32
     mov eax, ecx
     imul r11d, ecx, {index_scale}
     and r11d, [rsp + {index_mask}]
@@ -146,7 +145,7 @@ entry_transfer:
     btr dword ptr [rcx + {accepting}], 0
     jnc 10f
     # The caller is the only one to whom it may reply by this path; nobody may call it.
-    mov ecx, [rsp + {name}]
+    mov ecx, [rsp + {reply_name}]
     mov [r11 + {serves}], rcx
     # Who is left counts the turn; time since it came is its own.
     inc dword ptr [rsp + {turns}]
@@ -181,7 +180,7 @@ entry_transfer:
 entry_yield:
     mov [rsp + {rip}], rcx
     mov [rsp + {rflags}], r11
-16: imul r11d, edi, {name_scale} * {index_scale}
+16: imul r11d, edi, {index_scale}
     and r11d, [rsp + {index_mask}]
     lock bts dword ptr [rip + entry_start + {half}], 0
     jc 14f
@@ -311,7 +310,7 @@ entry_yield:
     root = const data(offset_of!(EntryData, root)),
     save_area = const data(offset_of!(EntryData, save_area)),
     vector = const data(offset_of!(EntryData, vector)),
-    name = const data(offset_of!(EntryData, name)),
+    reply_name = const data(offset_of!(EntryData, reply_name)),
     ticks = const data(offset_of!(EntryData, ticks)),
     called_as = const env(offset_of!(Env, gate) + offset_of!(Gate, called_as)),
     serves = const env(offset_of!(Env, gate) + offset_of!(Gate, serves)),
@@ -320,7 +319,6 @@ entry_yield:
     home = const env(offset_of!(Env, cpu)),
     may_yield = const MAY_YIELD,
     yielded = const YIELDED,
-    name_scale = const 1 << NAME_SHIFT,
     index_mask = const env(offset_of!(Env, index_mask)),
     id = const env(offset_of!(Env, id)),
     sync = const env(offset_of!(Env, entries) + offset_of!(Entries, sync)),

@@ -69,8 +69,8 @@ pub struct EntryData {
     /// Its published record, whose counts of upcalls are its processor's while it runs, and
     /// perhaps [`FAULTS_AT_LENGTH`].
     pub record: u64,
-    /// What the fast path knows it by (`kernel_core::gate`).
-    pub name: u32,
+    /// What the fast path knows a reply to it by (`kernel_core::gate`).
+    pub reply_name: u32,
     /// Low half of the time stamps at which it left, less those at which it came, by the fast path.
     pub ticks: u32,
 }

@@ -145,7 +145,7 @@ fn prepare(state: &State, index: EnvIndex) -> EntryData {
         vector: vector::place(env.flags, env.vector.address()),
         // Only `entry` uses it, and only its counts.
         record: (&raw const state.published.envs[index]).expose_provenance() as u64 | faults,
-        name: gate::name(env::id(state, index)),
+        reply_name: gate::reply_name(env::id(state, index)),
         ticks: 0,
     }
 }

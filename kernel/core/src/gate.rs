@@ -18,7 +18,7 @@ use crate::list::Kind;
 use crate::machine::Machine;
 use crate::sched;
 use crate::state::State;
-use abi::call::number;
+use abi::call::{TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::id::{EnvId, INDEX_BITS};
 use abi::limits::CPUS;
 use abi::published::EnvState;
@@ -28,9 +28,9 @@ use abi::setup::{FLAG_NO_VECTOR, FLAG_OWN_VECTOR};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Gate {
-    /// The name of who waits for its reply and may get it so.
+    /// The [`reply_name`] of the environment that waits for its reply and may get it so.
     pub serves: u32,
-    /// Its own name while it sleeps and may be called; [`MAY_YIELD`], [`YIELDED`].
+    /// Its own id while it sleeps and may be called; [`MAY_YIELD`], [`YIELDED`].
     pub called_as: u32,
     /// Times it has left by a transfer since that was noted.
     pub turns: u32,
@@ -38,36 +38,34 @@ pub struct Gate {
     pub yields: u32,
 }
 
-/// In `called_as` of one that runs: it may yield so to who has yielded. Nobody has these names.
-pub const MAY_YIELD: u32 = 1;
+/// In `called_as` of one that runs: it may yield so to one that has yielded. A transfer by this
+/// word looks at the record of index 0, which is no environment's.
+pub const MAY_YIELD: u32 = 1 << 30;
 /// In `called_as` of one that is ready: it has left by a yield, and may be yielded to so.
-pub const YIELDED: u32 = 2;
-const _: () = assert!(MAY_YIELD >> NAME_SHIFT == 0 && YIELDED >> NAME_SHIFT == 0);
+pub const YIELDED: u32 = 2 << 30;
+const _: () = assert!(MAY_YIELD | YIELDED == !0x3fff_ffff, "no bit of an id");
 
 /// Environments whose gates may be open at a time; of more, the oldest is closed.
 pub const OPEN_MAX: usize = 8;
 
-/// How far an id is from the lowest bit of a name.
-pub const NAME_SHIFT: u32 = 2;
-
-/// What the fast path knows an environment by: bits 30 to 61 of the word by which it is called
-/// or answered, `TRANSFER_ACCEPT` among them.
-pub const fn name(id: EnvId) -> u32 {
-    id.0 << NAME_SHIFT | 2
+/// The high half of the word by which an environment is answered: its id and `TRANSFER_REPLY`.
+/// That of a call is the id alone, so that neither passes for the other.
+pub const fn reply_name(id: EnvId) -> u32 {
+    id.0 | (TRANSFER_REPLY >> TRANSFER_SHIFT) as u32
 }
 
-/// How far the index of a name is from where it is the distance of a record, of 256 bytes each.
-pub const INDEX_SHIFT: u32 = 8 - NAME_SHIFT;
+/// How far the index of an id is from where it is the distance of a record, of 256 bytes each.
+pub const INDEX_SHIFT: u32 = 8;
 
-/// The bits of such a distance that choose one of so many records, or of as many again: a name
-/// with others set finds one that has another name, or what the machine layer shows behind them.
+/// The bits of such a distance that choose one of so many records, or of as many again: an id
+/// with others set finds one that has another id, or what the machine layer shows behind them.
 pub const fn index_mask(envs: usize) -> u32 {
     ((envs.next_power_of_two() - 1) * env::ENV_BYTES) as u32
 }
 
-const _: () = assert!(env::ENV_BYTES == 1 << (NAME_SHIFT + INDEX_SHIFT));
-const _: () = assert!(abi::limits::INDICES.is_power_of_two() && INDEX_BITS + NAME_SHIFT <= 16);
-const _: () = assert!(abi::call::TRANSFER_ACCEPT == 2 << 30 && abi::call::TRANSFER_SHIFT == 32);
+const _: () = assert!(env::ENV_BYTES == 1 << INDEX_SHIFT);
+const _: () = assert!(abi::limits::INDICES.is_power_of_two() && INDEX_BITS + INDEX_SHIFT < 32);
+const _: () = assert!(TRANSFER_SHIFT == 32 && TRANSFER_REPLY == 1 << 62);
 
 /// Whose gates may be open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,7 +81,8 @@ pub fn close(state: &mut State, index: EnvIndex) {
     env.shut();
     if env.pending == Pending::Reply {
         let record = &state.published.envs[index];
-        let (own, callee) = (name(EnvId(record.id)), EnvIndex::from(EnvId(record.donated_to)));
+        let (own, callee) =
+            (reply_name(EnvId(record.id)), EnvIndex::from(EnvId(record.donated_to)));
         let gate = &mut state.envs.slots[callee].gate;
         if gate.serves == own {
             gate.serves = 0;
@@ -116,15 +115,15 @@ fn open_one<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     let callee = EnvIndex::from(EnvId(state.published.envs[index].donated_to));
     let mask = index_mask(state.envs.slots.len());
     let env = &mut state.envs.slots[index];
-    let own = name(env.id);
+    let id = env.id;
     env.index_mask = mask;
     machine.ran(index.at(), env.state == EnvState::Running);
     let at_home = u32::from(env.cpu) == state.published.envs[index].cpu;
     match env.state {
         EnvState::Running if at_home && keeps_vectors(env) => env.gate.called_as = MAY_YIELD,
         EnvState::Ready => env.gate.called_as = YIELDED,
-        EnvState::Sleeping => env.gate.called_as = own,
-        EnvState::Donating => state.envs.slots[callee].gate.serves = own,
+        EnvState::Sleeping => env.gate.called_as = id.0,
+        EnvState::Donating => state.envs.slots[callee].gate.serves = reply_name(id),
         _ => {}
     }
 }
@@ -190,7 +189,7 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[EnvIndex]) {
         if index == EnvIndex::NONE || turns | yields == 0 && runs_still {
             continue;
         }
-        let waits = cpu.is_none() && called_as <= MAY_YIELD;
+        let waits = cpu.is_none() && matches!(called_as, 0 | MAY_YIELD);
         let callee = waits.then(|| callee_of(state, index)).flatten();
         note(state, machine, (index, now), cpu, callee);
     }
@@ -206,7 +205,7 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[EnvIndex]) {
 
 /// Who serves it.
 fn callee_of(state: &State, index: EnvIndex) -> Option<EnvIndex> {
-    let own = name(state.envs.slots[index].id);
+    let own = reply_name(state.envs.slots[index].id);
     let serves =
         |&one: &EnvIndex| one != EnvIndex::NONE && state.envs.slots[one].gate.serves == own;
     state.sched.open.envs.iter().map(|&one| EnvIndex::from(one)).find(serves)

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
 use crate::{gate, sched, transfer, visit};
-use abi::call::{TRANSFER_ACCEPT, number, transfer_target};
+use abi::call::{TRANSFER_REPLY, number, transfer_target};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::offset;
@@ -67,6 +67,7 @@ pub fn check<M: Machine>(
     if id.is_none() || record.id != id.0 || target == caller || called_away(machine, env) {
         return None;
     }
+    let replies = word & TRANSFER_REPLY != 0;
     let way = if yields {
         let at_home = CpuIndex::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
         if env.state != EnvState::Ready || !at_home {
@@ -75,7 +76,7 @@ pub fn check<M: Machine>(
         Way::Yield
     } else if env.state == EnvState::Donating {
         let awaited = record.donated_to == env::id(state, caller).0;
-        let accepts = word & TRANSFER_ACCEPT != 0 && own.save.0 != 0;
+        let accepts = replies && own.save.0 != 0;
         let at_home = !visit::is_away(state, caller);
         if !(awaited && at_home && accepts && sleeps_for_ever(own) && !told(machine, own)) {
             return None;
@@ -84,7 +85,12 @@ pub fn check<M: Machine>(
     } else {
         let entry = env.entries.sync;
         let accepting = env.pending == Pending::Accept && env.state == EnvState::Sleeping;
-        if !accepting || entry == 0 || !sleeps_for_ever(env) || !transfer::accepts(machine, env) {
+        if replies
+            || !accepting
+            || entry == 0
+            || !sleeps_for_ever(env)
+            || !transfer::accepts(machine, env)
+        {
             return None;
         }
         Way::Call { entry }

@@ -17,7 +17,7 @@ use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{death, gate, sched, sleep, upcall, visit};
-use abi::call::{TRANSFER_ACCEPT, transfer_target};
+use abi::call::{TRANSFER_REPLY, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::EnvState;
@@ -35,8 +35,13 @@ pub fn synchronous<M: Machine>(
         Ok(target) => target,
         Err(error) => return k.refuse(error),
     };
+    let replies = word & TRANSFER_REPLY != 0;
     if waits_for(state, target, caller) {
-        return reply(state, machine, (cpu, caller), target, word & TRANSFER_ACCEPT != 0, k);
+        return reply(state, machine, (cpu, caller), target, replies, k);
+    }
+    // The one that waited has ended: whatever has its id now is not called.
+    if replies {
+        return k.refuse(Error::Busy);
     }
     let entry = state.envs.slots[target].entries.sync;
     if let Err(error) = check_accepting(state, machine, target, entry) {

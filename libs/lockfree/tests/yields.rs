@@ -26,8 +26,8 @@ const POSTER: usize = 0;
 const TURNS: usize = 1;
 /// In `called_as` (`kernel_core::gate`).
 const CLOSED: u32 = 0;
-const MAY_YIELD: u32 = 1;
-const YIELDED: u32 = 2;
+const MAY_YIELD: u32 = 1 << 30;
+const YIELDED: u32 = 2 << 30;
 /// The name of an environment, for those who call it.
 const NAME: u32 = 6;
 

@@ -5,7 +5,7 @@
 //! (unmapping a page, say) is the business of those who make that call, and their names say so.
 #![allow(unsafe_code)]
 
-use abi::call::{CAPABILITY_SHIFT, Call, REVOKE_LATER, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{CAPABILITY_SHIFT, Call, REVOKE_LATER, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
@@ -504,7 +504,12 @@ pub fn domain_switch(
     }
 }
 
-/// `rax` of a transfer to `to`, or of a reply to it that accepts the next transfer.
+/// `rax` of a transfer to `to`.
 pub const fn transfer_rax(to: EnvId) -> u64 {
-    number::TransferSync as u64 | TRANSFER_ACCEPT | (to.0 as u64) << TRANSFER_SHIFT
+    number::TransferSync as u64 | (to.0 as u64) << TRANSFER_SHIFT
+}
+
+/// `rax` of a reply to `to`, which accepts the next transfer; it is never a call.
+pub const fn reply_rax(to: EnvId) -> u64 {
+    transfer_rax(to) | TRANSFER_REPLY
 }

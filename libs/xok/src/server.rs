@@ -150,7 +150,7 @@ fn to_loop() -> ! {
 fn reply(caller: EnvId, frame: &Frame) -> ! {
     // SAFETY: the frame is not on the stack's top, where the loop begins again; if the caller has
     // died, it needs no answer.
-    unsafe { xok_server_reply(frame, call::transfer_rax(caller)) }
+    unsafe { xok_server_reply(frame, call::reply_rax(caller)) }
 }
 
 /// A reply runs the client, on whosever time this is, and for as long as that lasts: the server
@@ -195,7 +195,7 @@ extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
         return request_in_turn(caller, serial, message);
     }
     if answer(caller, message) {
-        call::transfer_rax(caller)
+        call::reply_rax(caller)
     } else {
         clients().wait(caller, serial, true)
     }
@@ -213,7 +213,7 @@ fn request_in_turn(caller: EnvId, serial: Option<u64>, message: &mut Message) ->
         return clients().wait(caller, serial, true);
     }
     wake_for_the_rest(0);
-    call::transfer_rax(caller)
+    call::reply_rax(caller)
 }
 
 /// Keeps what waits.

@@ -8,7 +8,7 @@ use crate::index::EnvIndex;
 use super::{Ground, exhaust, world};
 use crate::gate;
 use crate::tests::gates::Side;
-use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::published::EnvState;
 use abi::upcall::offset;
 use std::vec;
@@ -73,7 +73,7 @@ impl Gates {
                 _ if runs == 0 => {}
                 Move::Transfer { to, accept } => {
                     let word = u64::from(number::TransferSync)
-                        | if accept { TRANSFER_ACCEPT } else { 0 }
+                        | if accept { TRANSFER_REPLY } else { 0 }
                         | u64::from(side.world.id(to).0) << TRANSFER_SHIFT;
                     side.transfer(word);
                 }
@@ -155,14 +155,14 @@ impl Ground for Gates {
         let Side { world, runs, .. } = &self.sides[1];
         let state = &world.state;
         let mut key = vec![*runs as u64, state.open.into(), state.settled.into()];
-        let of_name = |name: u32| {
-            let named = ENVS.into_iter().find(|&at| gate::name(world.id(at)) == name);
-            named.map_or(u64::from(name), |at| 100 + at as u64)
+        let of_name = |word: u32, name: fn(abi::id::EnvId) -> u32| {
+            let named = ENVS.into_iter().find(|&at| name(world.id(at)) == word);
+            named.map_or(u64::from(word), |at| 100 + at as u64)
         };
         for index in ENVS {
             let env = &state.envs.slots[EnvIndex::new(index)];
             let gate::Gate { serves, called_as, turns, yields } = env.gate;
-            key.extend([of_name(serves), of_name(called_as)]);
+            key.extend([of_name(serves, gate::reply_name), of_name(called_as, |id| id.0)]);
             key.extend([u64::from(turns != 0), u64::from(yields != 0), env.state as u64]);
             let sleeps = u64::from(env.state == EnvState::Sleeping) * u64::MAX;
             key.extend([env.pending as u64, env.donors.into(), env.posted & sleeps]);

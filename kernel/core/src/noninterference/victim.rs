@@ -9,7 +9,7 @@ use crate::dispatch::Outcome;
 use crate::machine::Machine;
 use crate::tests::SYNC;
 use crate::{env, net};
-use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::error::Error;
 use abi::layout::PAGE_SIZE;
 use abi::limits::RESOURCES;
@@ -248,7 +248,7 @@ fn serve(ground: &mut Ground, cpu: usize, index: usize) {
         }
         let words = if mine { ground.words(index).map(|word| word ^ 0x5555) } else { [0; 6] };
         let word = u64::from(number::TransferSync) | context.rcx << TRANSFER_SHIFT;
-        let reply = Request { word: word | TRANSFER_ACCEPT, words, memory: vec![] };
+        let reply = Request { word: word | TRANSFER_REPLY, words, memory: vec![] };
         match ground.call(cpu, index, &reply) {
             // Who asked has gone.
             Outcome::Answer(..) => {}

@@ -8,7 +8,7 @@ use super::*;
 use crate::context::{Context, FIXED_FLAGS};
 use crate::list::{self, Kind};
 use crate::{gate, handover};
-use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use std::string::String;
 
 const ENVS: usize = 6;
@@ -77,7 +77,7 @@ impl Side {
     /// What `entry_transfer` does, step by step; did it?
     fn by_entry_code(&mut self, word: u64) -> bool {
         let World { state, machine, .. } = &mut self.world;
-        let (name, own) = ((word >> 30) as u32, self.runs);
+        let (name, own) = ((word >> TRANSFER_SHIFT) as u32, self.runs);
         let at = (name << gate::INDEX_SHIFT) & state.envs.slots[EnvIndex::new(own)].index_mask;
         let target = at as usize / env::ENV_BYTES;
         if !state.open || target == 0 {
@@ -97,7 +97,7 @@ impl Side {
                 return false;
             }
             machine.word_set(there, machine.word(there) & !1);
-            let own_name = gate::name(state.envs.slots[EnvIndex::new(own)].id);
+            let own_name = gate::reply_name(state.envs.slots[EnvIndex::new(own)].id);
             let gate = &mut state.envs.slots[EnvIndex::new(target)].gate;
             (gate.serves, gate.called_as) = (own_name, 0);
         } else {
@@ -105,7 +105,7 @@ impl Side {
             if env.gate.serves != name {
                 return false;
             }
-            (env.gate.serves, env.gate.called_as) = (0, gate::name(env.id));
+            (env.gate.serves, env.gate.called_as) = (0, env.id.0);
             machine.word_set(here, 1);
         }
         state.envs.slots[EnvIndex::new(own)].gate.turns += 1;
@@ -134,8 +134,7 @@ impl Side {
     fn yield_by_entry_code(&mut self, to: EnvId) -> bool {
         let World { state, machine, .. } = &mut self.world;
         let own = self.runs;
-        let at = (to.0 << (gate::NAME_SHIFT + gate::INDEX_SHIFT))
-            & state.envs.slots[EnvIndex::new(own)].index_mask;
+        let at = (to.0 << gate::INDEX_SHIFT) & state.envs.slots[EnvIndex::new(own)].index_mask;
         let target = at as usize / env::ENV_BYTES;
         let (this, other) =
             (&state.envs.slots[EnvIndex::new(own)], &state.envs.slots[EnvIndex::new(target)]);
@@ -279,7 +278,7 @@ impl Side {
 fn step(sides: &mut [Side; 2], random: &mut Random) {
     let index = 1 + random.below(ENVS as u64) as usize;
     let (kind, registers) = (random.below(64), random.below(1 << 32));
-    let (reply, accept, stale) = (random.below(8) != 0, random.below(16) != 0, random.below(64));
+    let (reply, usual, stale) = (random.below(8) != 0, random.below(16) != 0, random.below(64));
     let passes = random.below(100);
     let runs = sides[0].runs;
     // Mostly to whoever waits for the reply: the long way's side knows that at once.
@@ -287,6 +286,8 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
     let own = world.id(runs.max(1)).0;
     let waits = |&at: &usize| world.state.published.envs[at].donated_to == own;
     let donor = (1..=ENVS).find(waits).filter(|_| reply);
+    // Now and then a call says that it is a reply, and a reply does not say so.
+    let says_reply = donor.is_some() == usual;
     let target = world.id(donor.unwrap_or(index)).0 ^ if stale == 0 { 1 << 12 } else { 0 };
     // Mostly to one that may run.
     let may = |&at: &usize| world.state.published.envs[at].state == EnvState::Ready as u32;
@@ -311,7 +312,7 @@ fn step(sides: &mut [Side; 2], random: &mut Random) {
             5..16 => side.yield_to(EnvId(ready)),
             _ => {
                 let word = u64::from(number::TransferSync)
-                    | if accept { TRANSFER_ACCEPT } else { 0 }
+                    | if says_reply { TRANSFER_REPLY } else { 0 }
                     | u64::from(target) << TRANSFER_SHIFT;
                 side.transfer(word);
             }

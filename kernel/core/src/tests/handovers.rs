@@ -6,7 +6,7 @@ use super::random::Random;
 use super::ways::{self, Ways, note};
 use super::*;
 use crate::handover::{self, Way};
-use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::limits::SLICE_NS;
 use abi::setup::FLAG_BORROW;
 use std::string::String;
@@ -96,7 +96,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
     let waits = |&at: &usize| world.state.published.envs[at].donated_to == world.id(index).0;
     let donor = (1..=ENVS).find(waits).map(|at| world.id(at));
     let target = if random.below(8) == 0 { other } else { donor.unwrap_or(other) };
-    let accept = if random.below(4) == 0 { 0 } else { TRANSFER_ACCEPT };
+    let accept = if random.below(4) == 0 { 0 } else { TRANSFER_REPLY };
     let word = u64::from(number)
         | u64::from(ROOT) << CAPABILITY_SHIFT
         | accept

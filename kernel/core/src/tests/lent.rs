@@ -150,7 +150,7 @@ fn reply_without_a_save_area() {
         world.raw(0, client, Call::TransferSync {}, word),
         Outcome::Enter(EnvIndex::new(server))
     );
-    let word = number | to(&world, client) | abi::call::TRANSFER_ACCEPT;
+    let word = number | to(&world, client) | abi::call::TRANSFER_REPLY;
     let plan = |world: &World| {
         let known = u64::from(world.id(client).0);
         let caller = (CpuIndex::new(0), EnvIndex::new(server));

@@ -4,7 +4,7 @@ use crate::index::EnvIndex;
 
 use super::deaths::transfer;
 use super::*;
-use abi::call::TRANSFER_ACCEPT;
+use abi::call::TRANSFER_REPLY;
 use abi::upcall::woken;
 
 const ACCEPT: Call = Call::Sleep { deadline: 0, posted: 0, events: u64::MAX, flags: 1 };
@@ -81,7 +81,7 @@ fn every_register_arrives_but_two_and_the_reply_comes_back() {
     let message = *world.machine.context(server);
     let client_id = world.id(client);
     assert_eq!(
-        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        sync(&mut world, server, client_id, TRANSFER_REPLY),
         Outcome::Enter(EnvIndex::new(client))
     );
     assert_eq!(world.pick(0), client);
@@ -103,7 +103,7 @@ fn an_event_wakes_an_accepting_server_where_it_slept() {
     world.machine.context(server).rip = 0x4321;
     let client_id = world.id(client);
     assert_eq!(
-        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        sync(&mut world, server, client_id, TRANSFER_REPLY),
         Outcome::Enter(EnvIndex::new(client))
     );
     let post = Call::Post { env: world.id(server), bits: 1 << 9 };
@@ -123,7 +123,7 @@ fn an_event_wakes_an_accepting_server_where_it_slept() {
     );
     transfer(&mut world, client, server);
     assert_eq!(
-        sync(&mut world, server, client_id, TRANSFER_ACCEPT),
+        sync(&mut world, server, client_id, TRANSFER_REPLY),
         Outcome::Enter(EnvIndex::new(client))
     );
     assert_eq!(world.state_of(server), EnvState::Ready);
@@ -220,7 +220,7 @@ fn a_reply_reaches_a_held_client() {
     world.on(0, server);
     world.machine.context(server).rdi = 0x5555;
     let client_id = world.id(client);
-    assert_eq!(sync(&mut world, server, client_id, TRANSFER_ACCEPT), Outcome::Left);
+    assert_eq!(sync(&mut world, server, client_id, TRANSFER_REPLY), Outcome::Left);
     assert_eq!(world.state_of(client), EnvState::Held);
     assert_eq!(world.state_of(server), EnvState::Sleeping);
     assert_eq!(world.machine.context(client).rdi, 0x5555);
@@ -230,4 +230,30 @@ fn a_reply_reaches_a_held_client() {
     transfer(&mut world, client, server);
     let id = world.id(1);
     assert_eq!(sync(&mut world, server, id, 0), error(Error::Busy, 0));
+}
+
+/// The client has ended, and its id is that of an environment that accepts transfers, or of one
+/// that waits for another's reply.
+#[test]
+fn a_reply_is_never_a_call() {
+    let (mut world, accepts, client) = pair();
+    let domain = world.domain();
+    let replier = world.spawn(domain);
+    let (id, client_id) = (world.id(accepts), world.id(client));
+    let refused = |world: &mut World, to: EnvId| {
+        world.on(0, replier);
+        assert_eq!(sync(world, replier, to, TRANSFER_REPLY), error(Error::Busy, 0));
+        assert_eq!(world.state_of(replier), EnvState::Running);
+    };
+    refused(&mut world, id);
+    assert_eq!(world.saved(accepts, offset::ACCEPTING), 1);
+    transfer(&mut world, client, accepts);
+    refused(&mut world, client_id);
+    assert_eq!(world.state_of(client), EnvState::Donating);
+    world.on(0, accepts);
+    let reply = sync(&mut world, accepts, client_id, TRANSFER_REPLY);
+    assert_eq!(reply, Outcome::Enter(EnvIndex::new(client)));
+    // Without the bit it is a call.
+    world.on(0, replier);
+    assert_eq!(sync(&mut world, replier, id, 0), Outcome::Enter(EnvIndex::new(accepts)));
 }

@@ -5,7 +5,7 @@ use crate::index::EnvIndex;
 use super::*;
 use crate::context::Context;
 use crate::{handover, upcall, visit};
-use abi::call::{TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::domain::Property;
 use abi::setup::FLAG_SLICE_END;
 use abi::upcall::Cause;
@@ -317,7 +317,7 @@ fn nobody_replies_for_its_home() {
         let client = world.spawn(client_domain);
         world.save(index, offset::ACCEPTING, 1);
         let call = |to: EnvId| {
-            u64::from(number::TransferSync) | u64::from(to.0) << TRANSFER_SHIFT | TRANSFER_ACCEPT
+            u64::from(number::TransferSync) | u64::from(to.0) << TRANSFER_SHIFT | TRANSFER_REPLY
         };
         let (own, asks) = (world.id(index), world.id(client));
         world.on(0, client);

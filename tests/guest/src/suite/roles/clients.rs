@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::mirror::{enter_at, set_application_word};
-use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::error::Error;
 use abi::id::EnvId;
 use core::arch::global_asm;
@@ -27,8 +27,9 @@ global_asm!(
     ".section .text.clients, \"ax\"",
     "clients_trash:",
     "shl rcx, {shift}",
-    "mov eax, {reply}",
+    "mov eax, {transfer}",
     "or rax, rcx",
+    "bts rax, {reply}",
     ".irp register, rbx, rbp, r12, r13, r14, r15",
     "mov \\register, 0xbad",
     ".endr",
@@ -67,7 +68,8 @@ global_asm!(
     ".endr",
     "ret",
     shift = const TRANSFER_SHIFT,
-    reply = const number::TransferSync as u64 | TRANSFER_ACCEPT,
+    transfer = const number::TransferSync,
+    reply = const TRANSFER_REPLY.trailing_zeros(),
     sleep = const number::Sleep,
     accept = const SLEEP_ACCEPT,
 );

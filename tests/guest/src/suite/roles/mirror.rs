@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::expect;
-use abi::call::{SLEEP_ACCEPT, TRANSFER_ACCEPT, TRANSFER_SHIFT, number};
+use abi::call::{SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
 use abi::id::EnvId;
 use abi::layout::PAGE_SIZE;
 use alloc::string::String;
@@ -63,8 +63,9 @@ global_asm!(
     "movups gs:[{page} + {record} + 96 + 16 * \\number], xmm\\number",
     ".endr",
     "shl rcx, {shift}",
-    "mov eax, {reply}",
+    "mov eax, {transfer}",
     "or rax, rcx",
+    "bts rax, {reply}",
     "syscall",
     "mirror_sleep:",
     "mov eax, {sleep}",
@@ -134,7 +135,8 @@ global_asm!(
     page = const PAGE,
     record = const RECORD,
     shift = const TRANSFER_SHIFT,
-    reply = const number::TransferSync as u64 | TRANSFER_ACCEPT,
+    transfer = const number::TransferSync,
+    reply = const TRANSFER_REPLY.trailing_zeros(),
     sleep = const number::Sleep,
     accept = const SLEEP_ACCEPT,
     kept = const block::TRANSFER_RSP,
