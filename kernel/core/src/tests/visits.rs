@@ -316,15 +316,13 @@ fn nobody_replies_for_its_home() {
         let client_domain = world.domain();
         let client = world.spawn(client_domain);
         world.save(index, offset::ACCEPTING, 1);
-        let call = |to: EnvId| {
-            u64::from(number::TransferSync) | u64::from(to.0) << TRANSFER_SHIFT | TRANSFER_REPLY
-        };
+        let call = |to: EnvId| u64::from(number::TransferSync) | u64::from(to.0) << TRANSFER_SHIFT;
         let (own, asks) = (world.id(index), world.id(client));
         world.on(0, client);
         let called = world.raw(0, client, Call::TransferSync {}, call(own));
         assert_eq!(called, Outcome::Enter(EnvIndex::new(index)));
         assert_eq!(go(&mut world, index, other), Outcome::Moved);
-        let word = call(asks);
+        let word = call(asks) | TRANSFER_REPLY;
         let short = |world: &mut World| {
             world.state.settled = true;
             handover::check(
