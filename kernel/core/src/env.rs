@@ -126,8 +126,8 @@ pub struct Env {
     /// The bits of an index as far as records are by it ([`gate::index_mask`]), if it may leave by
     /// itself; else 0: whom it names is nobody then.
     pub index_mask: u32,
-    /// Its slice-end event is out and it has not let go.
-    pub ending: bool,
+    /// Ends of slices since it was told of one, that one too, and has not let go; 0: none.
+    pub ending: u8,
     /// Nanoseconds of its next slices that it has used already.
     pub debt_ns: u32,
     /// The frame whose revocation its call waits for, 0: none.

@@ -146,7 +146,7 @@ fn is_plain<M: Machine>(state: &State, machine: &M, index: EnvIndex, yields: boo
         EnvState::Running => {
             let cpu = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
             let this = &state.sched.cpus[cpu];
-            this.lender == 0 && !env.ending
+            this.lender == 0 && env.ending == 0
         }
         EnvState::Sleeping => env.pending == Pending::Accept && env.entries.sync != 0,
         EnvState::Donating => true,

@@ -97,7 +97,7 @@ pub fn check<M: Machine>(
     };
     let now = machine.now_ns();
     let plain = matches!(env.request, Request::Nothing)
-        && !own.ending
+        && own.ending == 0
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()

@@ -39,17 +39,25 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let passed = this.passed;
     let mut walk = Walk::begin(passed, work::turn(state));
     // Whoever owes slices is passed over once for each; each round pays one.
-    for _ in 0..EXCESS_MAX + 2 {
+    for pass in 0..EXCESS_MAX + 2 {
         if walked_all(state, cpu) {
             break;
         }
         walk.owing = false;
+        // In the first one its account forfeits the turn, where another one may want it.
+        walk.forfeits = pass == 0 && !turns::alone(state, cpu);
         for _ in 0..state.sched.cpus[cpu].places {
             let Some(place) = turns::next(state, cpu) else { break };
             if place.position == WORK {
                 return start_work(state, cpu, place.account, now);
             }
             let found = turn(state, machine, cpu, &place, &mut walk);
+            let owes = found.is_some() && turns::owes_a_turn(state, cpu, place.account);
+            if walk.forfeits && (owes || core::mem::take(&mut walk.owes)) {
+                walk.owing = true;
+                turns::forfeit(state, cpu, place.account);
+                continue;
+            }
             if let Some((owner, index)) = found {
                 return start_slice(state, machine, (cpu, place.account), (owner, index), now);
             }
@@ -84,6 +92,10 @@ struct Walk {
     walked: u16,
     /// Has somebody been passed over in this round who owes slices?
     owing: bool,
+    /// Does the account of one that owes a slice forfeit its turn?
+    forfeits: bool,
+    /// Has one been passed over in this turn?
+    owes: bool,
     /// Or in an earlier one?
     paid: bool,
 }
@@ -93,7 +105,16 @@ impl Walk {
     fn begin(passed: u16, room: u32) -> Self {
         let predicates = if passed == 0 { PREDICATES_PER_EXIT } else { 0 };
         let members = MEMBERS_PER_EXIT.min((room / cost::MEMBER) as usize);
-        Self { predicates, room, members, walked: 0, owing: false, paid: false }
+        Self {
+            predicates,
+            room,
+            members,
+            walked: 0,
+            owing: false,
+            forfeits: false,
+            owes: false,
+            paid: false,
+        }
     }
 
     /// May one more predicate be evaluated, of this cost?
@@ -200,7 +221,7 @@ fn turn<M: Machine>(
             }
         }
         index_was_last = index == last;
-        if found.is_some() || index_was_last {
+        if found.is_some() || index_was_last || walk.owes {
             break;
         }
         index = next;
@@ -255,7 +276,7 @@ fn candidate<M: Machine>(
     };
     if state.published.envs[index].excess > 0 {
         state.published.envs[index].excess.less(1);
-        (walk.owing, walk.paid) = (true, true);
+        (walk.owing, walk.paid, walk.owes) = (true, true, walk.forfeits);
         return None;
     }
     Some(at)

@@ -295,10 +295,11 @@ pub fn turns_changed(state: &mut State, index: EnvIndex) {
         dequeue(state, index);
         let env = &mut state.envs.slots[index];
         env.debt_ns = 0;
-        if core::mem::take(&mut env.ending) {
-            // It can't pay for what it has taken beyond the end: this is it.
+        if core::mem::take(&mut env.ending) != 0 {
+            // It can't pay for what it has taken beyond the end: this is it, and its account pays.
             let cpu = CpuIndex::from(state.published.envs[index].cpu);
             state.sched.cpus[cpu].slice_end_ns = 0;
+            turns::charge(state, cpu, index, SLICE_NS);
         }
         return;
     }
@@ -380,13 +381,15 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let index = EnvIndex::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     state.published.envs[index].run_ns += ran;
-    if core::mem::take(&mut state.envs.slots[index].ending) {
+    if core::mem::take(&mut state.envs.slots[index].ending) != 0 && this.extended {
         // What it took beyond the end is paid by its next slice; nobody gets the rest.
-        let left = this.slice_end_ns.saturating_sub(now);
+        let over = SLICE_NS.saturating_sub(this.slice_end_ns.saturating_sub(now));
         let debt = &mut state.envs.slots[index].debt_ns;
-        *debt = debt.saturating_add(SLICE_NS.saturating_sub(left) as u32);
+        *debt = debt.saturating_add(over as u32);
         this.slice_end_ns = now;
+        turns::charge(state, cpu, index, over);
     }
+    let this = &mut state.sched.cpus[cpu];
     if this.lender != 0 {
         // The lender's slice is as much longer; the borrower's next one as much shorter.
         this.slice_end_ns += ran;
@@ -432,7 +435,7 @@ pub(crate) fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: 
 
 fn lends(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
-    env.has(FLAG_BORROW) && !env.ending
+    env.has(FLAG_BORROW) && env.ending == 0
 }
 
 /// Is it ready, or a sleeper whose predicate has come true (then it is ready now)?
@@ -512,6 +515,8 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
 
 /// The end of a slice whose environment switches its own context, at home: it is told, and pays for
 /// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
+/// Where other accounts wait, it has one slice more at a time, and its account pays as well: how
+/// many environments an account has that ignore the ends of their slices changes nothing for others.
 fn told_to_end<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -519,18 +524,39 @@ fn told_to_end<M: Machine>(
     index: EnvIndex,
     now: u64,
 ) {
-    state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
+    turns::overran(state, cpu, now);
+    let this = &mut state.sched.cpus[cpu];
+    let taken = this.extended;
+    (this.extended, this.slice_end_ns) = (true, now + SLICE_NS);
     gate::close(state, index);
-    if !core::mem::replace(&mut state.envs.slots[index].ending, true) {
+    let ignored = state.envs.slots[index].ending;
+    state.envs.slots[index].ending = ignored.saturating_add(1);
+    if ignored == 0 {
         event(state, machine, index, EVENT_SLICE_END);
         return;
     }
-    state.published.envs[index].excess += 1;
-    if state.published.envs[index].excess > EXCESS_MAX {
-        let killer = env::id(state, index);
-        leave(state, machine, cpu);
-        death::die(state, machine, index, EXCESS_WORD, killer);
+    if taken {
+        state.published.envs[index].excess += 1;
+        turns::charge(state, cpu, index, SLICE_NS);
     }
+    if state.published.envs[index].excess > EXCESS_MAX || u32::from(ignored) > EXCESS_MAX {
+        let killer = env::id(state, index);
+        leave_on_account(state, cpu, now);
+        death::die(state, machine, index, EXCESS_WORD, killer);
+    } else if !turns::alone(state, cpu) {
+        leave_on_account(state, cpu, now);
+        stay_ready(state, index);
+    }
+}
+
+/// The same as [`leave_at`] for one that has been charged for what it took beyond the end: it has
+/// not let go.
+fn leave_on_account(state: &mut State, cpu: CpuIndex, now: u64) {
+    let index = EnvIndex::from(state.sched.cpus[cpu].current);
+    let ending = core::mem::take(&mut state.envs.slots[index].ending);
+    leave_at(state, cpu, now);
+    state.sched.cpus[cpu].slice_end_ns = now;
+    state.envs.slots[index].ending = ending;
 }
 
 /// A borrower has left: the lender goes on with its slice.

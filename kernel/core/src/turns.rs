@@ -13,13 +13,14 @@
 //! made and destroyed.
 //!
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
-//! one slice in each round at most, and its next turn is as much shorter. Where only one account is
-//! in the round there is nobody to pay back.
+//! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
+//! end of its slice ([`crate::sched`]) its account pays as well, by whole turns that it forfeits.
+//! Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
 use crate::list::{self, Kind};
-use crate::sched::{Cpu, SHORTEST_NS};
+use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS};
 use crate::slice;
 use crate::state::State;
 use abi::id::AccountId;
@@ -33,6 +34,8 @@ pub(crate) const WORK: usize = SLICES + 1;
 /// Places of an account on one processor.
 const PLACES: usize = SLICES + 2;
 const _: () = assert!(PLACES <= u8::MAX as usize);
+/// The most that an account owes, in nanoseconds: what one environment takes that ignores all ends.
+const DEBT_MAX: u32 = (EXCESS_MAX + 2) * SLICE_NS as u32;
 
 /// What an account has in the round of one processor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -277,8 +280,31 @@ pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
     }
 }
 
+/// The environment at `index` has taken so much beyond the end of its slice, which its account pays
+/// by as much of its turns.
+pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u64) {
+    if over != 0 && !alone(state, cpu) {
+        let account = account_of(state, index);
+        let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+        *debt = DEBT_MAX.min(debt.saturating_add(over as u32));
+    }
+}
+
+/// Does the account owe a whole turn, and does another one wait for it?
+pub(crate) fn owes_a_turn(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
+    let debt = state.accounts.records[account].turns[cpu].debt_ns;
+    u64::from(debt) >= SLICE_NS && !alone(state, cpu)
+}
+
+/// The account leaves its turn to others, which pays as much.
+pub(crate) fn forfeit(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
+    state.sched.cpus[cpu].left = 0;
+    let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+    *debt = debt.saturating_sub(SLICE_NS as u32);
+}
+
 /// Is no other account in the round?
-fn alone(state: &State, cpu: CpuIndex) -> bool {
+pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
     let this = &state.sched.cpus[cpu];
     let mut words = this.accounts.iter().filter(|&&word| word != 0);
     words.next().is_none_or(|word| word & (word - 1) == 0) && words.next().is_none()

@@ -4,7 +4,7 @@ use crate::index::EnvIndex;
 
 use super::*;
 use abi::limits::{Resource, SLICE_NS};
-use abi::setup::FLAG_BORROW;
+use abi::setup::{EnvSetup, FLAG_BORROW, FLAG_SLICE_END, field};
 
 /// An account that may have a hundred of everything, and a domain of its.
 pub(super) fn user(world: &mut World) -> (AccountId, DomainId) {
@@ -204,4 +204,66 @@ fn a_mover_is_paid_for_by_the_domain_it_moves_to() {
     let record = &world.state.published.envs[mover];
     assert_eq!((record.account, record.user), (to.0.0, to.0.0));
     crate::turns::check(&world.state);
+}
+
+/// An account's environments that ignore the ends of their slices take nothing of another account's
+/// time, however many there are, whether they let go at last, die of it, or end themselves.
+#[test]
+fn who_ignores_the_end_takes_nothing_of_other_accounts() {
+    for (lets_go, ends) in [(None, false), (Some(0), false), (Some(2), false), (Some(0), true)] {
+        let mut world = World::new();
+        let [many, few] = [(); 2].map(|()| user(&mut world));
+        let one = process(&mut world, few);
+        let crowd: [usize; 20] = core::array::from_fn(|_| process(&mut world, many));
+        for index in crowd {
+            let setup = EnvSetup { flags: FLAG_SLICE_END, ..EnvSetup::default() };
+            assert_eq!(world.set_by(index, EnvId::NONE, field::FLAGS, &setup), OK);
+            mask(&mut world, index);
+        }
+        sleep_for_ever(&mut world, 1);
+        let ran = |world: &World| world.state.published.envs[one].run_ns;
+        let (begin, before) = (world.machine.now, ran(&world));
+        let (mut at, mut gap, mut longest) = (0, 0, 0);
+        while at < 1_000 && crowd.iter().any(|&at| world.state_of(at) != EnvState::Dead) {
+            world.machine.now += SLICE_NS;
+            at += 1;
+            let mut runs = world.pick(0);
+            let ending = world.state.envs.slots[EnvIndex::new(runs)].ending;
+            if runs != one && lets_go.is_some_and(|most| ending > most) {
+                world.machine.now += SLICE_NS * 9 / 10;
+                match ends {
+                    true => world.by(runs, Call::EnvDestroy { env: EnvId::NONE, word: 0 }),
+                    false => world.by(runs, Call::Yield { to: EnvId::NONE }),
+                };
+                runs = world.pick(0);
+            }
+            gap = if runs == one { 0 } else { gap + 1 };
+            longest = longest.max(gap);
+        }
+        let share = (ran(&world) - before) * 100 / (world.machine.now - begin);
+        assert!(share >= 45 && longest <= 2, "{lets_go:?}, {ends}: {share} %, {longest} in a row");
+        crate::turns::check(&world.state);
+    }
+}
+
+/// The turn that an environment forfeits is its account's: the next of the account's environments
+/// does not run instead.
+#[test]
+fn an_environment_that_owes_has_its_account_s_turn() {
+    let mut world = World::new();
+    let [two, one] = [(); 2].map(|()| user(&mut world));
+    let [owes, beside] = [(); 2].map(|()| process(&mut world, two));
+    let other = process(&mut world, one);
+    sleep_for_ever(&mut world, 1);
+    while world.pick(0) != other || world.state.envs.slots[EnvIndex::new(owes)].debt_ns != 0 {
+        world.machine.now += SLICE_NS;
+    }
+    world.state.published.envs[owes].excess = 2;
+    let all = [vec![owes], vec![beside], vec![other]];
+    // The account's first and third turns are forfeited.
+    assert_eq!(slices(&mut world, 6, &all), [0, 2, 4]);
+    assert_eq!(world.state.published.envs[owes].excess, 0);
+    sleep_for_ever(&mut world, other);
+    world.state.published.envs[owes].excess = 2;
+    assert_eq!(slices(&mut world, 4, &all)[2], 0, "without another account nobody waits");
 }

@@ -275,7 +275,7 @@ fn the_end_of_its_slice_is_the_kernels_abroad() {
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     world.machine.now = world.state.sched.cpus[CpuIndex::new(0)].end_ns();
     assert_ne!(world.pick(0), index);
-    assert!(!world.state.envs.slots[EnvIndex::new(index)].ending);
+    assert_eq!(world.state.envs.slots[EnvIndex::new(index)].ending, 0);
     assert_eq!(world.saved(index, offset::EVENTS), 0);
 }
 

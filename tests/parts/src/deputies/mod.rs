@@ -8,6 +8,7 @@ mod payers;
 mod pipes;
 mod processes;
 pub mod seals;
+mod slices;
 mod sockets;
 pub mod stepped;
 pub mod terminals;
@@ -28,7 +29,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 11] = [
+pub const TESTS: [&[Test]; 12] = [
     &files::TESTS,
     &heirs::TESTS,
     &ids::TESTS,
@@ -37,6 +38,7 @@ pub const TESTS: [&[Test]; 11] = [
     &pipes::TESTS,
     &processes::TESTS,
     &seals::TESTS,
+    &slices::TESTS,
     &sockets::TESTS,
     &stepped::TESTS,
     &terminals::TESTS,
