@@ -106,8 +106,8 @@ impl Server {
                 Ok(terminal) if room => self.others.push(terminal),
                 // There is no memory: it is hung up.
                 Ok(mut terminal) => terminal.end(self.table),
-                // Its maker has gone again.
-                Err(_) => Terminal::clear(self.table, number),
+                // Its master has been closed again.
+                Err(_) => Terminal::end_unseen(self.table, number, &entry),
             }
         }
         Ok(true)

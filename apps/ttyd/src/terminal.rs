@@ -79,6 +79,29 @@ fn again(mut change: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused>
     Ok(())
 }
 
+/// What programs have set.
+fn settings(control: Region) -> Result<Control, Refused> {
+    let mut bytes = [0; CONTROL_BYTES];
+    control.read(0, &mut bytes)?;
+    Ok(Control::from_bytes(&bytes))
+}
+
+/// Says in a terminal's settings that it was hung up, and tells the leader of its session.
+fn hang_up(control: Region, mark: Mark) {
+    let mut session = 0;
+    // Settings that cannot be changed are no program's any more.
+    let _ = again(|| {
+        let old = settings(control)?;
+        session = old.session;
+        let new = Control { hung_up: true, sequence: old.sequence.wrapping_add(1), ..old };
+        let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+        control.write(0, &new.to_bytes(), &compare, &[])
+    });
+    for signal in HANG_UP {
+        foreground::signal_leader(mark, session, signal);
+    }
+}
+
 /// Takes the first elements away, and the memory when nothing is left.
 fn take_front<T>(buffer: &mut Vec<T>, count: usize) {
     buffer.drain(..count);
@@ -116,9 +139,7 @@ impl Terminal {
         let region = |service, role| Region { id: RegionId(services::get(service)), role };
         let error = region(Service::ErrorOutput, OUTPUT_SERVER);
         let control = region(Service::TerminalState, CONTROL_ROLE);
-        let mut bytes = [0; CONTROL_BYTES];
-        control.read(0, &mut bytes)?;
-        let state = Control::from_bytes(&bytes);
+        let state = settings(control)?;
         let mut terminal = Self {
             master: None,
             typed: Typed::default(),
@@ -162,9 +183,7 @@ impl Terminal {
             master.close();
             return Err((Error::NoSuchRegion, 0));
         };
-        let mut bytes = [0; CONTROL_BYTES];
-        control.read(0, &mut bytes)?;
-        let state = Control::from_bytes(&bytes);
+        let state = settings(control)?;
         Ok(Self {
             master: Some(master),
             typed: Typed::default(),
@@ -198,14 +217,7 @@ impl Terminal {
 
     /// Hangs up: programs read its end, and the leader of its session hears of it.
     pub fn end(&mut self, table: Region) {
-        // What cannot be changed any more nobody uses.
-        if let Ok(last) = self.settings() {
-            self.state = last;
-        }
-        let _ = self.say_hung_up();
-        for signal in HANG_UP {
-            foreground::signal_leader(self.mark(), self.state.session, signal);
-        }
+        hang_up(self.control, self.mark());
         [self.input, self.output, self.control].into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
             Self::clear(table, master.number);
@@ -213,21 +225,20 @@ impl Terminal {
         }
     }
 
-    /// Empties an entry of the table.
-    pub fn clear(table: Region, number: usize) {
-        // The table is init's, and always there.
-        let _ = table.write(0, &[], &[], &[WordAt { offset: Entry::offset(number), value: 0 }]);
+    /// Hangs up a terminal of which this server has seen the entry alone: programs may have opened
+    /// it before its master was closed.
+    pub fn end_unseen(table: Region, number: usize, entry: &Entry) {
+        if let Ok(control) = master::attach(entry.control, CONTROL_ROLE) {
+            hang_up(control, Mark::of(number as u32, control.id.0));
+            master::detach(control);
+        }
+        Self::clear(table, number);
     }
 
-    fn say_hung_up(&self) -> Result<(), Refused> {
-        again(|| {
-            let mut bytes = [0; CONTROL_BYTES];
-            self.control.read(0, &mut bytes)?;
-            let old = Control::from_bytes(&bytes);
-            let new = Control { hung_up: true, sequence: old.sequence.wrapping_add(1), ..old };
-            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
-            self.control.write(0, &new.to_bytes(), &compare, &[])
-        })
+    /// Empties an entry of the table.
+    fn clear(table: Region, number: usize) {
+        // The table is init's, and always there.
+        let _ = table.write(0, &[], &[], &[WordAt { offset: Entry::offset(number), value: 0 }]);
     }
 
     /// Does a piece of everything; was there anything to do?
@@ -245,13 +256,6 @@ impl Terminal {
         Ok(changed || typed || handed_over || shown)
     }
 
-    /// What programs have set.
-    fn settings(&self) -> Result<Control, Refused> {
-        let mut bytes = [0; CONTROL_BYTES];
-        self.control.read(0, &mut bytes)?;
-        Ok(Control::from_bytes(&bytes))
-    }
-
     /// Has it the memory for what a byte, or a change of the settings, may bring about behind what
     /// there is in `effects`? If not, neither is taken now.
     fn has_room(&mut self, effects: &Effects) -> bool {
@@ -264,7 +268,7 @@ impl Terminal {
 
     /// Looks at the control region for what programs changed.
     fn take_settings(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
-        let new = self.settings()?;
+        let new = settings(self.control)?;
         if new == self.state {
             return Ok(false);
         }

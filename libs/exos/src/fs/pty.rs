@@ -330,7 +330,12 @@ impl Master {
     ) -> Answer {
         let total = memory.left();
         loop {
-            let put = streams::put_piece(&self.link, memory);
+            // The terminal server is there with its first turn after the terminal was made.
+            let given_up = self.link.is_alone() && self.tty().control()?.hung_up;
+            let put = match given_up {
+                true => Err(Errno::EIO),
+                false => streams::put_piece(&self.link, memory, true),
+            };
             let done = total - memory.left();
             match put {
                 Err(_) if done > 0 => return Ok(done),

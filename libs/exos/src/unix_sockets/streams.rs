@@ -27,7 +27,7 @@ impl UnixSocket {
         let end = self.end(Errno::ENOTCONN)?;
         let mut done = 0;
         loop {
-            match put_piece(&end, memory) {
+            match put_piece(&end, memory, false) {
                 Ok(Some(0)) if memory.left() == 0 => return Ok(done),
                 Ok(Some(0)) => {}
                 Ok(put) => {
@@ -120,11 +120,12 @@ impl UnixSocket {
     }
 }
 
-/// Puts in what fits in one piece; 0: nothing does. `None`: somebody else wrote meanwhile.
-pub fn put_piece(end: &End, memory: &mut Memory<'_>) -> Result<Option<u64>, Errno> {
+/// Puts in what fits in one piece; 0: nothing does. `None`: somebody else wrote meanwhile. The other
+/// end has to be there, unless it is one that `comes` later.
+pub fn put_piece(end: &End, memory: &mut Memory<'_>, comes: bool) -> Result<Option<u64>, Errno> {
     let channel = end.written();
     let half = channel.half()?;
-    if half.ended || end.is_alone() {
+    if half.ended || !comes && end.is_alone() {
         return Err(Errno::EPIPE);
     }
     let room = channel.ring.free(half.head, half.tail);

@@ -4,6 +4,7 @@
 //! they are, it reaches the terminal's own processes alone, and serves the others.
 
 pub mod forged;
+mod fresh;
 mod numbers;
 
 use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
@@ -22,7 +23,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 11] = [
+pub const TESTS: [Test; 13] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -32,6 +33,8 @@ pub const TESTS: [Test; 11] = [
     ("terminals_and_named_pipes_leave_others_room", terminals_and_named_pipes_leave_others_room),
     ("hung_up_sessions_hear_no_other_terminal", numbers::hung_up_sessions_hear_no_other_terminal),
     ("hung_up_sessions_have_no_terminal", numbers::hung_up_sessions_have_no_terminal),
+    ("new_terminals_take_what_is_typed", fresh::new_terminals_take_what_is_typed),
+    ("masters_that_close_at_once_hang_up", fresh::masters_that_close_at_once_hang_up),
     ("set_id_programs_believe_no_number", forged::set_id_programs_believe_no_number),
     ("set_id_programs_stop_nobody_elsewhere", forged::set_id_programs_stop_nobody_elsewhere),
 ];

@@ -93,14 +93,10 @@ pub fn leader(words: &[AtomicU64], hangs_up: bool, act: impl FnOnce(File, u32) -
         return 1;
     }
     [1, 2, 3, 20, OUTPUT_STOPS, RESIZED].iter().for_each(|&signal| libc::handle(signal, count));
-    // Once one did not serve (docs/caveats.md), which is not what is tried here.
-    let serving = (0..3).find_map(|_| {
-        let mut own = Terminal::open(true)?;
-        let number = number_of(own.master.as_raw_fd())?;
-        own.serves().then_some((own, number))
-    });
-    let Some((own, number)) = serving else { return 3 };
-    SEEN.store(0, Ordering::SeqCst);
+    let Some(mut own) = Terminal::open(true) else { return 2 };
+    let Some(number) = number_of(own.master.as_raw_fd()).filter(|_| own.serves()) else {
+        return 3;
+    };
     let control = regions_of(&own).map_or(0, |[_, _, control, _]| control);
     words[NUMBERED].store(number.into(), Ordering::SeqCst);
     words[SETTINGS].store(control, Ordering::SeqCst);
