@@ -77,6 +77,8 @@ impl Server {
                 false => terminal.step(scratch).map(|more| busy |= more).is_ok(),
             };
             if !lives {
+                // A step that failed half-way leaves there what is for this terminal alone.
+                scratch.effects.clear();
                 terminal.end(table);
             }
             lives

@@ -39,7 +39,8 @@ const END_OF_INPUT: u8 = 0x04;
 
 /// What a step works in, whose terminal it may be: its memory is there from the beginning.
 pub struct Scratch {
-    effects: Effects,
+    /// What bytes and settings have brought about at the terminal whose step it is, not yet done.
+    pub effects: Effects,
     /// A piece of output as the terminal shows it: a tab may be eight spaces.
     screen: Vec<u8>,
     /// Signals that were typed and have to be told.

@@ -23,7 +23,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 13] = [
+pub const TESTS: [Test; 14] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -35,6 +35,7 @@ pub const TESTS: [Test; 13] = [
     ("hung_up_sessions_have_no_terminal", numbers::hung_up_sessions_have_no_terminal),
     ("new_terminals_take_what_is_typed", fresh::new_terminals_take_what_is_typed),
     ("masters_that_close_at_once_hang_up", fresh::masters_that_close_at_once_hang_up),
+    ("what_a_lost_terminal_was_typed_is_lost", fresh::what_a_lost_terminal_was_typed_is_lost),
     ("set_id_programs_believe_no_number", forged::set_id_programs_believe_no_number),
     ("set_id_programs_stop_nobody_elsewhere", forged::set_id_programs_stop_nobody_elsewhere),
 ];

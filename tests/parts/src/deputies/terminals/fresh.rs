@@ -1,16 +1,24 @@
-//! Terminals that were made, and that their server has not seen yet.
+//! Terminals at the two ends of their life: made, and not yet seen by their server; ended by it.
 //!
 //! The file server makes a terminal, and the terminals' server finds it at its next turn. What its
-//! maker does in between counts as it does later.
+//! maker does in between counts as it does later. A terminal that the server gives up, because its
+//! rings cannot be, leaves nothing behind for the next one that it serves.
 
-use super::numbers::{number_of, open};
-use super::{LOCK, NO_TERMINAL, PATIENCE, SEEN, Terminal, count};
+use super::numbers::{number_of, open, regions_of};
+use super::{LOCK, NO_TERMINAL, PATIENCE, SEEN, Terminal, count, load};
+use crate::deputies::{NOBODY, operate};
 use crate::{Seen, expect, libc};
+use abi::id::RegionId;
+use abi::published::{RegionRecord, Table};
+use abi::region::{COPY_IN, RegionOperation, WordAt};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use unix::local::{head_of, ring_of};
+use unix::ring::HEAD;
+use xok::services::{self, Service};
 
 /// `SIGHUP`
 const HANG_UP: i32 = 1;
@@ -100,5 +108,67 @@ pub fn masters_that_close_at_once_hang_up(_: door::Door) -> Seen {
     libc::send(busy, 9);
     libc::wait(busy);
     expect(failed.is_none(), || format!("round and status: {failed:x?}"))?;
+    Ok(String::new())
+}
+
+/// Bytes of a line that is typed at a terminal whose rings then cannot be.
+const LINE: usize = 200;
+/// Terminals that are spoilt.
+const SPOILT: usize = 400;
+
+/// Operations that were ever done on a region.
+fn operations(region: u64) -> u64 {
+    let record = xok::published::record(Table::Regions, RegionId(region).index());
+    record.map_or(0, |record: RegionRecord| record.operations)
+}
+
+/// Types a line at its own terminal, and has the ring that it is in end as one that cannot be while
+/// the server works on the line: after it has taken that one, before it looks for the next.
+fn spoil(door: door::Door, own: &Terminal) -> bool {
+    let Some([_, _, _, master]) = regions_of(own) else { return false };
+    let mut line = [b'x'; LINE];
+    line[LINE - 1] = b'\n';
+    let word = |value| WordAt { offset: head_of(0) + HEAD, value };
+    let mut types = RegionOperation {
+        region: master,
+        writes: 1,
+        direction: COPY_IN,
+        address: line.as_ptr() as u64,
+        offset: ring_of(0).data,
+        len: LINE as u32,
+        ..Default::default()
+    };
+    types.write[0] = word(LINE as u64);
+    let mut spoils = RegionOperation { region: master, writes: 1, ..Default::default() };
+    spoils.write[0] = word(u64::MAX);
+    // Ours, and three of the server's: it reads head and tail, takes the line, moves the tail.
+    let taken = operations(master) + 4;
+    let typed = operate(door, &types);
+    let begun = Instant::now();
+    while operations(master) < taken && begun.elapsed() < Duration::from_millis(100) {}
+    typed && operate(door, &spoils)
+}
+
+/// What was typed at a terminal that the server gives up is typed at no other one: not at the
+/// console, which is served next.
+pub fn what_a_lost_terminal_was_typed_is_lost(door: door::Door) -> Seen {
+    // Cells that were ever typed there.
+    let typed = || load(door, services::get(Service::TerminalInput)).map(|[head, _]| head);
+    let before = typed();
+    let status = libc::wait(libc::spawn(|| {
+        libc::silence();
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        // A thread, since the first one has the server's processor.
+        let spoilt = std::thread::spawn(move || {
+            (0..SPOILT).all(|_| Terminal::open(false).is_some_and(|own| spoil(door, &own)))
+        });
+        if spoilt.join().unwrap_or(false) { 0 } else { 2 }
+    }));
+    let after = typed();
+    expect(status == 0 && before.is_some() && after == before, || {
+        format!("status {status:#x}; cells typed at the console: {before:?}, then {after:?}")
+    })?;
     Ok(String::new())
 }
