@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every test there is, and `N passed, N failed` as the last line.
 
 use crate::build;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::linux_suite;
 use crate::machines;
 use crate::options::{self, Options};
@@ -18,6 +18,7 @@ mod host_suite;
 mod hostile_suite;
 mod idle;
 mod iso_suite;
+mod known;
 mod load_suite;
 mod net_suite;
 mod servers_suite;
@@ -80,10 +81,9 @@ pub fn command(words: Vec<String>) -> Result<u8> {
             _ => return Err(options::unknown("test", &word)),
         }
     }
-    if let Some(name) = chosen.iter().find(|name| !SUITES.iter().any(|suite| suite.0 == **name)) {
-        let names = suites().join(", ");
-        return Err(Failure::new(format!("--suite {name}: no such suite; there are {names}")));
-    }
+    known::check_suites(&chosen, &suites())?;
+    place.as_deref().map_or(Ok(()), known::check_place)?;
+    only.as_deref().map_or(Ok(()), |only| known::check_pattern(only, &chosen, &suites()))?;
 
     build::build()?;
     let mut tally = Tally::new(only, place, chosen.is_empty());
