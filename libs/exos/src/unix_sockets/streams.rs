@@ -120,8 +120,8 @@ impl UnixSocket {
     }
 }
 
-/// Puts in what fits in one piece; 0: nothing does. `None`: somebody else wrote meanwhile. The other
-/// end has to be there, unless it is one that `comes` later.
+/// Puts in what fits in one piece; 0: nothing does. `None`: another process wrote meanwhile. The
+/// other end has to be there, unless it is one that `comes` later.
 pub fn put_piece(end: &End, memory: &mut Memory<'_>, comes: bool) -> Result<Option<u64>, Errno> {
     let channel = end.written();
     let half = channel.half()?;
