@@ -143,8 +143,8 @@ impl Serve for Server {
         let may_be =
             |user| published::env_domain(caller).is_some_and(|domain| acts_for(domain, user));
         let [what, user, domain, ..] = *message;
-        // A processor that keeps no two users apart has one account.
-        let alone = published::directory().features & abi::published::FEATURE_USERS == 0;
+        // A processor that keeps no two users apart has one account, which is user 0's.
+        let alone = !accounts::takes(u32::MAX);
         if what == WHOSE {
             // Who pays for what is published by account, and names are no secret.
             let whose = self.notes.whose(AccountId(user)).filter(|_| !alone);
@@ -152,7 +152,8 @@ impl Serve for Server {
             return;
         }
         let answer = match (what, u32::try_from(user), DomainId::from_word(domain)) {
-            (PREPARE | JOIN, ..) if alone => MADE,
+            (PREPARE | JOIN, Ok(user), _) if alone && user == 0 => MADE,
+            _ if alone => NOT_ITS_USER,
             (PREPARE, Ok(user), _) if may_be(user) => self.prepare(caller, user),
             (JOIN, Ok(user), Some(domain)) if may_be(user) => {
                 self.join((caller, domain), user, may_be)

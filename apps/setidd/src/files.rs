@@ -14,7 +14,7 @@ use unix::protocol::{self, CLIENT, DATA, Operation, TRANSPORT_FRAMES};
 use unix::seals;
 use unix::set_id::{self, File, Ids, READER, Request};
 use xok::services::{self, Service};
-use xok::{call, published};
+use xok::{accounts, call, published};
 
 use crate::life::USERS;
 
@@ -61,6 +61,11 @@ pub fn fetch(domain: DomainId, request: &Request, into: &mut [u8]) -> Result<(),
     // It may have ended meanwhile: then there is nothing to give back.
     let _ = call::region_detach(region, READER);
     copied
+}
+
+/// Does the processor let programs act for these users?
+pub fn takes(ids: &Ids) -> Result<(), Errno> {
+    if ids.users.into_iter().all(accounts::takes) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Does the domain act for these users and groups?

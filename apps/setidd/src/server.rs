@@ -58,6 +58,7 @@ impl Server {
         let before = request.ids();
         files::holds(domain, &before)?;
         let head = self.judge(&request, domain, &before)?;
+        files::takes(&head.ids)?;
         let (_, rest) = self.block.split_at_mut(HEAD_BYTES);
         files::fetch(domain, &request, &mut rest[..request.bytes])?;
         self.make_room();

@@ -309,6 +309,9 @@ fn become_these(process: &mut Process, kind: Kind, new: [u32; 3]) -> Answer {
         Kind::User => Ids { users: new, ..Ids::default() }.payer(process.payer),
         Kind::Group => process.payer,
     };
+    if kind == Kind::User && !new.into_iter().all(accounts::takes) {
+        return Err(Errno::EPERM);
+    }
     let another = payer != process.payer;
     // As setuid(2) has it, of one that may have no more processes.
     if another && !accounts::prepare(payer) {

@@ -8,7 +8,7 @@ use abi::call::Call;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::RESOURCES;
-use abi::published::{AccountRecord, Table};
+use abi::published::{AccountRecord, FEATURE_USERS, Table};
 use abi::word::{Which, Word};
 
 /// Index of the first account, which all others are below.
@@ -45,6 +45,12 @@ fn ask(what: u64, user: u32, domain: DomainId) -> Result<(), u64> {
         // It has ended, and is started again: whoever comes meanwhile stays where it is.
         None => Ok(()),
     }
+}
+
+/// May a process act for this user? A processor that keeps no two users apart has user 0 alone, but
+/// where the machine's owner says that it may have others (`mitigations=off`).
+pub fn takes(user: u32) -> bool {
+    user == 0 || published::directory().features & FEATURE_USERS != 0
 }
 
 /// The server's reply; `None`: nobody serves accounts.

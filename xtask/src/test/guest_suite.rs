@@ -29,7 +29,7 @@ const MACHINES: [(Kind, u32, u32); 4] =
 /// and one that stays open, whose model says so; only the tests of that are run there.
 const GUARDED_PLACE: &str = "guarded";
 const OPEN_PLACE: &str = "open";
-const OPEN_MODEL: &str = "Skylake-Server";
+pub(crate) const OPEN_MODEL: &str = "Skylake-Server";
 const OPEN: &str = "guest/users_are_taken_or_not";
 
 /// The machine with room for more than ten thousand environments, and its test.
