@@ -30,13 +30,17 @@ pub const DIRTY: u64 = 1 << 6;
 pub const LARGE: u64 = 1 << 7;
 /// Instruction fetch is refused.
 pub const NO_EXECUTE: u64 = 1 << 63;
+/// The entry keeps the right to be written, whether stores are allowed or not: what is protected
+/// for a time is writable again without another right. It is asked for as [`WRITABLE`] is, and goes
+/// where that is taken away by the kernel (copy-on-write).
+pub const KEEPS_WRITE: u64 = 1 << 11;
 /// Software bits: the application's own, in every leaf entry of a table. Of a folded table's large
-/// entry they are the kernel's.
-pub const SOFTWARE: u64 = 0b111 << 9 | 0x7ff << 52;
+/// entry they are the kernel's, with [`KEEPS_WRITE`].
+pub const SOFTWARE: u64 = 0b11 << 9 | 0x7ff << 52;
 /// The frame's address in a present entry.
 pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// What an application chooses in a present leaf entry.
-pub const ENTRY_CHOICE: u64 = WRITABLE | ACCESSED | DIRTY | NO_EXECUTE | SOFTWARE;
+pub const ENTRY_CHOICE: u64 = WRITABLE | ACCESSED | DIRTY | NO_EXECUTE | KEEPS_WRITE | SOFTWARE;
 
 /// One change to one entry.
 ///
@@ -96,10 +100,10 @@ pub enum Operation {
     /// Removes the entry at `level`; what it held is dropped. At level 2..=4 the whole subtree's
     /// reference goes. The new entry is the payload in `value` (0: nothing).
     Unmap = 3,
-    /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` is checked as `Map`, or
-    /// the entry is the frame's only reference, the target's account pays for it, and the
-    /// capability named has WRITE: then its name becomes the frame's guard (copy-on-write's last
-    /// holder).
+    /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` or `KEEPS_WRITE`, where
+    /// it has neither, is checked as `Map`, or the entry is the frame's only reference, the account
+    /// of the target pays for it, and the capability named has WRITE: then its name becomes the
+    /// frame's guard (copy-on-write's last holder).
     Protect = 4,
     /// Allocates `frame` as an empty table for the entry at `level` (2..=4); at level 2 the table
     /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).

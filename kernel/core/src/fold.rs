@@ -25,8 +25,8 @@ use abi::id::Frame;
 use abi::layout::table_index;
 use abi::limits::Resource;
 use abi::memory::{
-    ACCESSED, CACHE_DISABLE, DIRTY, LARGE, NO_EXECUTE, PRESENT, SOFTWARE, USER, WRITABLE,
-    WRITE_THROUGH,
+    ACCESSED, CACHE_DISABLE, DIRTY, KEEPS_WRITE, LARGE, NO_EXECUTE, PRESENT, SOFTWARE, USER,
+    WRITABLE, WRITE_THROUGH,
 };
 use abi::published::FrameType;
 
@@ -110,7 +110,7 @@ fn bits(index: usize) -> u64 {
 
 /// The record that an entry names.
 fn index(entry: u64) -> usize {
-    let bits = entry & SOFTWARE;
+    let bits = entry & (SOFTWARE | KEEPS_WRITE);
     (bits >> 9 & 0b111 | bits >> 52 << 3) as usize
 }
 

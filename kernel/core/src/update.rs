@@ -5,16 +5,18 @@
 //! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
 //! that the target's account pays for may become writable in place; the frame then takes the
 //! name of the capability used as its guard, so that whoever held it before has no way back.
-//! That name guards frames that are allocated, too; but what a builder enters into a domain that
-//! is not to be its own afterwards is guarded by that domain's name.
+//! An entry may keep the right to be written while stores are not allowed ([`KEEPS_WRITE`]): it
+//! gets that as it gets `WRITABLE`, which it has again without another right, and loses both
+//! together. The capability's name guards frames that are allocated, too; but what a builder enters
+//! into a domain that is not to be its own afterwards is guarded by that domain's name.
 //!
 //! An item for several pages is as many items: each page is checked and applied before the next.
 //! What is done once for all of them is finding the tables, and forgetting translations.
 
 use self::pages::{Lost, Pages, open};
 use self::whole::{
-    check_copy, check_reach, check_split, check_thaw, copy, enter_table, few_writable, make_table,
-    pinned, share, split, thaw,
+    check_reach, check_share, check_split, check_thaw, copy, enter_table, make_table, share, split,
+    thaw,
 };
 use crate::account;
 use crate::answer::{Answer, Refusal};
@@ -26,7 +28,7 @@ use crate::frame::Contents;
 use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{self, Leaf, Way, place, target};
+use crate::table::{Leaf, Way, place, target};
 use crate::work::{self, cost};
 use abi::capability::{Capability, Name, READ, WRITE};
 use abi::error::Error;
@@ -34,8 +36,8 @@ use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
 use abi::limits::{Resource, SHARE_COPIES};
 use abi::memory::{
-    ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, LARGE, NO_EXECUTE, Operation, PRESENT,
-    SOURCE, USER, WRITABLE,
+    ACCESSED, ANY_FRAME, CLEARED, DIRTY, ENTRY_CHOICE, Item, KEEPS_WRITE, LARGE, NO_EXECUTE,
+    Operation, PRESENT, SOURCE, USER, WRITABLE,
 };
 use abi::published::FrameType;
 use abi::word::{Which, Word};
@@ -50,6 +52,8 @@ mod whole;
 const ITEMS: u64 = 1;
 /// What the kernel sets in an entry that leads to a table that is not frozen.
 pub(crate) const TABLE_ENTRY: u64 = PRESENT | WRITABLE | USER | ACCESSED;
+/// An entry with one of these has the right to be written.
+const MAY_WRITE: u64 = WRITABLE | KEEPS_WRITE;
 
 /// A checked item.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +220,7 @@ fn check<M: Machine>(
 ) -> Result<Plan, Refusal> {
     match operation {
         Operation::Allocate => check_allocate(state, request, place),
-        Operation::Map => check_map(state, request, place),
+        Operation::Map => check_map(state, machine, request, place),
         Operation::Unmap => check_unmap(request, place),
         Operation::Protect => check_protect(state, machine, request, place),
         Operation::Table => check_table(state, machine, request, place),
@@ -291,7 +295,12 @@ fn source(value: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn check_map(state: &State, request: &Request, place: Place) -> Result<Plan, Refusal> {
+fn check_map<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
     let Item { frame: number, value, .. } = request.item;
     if value & !(ENTRY_CHOICE | SOURCE) != 0 {
         return Err(malformed());
@@ -302,15 +311,32 @@ fn check_map(state: &State, request: &Request, place: Place) -> Result<Plan, Ref
         (ANY_FRAME, Some(_)) => found.ok_or(Error::BadAddress)?.frame,
         (number, _) => frame::named(state, number),
     };
-    let write = value & WRITABLE != 0;
+    let write = value & MAY_WRITE != 0;
     check_mappable(state, frame, write)?;
-    let copied = found.is_some_and(|leaf| leaf.frame == frame && (leaf.writable || !write));
+    let copied = found.is_some_and(|leaf| leaf.frame == frame)
+        && (!write || source_may_write(state, machine, request));
     let rights = if write { READ | WRITE } else { READ };
     if !copied && !request.capability.dominates(frame::guard(state, frame), rights) {
         return Err(Error::NotPermitted.into());
     }
     let choice = value & ENTRY_CHOICE | memory_type::of(state, frame);
     Ok(Plan::Map { place, frame, choice })
+}
+
+/// Has the entry at an item's source, which leads to a frame, the right to be written?
+#[inline(always)]
+fn source_may_write<M: Machine>(state: &State, machine: &M, request: &Request) -> bool {
+    request.found.is_some_and(|leaf| leaf.writable || source_keeps(state, machine, request))
+}
+
+#[cold]
+#[inline(never)]
+fn source_keeps<M: Machine>(state: &State, machine: &M, request: &Request) -> bool {
+    let root = domain::root(state, request.caller);
+    let place = source(request.item.value).map(|from| place(machine, root, from, 1, Way::Thawed));
+    place.is_some_and(|place| {
+        place.is_ok_and(|at| machine.entry(at.table, at.index) & KEEPS_WRITE != 0)
+    })
 }
 
 /// Does the frame's type allow it to be mapped?
@@ -355,10 +381,11 @@ fn check_protect<M: Machine>(
     }
     let choice = value & ENTRY_CHOICE;
     let mut adopt = false;
-    if choice & !old & WRITABLE != 0 {
+    if choice & MAY_WRITE != 0 && old & MAY_WRITE == 0 {
         let frame = target(old);
         check_mappable(state, frame, true)?;
-        let copied = request.found.is_some_and(|leaf| leaf.frame == frame && leaf.writable);
+        let copied = request.found.is_some_and(|leaf| leaf.frame == frame)
+            && source_may_write(state, machine, request);
         let capability = request.capability;
         if !copied && !capability.dominates(frame::guard(state, frame), READ | WRITE) {
             let record = &state.published.frames[frame.0 as usize];
@@ -393,46 +420,6 @@ fn check_table<M: Machine>(
         (frame::check_free(state, which(frame))?, 0)
     };
     Ok(Plan::Table { place, level, number, links })
-}
-
-fn check_share<M: Machine>(
-    state: &State,
-    machine: &M,
-    request: &Request,
-    place: Place,
-) -> Result<Plan, Refusal> {
-    let most = request.item.value % PAGE_SIZE;
-    let from = request.item.value - most;
-    if most > SHARE_COPIES as u64 {
-        return Err(malformed());
-    }
-    if !is_user(from) {
-        return Err(Error::BadAddress.into());
-    }
-    if machine.entry(place.table, place.index) & PRESENT != 0 {
-        return Err(Error::NotEmpty.into());
-    }
-    let root = domain::root(state, request.caller);
-    let source = table::place(machine, root, from, 2, Way::Any)?;
-    let entry = whole::unfolded(state, machine.entry(source.table, source.index));
-    if entry & PRESENT == 0 {
-        return Err(Refusal::new(Error::NoTable, 2));
-    }
-    check_reach(machine, target(entry), request.item.address)?;
-    if entry & WRITABLE != 0
-        && most != 0
-        && let Some(copies) = few_writable(state, machine, target(entry), most as u32)
-        && let Ok((number, links)) = check_copy(state, request, copies)
-    {
-        return Ok(Plan::Copy { place, shared: target(entry), number, links });
-    }
-    // A table already frozen was looked through when it was.
-    if entry & WRITABLE != 0
-        && let Some(index) = pinned(state, machine, target(entry))
-    {
-        return Err(Refusal::new(Error::Pinned, index as u64));
-    }
-    Ok(Plan::Share { place, source })
 }
 
 fn check_unfold<M: Machine>(state: &State, machine: &M, place: Place) -> Result<Plan, Refusal> {

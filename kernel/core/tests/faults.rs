@@ -50,7 +50,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting keeps leaves writable",
         "update/whole.rs",
-        "entry & !WRITABLE\n            };",
+        "entry & !MAY_WRITE\n            };",
         "entry\n            };",
     ),
     (
@@ -122,7 +122,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "thawing keeps leaves writable",
         "update/whole.rs",
-        "machine.entry_swap(table, first | at, entry & !WRITABLE);",
+        "machine.entry_swap(table, first | at, entry & !MAY_WRITE);",
         "machine.entry_swap(table, first | at, entry);",
     ),
     (
@@ -179,14 +179,44 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a copied right grows",
         "update.rs",
-        "leaf.frame == frame && (leaf.writable || !write)",
-        "leaf.frame == frame",
+        "(!write || source_may_write(state, machine, request))",
+        "true",
     ),
     (
         "a copied right to write grows",
         "update.rs",
-        "leaf.frame == frame && leaf.writable)",
-        "leaf.frame == frame)",
+        "\n            && source_may_write(state, machine, request);",
+        ";",
+    ),
+    (
+        "a right that a source keeps is one that it has not",
+        "update.rs",
+        "machine.entry(at.table, at.index) & KEEPS_WRITE != 0",
+        "true",
+    ),
+    (
+        "an entry keeps a right that it had not",
+        "update.rs",
+        "if choice & MAY_WRITE != 0 && old",
+        "if choice & WRITABLE != 0 && old",
+    ),
+    (
+        "a table that was frozen keeps rights",
+        "update/whole.rs",
+        "machine.entry_swap(table, first | at, entry & !MAY_WRITE);",
+        "machine.entry_swap(table, first | at, entry & !WRITABLE);",
+    ),
+    (
+        "a copy of a frozen table keeps rights",
+        "update/whole.rs",
+        "                entry & !MAY_WRITE\n",
+        "                entry & !WRITABLE\n",
+    ),
+    (
+        "a copied table keeps what is written in common",
+        "update/whole.rs",
+        "&& entry & MAY_WRITE != 0\n",
+        "&& entry & WRITABLE != 0\n",
     ),
     (
         "a name gives more than its rights",

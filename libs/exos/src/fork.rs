@@ -425,7 +425,8 @@ fn copy_table(batch: &mut Batch, areas: &[Area], table: u64) -> Result<(), Refus
         let Some(area) = found else { return Ok(()) };
         let writable = leaf & WRITABLE != 0;
         if area.kind == Kind::Shared {
-            return batch.map(page, page, choice(area.protection, writable));
+            let choice = choice(area.protection, writable) | fault::keeps(area.kind);
+            return batch.map(page, page, choice);
         }
         batch.map(page, page, choice(area.protection, false))?;
         if writable { own.protect(page, choice(area.protection, false)) } else { Ok(()) }

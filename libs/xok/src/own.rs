@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use abi::layout::{PAGE_SIZE, own_entry_address};
-use abi::memory::{ADDRESS, DIRTY, LARGE, PRESENT, SOFTWARE};
+use abi::memory::{ADDRESS, DIRTY, KEEPS_WRITE, LARGE, PRESENT, SOFTWARE};
 use core::arch::asm;
 
 #[inline(always)]
@@ -23,7 +23,7 @@ const fn leads_on(entry: u64) -> bool {
 /// software bits are the kernel's.
 #[cold]
 fn page_of(large: u64, address: u64) -> u64 {
-    large & !(LARGE | SOFTWARE) | address & (LARGE_SIZE - PAGE_SIZE)
+    large & !(LARGE | SOFTWARE | KEEPS_WRITE) | address & (LARGE_SIZE - PAGE_SIZE)
 }
 
 /// Bytes of a large page.

@@ -5,6 +5,7 @@
 #include "users.h"
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <sys/un.h>
 
 /* The group of the network here; on Linux it means nothing. */
 enum { USER = 61000, NETWORK = 3003, WORKERS = 2, REQUESTS = 6 };
@@ -73,8 +74,19 @@ static int executed(void)
     return 4;
 }
 
-/* Stays root, and answers each letter by the next one. */
-static pid_t helper(int own, int others)
+/* What root does with a fifo, and a socket, of the daemon's. */
+static void reach(char letter)
+{
+    struct sockaddr_un place = {.sun_family = AF_UNIX, .sun_path = "/tmp/stepping_socket"};
+    int to = letter == 'S' ? socket(AF_UNIX, SOCK_STREAM, 0) : open("/tmp/stepping_fifo", O_WRONLY);
+    if (letter == 'S')
+        CHECK(connect(to, (void *)&place, sizeof place) == 0);
+    CHECK(write(to, "root", 4) == 4);
+    close(to);
+}
+
+/* Stays root, and answers each letter by the next one, when it has protected the memory, too. */
+static pid_t helper(int own, int others, char *memory)
 {
     char letter;
     pid_t child = fork_clean();
@@ -84,7 +96,12 @@ static pid_t helper(int own, int others)
     }
     close(others);
     while (read(own, &letter, 1) == 1) {
+        if (letter == 'F' || letter == 'S')
+            reach(letter);
         letter++;
+        CHECK(mprotect(memory, 4096, PROT_READ) == 0);
+        CHECK(mprotect(memory, 4096, PROT_READ | PROT_WRITE) == 0);
+        memory[2] = 3;
         if (write(own, &letter, 1) != 1)
             _exit(6);
     }
@@ -109,13 +126,108 @@ static pid_t worker(int listener, int says, volatile char *shared)
     }
 }
 
-/* Memory from before that is protected for a time: shared, but with nobody. */
+/* Memory from before that is protected for a time: shared with others or nobody. */
 static void protects(char *memory)
 {
     SHOW(mprotect(memory, 4096, PROT_READ));
     SHOW(mprotect(memory, 4096, PROT_READ | PROT_WRITE));
     memory[1] = 2;
     printf("written %d %d\n", memory[0], memory[1]);
+}
+
+/* The same by a child, that has it as it is protected, and by its parent afterwards. */
+static void protects_with_a_child(char *memory)
+{
+    int status;
+    SHOW(mprotect(memory, 4096, PROT_NONE));
+    pid_t child = fork_clean();
+    if (child == 0) {
+        CHECK(mprotect(memory, 4096, PROT_READ | PROT_WRITE) == 0);
+        memory[3] = 4;
+        _exit(2);
+    }
+    waitpid(child, &status, 0);
+    show_status("who unprotects", status);
+    SHOW(mprotect(memory, 4096, PROT_READ | PROT_WRITE));
+    memory[4] = 5;
+    printf("written %d %d %d\n", memory[2], memory[3], memory[4]);
+}
+
+/* It goes elsewhere while it is protected. */
+static void protects_and_moves(char *memory)
+{
+    SHOW(mprotect(memory, 4096, PROT_READ));
+    char *to = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mremap(memory, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+    SHOW(mprotect(to, 4096, PROT_READ | PROT_WRITE));
+    to[5] = 6;
+    printf("written %d %d\n", to[4], to[5]);
+}
+
+/* What it makes afterwards has its child, who executes a program, and who opens it by its name. */
+static void channels(int ask)
+{
+    const char *name = "/tmp/stepping_fifo";
+    char text[64];
+    int ends[2], status;
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        dup2(ends[1], 1);
+        execl("/proc/self/exe", "stepping_down", "executed", NULL);
+        _exit(8);
+    }
+    waitpid(child, &status, 0);
+    show_status("with a pipe", status);
+    ssize_t count = read(ends[0], text, sizeof text);
+    printf("it said %.*s\n", count < 8 ? 0 : 8, text);
+    unlink(name);
+    CHECK(mkfifo(name, 0600) == 0);
+    CHECK(write(ask, "F", 1) == 1);
+    int fifo = open(name, O_RDONLY);
+    count = read(fifo, text, sizeof text);
+    printf("root wrote %.*s\n", count < 0 ? 0 : (int)count, text);
+    close(fifo);
+    child = fork_clean();
+    if (child == 0) {
+        int own = open(name, O_WRONLY);
+        _exit(write(own, "child", 5) != 5);
+    }
+    fifo = open(name, O_RDONLY);
+    count = read(fifo, text, sizeof text);
+    printf("the child wrote %.*s\n", count < 0 ? 0 : (int)count, text);
+    waitpid(child, &status, 0);
+    close(fifo);
+    unlink(name);
+    CHECK(read(ask, text, 1) == 1);
+}
+
+/* A local socket with a name: its child connects, and root does. */
+static void listens(int ask)
+{
+    struct sockaddr_un place = {.sun_family = AF_UNIX, .sun_path = "/tmp/stepping_socket"};
+    char text[64];
+    int status, listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    unlink(place.sun_path);
+    CHECK(bind(listener, (void *)&place, sizeof place) == 0 && listen(listener, 4) == 0);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        int own = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(connect(own, (void *)&place, sizeof place) == 0);
+        _exit(write(own, "child", 5) != 5);
+    }
+    int peer = accept(listener, NULL, NULL);
+    CHECK(read(peer, text, sizeof text) == 5);
+    close(peer);
+    waitpid(child, &status, 0);
+    show_status("who connects", status);
+    CHECK(write(ask, "S", 1) == 1);
+    peer = accept(listener, NULL, NULL);
+    CHECK(read(peer, text, sizeof text) == 4);
+    close(peer);
+    close(listener);
+    unlink(place.sun_path);
+    CHECK(read(ask, text, 1) == 1);
 }
 
 /* Workers share a socket that was bound as root, and are signalled by their parent alone. */
@@ -187,15 +299,21 @@ int main(int count, char **words)
     CHECK(getsockname(listener, (void *)&place, &length) == 0);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t roots = helper(pair[1], pair[0]);
+    char *others = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t roots = helper(pair[1], pair[0], others);
     char *arena = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     arena[0] = 1;
     CHECK(setgroups(1, (gid_t[]){NETWORK}) == 0 && setgid(USER) == 0 && setuid(USER) == 0);
 
     protects(arena);
+    protects(others);
     char letter = 'a';
     CHECK(write(pair[0], &letter, 1) == 1 && read(pair[0], &letter, 1) == 1);
     printf("the helper says %c\n", letter);
+    protects_with_a_child(others);
+    protects_and_moves(others);
+    channels(pair[0]);
+    listens(pair[0]);
     pthread_t thread;
     printf("thread %d\n", pthread_create(&thread, NULL, sleeps, NULL));
     workers(listener, &place, shared);

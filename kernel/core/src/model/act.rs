@@ -5,14 +5,14 @@ use crate::answer::{Answer, Refusal};
 use crate::capability::{self, Derivation};
 use crate::index::AccountIndex;
 use crate::machine::Machine;
-use crate::{domain, dying, frame, table};
+use crate::{domain, dying, fold, frame, table};
 use abi::capability::{Capability, DERIVE, READ, WRITE};
 use abi::error::Error;
 use abi::id::{DomainId, Frame};
 use abi::layout::{LIBRARY, PAGE_SIZE, table_index};
 use abi::memory::{
-    ACCESSED, ANY_FRAME, DIRTY, Item, NO_EXECUTE, Operation, SOFTWARE, SOURCE, TYPE, TYPE_SHIFT,
-    WRITABLE, WRITE_THROUGH,
+    ACCESSED, ANY_FRAME, DIRTY, Item, KEEPS_WRITE, NO_EXECUTE, Operation, SOFTWARE, SOURCE, TYPE,
+    TYPE_SHIFT, WRITABLE, WRITE_THROUGH,
 };
 use abi::published::FrameType;
 use abi::word::Which;
@@ -124,7 +124,7 @@ impl Model {
 
     fn some_choice(&mut self) -> u64 {
         let mut choice = 0;
-        for bits in [WRITABLE, WRITABLE, ACCESSED | DIRTY, NO_EXECUTE, SOFTWARE] {
+        for bits in [WRITABLE, WRITABLE, KEEPS_WRITE, ACCESSED | DIRTY, NO_EXECUTE, SOFTWARE] {
             if self.random.one_in(2) {
                 choice |= bits;
             }
@@ -324,12 +324,12 @@ impl Model {
     /// Where the right that the item asks for would come from.
     fn expect(&self, caller: usize, target: usize, named: &Capability, item: &Item) -> Right {
         let root = |domain: usize| domain::root(&self.state, self.domains[domain].index);
-        let effective = |domain, page| super::check::effective(&self.machine, root(domain), page);
+        let entitled = |domain, page| super::check::entitled(&self.machine, root(domain), page);
         let sign = if item.value >> 47 & 1 != 0 { !0 << 48 } else { 0 };
         let source = (item.value & SOURCE != 0)
-            .then(|| effective(caller, item.value & SOURCE | sign))
+            .then(|| entitled(caller, item.value & SOURCE | sign))
             .flatten();
-        let write = item.value & WRITABLE != 0;
+        let write = item.value & (WRITABLE | KEEPS_WRITE) != 0;
         let mut last_holder = false;
         let frame = match Operation::from_number(item.operation) {
             Some(Operation::Map) if item.frame == ANY_FRAME => match source {
@@ -337,7 +337,10 @@ impl Model {
                 None => return Right::Missing,
             },
             Some(Operation::Map) => Frame(item.frame),
-            Some(Operation::Protect) if write => match effective(target, item.address) {
+            Some(Operation::Protect) if self.keeps_folded(root(target), item) => {
+                return Right::Held;
+            }
+            Some(Operation::Protect) if write => match entitled(target, item.address) {
                 Some((_, true)) => return Right::Held,
                 Some((frame, false)) => {
                     let record = &self.state.published.frames[frame.0 as usize];
@@ -375,10 +378,16 @@ impl Model {
         }
     }
 
+    /// Does the entry behind a large one have the right to be written?
+    fn keeps_folded(&self, root: Frame, item: &Item) -> bool {
+        let place = fold::page(&self.state, &self.machine, root, item.address);
+        place.is_some_and(|at| self.machine.entry(at.table, at.index) & KEEPS_WRITE != 0)
+    }
+
     /// What an accepted item changes of what the model knows.
     pub(super) fn remember(&mut self, target: usize, item: &Item, copied: Option<Vec<u64>>) {
         let root = domain::root(&self.state, self.domains[target].index);
-        let write = item.value & WRITABLE != 0;
+        let write = item.value & (WRITABLE | KEEPS_WRITE) != 0;
         let now = super::check::effective(&self.machine, root, item.address);
         match Operation::from_number(item.operation).unwrap() {
             operation @ (Operation::Allocate | Operation::Map | Operation::Protect) => {

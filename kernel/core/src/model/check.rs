@@ -12,13 +12,23 @@ use abi::id::{AccountId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT, PROGRAM_SLOTS, table_index};
 use abi::limits::{RESOURCES, Resource};
 use abi::memory::{
-    ACCESSED, ADDRESS, ENTRY_CHOICE, LARGE, NO_EXECUTE, PRESENT, TYPE_SHIFT, USER, WRITABLE,
+    ACCESSED, ADDRESS, ENTRY_CHOICE, KEEPS_WRITE, LARGE, NO_EXECUTE, PRESENT, TYPE_SHIFT, USER,
+    WRITABLE,
 };
 use abi::published::{AccountRecord, EnvState, FrameType};
 use std::collections::{HashMap, HashSet};
 
 /// The frame at an address and whether it may be written, read from the tables alone.
 pub(super) fn effective(machine: &FakeMachine, root: Frame, address: u64) -> Option<(Frame, bool)> {
+    look(machine, root, address, WRITABLE)
+}
+
+/// The frame at an address and whether its entry has the right to be written, in use or not.
+pub(super) fn entitled(machine: &FakeMachine, root: Frame, address: u64) -> Option<(Frame, bool)> {
+    look(machine, root, address, WRITABLE | KEEPS_WRITE)
+}
+
+fn look(machine: &FakeMachine, root: Frame, address: u64, rights: u64) -> Option<(Frame, bool)> {
     if !abi::layout::is_user(address) {
         return None;
     }
@@ -28,7 +38,7 @@ pub(super) fn effective(machine: &FakeMachine, root: Frame, address: u64) -> Opt
         if entry & (PRESENT | USER) != PRESENT | USER {
             return None;
         }
-        writable &= entry & WRITABLE != 0;
+        writable &= entry & if level == 1 { rights } else { WRITABLE } != 0;
         table = Frame::containing(entry & ADDRESS);
         if level == 2 && entry & LARGE != 0 {
             return Some((Frame(table.0 + table_index(address, 1) as u32), writable));
@@ -334,7 +344,7 @@ impl Model {
             for &page in super::act::PAGES.iter() {
                 for offset in super::act::OFFSETS {
                     let page = page + offset;
-                    if let Some((frame, true)) = effective(&self.machine, root, page) {
+                    if let Some((frame, true)) = entitled(&self.machine, root, page) {
                         let given = known.writable.get(&page);
                         assert_eq!(given, Some(&frame), "{:?} writes {page:#x}", known.id);
                     }

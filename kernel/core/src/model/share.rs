@@ -43,7 +43,7 @@ impl Model {
         let first = item.value & !0x1f_ffff;
         let mut table = Shared::default();
         for page in (0..512).map(|page| page << 12) {
-            let found = super::check::effective(&self.machine, root, first + page);
+            let found = super::check::entitled(&self.machine, root, first + page);
             let Some((frame, writable)) = found else { continue };
             let kind = frame::kind(&self.state, frame);
             table.leaves += usize::from(kind != Some(FrameType::Image));
@@ -76,7 +76,7 @@ impl Model {
         }
         assert!(table.may_be_copied(item), "copied what is to be shared: {item:x?}");
         for (page, frame, words) in &table.writable {
-            let now = super::check::effective(&self.machine, root, first + page);
+            let now = super::check::entitled(&self.machine, root, first + page);
             let Some((copy, writable)) = now else {
                 assert!(frame::is_leaving(&self.state, *frame), "{page:#x} is not copied");
                 continue;

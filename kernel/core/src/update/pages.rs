@@ -140,7 +140,7 @@ pub(super) fn open<M: Machine>(
     }
     match operation {
         Operation::Allocate => check_allocate(state, &next, place),
-        Operation::Map => check_map(state, &next, place),
+        Operation::Map => check_map(state, machine, &next, place),
         Operation::Protect => check_protect(state, machine, &next, place),
         Operation::Unmap => check_unmap(&next, place),
         Operation::Type => memory_type::check(state, machine, &next, place),

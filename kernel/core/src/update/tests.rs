@@ -6,7 +6,7 @@ use crate::table::look_up;
 use crate::{domain, dying, revoke};
 use abi::capability::{ALL, Name};
 use abi::id::AccountId;
-use abi::memory::{SOFTWARE, from_source};
+use abi::memory::{KEEPS_WRITE, SOFTWARE, from_source};
 use abi::published::FrameRecord;
 
 mod memory_types;
@@ -71,7 +71,7 @@ impl World {
         self.leaf(domain, PAGE).unwrap().frame
     }
 
-    fn leaf(&self, domain: DomainIndex, address: u64) -> Option<table::Leaf> {
+    fn leaf(&self, domain: DomainIndex, address: u64) -> Option<Leaf> {
         look_up(&self.machine, domain::root(&self.state, domain), address)
     }
 

@@ -1,19 +1,19 @@
 //! What items do to whole tables: make, share, copy, thaw.
 
-use super::{Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, take_page, which};
+use super::{MAY_WRITE, Plan, Request, TABLE_ENTRY, frames_of, malformed, payer, take_page, which};
 use crate::answer::Refusal;
 use crate::chain::{self, Place};
 use crate::count::Count;
 use crate::frame::{Contents, GROUP};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
-use crate::table::{Lines, present, target};
+use crate::table::{self, Lines, Way, present, target};
 use crate::work::{self, cost};
 use crate::{account, domain, fold, frame};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
-use abi::limits::{Resource, SHARE_LEAVES};
+use abi::limits::{Resource, SHARE_COPIES, SHARE_LEAVES};
 use abi::memory::{ACCESSED, ADDRESS, DIRTY, Item, LARGE, PRESENT, TYPE, WRITABLE};
 use abi::published::FrameType;
 use abi::word::{Which, Word};
@@ -39,19 +39,14 @@ const GROUP_BYTES: u64 = 8 * GROUP as u64;
 
 /// How many leaves of a table are writable, if they are at most so many and few others have
 /// anything hanging on them.
-pub(super) fn few_writable<M: Machine>(
-    state: &State,
-    machine: &M,
-    table: Frame,
-    most: u32,
-) -> Option<u32> {
+fn few_writable<M: Machine>(state: &State, machine: &M, table: Frame, most: u32) -> Option<u32> {
     let (mut leaves, mut writable) = (0, 0);
     for first in Lines::of(state.frames.chained(table)) {
         let eight = machine.eight_entries(table, first);
         for (_, entry) in present(&eight) {
             if !frame::is_image(state, target(entry)) {
                 leaves += 1;
-                writable += u32::from(entry & WRITABLE != 0);
+                writable += u32::from(entry & MAY_WRITE != 0);
             }
         }
         if writable > most || leaves > SHARE_LEAVES {
@@ -62,11 +57,7 @@ pub(super) fn few_writable<M: Machine>(
 }
 
 /// The frames of a table, of its links and of so many copies: is there room for them all?
-pub(super) fn check_copy(
-    state: &State,
-    request: &Request,
-    copies: u32,
-) -> Result<(u32, u32), Refusal> {
+fn check_copy(state: &State, request: &Request, copies: u32) -> Result<(u32, u32), Refusal> {
     let account = payer(state, request);
     account::check(state, account, Resource::Frames, 2 + copies)?;
     let pair = frame::check_pair(state, Which::Any, Which::Any, account)?;
@@ -86,6 +77,46 @@ fn frozen<M: Machine>(machine: &M, place: Place) -> Result<Frame, Refusal> {
     } else {
         Ok(target(entry))
     }
+}
+
+pub(super) fn check_share<M: Machine>(
+    state: &State,
+    machine: &M,
+    request: &Request,
+    place: Place,
+) -> Result<Plan, Refusal> {
+    let most = request.item.value % PAGE_SIZE;
+    let from = request.item.value - most;
+    if most > SHARE_COPIES as u64 {
+        return Err(malformed());
+    }
+    if !is_user(from) {
+        return Err(Error::BadAddress.into());
+    }
+    if machine.entry(place.table, place.index) & PRESENT != 0 {
+        return Err(Error::NotEmpty.into());
+    }
+    let root = domain::root(state, request.caller);
+    let source = table::place(machine, root, from, 2, Way::Any)?;
+    let entry = unfolded(state, machine.entry(source.table, source.index));
+    if entry & PRESENT == 0 {
+        return Err(Refusal::new(Error::NoTable, 2));
+    }
+    check_reach(machine, target(entry), request.item.address)?;
+    if entry & WRITABLE != 0
+        && most != 0
+        && let Some(copies) = few_writable(state, machine, target(entry), most as u32)
+        && let Ok((number, links)) = check_copy(state, request, copies)
+    {
+        return Ok(Plan::Copy { place, shared: target(entry), number, links });
+    }
+    // A table already frozen was looked through when it was.
+    if entry & WRITABLE != 0
+        && let Some(index) = pinned(state, machine, target(entry))
+    {
+        return Err(Refusal::new(Error::Pinned, index as u64));
+    }
+    Ok(Plan::Share { place, source })
 }
 
 pub(super) fn check_split<M: Machine>(
@@ -117,7 +148,7 @@ pub(super) fn check_thaw<M: Machine>(
 }
 
 /// The first entry of a level-1 table that maps a pinned frame; the boot image's are only read.
-pub(super) fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
+fn pinned<M: Machine>(state: &State, machine: &M, table: Frame) -> Option<usize> {
     for first in Lines::of(state.frames.chained(table)) {
         for (at, entry) in present(&machine.eight_entries(table, first)) {
             if state.published.frames[target(entry).0 as usize].pins != 0 {
@@ -279,7 +310,7 @@ fn copy_entries<M: Machine>(
                 entries.less(1);
                 0
             } else if let Some(request) = owner
-                && entry & WRITABLE != 0
+                && entry & MAY_WRITE != 0
             {
                 let copy = copy_frame(state, machine, request, frame);
                 chain::link(state, machine, place, links, copy);
@@ -287,7 +318,7 @@ fn copy_entries<M: Machine>(
             } else {
                 state.published.frames[frame.0 as usize].references += 1;
                 chain::link(state, machine, place, links, frame);
-                entry & !WRITABLE
+                entry & !MAY_WRITE
             };
             // Nobody walks the copy yet.
             machine.word_set(to.address() | (index as u64) << 3, copied);
@@ -322,8 +353,8 @@ pub(super) fn thaw<M: Machine>(state: &mut State, machine: &mut M, place: Place)
         let eight = machine.eight_entries(table, first);
         for (at, entry) in present(&eight) {
             // Of a payload the bit is its owner's.
-            if entry & WRITABLE != 0 {
-                machine.entry_swap(table, first | at, entry & !WRITABLE);
+            if entry & MAY_WRITE != 0 {
+                machine.entry_swap(table, first | at, entry & !MAY_WRITE);
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::errno::{Answer, Errno};
 use crate::fs::Backing;
 use crate::memory::areas::{Area, EXECUTE, Kind, Name, READ, WRITE, page_down, page_up};
-use crate::memory::fault::{choice, make_private};
+use crate::memory::fault::{choice, keeps, make_private};
 use crate::memory::space::{MMAP_LOWEST, MMAP_TOP, space};
 use crate::memory::tables::{Batch, has_leaf_table, is_frozen};
 use crate::process::Process;
@@ -237,7 +237,7 @@ fn protect_pages(area: &Area, protection: u8) -> Result<(), Errno> {
         while at < next {
             let end = xok::own::run_end(at, next, WRITABLE);
             let writable = xok::own::leaf_below(at) & WRITABLE != 0;
-            let choice = choice(protection, writable);
+            let choice = choice(protection, writable) | keeps(area.kind);
             batch.protect_pages(at, (end - at) / PAGE_SIZE, choice).map_err(no_memory)?;
             at = xok::own::next_present(end, next);
         }
@@ -339,7 +339,8 @@ fn move_pages(area: &Area, old: u64, old_end: u64, new: u64, new_len: u64) -> Re
             let mut batch = Batch::own();
             batch.own_tables_to(to).map_err(no_memory)?;
             let writable = xok::own::leaf(at).is_some_and(|leaf| leaf & WRITABLE != 0);
-            let value = from_source(at, choice(area.protection, writable));
+            let choice = choice(area.protection, writable) | keeps(area.kind);
+            let value = from_source(at, choice);
             let any = abi::memory::ANY_FRAME;
             batch.push(abi::memory::Operation::Map, 1, to, any, value).map_err(no_memory)?;
             batch.unmap(1, at).map_err(no_memory)?;

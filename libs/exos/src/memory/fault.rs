@@ -13,7 +13,7 @@ use crate::memory::space::space;
 use crate::memory::tables::Few;
 use abi::id::Frame;
 use abi::layout::PAGE_SIZE;
-use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
+use abi::memory::{ADDRESS, KEEPS_WRITE, NO_EXECUTE, PRESENT, WRITABLE};
 use abi::published::{FrameRecord, FrameType};
 use xok::call::Refused;
 
@@ -52,6 +52,13 @@ impl From<Fault> for Errno {
     fn from(fault: Fault) -> Self {
         if fault == Fault::NoMemory { Errno::ENOMEM } else { Errno::EFAULT }
     }
+}
+
+/// What the entry of a page of an area keeps besides. Shared pages are other processes', too, and
+/// whose name guards them may be any one's: who has one mapped may write it whenever its own
+/// protection says so.
+pub fn keeps(kind: Kind) -> u64 {
+    if kind == Kind::Shared { KEEPS_WRITE } else { 0 }
 }
 
 /// Choice bits of a page of an area, writable or not yet.
@@ -129,17 +136,12 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     let record = record(Frame::containing(leaf & ADDRESS));
     let sole = record.kind == FrameType::Data as u8 && record.references == 1;
     if area.kind == Kind::Shared {
-        // Shared pages keep their right to be written as long as their table was never frozen, and
-        // the process has the name by which it has got them: who has given an id up since
-        // (`identity`) may have a copy, if nobody else has the page.
+        // They keep the right to be written: a table that has some is never frozen (`fork`).
         let mut batch = Few::own();
-        batch.protect(page, choice(area.protection, true))?;
-        match batch.send() {
-            Err(refused) if !sole => return Err(refused.into()),
-            Err(_) => {}
-            Ok(()) => return Ok(()),
-        }
-    } else if sole && take_back(area, page).is_ok() {
+        batch.protect(page, choice(area.protection, true) | keeps(area.kind))?;
+        return Ok(batch.send()?);
+    }
+    if sole && take_back(area, page).is_ok() {
         return Ok(());
     }
     let mut batch = Few::own();
@@ -185,7 +187,7 @@ fn enter(area: &Area, page: u64, write: bool, missing: u8) -> Result<(), Fault> 
     match area.kind {
         Kind::Anonymous if missing == 1 && write => return Ok(enter_run(area, page)?),
         Kind::Anonymous | Kind::Shared => {
-            batch.allocate_cleared(page, writable)?;
+            batch.allocate_cleared(page, writable | keeps(area.kind))?;
             return Ok(batch.send()?);
         }
         Kind::Image { offset, bytes } => {

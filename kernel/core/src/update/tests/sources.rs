@@ -73,3 +73,83 @@ fn clear_a_bit_without_a_flush() {
         assert_eq!(world.machine.flushes, expected, "{before:#x} becomes {after:#x}");
     }
 }
+
+/// Who protects a page for a time has the right back, and whoever has got it from there.
+#[test]
+fn an_entry_keeps_the_right_to_be_written() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.own(parent, Operation::Protect, KEEPS_WRITE).unwrap();
+    assert!(!world.leaf(parent, PAGE).unwrap().writable);
+    world.tables(child, PAGE, 2);
+    let name = |name| Capability { rights: ALL, zero: 0, name };
+    let map = |world: &mut World, value| {
+        let item = leaf(Operation::Map, ANY_FRAME, PAGE, from_source(PAGE, value));
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        let none = name(Name::of(&[7]));
+        update_item(state, machine, parent, child, &none, &item, 0).1
+    };
+    map(&mut world, KEEPS_WRITE).unwrap();
+    // By no name: the frame's is another's meanwhile, for both.
+    world.state.frames.records[frame.0 as usize].guard = Name::of(&[8]);
+    for domain in [parent, child] {
+        for value in [WRITABLE, KEEPS_WRITE, WRITABLE | KEEPS_WRITE] {
+            world.own(domain, Operation::Protect, value).unwrap();
+            let writable = value & WRITABLE != 0;
+            assert_eq!(world.leaf(domain, PAGE).unwrap().writable, writable);
+        }
+    }
+    assert_eq!(*frame::guard(&world.state, frame), Name::of(&[8]));
+    world.own(child, Operation::Protect, 0).unwrap();
+    for value in [WRITABLE, KEEPS_WRITE] {
+        let answer = world.own(child, Operation::Protect, value);
+        assert_eq!(answer, refused(Error::NotPermitted, 0), "it has given it up");
+    }
+    // From an entry that has not kept it nobody gets it.
+    world.own(parent, Operation::Protect, 0).unwrap();
+    for value in [WRITABLE, KEEPS_WRITE] {
+        assert_eq!(map(&mut world, value), refused(Error::NotPermitted, 0));
+    }
+}
+
+/// A page that is copied when it is written does not keep the right.
+#[test]
+fn a_frozen_table_keeps_no_right() {
+    for thawed in [false, true] {
+        let mut world = World::new();
+        let (parent, child) = (world.parent, world.child);
+        let frame = world.page(parent);
+        world.own(parent, Operation::Protect, WRITABLE | KEEPS_WRITE).unwrap();
+        world.fork();
+        world.split(child).unwrap();
+        if thawed {
+            let thaw = at_level(Operation::Thaw, 2, PAGE, 0);
+            world.item(parent, parent, thaw).unwrap();
+        } else {
+            world.split(parent).unwrap();
+        }
+        world.state.frames.records[frame.0 as usize].guard = Name::of(&[8]);
+        for domain in [parent, child] {
+            for value in [WRITABLE, KEEPS_WRITE] {
+                let answer = world.own(domain, Operation::Protect, value);
+                assert_eq!(answer, refused(Error::NotPermitted, 0));
+            }
+        }
+    }
+}
+
+/// What may be written in a table that is copied is copied, too, whether it is protected or not.
+#[test]
+fn a_copied_table_shares_no_page_that_may_be_written() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.own(parent, Operation::Protect, KEEPS_WRITE).unwrap();
+    world.tables(child, PAGE, 3);
+    let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+    let item = at_level(Operation::Share, 2, PAGE, PAGE | 1);
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
+    assert_ne!(world.leaf(child, PAGE).unwrap().frame, frame);
+}
