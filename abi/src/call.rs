@@ -250,8 +250,9 @@ calls! {
     /// Frees a slice position. Needs CONTROL over its owner's guard.
     23 SliceFree { cpu: u16, position: u32 } guarded Atomic errors [NoSuchDevice];
     /// Makes a region of `count` frames whose numbers (any: all ones) lie at `frames` as `u32`, or
-    /// of 64 bytes when `count` is 0; guarded by the capability's name. With `region::FIFO` added
-    /// to `count` its roles put bytes in and take them out, by steps alone. `rdx`: its id.
+    /// of 64 bytes when `count` is 0; guarded by the capability's name, or as the caller's domain
+    /// is with `region::AS_DOMAIN` added to `count`. With `region::FIFO` added its roles put bytes
+    /// in and take them out, by steps alone. `rdx`: its id.
     24 RegionAlloc { frames: UserAddress, count: u64 } guarded Atomic
         errors [BadAddress, Taken, Exhausted, OverQuota, NoSuchFrame, TooLarge];
     /// Attaches `domain` (0: own; else WRITE over its guard, or being built) in `role`: because the

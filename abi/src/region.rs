@@ -162,6 +162,11 @@ pub const COPY_IN: u8 = 2;
 /// Added to `RegionAlloc`'s count of frames: the region is a fifo. Its first frame has the words,
 /// the others, a power of two of them, the data; role 0 puts bytes in and role 1 takes them out.
 pub const FIFO: u64 = 1 << 32;
+/// Added to it: the region is guarded as its maker's domain is, which need not hold that name.
+/// Whoever has no way into the one has none to the other.
+pub const AS_DOMAIN: u64 = 1 << 33;
+/// What may be added to it.
+pub const KINDS: u64 = FIFO | AS_DOMAIN;
 /// The word of a fifo that counts the bytes ever put in.
 pub const FIFO_HEAD: u16 = 0;
 /// The word of a fifo that counts the bytes ever taken out.

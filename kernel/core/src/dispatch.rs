@@ -121,7 +121,7 @@ fn needs(call: &Call) -> Option<(u64, usize)> {
         }
         Call::TableUpdate { items, count, .. } => array(items, count, BATCH, ITEM_BYTES as usize),
         Call::RegionAlloc { frames, count } => {
-            array(frames, count & !abi::region::FIFO, REGION_FRAMES, 4)
+            array(frames, count & !abi::region::KINDS, REGION_FRAMES, 4)
         }
         Call::RegionPass { places, count, .. } => array(places, count, REGION_PLACES, PLACE_BYTES),
         Call::RegionOperate { operation } => {

@@ -25,7 +25,7 @@ use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{FIFO, Place, role_writes};
+use abi::region::{AS_DOMAIN, KINDS, Place, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -173,8 +173,9 @@ pub fn allocate<M: Machine>(
     bytes: &[u8],
 ) -> Answer {
     let own = DomainIndex::from(env::domain(state, caller));
-    let guard = domain::capability(state, own, capability)?.name;
-    let count = asked & !FIFO;
+    let named = domain::capability(state, own, capability)?.name;
+    let guard = if asked & AS_DOMAIN == 0 { named } else { *domain::guard(state, own) };
+    let (count, asked) = (asked & !KINDS, asked & !AS_DOMAIN);
     if count > REGION_FRAMES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
     }

@@ -10,7 +10,7 @@ use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::{FIFO, Place, RegionOperation, RegionWait, Step};
+use abi::region::{AS_DOMAIN, FIFO, Place, RegionOperation, RegionWait, Step};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -257,6 +257,12 @@ pub fn region_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused>
 pub fn fifo_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
     let count = frames.len() as u64 | FIFO;
     make(Call::RegionAlloc { frames: at(frames.as_ptr()), count }, capability).map(RegionId)
+}
+
+/// `RegionAlloc`, guarded as one's own domain is; `kind`: 0, or that of a fifo.
+pub fn closed_region_alloc(frames: &[u32], kind: u64) -> Result<RegionId, Refused> {
+    let count = frames.len() as u64 | kind | AS_DOMAIN;
+    make(Call::RegionAlloc { frames: at(frames.as_ptr()), count }, OWN).map(RegionId)
 }
 
 /// `RegionAttach`

@@ -20,7 +20,7 @@ impl Model {
                 words = self.some_setup(caller, caller);
             }
             Call::RegionAlloc { count, .. } => {
-                for _ in 0..(count & !abi::region::FIFO).div_ceil(2) {
+                for _ in 0..(count & !abi::region::KINDS).div_ceil(2) {
                     let (a, b) = (self.some_frame(), self.some_frame());
                     words.push(u64::from(a) | u64::from(b) << 32);
                 }

@@ -375,10 +375,11 @@ impl Model {
         RegionId(self.random.pick(&live))
     }
 
-    /// How many frames a region is to have, and whether it is to be a fifo.
+    /// How many frames a region is to have, whether it is to be a fifo, and how it is guarded.
     fn some_count(&mut self, small: u16) -> u64 {
         let fifo = if self.random.one_in(3) { abi::region::FIFO } else { 0 };
-        (u64::from(small) / 3) | fifo
+        let guard = if self.random.one_in(3) { abi::region::AS_DOMAIN } else { 0 };
+        (u64::from(small) / 3) | fifo | guard
     }
 
     fn some_which(&mut self, below: usize) -> Which {

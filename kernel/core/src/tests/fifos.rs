@@ -6,7 +6,8 @@ use super::regions::{operate, operation};
 use super::*;
 use abi::predicate::{Operator, Source};
 use abi::region::{
-    COPY_IN, COPY_OUT, FIFO, FIFO_HEAD, FIFO_TAIL, NO_PEER, STEP_BESIDE, STEP_IN, Step, WordAt,
+    COPY_IN, COPY_OUT, FIFO, FIFO_HEAD, FIFO_TAIL, KINDS, NO_PEER, STEP_BESIDE, STEP_IN, Step,
+    WordAt,
 };
 use std::collections::VecDeque;
 
@@ -77,7 +78,7 @@ fn the_data_are_a_power_of_two_of_pages() {
         assert_eq!(alloc(&mut world, FIFO | count), error(Error::BadArgument, 1), "{count}");
     }
     assert_eq!(alloc(&mut world, FIFO | 18), error(Error::TooLarge, 17));
-    assert_eq!(alloc(&mut world, FIFO << 1 | 2), error(Error::TooLarge, 17));
+    assert_eq!(alloc(&mut world, (KINDS + FIFO) | 2), error(Error::TooLarge, 17));
     assert_eq!(world.census(), before);
     for count in [2, 3, 5, 9] {
         assert!(matches!(alloc(&mut world, FIFO | count), Outcome::Answer(0, _)), "{count}");

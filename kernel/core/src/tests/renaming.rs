@@ -5,6 +5,7 @@ use super::*;
 use abi::capability::{Name, WRITE};
 use abi::domain::Property;
 use abi::memory::PRESENT;
+use abi::region::AS_DOMAIN;
 
 const AT: u64 = SCRATCH + 0x10_0000;
 
@@ -144,6 +145,31 @@ fn what_was_made_by_the_former_name_is_not_entered_by_the_new_one() {
     let new = region(&mut world);
     assert_eq!(world.with(index, 0, attach(new, 1)), OK, "made by the new name");
     assert!(!world.state.domains.records[domain.into()].capabilities[0].dominates(&guard, WRITE));
+}
+
+/// Who holds the name of the maker's user looks at what the maker makes, but not at a region that
+/// is guarded as the maker's domain is; the maker itself need not hold that name.
+#[test]
+fn a_region_is_guarded_as_its_maker_s_domain_if_asked() {
+    let mut world = World::new();
+    let (index, own) = process(&mut world, ALICE);
+    let (sibling, _) = process(&mut world, ALICE);
+    let user = super::principals::USER;
+    world.state.domains.records[own.into()].guard = Name::of(&[abi::capability::NAME_USER]);
+    for kind in [0, abi::region::FIFO | 2] {
+        for (guard, answer) in [(0, OK), (AS_DOMAIN, error(Error::NotPermitted, 0))] {
+            world.put(index, &[u64::MAX]);
+            let frames = UserAddress(SCRATCH);
+            let call = Call::RegionAlloc { frames, count: kind | guard };
+            let Outcome::Answer(0, id) = world.with(index, user, call) else { panic!("no region") };
+            let attach = |role| {
+                let (region, domain) = (RegionId(id), DomainId::NONE);
+                Call::RegionAttach { region, role, domain }
+            };
+            assert_eq!(world.with(index, 0, attach(0)), OK, "its maker");
+            assert_eq!(world.with(sibling, user, attach(2)), answer, "{kind:#x} {guard:#x}");
+        }
+    }
 }
 
 #[test]

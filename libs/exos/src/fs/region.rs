@@ -6,8 +6,8 @@ use abi::id::{DomainId, RegionId};
 use abi::limits::REGION_PLACES;
 use abi::published::{RegionRecord, Table};
 use abi::region::{
-    COPY_IN, COPY_NONE, COPY_OUT, NO_PEER, Place, RegionOperation, STEP_BESIDE, STEP_IN, Step,
-    WordAt,
+    COPY_IN, COPY_NONE, COPY_OUT, FIFO, NO_PEER, Place, RegionOperation, STEP_BESIDE, STEP_IN,
+    Step, WordAt,
 };
 use core::mem::offset_of;
 use unix::Errno;
@@ -311,16 +311,25 @@ pub fn make_for(bytes: usize) -> Result<RegionId, Errno> {
 }
 
 /// Makes a region of `frames` frames (0: 64 bytes), not attached to yet. The user's name guards it:
-/// servers attach, who may for all users, and the user's processes, who may look.
+/// servers attach, who may for all users, and the user's processes, who may look; those not at
+/// what a process makes that is closed to them (`identity`).
 pub fn make(frames: usize) -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    made(call::region_alloc(identity::guard_slot(thread::process()), &any[..frames.min(any.len())]))
+    let (process, frames) = (thread::process(), &any[..frames.min(any.len())]);
+    made(match process.closed {
+        true => call::closed_region_alloc(frames, 0),
+        false => call::region_alloc(identity::guard_slot(process), frames),
+    })
 }
 
 /// The same, a fifo (`abi::region::FIFO`), as large as they are.
 pub fn make_fifo() -> Result<RegionId, Errno> {
     let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    made(call::fifo_alloc(identity::guard_slot(thread::process()), &any))
+    let process = thread::process();
+    made(match process.closed {
+        true => call::closed_region_alloc(&any, FIFO),
+        false => call::fifo_alloc(identity::guard_slot(process), &any),
+    })
 }
 
 fn made(answer: Result<RegionId, (Error, u64)>) -> Result<RegionId, Errno> {

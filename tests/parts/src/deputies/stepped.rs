@@ -21,7 +21,7 @@ use unix::process_page::{MAGIC, ProcessPage};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 7] = [
     (
         "parents_who_stepped_down_keep_no_frames_of_children",
         parents_who_stepped_down_keep_no_frames_of_children,
@@ -33,12 +33,18 @@ pub const TESTS: [Test; 5] = [
     ("who_stepped_down_enters_no_pipe_of_before", who_stepped_down_enters_no_pipe_of_before),
     ("children_of_who_stepped_down_stay_closed", children_of_who_stepped_down_stay_closed),
     ("frames_of_who_stepped_down_are_clear", frames_of_who_stepped_down_are_clear),
+    ("regions_of_who_stepped_down_stay_closed", regions_of_who_stepped_down_stay_closed),
+    ("programs_of_who_stepped_down_are_as_others", programs_of_who_stepped_down_are_as_others),
 ];
 
 const HELPER: &str = "/tmp/stepped-helper";
 /// Who waits for this file is a helper.
 const GO: &str = "/tmp/stepped-go";
 const WAITS: &str = "stepped-waits";
+/// Says for whom it acts.
+const SAYS: &str = "stepped-says";
+/// In the environment of who waits.
+const MARK: &str = "STEPPED_MARK";
 /// Capabilities that a process may have.
 const SLOTS: std::ops::Range<u8> = 0..16;
 /// What a page has that parent and child share until one of them stores.
@@ -52,10 +58,19 @@ const LOOKED_AT: usize = 8 * PAGES;
 
 /// One of the programs that these tests execute, if that is what it is called.
 pub fn role(words: &[String]) -> Option<u8> {
-    (words.first()? == WAITS).then(|| {
-        wait_until(|| fs::metadata(GO).is_ok());
-        0
-    })
+    match words.first()?.as_str() {
+        WAITS => wait_until(|| fs::metadata(GO).is_ok()),
+        SAYS => print!("for {}", effective_user()?),
+        _ => return None,
+    }
+    Some(0)
+}
+
+/// Whom the process acts for.
+fn effective_user() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    Some(users.split_whitespace().nth(1)?.to_owned())
 }
 
 fn wait_until(is: impl Fn() -> bool) {
@@ -295,5 +310,106 @@ fn frames_of_who_stepped_down_are_clear(door: door::Door) -> Seen {
         if !libc::become_user(NOBODY) { 100 } else { frames_with_the_secret(door) }
     }));
     expect(status == 0 && looked == 0, || format!("status {status:#x}, looked {looked:#x}"))?;
+    Ok(String::new())
+}
+
+/// Does a process of nobody's attach to one of these, by any right that it has?
+fn attaches(door: door::Door, made: &[AtomicU64]) -> i32 {
+    libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let attach = |region: &&AtomicU64| {
+            let region = RegionId(region.load(Ordering::SeqCst));
+            let domain = DomainId::NONE;
+            (0..4).any(|role| by_any(door, Call::RegionAttach { region, role, domain }))
+        };
+        made.iter().filter(attach).count() as i32
+    }))
+}
+
+/// Pipes, and the ways to the file server, that such a process or its child makes are closed, too.
+fn regions_of_who_stepped_down_stay_closed(door: door::Door) -> Seen {
+    let words = libc::words(libc::shared(1), WORDS);
+    let make = |at: usize| {
+        let before = regions();
+        let pipe = libc::pair(libc::Pair::Pipe);
+        let socket = libc::pair(libc::Pair::Stream);
+        let read = fs::read("/etc/passwd").is_ok() && fs::write(HELPER, "text").is_ok();
+        let made: Vec<u64> = regions().difference(&before).copied().collect();
+        let places = words[at + 1..at + 64].iter();
+        places.zip(&made).for_each(|(word, &region)| word.store(region, Ordering::SeqCst));
+        words[at].store(made.len().min(63) as u64, Ordering::SeqCst);
+        wait_until(|| words[0].load(Ordering::SeqCst) != 0);
+        i32::from(pipe.is_none() || socket.is_none() || !read)
+    };
+    let _ = fs::remove_file(HELPER);
+    let child = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let child = libc::spawn(|| make(64));
+        let made = make(1);
+        libc::wait(child) | made
+    });
+    wait_until(|| [1, 64].iter().all(|&at| words[at].load(Ordering::SeqCst) != 0));
+    let count = |at: usize| words[at].load(Ordering::SeqCst) as usize;
+    let seen = [1, 64].map(|at| attaches(door, &words[at + 1..][..count(at)]));
+    words[0].store(1, Ordering::SeqCst);
+    let status = libc::wait(child);
+    let _ = fs::remove_file(HELPER);
+    expect(seen == [0, 0] && status == 0, || format!("attached {seen:x?}, status {status:#x}"))?;
+    Ok(format!("{} regions", count(1) + count(64)))
+}
+
+/// What such a process executes has the pipes that were made before it, a set-id program too, and
+/// is its user's like others.
+fn programs_of_who_stepped_down_are_as_others(_: door::Door) -> Seen {
+    use std::os::unix::process::CommandExt;
+    let _ = fs::remove_file(GO);
+    set_id::copy_program(HELPER).map_err(failed)?;
+    libc::set_mode(HELPER, 0o4755);
+    let words = libc::words(libc::shared(1), 2);
+    let child = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let own = "/tmp/stepped-own";
+        if set_id::copy_program(own).is_err() {
+            return 101;
+        }
+        libc::set_mode(own, 0o755);
+        let says = |program: &str, what: &str| {
+            let output = Command::new(program).arg0(SAYS).output();
+            output.is_ok_and(|output| output.stdout == what.as_bytes())
+        };
+        let (plain, raised) = (says(own, &format!("for {NOBODY}")), says(HELPER, "for 0"));
+        let Ok(mut waits) = Command::new(own).arg0(WAITS).env(MARK, "1").spawn() else {
+            return 102;
+        };
+        words[0].store(waits.id().into(), Ordering::SeqCst);
+        let ended = waits.wait().is_ok_and(|status| status.success());
+        let _ = fs::remove_file(own);
+        i32::from(!plain) | i32::from(!raised) << 1 | i32::from(!ended) << 2
+    });
+    wait_until(|| words[0].load(Ordering::SeqCst) != 0);
+    let other = libc::wait(libc::spawn(|| {
+        let path = format!("/proc/{}/environ", words[0].load(Ordering::SeqCst));
+        let is_shown = || {
+            let text = fs::read(&path).unwrap_or_default();
+            text.windows(MARK.len()).any(|part| part == MARK.as_bytes())
+        };
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        let shown = (0..400).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            is_shown()
+        });
+        i32::from(!shown)
+    }));
+    fs::write(GO, "").map_err(failed)?;
+    let status = libc::wait(child);
+    expect(status == 0 && other == 0, || format!("status {status:#x}, another {other:#x}"))?;
     Ok(String::new())
 }
