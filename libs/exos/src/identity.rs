@@ -269,11 +269,17 @@ pub fn executed(process: &mut Process) -> Answer {
         let [real, effective, _] = *ids(process, kind);
         become_these(process, kind, [real, effective, effective])?;
     }
-    // Another program runs: one that is not hidden is no reason any more.
+    // Another program runs: one that is not hidden is no reason any more, nor is an id that is
+    // given up by that.
     let stays = stays_private(process);
-    if core::mem::replace(&mut process.private, stays) && !stays {
+    let was_private = core::mem::replace(&mut process.private, stays);
+    let was_closed = process.closed;
+    process.closed &= !is_open_after_exec(process);
+    if !stays && (was_private || was_closed && !process.closed) {
         // In fresh memory: what is taken from now on is its user's.
         let _ = call::domain_set(call::OWN, DomainId::NONE, Property::Secret, 0);
+    }
+    if was_private && !stays {
         drop_slot(PRIVATE_SLOT);
     }
     publish(process);
