@@ -60,8 +60,9 @@ pub struct Process {
     /// Does a set-id or hidden program act for more than its user, as it or as the one that it is a
     /// fork of? Then what it makes is no user's (`capabilities::PRIVATE_SLOT`).
     pub private: bool,
-    /// Has it given an id up and executed no program since? Then its memory, and its children's,
-    /// hold what its user's other processes must not see (`identity::close`).
+    /// Has it given an id up, and executed no program since as which it acts for one user and one
+    /// group? Then its memory, and its children's, hold what its user's other processes must not
+    /// see (`identity::close`).
     pub closed: bool,
     /// Is its group what the starter of a set-id or hidden program has said, of it or of the one
     /// that it descends from? Unlike `private` it stays so, whatever the process becomes.

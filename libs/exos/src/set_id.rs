@@ -156,6 +156,7 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
     process.listed = (process.users, process.groups);
     process.payer = head.ids.users[0];
     (process.private, process.told_group, process.traced) = (true, true, false);
+    process.closed = false;
     (command.image, command.handed_over) = (None, 0);
     command.environment.retain(|text| !text.starts_with(OWN_VARIABLES));
     if command.arguments.is_empty() {

@@ -110,7 +110,7 @@ pub fn head(process: &Process, blocked: u64, command: &Command) -> Vec<u8> {
     process.timers.saved().into_iter().for_each(|word| out.word(word));
     out.word(process.children_ns);
     let left = process.left_own_group.get();
-    let told = [process.traced, process.private, process.told_group, left];
+    let told = [process.traced, process.private, process.told_group, left, process.closed];
     out.word((0..).zip(told).map(|(bit, is)| u64::from(is) << bit).sum());
     for (soft, hard) in process.limits.0 {
         out.word(soft);
@@ -166,6 +166,7 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
     (process.traced, process.private) = (told & 1 != 0, told & 2 != 0);
     process.told_group = told & 4 != 0;
     process.left_own_group.set(told & 8 != 0);
+    process.closed = told & 16 != 0;
     for at in 0..LIMITS {
         process.limits.0[at] = (from.word()?, from.word()?);
     }

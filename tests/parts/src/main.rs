@@ -22,6 +22,7 @@ mod random;
 mod set_id;
 mod systems;
 mod turns;
+mod two_users;
 
 use std::process::ExitCode;
 

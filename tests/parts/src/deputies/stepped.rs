@@ -4,9 +4,9 @@
 //! over by its input then has that user's rights, and makes kernel calls. What it has read as user
 //! 0 is in its memory still, and in that of the children that it forks.
 
-use super::{NOBODY, failed};
+use super::{ANN, NOBODY, failed};
 use crate::peers::regions;
-use crate::{Seen, Test, expect, libc, set_id};
+use crate::{Seen, Test, expect, libc, set_id, two_users};
 use abi::call::Call;
 use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
 use abi::memory::{Item, NO_EXECUTE, Operation, WRITABLE};
@@ -21,7 +21,7 @@ use unix::process_page::{MAGIC, ProcessPage};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 8] = [
     (
         "parents_who_stepped_down_keep_no_frames_of_children",
         parents_who_stepped_down_keep_no_frames_of_children,
@@ -35,6 +35,7 @@ pub const TESTS: [Test; 7] = [
     ("frames_of_who_stepped_down_are_clear", frames_of_who_stepped_down_are_clear),
     ("regions_of_who_stepped_down_stay_closed", regions_of_who_stepped_down_stay_closed),
     ("programs_of_who_stepped_down_are_as_others", programs_of_who_stepped_down_are_as_others),
+    ("programs_with_two_users_stay_closed", programs_with_two_users_stay_closed),
 ];
 
 const HELPER: &str = "/tmp/stepped-helper";
@@ -43,6 +44,10 @@ const GO: &str = "/tmp/stepped-go";
 const WAITS: &str = "stepped-waits";
 /// Says for whom it acts.
 const SAYS: &str = "stepped-says";
+/// Forks a child, which forks another one; all say their ids, and wait.
+const FORKS: &str = "stepped-forks";
+/// Where the ids of processes that wait are said.
+const PIDS: [&str; 3] = ["/tmp/stepped-0", "/tmp/stepped-1", "/tmp/stepped-2"];
 /// In the environment of who waits.
 const MARK: &str = "STEPPED_MARK";
 /// Capabilities that a process may have.
@@ -60,6 +65,7 @@ const LOOKED_AT: usize = 8 * PAGES;
 pub fn role(words: &[String]) -> Option<u8> {
     match words.first()?.as_str() {
         WAITS => wait_until(|| fs::metadata(GO).is_ok()),
+        FORKS => fork_and_wait(),
         SAYS => print!("for {}", effective_user()?),
         _ => return None,
     }
@@ -71,6 +77,20 @@ fn effective_user() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     Some(users.split_whitespace().nth(1)?.to_owned())
+}
+
+fn fork_and_wait() {
+    let wait = |at: usize| {
+        let said = fs::write(PIDS[at], std::process::id().to_string());
+        wait_until(|| fs::metadata(GO).is_ok());
+        i32::from(said.is_err())
+    };
+    let child = libc::spawn(|| {
+        let last = libc::spawn(|| wait(2));
+        wait(1) | libc::wait(last)
+    });
+    wait(0);
+    libc::wait(child);
 }
 
 fn wait_until(is: impl Fn() -> bool) {
@@ -411,5 +431,45 @@ fn programs_of_who_stepped_down_are_as_others(_: door::Door) -> Seen {
     fs::write(GO, "").map_err(failed)?;
     let status = libc::wait(child);
     expect(status == 0 && other == 0, || format!("status {status:#x}, another {other:#x}"))?;
+    Ok(String::new())
+}
+
+/// A daemon of user 0's that becomes one user and acts for another executes a program, which
+/// forks: no process of either user enters any of them.
+fn programs_with_two_users_stay_closed(door: door::Door) -> Seen {
+    set_id::copy_program(HELPER).map_err(failed)?;
+    libc::set_mode(HELPER, 0o755);
+    for path in PIDS.iter().chain(&[GO]) {
+        let _ = fs::remove_file(path);
+    }
+    let daemon = libc::spawn(|| {
+        if !two_users::become_two(ANN, NOBODY) {
+            return 100;
+        }
+        libc::execute(HELPER, &[FORKS.to_string()], &[]);
+        101
+    });
+    let said = |path: &&str| fs::read_to_string(path).ok()?.parse::<u64>().ok();
+    wait_until(|| PIDS.iter().all(|path| said(path).is_some()) || !libc::is_alive(daemon));
+    let pids: Vec<u64> = PIDS.iter().filter_map(said).collect();
+    let words = libc::words(libc::shared(1), 1);
+    let mut ends = Vec::new();
+    for user in [NOBODY, ANN] {
+        ends.push(libc::wait(libc::spawn(|| {
+            if !libc::become_user(user) {
+                return 100;
+            }
+            for &pid in pids.iter().filter(|&&pid| enters(door, pid)) {
+                println!("user {user} enters process {pid}");
+                words[0].fetch_add(1, Ordering::SeqCst);
+            }
+            0
+        })));
+    }
+    fs::write(GO, "").map_err(failed)?;
+    ends.push(libc::wait(daemon));
+    let entered = words[0].load(Ordering::SeqCst);
+    expect(pids.len() == PIDS.len() && ends == [0; 3], || format!("{pids:?}, {ends:x?}"))?;
+    expect(entered == 0, || format!("{entered} of 2 times {} were entered", pids.len()))?;
     Ok(String::new())
 }
