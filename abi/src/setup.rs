@@ -48,7 +48,8 @@ pub const FLAG_SLICE_START: u64 = 1;
 /// Wants the slice-end event and switches its own context: it saves what it likes, and yields. The
 /// time until then is taken from its next slices: each whole one is forfeited, a part shortens the
 /// next. Where other accounts wait it has one slice more at a time, and its account forfeits as
-/// much. One that has let go at none of nine ends is destroyed. Without the flag the kernel switches.
+/// much. One that has let go at none of nine ends is destroyed. Without the flag the kernel
+/// switches.
 pub const FLAG_SLICE_END: u64 = 2;
 /// Others woken by an event may borrow the rest of its slices (the default in ExOS).
 pub const FLAG_BORROW: u64 = 4;

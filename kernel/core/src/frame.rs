@@ -491,14 +491,16 @@ pub(crate) fn bury(state: &mut State, frame: Frame) {
     let heir = account::heir(state, state.published.frames[frame.0 as usize].account.into());
     let is_secret = state.frames.records[frame.0 as usize].last == SECRET;
     let published = &mut state.published.frames[frame.0 as usize];
-    // Registers and regions are not the account's to read; links are written in part, and between
-    // them is what was there before. Zeroed whoever comes next.
-    let last = match kind_of(published.kind) {
+    // Registers and regions are not the account's to read, nor are tables, which say what a secret
+    // domain has mapped and used; links are written in part, and between them is what was there
+    // before. Zeroed whoever comes next.
+    let kind = kind_of(published.kind);
+    let last = match kind {
         FrameType::Data if is_secret => 0,
         FrameType::Vector | FrameType::Region | FrameType::Code | FrameType::Links => 0,
+        FrameType::Table1 | FrameType::Table2 | FrameType::Table3 | FrameType::Table4 => 0,
         _ => heir,
     };
-    let kind = kind_of(published.kind);
     published.kind = FrameType::Limbo as u8;
     published.pins = 0;
     // Of a table: its domain. Everything else has left its chain.

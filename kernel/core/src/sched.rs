@@ -516,7 +516,8 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
 /// The end of a slice whose environment switches its own context, at home: it is told, and pays for
 /// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
 /// Where other accounts wait, it has one slice more at a time, and its account pays as well: how
-/// many environments an account has that ignore the ends of their slices changes nothing for others.
+/// many environments an account has that ignore the ends of their slices changes nothing for
+/// others.
 fn told_to_end<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -87,7 +87,8 @@ fn no_random_numbers() -> Result<Verdict> {
 /// by its own call or by a set-id program, unless the machine's owner says so.
 fn second_users() -> Result<Verdict> {
     let script = "echo ann:x:1000:1000::/:/bin/sh >>/etc/passwd; su ann -c 'id -u'; \
-                  cp /bin/busybox /tmp/id; chown 1000 /tmp/id; chmod 4755 /tmp/id; /tmp/id -u; id -u";
+                  cp /bin/busybox /tmp/id; chown 1000 /tmp/id; chmod 4755 /tmp/id; \
+                  /tmp/id -u; id -u";
     for (mitigations, expected) in [("all", "0\n"), ("off", "1000\n1000\n0\n")] {
         let mut job = job(&[("mitigations", mitigations)]);
         job.machine.cpu = Some(OPEN_MODEL.into());

@@ -172,6 +172,33 @@ fn frames_of_a_secret_domain_are_clear_for_its_own_account() {
     }
 }
 
+/// What is left in a table of a domain that has ended, payloads of entries that are not present and
+/// entries of the boot image, is read by no other one of its account.
+#[test]
+fn tables_of_a_dead_domain_are_clear() {
+    let mut world = World::new();
+    let account = below(&mut world, AccountId(1), 100);
+    let domain = |world: &mut World| {
+        let (which, root) = (Which::Any, Which::Any);
+        let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+        let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+        DomainId(id)
+    };
+    let (victim, heir) = (domain(&mut world), domain(&mut world));
+    world.map(victim.index(), SAVE);
+    let unmap = Operation::Unmap as u8;
+    let value = 0x5ec7e700;
+    let payload = Item { operation: unmap, level: 1, address: SAVE, value, ..Item::default() };
+    item(&mut world, victim.index(), payload);
+    assert_eq!(world.by(1, Call::DomainDestroy { domain: victim }), OK);
+    world.settle();
+    for page in 0..16 {
+        let frame = world.map(heir.index(), SAVE + page * PAGE_SIZE);
+        let mut words = (0..PAGE_SIZE / 8).map(|at| world.machine.word(frame.address() + 8 * at));
+        assert!(words.all(|word| word == 0), "in page {page}");
+    }
+}
+
 /// One item for a domain's own table, by its fresh name.
 fn item(world: &mut World, domain: usize, item: Item) {
     let answer = world.update((domain, domain), 0, &item);
