@@ -57,6 +57,7 @@ pub mod net;
 #[cfg(test)]
 mod noninterference;
 pub mod operate;
+pub mod overtime;
 pub mod pci;
 pub mod predicate;
 pub mod principal;

@@ -8,7 +8,8 @@ use crate::env;
 use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
-use crate::sched::{EXCESS_MAX, SHORTEST_NS, event, run};
+use crate::overtime::EXCESS_MAX;
+use crate::sched::{SHORTEST_NS, event, run};
 use crate::state::State;
 use crate::turns::{Place, WORK};
 use crate::work::{self, cost};
@@ -39,27 +40,27 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let passed = this.passed;
     let mut walk = Walk::begin(passed, work::turn(state));
     // Whoever owes slices is passed over once for each; each round pays one.
-    for pass in 0..EXCESS_MAX + 2 {
+    // In the first round its account forfeits the turn, where another one may want it.
+    for _ in 0..EXCESS_MAX + 2 {
         if walked_all(state, cpu) {
             break;
         }
-        walk.owing = false;
-        // In the first one its account forfeits the turn, where another one may want it.
-        walk.forfeits = pass == 0 && !turns::alone(state, cpu);
         for _ in 0..state.sched.cpus[cpu].places {
             let Some(place) = turns::next(state, cpu) else { break };
             if place.position == WORK {
                 return start_work(state, cpu, place.account, now);
             }
             let found = turn(state, machine, cpu, &place, &mut walk);
-            let owes = found.is_some() && turns::owes_a_turn(state, cpu, place.account);
-            if walk.forfeits && (owes || core::mem::take(&mut walk.owes)) {
-                walk.owing = true;
+            if let Some((owner, index)) = found {
+                if !walk.forfeits || !turns::owes_a_turn(state, cpu, place.account) {
+                    return start_slice(state, machine, (cpu, place.account), (owner, index), now);
+                }
+                walk.owes = true;
+            }
+            if walk.owes {
+                (walk.owes, walk.owing, walk.paid) = (false, true, true);
                 turns::forfeit(state, cpu, place.account);
                 continue;
-            }
-            if let Some((owner, index)) = found {
-                return start_slice(state, machine, (cpu, place.account), (owner, index), now);
             }
             if walk.members == 0 && go_on_later(state, cpu, &place, &walk) {
                 state.sched.cpus[cpu].since_ns = now;
@@ -70,6 +71,7 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
         if !walk.owing {
             break;
         }
+        (walk.owing, walk.forfeits) = (false, false);
     }
     look_round(state, machine, cpu, now);
 }
@@ -92,7 +94,7 @@ struct Walk {
     walked: u16,
     /// Has somebody been passed over in this round who owes slices?
     owing: bool,
-    /// Does the account of one that owes a slice forfeit its turn?
+    /// Does the account of one that owes a slice forfeit its turn, unless it is alone?
     forfeits: bool,
     /// Has one been passed over in this turn?
     owes: bool,
@@ -111,7 +113,7 @@ impl Walk {
             members,
             walked: 0,
             owing: false,
-            forfeits: false,
+            forfeits: true,
             owes: false,
             paid: false,
         }
@@ -276,7 +278,9 @@ fn candidate<M: Machine>(
     };
     if state.published.envs[index].excess > 0 {
         state.published.envs[index].excess.less(1);
-        (walk.owing, walk.paid, walk.owes) = (true, true, walk.forfeits);
+        (walk.owing, walk.paid) = (true, true);
+        let cpu = CpuIndex::from(state.envs.slots[index].cpu);
+        walk.owes = walk.forfeits && !turns::alone(state, cpu);
         return None;
     }
     Some(at)

@@ -20,19 +20,15 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{death, gate, predicate, request, round, sleep, turns, upcall, visit};
+use crate::{gate, overtime, predicate, request, round, sleep, turns, upcall, visit};
 use abi::id::Frame;
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES, WORK_PIECES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
-use abi::upcall::{EVENT_SLICE_END, offset};
+use abi::upcall::offset;
 
 /// How long a masked environment keeps the processor after the end of its slice (decisions 18).
 pub const CRITICAL_NS: u64 = 100_000;
-/// Slices that an environment may take after the end it asked to be told of; then it is destroyed.
-pub const EXCESS_MAX: u32 = 8;
-/// The word with which an environment dies that ignored the end of `EXCESS_MAX` slices.
-pub const EXCESS_WORD: u64 = u64::MAX;
 /// A slice shorter than this is not worth a switch: it is skipped to pay a debt.
 pub(crate) const SHORTEST_NS: u64 = 100_000;
 
@@ -381,13 +377,8 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let index = EnvIndex::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     state.published.envs[index].run_ns += ran;
-    if core::mem::take(&mut state.envs.slots[index].ending) != 0 && this.extended {
-        // What it took beyond the end is paid by its next slice; nobody gets the rest.
-        let over = SLICE_NS.saturating_sub(this.slice_end_ns.saturating_sub(now));
-        let debt = &mut state.envs.slots[index].debt_ns;
-        *debt = debt.saturating_add(over as u32);
-        this.slice_end_ns = now;
-        turns::charge(state, cpu, index, over);
+    if core::mem::take(&mut state.envs.slots[index].ending) != 0 {
+        overtime::let_go(state, cpu, index, now);
     }
     let this = &mut state.sched.cpus[cpu];
     if this.lender != 0 {
@@ -492,7 +483,7 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
         return;
     }
     if state.envs.slots[index].has(FLAG_SLICE_END) && !visit::is_away(state, index) {
-        return told_to_end(state, machine, cpu, index, now);
+        return overtime::told_to_end(state, machine, cpu, index, now);
     }
     // Time that it holds on to has to be paid by turns of its own.
     let pays = !has_no_turn(state, index);
@@ -511,53 +502,6 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
     turns::overran(state, cpu, now);
     leave_at(state, cpu, now);
     stay_ready(state, index);
-}
-
-/// The end of a slice whose environment switches its own context, at home: it is told, and pays for
-/// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
-/// Where other accounts wait, it has one slice more at a time, and its account pays as well: how
-/// many environments an account has that ignore the ends of their slices changes nothing for
-/// others.
-fn told_to_end<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    cpu: CpuIndex,
-    index: EnvIndex,
-    now: u64,
-) {
-    turns::overran(state, cpu, now);
-    let this = &mut state.sched.cpus[cpu];
-    let taken = this.extended;
-    (this.extended, this.slice_end_ns) = (true, now + SLICE_NS);
-    gate::close(state, index);
-    let ignored = state.envs.slots[index].ending;
-    state.envs.slots[index].ending = ignored.saturating_add(1);
-    if ignored == 0 {
-        event(state, machine, index, EVENT_SLICE_END);
-        return;
-    }
-    if taken {
-        state.published.envs[index].excess += 1;
-        turns::charge(state, cpu, index, SLICE_NS);
-    }
-    if state.published.envs[index].excess > EXCESS_MAX || u32::from(ignored) > EXCESS_MAX {
-        let killer = env::id(state, index);
-        leave_on_account(state, cpu, now);
-        death::die(state, machine, index, EXCESS_WORD, killer);
-    } else if !turns::alone(state, cpu) {
-        leave_on_account(state, cpu, now);
-        stay_ready(state, index);
-    }
-}
-
-/// The same as [`leave_at`] for one that has been charged for what it took beyond the end: it has
-/// not let go.
-fn leave_on_account(state: &mut State, cpu: CpuIndex, now: u64) {
-    let index = EnvIndex::from(state.sched.cpus[cpu].current);
-    let ending = core::mem::take(&mut state.envs.slots[index].ending);
-    leave_at(state, cpu, now);
-    state.sched.cpus[cpu].slice_end_ns = now;
-    state.envs.slots[index].ending = ending;
 }
 
 /// A borrower has left: the lender goes on with its slice.

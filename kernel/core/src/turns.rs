@@ -14,13 +14,14 @@
 //!
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
-//! end of its slice ([`crate::sched`]) its account pays as well, by whole turns that it forfeits.
+//! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it forfeits.
 //! Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
 use crate::list::{self, Kind};
-use crate::sched::{Cpu, EXCESS_MAX, SHORTEST_NS};
+use crate::overtime::EXCESS_MAX;
+use crate::sched::{Cpu, SHORTEST_NS};
 use crate::slice;
 use crate::state::State;
 use abi::id::AccountId;
@@ -291,12 +292,14 @@ pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u6
 }
 
 /// Does the account owe a whole turn, and does another one wait for it?
+#[inline(always)]
 pub(crate) fn owes_a_turn(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
     let debt = state.accounts.records[account].turns[cpu].debt_ns;
     u64::from(debt) >= SLICE_NS && !alone(state, cpu)
 }
 
 /// The account leaves its turn to others, which pays as much.
+#[cold]
 pub(crate) fn forfeit(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     state.sched.cpus[cpu].left = 0;
     let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;

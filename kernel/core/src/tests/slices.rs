@@ -3,7 +3,8 @@
 use crate::index::EnvIndex;
 
 use super::*;
-use crate::sched::{CRITICAL_NS, EXCESS_MAX, EXCESS_WORD};
+use crate::overtime::{EXCESS_MAX, EXCESS_WORD};
+use crate::sched::CRITICAL_NS;
 use abi::limits::{SLICE_NS, SLICES};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END, FLAG_SLICE_START};
 use abi::upcall::{EVENT_SLICE_END, EVENT_SLICE_START};

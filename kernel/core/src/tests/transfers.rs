@@ -198,7 +198,7 @@ fn slices_follow_the_chain_of_donations() {
     // The first one asleep and the last one without slices, the others' time is the last one's.
     world.on(0, 1);
     assert_eq!(world.by(1, ACCEPT), Outcome::Left);
-    let excess = crate::sched::EXCESS_MAX;
+    let excess = crate::overtime::EXCESS_MAX;
     world.state.published.envs[last].excess = excess;
     assert_eq!(world.pick(0), last);
     let owed = world.state.published.envs[last].excess;
