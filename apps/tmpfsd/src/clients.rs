@@ -90,6 +90,12 @@ pub fn domain_of(env: EnvId) -> Option<DomainId> {
     published::env_domain(env)
 }
 
+/// The domain that an environment is at home in, whichever it visits.
+pub fn home_of(env: EnvId) -> Option<DomainId> {
+    let record = published::env(env)?;
+    Some(DomainId(if record.home != 0 { record.home } else { record.domain }))
+}
+
 impl Clients {
     /// The transport region that the request names, if the caller's domain made it.
     #[inline]

@@ -1,8 +1,8 @@
 //! Advisory locks: who holds what (`unix::locks`), and how those who wait hear of changes.
 //!
-//! A lock's owner is a region or an environment, whose death the kernel publishes: nobody has to
-//! tell the server. What is given back in life moves a word in a region of the server's, which
-//! everybody who waits is attached to meanwhile.
+//! A lock's owner is a region or a process's first environment, whose death the kernel publishes:
+//! nobody has to tell the server. What is given back in life moves a word in a region of the
+//! server's, which everybody who waits is attached to meanwhile.
 
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
@@ -10,13 +10,13 @@ use unix::Errno;
 use unix::attributes::Credentials;
 use unix::locks::{Lock, Locks, Owner};
 use unix::protocol::{
-    CLAIM, CLIENT, DATA, LOCK_EXCLUSIVE, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, OF_IMAGE, READER,
-    WATCHER,
+    CLAIM, CLIENT, DATA, LOCK_EXCLUSIVE, LOCK_PROCESS, LOCK_TEST, LOCK_UNLOCK, LOCK_WAIT, OF_IMAGE,
+    READER, WATCHER,
 };
 use unix::tree::{Id, Tree};
 use xok::{call, published};
 
-use crate::clients::{PROCESSES, alive, domain_of, fetch, refused};
+use crate::clients::{PROCESSES, alive, domain_of, fetch, home_of, refused};
 use crate::seals::{self, Seals};
 
 /// Role in which the server changes its region.
@@ -61,6 +61,16 @@ fn claimed(caller: EnvId, description: RegionId) -> Result<(), Errno> {
     if claim == domain.0 { Ok(()) } else { Err(Errno::EBUSY) }
 }
 
+/// The process whose first environment is `first`, as an owner, if the caller is one of it: nobody
+/// else runs in its domain. Where a process visits counts for nothing.
+fn process_of(caller: EnvId, first: EnvId) -> Result<Owner, Errno> {
+    let serial = published::env_serial(first).ok_or(Errno::ESRCH)?;
+    if first != caller && home_of(first) != domain_of(caller) {
+        return Err(Errno::EPERM);
+    }
+    Ok(Owner::Process(first.0, serial))
+}
+
 /// Can the caller have the file open? By its mode now, or by a seal in the caller's region.
 fn opened(
     (tree, seals): (&Tree, &Seals<'_>),
@@ -93,7 +103,8 @@ impl FileLocks {
             opened(files, region, who, file)?;
         }
         let owner = match (what >> 32) as u32 {
-            0 => Owner::Process(caller.0, published::env_serial(caller).ok_or(Errno::ESRCH)?),
+            0 => process_of(caller, caller)?,
+            id if what & LOCK_PROCESS != 0 => process_of(caller, EnvId(id))?,
             region => Owner::Description(published::region_with(region).ok_or(Errno::EINVAL)?.0),
         };
         if first > last || !lives(owner) {

@@ -111,10 +111,11 @@ operations! {
     17 Fifo,
     /// Node, mask | [`BY_SEAL`] if only the seal counts, seal. May the caller do that?
     18 Access,
-    /// File (a node, or any number from [`OF_IMAGE`] on), `LOCK_…` | description region << 32 (0:
-    /// the lock is the caller's process's; else the caller's domain stands at [`CLAIM`] in that, or
-    /// the answer is EBUSY), first byte, last byte; data: a node's seal, which counts where the
-    /// caller may neither read nor write it. Results: 0; or of a lock in the way 1 |
+    /// File (a node, or any number from [`OF_IMAGE`] on), `LOCK_…` | owner << 32 (with
+    /// [`LOCK_PROCESS`] a process, by its first environment, which is at home in the caller's
+    /// domain, 0: the caller; else a description's region, in which the caller's domain stands at
+    /// [`CLAIM`], or the answer is EBUSY), first byte, last byte; data: a node's seal, which counts
+    /// where the caller may neither read nor write it. Results: 0; or of a lock in the way 1 |
     /// exclusive << 1 | owner << 32 (of a description's region the low half), first byte, last
     /// byte, and with `LOCK_WAIT` the region whose first word changes, attached for the caller (its
     /// low half) | that word << 32.
@@ -214,6 +215,8 @@ pub const LOCK_UNLOCK: u64 = 2;
 pub const LOCK_TEST: u64 = 4;
 /// `Lock`: the caller will wait for what is in the way.
 pub const LOCK_WAIT: u64 = 8;
+/// `Lock`: the owner is a process, as `fcntl`'s are.
+pub const LOCK_PROCESS: u64 = 16;
 
 /// `Change`: the mode counts.
 pub const CHANGE_MODE: u64 = 1;

@@ -17,6 +17,7 @@ use super::node::Node;
 use super::region::{self, Region};
 use crate::errno::Answer;
 use crate::process::Process;
+use crate::thread;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
 
@@ -24,8 +25,15 @@ use crate::wait::{Wait, sleep_until};
 const LAST: u64 = i64::MAX as u64;
 /// Times that a description is shown to be ours.
 const CLAIMS_MAX: usize = 256;
-/// Whose lock is asked for: the description's region, or none: the process's.
-type Owner = RegionId;
+
+/// Whose lock is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner {
+    /// The description's with this region (`flock`).
+    Description(RegionId),
+    /// The process's with this id, whichever of its threads asks (`fcntl`).
+    Process(EnvId),
+}
 
 /// The number by which the server knows the file, and what says there that it is open.
 fn file_of(description: &Description) -> Result<Sealed, Errno> {
@@ -48,7 +56,7 @@ pub fn flock(process: &mut Process, fd: i32, operation: u32) -> Answer {
     let file = file_of(&description)?;
     // Files of the image have no region that outlives this process's share; nothing writes them.
     process.files.entrust(&description)?;
-    let owner = description.region().ok_or(Errno::ENOLCK)?;
+    let owner = Owner::Description(description.region().ok_or(Errno::ENOLCK)?);
     let waits = operation & raw::LOCK_NB == 0;
     take(process, file, what, owner, (0, LAST), waits)
 }
@@ -65,8 +73,9 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answ
         _ => return Err(Errno::EINVAL),
     };
     let file = file_of(&description)?;
+    let owner = Owner::Process(process.id);
     if command == raw::F_GETLK {
-        let found = process.files.client()?.lock(file, what | LOCK_TEST, Owner::NONE, range)?;
+        let found = process.files.client()?.lock(file, what | LOCK_TEST, owner, range)?;
         lock.l_type = raw::F_UNLCK as _;
         if found[0] != 0 {
             let exclusive = found[0] & 2 != 0;
@@ -86,7 +95,7 @@ pub fn fcntl(process: &mut Process, fd: i32, command: u32, address: u64) -> Answ
     if !may {
         return Err(Errno::EBADF);
     }
-    take(process, file, what, Owner::NONE, range, command == raw::F_SETLKW)?;
+    take(process, file, what, owner, range, command == raw::F_SETLKW)?;
     if what != LOCK_UNLOCK && !process.files.locked.contains(&file.0) {
         process.files.locked.push(file.0);
     }
@@ -124,9 +133,9 @@ fn ask(
     range: (u64, u64),
 ) -> Result<[u64; 4], Errno> {
     for _ in 0..CLAIMS_MAX {
-        if !owner.is_none() {
+        if let Owner::Description(id) = owner {
             let claim = WordAt { offset: CLAIM, value: own_domain().0 };
-            Region { id: owner, role: CLIENT }.copy_in(0, &[], &[], &[claim])?;
+            Region { id, role: CLIENT }.copy_in(0, &[], &[], &[claim])?;
         }
         match process.files.client()?.lock(file, what, owner, range) {
             Err(Errno::EBUSY) => {}
@@ -159,11 +168,12 @@ fn take(
         let mut wait = Wait::new();
         wait.region(changes, 0, Operator::NotEqual, news >> 32).end_term();
         let holder = (outcome >> 32) as u32;
-        if owner.is_none() {
-            ended_terms(&mut wait, EnvId(holder));
-        } else {
-            let attached = region::attached_address(RegionId(holder.into()), CLIENT);
-            wait.memory(attached, Operator::Equal, 0).end_term();
+        match owner {
+            Owner::Process(_) => ended_terms(&mut wait, EnvId(holder)),
+            Owner::Description(_) => {
+                let attached = region::attached_address(RegionId(holder.into()), CLIENT);
+                wait.memory(attached, Operator::Equal, 0).end_term();
+            }
         }
         let woken = sleep_until(process, &wait, 0);
         // The region is the server's: it is there for as long as the server.
@@ -198,8 +208,7 @@ pub fn closed(files: &mut Files, description: &Description) {
     if let Some(at) = files.locked.iter().position(|&locked| locked == file.0) {
         files.locked.swap_remove(at);
         // Refused only if there is no server: then there are no locks either.
-        let _ = files
-            .client()
-            .and_then(|client| client.lock(file, LOCK_UNLOCK, Owner::NONE, (0, LAST)));
+        let owner = Owner::Process(thread::process().id);
+        let _ = files.client().and_then(|client| client.lock(file, LOCK_UNLOCK, owner, (0, LAST)));
     }
 }

@@ -5,8 +5,8 @@ use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
 use unix::protocol::{
-    BY_SEAL, CLIENT, DATA, DATA_BYTES, NAME_FIRST, NAME_SECOND, Operation, Request, TARGET,
-    TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, answer, outcome,
+    BY_SEAL, CLIENT, DATA, DATA_BYTES, LOCK_PROCESS, NAME_FIRST, NAME_SECOND, Operation, Request,
+    TARGET, TRANSFER_BYTES, TRANSPORT_FRAMES, WALK_BYTES, answer, outcome,
 };
 use unix::tree::Id;
 use unix::tty::shared::Entry;
@@ -15,6 +15,7 @@ use unix::{Errno, protocol};
 use xok::services::{self, Service};
 use xok::{call, clock};
 
+use super::locks::Owner;
 use super::pty::Name;
 use super::region::{self, Region};
 use super::transfer::Memory;
@@ -486,11 +487,15 @@ impl Client {
         &self,
         (file, seal): Sealed,
         what: u64,
-        description: RegionId,
+        owner: Owner,
         (first, last): (u64, u64),
     ) -> Result<[u64; 4], Errno> {
+        let owner = match owner {
+            Owner::Description(region) => region.0 << 32,
+            Owner::Process(id) => u64::from(id.0) << 32 | LOCK_PROCESS,
+        };
         self.send(DATA, &seal.to_le_bytes())?;
-        self.ask(Operation::Lock, [file, what | description.0 << 32, first, last])
+        self.ask(Operation::Lock, [file, what | owner, first, last])
     }
 
     /// Makes a pseudo-terminal; its number and regions.

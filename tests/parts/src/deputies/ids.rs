@@ -12,14 +12,16 @@ use abi::published::{RegionRecord, Table};
 use abi::word::{UserAddress, Which};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
-use unix::protocol::{LOCK_EXCLUSIVE, LOCK_TEST, Operation};
+use unix::Errno;
+use unix::protocol::{LOCK_EXCLUSIVE, LOCK_PROCESS, LOCK_TEST, LOCK_UNLOCK, Operation};
 
 /// What holds.
-pub const TESTS: [Test; 4] = [
+pub const TESTS: [Test; 5] = [
     ("devices_do_not_come_back_by_tokens", devices_do_not_come_back_by_tokens),
     ("groups_that_are_shut_out_stay_out", groups_that_are_shut_out_stay_out),
     ("starters_do_not_say_who_has_sent_signals", starters_do_not_say_who_has_sent_signals),
     ("locks_do_not_go_with_an_id", locks_do_not_go_with_an_id),
+    ("locks_are_their_processes", locks_are_their_processes),
 ];
 
 /// The slots of network, log and power.
@@ -238,5 +240,43 @@ fn locks_do_not_go_with_an_id(door: door::Door) -> Seen {
     expect(locked == 0, || format!("the lock: {locked:#x}"))?;
     expect(came && status == 0, || format!("the id did not come again: {status:#x}"))?;
     expect(matches!(told, Ok([0, ..])), || format!("it has the dead one's lock: {told:?}"))?;
+    Ok(String::new())
+}
+
+/// A process names another one as the owner of a lock: it is refused, whoever it acts for, and the
+/// other one's thread is not.
+fn locks_are_their_processes(door: door::Door) -> Seen {
+    let path = "/tmp/locked-by-own";
+    fs::write(path, "").map_err(failed)?;
+    libc::set_mode(path, 0o666);
+    let node = super::node_of(door, 0, path).ok_or("no such file")?;
+    let owner = std::process::id();
+    let lock = |user: u32, how: u64| {
+        let how = how | LOCK_PROCESS | u64::from(owner) << 32;
+        ask(door, user, Operation::Lock, [node, how, 0, u64::MAX])
+    };
+    let refused = |answer: Result<[u64; 4], u16>| answer == Err(Errno::EPERM.0);
+    let mine = std::thread::scope(|scope| scope.spawn(|| lock(0, LOCK_EXCLUSIVE)).join());
+    let others = [0, NOBODY].map(|user| {
+        libc::wait(libc::spawn(|| {
+            if user != 0 && !libc::become_user(user) {
+                return 100;
+            }
+            connect();
+            [LOCK_UNLOCK, 0, LOCK_TEST].iter().filter(|&&how| !refused(lock(user, how))).count()
+                as i32
+        }))
+    });
+    let held = libc::wait(libc::spawn(|| {
+        connect();
+        let told = ask(door, 0, Operation::Lock, [node, LOCK_EXCLUSIVE | LOCK_TEST, 0, u64::MAX]);
+        let owners = told.is_ok_and(|[found, ..]| found == 3 | u64::from(owner) << 32);
+        i32::from(!owners)
+    }));
+    let given = lock(0, LOCK_UNLOCK);
+    let _ = fs::remove_file(path);
+    expect(matches!(mine, Ok(Ok([0, ..]))), || format!("a thread's own process: {mine:?}"))?;
+    expect(others == [0; 2], || format!("another one's lock: {others:x?}"))?;
+    expect(held == 0 && given.is_ok(), || format!("it is gone: {held:#x}, {given:?}"))?;
     Ok(String::new())
 }
