@@ -379,6 +379,7 @@ fn open_terminal(
         if device == Device::Terminal && control.session != page::own().session {
             return Err(Errno::ENXIO);
         }
+        control.check_open(process.users[1])?;
         return Ok(Description::new(OpenFile::Terminal(tty), path, flags, None));
     }
     // Without a terminal the console is the machine's standard output.

@@ -128,6 +128,7 @@ fn enter_slave(
     if control.locked || control.hung_up {
         return Err(Errno::EIO);
     }
+    control.check_open(process.users[1])?;
     if tty.reads() {
         tty.change(|control| {
             control.opened = true;
@@ -409,6 +410,8 @@ impl Master {
             ioctl::TIOCGPGRP => user::write_value(argument, &tty.control()?.foreground)?,
             ioctl::TIOCGSID => user::write_value(argument, &tty.control()?.session)?,
             ioctl::TIOCSPGRP | ioctl::TIOCSCTTY | ioctl::TIOCNOTTY => return Err(Errno::ENOTTY),
+            // The master is opened once in any case; the terminal is another thing.
+            ioctl::TIOCEXCL | ioctl::TIOCNXCL => {}
             _ => return terminal_control::control_call(process, &tty, request, argument),
         }
         Ok(0)

@@ -37,7 +37,9 @@ pub fn control_call(process: &mut Process, tty: &Tty, request: u32, argument: u6
         ioctl::TIOCOUTQ => user::write_value(argument, &0u32)?,
         ioctl::TCFLSH => flush(tty, argument)?,
         ioctl::TCSBRK | ioctl::TCSBRKP => tty.drain(process)?,
-        ioctl::TCXONC | ioctl::TIOCEXCL | ioctl::TIOCNXCL => {}
+        ioctl::TIOCEXCL | ioctl::TIOCNXCL => exclude(tty, request == ioctl::TIOCEXCL)?,
+        ioctl::TIOCGEXCL => user::write_value(argument, &u32::from(tty.control()?.exclusive))?,
+        ioctl::TCXONC => {}
         _ => return Err(Errno::ENOTTY),
     }
     Ok(0)
@@ -47,6 +49,15 @@ pub fn control_call(process: &mut Process, tty: &Tty, request: u32, argument: u6
 fn own_terminal(tty: &Tty) -> Result<unix::tty::shared::Control, Errno> {
     let control = tty.control()?;
     if control.session == page::own().session { Ok(control) } else { Err(Errno::ENOTTY) }
+}
+
+/// From now on user 0 alone may open the terminal, or again whoever its mode lets in.
+fn exclude(tty: &Tty, exclusive: bool) -> Result<(), Errno> {
+    tty.change(|control| {
+        control.exclusive = exclusive;
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// Sets the size and tells the foreground group, within the call as Linux does: later it may be

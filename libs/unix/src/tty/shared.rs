@@ -24,6 +24,7 @@
 //! other.
 
 use super::termios::{TERMIOS_BYTES, Termios};
+use crate::Errno;
 use crate::ring::Ring;
 
 /// The input ring, counted in cells of two bytes.
@@ -168,6 +169,8 @@ pub struct Control {
     pub hung_up: bool,
     /// A pseudo-terminal that was opened once.
     pub opened: bool,
+    /// User 0 alone opens it (`TIOCEXCL`).
+    pub exclusive: bool,
 }
 
 impl Control {
@@ -192,7 +195,13 @@ impl Control {
             locked: bytes[63] & 1 != 0,
             hung_up: bytes[63] & 2 != 0,
             opened: bytes[63] & 4 != 0,
+            exclusive: bytes[63] & 8 != 0,
         }
+    }
+
+    /// May a process with this effective user open the terminal?
+    pub fn check_open(&self, user: u32) -> Result<(), Errno> {
+        if self.exclusive && user != 0 { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
     /// Writes the region's bytes.
@@ -206,7 +215,7 @@ impl Control {
         bytes[60] = self.flush_input;
         bytes[61] = self.flush_output;
         bytes[62] = u8::from(self.streams);
-        let states = [self.locked, self.hung_up, self.opened];
+        let states = [self.locked, self.hung_up, self.opened, self.exclusive];
         bytes[63] = states.iter().rev().fold(0, |all, &state| all << 1 | u8::from(state));
         bytes
     }

@@ -220,6 +220,7 @@ fn settings_travel_unchanged() {
         locked: true,
         hung_up: false,
         opened: true,
+        exclusive: true,
     };
     let bytes: [u8; CONTROL_BYTES] = control.to_bytes();
     assert_eq!(Control::from_bytes(&bytes), control);
