@@ -46,6 +46,12 @@ pub fn hang_up(process: &mut Process) {
     }
 }
 
+/// Is the group that we are in orphaned?
+pub fn own_is_orphaned() -> bool {
+    let own = page::own();
+    !is_linked_without(EnvId(0), own.group, own.session)
+}
+
 /// The brief of a child that is stopped. What another process says is so only as far as the kernel
 /// says it, too: whose child it is, and that it is held.
 fn stopped(parent: EnvId, child: EnvId) -> Option<page::Brief> {

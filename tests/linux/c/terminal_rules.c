@@ -1,6 +1,8 @@
-/* Terminals that are exclusive. Run as root. */
+/* Terminals that are exclusive, and what a process group that nobody can continue gets from its own
+   in the background. Run as root. */
 #include "check.h"
 #include "users.h"
+#include <termios.h>
 
 enum { ANN = 1000 };
 
@@ -63,11 +65,70 @@ static void exclusive(void)
     close(master);
 }
 
+/* Says in the pipe what it gets, whose parent has ended by then. */
+static void background(int said)
+{
+    struct termios settings;
+    char byte;
+    while (getppid() != 1)
+        usleep(10000);
+    dprintf(said, "read: %s\n", read(slave, &byte, 1) < 0 ? strerrorname_np(errno) : "works");
+    int got = tcgetattr(slave, &settings) || tcsetattr(slave, TCSANOW, &settings);
+    dprintf(said, "settings: %s\n", got ? strerrorname_np(errno) : "works");
+    dprintf(said, "group: %s\n", tcsetpgrp(slave, getpgrp()) ? strerrorname_np(errno) : "works");
+    dprintf(said, "write: %ld\n", (long)write(slave, "w", 1));
+    signal(SIGTTOU, SIG_IGN);
+    dprintf(said, "ignored: %d\n", tcsetattr(slave, TCSANOW, &settings));
+    settings.c_lflag |= TOSTOP;
+    tcsetattr(slave, TCSANOW, &settings);
+    signal(SIGTTOU, SIG_DFL);
+    dprintf(said, "held back: %s\n",
+            write(slave, "w", 1) < 0 ? strerrorname_np(errno) : "works");
+}
+
+/* A session whose member is in a group of its own, which loses its only link. */
+static void session(int said)
+{
+    close(master);
+    setsid();
+    ioctl(slave, TIOCSCTTY, 0);
+    pid_t leader = fork();
+    if (leader == 0) {
+        setpgid(0, 0);
+        if (fork() == 0)
+            background(said);
+        _exit(0);
+    }
+    close(said);
+    waitpid(leader, NULL, 0);
+    pause();
+}
+
+static void orphaned(void)
+{
+    char bytes[512];
+    int said[2];
+    ssize_t count;
+    open_pair();
+    (void)!pipe(said);
+    pid_t child = fork_clean();
+    if (child == 0)
+        session(said[1]);
+    close(said[1]);
+    struct pollfd one = {said[0], POLLIN, 0};
+    while (poll(&one, 1, 5000) == 1 && (count = read(said[0], bytes, sizeof bytes)) > 0)
+        printf("%.*s", (int)count, bytes);
+    SHOW(one.revents != 0);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 int main(void)
 {
     int status = begin_in_place(0700);
     if (status)
         return status;
     exclusive();
+    orphaned();
     return 0;
 }

@@ -19,6 +19,7 @@ use super::description::Description;
 use super::pty::whichever;
 use super::region::{Done, Heritage, Region};
 use super::transfer::Memory;
+use crate::orphans;
 use crate::page::{self, Mark};
 use crate::process::Process;
 use crate::signal::send;
@@ -222,6 +223,10 @@ fn stop_background(process: &mut Process, mark: Mark, signal: u32) -> Result<(),
         || process.signals.effect(signal) == crate::signal::Effect::Ignore
     {
         return if signal == raw::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
+    }
+    // The signal stops nobody there: who sent it would try again for ever.
+    if orphans::own_is_orphaned() {
+        return Err(Errno::EIO);
     }
     // To the whole group; the call starts again when it goes on.
     let own = page::own();

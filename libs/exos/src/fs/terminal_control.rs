@@ -102,7 +102,11 @@ fn set(
 fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(), Errno> {
     let group: i32 = user::read_value(argument)?;
     let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
-    check_foreground(process, tty, &own_terminal(tty)?)?;
+    check_foreground(process, tty, &own_terminal(tty)?).map_err(|errno| match errno {
+        // To a group that nobody can continue it is nobody's terminal (tcsetpgrp(3)).
+        Errno::EIO => Errno::ENOTTY,
+        other => other,
+    })?;
     let own = page::own();
     let mut same_session = group == own.group;
     for member in page::all() {
