@@ -26,6 +26,17 @@ const SECOND: u64 = 1_000_000_000;
 /// Type of the boot image's file system (statfs(2) has none for it): "XOKI".
 const IMAGE_KIND: u64 = 0x584f_4b49;
 
+/// Flags of a status that say how fresh it must be: it always is.
+const SYNC: u32 = raw::AT_STATX_FORCE_SYNC | raw::AT_STATX_DONT_SYNC;
+/// What is asked for of a status that there is not yet (statx(2)).
+const RESERVED: u64 = 0x8000_0000;
+
+/// Refuses flags other than `known`, and those that say how a path is taken.
+fn check_flags(flags: u32, known: u32) -> Result<(), Errno> {
+    let known = known | raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH;
+    if flags & !known != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 fn last(flags: u32) -> Last {
     if flags & raw::AT_SYMLINK_NOFOLLOW != 0 { Last::Keep } else { Last::Follow }
 }
@@ -38,6 +49,7 @@ fn attributes(
     flags: u32,
 ) -> Result<Attributes, Errno> {
     let files = &process.files;
+    check_flags(flags, SYNC | raw::AT_NO_AUTOMOUNT)?;
     let empty_allowed = flags & raw::AT_EMPTY_PATH != 0;
     let path = if path == 0 && empty_allowed { Path::EMPTY } else { user::read_path(path)? };
     if path.is_empty() && empty_allowed {
@@ -65,7 +77,10 @@ pub fn fstat(process: &mut Process, fd: i32, into: u64) -> Answer {
 
 /// `statx(directory, path, flags, mask, buffer)`
 pub fn statx(process: &mut Process, words: [u64; 6]) -> Answer {
-    let [directory, path, flags, _, into, _] = words;
+    let [directory, path, flags, asked, into, _] = words;
+    if asked & RESERVED != 0 || flags as u32 & SYNC == SYNC {
+        return Err(Errno::EINVAL);
+    }
     let found = attributes(process, directory as i32, path, flags as u32)?;
     user::write_bytes(into, &found.to_statx())?;
     Ok(0)
@@ -138,11 +153,26 @@ pub fn faccessat(
     if mode & !7 != 0 {
         return Err(Errno::EINVAL);
     }
+    check_flags(flags, raw::AT_EACCESS)?;
     let path = user::read_path(path)?;
     let asked = |process: &mut Process| {
-        let place = process.files.find(directory, &path, last(flags))?;
-        if mode != 0 {
-            place.node.permits(&process.files, &process.files.who(), mode)?;
+        let files = &process.files;
+        let node = if !path.is_empty() || flags & raw::AT_EMPTY_PATH == 0 {
+            Some(files.find(directory, &path, last(flags))?.node)
+        } else if directory == raw::AT_FDCWD {
+            Some(files.directory.node)
+        } else {
+            files.any(directory)?.file.node()
+        };
+        match node {
+            _ if mode == 0 => {}
+            Some(node) => node.permits(files, &files.who(), mode)?,
+            None => {
+                let attributes = files.any(directory)?.file.attributes(files)?;
+                if !attributes.permits(&files.who(), mode) {
+                    return Err(Errno::EACCES);
+                }
+            }
         }
         Ok(0)
     };
@@ -172,6 +202,7 @@ fn change(process: &Process, node: Option<Node>, change: &Change) -> Answer {
 }
 
 fn change_at(process: &Process, directory: i32, path: u64, flags: u32, what: &Change) -> Answer {
+    check_flags(flags, 0)?;
     let path = user::read_path(path)?;
     let node = if path.is_empty() && flags & raw::AT_EMPTY_PATH != 0 {
         process.files.start(directory)?.node
@@ -265,7 +296,14 @@ pub fn utimensat(
     if all_now {
         what.which |= CHANGE_TOUCH;
     }
-    if path == 0 {
+    if what.which == 0 {
+        // Nothing is asked of any file, nor whether it is there.
+        return Ok(0);
+    }
+    if path == 0 && directory != raw::AT_FDCWD {
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
         return match process.files.get(directory)?.file {
             // Times of pipes and the terminal are kept by nobody.
             OpenFile::Node(node) | OpenFile::Text(node, _) => change(process, Some(node), &what),
