@@ -116,6 +116,21 @@ int main(void)
     puts(again);
     SHOW(munmap(text, 2 * PAGE));
 
+    /* What shows a file that was opened for reading is not made writable. */
+    int reader = open("mapped", O_RDONLY);
+    text = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, reader, 0);
+    TRY(mprotect(text, PAGE, PROT_READ | PROT_WRITE));
+    TRY(mprotect(text, PAGE, PROT_NONE));
+    TRY(mprotect(text, 2 * PAGE, PROT_WRITE));
+    TRY(mprotect(text, 2 * PAGE, PROT_READ));
+    printf("%.8s\n", text);
+    SHOW(munmap(text, 2 * PAGE));
+    TRY(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, reader, 0));
+    text = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, reader, 0);
+    TRY(mprotect(text, PAGE, PROT_READ | PROT_WRITE));
+    SHOW(munmap(text, PAGE));
+    close(reader);
+
     char *start = sbrk(0);
     SHOW(brk(start + 10 * PAGE));
     SHOW((char *)sbrk(0) - start);

@@ -61,6 +61,8 @@ pub enum Name {
     Vdso,
     /// `[stubs]`: where rewritten call sites go.
     Stubs,
+    /// A file's content that others are to see (`MAP_SHARED`): it is never written.
+    SharedFile,
 }
 
 impl Area {

@@ -63,7 +63,7 @@ pub fn mmap(process: &mut Process, words: [u64; 6]) -> Answer {
         linux::MAP_SHARED | linux::MAP_SHARED_VALIDATE => true,
         _ => return Err(Errno::EINVAL),
     };
-    let mut copy_from = None;
+    let (mut copy_from, mut name) = (None, Name::None);
     let kind = if flags & linux::MAP_ANONYMOUS != 0 {
         if shared { Kind::Shared } else { Kind::Anonymous }
     } else {
@@ -75,16 +75,22 @@ pub fn mmap(process: &mut Process, words: [u64; 6]) -> Answer {
             }
             Backing::Image { .. } => return Err(Errno::EACCES),
             // A writable shared mapping of a file would need the server's pages.
-            Backing::Copy if shared && protection & WRITE != 0 => return Err(Errno::ENODEV),
+            Backing::Copy if shared && protection & WRITE != 0 => {
+                let writable = process.files.get(fd)?.writable();
+                return Err(if writable { Errno::ENODEV } else { Errno::EACCES });
+            }
             Backing::Copy => {
                 copy_from = Some(fd);
                 Kind::Anonymous
             }
         }
     };
+    if shared && (copy_from.is_some() || matches!(kind, Kind::Image { .. })) {
+        name = Name::SharedFile;
+    }
     let start = place(address, len, flags)?;
     clear(start, start + len)?;
-    space().areas.insert(Area { start, end: start + len, protection, kind, name: Name::None });
+    space().areas.insert(Area { start, end: start + len, protection, kind, name });
     if let Some(fd) = copy_from {
         copy_file(process, fd, offset, start, len, protection)?;
     }
@@ -199,6 +205,11 @@ pub fn mprotect(address: u64, len: u64, bits: u64) -> Answer {
     let (start, end) = range(address, len)?;
     if !space().areas.covers(start, end) {
         return Err(Errno::ENOMEM);
+    }
+    let is_file = |area: Area| area.name == Name::SharedFile;
+    if protection & WRITE != 0 && space().areas.inside(start, end).any(is_file) {
+        // What was written there would reach neither the file nor its other readers.
+        return Err(Errno::EACCES);
     }
     protect_range(start, end, protection)?;
     Ok(0)
