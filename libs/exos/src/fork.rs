@@ -138,6 +138,10 @@ pub fn fork(process: &mut Process, slot: &Slot, request: Request) -> Answer {
     if request.has(linux::CLONE_THREAD) {
         return threads::spawn(process, slot, &request);
     }
+    // The kernel lets the maker alone wait for what it has made.
+    if request.has(linux::CLONE_PARENT) {
+        return Err(Errno::EINVAL);
+    }
     let lends = request.has(linux::CLONE_VM);
     if lends && !request.has(linux::CLONE_VFORK) {
         return Err(Errno::ENOSYS);

@@ -97,6 +97,7 @@ calls! {
     __NR_pwritev(Int, In(files::pieces_sent), Int, Long);
     __NR_lseek(Int, Long, Choice(names::SEEK));
     __NR_sendfile(Int, Int, In(files::position), Size);
+    __NR_splice(Int, In(files::position), Int, In(files::position), Size, Hex);
     __NR_getdents64(Int, Out(files::entries), Size);
     __NR_poll(In(waiting::polled), Int, Int) -> Answer::By(waiting::poll_answer);
     __NR_ppoll(In(waiting::polled), Int, waiting::LIMIT, SET, Size)

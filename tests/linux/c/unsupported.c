@@ -12,8 +12,10 @@ int main(void)
     TRY(syscall(SYS_lseek, 0, 0, 77));
     TRY(syscall(SYS_mmap, 0, 0, 0, 0, 0, 0));
     TRY(syscall(SYS_ioctl, 99, TCGETS, NULL));
+    TRY(syscall(SYS_splice, 99, NULL, 1, NULL, 5, 0));
     int file = open("file", O_CREAT | O_RDWR, 0600);
     TRY(ioctl(file, TCGETS, &(char[64]){0}));
+    TRY(syscall(SYS_splice, file, NULL, file, NULL, 5, 0)); /* no pipe; Go reads and writes then */
     TRY(ioctl(file, TIOCGPGRP, &(int){0}));
     TRY(ioctl(file, 0x12345678, NULL));
     TRY(syscall(SYS_fcntl, file, 12345, 0));

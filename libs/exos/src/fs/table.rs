@@ -86,6 +86,7 @@ fn transfer(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
         __NR_pwritev => pieces().and_then(|memory| transfers::write_at(process, fd, memory, d)),
         __NR_lseek => transfers::lseek(process, fd, b as i64, c as u32),
         __NR_sendfile => transfers::sendfile(process, fd, b as i32, c, d),
+        __NR_splice => transfers::splice(process, fd, c as i32),
         __NR_getdents64 => transfers::getdents64(process, fd, b, c),
         __NR_poll => poll::poll(process, a, b, c as i32),
         __NR_ppoll => poll::ppoll(process, words),

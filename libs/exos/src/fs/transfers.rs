@@ -88,6 +88,13 @@ pub fn lseek(process: &mut Process, fd: i32, offset: i64, whence: u32) -> Answer
     Ok(to)
 }
 
+/// `splice(in, …, out, …)`: of no two files. Who asks reads and writes then, if that is the answer.
+pub fn splice(process: &Process, from: i32, out: i32) -> Answer {
+    let (from, out) = (process.files.get(from)?, process.files.get(out)?);
+    let may = from.readable() && out.writable();
+    Err(if may { Errno::EINVAL } else { Errno::EBADF })
+}
+
 /// `sendfile(out, in, offset, count)`
 pub fn sendfile(process: &mut Process, out: i32, from: i32, offset: u64, count: u64) -> Answer {
     let source = process.files.get(from)?;
