@@ -396,7 +396,8 @@ fn say(boot: &Boot, state: &State, running: usize) {
     );
     if !entropy::present() {
         log!(
-            "no RDRAND, no virtio-rng: there are no tokens, and clients' names of files are guessed"
+            "no RDRAND, no virtio-rng: no tokens; file handles can be guessed, so users may reach \
+             files in directories that they may not search"
         );
     }
     if boot.platform.cpus_left_out != 0 {

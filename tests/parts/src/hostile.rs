@@ -345,7 +345,13 @@ fn all(seed: u64, seconds: u64, tally: Tally) -> Result<String, String> {
     }
     // Those who were there all the time.
     let last = self::references()?;
-    if last != references { Err(format!("afterwards: {}", texts(&last))) } else { Ok(said) }
+    if last != references {
+        return Err(format!("afterwards: {}", texts(&last)));
+    }
+    Ok(format!(
+        "{calls} calls, {granted} granted; {runs} runs of victims, none differed; tables as \
+         before; least share of a processor {had:.2} ({LEAST_SHARE:.2} asked)"
+    ))
 }
 
 /// `hostile SEED SECONDS`. The verdict goes to the kernel's log: the terminal is one of the things

@@ -213,7 +213,7 @@ mod tests {
         assert!(!turns.gives_way(PAUSE_NS, 2), "one that asks once");
         assert!(turns.gives_way(PAUSE_NS, 1));
         // However often another one had asked before.
-        (0..10_000).for_each(|_| drop(turns.gives_way(0, 3)));
+        (0..10_000).for_each(|_| _ = turns.gives_way(0, 3));
         let again = (0..=2 * VOTES).position(|_| turns.gives_way(PAUSE_NS, 1));
         assert!(again.is_some(), "it need not give way");
         turns.begin_pause(PAUSE_NS, 2);
