@@ -4,7 +4,7 @@ use abi::id::{DomainId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT, RegionOperation};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, INPUT_FRAMES, INPUT_PROGRAM, INPUT_SERVER, OUTPUT_FRAMES,
-    OUTPUT_PROGRAM, OUTPUT_SERVER, TABLE_SERVER, WindowSize,
+    OUTPUT_LOOKER, OUTPUT_PROGRAM, OUTPUT_SERVER, TABLE_SERVER, WindowSize,
 };
 use xok::call::{self, OWN, Refused};
 use xok::services::Service;
@@ -32,13 +32,17 @@ fn region(frames: usize) -> Result<RegionId, Refused> {
     call::region_alloc(OWN, ANY.get(..frames).unwrap_or(&ANY))
 }
 
+fn output() -> Result<RegionId, Refused> {
+    call::fifo_alloc(OWN, &[u32::MAX; OUTPUT_FRAMES])
+}
+
 impl Terminal {
     /// Makes the regions; `streams`: a program runs, not a terminal.
     pub fn make(streams: bool) -> Result<Self, Refused> {
         let terminal = Self {
             input: region(INPUT_FRAMES)?,
-            output: region(OUTPUT_FRAMES)?,
-            error: if streams { Some(region(OUTPUT_FRAMES)?) } else { None },
+            output: output()?,
+            error: if streams { Some(output()?) } else { None },
             control: region(0)?,
             table: region(1)?,
         };
@@ -66,6 +70,9 @@ impl Terminal {
 
     /// Attaches ttyd.
     pub fn attach_server(&self, domain: DomainId) -> Result<(), Refused> {
+        for shown in [Some(self.output), self.error].into_iter().flatten() {
+            call::region_attach(OWN, shown, OUTPUT_LOOKER, domain)?;
+        }
         self.attach_table(domain)?;
         self.attach(domain, INPUT_SERVER, OUTPUT_SERVER)
     }

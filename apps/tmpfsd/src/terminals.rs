@@ -114,11 +114,14 @@ impl Terminals {
         if !attributes.permits(who, mask) {
             return Err(Errno::EACCES);
         }
-        // Whoever may only write (mesg(1)) reads no input, types nothing and changes no settings.
-        let reads = mask & 4 != 0;
+        // Whoever may only write (mesg(1)) reads no input, types nothing and changes no settings;
+        // whoever may only read shows nothing.
+        let (reads, writes) = (mask & 4 != 0, mask & 2 != 0);
         let settings = if reads { CONTROL_ROLE } else { CONTROL_READER };
         attach(RegionId(entry.control), settings, domain)?;
-        attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
+        if writes {
+            attach(RegionId(entry.output), OUTPUT_PROGRAM, domain)?;
+        }
         if reads {
             attach(RegionId(entry.input), INPUT_PROGRAM, domain)?;
         }
@@ -197,15 +200,22 @@ fn make(frames: usize) -> Result<RegionId, Errno> {
     call::region_alloc(PROCESSES, &any[..frames.min(any.len())]).map_err(refused)
 }
 
+/// What one role puts in, unseen by others of that role, and another takes out.
+fn make_fifo(frames: usize) -> Result<RegionId, Errno> {
+    let any = [u32::MAX; CONNECTION_FRAMES];
+    call::fifo_alloc(PROCESSES, &any[..frames.min(any.len())]).map_err(refused)
+}
+
 /// Makes a terminal's regions and its entry, and attaches its master.
 fn make_regions(caller: EnvId) -> Result<(usize, Entry), Errno> {
     let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
     let free = |number: &usize| entry(*number).is_ok_and(|entry| entry.is_none());
     let number = (0..TERMINALS).find(free).ok_or(Errno::ENOSPC)?;
-    let regions = [INPUT_FRAMES, OUTPUT_FRAMES, 0, CONNECTION_FRAMES];
+    let regions: [(_, fn(usize) -> _); 4] =
+        [(INPUT_FRAMES, make), (OUTPUT_FRAMES, make_fifo), (0, make), (CONNECTION_FRAMES, make)];
     let mut made = [RegionId::NONE; 4];
     let mut prepare = || {
-        for (place, frames) in made.iter_mut().zip(regions) {
+        for (place, (frames, make)) in made.iter_mut().zip(regions) {
             *place = make(frames)?;
             attach(*place, CONTROL_ROLE, DomainId::NONE)?;
         }

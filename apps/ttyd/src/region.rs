@@ -2,7 +2,9 @@
 
 use abi::error::Error;
 use abi::id::RegionId;
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use abi::region::{
+    COPY_IN, COPY_NONE, COPY_OUT, FIFO_HEAD, FIFO_TAIL, NO_PEER, RegionOperation, Step, WordAt,
+};
 use unix::ring::{HEAD, Ring, TAIL};
 use xok::call::{self, Refused};
 
@@ -56,6 +58,21 @@ impl Region {
             operation.len = bytes.len() as u32;
         }
         call::region_operate(&operation).map(|_| ())
+    }
+
+    /// Takes what lies from `offset` on, behind the tail, out of a fifo.
+    pub fn take(&self, (tail, offset): (u64, u64), into: &mut [u8]) -> Result<(), Refused> {
+        let step = Step {
+            region: self.id.0,
+            role: self.role as u8,
+            peer: NO_PEER,
+            len: into.len() as u32,
+            offset: offset as u32,
+            moves: FIFO_TAIL,
+            beside: FIFO_HEAD,
+            ..Step::NONE
+        };
+        call::region_step(&step, into.as_mut_ptr() as u64, tail, 0).map(|_| ())
     }
 
     /// Empties a ring whose counters cannot be, because a program stored nonsense there: its users

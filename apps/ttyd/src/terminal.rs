@@ -13,7 +13,7 @@ use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA, INPUT_SERVER,
-    OUTPUT, OUTPUT_SERVER, SEQUENCE,
+    OUTPUT, OUTPUT_LOOKER, OUTPUT_SERVER, SEQUENCE,
 };
 use xok::call::Refused;
 use xok::published;
@@ -103,6 +103,11 @@ fn hang_up(control: Region, mark: Mark) {
     }
 }
 
+/// An output region, as what is in it is looked at.
+fn looker(output: Region) -> Region {
+    Region { role: OUTPUT_LOOKER, ..output }
+}
+
 /// Takes the first elements away, and the memory when nothing is left.
 fn take_front<T>(buffer: &mut Vec<T>, count: usize) {
     buffer.drain(..count);
@@ -172,14 +177,14 @@ impl Terminal {
     /// The terminal of a master, whose regions the table names.
     pub fn of_master(number: usize, entry: &Entry) -> Result<Self, Refused> {
         let master = Master::open(number, entry.master)?;
-        let roles = [(entry.input, INPUT_SERVER), (entry.output, OUTPUT_SERVER)];
-        let mut regions = [None; 3];
-        for (region, (id, role)) in
-            regions.iter_mut().zip(roles.into_iter().chain([(entry.control, CONTROL_ROLE)]))
-        {
-            *region = master::attach(id, role).ok();
-        }
-        let [Some(input), Some(output), Some(control)] = regions else {
+        let roles = [
+            (entry.input, INPUT_SERVER),
+            (entry.output, OUTPUT_SERVER),
+            (entry.output, OUTPUT_LOOKER),
+            (entry.control, CONTROL_ROLE),
+        ];
+        let regions = roles.map(|(id, role)| master::attach(id, role).ok());
+        let [Some(input), Some(output), Some(_), Some(control)] = regions else {
             regions.into_iter().flatten().for_each(master::detach);
             master.close();
             return Err((Error::NoSuchRegion, 0));
@@ -219,7 +224,8 @@ impl Terminal {
     /// Hangs up: programs read its end, and the leader of its session hears of it.
     pub fn end(&mut self, table: Region) {
         hang_up(self.control, self.mark());
-        [self.input, self.output, self.control].into_iter().for_each(master::detach);
+        let regions = [self.input, self.output, looker(self.output), self.control];
+        regions.into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
             Self::clear(table, master.number);
             master.close();
@@ -412,9 +418,6 @@ impl Terminal {
         scratch: &mut Scratch,
     ) -> Result<bool, Refused> {
         let (head, tail) = region.counters()?;
-        if !OUTPUT.can_be(head, tail) {
-            return region.empty(head, tail);
-        }
         let used = OUTPUT.used(head, tail);
         if used == 0 {
             return Ok(false);
@@ -426,7 +429,7 @@ impl Terminal {
         }
         let mut buffer = [0; CHUNK];
         let bytes = &mut buffer[..span.len as usize];
-        region.read(span.offset, bytes)?;
+        looker(region).read(span.offset, bytes)?;
         if self.state.streams {
             self.put(stream, bytes);
         } else {
@@ -434,7 +437,7 @@ impl Terminal {
             self.line.output(bytes, &mut scratch.screen);
             self.put(stream, &scratch.screen);
         }
-        region.write(0, &[], &[], &[WordAt { offset: TAIL, value: tail + span.len }])?;
+        region.take((tail, span.offset), bytes)?;
         Ok(true)
     }
 
@@ -448,11 +451,15 @@ impl Terminal {
     }
 
     fn flush_output(&mut self) -> Result<(), Refused> {
-        again(|| {
-            let (head, _) = self.output.counters()?;
-            let compare = [WordAt { offset: HEAD, value: head }];
-            self.output.write(0, &[], &compare, &[WordAt { offset: TAIL, value: head }])
-        })
+        let (head, mut tail) = self.output.counters()?;
+        let mut buffer = [0; CHUNK];
+        // No more than the ring holds.
+        while tail < head {
+            let span = OUTPUT.span(tail, (head - tail).min(CHUNK as u64));
+            self.output.take((tail, span.offset), &mut buffer[..span.len as usize])?;
+            tail += span.len;
+        }
+        Ok(())
     }
 
     /// Adds what ends a sleep: anything to show, settings changed, room for waiting input.

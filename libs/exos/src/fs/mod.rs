@@ -250,13 +250,16 @@ impl Files {
         self.table.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(at, _)| at as u32)
     }
 
-    /// This pseudo-terminal, if a descriptor of it is open.
+    /// This pseudo-terminal, if a descriptor of it is open that reads; written to as by any.
     pub fn terminal(&self, wanted: Mark) -> Option<Tty> {
-        let mut open = self.table.iter().flatten().map(|slot| &slot.description.file);
-        open.find_map(|file| match file {
-            OpenFile::Terminal(tty) if tty.mark() == wanted && tty.reads() => Some(*tty),
+        let files = self.table.iter().flatten().map(|slot| &slot.description.file);
+        let mut open = files.filter_map(|file| match file {
+            OpenFile::Terminal(tty) if tty.mark() == wanted => Some(tty),
             _ => None,
-        })
+        });
+        let read = open.clone().find(|tty| tty.reads())?;
+        let written = if read.writes() { None } else { open.find(|tty| tty.writes()) };
+        Some(Tty { output: written.unwrap_or(read).output, ..*read })
     }
 
     /// Enters `description` at the lowest free number from `least` on, below `limit`.

@@ -14,7 +14,7 @@ use unix::Errno;
 use unix::attributes::{Attributes, device_number};
 use unix::path::Canonical;
 use unix::protocol::WATCHER;
-use unix::tty::shared::{CONTROL_ROLE, Entry, OUTPUT_PROGRAM};
+use unix::tty::shared::{CONTROL_ROLE, Entry, INPUT_PROGRAM, OUTPUT_PROGRAM};
 
 use super::Files;
 use super::description::Description;
@@ -111,6 +111,9 @@ pub fn open_slave(process: &mut Process, name: Name, flags: u32) -> Result<Rc<De
     if mask & 4 == 0 {
         entry.input = 0;
     }
+    if mask & 2 == 0 {
+        entry.output = 0;
+    }
     enter_slave(process, Tty::pseudo(name.0, &entry), name.0, flags)
 }
 
@@ -152,20 +155,26 @@ pub fn open_own(process: &mut Process, flags: u32) -> Result<Rc<Description>, Er
         Errno::EIO => Errno::ENXIO,
         other => other,
     })?;
+    if super::open::mask_of(flags) & 2 != 0 && !tty.writes() {
+        tty.detach();
+        return Err(Errno::EACCES);
+    }
     enter_slave(process, tty, number, flags | raw::O_NOCTTY)
 }
 
-/// The terminal of our session, attached once more: a descriptor of it will do, also if it was
-/// another user's who opened it.
+/// The terminal of our session, attached once more: descriptors of it will do, also if it was
+/// another user's who opened it. If they only read it, it may be another's to write to.
 fn attached(process: &Process, mark: Mark) -> Result<Tty, Errno> {
-    match process.files.terminal(mark) {
-        Some(tty) => tty.attach_own().map(|()| tty),
-        None => {
-            let number = mark.number.checked_sub(2).ok_or(Errno::ENXIO)?;
-            let name = (number, RegionId(mark.settings));
-            let entry = process.files.client()?.terminal_open(name, 6)?;
-            Ok(Tty::pseudo(number, &entry))
-        }
+    let open = process.files.terminal(mark);
+    if let Some(tty) = open.filter(Tty::writes) {
+        return tty.attach_own().map(|()| tty);
+    }
+    let number = mark.number.checked_sub(2).ok_or(Errno::ENXIO)?;
+    let name = (number, RegionId(mark.settings));
+    match (process.files.client()?.terminal_open(name, 6), open) {
+        (Ok(entry), _) => Ok(Tty::pseudo(number, &entry)),
+        (Err(_), Some(tty)) => tty.attach_own().map(|()| tty),
+        (Err(errno), None) => Err(errno),
     }
 }
 
@@ -268,9 +277,20 @@ impl Master {
         Self { number: number as u32, link, entry }
     }
 
+    /// Those who have the terminal: who writes to it has its output, who reads it its input.
+    fn users(&self) -> [(RegionId, u16); 2] {
+        let Entry { input, output, .. } = self.entry;
+        [(RegionId(output), OUTPUT_PROGRAM), (RegionId(input), INPUT_PROGRAM)]
+    }
+
+    /// Has anybody it?
+    fn is_used(&self) -> bool {
+        self.users().into_iter().any(|(id, role)| region::attached(id, role) != 0)
+    }
+
     /// Was the terminal open once, has its last user gone, and is all read that was shown?
     fn is_left(&self) -> Result<bool, Errno> {
-        if region::attached(RegionId(self.entry.output), OUTPUT_PROGRAM) != 0 {
+        if self.is_used() {
             return Ok(false);
         }
         let (head, tail) = self.tty().output.pair()?;
@@ -310,10 +330,11 @@ impl Master {
     /// Adds "something is shown, or the terminal's last user has gone".
     fn readable_terms(&self, wait: &mut Wait) -> Result<(), Errno> {
         self.link.read().filled_terms(wait);
-        let output = RegionId(self.entry.output);
-        if region::attached(output, OUTPUT_PROGRAM) != 0 {
-            let users = region::attached_address(output, OUTPUT_PROGRAM);
-            wait.memory(users, Operator::Equal, 0).end_term();
+        if self.is_used() {
+            for (id, role) in self.users() {
+                wait.memory(region::attached_address(id, role), Operator::Equal, 0);
+            }
+            wait.end_term();
         } else {
             // What its last user wrote is on its way.
             let (_, tail) = self.tty().output.pair()?;

@@ -17,7 +17,7 @@ use xok::services::{self, Service};
 use super::Files;
 use super::description::Description;
 use super::pty::whichever;
-use super::region::{Done, Heritage, Region};
+use super::region::{Done, Heritage, Missed, Region, Transfer};
 use super::transfer::Memory;
 use crate::orphans;
 use crate::page::{self, Mark};
@@ -38,12 +38,32 @@ fn region(service: Service, role: u16) -> Option<Region> {
     (!id.is_none()).then_some(Region { id, role })
 }
 
-/// Head and tail of a terminal's ring. Any program that has the terminal may have stored nonsense
-/// there: then the ring begins anew, empty.
-fn counters(ring: &Region, shape: Ring) -> Result<(u64, u64), Errno> {
+/// Puts bytes that there is room for into an output ring; how many went in, `None`: another one has
+/// come before.
+fn put_in(ring: &Region, head: u64, (address, len): (u64, u64)) -> Result<Option<u64>, Errno> {
+    let transfer = Transfer {
+        into: true,
+        offset: OUTPUT.span(head, 0).offset,
+        address,
+        len,
+        moves: WordAt { offset: HEAD, value: head },
+        beside: WordAt { offset: TAIL, value: 0 },
+        beside_counts: false,
+    };
+    match ring.transfer(&transfer) {
+        Ok(()) => Ok(Some(len)),
+        Err(Missed::Found(_) | Missed::Told) => Ok(None),
+        Err(Missed::Absent) => Err(Errno::EFAULT),
+        Err(Missed::Refused(errno)) => Err(errno),
+    }
+}
+
+/// Head and tail of a terminal's input ring. Any program that has the terminal may have stored
+/// nonsense there: then the ring begins anew, empty.
+fn counters(ring: &Region) -> Result<(u64, u64), Errno> {
     for _ in 0..TRIES {
         let (head, tail) = ring.pair()?;
-        if shape.can_be(head, tail) {
+        if INPUT.can_be(head, tail) {
             return Ok((head, tail));
         }
         let word = |offset, value| WordAt { offset, value };
@@ -101,6 +121,11 @@ impl Tty {
         !self.input.id.is_none()
     }
 
+    /// May it be written to?
+    pub fn writes(&self) -> bool {
+        !self.output.id.is_none()
+    }
+
     /// What the page of a process says whose terminal it is.
     pub fn mark(&self) -> Mark {
         self.number.map_or(Mark::CONSOLE, |number| Mark::of(number, self.settings.id.0))
@@ -112,7 +137,8 @@ impl Tty {
         let Some(number) = self.number else { return true };
         let is = |entry: &Entry| {
             let input = if self.reads() { entry.input } else { 0 };
-            *self == Self::pseudo(number, &Entry { input, ..*entry })
+            let output = if self.writes() { entry.output } else { 0 };
+            *self == Self::pseudo(number, &Entry { input, output, ..*entry })
         };
         let entry = files.client().and_then(|client| client.terminal_open(whichever(number), 0));
         entry.is_ok_and(|entry| is(&entry)) && self.regions().all(|region| region.pair().is_ok())
@@ -257,7 +283,7 @@ impl Tty {
     /// Cells that wait, in order, and the tail that they begin at.
     fn waiting(&self, limit: usize) -> Result<(Vec<u16>, u64), Errno> {
         let ring = self.input;
-        let (head, tail) = counters(&ring, INPUT)?;
+        let (head, tail) = counters(&ring)?;
         let used = (head - tail).min(limit as u64 + 1);
         let mut bytes = alloc::vec![0; 2 * used as usize];
         let mut done = 0;
@@ -281,7 +307,7 @@ impl Tty {
         if !self.reads() {
             return Ok((false, 0));
         }
-        let (head, tail) = counters(&self.input, INPUT)?;
+        let (head, tail) = counters(&self.input)?;
         Ok((head != tail, tail))
     }
 
@@ -292,15 +318,20 @@ impl Tty {
         }
     }
 
-    /// Is there room for output?
+    /// Is there room for output? One that is only read has, as on Linux.
     pub fn has_room(&self) -> Result<(bool, u64), Errno> {
-        let (head, tail) = counters(&self.output, OUTPUT)?;
+        if !self.writes() {
+            return Ok((true, 0));
+        }
+        let (head, tail) = self.output.pair()?;
         Ok((OUTPUT.free(head, tail) > 0, tail))
     }
 
     /// Adds "output was taken".
     pub fn writable_terms(&self, wait: &mut Wait, tail: u64) {
-        wait.region(self.output.id, TAIL, Operator::NotEqual, tail).end_term();
+        if self.writes() {
+            wait.region(self.output.id, TAIL, Operator::NotEqual, tail).end_term();
+        }
     }
 
     /// Reads a line, or what there is in raw mode (termios(3), VMIN and VTIME).
@@ -375,6 +406,31 @@ impl Tty {
         }
     }
 
+    /// Puts up to `most` of the next bytes into the output ring, as `put_in`.
+    fn put(&self, head: u64, most: u64, memory: &mut Memory<'_>) -> Result<Option<u64>, Errno> {
+        let piece = memory.next_piece().map(|(address, there)| (address, there.min(most)));
+        match piece.filter(|(_, len)| *len > 0).map(|piece| put_in(&self.output, head, piece)) {
+            // Not all of it is there.
+            None | Some(Err(Errno::EFAULT)) => self.put_by_buffer(head, most, memory),
+            Some(put) => put,
+        }
+    }
+
+    /// The same from memory that is not in one piece, or not all there.
+    #[inline(never)]
+    fn put_by_buffer(
+        &self,
+        head: u64,
+        most: u64,
+        memory: &mut Memory<'_>,
+    ) -> Result<Option<u64>, Errno> {
+        let mut buffer = [0; CHUNK];
+        match memory.peek(&mut buffer[..most.min(CHUNK as u64) as usize])? {
+            0 => Ok(Some(0)),
+            count => put_in(&self.output, head, (buffer.as_ptr() as u64, count as u64)),
+        }
+    }
+
     /// Writes all, waiting for room.
     pub fn write(
         &self,
@@ -388,27 +444,24 @@ impl Tty {
         }
         let ring = self.output;
         let total = memory.left();
-        let mut buffer = [0; CHUNK];
         let mut done = 0;
         while done < total {
             if now.hung_up {
                 return if done > 0 { Ok(done) } else { Err(Errno::EIO) };
             }
-            let (head, tail) = counters(&ring, OUTPUT)?;
+            let (head, tail) = ring.pair()?;
             let free = OUTPUT.free(head, tail);
             if free > 0 {
-                let span = OUTPUT.span(head, free.min(total - done).min(CHUNK as u64));
-                let part = match memory.peek(&mut buffer[..span.len as usize]) {
-                    Ok(0) => return Ok(done),
-                    Ok(count) => &buffer[..count],
+                match self.put(head, free.min(total - done), memory) {
+                    // Another one has come before.
+                    Ok(None) => {}
+                    Ok(Some(0)) => return Ok(done),
+                    Ok(Some(count)) => {
+                        memory.advance(count);
+                        done += count;
+                    }
                     Err(_) if done > 0 => return Ok(done),
                     Err(errno) => return Err(errno),
-                };
-                let compare = [WordAt { offset: HEAD, value: head }];
-                let write = [WordAt { offset: HEAD, value: head + part.len() as u64 }];
-                if ring.copy_in(span.offset, part, &compare, &write)? == Done::Yes {
-                    memory.advance(part.len() as u64);
-                    done += part.len() as u64;
                 }
                 continue;
             }
@@ -427,8 +480,21 @@ impl Tty {
         Ok(done)
     }
 
-    /// Waits until everything written has been shown (`tcdrain`).
+    /// Waits until everything written has been shown (`tcdrain`). Who has it for reading alone does
+    /// so as one who may write, if it may.
     pub fn drain(&self, process: &mut Process) -> Result<(), Errno> {
+        let (Some(number), false) = (self.number, self.writes()) else {
+            return self.drain_output(process);
+        };
+        let name = (number, self.settings.id);
+        let Ok(entry) = process.files.client()?.terminal_open(name, 2) else { return Ok(()) };
+        let writer = Self::pseudo(number, &Entry { input: 0, ..entry });
+        let drained = writer.drain_output(process);
+        writer.detach();
+        drained
+    }
+
+    fn drain_output(&self, process: &mut Process) -> Result<(), Errno> {
         let ring = self.output;
         loop {
             let (head, tail) = ring.pair()?;

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!  input   0 head u64  8 tail u64 (cells ever written, read)   64 cells, 2 bytes each
-//!  output  0 head u64  8 tail u64 (bytes ever written, shown)  64 bytes
+//!  output  0 head u64  8 tail u64 (bytes ever written, shown)  4096 bytes (a fifo)
 //!  control 0 sequence u64 (grows by each change)
 //!          8 foreground group u32  12 session u32
 //!         16 rows u16  18 columns u16  20 width u16  22 height u16 (pixels)
 //!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 state u8
 //! ```
 //! The server writes the input ring's head and, when it flushes, its tail; readers write the tail
-//! under compare. Writers write the output ring's head under compare, the server its tail, after
-//! the bytes were taken by the console. All change the control region under compare of the
-//! sequence.
+//! under compare. The output is a fifo: writers put in and see nothing of what is there, as it may
+//! be another user's (mesg(1)). The server looks at it, and takes it out once the console has it.
+//! All change the control region under compare of the sequence.
 //!
 //! Which pseudo-terminals there are is in a table, one region of init's:
 //!
@@ -36,17 +36,19 @@ pub const INPUT_DATA: u64 = 64;
 /// Frames of the input region.
 pub const INPUT_FRAMES: usize = 3;
 /// The output ring, in bytes.
-pub const OUTPUT: Ring = Ring { data: 64, capacity: OUTPUT_FRAMES as u64 * 4096 - 64 };
-/// Frames of the output region.
-pub const OUTPUT_FRAMES: usize = 4;
+pub const OUTPUT: Ring = Ring { data: 4096, capacity: (OUTPUT_FRAMES as u64 - 1) * 4096 };
+/// Frames of the output region: one of words, a power of two of data.
+pub const OUTPUT_FRAMES: usize = 5;
 /// Role in which the server attaches to the input region.
 pub const INPUT_SERVER: u16 = 0;
 /// Role in which programs attach to the input region.
 pub const INPUT_PROGRAM: u16 = 1;
-/// Role in which programs attach to an output region.
+/// Role in which programs attach to an output region that may write to the terminal.
 pub const OUTPUT_PROGRAM: u16 = 0;
 /// Role in which the server attaches to an output region.
 pub const OUTPUT_SERVER: u16 = 1;
+/// Role in which the server looks at what it has not taken out yet.
+pub const OUTPUT_LOOKER: u16 = 2;
 /// Role in which all attach to the control region.
 pub const CONTROL_ROLE: u16 = 0;
 /// Role in which a program attaches to it that may only write to the terminal: it looks.
@@ -57,6 +59,7 @@ pub const CONTROL_BYTES: usize = 64;
 pub const SEQUENCE: u64 = 0;
 
 const _: () = assert!(INPUT_DATA + 2 * INPUT_CELLS <= INPUT_FRAMES as u64 * 4096);
+const _: () = assert!(OUTPUT.capacity.is_power_of_two());
 
 /// Pseudo-terminals at a time.
 pub const TERMINALS: usize = 64;
@@ -68,7 +71,7 @@ pub const TABLE_SERVER: u16 = 0;
 pub struct Entry {
     /// Cooked cells, for programs to read; 0, as a program has the terminal that may only write.
     pub input: u64,
-    /// What programs write.
+    /// What programs write; 0, as a program has the terminal that may only read.
     pub output: u64,
     /// Settings.
     pub control: u64,

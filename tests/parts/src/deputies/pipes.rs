@@ -19,18 +19,19 @@ pub const TESTS: [Test; 2] = [
 ];
 
 /// What user 0 has written and read again, and what waits in the pipe.
-const TAKEN: &[u8] = b"what user 0 has taken";
-const THERE: &[u8] = b"what waits for user 0";
+pub(super) const TAKEN: &[u8] = b"what user 0 has taken";
+pub(super) const THERE: &[u8] = b"what waits for user 0";
 /// Where the data begin.
 const DATA: u64 = 4096;
 const PAGES: u64 = 16;
 const NONBLOCKING: i32 = 0o4000;
 
-/// A bit for each thing that nobody's program got by an end of the pipe behind `region`.
-fn attack(door: door::Door, region: u64, reads: bool) -> i32 {
+/// A bit for each thing that nobody's program got by an end of the pipe behind `region`: its own is
+/// that of this role, if it has any.
+pub(super) fn attack(door: door::Door, region: u64, own: Option<u8>) -> i32 {
     let shows = |text: &[u8]| {
         (0..REGION_ROLES as u8).any(|role| {
-            let pages = (1..=PAGES).filter_map(|page| look(door, region, role, page * DATA, 4096));
+            let pages = (0..=PAGES).filter_map(|page| look(door, region, role, page * DATA, 4096));
             pages.flatten().collect::<Vec<u8>>().windows(text.len()).any(|part| part == text)
         })
     };
@@ -38,13 +39,13 @@ fn attack(door: door::Door, region: u64, reads: bool) -> i32 {
         .iter()
         .any(|&offset| store(door, region, WordAt { offset, value: 8 }));
     let attaches = (0..16).any(|slot| {
-        (0..REGION_ROLES as u16).filter(|&role| role != u16::from(reads)).any(|role| {
+        (0..REGION_ROLES as u16).filter(|&role| own.map(u16::from) != Some(role)).any(|role| {
             let region = RegionId(region);
             let domain = DomainId::NONE;
             libc::kernel_by(door, Call::RegionAttach { region, role, domain }, slot).is_ok()
         })
     });
-    [shows(TAKEN), shows(THERE), stores, steps(door, region, reads), attaches]
+    [shows(TAKEN), shows(THERE), stores, steps(door, region, own), attaches]
         .iter()
         .enumerate()
         .map(|(at, &is)| i32::from(is) << at)
@@ -52,7 +53,7 @@ fn attack(door: door::Door, region: u64, reads: bool) -> i32 {
 }
 
 /// Was any step made that this end may not make?
-fn steps(door: door::Door, region: u64, reads: bool) -> bool {
+fn steps(door: door::Door, region: u64, end: Option<u8>) -> bool {
     const LEN: usize = 8;
     let all = (TAKEN.len() + THERE.len()) as u64;
     let froms = [0, 8, TAKEN.len() as u64, all];
@@ -63,7 +64,8 @@ fn steps(door: door::Door, region: u64, reads: bool) -> bool {
         })
     }) {
         // What the end is for: whether bytes that were taken come back is looked at below.
-        let own = role == u8::from(reads) && (flags == 0) == reads;
+        let reads = role == 1;
+        let own = end == Some(role) && (flags == 0) == reads;
         for from in froms {
             let right_place = from == if reads { TAKEN.len() as u64 } else { all };
             for offset in froms.map(|position| DATA + position) {
@@ -93,7 +95,7 @@ fn steps(door: door::Door, region: u64, reads: bool) -> bool {
     made
 }
 
-fn told(status: i32) -> String {
+pub(super) fn told(status: i32) -> String {
     let means = "0x100: saw what was taken, 0x200 what waits, 0x400 stored, 0x800 stepped, 0x1000 \
                  attached as another";
     format!("{status:#x} ({means})")
@@ -127,7 +129,7 @@ fn inherited_ends_of_pipes_go_one_way(door: door::Door) -> Seen {
             if !libc::become_user(NOBODY) {
                 return 1 << 6;
             }
-            attack(door, region, reads)
+            attack(door, region, Some(u8::from(reads)))
         }));
         drop(writer);
         is_left(reader, status).map_err(|why| format!("reads: {reads}: {why}"))?;
@@ -160,7 +162,7 @@ fn named_pipes_go_one_way(door: door::Door) -> Seen {
             else {
                 return 1 << 5;
             };
-            attack(door, region, reads)
+            attack(door, region, Some(u8::from(reads)))
         }));
         drop(writer);
         let left = is_left(reader, status);

@@ -6,6 +6,7 @@
 pub mod forged;
 mod fresh;
 mod numbers;
+mod outputs;
 
 use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
@@ -23,7 +24,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 14] = [
+pub const TESTS: [Test; 19] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -36,6 +37,11 @@ pub const TESTS: [Test; 14] = [
     ("new_terminals_take_what_is_typed", fresh::new_terminals_take_what_is_typed),
     ("masters_that_close_at_once_hang_up", fresh::masters_that_close_at_once_hang_up),
     ("what_a_lost_terminal_was_typed_is_lost", fresh::what_a_lost_terminal_was_typed_is_lost),
+    ("writers_to_a_terminal_see_nothing_shown", outputs::writers_to_a_terminal_see_nothing_shown),
+    ("the_console_shows_nothing_to_programs", outputs::the_console_shows_nothing_to_programs),
+    ("readers_of_a_terminal_show_nothing", outputs::readers_of_a_terminal_show_nothing),
+    ("readers_of_a_terminal_are_its_users", outputs::readers_of_a_terminal_are_its_users),
+    ("two_ways_of_a_terminal_are_dev_tty", outputs::two_ways_of_a_terminal_are_dev_tty),
     ("set_id_programs_believe_no_number", forged::set_id_programs_believe_no_number),
     ("set_id_programs_stop_nobody_elsewhere", forged::set_id_programs_stop_nobody_elsewhere),
 ];
@@ -261,6 +267,8 @@ fn scribble(door: door::Door, round: usize) -> i32 {
     libc::set_waits(own.master.as_raw_fd(), false);
     for _ in 0..4 {
         libc::write(own.master.as_raw_fd(), b"typed\n");
+        // The server finds what was stored, before a reader has put it right.
+        std::thread::sleep(Duration::from_millis(1));
         libc::write(own.slave.as_raw_fd(), b"shown\n");
         libc::read(own.slave.as_raw_fd(), &mut [0; 64]);
         libc::read(own.master.as_raw_fd(), &mut [0; 64]);

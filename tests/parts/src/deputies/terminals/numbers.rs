@@ -13,6 +13,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use unix::local::CONNECTION_FRAMES;
+use unix::tty::shared::{CONTROL_BYTES, INPUT_FRAMES, OUTPUT_FRAMES};
 
 /// `ENXIO`
 const NO_TERMINAL_OPEN: i32 = 6;
@@ -45,8 +47,11 @@ pub fn whose(number: u32) -> (u32, u32) {
 
 /// Input, output, settings and master of a terminal, by their sizes.
 pub fn regions_of(terminal: &Terminal) -> Option<[u64; 4]> {
-    let find = |bytes| terminal.regions.iter().copied().find(|&one| bytes_of(one) == bytes);
-    Some([find(3 * 4096)?, find(4 * 4096)?, find(64)?, find(17 * 4096)?])
+    let find =
+        |bytes| terminal.regions.iter().copied().find(|&one| bytes_of(one) as usize == bytes);
+    let [input, output, master] =
+        [INPUT_FRAMES, OUTPUT_FRAMES, CONNECTION_FRAMES].map(|n| n * 4096);
+    Some([find(input)?, find(output)?, find(CONTROL_BYTES)?, find(master)?])
 }
 
 /// Stores a word in a terminal's settings, and has the server look at them.
