@@ -165,24 +165,26 @@ fn hold(domain: DomainId, groups: &Groups) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Of what a process says of its groups, what the kernel knows: regions that its domain holds as
-/// such, and as many numbers as they have. What isn't so is left out.
-pub fn confirm(process: &mut Process) {
-    let claimed = process.more_groups.regions;
-    let mut groups = Groups::default();
-    let regions = PROPERTIES.into_iter().zip(claimed).filter(|(_, id)| !id.is_none());
-    for ((property, id), place) in regions.zip(&mut groups.regions) {
-        // By a slot that gives no right over groups: only what is held already is taken.
-        if call::domain_set(USER_SLOT, DomainId::NONE, property, id.0).is_err() {
-            return process.more_groups = Groups::default();
+/// Is what a process says of its groups what the kernel knows? They lie in the regions that its
+/// domain holds as such, at each place the one that is named there and none where none is named.
+/// How many numbers there are is counted.
+pub fn confirm(process: &mut Process) -> Result<(), Errno> {
+    let mut groups = Groups { regions: process.more_groups.regions, count: 0 };
+    for (at, (property, id)) in PROPERTIES.into_iter().zip(groups.regions).enumerate() {
+        // One that is held at two places would say each of its numbers twice.
+        if !id.is_none() && groups.regions[..at].contains(&id) {
+            return Err(Errno::EPERM);
         }
-        *place = id;
-        let bytes = region::record(id).map_or(0, |record| record.bytes);
-        groups.count += bytes / 4;
+        // By a slot that gives no right over groups only what is so already is set.
+        call::domain_set(USER_SLOT, DomainId::NONE, property, id.0)
+            .map_err(|(error, _)| from_kernel(error))?;
     }
-    let known = numbers(&groups).unwrap_or_default();
+    let bytes = |held: Region| Some(region::record(held.id)?.bytes);
+    groups.count = groups.used().map(bytes).sum::<Option<u32>>().ok_or(Errno::EPERM)? / 4;
+    let known = numbers(&groups)?;
     groups.count = known.iter().filter(|&&number| number != u32::MAX).count() as u32;
     process.more_groups = groups;
+    Ok(())
 }
 
 /// What a child's domain is attached to.

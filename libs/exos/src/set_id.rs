@@ -75,7 +75,11 @@ fn node_of(file: File) -> Option<Node> {
 /// Executes a set-id program: in a domain that the set-id server builds.
 #[inline(never)]
 pub fn execute(process: &mut Process, command: Command, node: Node) -> Answer {
-    let next = exec::next_of(process);
+    let mut next = exec::next_of(process);
+    if process.own_groups {
+        // The domain that it goes from is its lender's, and so are the groups that it would bring.
+        group_list::confirm(&mut next)?;
+    }
     if next.files.root.path != Canonical::default() || !next.files.can_be_offered() {
         return Err(Errno::EPERM);
     }
@@ -150,7 +154,7 @@ fn ask(request: &Request) -> Result<DomainId, Errno> {
 }
 
 /// The first step of the next life: who it is, says the server; the rest is bounded.
-pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
+pub fn confine(process: &mut Process, command: &mut Command, head: &Head) -> Result<(), Errno> {
     process.id = EnvId(head.process);
     (process.users, process.groups) = (head.ids.users, head.ids.groups);
     process.listed = (process.users, process.groups);
@@ -178,7 +182,7 @@ pub fn confine(process: &mut Process, command: &mut Command, head: &Head) {
     process.signals.pending.retell(sender::UNNAMED);
     // Into what group they were put is the old life's word.
     process.children.iter_mut().for_each(|child| (child.group, child.order) = (0, 0));
-    group_list::confirm(process);
+    group_list::confirm(process)
 }
 
 /// The descriptor table that the old life wrote, as far as it may be taken over.
@@ -191,9 +195,11 @@ pub fn load_files(process: &mut Process, bytes: &[u8], head: &Head) -> Result<()
             pipe.whose.set(Whose::of([process.users[0], process.groups[0]]));
         }
     }
+    let page = page::own();
+    // How its page shows them to others is the old life's word.
+    page.show_groups(&group_list::numbers(&process.more_groups)?);
     // The terminal of its session is another user's word: one that it does not have open is none,
     // and the console if it is not attached to that.
-    let page = page::own();
     let has_it = match page.terminal {
         0 => true,
         1 => terminal::has_console(),

@@ -179,7 +179,7 @@ fn next_life(block_len: u64) -> Result<loader::Begin, (u64, Errno)> {
 fn life_of(block: &[u8], head: Option<&Head>) -> Result<loader::Begin, Errno> {
     let (mut process, blocked, mut command, files) = start_block::read(block)?;
     if let Some(head) = head {
-        set_id::confine(&mut process, &mut command, head);
+        set_id::confine(&mut process, &mut command, head)?;
     }
     let process = Box::leak(Box::new(process));
     process.area = FIRST_THREAD;

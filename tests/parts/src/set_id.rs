@@ -53,6 +53,8 @@ pub const SECRET_WORD: u64 = 0x5ec7_e75e_c7e7_0ddb;
 pub const FOR_A_TIME: &str = "for-a-time";
 /// Its argument if it is to note who has sent the signal that waits, and end.
 pub const TELLS: &str = "tells";
+/// Its argument if it is to note in which groups it is, and how many its page shows, and end.
+pub const MEMBER: &str = "member";
 
 /// Its argument if a child of its is to begin a session, once a line has come.
 pub const SESSION: &str = "session";
@@ -87,6 +89,7 @@ pub fn job() -> u8 {
             let told = format!("{:?}", libc::await_signal(10));
             return u8::from(fs::write(LEDGER, told).is_err());
         }
+        Some(MEMBER) => return u8::from(fs::write(LEDGER, membership()).is_err()),
         Some(FOR_A_TIME) => libc::act_by(libc::users()[0]) && libc::act_by(0),
         _ => true,
     };
@@ -101,6 +104,15 @@ pub fn job() -> u8 {
     let _ = std::io::stdout().write_all(b"job\n");
     let _ = std::io::stderr().write_all(b"job\n");
     u8::from(told.is_err())
+}
+
+/// The groups of its set, as its library has them, and how many of them its page shows others.
+fn membership() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let shown = std::mem::offset_of!(unix::process_page::ProcessPage, groups_len);
+    let shown = libc::own_page_word(shown).load(Ordering::SeqCst);
+    format!("{}, {shown} shown", groups.unwrap_or("unknown").trim())
 }
 
 /// A child tells its number, and begins a session once a byte has come: its status.
@@ -205,7 +217,10 @@ impl Block {
         block.words(&[0; 6]);
         let count = random.of(&[0, 1, 65_536, u64::from(u32::MAX)]);
         block.word(count);
-        block.words(&[random.of(&[0, region]), 0, random.of(&[0, region, 77]), 0]);
+        // A false word of its groups ends the program: what comes behind is read as well.
+        let lies = random.one_in(4);
+        let (first, third) = if lies { (region, random.of(&[0, region, 77])) } else { (0, 0) };
+        block.words(&[first, 0, third, 0]);
         block.word(random.word());
         block.word(1);
         block.words(&[random.below(70), random.word(), random.word()]);
@@ -494,13 +509,24 @@ pub fn hostile_callers(door: door::Door) -> Seen {
 /// The domain that the server of set-id programs builds for the caller, which is of user 65534,
 /// and for the program at `path`, with this block to begin with. `page` is room for a page.
 pub fn domain_of(door: door::Door, block: &[u8], page: u64, path: &str) -> Option<DomainId> {
+    domain_for(door, [NOBODY; 2], block, page, path)
+}
+
+/// The same for a caller that says that these are its real and its effective group.
+pub fn domain_for(
+    door: door::Door,
+    groups: [u32; 2],
+    block: &[u8],
+    page: u64,
+    path: &str,
+) -> Option<DomainId> {
     let region = offer(door, block, page)?;
     let request = Request {
         process: std::process::id(),
         file: File { kind: MEMORY, number: node_of(door, NOBODY, path)? },
         directory: File { kind: IMAGE, number: 0 },
         users: [NOBODY; 2],
-        groups: [NOBODY; 2],
+        groups,
         region: region.0,
         bytes: block.len(),
     };

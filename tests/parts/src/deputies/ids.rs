@@ -16,12 +16,13 @@ use unix::Errno;
 use unix::protocol::{LOCK_EXCLUSIVE, LOCK_PROCESS, LOCK_TEST, LOCK_UNLOCK, Operation};
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("devices_do_not_come_back_by_tokens", devices_do_not_come_back_by_tokens),
     ("groups_that_are_shut_out_stay_out", groups_that_are_shut_out_stay_out),
     ("starters_do_not_say_who_has_sent_signals", starters_do_not_say_who_has_sent_signals),
     ("locks_do_not_go_with_an_id", locks_do_not_go_with_an_id),
     ("locks_are_their_processes", locks_are_their_processes),
+    ("starters_hide_no_groups", starters_hide_no_groups),
 ];
 
 /// The slots of network, log and power.
@@ -113,15 +114,18 @@ fn groups_that_are_shut_out_stay_out(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// A block in which a signal waits that somebody else is said to have sent.
-fn block_with(signal: u64, [pid, user]: [u64; 2], path: &str) -> Vec<u8> {
+/// A block in which a signal waits that somebody else is said to have sent, and in which the
+/// groups of the set are said to lie in these regions; for the program at [`set_id::JOB`].
+fn block_with(sender: [u64; 3], groups: [u64; 4], word: &str) -> Vec<u8> {
+    let ([signal, pid, user], path) = (sender, set_id::JOB);
     let mut block = Vec::new();
     let mut words = |words: &[u64]| {
         words.iter().for_each(|word| block.extend(word.to_le_bytes()));
     };
     words(&[u64::from_le_bytes(*b"EXOSLIFE"), 1]);
     // Ids, the payer, groups.
-    words(&[0; 6 + 1 + 5]);
+    words(&[0; 6 + 1 + 1]);
+    words(&groups);
     // Blocked, and waiting.
     words(&[1 << (signal - 1), 1, signal, pid | user << 32, 0]);
     // Ignored, timers, what was told; limits; no children, no image.
@@ -136,7 +140,7 @@ fn block_with(signal: u64, [pid, user]: [u64; 2], path: &str) -> Vec<u8> {
     bytes(path.as_bytes());
     // One argument after the name; nothing in the environment.
     block.extend(2_u64.to_le_bytes());
-    for text in [set_id::NAME, set_id::TELLS] {
+    for text in [set_id::NAME, word] {
         block.extend((text.len() as u64).to_le_bytes());
         block.extend(text.as_bytes());
     }
@@ -150,10 +154,16 @@ fn block_with(signal: u64, [pid, user]: [u64; 2], path: &str) -> Vec<u8> {
     block
 }
 
-/// Becomes the set-id program with such a block. It comes back if that fails.
-fn start_with(door: door::Door, block: &[u8], job: &str) -> i32 {
+/// Becomes the set-id program with such a block, to which it passes these regions, as which a
+/// domain holds groups. It comes back if that fails.
+fn start_with(door: door::Door, block: &[u8], passed: &[u64]) -> i32 {
     let page = libc::shared(1);
-    let Some(domain) = set_id::domain_of(door, block, page, job) else { return 41 };
+    let Some(domain) = set_id::domain_of(door, block, page, set_id::JOB) else { return 41 };
+    let places: Vec<[u64; 2]> = passed.iter().map(|&region| [region, 2]).collect();
+    let (count, places) = (places.len() as u64, UserAddress(places.as_ptr() as u64));
+    if count != 0 && libc::kernel(door, Call::RegionPass { domain, places, count }).is_err() {
+        return 42;
+    }
     let setup = UserAddress(page);
     let _ = libc::kernel(door, Call::EnvMove { domain, fields: u64::MAX >> 49, setup });
     44
@@ -162,13 +172,13 @@ fn start_with(door: door::Door, block: &[u8], job: &str) -> i32 {
 /// A signal that waits for a set-id program from its beginning has no sender: pid 0, user 65534.
 fn starters_do_not_say_who_has_sent_signals(door: door::Door) -> Seen {
     set_id::prepare().map_err(failed)?;
-    let block = block_with(10, [1, 0], set_id::JOB);
+    let block = block_with([10, 1, 0], [0; 4], set_id::TELLS);
     let starter = libc::spawn(|| {
         if !libc::become_user(NOBODY) {
             return 1;
         }
         connect();
-        start_with(door, &block, set_id::JOB)
+        start_with(door, &block, &[])
     });
     let status = libc::wait(starter);
     let ledger = fs::read_to_string(set_id::LEDGER).map_err(failed)?;
@@ -278,5 +288,62 @@ fn locks_are_their_processes(door: door::Door) -> Seen {
     expect(matches!(mine, Ok(Ok([0, ..]))), || format!("a thread's own process: {mine:?}"))?;
     expect(others == [0; 2], || format!("another one's lock: {others:x?}"))?;
     expect(held == 0 && given.is_ok(), || format!("it is gone: {held:#x}, {given:?}"))?;
+    Ok(String::new())
+}
+
+/// A group that a program's starter is in by its set.
+const MEMBER_OF: u32 = 27;
+/// Groups in a region that is full.
+const IN_REGION: u32 = 17 * 1024;
+
+/// The region that its own set of groups lies in: none that it has made is open to nobody else.
+fn region_of_groups() -> Option<u64> {
+    let (own, count) = (own_domain(), xok::published::table(Table::Regions).count as usize);
+    let mut all =
+        (0..count).filter_map(|at| xok::published::record::<RegionRecord>(Table::Regions, at));
+    let attached = [0, 0, 1];
+    all.find(|one| one.domain == own.0 && one.attached[..3] == attached).map(|one| one.id)
+}
+
+/// In which regions a starter says that its groups lie, if they lie in this one alone.
+type Claim = fn(u64) -> [u64; 4];
+
+/// A program is in the groups that its starter is in, whatever that says: what decides against a
+/// user by getgroups(2) is not deceived. A starter that says something else starts no program.
+fn starters_hide_no_groups(door: door::Door) -> Seen {
+    set_id::prepare().map_err(failed)?;
+    let claims: [(&str, Claim); 6] = [
+        ("where they are", |region| [region, 0, 0, 0]),
+        ("none", |_| [0; 4]),
+        ("elsewhere", |region| [0, region, 0, 0]),
+        ("twice", |region| [region, region, 0, 0]),
+        ("no region", |_| [77, 0, 0, 0]),
+        ("one more", |region| [region, 0, 0, 77]),
+    ];
+    for (claim, regions) in claims {
+        fs::write(set_id::LEDGER, "").map_err(failed)?;
+        let status = libc::wait(libc::spawn(|| {
+            // A region that is not full ends where it is read as if another one followed.
+            let full: Vec<u32> = (1..=IN_REGION).collect();
+            let groups = if claim == "twice" { &full[..] } else { &[MEMBER_OF] };
+            if !libc::become_user_of(NOBODY, groups) {
+                return 1;
+            }
+            connect();
+            let Some(region) = region_of_groups() else { return 2 };
+            // What its page shows is its word, too.
+            let shown = std::mem::offset_of!(unix::process_page::ProcessPage, groups_len);
+            super::say(shown, 0);
+            let block = block_with([10, 1, 0], regions(region), set_id::MEMBER);
+            start_with(door, &block, &[region])
+        }));
+        let ledger = fs::read_to_string(set_id::LEDGER).map_err(failed)?;
+        let honest = claim == "where they are";
+        let expected = if honest { (0, "27, 1 shown") } else { (9, "") };
+        expect((status, ledger.as_str()) == expected, || {
+            format!("claim \"{claim}\": status {status:#x}, groups \"{ledger}\"")
+        })?;
+    }
+    fs::remove_file(set_id::LEDGER).map_err(failed)?;
     Ok(String::new())
 }
