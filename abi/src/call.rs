@@ -383,7 +383,8 @@ calls! {
     53 DomainSwitch { domain: DomainId } guarded Atomic
         errors [NoSuchDomain, WrongState, Dead];
     /// Does `domain` hold a capability that dominates the user or group (`NAME_USER`,
-    /// `NAME_GROUP`) `number`, or the group in its set (`domain::SET_OF_GROUPS`: there alone)?
+    /// `NAME_GROUP`) `number`, or the group in its set (`domain::SET_OF_GROUPS`: there alone), or
+    /// in its list (`domain::GROUPS_OF_LIST`: there alone)?
     /// `NotPermitted`: it does not. `rdx`: the domain's published count of changes to what it
     /// holds, so that the answer may be kept until that moves.
     54 DomainHolds { domain: DomainId, kind: u16, number: u32 } own Atomic

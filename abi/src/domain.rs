@@ -51,6 +51,9 @@ pub enum Property {
 /// [`Property::Groups`] and the like has it, whatever is in its list. Those are what counts beside
 /// the one that a client acts by: in the list are also groups that it could take back.
 pub const SET_OF_GROUPS: u16 = 6;
+/// Another kind: groups that a capability of the domain's list dominates, whatever its set is. It
+/// acts by those as its real, effective or saved group; it does so by none of its set alone.
+pub const GROUPS_OF_LIST: u16 = 7;
 /// In place of a capability's index in [`Property::Signals`].
 pub const NO_NAME: u64 = 0xff;
 /// Regions of groups that a domain may hold.

@@ -1,7 +1,7 @@
 //! What the file server and the boot image say of a file, and whether an asker may execute it.
 
-use abi::capability::{NAME_GROUP, NAME_USER};
-use abi::domain::SET_OF_GROUPS;
+use abi::capability::NAME_USER;
+use abi::domain::{GROUPS_OF_LIST, SET_OF_GROUPS};
 use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::published::{RegionRecord, Table};
@@ -68,10 +68,11 @@ pub fn takes(ids: &Ids) -> Result<(), Errno> {
     if ids.users.into_iter().all(accounts::takes) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Does the domain act for these users and groups?
+/// Does the domain act for these users and groups? A group of its set alone is none that it could
+/// make its real or its effective one.
 pub fn holds(domain: DomainId, ids: &Ids) -> Result<(), Errno> {
     let users = ids.users.map(|id| (NAME_USER, id));
-    let groups = ids.groups.map(|id| (NAME_GROUP, id));
+    let groups = ids.groups.map(|id| (GROUPS_OF_LIST, id));
     for (kind, id) in users.into_iter().chain(groups) {
         call::domain_holds(domain, kind, id).map_err(|_| Errno::EPERM)?;
     }

@@ -23,7 +23,7 @@ use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, compiled, domain, env, exit, predicate, region, slice, sweep};
 use abi::capability::{CONTROL, Capability, NAME_GROUP, NAME_USER, Name, SIGNAL};
-use abi::domain::{GROUP_REGIONS, NO_NAME, Property, SET_OF_GROUPS};
+use abi::domain::{GROUP_REGIONS, GROUPS_OF_LIST, NO_NAME, Property, SET_OF_GROUPS};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::Resource;
@@ -60,12 +60,18 @@ pub fn holds<M: Machine>(
     kind: u16,
     number: u32,
 ) -> bool {
+    in_list(state, index, kind, number)
+        || kind == NAME_GROUP && in_groups(state, machine, index, number)
+}
+
+/// Does a capability of the domain's list dominate the principal with this number?
+fn in_list(state: &State, index: DomainIndex, kind: u16, number: u32) -> bool {
     let name = Name::principal(kind, number);
     let slots = 0..state.domains.records[index].capabilities.len() as u8;
     let listed = |slot: u8| {
         capability::get(state, index, slot).is_ok_and(|held| held.dominates(&name, CONTROL))
     };
-    slots.into_iter().any(listed) || kind == NAME_GROUP && in_groups(state, machine, index, number)
+    slots.into_iter().any(listed)
 }
 
 /// Is the number in one of the domain's groups regions?
@@ -102,6 +108,7 @@ pub fn ask<M: Machine>(state: &State, machine: &M, id: DomainId, kind: u16, numb
     let held = match kind {
         NAME_USER | NAME_GROUP => holds(state, machine, index, kind, number),
         SET_OF_GROUPS => in_groups(state, machine, index, number),
+        GROUPS_OF_LIST => in_list(state, index, NAME_GROUP, number),
         _ => return Err(Refusal::new(Error::BadArgument, 1)),
     };
     if !held {

@@ -8,7 +8,7 @@ use crate::index::EnvIndex;
 use crate::{account, domain, env};
 use abi::call::{Call, TABLE, number as row};
 use abi::capability::{NAME_GROUP, NAME_USER};
-use abi::domain::{NO_NAME, Property, SET_OF_GROUPS};
+use abi::domain::{GROUPS_OF_LIST, NO_NAME, Property, SET_OF_GROUPS};
 use abi::id::{AccountId, EnvId, Frame};
 use abi::limits::RESOURCES;
 use abi::setup::field::WHILE_RUNNING;
@@ -40,7 +40,8 @@ impl Model {
             },
             1 => Call::CapabilityDrop { slot: 2 + small },
             2 => {
-                let kind = self.random.pick(&[NAME_USER, NAME_GROUP, SET_OF_GROUPS, small]);
+                let kinds = [NAME_USER, NAME_GROUP, SET_OF_GROUPS, GROUPS_OF_LIST, small];
+                let kind = self.random.pick(&kinds);
                 Call::DomainHolds { domain, kind, number: u32::from(small) }
             }
             3 => Call::Entropy {},

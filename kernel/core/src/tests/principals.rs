@@ -7,7 +7,7 @@ use abi::capability::{
     CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE,
     NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
 };
-use abi::domain::{NO_NAME, Property, SET_OF_GROUPS};
+use abi::domain::{GROUPS_OF_LIST, NO_NAME, Property, SET_OF_GROUPS};
 
 /// The slot of the effective user, and of the saved one.
 pub(super) const USER: u8 = 2;
@@ -300,6 +300,9 @@ fn groups_beyond_the_list_are_in_a_region_that_stays_as_it_is() {
     // By a right over all groups it is in each; of its set are those that are there.
     let is = |outcome| matches!(outcome, Outcome::Answer(0, _));
     assert!(is(ask(&mut world, NAME_GROUP, 8)) && !is(ask(&mut world, SET_OF_GROUPS, 8)));
+    assert!(is(ask(&mut world, GROUPS_OF_LIST, 8)) && is(ask(&mut world, GROUPS_OF_LIST, 20)));
+    enter(&mut world, domain, SAVED, Name::principal(NAME_GROUP, 8), USER_RIGHTS);
+    assert!(is(ask(&mut world, GROUPS_OF_LIST, 8)) && !is(ask(&mut world, GROUPS_OF_LIST, 20)));
     enter(&mut world, domain, SAVED, Name::ROOT, 0);
     for kind in [NAME_GROUP, SET_OF_GROUPS] {
         for number in 0..13_100 {

@@ -23,6 +23,7 @@ pub const TESTS: [Test; 6] = [
     ("locks_do_not_go_with_an_id", locks_do_not_go_with_an_id),
     ("locks_are_their_processes", locks_are_their_processes),
     ("starters_hide_no_groups", starters_hide_no_groups),
+    ("groups_of_a_set_are_no_ids", groups_of_a_set_are_no_ids),
 ];
 
 /// The slots of network, log and power.
@@ -345,5 +346,26 @@ fn starters_hide_no_groups(door: door::Door) -> Seen {
         })?;
     }
     fs::remove_file(set_id::LEDGER).map_err(failed)?;
+    Ok(String::new())
+}
+
+/// A group that a starter is in by its set is not what its program begins with as its real, or as
+/// its effective one.
+fn groups_of_a_set_are_no_ids(door: door::Door) -> Seen {
+    set_id::prepare().map_err(failed)?;
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user_of(NOBODY, &[MEMBER_OF]) {
+            return 100;
+        }
+        connect();
+        let (page, block) = (libc::shared(1), block_with([10, 1, 0], [0; 4], set_id::MEMBER));
+        let all = [[NOBODY; 2], [NOBODY, MEMBER_OF], [MEMBER_OF, NOBODY], [MEMBER_OF; 2]];
+        let built = (0..).zip(all).map(|(bit, groups)| {
+            let domain = set_id::domain_for(door, groups, &block, page, set_id::JOB);
+            i32::from(domain.is_some()) << bit
+        });
+        built.sum()
+    }));
+    expect(status == 1 << 8, || format!("built, a bit for each of four claims: {status:#x}"))?;
     Ok(String::new())
 }
