@@ -1,7 +1,7 @@
 //! Builds the library slot of another domain: fresh (`exec`, init) or as a copy (fork).
 //!
 //! ```text
-//!  text, image      shared tables          save area, application page   filled through windows
+//!  text, image      shared tables          save area, application page   copied from windows
 //!  variables, heap  fork: eager copies     handler stacks                fresh, tops only
 //! ```
 //! Both makers have the text and the image mapped at their places: each ExOS process, and init.
@@ -109,10 +109,10 @@ pub fn child_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
     handler_stacks(batch, area)
 }
 
-/// Enters the thread area: its two pages from windows 0 and 1, and fresh stacks.
+/// Enters the thread area: an empty save area, a copy of window 0, and fresh stacks.
 fn thread_area(batch: &mut Batch, area: u64) -> Result<(), Refused> {
-    batch.map(area, window(0), DATA)?;
-    batch.map(area + APPLICATION_PAGE, window(1), DATA)?;
+    batch.allocate_cleared(area, DATA)?;
+    batch.copy(area + APPLICATION_PAGE, window(0), DATA)?;
     handler_stacks(batch, area)
 }
 
@@ -125,12 +125,14 @@ fn handler_stacks(batch: &mut Batch, area: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A fresh library slot in `domain`, with this application page and start block.
+/// A fresh library slot in `domain`, with this application page and start block. All that is
+/// entered there is allocated there, for the domain's account: the maker's may be another one, and
+/// the pages stay as long as the program does.
 pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Refused> {
     let large = block.len() as u64 > START_BLOCK_BYTES;
     let near = if large { &[] } else { block };
     let block_pages = (near.len() as u64).div_ceil(PAGE_SIZE);
-    let windows = Windows::open(2 + block_pages)?;
+    let windows = Windows::open(1 + block_pages)?;
     let filled = fill_fresh(domain, page, near, block_pages);
     windows.close()?;
     filled?;
@@ -140,10 +142,9 @@ pub fn build_fresh(domain: DomainId, page: &[u8], block: &[u8]) -> Result<(), Re
 /// The same through windows that are open, `near` as the block.
 fn fill_fresh(domain: DomainId, page: &[u8], near: &[u8], block_pages: u64) -> Result<(), Refused> {
     frames::zero(window(0));
-    frames::zero(window(1));
-    frames::put(window(1), 0, page);
+    frames::put(window(0), 0, page);
     for (number, part) in near.chunks(PAGE_SIZE as usize).enumerate() {
-        frames::put(window(2 + number as u64), 0, part);
+        frames::put(window(1 + number as u64), 0, part);
     }
     let mut batch = Batch::of(domain);
     shared_parts(&mut batch)?;
@@ -152,7 +153,7 @@ fn fill_fresh(domain: DomainId, page: &[u8], near: &[u8], block_pages: u64) -> R
         batch.allocate_pages(first, pages, DATA)?;
     }
     for number in 0..block_pages {
-        batch.map(START_BLOCK + number * PAGE_SIZE, window(2 + number), DATA)?;
+        batch.copy(START_BLOCK + number * PAGE_SIZE, window(1 + number), DATA)?;
     }
     batch.send()
 }

@@ -109,13 +109,15 @@ fn hoard(door: door::Door) -> Option<usize> {
 }
 
 /// What waits for a set-id program is its starter's to pay, whoever it will act for: what is kept
-/// for user 0 is there for user 0.
+/// for user 0 is there for user 0, and what is kept for the server for the server.
 fn paid_for_by_their_starters(door: door::Door) -> Seen {
     set_id::copy_program(JOB).map_err(super::failed)?;
     libc::set_mode(JOB, 0o4755);
     let words = libc::words(libc::shared(1), 3);
     let resources = [Resource::Attachments, Resource::Domains, Resource::Envs, Resource::Frames];
     let before = resources.map(used);
+    let server = EnvId(services::get(Service::SetId) as u32);
+    let servers = used_by(server, Resource::Frames);
     let attacker = libc::spawn(|| {
         libc::silence();
         if !libc::become_user(NOBODY) {
@@ -133,6 +135,7 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
         std::thread::yield_now();
     }
     let during = resources.map(used);
+    let servers = i64::from(used_by(server, Resource::Frames)) - i64::from(servers);
     let forked = libc::try_spawn(|| 0).map(libc::wait);
     words[2].store(1, Ordering::SeqCst);
     let ended = libc::wait(attacker);
@@ -142,6 +145,10 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
     let grew = before.iter().zip(&during).any(|(before, during)| *during > before + 64);
     expect(forked == Some(0) && ended == 0 && built > 0 && !grew, || {
         format!("{built} domains; user 0 had {before:?}, then {during:?}, and forked: {forked:?}")
+    })?;
+    // Each has one frame of the server's until its guest comes: the prepared environment's.
+    expect(servers < 2 * built as i64, || {
+        format!("{built} domains; the server that builds them has {servers} frames more")
     })?;
     Ok(format!("({built} domains)"))
 }
