@@ -1,9 +1,9 @@
 //! What an environment takes beyond the end of its slice, and how it and its account pay for it.
 //!
 //! ```text
-//!   slice ──► told of its end ──► one slice more ─┬─► lets go: what it took is owed
-//!                                                 ├─► other accounts wait: taken off, and owes a slice
-//!                                                 └─► alone: one slice more, and so on; then it dies
+//!   slice ─► told of its end ─► a slice more ─┬─► lets go: what it took is owed
+//!                                             ├─► others wait: taken off, and owes a slice
+//!                                             └─► alone: a slice more, and so on; then it dies
 //! ```
 //! What is owed the environment pays by its own turns, and its account by as many of its.
 

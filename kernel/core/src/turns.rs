@@ -14,8 +14,8 @@
 //!
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
-//! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it forfeits.
-//! Where only one account is in the round there is nobody to pay back.
+//! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it
+//! forfeits. Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
@@ -53,9 +53,14 @@ pub struct Turns {
     count: u8,
     /// The place that had the last turn.
     pub(crate) position: u8,
-    /// What it has borrowed of others' turns.
+    /// What it has borrowed of others' turns, and taken beyond the ends of its own.
     debt_ns: u32,
+    /// When it has left the round, owing that, in [`STAMP_NS`]; it may wrap.
+    left_at: u32,
 }
+
+/// Of an account that is not in the round, time is counted in these.
+const STAMP_NS: u64 = 1 << 16;
 
 impl Turns {
     /// It has the place from now on, or has it no more. Is that new?
@@ -139,7 +144,24 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
         this.places += 1;
         this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
         this.words = this.words.max((account.at() / 64) as u8 + 1);
+        let turns = &state.accounts.records[account].turns[cpu];
+        if turns.count == 1 && turns.debt_ns != 0 {
+            come_back(state, cpu, account);
+        }
     }
+}
+
+/// The account is in the round again, and owes something: of that it has paid its share of the time
+/// since it left, whose turns it has left to those that are in the round.
+#[cold]
+#[inline(never)]
+fn come_back(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
+    let this = &state.sched.cpus[cpu];
+    let others: u32 = this.accounts.iter().map(|word| word.count_ones()).sum();
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    let away = ((this.since_ns / STAMP_NS) as u32).wrapping_sub(turns.left_at);
+    let paid = u64::from(away) * STAMP_NS / u64::from(others.saturating_sub(1).max(1));
+    turns.debt_ns = u64::from(turns.debt_ns).saturating_sub(paid) as u32;
 }
 
 /// It has neither.
@@ -150,7 +172,7 @@ pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
         this.places.less(1);
     }
     if turns.count == 0 {
-        turns.debt_ns = 0;
+        turns.left_at = (this.since_ns / STAMP_NS) as u32;
         this.accounts[account.at() / 64] &= !(1 << (account.at() % 64));
     }
 }

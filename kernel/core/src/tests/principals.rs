@@ -215,7 +215,7 @@ fn a_domain_is_asked_for_its_users_and_groups() {
     assert_eq!(ask(&mut world, NAME_USER, BOB), no);
     assert_eq!(ask(&mut world, NAME_USER, 0), no);
     assert_eq!(ask(&mut world, NAME_GROUP, ALICE), no);
-    assert_eq!(ask(&mut world, 7, ALICE), error(Error::BadArgument, 1));
+    assert_eq!(ask(&mut world, 8, ALICE), error(Error::BadArgument, 1));
     // A server's rights over users are not the users'.
     enter(&mut world, domain, SAVED, Name::of(&[NAME_USER]), READ | WRITE | SIGNAL);
     assert_eq!(ask(&mut world, NAME_USER, 0), no);

@@ -267,3 +267,41 @@ fn an_environment_that_owes_has_its_account_s_turn() {
     world.state.published.envs[owes].excess = 2;
     assert_eq!(slices(&mut world, 4, &all)[2], 0, "without another account nobody waits");
 }
+
+/// What an account owes is not forgotten when the last of its environments leaves the round: each of
+/// a crowd wakes in turn, borrows another account's slice, and is held.
+#[test]
+fn an_account_that_leaves_the_round_owes_what_it_has_borrowed() {
+    let mut world = World::new();
+    let [many, few] = [(); 2].map(|()| user(&mut world));
+    let crowd: [usize; 20] = core::array::from_fn(|_| process(&mut world, many));
+    let lends = process(&mut world, few);
+    let setup = EnvSetup { flags: FLAG_BORROW, ..EnvSetup::default() };
+    assert_eq!(world.set_by(lends, EnvId::NONE, field::FLAGS, &setup), OK);
+    let begin = world.machine.now + 500_000_000;
+    let at = |one: usize| begin + one as u64 * SLICE_NS;
+    for (one, &index) in crowd.iter().enumerate() {
+        let sleep = Call::Sleep { deadline: at(one), posted: 0, events: 0, flags: 0 };
+        assert_eq!(world.by(index, sleep), Outcome::Left);
+    }
+    sleep_for_ever(&mut world, 1);
+    while world.machine.now < begin - 1 {
+        world.machine.now = (world.machine.now + SLICE_NS / 2).min(begin - 1);
+        world.pick(0);
+    }
+    let before = world.state.published.envs[lends].run_ns;
+    let mut borrowed = 0;
+    for (one, &index) in crowd.iter().enumerate() {
+        world.machine.now = at(one);
+        if world.pick(0) == index {
+            borrowed += 1;
+            world.machine.now += SLICE_NS * 9 / 10;
+            let env = world.id(index);
+            assert_eq!(world.by(index, Call::EnvHold { env }), Outcome::Left);
+            world.pick(0);
+        }
+    }
+    let ran = world.state.published.envs[lends].run_ns - before;
+    let share = ran * 100 / (world.machine.now - begin);
+    assert!(borrowed > 1 && share >= 45, "{borrowed} have borrowed, {share} % are left");
+}

@@ -16,7 +16,7 @@ use unix::Errno;
 use unix::protocol::{LOCK_EXCLUSIVE, LOCK_PROCESS, LOCK_TEST, LOCK_UNLOCK, Operation};
 
 /// What holds.
-pub const TESTS: [Test; 6] = [
+pub const TESTS: [Test; 7] = [
     ("devices_do_not_come_back_by_tokens", devices_do_not_come_back_by_tokens),
     ("groups_that_are_shut_out_stay_out", groups_that_are_shut_out_stay_out),
     ("starters_do_not_say_who_has_sent_signals", starters_do_not_say_who_has_sent_signals),
