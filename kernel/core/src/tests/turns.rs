@@ -268,7 +268,7 @@ fn an_environment_that_owes_has_its_account_s_turn() {
     assert_eq!(slices(&mut world, 4, &all)[2], 0, "without another account nobody waits");
 }
 
-/// What an account owes is not forgotten when the last of its environments leaves the round: each of
+/// What an account owes is not forgotten when its last environment leaves the round: each of
 /// a crowd wakes in turn, borrows another account's slice, and is held.
 #[test]
 fn an_account_that_leaves_the_round_owes_what_it_has_borrowed() {
