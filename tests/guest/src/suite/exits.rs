@@ -99,8 +99,8 @@ global_asm!(
     ".org exits_begin + {reply}",
     "mov eax, ecx",
     "shl rax, 32",
-    "mov ecx, 0x80000000 + {transfer}",
-    "or rax, rcx",
+    "or rax, {transfer}",
+    "bts rax, {reply_bit}",
     "syscall",
     "hlt",
     "exits_end:",
@@ -112,6 +112,7 @@ global_asm!(
     destroy = const number::EnvDestroy,
     sleep = const number::Sleep,
     transfer = const number::TransferSync,
+    reply_bit = const abi::call::TRANSFER_REPLY.trailing_zeros(),
 );
 
 unsafe extern "C" {
