@@ -159,7 +159,13 @@ fn block_with(sender: [u64; 3], groups: [u64; 4], word: &str) -> Vec<u8> {
 /// domain holds groups. It comes back if that fails.
 fn start_with(door: door::Door, block: &[u8], passed: &[u64]) -> i32 {
     let page = libc::shared(1);
-    let Some(domain) = set_id::domain_of(door, block, page, set_id::JOB) else { return 41 };
+    // The server has none to give while it waits for what others' have left.
+    let ask = || set_id::domain_of(door, block, page, set_id::JOB);
+    let again = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        ask()
+    };
+    let Some(domain) = ask().or_else(|| (0..100).find_map(again)) else { return 41 };
     let places: Vec<[u64; 2]> = passed.iter().map(|&region| [region, 2]).collect();
     let (count, places) = (places.len() as u64, UserAddress(places.as_ptr() as u64));
     if count != 0 && libc::kernel(door, Call::RegionPass { domain, places, count }).is_err() {
@@ -366,6 +372,8 @@ fn groups_of_a_set_are_no_ids(door: door::Door) -> Seen {
         });
         built.sum()
     }));
+    // Others' programs end differently where there is one.
+    fs::remove_file(set_id::LEDGER).map_err(failed)?;
     expect(status == 1 << 8, || format!("built, a bit for each of four claims: {status:#x}"))?;
     Ok(String::new())
 }

@@ -142,7 +142,7 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
     let built = words[1].load(Ordering::SeqCst);
     let _ = std::fs::remove_file(JOB);
     // The attacker's own process is user 0's until it has become nobody.
-    let grew = before.iter().zip(&during).any(|(before, during)| *during > before + 64);
+    let grew = before.iter().zip(&during).any(|(before, during)| *during > before + 96);
     expect(forked == Some(0) && ended == 0 && built > 0 && !grew, || {
         format!("{built} domains; user 0 had {before:?}, then {during:?}, and forked: {forked:?}")
     })?;
