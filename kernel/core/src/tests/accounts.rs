@@ -116,6 +116,14 @@ fn use_an_ended_accounts_id() {
     }
 }
 
+/// A domain that this account pays for.
+pub(super) fn domain_for(world: &mut World, account: AccountId) -> DomainId {
+    let (which, root) = (Which::Any, Which::Any);
+    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
+    let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+    DomainId(id)
+}
+
 /// An account ends, and another one gets its index: what it had is not for that one, as often as
 /// that may happen.
 #[test]
@@ -124,11 +132,9 @@ fn frames_of_a_dead_account_are_clear() {
     for life in 0..if cfg!(miri) { 3 } else { 600 } {
         let account = below(&mut world, AccountId(1), 100);
         assert_eq!(account.index(), 2, "the same index again");
-        let (which, root) = (Which::Any, Which::Any);
-        let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
-        let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
+        let domain = domain_for(&mut world, account);
         for page in 0..4 {
-            let frame = world.map(DomainId(id).index(), SAVE + page * PAGE_SIZE);
+            let frame = world.map(domain.index(), SAVE + page * PAGE_SIZE);
             let word = world.machine.word(frame.address());
             assert_eq!(word, 0, "what the account before it had, in life {life}");
             world.machine.word_set(frame.address(), 0x5ec7e7);
@@ -145,13 +151,7 @@ fn frames_of_a_secret_domain_are_clear_for_its_own_account() {
     for secret in [0, 1] {
         let mut world = World::new();
         let account = below(&mut world, AccountId(1), 100);
-        let mut domain = || {
-            let (which, root) = (Which::Any, Which::Any);
-            let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
-            let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
-            DomainId(id)
-        };
-        let (victim, heir) = (domain(), domain());
+        let [victim, heir] = [(); 2].map(|()| domain_for(&mut world, account));
         let property = Property::Secret as u16;
         let set = |value| Call::DomainSet { domain: victim, property, value };
         assert_eq!(world.by(1, set(2)), error(Error::BadArgument, 2));
@@ -178,13 +178,7 @@ fn frames_of_a_secret_domain_are_clear_for_its_own_account() {
 fn tables_of_a_dead_domain_are_clear() {
     let mut world = World::new();
     let account = below(&mut world, AccountId(1), 100);
-    let domain = |world: &mut World| {
-        let (which, root) = (Which::Any, Which::Any);
-        let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
-        let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
-        DomainId(id)
-    };
-    let (victim, heir) = (domain(&mut world), domain(&mut world));
+    let [victim, heir] = [(); 2].map(|()| domain_for(&mut world, account));
     world.map(victim.index(), SAVE);
     let unmap = Operation::Unmap as u8;
     let value = 0x5ec7e700;
@@ -212,10 +206,7 @@ fn links_do_not_pass_on_what_was_there() {
     let mut world = World::new();
     let domain = |world: &mut World| {
         let account = below(world, AccountId(1), 100);
-        let (which, root) = (Which::Any, Which::Any);
-        let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
-        let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
-        DomainId(id)
+        domain_for(world, account)
     };
     let (victim, attacker) = (domain(&mut world), domain(&mut world));
     world.map(attacker.index(), SAVE);

@@ -37,13 +37,11 @@ fn slices(world: &mut World, count: usize, of: &[Vec<usize>]) -> Vec<usize> {
     got
 }
 
-/// A domain that this account pays for.
+/// A domain that this account pays for, with a page for arguments.
 pub(super) fn domain_of(world: &mut World, account: AccountId) -> DomainId {
-    let (which, root) = (Which::Any, Which::Any);
-    let call = Call::DomainAlloc { which, account, root, window: 0, bytes: u64::MAX };
-    let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no domain") };
-    world.map(DomainId(id).index(), SCRATCH);
-    DomainId(id)
+    let domain = super::accounts::domain_for(world, account);
+    world.map(domain.index(), SCRATCH);
+    domain
 }
 
 pub(super) fn sleep_for_ever(world: &mut World, index: usize) {

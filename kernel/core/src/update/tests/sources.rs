@@ -83,11 +83,10 @@ fn an_entry_keeps_the_right_to_be_written() {
     world.own(parent, Operation::Protect, KEEPS_WRITE).unwrap();
     assert!(!world.leaf(parent, PAGE).unwrap().writable);
     world.tables(child, PAGE, 2);
-    let name = |name| Capability { rights: ALL, zero: 0, name };
     let map = |world: &mut World, value| {
         let item = leaf(Operation::Map, ANY_FRAME, PAGE, from_source(PAGE, value));
         let (state, machine) = (&mut world.state, &mut world.machine);
-        let none = name(Name::of(&[7]));
+        let none = Capability { rights: ALL, zero: 0, name: Name::of(&[7]) };
         update_item(state, machine, parent, child, &none, &item, 0).1
     };
     map(&mut world, KEEPS_WRITE).unwrap();
