@@ -24,6 +24,9 @@
 
 /* Is there when there is no room for one more process. */
 #define FULL "/tmp/full"
+/* Its name before that, and one for a trial. */
+#define NOT_FULL "/tmp/room"
+#define TRIAL "/tmp/roo_"
 
 enum { HOG_BYTES = 1 << 30, PAGE = 4096, PATIENCE_S = 60, SLACK_PAGES = 128, STILL = 50 };
 
@@ -53,16 +56,48 @@ static void descriptors(void)
             perror("pipe");
 }
 
+static void or_die(int failed, const char *call)
+{
+    if (failed) {
+        perror(call);
+        exit(1);
+    }
+}
+
+/* A process that gives the file its name at SIGUSR1. A process whose fork fails has no page left for a
+ * request to the file server; this one has made the same request before there were others. */
+static pid_t herald(void)
+{
+    int ready[2], signal;
+    char byte = 0;
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGUSR1);
+    or_die(sigprocmask(SIG_BLOCK, &awaited, NULL) || pipe(ready), "herald");
+    pid_t self = fork();
+    or_die(self < 0, "fork");
+    if (self != 0) {
+        or_die(read(ready[0], &byte, 1) != 1 || close(ready[0]) || close(ready[1]), "herald");
+        return self;
+    }
+    or_die(close(open(NOT_FULL, O_WRONLY | O_CREAT, 0600)), "open");
+    or_die(rename(NOT_FULL, TRIAL) || rename(TRIAL, NOT_FULL), "rename");
+    or_die(write(ready[1], &byte, 1) != 1 || sigwait(&awaited, &signal), "herald");
+    or_die(rename(NOT_FULL, FULL), "rename");
+    exit(0);
+}
+
 static void attack(unsigned user)
 {
     become(user);
+    pid_t told = herald();
     if (fork() == 0)
         hog();
     if (fork() == 0)
         descriptors();
     for (;;)
         if (fork() < 0)
-            close(open(FULL, O_WRONLY | O_CREAT, 0600));
+            kill(told, SIGUSR1);
 }
 
 /* The user's processes that have not ended, but for this one. */
