@@ -104,14 +104,16 @@ pub fn peers_do_not_say_who_they_are(door: door::Door) -> Seen {
 /// Where the locked file is.
 const LOCKED: &str = "/tmp/forgers-locked";
 
-/// A region by which its domain asks the file server.
+/// A region by which its domain asks the file server: one of that size to which the domain is
+/// attached as its owner. A region of the domain's groups may be as large.
 pub fn transport() -> Option<u32> {
     let own = xok::published::env_domain(EnvId(std::process::id()))?;
     regions().into_iter().find_map(|id| {
         let at = abi::id::RegionId(id).index();
         let record: RegionRecord = xok::published::record(Table::Regions, at)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
-        (sized && record.domain == own.0).then_some(id as u32)
+        let is_used = record.domain == own.0 && record.attached[0] != 0;
+        (sized && is_used).then_some(id as u32)
     })
 }
 

@@ -300,6 +300,8 @@ fn locks_are_their_processes(door: door::Door) -> Seen {
 
 /// A group that a program's starter is in by its set.
 const MEMBER_OF: u32 = 27;
+/// Groups in a region that is full.
+const IN_REGION: u32 = 17 * 1024;
 
 /// The region that its own set of groups lies in: none that it has made is open to nobody else.
 fn region_of_groups() -> Option<u64> {
@@ -317,17 +319,21 @@ type Claim = fn(u64) -> [u64; 4];
 /// user by getgroups(2) is not deceived. A starter that says something else starts no program.
 fn starters_hide_no_groups(door: door::Door) -> Seen {
     set_id::prepare().map_err(failed)?;
-    let claims: [(&str, Claim); 5] = [
+    let claims: [(&str, Claim); 6] = [
         ("where they are", |region| [region, 0, 0, 0]),
         ("none", |_| [0; 4]),
         ("elsewhere", |region| [0, region, 0, 0]),
+        ("twice", |region| [region, region, 0, 0]),
         ("no region", |_| [77, 0, 0, 0]),
         ("one more", |region| [region, 0, 0, 77]),
     ];
     for (claim, regions) in claims {
         fs::write(set_id::LEDGER, "").map_err(failed)?;
         let status = libc::wait(libc::spawn(|| {
-            if !libc::become_user_of(NOBODY, &[MEMBER_OF]) {
+            // A region that is not full ends where it is read as if another one followed.
+            let full: Vec<u32> = (1..=IN_REGION).collect();
+            let groups = if claim == "twice" { &full[..] } else { &[MEMBER_OF] };
+            if !libc::become_user_of(NOBODY, groups) {
                 return 1;
             }
             connect();
