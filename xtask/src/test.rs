@@ -7,6 +7,7 @@ use crate::machines;
 use crate::options::{self, Options};
 use crate::report;
 use crate::tally::Tally;
+use crate::workspace;
 
 mod bench_suite;
 mod boot_suite;
@@ -36,9 +37,11 @@ pub use status_suite::command as status_inside;
 /// A suite's name, what it is, and what runs it.
 type Suite = (&'static str, &'static str, fn(&mut Tally) -> Result<()>);
 
+/// The suite whose tests cargo builds and runs.
+const HOST: &str = "host";
 /// The suites, cheapest first.
 const SUITES: &[Suite] = &[
-    ("host", "unit and model tests, on the host", host_suite::run),
+    (HOST, "unit and model tests, on the host", host_suite::run),
     ("static", "what can be seen without running anything", static_suite::run),
     ("boot", "how the kernel begins, or says that it cannot", boot_suite::run),
     ("guest", "tests in the guest, on several machines", guest_suite::run),
@@ -67,6 +70,20 @@ pub fn suites() -> Vec<&'static str> {
     SUITES.iter().map(|suite| suite.0).collect()
 }
 
+/// The suites that are chosen and may hold a test that is wanted.
+fn wanted(tally: &Tally, chosen: &[String]) -> Result<Vec<Suite>> {
+    let packages = workspace::tested_packages()?;
+    let all: Vec<&str> = suites().into_iter().chain(packages.iter().map(String::as_str)).collect();
+    let may_hold = |part: &str| known::may_hold(tally.only(), part, &all);
+    let is_wanted = |name: &str| {
+        let is_chosen = chosen.is_empty() || chosen.iter().any(|chosen| chosen == name);
+        // Names of the host's tests begin with their packages'.
+        let packages_hold = name == HOST && packages.iter().any(|package| may_hold(package));
+        is_chosen && (may_hold(name) || packages_hold)
+    };
+    Ok(SUITES.iter().copied().filter(|suite| is_wanted(suite.0)).collect())
+}
+
 /// `cargo xtask test [--only PATTERN] [--suite NAME]... [--place MACHINE]`; answers the status.
 pub fn command(words: Vec<String>) -> Result<u8> {
     let mut options = Options::new(words);
@@ -85,12 +102,13 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     place.as_deref().map_or(Ok(()), known::check_place)?;
     only.as_deref().map_or(Ok(()), |only| known::check_pattern(only, &chosen, &suites()))?;
 
-    build::build()?;
     let mut tally = Tally::new(only, place, chosen.is_empty());
-    for &(name, what, run) in SUITES {
-        if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
-            continue;
-        }
+    let wanted = wanted(&tally, &chosen)?;
+    // Tests of the host are cargo's to build.
+    if wanted.iter().any(|suite| suite.0 != HOST) {
+        build::build()?;
+    }
+    for (name, what, run) in wanted {
         report::step(&format!("{name}: {what}"));
         // A suite that cannot run is a failure of its own; the others still do.
         if let Err(failure) = run(&mut tally) {

@@ -66,6 +66,13 @@ pub fn check_pattern(only: &str, chosen: &[String], suites: &[&str]) -> Result<(
     }
 }
 
+/// May a test whose name begins with `part` and a slash, a suite or a package, hold the pattern?
+/// Not if that begins with another one of `all` of these; where it begins within a name, any may.
+pub fn may_hold(only: Option<&str>, part: &str, all: &[&str]) -> bool {
+    let first = only.and_then(|only| only.split_once('/')).map(|(first, _)| first);
+    first.is_none_or(|first| first == part || !all.contains(&first))
+}
+
 /// The places of all suites, and some that only look like one.
 fn places() -> Vec<String> {
     let kinds = [Kind::Q35, Kind::Microvm];
@@ -183,6 +190,17 @@ mod tests {
         let said = refused(check_place("q35 x9"));
         assert!(said.contains("--place q35 x9: no suite has") && said.contains("q35 x1"), "{said}");
         assert!(check_place("microvm x2").is_ok() && check_place("bochs x1").is_ok());
+    }
+
+    #[test]
+    fn suites_that_hold_no_such_test_are_left_out() {
+        let all = ["exos", "linux", "kernel-core"];
+        let may = |only: &str| all.map(|part| may_hold(Some(only), part, &all));
+        assert_eq!(may("exos/locks"), [true, false, false]);
+        assert_eq!(may("kernel-core/tests::x"), [false, false, true]);
+        assert_eq!(may("c/users"), [true; 3]);
+        assert_eq!(may("locks"), [true; 3]);
+        assert!(all.iter().all(|part| may_hold(None, part, &all)));
     }
 
     #[test]
