@@ -27,6 +27,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::options::{self, Options};
 use crate::packages;
 use crate::report;
+use crate::tidy::Planted;
 use crate::workspace;
 use faults::Fault;
 
@@ -80,6 +81,12 @@ impl<'a> Trial<'a> {
         }
         usual
     }
+}
+
+/// All faults, with the tests that find them.
+pub fn planted() -> Result<Vec<Planted>> {
+    let planted = |Fault { id, file, tests, .. }| Planted { id, file, tests };
+    Ok(faults::all()?.into_iter().map(planted).collect())
 }
 
 /// The fault that everything started by this process shall have.
@@ -279,6 +286,8 @@ fn tests_of(package: &str, words: &[&str]) -> Command {
         // So many orders of threads take too long otherwise.
         "lockfree" => cargo.args(["--release", "--tests"]),
         "xtask" => cargo.arg("--bins"),
+        // It has a program of tests with an allocator of its own.
+        "unix" => cargo.args(["--lib", "--test", "no_memory"]),
         _ if beside.is_file() => cargo.args(["--test", "suite"]),
         _ => cargo.arg("--lib"),
     };
@@ -318,7 +327,8 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(test: &'a str) -> Self {
-        let own = ["kernel-core/", "code/", "fuzz/", "lockfree/", "unix/", "xok/", "xtask/"];
+        let own =
+            ["kernel-core/", "code/", "fuzz/", "lockfree/", "unix/", "xok/", "xio/", "xtask/"];
         let name = own.iter().find_map(|package| test.strip_prefix(package)).unwrap_or(test);
         Self { name, last: "nothing was said".into() }
     }

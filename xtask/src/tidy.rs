@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::failure::{Context, Result};
 use crate::linux_suite;
+use crate::mutate;
 use crate::test;
 use crate::workspace;
 
@@ -16,6 +17,8 @@ mod functions;
 mod hops;
 mod named;
 mod unsafety;
+
+pub use named::Planted;
 
 /// A source file of the tree.
 #[derive(Clone, Debug)]
@@ -33,12 +36,19 @@ pub fn complaints() -> Result<Vec<String>> {
     complaints.extend(unsafety::check(&sources, &workspace::read(unsafety::LIST)?));
     complaints.extend(hops::check(&workspace::read(hops::DOCUMENT)?, &sources));
     let packages = workspace::packages()?;
-    let (suites, cases) = (test::suites(), linux_suite::names()?);
-    let tree =
-        named::Tree { sources: &sources, packages: &packages, suites: &suites, cases: &cases };
+    let (suites, cases, faults) = (test::suites(), linux_suite::names()?, mutate::planted()?);
+    let tree = named::Tree {
+        sources: &sources,
+        packages: &packages,
+        suites: &suites,
+        cases: &cases,
+        faults: &faults,
+    };
+    let mut documents = Vec::new();
     for (path, column) in named::DOCUMENTS {
-        complaints.extend(named::check(path, &workspace::read(path)?, column, &tree));
+        documents.push((path, workspace::read(path)?, column));
     }
+    complaints.extend(named::check(&documents, &tree));
     for source in &sources {
         complaints.extend(files::check(source));
         complaints.extend(functions::check(source));

@@ -32,10 +32,12 @@ pub struct Edit {
 }
 
 /// A mistake that somebody could make, and the test that finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     /// Its name on the command line.
     pub id: String,
+    /// The file that it is written in, from the root.
+    pub file: String,
     /// What is wrong then, in a phrase.
     pub what: String,
     /// The tests that must find it, as the results name them.
@@ -58,7 +60,9 @@ pub fn all() -> Result<Vec<Fault>> {
     for path in files {
         let text = std::fs::read_to_string(&path).context(path.display())?;
         let found = parse(&text).map_err(|why| Failure::new(format!("{}: {why}", path.display())));
-        for fault in found? {
+        let file = path.strip_prefix(workspace::root()).unwrap_or(&path).to_string_lossy();
+        for mut fault in found? {
+            fault.file = file.to_string();
             if faults.iter().any(|other| other.id == fault.id) {
                 return Err(Failure::new(format!("{}: {} twice", path.display(), fault.id)));
             }
@@ -78,9 +82,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
         if !line.starts_with(' ') {
             let (id, what) = line.split_once(": ").ok_or(wrong("not `id: what`"))?;
             let (id, what) = (id.to_string(), what.to_string());
-            let fault =
-                Fault { id, what, tests: Vec::new(), place: String::new(), edits: Vec::new() };
-            faults.push(fault);
+            faults.push(Fault { id, what, ..Fault::default() });
             continue;
         }
         let fault = faults.last_mut().ok_or(wrong("no fault yet"))?;
