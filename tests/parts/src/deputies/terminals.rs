@@ -5,6 +5,7 @@
 
 pub mod forged;
 mod fresh;
+mod inputs;
 mod numbers;
 mod outputs;
 
@@ -24,10 +25,11 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 19] = [
+pub const TESTS: [Test; 20] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
+    ("forged_inputs_end_no_server", inputs::forged_inputs_end_no_server),
     ("long_echoes_end_no_server", long_echoes_end_no_server),
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
