@@ -74,6 +74,14 @@ const BOMB_KEY_LIMIT: Duration = Duration::from_millis(100);
 /// User 0 ends the other one's processes within this.
 const BOMB_END_LIMIT: Duration = Duration::from_secs(1);
 
+/// The document in which user 0 finds how to end another user's bomb, and how its lines begin that
+/// make the user, the bomb, and an end of it.
+const USERS: &str = "docs/two-users.md";
+const USERS_LINES: [&str; 3] =
+    ["echo 'bob:x:1001:1001:", "su bob -c 'b() {", "while start-stop-daemon "];
+/// Processes of the bomb's when it is ended.
+const BOMB_PROCESSES: u32 = 150;
+
 /// Keystrokes, then a second for each cell.
 pub fn run(tally: &mut Tally) -> Result<()> {
     if tally.wants("load/keystrokes") && tally.wants_place("q35 x1") {
@@ -84,7 +92,12 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         report::step("load: another user's bomb");
         tally.record("load/another_users_bomb", "q35 x1", bomb());
     }
-    let alone = ["load/keystrokes", "load/another_users_bomb"];
+    if tally.wants("load/a_shell_ends_a_bomb") && tally.wants_place("q35 x1") {
+        report::step("load: a shell ends a bomb");
+        let verdict = shell_ends_bomb().unwrap_or_else(|failure| Err(failure.to_string()));
+        tally.record("load/a_shell_ends_a_bomb", "q35 x1", verdict);
+    }
+    let alone = ["load/keystrokes", "load/another_users_bomb", "load/a_shell_ends_a_bomb"];
     if tally.only().is_some_and(|only| alone.iter().any(|name| name.contains(only))) {
         return Ok(());
     }
@@ -121,6 +134,32 @@ fn bomb() -> Verdict {
     let is_back = seen.said.contains("memory is back");
     let in_time = most <= BOMB_KEY_LIMIT && ended <= BOMB_END_LIMIT;
     if in_time && is_back { Ok(shown) } else { Err(format!("{shown}: {}", seen.said)) }
+}
+
+/// User 0's shell ends another user's bomb, by the lines of the document.
+fn shell_ends_bomb() -> Result<Verdict> {
+    let text = workspace::read(USERS)?;
+    let find = |begins: &str| {
+        let line = text.lines().find(|line| line.starts_with(begins));
+        line.ok_or_else(|| Failure::new(format!("{USERS}: no line `{begins}…`")))
+    };
+    let [user, bomb, end] = USERS_LINES.map(find);
+    let script = format!(
+        "{}\n{}\n\
+         until [ $(ps | grep -c '[0-9] bob') -ge {BOMB_PROCESSES} ]; do sleep 0.1; done\n\
+         {} 2>/dev/null\n\
+         ps | grep -c '[0-9] bob'; exit 0",
+        user?, bomb?, end?
+    );
+    let program = Some(("/bin/sh".into(), ["sh", "-c", &script].map(str::to_string).to_vec()));
+    let job = Job { program, limit: Some(START), ..Job::default() };
+    let image = run::make_image(&job)?;
+    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    let said = String::from_utf8_lossy(&captured.output);
+    Ok(match (captured.status, said.as_ref()) {
+        (Some(0), "0\n") => Ok(String::new()),
+        (status, _) => Err(format!("status {status:?}, {said:?}")),
+    })
 }
 
 /// So many seconds for each cell, for `soak`.
