@@ -31,6 +31,7 @@ pub mod open_file;
 pub mod pipe;
 pub mod poll;
 pub mod proc_files;
+mod proc_records;
 pub mod processor;
 pub mod pty;
 pub mod region;

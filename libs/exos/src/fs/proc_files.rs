@@ -1,21 +1,22 @@
 //! /proc: the published pages, in the form that Linux programs read.
 
 use abi::id::EnvId;
-use abi::published::{CpuRecord, DomainRecord, EnvRecord, EnvState, Table};
+use abi::published::{CpuRecord, EnvRecord, EnvState, Table};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use linux_raw_sys::general as raw;
-use unix::attributes::{Attributes, device_number};
+use unix::attributes::Attributes;
 use unix::dirents::Packer;
-use unix::proc_text::{self, CpuTimes, MemoryRecord, ProcessRecord};
+use unix::proc_text::{self, CpuTimes, MemoryRecord};
 use unix::process_page::{DIRECTORY, LIMITS, ROOT_DIRECTORY};
 use unix::{Errno, mounts};
 use xok::{clock, published};
 
 use super::node::{Node, stamped};
+use super::proc_records::{Ids, record_of, zombie};
 use super::walk::Last;
-use super::{Files, processor, terminal};
+use super::{Files, processor};
 use crate::group_list;
 use crate::process::Process;
 use crate::{environment, others, page};
@@ -282,8 +283,9 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
     {
         // Of a process that hides itself only the directory is its user's (proc(5)).
         if page.undumpable == 0 || mode == raw::S_IFDIR | 0o555 {
-            attributes.uid = page.effective_user;
-            attributes.gid = page.effective_group_id;
+            let ids = Ids::of(EnvId(item.pid), &page);
+            attributes.uid = ids.users[1];
+            attributes.gid = ids.groups[1];
         }
     }
     Ok(attributes)
@@ -451,80 +453,6 @@ fn global(process: &Process, name: &str) -> Vec<u8> {
         "uptime" => proc_text::uptime(now, cpus.iter().map(|cpu| cpu.idle_ns).sum()),
         _ => processor::version().into_bytes(),
     }
-}
-
-/// A process that is dead and that its parent has not waited for: the kernel's record is all that
-/// is left of it.
-fn zombie(pid: u32) -> Option<EnvRecord> {
-    let record = published::env(EnvId(pid))?;
-    let dead = record.state == EnvState::Dead as u32;
-    (dead && page::brief(EnvId(record.holder)).is_some()).then_some(record)
-}
-
-fn record_of_zombie(record: &EnvRecord) -> ProcessRecord {
-    ProcessRecord {
-        pid: record.id,
-        name: Vec::from(*b"defunct"),
-        state: b'Z',
-        ppid: record.holder,
-        foreground: -1,
-        run_ns: record.run_ns,
-        threads: 1,
-        started_ns: record.born_ns,
-        cpu: record.cpu,
-        switches: record.switches,
-        ..ProcessRecord::default()
-    }
-}
-
-/// What the published pages know of a process.
-fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
-    let id = EnvId(pid);
-    let record = published::env(id).ok_or(Errno::ESRCH)?;
-    if let Some(record) = zombie(pid) {
-        return Ok(record_of_zombie(&record));
-    }
-    let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
-    let state = match record.state {
-        _ if page.stop_signal != 0 => b'T',
-        state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
-        state if state == EnvState::Held as u32 => b'T',
-        _ => b'S',
-    };
-    let domain =
-        published::record::<DomainRecord>(Table::Domains, abi::id::DomainId(record.domain).index());
-    let resident = domain.map_or(0, |domain| domain.entries);
-    let console = terminal::Tty::console().and_then(|tty| tty.control());
-    let foreground = console.map_or(0, |control| control.foreground);
-    let on_terminal = page.terminal == 1;
-    Ok(ProcessRecord {
-        pid,
-        name: page.name().to_vec(),
-        state,
-        ppid: page.parent,
-        pgid: page.group,
-        sid: page.session,
-        terminal: if on_terminal { device_number(5, 1) as u32 } else { 0 },
-        foreground: if on_terminal { foreground as i32 } else { -1 },
-        run_ns: record.run_ns,
-        children_ns: 0,
-        nice: page.nice,
-        threads: page.threads.max(1),
-        started_ns: page.start_ns,
-        mapped: page.virtual_bytes,
-        resident: (u64::from(resident) * 4096).min(page.virtual_bytes),
-        pending: 0,
-        blocked: page.blocked,
-        ignored: page.ignored,
-        caught: page.handled,
-        users: [page.user, page.effective_user, page.saved_user, page.file_user],
-        groups: [page.group_id, page.effective_group_id, page.saved_group_id, page.file_group_id],
-        more_groups: page.groups().to_vec(),
-        cpu: record.cpu,
-        descriptors: page.descriptors,
-        switches: record.switches,
-        umask: page.umask,
-    })
 }
 
 fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno> {

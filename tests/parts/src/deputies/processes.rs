@@ -12,12 +12,14 @@ use abi::region::WordAt;
 use std::fs::{self, OpenOptions};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 9] = [
+pub const TESTS: [Test; 10] = [
+    ("processes_do_not_say_whose_they_are", processes_do_not_say_whose_they_are),
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
@@ -39,6 +41,35 @@ fn pages_end_no_readers(_: door::Door) -> Seen {
     let status = libc::wait(libc::spawn(|| i32::from(fs::read(&path).is_err())));
     end(attacker)?;
     expect(status == 0, || format!("reading {path} ends user 0's process: {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// In /proc a process is its user's and its group's, whatever it says of itself: by that user 0
+/// finds all processes of a user's.
+fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
+    let said = [
+        [offset_of!(ProcessPage, user), offset_of!(ProcessPage, group_id)],
+        [offset_of!(ProcessPage, effective_user), offset_of!(ProcessPage, effective_group_id)],
+        [offset_of!(ProcessPage, saved_user), offset_of!(ProcessPage, saved_group_id)],
+        [offset_of!(ProcessPage, file_user), offset_of!(ProcessPage, file_group_id)],
+    ];
+    for (at, offsets) in said.into_iter().enumerate() {
+        let attacker = nobody(|| {
+            offsets.into_iter().for_each(|offset| say(offset, 0));
+            0
+        })?;
+        let path = format!("/proc/{}", attacker.0);
+        let owner = fs::metadata(&path).map(|found| [found.uid(), found.gid()]);
+        let status = fs::read_to_string(format!("{path}/status")).map_err(failed)?;
+        end(attacker)?;
+        let owner = owner.map_err(failed)?;
+        expect(owner == [NOBODY; 2], || format!("{path} is of user and group {owner:?}"))?;
+        for name in ["Uid:", "Gid:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            let are_its = line.split_whitespace().all(|id| id.parse() == Ok(NOBODY));
+            expect(!line.is_empty() && are_its, || format!("word {at} said 0, {name}{line}"))?;
+        }
+    }
     Ok(String::new())
 }
 

@@ -1,0 +1,143 @@
+//! What /proc tells of a process: what its page says, and of its ids what the kernel bears out.
+//!
+//! A program that makes kernel calls of its own stores anything into its page. An administrator
+//! finds a user's processes by /proc, to end them: so each id there is one for which the process's
+//! domain acts, or else that of the user that pays for it.
+
+use abi::capability::{NAME_GROUP, NAME_USER};
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
+use alloc::vec::Vec;
+use unix::Errno;
+use unix::attributes::device_number;
+use unix::proc_text::ProcessRecord;
+use unix::process_page::ProcessPage;
+use xok::{accounts, call, published};
+
+use super::terminal;
+use crate::page;
+use crate::signal::sender::NOBODY;
+
+/// The ids of a process: real, effective, saved, of files.
+pub struct Ids {
+    pub users: [u32; 4],
+    pub groups: [u32; 4],
+}
+
+impl Ids {
+    /// Of the process `id` with this page, as far as the kernel bears them out.
+    pub fn of(id: EnvId, page: &ProcessPage) -> Self {
+        let record = published::env(id).unwrap_or_default();
+        let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
+        let users = [page.user, page.effective_user, page.saved_user, page.file_user];
+        let groups = [page.group_id, page.effective_group_id];
+        let groups = [groups[0], groups[1], page.saved_group_id, page.file_group_id];
+        // Environments follow their domain to another account one after the other.
+        let account = domain_record(domain).map_or(0, |record| record.account);
+        let payer = || accounts::whose(AccountId(account)).unwrap_or(NOBODY);
+        Self {
+            users: borne_out(domain, NAME_USER, users, payer),
+            groups: borne_out(domain, NAME_GROUP, groups, || NOBODY),
+        }
+    }
+}
+
+fn domain_record(id: DomainId) -> Option<DomainRecord> {
+    published::record(Table::Domains, id.index()).filter(|record: &DomainRecord| record.id == id.0)
+}
+
+/// Those of the numbers for which the domain acts; in place of the others, what `instead` says.
+fn borne_out(
+    domain: DomainId,
+    kind: u16,
+    numbers: [u32; 4],
+    instead: impl FnOnce() -> u32,
+) -> [u32; 4] {
+    // Mostly they are all the same one.
+    let mut last = None;
+    let holds = numbers.map(|number| {
+        let (_, known) = last
+            .filter(|&(before, _)| before == number)
+            .unwrap_or_else(|| (number, call::domain_holds(domain, kind, number).is_ok()));
+        last = Some((number, known));
+        known
+    });
+    if holds == [true; 4] {
+        return numbers;
+    }
+    let instead = instead();
+    core::array::from_fn(|at| if holds[at] { numbers[at] } else { instead })
+}
+
+/// A process that is dead and that its parent has not waited for: the kernel's record is all that
+/// is left of it.
+pub fn zombie(pid: u32) -> Option<EnvRecord> {
+    let record = published::env(EnvId(pid))?;
+    let dead = record.state == EnvState::Dead as u32;
+    (dead && page::brief(EnvId(record.holder)).is_some()).then_some(record)
+}
+
+fn record_of_zombie(record: &EnvRecord) -> ProcessRecord {
+    ProcessRecord {
+        pid: record.id,
+        name: Vec::from(*b"defunct"),
+        state: b'Z',
+        ppid: record.holder,
+        foreground: -1,
+        run_ns: record.run_ns,
+        threads: 1,
+        started_ns: record.born_ns,
+        cpu: record.cpu,
+        switches: record.switches,
+        ..ProcessRecord::default()
+    }
+}
+
+/// What the published pages know of a process.
+pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
+    let id = EnvId(pid);
+    let record = published::env(id).ok_or(Errno::ESRCH)?;
+    if let Some(record) = zombie(pid) {
+        return Ok(record_of_zombie(&record));
+    }
+    let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
+    let state = match record.state {
+        _ if page.stop_signal != 0 => b'T',
+        state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
+        state if state == EnvState::Held as u32 => b'T',
+        _ => b'S',
+    };
+    let resident = domain_record(DomainId(record.domain)).map_or(0, |domain| domain.entries);
+    let console = terminal::Tty::console().and_then(|tty| tty.control());
+    let ids = Ids::of(id, &page);
+    let foreground = console.map_or(0, |control| control.foreground);
+    let on_terminal = page.terminal == 1;
+    Ok(ProcessRecord {
+        pid,
+        name: page.name().to_vec(),
+        state,
+        ppid: page.parent,
+        pgid: page.group,
+        sid: page.session,
+        terminal: if on_terminal { device_number(5, 1) as u32 } else { 0 },
+        foreground: if on_terminal { foreground as i32 } else { -1 },
+        run_ns: record.run_ns,
+        children_ns: 0,
+        nice: page.nice,
+        threads: page.threads.max(1),
+        started_ns: page.start_ns,
+        mapped: page.virtual_bytes,
+        resident: (u64::from(resident) * 4096).min(page.virtual_bytes),
+        pending: 0,
+        blocked: page.blocked,
+        ignored: page.ignored,
+        caught: page.handled,
+        users: ids.users,
+        groups: ids.groups,
+        more_groups: page.groups().to_vec(),
+        cpu: record.cpu,
+        descriptors: page.descriptors,
+        switches: record.switches,
+        umask: page.umask,
+    })
+}
