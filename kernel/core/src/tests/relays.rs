@@ -20,6 +20,8 @@ const REGIONS: usize = 3;
 /// Where the bytes are, in the region and in the program.
 const BYTES: u64 = 64;
 const DATA: u64 = SCRATCH + 0x400;
+/// Bytes that are put into a fifo at once now and then: all that the program's page has from there.
+const PIECE: u64 = PAGE_SIZE - 0x400;
 
 /// Everything that a step and a switch may change.
 fn digest(world: &mut World) -> String {
@@ -132,8 +134,16 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
     if writes && there > 0 && random.below(4) != 0 {
         return Call::Yield { to: EnvId::NONE };
     }
-    let len = if writes || there == 0 || there > 64 { 8 } else { there };
     let is_fifo = world.state.regions.slots[RegionIndex::new(at)].fifo != 0;
+    let len = match there {
+        // A few of these are more than a fifo of one page has room for.
+        _ if writes && is_fifo && random.below(2) == 0 => PIECE / 3 * (1 + random.below(3)),
+        0 => 8,
+        _ if writes => 8,
+        1..=64 => there,
+        _ if is_fifo => there.min(PIECE),
+        _ => 8,
+    };
     let offset =
         if is_fifo { PAGE_SIZE + (if writes { head } else { tail }) % PAGE_SIZE } else { BYTES };
     let step = Step {
@@ -146,7 +156,7 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
             if writes { STEP_IN | STEP_BESIDE } else { STEP_BESIDE }
         },
         len: if odd(random) { 0 } else { len as u32 },
-        offset: if odd(random) { random.below(4096) as u32 } else { offset as u32 },
+        offset: if odd(random) { random.below(2 * PAGE_SIZE) as u32 } else { offset as u32 },
         moves: if odd(random) { 600 } else { u16::from(!writes) },
         beside: if odd(random) { random.below(9) as u16 } else { u16::from(writes) },
         events: if odd(random) { !0 } else { 0 },
