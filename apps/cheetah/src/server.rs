@@ -50,6 +50,8 @@ impl Server {
     /// Serves for ever.
     pub fn run(&mut self) -> ! {
         loop {
+            // Also where there is so much to do that it never waits.
+            xok::beat::beat();
             if xok::heap::provide(TURN_PAGES).is_err() {
                 // The ring keeps what arrives meanwhile, or loses it: peers send it again.
                 self.network.rest(HUNGRY_US);

@@ -1,5 +1,6 @@
 //! What is served: a directory of the boot image, where it lies, and the status page.
 
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use image::archive::{Archive, Kind};
@@ -7,7 +8,8 @@ use xio::http::{Files, Lookup};
 use xnet::settings;
 use xok::call::Refused;
 
-use crate::{IMAGE, LOG, status};
+use crate::status::Status;
+use crate::{IMAGE, LOG};
 
 /// The directory served unless the command line names another.
 const ROOT: &str = "/www";
@@ -29,6 +31,7 @@ pub struct Counters {
 pub struct Site {
     archive: Archive<'static>,
     root: String,
+    status: Status,
     /// For the status page.
     pub counters: Counters,
 }
@@ -37,8 +40,8 @@ pub struct Site {
 pub enum File {
     /// Of the image: its bytes, where they lie.
     Image(&'static [u8]),
-    /// Made for this request, and what it is.
-    Made(Vec<u8>, &'static str),
+    /// Made for this request, or for one shortly before it, and what it is.
+    Made(Rc<Vec<u8>>, &'static str),
     /// Always there, and what it is.
     Fixed(&'static [u8], &'static str),
 }
@@ -56,7 +59,7 @@ impl Site {
         if archive.lookup(&root).is_none_or(|entry| entry.kind != Kind::Directory) {
             xok::log!(LOG, "cheetah: no directory {root} in the boot image: only /status is there");
         }
-        Ok(Site { archive, root, counters: Counters::default() })
+        Ok(Site { archive, root, status: Status::default(), counters: Counters::default() })
     }
 
     /// The directory served.
@@ -69,7 +72,7 @@ impl Files for Site {
     type File = File;
 
     fn open(&mut self, name: &str) -> Lookup<File> {
-        if let Some(found) = status::open(name, &self.counters) {
+        if let Some(found) = self.status.open(name, &self.counters) {
             return found;
         }
         let mut path = String::new();

@@ -11,11 +11,13 @@ mod snapshot;
 mod tables;
 
 use abi::published::Table;
+use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use unix::process_page::{Name, name_of};
 use xio::http::Lookup;
-use xok::{published, services};
+use xok::{clock, published, services};
 
 use crate::site::{Counters, File};
 
@@ -23,17 +25,57 @@ use crate::site::{Counters, File};
 const PAGE: &[u8] = include_bytes!("status/page.html");
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What lies under this name, if it is one of ours.
-pub fn open(name: &str, counters: &Counters) -> Option<Lookup<File>> {
-    let made = |text: Result<Text, fmt::Error>, kind| match text {
-        Ok(text) => Lookup::File(File::Made(text.0.into_bytes(), kind)),
-        Err(fmt::Error) => Lookup::NoMemory,
-    };
-    match name {
-        "status" => Some(Lookup::File(File::Fixed(PAGE, HTML))),
-        "status.json" => Some(made(snapshot::text(counters), "application/json")),
-        "status/tables" => Some(made(tables::page(counters), HTML)),
-        _ => None,
+/// How many times as long as it took to make a page it is good for.
+const GOOD_FOR: u64 = 16;
+/// Nanoseconds by which a page may be made before the one made last has been good for long enough:
+/// who asks now and then gets what is so now.
+const EARLY_NS: u64 = 50_000_000;
+
+/// A page that is made when it is asked for.
+#[derive(Default)]
+struct Page {
+    text: Option<Rc<Vec<u8>>>,
+    /// Until then those made last are good, one after the other.
+    good_ns: u64,
+}
+
+/// The pages.
+#[derive(Default)]
+pub struct Status {
+    json: Page,
+    tables: Page,
+}
+
+impl Status {
+    /// What lies under this name, if it is one of ours.
+    pub fn open(&mut self, name: &str, counters: &Counters) -> Option<Lookup<File>> {
+        match name {
+            "status" => Some(Lookup::File(File::Fixed(PAGE, HTML))),
+            "status.json" => Some(self.json.open("application/json", || snapshot::text(counters))),
+            "status/tables" => Some(self.tables.open(HTML, || tables::page(counters))),
+            _ => None,
+        }
+    }
+}
+
+impl Page {
+    /// The page, made now unless making it has taken much of the last time: whoever asks for it
+    /// again and again gets the one made last, and takes no time from other connections.
+    fn open(
+        &mut self,
+        kind: &'static str,
+        make: impl FnOnce() -> Result<Text, fmt::Error>,
+    ) -> Lookup<File> {
+        let begun = clock::now_ns();
+        if begun + EARLY_NS >= self.good_ns {
+            // Its memory first: there may be no other.
+            self.text = None;
+            self.text = make().ok().map(|text| Rc::new(text.0.into_bytes()));
+            let took = clock::now_ns() - begun;
+            self.good_ns = self.good_ns.max(begun) + GOOD_FOR * took;
+        }
+        let text = self.text.clone();
+        text.map_or(Lookup::NoMemory, |text| Lookup::File(File::Made(text, kind)))
     }
 }
 

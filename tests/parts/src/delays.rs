@@ -9,6 +9,7 @@
 //!   files_beside  a client beside others of another user, which ask for much again and again
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
+//!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   yields        a client beside one of another user that asks for little and yields
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
 //! ```
@@ -19,6 +20,7 @@ mod files;
 mod holders;
 mod terminals;
 mod turns;
+mod web;
 mod yields;
 
 use crate::libc;
@@ -35,7 +37,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_crowd", crowd::all, BOUND),
@@ -43,6 +45,7 @@ const PARTS: [Part; 8] = [
     ("holders", holders::beside, holders::BOUND),
     ("terminals", terminals::beside, BOUND),
     ("turns", turns::all, turns::BOUND),
+    ("web", web::beside, BOUND),
     ("yields", yields::all, BOUND),
 ];
 

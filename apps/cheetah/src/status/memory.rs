@@ -11,7 +11,7 @@ use xok::reader::{Owner, Reader};
 /// Cells of the picture at most.
 const CELLS: usize = 1 << 14;
 /// Frames looked at for one picture at most; of more memory it is every second, fourth, ...
-const LOOKS: usize = 1 << 18;
+const LOOKS: usize = 1 << 16;
 /// Frames looked at for one cell at most.
 const OF_CELL: usize = LOOKS / CELLS;
 
@@ -43,7 +43,7 @@ pub fn picture() -> Option<Picture> {
     let Ok(reader) = Reader::open() else { return Some(Picture::default()) };
     let frames = published::table(Table::Frames).count as usize;
     let frames_per_cell = frames.div_ceil(CELLS).next_power_of_two();
-    let sampled = frames.div_ceil(LOOKS).next_power_of_two();
+    let sampled = sampled(frames);
     let domains = published::table(Table::Domains).count as usize;
     let (mut counts, mut cells) = (Vec::new(), Vec::new());
     counts.try_reserve_exact(usize::from(DOMAINS) + domains).ok()?;
@@ -62,6 +62,11 @@ pub fn picture() -> Option<Picture> {
         cells.push(most_frequent(&of_cell[..looks]));
     }
     Some(Picture { frames_per_cell, sampled, cells, counts })
+}
+
+/// Of so many frames one of how many is looked at: no page takes long to make.
+pub fn sampled(frames: usize) -> usize {
+    frames.div_ceil(LOOKS).next_power_of_two()
 }
 
 fn most_frequent(owners: &[u16]) -> u16 {

@@ -6,7 +6,7 @@ use core::fmt::{self, Display, Write};
 use unix::process_page::Html;
 use xok::{clock, published};
 
-use super::{STATES, Text, name, records};
+use super::{STATES, Text, memory, name, records};
 use crate::site::Counters;
 
 const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -138,10 +138,11 @@ impl Page {
 
     fn frames(&mut self) -> fmt::Result {
         let mut counts = [[0u64; TYPES.len()]; OWNERS];
-        for record in records::<FrameRecord>(Table::Frames) {
+        let sampled = memory::sampled(published::table(Table::Frames).count as usize);
+        for record in records::<FrameRecord>(Table::Frames).step_by(sampled) {
             let owner = usize::from(record.account).min(OWNERS - 1);
             if let Some(count) = counts[owner].get_mut(usize::from(record.kind)) {
-                *count += 1;
+                *count += sampled as u64;
             }
         }
         self.table("Owners of frames", &["account", "type", "frames"])?;
