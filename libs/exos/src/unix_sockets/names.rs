@@ -343,9 +343,10 @@ impl UnixSocket {
                 sleep_until(process, &wait, 0)?;
                 continue;
             }
-            // Who moves the tail has it, and says so where the server looks.
+            // Who moves the tail has it, and says so where the server looks. Another process that
+            // has the socket may have stored there what it likes.
             let at = |offset, value| abi::region::WordAt { offset, value };
-            let write = [at(offer(tail), CLAIMED | domain.0), at(TAIL, tail + 1)];
+            let write = [at(offer(tail), CLAIMED | domain.0), at(TAIL, tail.wrapping_add(1))];
             if port.copy_in(0, &[], &[at(TAIL, tail)], &write)? == Done::Yes {
                 let (region, owner) = process.files.client()?.socket_accept(id, tail)?;
                 return Ok((End { region, end: 1 }, owner));

@@ -18,10 +18,11 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 10] = [
+pub const TESTS: [Test; 11] = [
     ("processes_do_not_say_whose_they_are", processes_do_not_say_whose_they_are),
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
+    ("shared_listeners_are_their_own_trouble", shared_listeners_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
     ("leaders_hang_up_their_own", leaders_hang_up_their_own),
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
@@ -207,6 +208,34 @@ fn shared_sockets_are_their_own_trouble(door: door::Door) -> Seen {
         let failed = shared.recv(&mut [0; 64]).is_err_and(|error| error.raw_os_error() == Some(5));
         if failed { 0 } else { 5 }
     }));
+    expect(status == 0, || format!("user 0's process ended with {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// Nor does who shares a listening local socket with it: nobody waits there, and that is all.
+fn shared_listeners_are_their_own_trouble(door: door::Door) -> Seen {
+    use std::os::unix::net::UnixListener;
+    const NAME: &str = "/tmp/deputies-listener";
+    let _ = fs::remove_file(NAME);
+    let status = libc::wait(libc::spawn(|| {
+        let before = regions();
+        let Ok(listener) = UnixListener::bind(NAME) else { return 1 };
+        if listener.set_nonblocking(true).is_err() {
+            return 2;
+        }
+        let attacker = libc::wait(libc::spawn(|| {
+            if !libc::become_user(NOBODY) {
+                return 1;
+            }
+            // One connection is there, the last one that there ever is.
+            let tail = WordAt { offset: unix::ring::TAIL, value: u64::MAX };
+            let fresh: Vec<u64> = regions().difference(&before).copied().collect();
+            let stored = fresh.iter().filter(|&&region| store(door, region, tail));
+            if stored.count() == 0 { 2 } else { 0 }
+        }));
+        if attacker != 0 { 3 } else { i32::from(listener.accept().is_ok()) }
+    }));
+    let _ = fs::remove_file(NAME);
     expect(status == 0, || format!("user 0's process ended with {status:#x}"))?;
     Ok(String::new())
 }
