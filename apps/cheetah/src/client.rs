@@ -7,7 +7,8 @@ use crate::site::{File, Site};
 
 /// Microseconds without a request before an idle connection is closed.
 const IDLE_US: u64 = 30_000_000;
-/// The same when connections are scarce.
+/// The same when connections are scarce; where there is no place for another one, microseconds that
+/// a connection keeps its own without an answer that is finished.
 const CROWDED_US: u64 = 1_000_000;
 /// Microseconds for a request to arrive whole.
 const REQUEST_US: u64 = 10_000_000;
@@ -23,6 +24,8 @@ pub struct Client {
     http: Connection<File>,
     /// When it last went on.
     moved_us: u64,
+    /// Since when it has its place, or when its last answer was finished.
+    since_us: u64,
     /// The own stream has ended; what still comes is thrown away.
     lingers: bool,
 }
@@ -33,7 +36,7 @@ type Alive = bool;
 impl Client {
     /// A connection just accepted.
     pub fn new(id: TcpId, now_us: u64) -> Client {
-        Client { id, http: Connection::new(), moved_us: now_us, lingers: false }
+        Client { id, http: Connection::new(), moved_us: now_us, since_us: now_us, lingers: false }
     }
 
     /// Goes as far as it can.
@@ -68,14 +71,24 @@ impl Client {
                     let before = self.http.answers();
                     self.http.sent(taken);
                     self.moved_us = now_us;
+                    let finished = self.http.answers() - before;
+                    if finished > 0 {
+                        self.since_us = now_us;
+                    }
                     site.counters.bytes += taken as u64;
-                    site.counters.answers += self.http.answers() - before;
+                    site.counters.answers += finished;
                     debug_assert!(taken <= count);
                 }
                 Err(Error::WouldBlock) => return true,
                 Err(_) => return self.drop_now(stack),
             }
         }
+    }
+
+    /// When its place may be given to one that waits for a place: its last answer is finished for
+    /// so long, whatever it has sent or taken since.
+    pub fn gives_way_us(&self) -> u64 {
+        self.since_us + CROWDED_US
     }
 
     /// When it must be looked at again, by the clock alone.
@@ -138,7 +151,8 @@ impl Client {
         false
     }
 
-    fn drop_now(&mut self, stack: &mut Stack) -> Alive {
+    /// Ends the connection at once.
+    pub fn drop_now(&mut self, stack: &mut Stack) -> Alive {
         // As above.
         let _ = stack.tcp_abort(self.id);
         false

@@ -17,6 +17,10 @@ const PORT: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections at one time.
 const CONNECTIONS: usize = 16;
+/// Connections that the server has at one time, and for how long one may be in another's way.
+const PLACES: usize = 128;
+/// See [`PLACES`].
+const IN_THE_WAY: Duration = Duration::from_millis(1500);
 /// Connections one after the other.
 const IN_TURN: usize = 200;
 
@@ -34,6 +38,7 @@ pub fn run() {
     say("http_pipelined", pipelined());
     say("http_wrong", wrong());
     say("http_slow_request", slow_request());
+    say("http_stalled", stalled());
     say("status_page", status_page());
 }
 
@@ -160,6 +165,25 @@ fn slow_request() -> Verdict {
     let mut answer = String::new();
     slow.read_to_string(&mut answer).map_err(|why| why.to_string())?;
     if answer.starts_with("HTTP/1.1 408 ") { Ok(String::new()) } else { Err(answer) }
+}
+
+/// Who takes all places, and sends a part of a request on each, keeps nobody out.
+fn stalled() -> Verdict {
+    let stall = || -> Result<TcpStream, String> {
+        let mut stalled = connect(PORT, PATIENCE)?;
+        stalled.write_all(b"GET / HTTP/1.1\r\nHo").map_err(|why| why.to_string())?;
+        Ok(stalled)
+    };
+    let all: Vec<TcpStream> = (0..PLACES).map(|_| stall()).collect::<Result<_, _>>()?;
+    std::thread::sleep(IN_THE_WAY);
+    let begin = Instant::now();
+    check("100", &ask(&get("100"))?)?;
+    let took = begin.elapsed();
+    drop(all);
+    if took > IN_THE_WAY {
+        return Err(format!("another request had to wait for {} ms", took.as_millis()));
+    }
+    Ok(format!("({} ms)", took.as_millis()))
 }
 
 /// The status page shows the machine as it is: the counts move, and the parts are there.
