@@ -12,6 +12,7 @@ pub(crate) mod gates;
 mod handovers;
 mod identity;
 mod lent;
+mod looks;
 mod memberships;
 mod methods;
 mod neighbours;
