@@ -243,7 +243,7 @@ fn walk(
     let mut target_len = 0;
     if walk.outcome == Outcome::Link {
         let target = tree.target(walk.node)?;
-        deliver(region, DATA + TARGET, target)?;
+        deliver(region, TARGET, target)?;
         target_len = target.len() as u64;
     }
     let result = outcome | u64::from(attributes.mode) << 32;

@@ -8,7 +8,7 @@
 //!  finds that one, and looks whose it is.
 //!
 //!  transport region, made by the client's domain, of two frames or, to move more, seventeen
-//!  0x0000 names     two names of up to 255 bytes: at 0x0000 and at 0x0100
+//!  0x0000 names     two names of up to 255 bytes: at 0x0000 and at 0x0100; where a link leads
 //!  0x1000 data      what is read or written; attributes; link targets; paths
 //! ```
 //! A node, directory or file is named by its handle (`crate::handles`), which is a right to it:
@@ -44,13 +44,14 @@ pub const CLIENT: u16 = 0;
 pub const SERVER: u16 = 1;
 /// Role in which the server watches an open file, and keeps a named pipe.
 pub const WATCHER: u16 = 3;
-/// Where in the data area `Walk` leaves a link's target.
-pub const TARGET: u64 = 192;
+/// Where in the region `Walk` leaves a link's target, which may fill a page but for one byte: it
+/// names nothing, and what it shows lies in the data area.
+pub const TARGET: u64 = 0;
 /// Bytes of what `Walk` tells of the node: attributes, how many words of `versions` follow, these.
 /// No word: the node was reached through too many.
 pub const WALK_BYTES: usize = ATTRIBUTES_BYTES + 8 + 8 * SEEN_MAX;
 
-const _: () = assert!(TARGET as usize >= WALK_BYTES);
+const _: () = assert!(WALK_BYTES as u64 <= DATA_BYTES);
 
 macro_rules! operations {
     ($( $(#[doc = $doc:literal])+ $number:literal $name:ident, )+) => {
@@ -72,7 +73,7 @@ operations! {
     /// Directory, path bytes | 1 << 32 if attributes are wanted, path ([`inline`], or in data).
     /// Results: outcome | mode << 32, node, parent, used | target bytes << 32; data: the node's
     /// attributes if wanted and found, the words that say how long all this holds
-    /// ([`WALK_BYTES`]), and at [`TARGET`] where it leads if it is a link.
+    /// ([`WALK_BYTES`]); at [`TARGET`] where it leads if it is a link.
     1 Walk,
     /// Node, `open(2)` flags, description region or 0. Checks permission and truncates. Results:
     /// size, the seal that says what it was opened for.

@@ -250,8 +250,8 @@ impl Client {
         } else {
             (None, None)
         };
-        let mut target = vec![0; (lengths >> 32).min(DATA_BYTES - TARGET) as usize];
-        self.receive(DATA + TARGET, &mut target)?;
+        let mut target = vec![0; (lengths >> 32).min(DATA - TARGET) as usize];
+        self.receive(TARGET, &mut target)?;
         let (used, mode) = (lengths as u32 as usize, (result >> 32) as u32);
         Ok(Walked { outcome, node, parent, used, mode, attributes, seen, target })
     }
