@@ -47,7 +47,11 @@ pub fn execveat(process: &mut Process, slot: &mut Slot, words: [u64; 6]) -> Answ
     groups::follow(process);
     let named = user::read_path(path)?;
     let mut room = (process.limit(linux::RLIMIT_STACK) / 4).clamp(LISTS_MIN, LISTS_MAX);
-    let arguments = read_list(arguments, &mut room)?;
+    let mut arguments = read_list(arguments, &mut room)?;
+    if arguments.is_empty() {
+        // Programs that begin with their second argument must find the end of the list there.
+        arguments.push(Vec::new());
+    }
     let environment = read_list(environment, &mut room)?;
     // Flags are about the path given; interpreters are ordinary absolute paths.
     let mut flags = Some(flags as u32);

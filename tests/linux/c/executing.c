@@ -195,8 +195,23 @@ static int fill(const char *what)
     return 4;
 }
 
+/* A program that is given no arguments at all, not even its name. */
+static void without_arguments(char **list)
+{
+    int status;
+    pid_t child = fork_clean();
+    if (child == 0) {
+        execve("/proc/self/exe", list, environ);
+        _exit(9);
+    }
+    waitpid(child, &status, 0);
+    show_status("no arguments", status);
+}
+
 int main(int count, char **words)
 {
+    if (count == 0 || words[0][0] == 0)
+        return 20 + count;
     if (count > 2)
         return !strcmp(words[1], "second") ? second(words, words[2])
                : !strcmp(words[1], "next") ? next(atoi(words[2]))
@@ -251,5 +266,8 @@ int main(int count, char **words)
     }
     waitpid(child, &status, 0);
     show_status("large arguments", status);
+    static char *none[] = {NULL};
+    without_arguments(none);
+    without_arguments(NULL);
     return touched;
 }
