@@ -253,6 +253,7 @@ pub fn leave(process: &mut Process, mut next: Process, life: &NextLife) -> Answe
     }
     drop(next);
     threads::stop_others(process);
+    threads::leave_futexes(thread::own());
     if !thread::own().is_first() {
         // The pid is the first thread's environment: that goes, and we end with the old life.
         process.orders.next_life = Some(*life);

@@ -24,7 +24,7 @@ use crate::posix_timers::Timers;
 use crate::process::Process;
 use crate::rewrite::{self, Rewrites};
 use crate::start_block::Command;
-use crate::{environment, exec, exit, identity, lock, machine, page, thread, time, trace};
+use crate::{environment, exec, exit, identity, lock, machine, page, thread, threads, time, trace};
 use abi::layout::PAGE_SIZE;
 use abi::memory::{ADDRESS, NO_EXECUTE, PRESENT, WRITABLE};
 use image::elf::Plan;
@@ -78,6 +78,7 @@ pub fn begin(process: &mut Process, slot: &mut Slot, command: &Command, plan: &P
     process.timers = Timers::loaded(process.timers.saved());
     process.parts = Parts::default();
     time::set_timer(process);
+    threads::leave_futexes(thread::own());
     thread::own().for_exec();
     process.executable.clone_from(&command.path);
     process.program = None;

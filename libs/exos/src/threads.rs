@@ -268,12 +268,17 @@ pub fn exit(process: &mut Process, code: u64) -> ! {
 /// What others may wait for of a thread that ends: its futexes, its signals.
 pub fn give_up(process: &mut Process) {
     let own = thread::own();
-    futex::leave_robust(own.robust, own.id);
+    leave_futexes(own);
     if own.clear_tid != 0 && user::write_value(own.clear_tid, &0_u32).is_ok() {
         futex::wake(own.clear_tid, 1, u32::MAX);
     }
     own.blocked = !0;
     process.choose(!0);
+}
+
+/// What a thread holds of robust futexes has a dead owner from now on.
+pub fn leave_futexes(thread: &mut Thread) {
+    futex::leave_robust(core::mem::take(&mut thread.robust), thread.id);
 }
 
 /// Does something to every other thread of the process, ended ones that have an environment
@@ -295,10 +300,12 @@ pub fn stop_others(process: &mut Process) {
     for id in others {
         if id == first {
             let _ = call::env_hold(OWN, id);
+            process.threads.find(id).into_iter().for_each(leave_futexes);
             continue;
         }
         let _ = call::env_destroy(OWN, id, 0);
-        if let Some(thread) = process.threads.remove(id) {
+        if let Some(mut thread) = process.threads.remove(id) {
+            leave_futexes(&mut thread);
             let number = thread.number;
             space().places.leaving.push(Leaving { id, number, _thread: thread });
         }
