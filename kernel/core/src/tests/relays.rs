@@ -152,6 +152,9 @@ fn random_step(world: &mut World, random: &mut Random, index: usize) -> Call {
         peer: if odd(random) { random.below(6) as u8 } else { 0 },
         flags: if odd(random) {
             random.below(8) as u8
+        } else if is_fifo && random.below(16) == 0 {
+            // Against the role's way.
+            if writes { STEP_BESIDE } else { STEP_IN | STEP_BESIDE }
         } else {
             if writes { STEP_IN | STEP_BESIDE } else { STEP_BESIDE }
         },
