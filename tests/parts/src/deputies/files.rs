@@ -19,7 +19,8 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 6] = [
+pub const TESTS: [Test; 7] = [
+    ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
     ("locks_are_left_for_others", locks_are_left_for_others),
@@ -193,6 +194,32 @@ fn no_programs_for_other_groups(_: door::Door) -> Seen {
         format!("status {status:#x}: user {NOBODY} has a program {mode:o} of group {group}")
     })?;
     Ok(String::new())
+}
+
+/// A request that says that it is another user's is refused: the file server asks the kernel. So a
+/// file that its mode shuts is neither read nor changed by naming user 0.
+fn users_act_for_themselves_alone(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-root";
+    fs::write(PLACE, SECRET).map_err(failed)?;
+    libc::set_mode(PLACE, 0o600);
+    let node = node_of(door, 0, PLACE).ok_or("it has no handle")?;
+    let attacker = nobody(|| {
+        // A request of the library's makes the way.
+        let _ = fs::metadata(PLACE);
+        let asks = [
+            (Operation::Access, [node, 4, 0, 0]),
+            (Operation::Open, [node, 0, 0, 0]),
+            (Operation::Attributes, [node, 0, 0, 0]),
+        ];
+        let refused = asks
+            .into_iter()
+            .all(|(operation, words)| ask(door, 0, operation, words) == Err(Errno::EPERM.0));
+        let own = ask(door, NOBODY, Operation::Access, [node, 4, 0, 0]);
+        i32::from(!refused) + 2 * i32::from(own != Err(Errno::EACCES.0))
+    });
+    let ended = attacker.and_then(end);
+    fs::remove_file(PLACE).map_err(failed)?;
+    ended.map(|()| String::new())
 }
 
 /// Who is in group 0 says that it acts for another group: the kernel knows better, and the file
