@@ -52,12 +52,16 @@ pub fn is_possible(process: &Process, command: &Command) -> bool {
         && thread::own().is_first()
         && command.image.is_some()
         && !heap_has_grown()
-        && !process.files.is_stale()
-        // What a set-id or hidden program has read stays behind: it is not its starter's to see;
-        // nor is what user 0 has read its next user's.
-        && !process.private
-        && !process.closed
-        && !identity::gives_up_by_exec(process)
+        && !leaves_others_data(process)
+}
+
+/// Is there anything in the space that the next program may not see? What a set-id or hidden
+/// program has read is not its starter's, nor is what user 0 has read its next user's.
+fn leaves_others_data(process: &Process) -> bool {
+    process.files.is_stale()
+        || process.private
+        || process.closed
+        || identity::gives_up_by_exec(process)
 }
 
 /// Memory is given out from the lowest address that has room, so little is behind a small heap.
