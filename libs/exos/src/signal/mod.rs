@@ -6,6 +6,7 @@
 pub mod calls;
 pub mod deliver;
 pub mod frame;
+pub mod hidden;
 pub mod pending;
 pub mod send;
 pub mod sender;

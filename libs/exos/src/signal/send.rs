@@ -1,11 +1,11 @@
 //! Sending signals: `kill` and its kin.
 
-use crate::capabilities::{REAL_SLOT, USER_SLOT};
+use crate::capabilities::{REAL_SLOT, SAVED_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
 use crate::page::{self, Brief, Mark};
 use crate::process::{Child, Process};
-use crate::signal::{CODE_THREAD, CODE_USER, Info, bit};
+use crate::signal::{CODE_THREAD, CODE_USER, Info, bit, hidden};
 use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::{DomainRecord, Table};
@@ -74,9 +74,10 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let word = crate::exit::signalled(linux::SIGKILL);
     let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
-    if ended == Err(Errno::EPERM) && process.users[1] == 0 {
+    if ended == Err(Errno::EPERM) {
         // By whom its domain is signalled is the process's to set, the domain's guard is not.
-        let destroyed = call::domain_destroy(USER_SLOT, domain);
+        let slot = slot_of_root(process, domain).ok_or(Errno::EPERM)?;
+        let destroyed = call::domain_destroy(slot, domain);
         return destroyed.map(|_| ()).map_err(|(error, _)| from_kernel(error));
     }
     ended?;
@@ -100,6 +101,27 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Where user 0's name lies that ends a domain whatever that says of itself: the effective user's,
+/// or the saved one's if the effective user pays for the domain, which then is its program's.
+fn slot_of_root(process: &Process, domain: DomainId) -> Option<u8> {
+    let [_, effective, saved] = process.users;
+    match (effective, saved) {
+        (0, _) => Some(USER_SLOT),
+        (_, 0) => (hidden::payer(domain) == Some(effective)).then_some(SAVED_SLOT),
+        _ => None,
+    }
+}
+
+/// Ends an environment that shows no process, with all that is in its domain, or (0) asks whether
+/// it may. It takes no other signal.
+fn to_hidden(process: &Process, id: EnvId, signal: u32) -> Result<(), Errno> {
+    match signal {
+        linux::SIGKILL => kill_outright(process, id),
+        0 => by_users(process.users[0] != 0, |slot| call::post(slot, id, 0)),
+        _ => Err(Errno::ESRCH),
+    }
+}
+
 fn checked(signal: u64) -> Result<u32, Errno> {
     if signal > 64 { Err(Errno::EINVAL) } else { Ok(signal as u32) }
 }
@@ -121,8 +143,11 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         if is_zombie(process, id) {
             return Ok(0);
         }
-        let target = page::brief(id).ok_or(Errno::ESRCH)?;
-        to_one(process, &target, signal, info)?;
+        match page::brief(id) {
+            Some(target) => to_one(process, &target, signal, info)?,
+            None if hidden::is_program(id) => to_hidden(process, id, signal)?,
+            None => return Err(Errno::ESRCH),
+        }
         return Ok(0);
     }
     let group = match pid {
@@ -131,10 +156,14 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         other => Some(other.unsigned_abs()),
     };
     let own = process.id;
-    let (sent, refused) = to_all(process, signal, |process, target| match group {
+    let (mut sent, refused) = to_all(process, signal, |process, target| match group {
         Some(group) => is_in(process, target, group),
         None => target.id != own && target.id.0 != 1,
     });
+    // User 0 may end all servers, too, and does not mean them.
+    if group.is_none() && process.users[1] != 0 {
+        sent |= to_all_hidden(process, signal);
+    }
     // Linux calls it done if there is anybody, may they all refuse it.
     let done = sent || group.is_none() && refused == Some(Errno::EPERM);
     if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
@@ -187,6 +216,26 @@ fn to_all(
         }
     }
     (sent, refused)
+}
+
+/// The same to all that show no process; to any? One that has made another one before it was ended
+/// is followed by a further look.
+fn to_all_hidden(process: &Process, signal: u32) -> bool {
+    let mut met = alloc::vec![EnvId::NONE; published::table(Table::Envs).count as usize];
+    let mut sent = false;
+    for _ in 0..LOOKS {
+        let mut fresh = false;
+        for id in hidden::all(process) {
+            if core::mem::replace(&mut met[id.index()], id) != id {
+                fresh = true;
+                sent |= to_hidden(process, id, signal).is_ok();
+            }
+        }
+        if !fresh {
+            break;
+        }
+    }
+    sent
 }
 
 /// Sends `signal` to a group of `session`, to those of its members that are meant. What a number
