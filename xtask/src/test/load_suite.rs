@@ -77,8 +77,7 @@ const BOMB_END_LIMIT: Duration = Duration::from_secs(1);
 /// The document in which user 0 finds how to end another user's bomb, and how its lines begin that
 /// make the user, the bomb, and an end of it.
 const USERS: &str = "docs/two-users.md";
-const USERS_LINES: [&str; 3] =
-    ["echo 'bob:x:1001:1001:", "su bob -c 'b() {", "while start-stop-daemon "];
+const USERS_LINES: [&str; 3] = ["echo 'bob:x:1001:1001:", "su bob -c 'b() {", "/xok/enduser "];
 /// Processes of the bomb's when it is ended.
 const BOMB_PROCESSES: u32 = 150;
 
@@ -157,7 +156,7 @@ fn shell_ends_bomb() -> Result<Verdict> {
     let captured = run::capture(&job, &image.path, None, |_| {})?;
     let said = String::from_utf8_lossy(&captured.output);
     Ok(match (captured.status, said.as_ref()) {
-        (Some(0), "0\n") => Ok(String::new()),
+        (Some(0), "ended\n0\n") => Ok(String::new()),
         (status, _) => Err(format!("status {status:?}, {said:?}")),
     })
 }

@@ -2,6 +2,7 @@
 
 mod files;
 pub mod heirs;
+mod hidden;
 mod ids;
 mod meetings;
 mod payers;
@@ -29,9 +30,10 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 12] = [
+pub const TESTS: [&[Test]; 13] = [
     &files::TESTS,
     &heirs::TESTS,
+    &hidden::TESTS,
     &ids::TESTS,
     &meetings::TESTS,
     &payers::TESTS,
