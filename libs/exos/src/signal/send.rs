@@ -31,7 +31,10 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
     if signal == linux::SIGKILL {
         return kill_outright(process, target.id);
     }
-    let bits = if signal == 0 { 0 } else { bit(signal) };
+    if signal == 0 {
+        return ask(process, target.id);
+    }
+    let bits = bit(signal);
     let real = real_counts(process, target.id);
     by_users(real, |slot| call::post(slot, target.id, bits))?;
     if signal == linux::SIGCONT {
@@ -112,12 +115,22 @@ fn slot_of_root(process: &Process, domain: DomainId) -> Option<u8> {
     }
 }
 
+/// May the process signal this one, by SIGKILL if by nothing else?
+fn ask(process: &Process, id: EnvId) -> Result<(), Errno> {
+    let asked = by_users(real_counts(process, id), |slot| call::post(slot, id, 0));
+    let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
+    match asked {
+        Err(Errno::EPERM) if slot_of_root(process, domain).is_some() => Ok(()),
+        asked => asked,
+    }
+}
+
 /// Ends an environment that shows no process, with all that is in its domain, or (0) asks whether
 /// it may. It takes no other signal.
 fn to_hidden(process: &Process, id: EnvId, signal: u32) -> Result<(), Errno> {
     match signal {
         linux::SIGKILL => kill_outright(process, id),
-        0 => by_users(process.users[0] != 0, |slot| call::post(slot, id, 0)),
+        0 => ask(process, id),
         _ => Err(Errno::ESRCH),
     }
 }
