@@ -23,7 +23,7 @@ fn told() -> Vec<DomainId> {
     told
 }
 
-/// Is it alive, and does no process tell of it: neither it itself, nor one whose thread it might be?
+/// Is it alive, and tells no process of it: neither itself, nor one whose thread it might be?
 fn is_hidden(record: &EnvRecord, told: &[DomainId]) -> bool {
     let domain = DomainId(record.domain);
     let lives = record.id != 0 && record.state != EnvState::Dead as u32;
