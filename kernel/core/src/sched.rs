@@ -188,7 +188,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
     state.sched.picked_ns = now;
     request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
-        sleep::expire(state, machine, cpu, now);
+        sleep::expire(state, machine, now);
     }
     if state.sched.dirty != 0 || state.sched.settling.1 != 0 {
         settle(state, machine, cpu);
@@ -235,9 +235,9 @@ pub fn undisturbed(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
 }
 
 /// A timer or processor interrupt arrived on `cpu`: deadlines pass. The rest happens in [`pick`].
-pub fn tick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
+pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: CpuIndex) {
     let now = machine.now_ns();
-    sleep::expire(state, machine, cpu, now);
+    sleep::expire(state, machine, now);
 }
 
 /// Nanoseconds since boot at which `cpu` wants its next timer interrupt; in the past: at once.

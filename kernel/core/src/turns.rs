@@ -15,9 +15,9 @@
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
 //! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it
-//! forfeits. So it does for its deadlines, and for looks at its sleepers in others' time, these up
-//! to a bound ([`LOOKS_NS`]): then they wait for their turn, out of the list of those that are
-//! looked at. Where only one account is in the round there is nobody to pay back.
+//! forfeits. So it does for looks at its sleepers in others' time, up to a bound ([`LOOKS_NS`]): then
+//! they wait for their turn, out of the list of those that are looked at. Where only one account is
+//! in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
@@ -358,11 +358,6 @@ pub(crate) fn pays_no_look(state: &mut State, cpu: CpuIndex, index: EnvIndex) ->
     turns.looks_ns >= LOOKS_NS || owes_a_turn(state, cpu, account)
 }
 
-/// Does that account owe a turn?
-pub(crate) fn puts_off(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
-    is_in_others_time(state, cpu, index) && owes_a_turn(state, cpu, account_of(state, index))
-}
-
 /// Charges a look at the sleeper at `index`, which costs so many instructions: in the time of
 /// another account its own one owes them, a nanosecond each, and the slice in turn is as much
 /// longer, unless the account owes a whole turn.
@@ -371,19 +366,9 @@ pub(crate) fn charge_look(state: &mut State, cpu: CpuIndex, index: EnvIndex, cos
         return;
     }
     let account = account_of(state, index);
-    let turns = &mut state.accounts.records[account].turns[cpu];
-    turns.looks_ns = turns.looks_ns.saturating_add(cost);
-    charge_service(state, cpu, index, cost);
-}
-
-/// The same of what is done for the environment at `index` because it has asked for it.
-pub(crate) fn charge_service(state: &mut State, cpu: CpuIndex, index: EnvIndex, cost: u32) {
-    if !is_in_others_time(state, cpu, index) {
-        return;
-    }
-    let account = account_of(state, index);
     let owes = owes_a_turn(state, cpu, account);
     let turns = &mut state.accounts.records[account].turns[cpu];
+    turns.looks_ns = turns.looks_ns.saturating_add(cost);
     turns.debt_ns = DEBT_MAX.min(turns.debt_ns.saturating_add(cost));
     let this = &mut state.sched.cpus[cpu];
     if this.lender == 0 && !owes {

@@ -174,8 +174,6 @@ fn who_waits_for_a_region_is_looked_at_in_its_turn() {
         assert_eq!(take(&mut world, taker, region, 7, NO_ROLE), Outcome::Left);
     }
     world.on(0, 1);
-    // Where another one is idle all sleepers are looked at in each slice.
-    world.state.sched.online = 1;
     let sleeping = |world: &World| {
         takers.iter().filter(|&&taker| world.state_of(taker) == EnvState::Sleeping).count()
     };
@@ -191,78 +189,4 @@ fn who_waits_for_a_region_is_looked_at_in_its_turn() {
     }
     assert_eq!(sleeping(&world), 0, "some are never looked at");
     assert_eq!(world.state_of(runs), EnvState::Ready);
-}
-
-/// The slice in which a sleeper of another account is looked at is as much longer.
-#[test]
-fn looks_at_others_sleepers_take_nothing_of_a_slice() {
-    let mut world = World::new();
-    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
-    let runs = process(&mut world, neighbour);
-    let [sleeper, _computes] = [(); 2].map(|()| process(&mut world, other));
-    world.on(0, sleeper);
-    let watch = atom(memory(SCRATCH), Operator::Equal, constant(1));
-    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
-    sleep_for_ever(&mut world, sleeper);
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    while world.pick(0) != runs {
-        world.machine.now += SLICE_NS;
-    }
-    let end = |world: &World| world.state.sched.cpus[CPU].slice_end_ns;
-    let before = end(&world);
-    sched::touched(&mut world.state, !0);
-    assert_eq!(world.pick(0), runs);
-    let cost = work::cost::SLEEPER + crate::predicate::cost(&world.state, EnvIndex::new(sleeper));
-    assert_eq!(end(&world), before + u64::from(cost));
-}
-
-/// What of the processor, in thousandths, one has that computes beside another account, which
-/// computes, too, and has sleepers that compare words with the clock.
-fn share_beside_clocks(sleepers: usize) -> u64 {
-    let mut world = World::new();
-    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
-    let resource = Resource::Pins as u16;
-    let call = Call::AccountLimit { account: attacker.0, resource, limit: 9_000, reserve: 0 };
-    assert_eq!(world.by(1, call), OK);
-    let victim = process(&mut world, neighbour);
-    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, attacker)).collect();
-    let computes = process(&mut world, attacker);
-    let clock = (abi::predicate::Source::Clock, 0);
-    for &index in &crowd {
-        world.on(0, index);
-        let all: Vec<_> =
-            (0..COMPARISONS).map(|_| atom(memory(SCRATCH), Operator::Equal, clock)).collect();
-        assert_eq!(set(&mut world, index, &all), OK);
-        sleep_for_ever(&mut world, index);
-    }
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    let (mut had, began) = (0, world.machine.now);
-    while world.machine.now < began + LONG_NS {
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        work::begin(state);
-        let runs = sched::pick(state, machine, CPU);
-        machine.interrupts.clear();
-        machine.now += HOLD_NS + u64::from(state.spent);
-        work::end(state);
-        let Some(runs) = runs.map(EnvIndex::at) else { continue };
-        assert!([victim, computes].contains(&runs), "a sleeper woke");
-        // The timer's interrupt comes at once if more deadlines have passed.
-        let step = STEP_NS.min(state.sched.alarms.soonest().saturating_sub(machine.now));
-        machine.now += step;
-        if runs == victim {
-            had += step;
-        }
-    }
-    1_000 * had / (world.machine.now - began)
-}
-
-#[test]
-fn who_compares_words_with_the_clock_takes_no_time_of_its_neighbours() {
-    let alone = share_beside_clocks(0);
-    for sleepers in [SLEEPERS, 100] {
-        let beside = share_beside_clocks(sleepers);
-        assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} without {sleepers}");
-    }
 }
