@@ -326,7 +326,6 @@ pub fn dequeue(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.envs.slots[index].cpu);
     list::remove(&mut state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
-    sleep::watch_again(state, index, false);
 }
 
 /// Makes an environment ready that was neither ready nor running; `front`: an event did it.
@@ -458,12 +457,15 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
         state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
         let own = sleep::watched(state, index);
         let mut looks = own & classes != 0;
-        let mut cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
-        if turns::pays_no_look(state, cpu, index) && has_turn_to_look(state, index) {
-            sleep::set_apart(state, index);
-            (looks, cost) = (false, 2 * cost::SLEEPER);
-        } else {
-            turns::charge_look(state, cpu, index, cost);
+        let owes = turns::charge_look(state, cpu, index, cost::SLEEPER);
+        if looks && owes && has_turn_to_look(state, index) {
+            looks = false;
+        }
+        let mut cost = cost::SLEEPER;
+        if looks {
+            let dear = predicate::cost(state, index);
+            turns::charge_look(state, cpu, index, dear);
+            cost += dear;
         }
         work::spend(state, cost);
         room = room.saturating_sub(cost);
@@ -480,11 +482,11 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     state.sched.settling = (classes, left);
 }
 
-/// Is a sleeper looked at when its turn comes, if it is not now? Not one that has no turn, nor one
-/// at home on a processor that may stay idle.
+/// Is a sleeper looked at when its turn comes, if it is not now? One that has no turn, or waits for
+/// a region, is looked at after a write alone.
 fn has_turn_to_look(state: &State, index: EnvIndex) -> bool {
-    let home = CpuIndex::from(state.envs.slots[index].cpu);
-    list::contains(&state.envs.slots, Kind::Ring, index) && state.sched.cpus[home].current != 0
+    list::contains(&state.envs.slots, Kind::Ring, index)
+        && state.envs.slots[index].pending != Pending::Region
 }
 
 /// The time of whoever runs has ended.

@@ -139,7 +139,6 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex
     }
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Nothing;
-    env.apart = false;
     env.deadline = 0;
     env.edge = 0;
     set_alarm(state, index);
@@ -167,28 +166,6 @@ pub fn watch(state: &mut State, index: EnvIndex) {
     if !list::contains(&state.envs.slots, Kind::Watch, index) {
         list::push(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
-    }
-    state.envs.slots[index].apart = false;
-}
-
-/// Takes a sleeper out of the list of those that are looked at after a write, until its turn comes
-/// or it has none any more.
-pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
-    list::remove(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
-    state.sched.watchers.less(1);
-    state.envs.slots[index].apart = true;
-}
-
-/// A sleeper that was taken out of that list is in it again. What was written meanwhile it is
-/// looked at for on the next way out, if it has not been `looked` at.
-pub(crate) fn watch_again(state: &mut State, index: EnvIndex, looked: bool) {
-    if core::mem::take(&mut state.envs.slots[index].apart) && asleep(state, index) {
-        watch(state, index);
-        let classes = watched(state, index);
-        state.sched.watched |= classes;
-        if !looked {
-            sched::touched(state, classes);
-        }
     }
 }
 

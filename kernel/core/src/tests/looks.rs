@@ -2,12 +2,10 @@
 
 use super::predicates::{atom, constant, memory, set};
 use super::turns::{process, sleep_for_ever, user};
-use super::waiting::{set as set_word, take};
 use super::*;
 use crate::work;
 use abi::limits::{Resource, SLICE_NS};
 use abi::predicate::Operator;
-use abi::region::NO_ROLE;
 use abi::setup::FLAG_GIVEN_TIME;
 
 const CPU: CpuIndex = CpuIndex::new(0);
@@ -99,94 +97,4 @@ fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
         });
         assert!(slices.count() < 8, "it is never looked at");
     }
-}
-
-/// What of the processor, in thousandths, one has that computes and has such sleepers, beside
-/// another account's environment that writes at each call what they may watch.
-fn share_of_owner(sleepers: usize, comparisons: u64) -> u64 {
-    let mut world = World::new();
-    let [neighbour, owner] = [(); 2].map(|()| user(&mut world));
-    let resource = Resource::Pins as u16;
-    let call = Call::AccountLimit { account: owner.0, resource, limit: 2_000, reserve: 0 };
-    assert_eq!(world.by(1, call), OK);
-    let writes = process(&mut world, neighbour);
-    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, owner)).collect();
-    let computes = process(&mut world, owner);
-    for &index in &crowd {
-        world.on(0, index);
-        let all: Vec<_> = (0..comparisons)
-            .map(|at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at)))
-            .collect();
-        assert_eq!(set(&mut world, index, &all), OK);
-        sleep_for_ever(&mut world, index);
-    }
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    let (mut had, began) = (0, world.machine.now);
-    while world.machine.now < began + LONG_NS {
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        work::begin(state);
-        let runs = sched::pick(state, machine, CPU);
-        machine.interrupts.clear();
-        machine.now += 700 + u64::from(state.spent);
-        work::end(state);
-        let Some(runs) = runs.map(EnvIndex::at) else { continue };
-        assert!([writes, computes].contains(&runs), "a sleeper woke");
-        if runs == computes {
-            world.machine.now += STEP_NS;
-            had += STEP_NS;
-        } else {
-            world.machine.now += 300;
-            sched::touched(&mut world.state, !0);
-        }
-    }
-    1_000 * had / (world.machine.now - began)
-}
-
-/// Whoever writes what others watch as often as it can takes little of their time.
-#[test]
-fn who_writes_what_sleepers_watch_takes_no_time_of_their_owner() {
-    let alone = share_of_owner(0, 1);
-    for (sleepers, comparisons) in [(1, 3), (4, 3), (SLEEPERS, 3), (SLEEPERS, COMPARISONS)] {
-        let beside = share_of_owner(sleepers, comparisons);
-        assert!(beside * 100 >= alone * 95, "{beside} of 1000, {alone} without {sleepers}");
-    }
-}
-
-/// Nor does one that waits for a region beside others sleep through what was written meanwhile,
-/// however many of them there are.
-#[test]
-fn who_waits_for_a_region_is_looked_at_in_its_turn() {
-    let mut world = World::new();
-    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
-    let runs = process(&mut world, neighbour);
-    let takers: Vec<usize> = (0..SLEEPERS).map(|_| process(&mut world, other)).collect();
-    let make = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 0 };
-    let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no region") };
-    let region = RegionId(id);
-    for (role, domain) in
-        [(0, DomainId(world.state.published.envs[EnvIndex::new(1)].domain)), (1, other.1)]
-    {
-        assert_eq!(world.by(1, Call::RegionAttach { region, role, domain }), OK);
-    }
-    for &taker in &takers {
-        world.on(0, taker);
-        assert_eq!(take(&mut world, taker, region, 7, NO_ROLE), Outcome::Left);
-    }
-    world.on(0, 1);
-    let sleeping = |world: &World| {
-        takers.iter().filter(|&&taker| world.state_of(taker) == EnvState::Sleeping).count()
-    };
-    let account = EnvIndex::new(takers[0]);
-    crate::turns::charge(&mut world.state, CPU, account, 2 * SLICE_NS);
-    assert_eq!(set_word(&mut world, 1, region, 0, 7), OK);
-    assert_eq!((world.pick(0), world.pick(0)), (1, 1));
-    assert_eq!(sleeping(&world), SLEEPERS, "at once");
-    sleep_for_ever(&mut world, 1);
-    for _ in 0..8 * SLEEPERS {
-        world.pick(0);
-        world.machine.now += SLICE_NS / 2;
-    }
-    assert_eq!(sleeping(&world), 0, "some are never looked at");
-    assert_eq!(world.state_of(runs), EnvState::Ready);
 }

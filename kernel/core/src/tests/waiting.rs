@@ -11,13 +11,7 @@ use abi::upcall::woken;
 const CALL: u64 = 0x1230;
 
 /// Sets a word of a region, as somebody attached in role 0.
-pub(super) fn set(
-    world: &mut World,
-    index: usize,
-    region: RegionId,
-    offset: u64,
-    value: u64,
-) -> Outcome {
+fn set(world: &mut World, index: usize, region: RegionId, offset: u64, value: u64) -> Outcome {
     let mut words = [0; 20];
     (words[0], words[3]) = (region.0, 1 << 40);
     (words[12], words[13]) = (offset, value);
@@ -26,13 +20,7 @@ pub(super) fn set(
 }
 
 /// In role 1: if word 0 is `value`, makes it 0; as long as it is 0 and peers are there, waits.
-pub(super) fn take(
-    world: &mut World,
-    index: usize,
-    region: RegionId,
-    value: u64,
-    peer: u64,
-) -> Outcome {
+fn take(world: &mut World, index: usize, region: RegionId, value: u64, peer: u64) -> Outcome {
     take_until(world, index, region, value, peer, (0, 0, 0))
 }
 
