@@ -15,8 +15,7 @@
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
 //! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it
-//! forfeits, and by its next turns the looks at its sleepers in others' time. Where only one
-//! account is in the round there is nobody to pay back.
+//! forfeits. So does it for looks at its sleepers in others' time. Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
