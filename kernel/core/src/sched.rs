@@ -191,7 +191,7 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
         sleep::expire(state, machine, now);
     }
     if state.sched.dirty != 0 || state.sched.settling.1 != 0 {
-        settle(state, machine, cpu);
+        settle(state, machine);
     }
     let this = &state.sched.cpus[cpu];
     if this.current != 0 && this.end_ns() <= now {
@@ -439,7 +439,7 @@ pub(crate) fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: Env
 }
 
 /// Looks at sleepers that watch what the kernel has written, so many at a time.
-fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
+fn settle<M: Machine>(state: &mut State, machine: &mut M) {
     let written = core::mem::take(&mut state.sched.dirty) & state.sched.watched;
     let (mut classes, mut left) = state.sched.settling;
     if written != 0 {
@@ -456,17 +456,8 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
         left -= 1;
         state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
         let own = sleep::watched(state, index);
-        let mut looks = own & classes != 0;
-        let owes = turns::charge_look(state, cpu, index, cost::SLEEPER);
-        if looks && owes && has_turn_to_look(state, index) {
-            looks = false;
-        }
-        let mut cost = cost::SLEEPER;
-        if looks {
-            let dear = predicate::cost(state, index);
-            turns::charge_look(state, cpu, index, dear);
-            cost += dear;
-        }
+        let looks = own & classes != 0;
+        let cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
         work::spend(state, cost);
         room = room.saturating_sub(cost);
         if !(looks && sleep::try_predicate(state, machine, index, true)) {
@@ -480,13 +471,6 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
         }
     }
     state.sched.settling = (classes, left);
-}
-
-/// Is a sleeper looked at when its turn comes, if it is not now? One that has no turn, or waits for
-/// a region, is looked at after a write alone.
-fn has_turn_to_look(state: &State, index: EnvIndex) -> bool {
-    list::contains(&state.envs.slots, Kind::Ring, index)
-        && state.envs.slots[index].pending != Pending::Region
 }
 
 /// The time of whoever runs has ended.

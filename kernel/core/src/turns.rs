@@ -15,7 +15,7 @@
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
 //! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it
-//! forfeits. So does it for looks at its sleepers in others' time. Where only one account is in the round there is nobody to pay back.
+//! forfeits. Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
@@ -318,24 +318,6 @@ pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u6
 pub(crate) fn owes_a_turn(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
     let debt = state.accounts.records[account].turns[cpu].debt_ns;
     u64::from(debt) >= SLICE_NS && !alone(state, cpu)
-}
-
-/// Charges a look at the sleeper at `index`, which costs so many instructions: in the time of
-/// another account its own one owes them, a nanosecond each, and the slice in turn is as much
-/// longer. Does the account owe a whole turn, before which none is due?
-pub(crate) fn charge_look(state: &mut State, cpu: CpuIndex, index: EnvIndex, cost: u32) -> bool {
-    let (runs, account) = (state.sched.cpus[cpu].current.into(), account_of(state, index));
-    if runs == EnvIndex::NONE || account_of(state, runs) == account || alone(state, cpu) {
-        return false;
-    }
-    let owes = owes_a_turn(state, cpu, account);
-    let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
-    *debt = DEBT_MAX.min(debt.saturating_add(cost));
-    let this = &mut state.sched.cpus[cpu];
-    if this.lender == 0 && !owes {
-        this.slice_end_ns += u64::from(cost);
-    }
-    owes
 }
 
 /// The account leaves its turn to others, which pays as much.

@@ -12,7 +12,6 @@ pub(crate) mod gates;
 mod handovers;
 mod identity;
 mod lent;
-mod looks;
 mod memberships;
 mod methods;
 mod neighbours;
