@@ -25,9 +25,9 @@ const ORPHAN_US: u64 = 60_000_000;
 const ORPHAN_CROWDED_US: u64 = 1_000_000;
 /// Microseconds that a handshake may take.
 const HANDSHAKE_US: u64 = 120_000_000;
-/// Microseconds that a handshake may take where there is no room for another one: longer than a busy
-/// machine takes to see that it was answered.
-const HANDSHAKE_CROWDED_US: u64 = 3_000_000;
+/// Microseconds that a handshake may take where there is no room for another one: more than the way
+/// there and back takes, and little, so that it takes many to keep all others out.
+const HANDSHAKE_CROWDED_US: u64 = 200_000;
 
 /// What `poll` does.
 impl Stack {
