@@ -21,8 +21,6 @@ const POOL_MAX: usize = 64;
 const SETTLE_US: u64 = 100_000;
 /// Microseconds that a connection its user has closed waits for the peer to close too.
 const ORPHAN_US: u64 = 60_000_000;
-/// The same, in whatever state it is, where there is no room for another one.
-const ORPHAN_CROWDED_US: u64 = 1_000_000;
 /// Microseconds that a handshake may take.
 const HANDSHAKE_US: u64 = 120_000_000;
 /// Microseconds that a handshake may take where there is no room for another one: more than the way
@@ -216,29 +214,21 @@ impl Stack {
     }
 
     /// When the table is full, the connection that has been in TIME-WAIT for longest goes where
-    /// it takes no place of it: whoever closes first and often would drop every SYN else. If there
-    /// is none, the one goes that its user has closed and that has not gone on for longest: its
-    /// peer may have gone, or does as if it had. What it sends yet is answered by a reset.
+    /// it takes no place of it: whoever closes first and often would drop every SYN else.
     fn shorten_time_wait(&mut self) {
         if !self.tcp.connections.is_full() {
             return;
         }
-        let now_us = self.now_us;
-        let ended = self.longest(|connection| connection.state == TcpState::TimeWait);
-        let stalls = |connection: &Connection| now_us >= connection.moved_us + ORPHAN_CROWDED_US;
-        if let Some(name) = ended {
+        let places = 0..self.tcp.connections.places();
+        let settling = places.filter_map(|place| {
+            let name = self.tcp.connections.name_at(place)?;
+            let connection = self.tcp.connections.get(name)?;
+            let ended = connection.orphan && connection.state == TcpState::TimeWait;
+            ended.then_some((connection.moved_us, name))
+        });
+        if let Some((_, name)) = settling.min_by_key(|(moved_us, _)| *moved_us) {
             self.give_up(name);
-        } else if let Some(name) = self.longest(stalls) {
-            self.remove(name);
         }
-    }
-
-    /// Of the connections that their users have closed, and that are so, the one that has been as
-    /// it is for longest.
-    fn longest(&self, is_so: impl Fn(&Connection) -> bool) -> Option<Name> {
-        let closed = self.tcp.connections.iter().filter(|(_, connection)| connection.orphan);
-        let closed = closed.filter(|(_, connection)| is_so(connection));
-        closed.min_by_key(|(_, connection)| connection.moved_us).map(|(name, _)| name)
     }
 
     pub(super) fn enter(
