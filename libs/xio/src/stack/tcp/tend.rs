@@ -23,9 +23,8 @@ const SETTLE_US: u64 = 100_000;
 const ORPHAN_US: u64 = 60_000_000;
 /// Microseconds that a handshake may take.
 const HANDSHAKE_US: u64 = 120_000_000;
-/// Microseconds that a handshake may take where there is no room for another one: more than the way
-/// there and back takes, and little, so that it takes many to keep all others out.
-const HANDSHAKE_CROWDED_US: u64 = 200_000;
+/// Microseconds that a handshake may take when the listener's queue is full.
+const HANDSHAKE_CROWDED_US: u64 = 3_000_000;
 
 /// What `poll` does.
 impl Stack {
@@ -195,10 +194,10 @@ impl Stack {
         connection.alone.socket_mut().abort();
     }
 
-    /// When the queue or the table is full, the oldest handshake that takes too long makes room.
+    /// When the queue is full, the oldest handshake that takes too long makes room.
     fn drop_stale_handshake(&mut self, id: ListenerId) {
         let Some(listener) = self.tcp.listeners.get_mut(id.0) else { return };
-        if listener.waiting.len() < listener.backlog && !self.tcp.connections.is_full() {
+        if listener.waiting.len() < listener.backlog {
             return;
         }
         let stale = listener.waiting.iter().position(|waiting| {
