@@ -5,7 +5,6 @@ use abi::capability::NAME_USER;
 use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::{ACCOUNTS, RESOURCES, Resource};
-use abi::published::{DomainRecord, Table};
 use abi::word::Word;
 use xok::accounts::{self, JOIN, MADE, NO_ROOM, NOT_ITS_USER, PREPARE, WHOSE};
 use xok::call::{self, Message, Refused};
@@ -79,8 +78,7 @@ impl Server {
             let at = resource as usize;
             record.limit[at].saturating_sub(record.used[at]) >= needed
         };
-        let domain: Option<DomainRecord> = published::env_domain(caller)
-            .and_then(|domain| published::record(Table::Domains, domain.index()));
+        let domain = published::env_domain(caller).and_then(published::domain);
         let attached = domain.map_or(0, |domain| domain.attachments);
         let needed = [
             (Resource::Envs, LEAST),

@@ -1,24 +1,21 @@
 //! The Linux calls that the program makes, and where it begins and ends.
 //!
 //! # Safety
-//! Holds the `syscall` instruction, for calls that touch no memory but what a reference names, and
-//! declares the entry, as `xok::static_program` says.
+//! Makes calls that touch no memory but what a reference names, and declares the entry, as
+//! `xok::static_program` says.
 #![allow(unsafe_code)]
 
-use core::arch::asm;
+use xok::static_program::{exit, write};
 
 xok::static_program!(begin, failed);
 
 /// Numbers of the calls (syscall(2)).
 const READ: u64 = 0;
-const WRITE: u64 = 1;
 const OPEN: u64 = 2;
-const NANOSLEEP: u64 = 35;
 const GETPID: u64 = 39;
 const KILL: u64 = 62;
 const GETEUID: u64 = 107;
 const SETRESUID: u64 = 117;
-const EXIT_GROUP: u64 = 231;
 /// kill(2): all that may be signalled.
 const ALL: i32 = -1;
 const SIGKILL: u64 = 9;
@@ -30,36 +27,13 @@ extern "C" fn begin(stack: u64) -> ! {
 }
 
 fn failed() -> ! {
-    write(&["enduser: panic\n"]);
+    write("enduser: panic\n");
     exit(101)
 }
 
 fn call(number: u64, words: [u64; 3]) -> i64 {
-    let answer: i64;
-    // SAFETY: see the file's head; Linux changes rax, rcx, r11 alone (syscall(2)).
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as i64 => answer,
-            in("rdi") words[0], in("rsi") words[1], in("rdx") words[2],
-            lateout("rcx") _, lateout("r11") _,
-        );
-    }
-    answer
-}
-
-/// write(2) to standard output, all of it.
-pub fn write(texts: &[&str]) {
-    for text in texts {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let done = call(WRITE, [1, rest.as_ptr() as u64, rest.len() as u64]);
-            if done <= 0 {
-                return;
-            }
-            rest = &rest[(done as usize).min(rest.len())..];
-        }
-    }
+    // SAFETY: see the file's head.
+    unsafe { xok::static_program::call(number, words) }
 }
 
 /// The beginning of a file, as much as `room` takes, by open(2) and read(2); the end of the program
@@ -101,17 +75,4 @@ pub fn kill_all() {
 /// kill(2) without a signal: may it be signalled?
 pub fn may_signal(id: u32) -> bool {
     call(KILL, [id.into(), 0, 0]) == 0
-}
-
-/// nanosleep(2), less than a second.
-pub fn sleep(ns: u64) {
-    let time = [0, ns];
-    call(NANOSLEEP, [time.as_ptr() as u64, 0, 0]);
-}
-
-/// exit_group(2)
-fn exit(status: u8) -> ! {
-    loop {
-        call(EXIT_GROUP, [status.into(), 0, 0]);
-    }
 }

@@ -32,6 +32,8 @@ const UNUSED: u32 = 0x7fff_fffe;
 /// Ends the programs of the user that `argument` names; the status.
 #[cfg(target_os = "none")]
 fn run(argument: &[u8]) -> u8 {
+    use xok::static_program;
+
     let name = core::str::from_utf8(argument).unwrap_or_default();
     if !linux::is_root() {
         return refuse("only user 0 ends others");
@@ -52,15 +54,15 @@ fn run(argument: &[u8]) -> u8 {
         }
         linux::kill_all();
         quiet = if is_any_left() { 0 } else { quiet + 1 };
-        linux::sleep(NAP_NS);
+        static_program::sleep(NAP_NS);
     }
-    linux::write(&["ended\n"]);
+    static_program::write("ended\n");
     0
 }
 
 #[cfg(target_os = "none")]
 fn refuse(why: &str) -> u8 {
-    linux::write(&["enduser: ", why, "\n"]);
+    ["enduser: ", why, "\n"].into_iter().for_each(xok::static_program::write);
     1
 }
 

@@ -30,6 +30,7 @@ fn run(argument: &[u8]) -> u8 {
     use abi::limits::INDICES;
     use core::fmt::Write;
     use xok::reader::{Reader, Sample};
+    use xok::static_program;
 
     let reader = match Reader::open() {
         Ok(reader) => reader,
@@ -37,7 +38,7 @@ fn run(argument: &[u8]) -> u8 {
             let mut text = text::Text::new();
             // What does not fit is cut.
             let _ = writeln!(text, "xokstat: the kernel publishes another version: {unknown:?}");
-            linux::write(text.as_str());
+            static_program::write(text.as_str());
             return 1;
         }
     };
@@ -47,7 +48,7 @@ fn run(argument: &[u8]) -> u8 {
     let mut text = text::Text::new();
     if argument == b"top" {
         reader.sample(&mut earlier);
-        linux::sleep(INTERVAL);
+        static_program::sleep(INTERVAL);
     }
     let before = reader.calls();
     let shown = match argument {
@@ -59,15 +60,15 @@ fn run(argument: &[u8]) -> u8 {
         b"free" => views::free(reader, &mut text),
         b"map" => views::map(reader, &mut text),
         _ => {
-            linux::write("xokstat ps|top|free|map\n");
+            static_program::write("xokstat ps|top|free|map\n");
             return USAGE;
         }
     };
     let calls = reader.calls() - before;
-    linux::write(text.as_str());
+    static_program::write(text.as_str());
     let mut text = text::Text::new();
     let cut = if shown.is_err() { "cut; " } else { "" };
     let _ = writeln!(text, "({cut}{calls} kernel calls while reading)");
-    linux::write(text.as_str());
+    static_program::write(text.as_str());
     0
 }

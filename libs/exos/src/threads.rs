@@ -25,7 +25,7 @@ use crate::user;
 use crate::wait::{Wait, sleep_until};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::layout::PAGE_SIZE;
-use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
+use abi::published::{EnvRecord, EnvState};
 use abi::word::Which;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -367,9 +367,7 @@ pub fn perhaps_alone() {
 /// Is the running thread's environment the only one of its domain?
 fn is_alone() -> bool {
     let own = xok::published::env(thread::own().id).unwrap_or_default();
-    let index = DomainId(own.domain).index();
-    let domain: Option<DomainRecord> = xok::published::record(Table::Domains, index);
-    domain.is_some_and(|domain| domain.envs == 1)
+    xok::published::domain(DomainId(own.domain)).is_some_and(|domain| domain.envs == 1)
 }
 
 /// Gives the processor to threads that have nothing to do any more but end. Whom they woke by their

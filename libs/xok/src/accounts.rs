@@ -78,6 +78,11 @@ pub fn whose(account: AccountId) -> Option<u32> {
     }
 }
 
+/// The user that pays for this domain, as far as that is known: servers' accounts are no user's.
+pub fn payer(domain: DomainId) -> Option<u32> {
+    whose(AccountId(published::domain(domain)?.account))
+}
+
 /// Makes the user's account, if it has none; may it have one more process? What its dead have left
 /// comes back in pieces, in its account's turns: as long as less and less is charged to it, that is
 /// waited for.

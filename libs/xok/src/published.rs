@@ -223,6 +223,11 @@ pub fn env(id: EnvId) -> Option<EnvRecord> {
     record::<EnvRecord>(Table::Envs, id.index()).filter(|record| record.id == id.0)
 }
 
+/// The domain with this id, if its record still stands.
+pub fn domain(id: DomainId) -> Option<DomainRecord> {
+    record::<DomainRecord>(Table::Domains, id.index()).filter(|record| record.id == id.0)
+}
+
 /// The field at `offset` of an environment's record, if that still stands.
 #[inline]
 fn env_field<T: Copy>(id: EnvId, offset: usize) -> Option<T> {

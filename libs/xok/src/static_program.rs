@@ -1,10 +1,11 @@
-//! What a static Linux program begins and ends with that links this library.
+//! What a static Linux program begins and ends with that links this library, and its Linux calls.
 //!
 //! [`static_program!`](crate::static_program) declares its entry point, and that it has no heap:
 //! this crate wants one, but what reads published pages allocates nothing.
 //!
 //! # Safety
-//! Reads the stack as execve(2) leaves it, and hands out no memory.
+//! Reads the stack as execve(2) leaves it, hands out no memory, and holds the `syscall` instruction
+//! for the calls that such programs make.
 #![allow(unsafe_code)]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -34,6 +35,52 @@ pub unsafe fn argument(stack: u64, number: u64) -> Option<&'static [u8]> {
         }
         let at = ((stack + 8 + 8 * number) as *const *const c_char).read();
         Some(CStr::from_ptr(at).to_bytes())
+    }
+}
+
+/// A Linux call of up to three words; its answer as the kernel gives it (syscall(2)).
+///
+/// # Safety
+/// It must touch no memory but what the caller has lent it.
+pub unsafe fn call(number: u64, words: [u64; 3]) -> i64 {
+    let answer: i64;
+    // SAFETY: the caller's promise; Linux changes rax, rcx, r11 alone.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as i64 => answer,
+            in("rdi") words[0], in("rsi") words[1], in("rdx") words[2],
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    answer
+}
+
+/// write(2) to standard output, all of it.
+pub fn write(text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        // SAFETY: reads what `rest` has.
+        let done = unsafe { call(1, [1, rest.as_ptr() as u64, rest.len() as u64]) };
+        if done <= 0 {
+            return;
+        }
+        rest = &rest[(done as usize).min(rest.len())..];
+    }
+}
+
+/// nanosleep(2), less than a second.
+pub fn sleep(ns: u64) {
+    let time = [0, ns];
+    // SAFETY: reads `time`.
+    unsafe { call(35, [time.as_ptr() as u64, 0, 0]) };
+}
+
+/// exit_group(2)
+pub fn exit(status: u8) -> ! {
+    loop {
+        // SAFETY: touches no memory.
+        unsafe { call(231, [status.into(), 0, 0]) };
     }
 }
 

@@ -5,8 +5,8 @@
 //! domain acts, or else that of the user that pays for it.
 
 use abi::capability::{NAME_GROUP, NAME_USER};
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
+use abi::id::{DomainId, EnvId};
+use abi::published::{EnvRecord, EnvState};
 use alloc::vec::Vec;
 use unix::Errno;
 use unix::attributes::device_number;
@@ -30,20 +30,15 @@ impl Ids {
         let record = published::env(id).unwrap_or_default();
         let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
         let users = [page.user, page.effective_user, page.saved_user, page.file_user];
-        let groups = [page.group_id, page.effective_group_id];
-        let groups = [groups[0], groups[1], page.saved_group_id, page.file_group_id];
-        // Environments follow their domain to another account one after the other.
-        let account = domain_record(domain).map_or(0, |record| record.account);
-        let payer = || accounts::whose(AccountId(account)).unwrap_or(NOBODY);
+        let groups =
+            [page.group_id, page.effective_group_id, page.saved_group_id, page.file_group_id];
+        // The domain's: environments follow it to another account one after the other.
+        let payer = || accounts::payer(domain).unwrap_or(NOBODY);
         Self {
             users: borne_out(domain, NAME_USER, users, payer),
             groups: borne_out(domain, NAME_GROUP, groups, || NOBODY),
         }
     }
-}
-
-fn domain_record(id: DomainId) -> Option<DomainRecord> {
-    published::record(Table::Domains, id.index()).filter(|record: &DomainRecord| record.id == id.0)
 }
 
 /// Those of the numbers for which the domain acts; in place of the others, what `instead` says.
@@ -107,7 +102,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         state if state == EnvState::Held as u32 => b'T',
         _ => b'S',
     };
-    let resident = domain_record(DomainId(record.domain)).map_or(0, |domain| domain.entries);
+    let resident = published::domain(DomainId(record.domain)).map_or(0, |domain| domain.entries);
     let console = terminal::Tty::console().and_then(|tty| tty.control());
     let ids = Ids::of(id, &page);
     let foreground = console.map_or(0, |control| control.foreground);

@@ -6,8 +6,8 @@
 
 use crate::page;
 use crate::process::Process;
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
+use abi::id::{DomainId, EnvId};
+use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use xok::{accounts, published};
 
@@ -34,7 +34,7 @@ fn is_hidden(record: &EnvRecord, told: &[DomainId]) -> bool {
 /// user's: they are not ended by a number that is wrong.
 pub fn is_program(id: EnvId) -> bool {
     published::env(id).is_some_and(|record| {
-        is_hidden(&record, &told()) && payer(DomainId(record.domain)).is_some()
+        is_hidden(&record, &told()) && accounts::payer(DomainId(record.domain)).is_some()
     })
 }
 
@@ -47,11 +47,4 @@ pub fn all(process: &Process) -> impl Iterator<Item = EnvId> {
         is_hidden(record, &told) && Some(DomainId(record.domain)) != own
     });
     hidden.map(|record| EnvId(record.id))
-}
-
-/// The user that pays for a domain.
-pub fn payer(domain: DomainId) -> Option<u32> {
-    let record: DomainRecord = published::record(Table::Domains, domain.index())?;
-    let account = AccountId(record.account);
-    if record.id == domain.0 { accounts::whose(account) } else { None }
 }

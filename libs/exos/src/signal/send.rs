@@ -8,9 +8,9 @@ use crate::process::{Child, Process};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit, hidden};
 use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
-use abi::published::{DomainRecord, Table};
+use abi::published::Table;
 use linux_raw_sys::general as linux;
-use xok::{call, published};
+use xok::{accounts, call, published};
 
 /// How often the table is looked through, until no process is met for the first time.
 const LOOKS: usize = 64;
@@ -72,8 +72,7 @@ fn to_own(process: &mut Process, signal: u32, info: Info) -> Result<(), Errno> {
 fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let real = real_counts(process, id);
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-    let envs = |record: DomainRecord| if record.id == domain.0 { record.envs } else { 0 };
-    let alone = published::record(Table::Domains, domain.index()).map_or(0, envs) <= 1;
+    let alone = published::domain(domain).map_or(0, |record| record.envs) <= 1;
     let word = crate::exit::signalled(linux::SIGKILL);
     let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
@@ -110,7 +109,7 @@ fn slot_of_root(process: &Process, domain: DomainId) -> Option<u8> {
     let [_, effective, saved] = process.users;
     match (effective, saved) {
         (0, _) => Some(USER_SLOT),
-        (_, 0) => (hidden::payer(domain) == Some(effective)).then_some(SAVED_SLOT),
+        (_, 0) => (accounts::payer(domain) == Some(effective)).then_some(SAVED_SLOT),
         _ => None,
     }
 }
@@ -173,8 +172,9 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         Some(group) => is_in(process, target, group),
         None => target.id != own && target.id.0 != 1,
     });
-    // User 0 may end all servers, too, and does not mean them.
-    if group.is_none() && process.users[1] != 0 {
+    // They take nothing else. User 0 may end all servers, too, and does not mean them.
+    let is_taken = matches!(signal, 0 | linux::SIGKILL);
+    if is_taken && group.is_none() && process.users[1] != 0 {
         sent |= to_all_hidden(process, signal);
     }
     // Linux calls it done if there is anybody, may they all refuse it.
