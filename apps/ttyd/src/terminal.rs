@@ -8,7 +8,7 @@ use abi::region::WordAt;
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use unix::process_page::Mark;
-use unix::ring::{HEAD, TAIL};
+use unix::ring::{HEAD, Span, TAIL};
 use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
 use unix::tty::shared::{
@@ -124,6 +124,8 @@ pub struct Terminal {
     typed: Typed,
     /// What the master has not had room for.
     screen: Vec<u8>,
+    /// The tail of the output ring, and the piece behind it that is on its way through `screen`.
+    untaken: Option<(u64, Span)>,
     input: Region,
     output: Region,
     error: Option<Region>,
@@ -150,6 +152,7 @@ impl Terminal {
             master: None,
             typed: Typed::default(),
             screen: Vec::new(),
+            untaken: None,
             input: region(Service::TerminalInput, INPUT_SERVER),
             output: region(Service::TerminalOutput, OUTPUT_SERVER),
             error: (!error.id.is_none()).then_some(error),
@@ -194,6 +197,7 @@ impl Terminal {
             master: Some(master),
             typed: Typed::default(),
             screen: Vec::new(),
+            untaken: None,
             input,
             output,
             error: None,
@@ -255,7 +259,7 @@ impl Terminal {
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
         if !self.line.stopped() && self.screen.is_empty() {
-            shown = self.show(self.output, console::OUTPUT, scratch)?;
+            shown |= self.show(self.output, console::OUTPUT, scratch)?;
             if let Some(error) = self.error {
                 shown |= self.show(error, console::ERROR, scratch)?;
             }
@@ -357,12 +361,20 @@ impl Terminal {
     }
 
     /// Gives the master what waits for it; did it take any?
+    ///
+    /// Output leaves its ring when the master has all of it: a master reads the end of a terminal
+    /// whose ring is empty, and waits for more before.
     fn show_rest(&mut self) -> Result<bool, Refused> {
-        let Some(master) = self.master.as_ref().filter(|_| !self.screen.is_empty()) else {
-            return Ok(false);
-        };
-        let taken = master.show(&self.screen)?;
-        take_front(&mut self.screen, taken);
+        let mut taken = 0;
+        if let Some(master) = self.master.as_ref().filter(|_| !self.screen.is_empty()) {
+            taken = master.show(&self.screen)?;
+            take_front(&mut self.screen, taken);
+        }
+        if self.screen.is_empty()
+            && let Some((tail, span)) = self.untaken.take()
+        {
+            self.output.take((tail, span.offset), &mut [0; CHUNK][..span.len as usize])?;
+        }
         Ok(taken > 0)
     }
 
@@ -410,7 +422,7 @@ impl Terminal {
         Ok(true)
     }
 
-    /// Shows a piece of what programs wrote; the tail moves once the console has it.
+    /// Shows a piece of what programs wrote; the tail moves once the console, or the master, has it.
     fn show(
         &mut self,
         region: Region,
@@ -437,7 +449,12 @@ impl Terminal {
             self.line.output(bytes, &mut scratch.screen);
             self.put(stream, &scratch.screen);
         }
-        region.take((tail, span.offset), bytes)?;
+        if self.master.is_none() {
+            region.take((tail, span.offset), bytes)?;
+            return Ok(true);
+        }
+        self.untaken = Some((tail, span));
+        self.show_rest()?;
         Ok(true)
     }
 
@@ -451,6 +468,7 @@ impl Terminal {
     }
 
     fn flush_output(&mut self) -> Result<(), Refused> {
+        self.untaken = None;
         let (head, mut tail) = self.output.counters()?;
         let mut buffer = [0; CHUNK];
         // No more than the ring holds.

@@ -172,6 +172,56 @@ static void ends(void)
     close(slave);
 }
 
+/* A master reads all that was shown before the end of the terminal's last user, however much of it
+   is on its way then: as much as there is room for, `most` bytes of it. */
+static void shown_last(size_t most)
+{
+    static char bytes[65536];
+    struct termios settings;
+    size_t shown = 0, count = 0, wrong = 0;
+    int told[2], status;
+    open_pair();
+    tcgetattr(slave, &settings);
+    cfmakeraw(&settings);
+    tcsetattr(slave, TCSANOW, &settings);
+    fcntl(slave, F_SETFL, O_NONBLOCK);
+    pipe(told);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        struct pollfd room = {slave, POLLOUT, 0};
+        close(master);
+        while (shown < most && poll(&room, 1, 200) > 0) {
+            for (size_t at = shown; at < most; at++)
+                bytes[at] = (char)(at % 251);
+            long put = write(slave, bytes + shown, most - shown);
+            shown += put > 0 ? (size_t)put : 0;
+        }
+        write(told[1], &shown, sizeof shown);
+        _exit(0);
+    }
+    close(slave);
+    waitpid(child, &status, 0);
+    show_status("showed", status);
+    read(told[0], &shown, sizeof shown);
+    for (;;) {
+        struct pollfd one = {master, POLLIN, 0};
+        poll(&one, 1, -1);
+        long got = read(master, bytes, sizeof bytes);
+        if (got <= 0)
+            break;
+        wrong += !(one.revents & POLLIN);
+        for (long at = 0; at < got; at++)
+            wrong += bytes[at] != (char)((count + (size_t)at) % 251);
+        count += (size_t)got;
+    }
+    SHOW(errno == EIO);
+    SHOW(count == shown);
+    SHOW(wrong);
+    close(master);
+    close(told[0]);
+    close(told[1]);
+}
+
 static void on_signal(int signal)
 {
     (void)signal;
@@ -245,6 +295,8 @@ int main(void)
     close(slave);
     close(master);
     ends();
+    for (int more = -1; more < 3000; more = 3 * more + 100)
+        shown_last(32768 + (size_t)more);
     open_pair();
     pid_t child = fork_clean();
     if (child == 0)

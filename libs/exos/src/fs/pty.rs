@@ -383,11 +383,13 @@ impl Master {
     /// What of `asked` holds; if nothing, `wait` gets what to wait for.
     pub fn ready(&self, asked: u16, wait: &mut Wait) -> Result<u16, Errno> {
         let (read, written) = (self.link.read(), self.link.written());
+        // Looked at first: what was shown last must still be seen.
+        let left = self.is_left()?;
         let (shown, typed) = (read.half()?, written.half()?);
         let mut found = 0;
         if shown.head != shown.tail {
             found |= IN_LIKE;
-        } else if self.is_left()? {
+        } else if left {
             found |= raw::POLLHUP as u16;
         }
         if written.is_roomy(&typed) {
