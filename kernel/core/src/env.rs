@@ -115,6 +115,8 @@ pub struct Env {
     pub prepared: bool,
     /// Its account is that of its domain, and changes with that one ([`crate::principal::follow`]).
     pub(crate) follows: bool,
+    /// It sleeps, and has been taken out of the list of watchers until its turn comes.
+    pub(crate) apart: bool,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
     /// Position there.

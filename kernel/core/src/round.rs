@@ -4,7 +4,7 @@
 //! members the slice. When nobody is ready, all sleepers with a predicate are looked at once.
 
 use crate::count::Count;
-use crate::env;
+use crate::env::{self, Pending};
 use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
@@ -122,7 +122,8 @@ impl Walk {
     /// May one more predicate be evaluated, of this cost?
     #[inline]
     fn looks(&mut self, state: &mut State, index: EnvIndex) -> bool {
-        let looks = self.predicates > 0 && state.envs.slots[index].atoms > 0;
+        let env = &state.envs.slots[index];
+        let looks = self.predicates > 0 && (env.atoms > 0 || env.apart);
         if looks {
             let cost = predicate::cost(state, index);
             work::spend(state, cost);
@@ -216,7 +217,7 @@ fn turn<M: Machine>(
             found = candidate(state, machine, index, walk).map(|runs| (index, runs));
         }
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
-            let stays = sleep_through(state, index);
+            let stays = sleep_through(state, index, looks);
             let this = &mut state.sched.cpus[cpu];
             if stays && !looks && this.passed_over == 0 {
                 this.passed_over = index.link();
@@ -252,8 +253,11 @@ fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, 
 }
 
 /// The turn of a sleeper has come: a slice that it does not use pays what it owes, and without a
-/// predicate it has nothing more to do in the ring. Does it stay there?
-fn sleep_through(state: &mut State, index: EnvIndex) -> bool {
+/// predicate it has nothing more to do in the ring. Does it stay there? One that has not been
+/// `looked` at is when its turn comes again, unless it waits for a region.
+fn sleep_through(state: &mut State, index: EnvIndex, looked: bool) -> bool {
+    let has_looks = looked || state.envs.slots[index].pending != Pending::Region;
+    sleep::watch_again(state, index, has_looks);
     state.envs.slots[index].debt_ns = 0;
     let stays = sched::keeps_its_turn(state, index);
     if !stays {

@@ -188,10 +188,10 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
     state.sched.picked_ns = now;
     request::serve(state, machine, cpu);
     if state.sched.alarms.soonest() <= now {
-        sleep::expire(state, machine, now);
+        sleep::expire(state, machine, cpu, now);
     }
     if state.sched.dirty != 0 || state.sched.settling.1 != 0 {
-        settle(state, machine);
+        settle(state, machine, cpu);
     }
     let this = &state.sched.cpus[cpu];
     if this.current != 0 && this.end_ns() <= now {
@@ -235,9 +235,9 @@ pub fn undisturbed(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
 }
 
 /// A timer or processor interrupt arrived on `cpu`: deadlines pass. The rest happens in [`pick`].
-pub fn tick<M: Machine>(state: &mut State, machine: &mut M, _cpu: CpuIndex) {
+pub fn tick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     let now = machine.now_ns();
-    sleep::expire(state, machine, now);
+    sleep::expire(state, machine, cpu, now);
 }
 
 /// Nanoseconds since boot at which `cpu` wants its next timer interrupt; in the past: at once.
@@ -326,6 +326,7 @@ pub fn dequeue(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.envs.slots[index].cpu);
     list::remove(&mut state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
+    sleep::watch_again(state, index, false);
 }
 
 /// Makes an environment ready that was neither ready nor running; `front`: an event did it.
@@ -439,7 +440,7 @@ pub(crate) fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: Env
 }
 
 /// Looks at sleepers that watch what the kernel has written, so many at a time.
-fn settle<M: Machine>(state: &mut State, machine: &mut M) {
+fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     let written = core::mem::take(&mut state.sched.dirty) & state.sched.watched;
     let (mut classes, mut left) = state.sched.settling;
     if written != 0 {
@@ -456,8 +457,14 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
         left -= 1;
         state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
         let own = sleep::watched(state, index);
-        let looks = own & classes != 0;
-        let cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
+        let mut looks = own & classes != 0;
+        let mut cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
+        if turns::pays_no_look(state, cpu, index) && has_turn_to_look(state, index) {
+            sleep::set_apart(state, index);
+            (looks, cost) = (false, 2 * cost::SLEEPER);
+        } else {
+            turns::charge_look(state, cpu, index, cost);
+        }
         work::spend(state, cost);
         room = room.saturating_sub(cost);
         if !(looks && sleep::try_predicate(state, machine, index, true)) {
@@ -471,6 +478,13 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M) {
         }
     }
     state.sched.settling = (classes, left);
+}
+
+/// Is a sleeper looked at when its turn comes, if it is not now? Not one that has no turn, nor one
+/// at home on a processor that may stay idle.
+fn has_turn_to_look(state: &State, index: EnvIndex) -> bool {
+    let home = CpuIndex::from(state.envs.slots[index].cpu);
+    list::contains(&state.envs.slots, Kind::Ring, index) && state.sched.cpus[home].current != 0
 }
 
 /// The time of whoever runs has ended.

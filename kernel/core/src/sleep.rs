@@ -11,11 +11,11 @@ use crate::list::{self, Kind};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{gate, operate, predicate, queue, sched};
+use crate::{gate, operate, predicate, queue, sched, turns};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
-use abi::limits::{SENDERS, WORK_PIECES};
+use abi::limits::{SENDERS, SLICE_NS, WORK_PIECES};
 use abi::published::EnvState;
 use abi::upcall::{self, EVENT_TIMER, SaveArea, offset, woken};
 
@@ -139,6 +139,7 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex
     }
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Nothing;
+    env.apart = false;
     env.deadline = 0;
     env.edge = 0;
     set_alarm(state, index);
@@ -166,6 +167,28 @@ pub fn watch(state: &mut State, index: EnvIndex) {
     if !list::contains(&state.envs.slots, Kind::Watch, index) {
         list::push(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
+    }
+    state.envs.slots[index].apart = false;
+}
+
+/// Takes a sleeper out of the list of those that are looked at after a write, until its turn comes
+/// or it has none any more.
+pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
+    list::remove(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
+    state.sched.watchers.less(1);
+    state.envs.slots[index].apart = true;
+}
+
+/// A sleeper that was taken out of that list is in it again. What was written meanwhile it is
+/// looked at for on the next way out, if it has not been `looked` at.
+pub(crate) fn watch_again(state: &mut State, index: EnvIndex, looked: bool) {
+    if core::mem::take(&mut state.envs.slots[index].apart) && asleep(state, index) {
+        watch(state, index);
+        let classes = watched(state, index);
+        state.sched.watched |= classes;
+        if !looked {
+            sched::touched(state, classes);
+        }
     }
 }
 
@@ -318,9 +341,13 @@ pub fn set_alarm(state: &mut State, index: EnvIndex) {
     }
 }
 
+/// For how long a sleeper that compares with the clock is not looked at by the clock while its
+/// account owes a turn; when its own turn comes it is.
+const PUT_OFF_NS: u64 = 16 * SLICE_NS;
+
 /// Serves the deadlines that have passed, as many as one hold of the lock has room for. The next
-/// timer interrupt comes at once if there are more.
-pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
+/// timer interrupt comes at once if there are more. Their accounts pay for it.
+pub fn expire<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     let mut left = work::turn(state);
     for _ in 0..WORK_PIECES {
         let Some(index) = state.sched.alarms.first(&state.envs.slots) else { return };
@@ -328,12 +355,27 @@ pub fn expire<M: Machine>(state: &mut State, machine: &mut M, now: u64) {
             return;
         }
         // Its predicate is evaluated, and looked through for its next edge.
-        let cost = cost::ALARM + 2 * predicate::cost(state, index);
+        let puts_off = turns::puts_off(state, cpu, index) && is_edge_alone(state, index, now);
+        let cost = match puts_off {
+            true => cost::PUT_OFF,
+            false => cost::ALARM + 2 * predicate::cost(state, index),
+        };
         work::spend(state, cost);
+        turns::charge_service(state, cpu, index, cost);
         left = left.saturating_sub(cost);
-        alarm(state, machine, index, now);
+        if puts_off {
+            state.envs.slots[index].edge = now + PUT_OFF_NS;
+        } else {
+            alarm(state, machine, index, now);
+        }
         set_alarm(state, index);
     }
+}
+
+/// Is it only to be looked at, as a comparison with the clock may have changed?
+fn is_edge_alone(state: &State, index: EnvIndex, now: u64) -> bool {
+    let env = &state.envs.slots[index];
+    [env.timer, env.deadline].into_iter().all(|at| at == 0 || at > now)
 }
 
 fn alarm<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, now: u64) {

@@ -15,7 +15,9 @@
 //! Who is woken by an event may borrow from the slice of another account; an account does so for
 //! one slice in each round at most, and its next turn is as much shorter. What one takes beyond the
 //! end of its slice ([`crate::overtime`]) its account pays as well, by whole turns that it
-//! forfeits. Where only one account is in the round there is nobody to pay back.
+//! forfeits. So it does for its deadlines, and for looks at its sleepers in others' time, these up
+//! to a bound ([`LOOKS_NS`]): then they wait for their turn, out of the list of those that are
+//! looked at. Where only one account is in the round there is nobody to pay back.
 
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
@@ -37,6 +39,10 @@ const PLACES: usize = SLICES + 2;
 const _: () = assert!(PLACES <= u8::MAX as usize);
 /// The most that an account owes, in nanoseconds: what one environment takes that ignores all ends.
 const DEBT_MAX: u32 = (EXCESS_MAX + 2) * SLICE_NS as u32;
+/// What an account pays between two of its turns for looks at its sleepers in others' time; then
+/// they are looked at when their turn comes.
+/// Few in tests, so that they wait there as well.
+const LOOKS_NS: u32 = SLICE_NS as u32 / if cfg!(test) { 5_000 } else { 50 };
 
 /// What an account has in the round of one processor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +63,10 @@ pub struct Turns {
     debt_ns: u32,
     /// When it has left the round, owing that, in [`STAMP_NS`]; it may wrap.
     left_at: u32,
+    /// What it has been charged for looks at its sleepers since its last turn.
+    looks_ns: u32,
+    /// Since when, where it is not in the round.
+    looked_at: u32,
 }
 
 /// Of an account that is not in the round, time is counted in these.
@@ -264,16 +274,18 @@ pub(crate) fn again(state: &mut State, cpu: CpuIndex, place: &Place) {
 /// has slept through its turn, which pays what it owes.
 pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
-        state.accounts.records[account].turns[cpu].debt_ns = 0;
+        let turns = &mut state.accounts.records[account].turns[cpu];
+        (turns.debt_ns, turns.looks_ns) = (0, 0);
     }
 }
 
 /// The account's turn: what of a slice it has to leave to others, `rest` at most.
 pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, rest: u32) -> u32 {
     state.sched.cpus[cpu].left = 0;
-    let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
-    let paid = rest.min(*debt);
-    *debt -= paid;
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    turns.looks_ns = 0;
+    let paid = rest.min(turns.debt_ns);
+    turns.debt_ns -= paid;
     paid
 }
 
@@ -318,6 +330,65 @@ pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u6
 pub(crate) fn owes_a_turn(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
     let debt = state.accounts.records[account].turns[cpu].debt_ns;
     u64::from(debt) >= SLICE_NS && !alone(state, cpu)
+}
+
+/// Does the processor run another account's environment than the sleeper at `index` is, which will
+/// have its turn?
+fn is_in_others_time(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
+    let runs = EnvIndex::from(state.sched.cpus[cpu].current);
+    runs != EnvIndex::NONE
+        && account_of(state, runs) != account_of(state, index)
+        && !alone(state, cpu)
+}
+
+/// Has the account of the sleeper at `index` paid for as many looks in others' time as it does
+/// between two of its turns, or does it owe a turn? Whoever runs may write what others watch as
+/// often as it likes: that takes little of their turns.
+pub(crate) fn pays_no_look(state: &mut State, cpu: CpuIndex, index: EnvIndex) -> bool {
+    if !is_in_others_time(state, cpu, index) {
+        return false;
+    }
+    let now = (state.sched.picked_ns / STAMP_NS) as u32;
+    let account = account_of(state, index);
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    // Who has no turn here has as much again after some time.
+    if turns.count == 0 && u64::from(now.wrapping_sub(turns.looked_at)) * STAMP_NS > 2 * SLICE_NS {
+        (turns.looks_ns, turns.looked_at) = (0, now);
+    }
+    turns.looks_ns >= LOOKS_NS || owes_a_turn(state, cpu, account)
+}
+
+/// Does that account owe a turn?
+pub(crate) fn puts_off(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
+    is_in_others_time(state, cpu, index) && owes_a_turn(state, cpu, account_of(state, index))
+}
+
+/// Charges a look at the sleeper at `index`, which costs so many instructions: in the time of
+/// another account its own one owes them, a nanosecond each, and the slice in turn is as much
+/// longer, unless the account owes a whole turn.
+pub(crate) fn charge_look(state: &mut State, cpu: CpuIndex, index: EnvIndex, cost: u32) {
+    if !is_in_others_time(state, cpu, index) {
+        return;
+    }
+    let account = account_of(state, index);
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    turns.looks_ns = turns.looks_ns.saturating_add(cost);
+    charge_service(state, cpu, index, cost);
+}
+
+/// The same of what is done for the environment at `index` because it has asked for it.
+pub(crate) fn charge_service(state: &mut State, cpu: CpuIndex, index: EnvIndex, cost: u32) {
+    if !is_in_others_time(state, cpu, index) {
+        return;
+    }
+    let account = account_of(state, index);
+    let owes = owes_a_turn(state, cpu, account);
+    let turns = &mut state.accounts.records[account].turns[cpu];
+    turns.debt_ns = DEBT_MAX.min(turns.debt_ns.saturating_add(cost));
+    let this = &mut state.sched.cpus[cpu];
+    if this.lender == 0 && !owes {
+        this.slice_end_ns += u64::from(cost);
+    }
 }
 
 /// The account leaves its turn to others, which pays as much.

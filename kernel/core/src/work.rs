@@ -83,6 +83,8 @@ pub mod cost {
     pub const MEMBER: u32 = 110;
     /// A deadline served, but for predicates.
     pub const ALARM: u32 = 4_000;
+    /// A look at a sleeper put off.
+    pub const PUT_OFF: u32 = 800;
     /// All entries of a table copied into another.
     pub const COPY: u32 = super::PIECE;
 }

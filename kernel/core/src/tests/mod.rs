@@ -12,6 +12,7 @@ pub(crate) mod gates;
 mod handovers;
 mod identity;
 mod lent;
+mod looks;
 mod memberships;
 mod methods;
 mod neighbours;
@@ -450,10 +451,11 @@ pub fn check(state: &State) {
         let queued = crate::list::contains(envs, crate::list::Kind::Ring, EnvIndex::new(index));
         let watching = crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index));
         watchers += u16::from(watching);
+        assert!(!(env.apart && (watching || !queued)), "{index} is apart");
         let wants = match env.state {
             EnvState::Ready | EnvState::Running | EnvState::Donating => true,
             EnvState::Sleeping => {
-                watching || env.debt_ns > 0 || env.pending == env::Pending::Region
+                watching || env.apart || env.debt_ns > 0 || env.pending == env::Pending::Region
             }
             _ => false,
         };
@@ -479,7 +481,9 @@ pub fn check(state: &State) {
         let known = &state.regions.slots[RegionIndex::new(region.index())];
         assert_eq!(usize::from(known.waiters), waiters.len(), "of {region:?}");
         let unlisted = |&&index: &&usize| {
-            !crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index))
+            let watching =
+                crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index));
+            !watching && !envs[EnvIndex::new(index)].apart
         };
         // Who is in no list is the only one, and the region knows him.
         if let Some(&alone) = waiters.iter().find(unlisted) {

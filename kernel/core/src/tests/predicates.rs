@@ -31,7 +31,7 @@ pub fn atom(left: (Source, u64), operator: Operator, right: (Source, u64)) -> A_
     A_ { operator: operator as u8, left, right, last: true, region: 0, mask: 0 }
 }
 
-fn memory(address: u64) -> (Source, u64) {
+pub fn memory(address: u64) -> (Source, u64) {
     (Source::Memory, address)
 }
 

@@ -11,7 +11,13 @@ use abi::upcall::woken;
 const CALL: u64 = 0x1230;
 
 /// Sets a word of a region, as somebody attached in role 0.
-fn set(world: &mut World, index: usize, region: RegionId, offset: u64, value: u64) -> Outcome {
+pub(super) fn set(
+    world: &mut World,
+    index: usize,
+    region: RegionId,
+    offset: u64,
+    value: u64,
+) -> Outcome {
     let mut words = [0; 20];
     (words[0], words[3]) = (region.0, 1 << 40);
     (words[12], words[13]) = (offset, value);
@@ -20,7 +26,13 @@ fn set(world: &mut World, index: usize, region: RegionId, offset: u64, value: u6
 }
 
 /// In role 1: if word 0 is `value`, makes it 0; as long as it is 0 and peers are there, waits.
-fn take(world: &mut World, index: usize, region: RegionId, value: u64, peer: u64) -> Outcome {
+pub(super) fn take(
+    world: &mut World,
+    index: usize,
+    region: RegionId,
+    value: u64,
+    peer: u64,
+) -> Outcome {
     take_until(world, index, region, value, peer, (0, 0, 0))
 }
 

@@ -1,0 +1,268 @@
+//! Looks at sleepers, whose predicates may be dear, are paid for by the sleepers' account.
+
+use super::predicates::{atom, constant, memory, set};
+use super::turns::{process, sleep_for_ever, user};
+use super::waiting::{set as set_word, take};
+use super::*;
+use crate::work;
+use abi::limits::{Resource, SLICE_NS};
+use abi::predicate::Operator;
+use abi::region::NO_ROLE;
+use abi::setup::FLAG_GIVEN_TIME;
+
+const CPU: CpuIndex = CpuIndex::new(0);
+/// What a program does between two calls, and a call, in nanoseconds.
+const STEP_NS: u64 = 4_000;
+const HOLD_NS: u64 = 1_000;
+const LONG_NS: u64 = 60 * SLICE_NS;
+/// Sleepers, and comparisons of each: none of them is compiled.
+const SLEEPERS: usize = 40;
+const COMPARISONS: u64 = 24;
+
+/// What of the processor, in thousandths, one has that computes and calls beside another account:
+/// that computes, too, and has sleepers for whose words the first one's calls write something.
+fn share(sleepers: usize) -> u64 {
+    let mut world = World::new();
+    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
+    let resource = Resource::Pins as u16;
+    let call = Call::AccountLimit { account: attacker.0, resource, limit: 2_000, reserve: 0 };
+    assert_eq!(world.by(1, call), OK);
+    let victim = process(&mut world, neighbour);
+    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, attacker)).collect();
+    let computes = process(&mut world, attacker);
+    for &index in &crowd {
+        world.on(0, index);
+        let all: Vec<_> = (0..COMPARISONS)
+            .map(|at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at)))
+            .collect();
+        assert_eq!(set(&mut world, index, &all), OK);
+        sleep_for_ever(&mut world, index);
+    }
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    let (mut had, began) = (0, world.machine.now);
+    while world.machine.now < began + LONG_NS {
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        work::begin(state);
+        let runs = sched::pick(state, machine, CPU);
+        machine.interrupts.clear();
+        machine.now += HOLD_NS + u64::from(state.spent);
+        work::end(state);
+        // Nobody: the walk along the rings goes on.
+        let Some(runs) = runs.map(EnvIndex::at) else { continue };
+        assert!([victim, computes].contains(&runs), "a sleeper woke");
+        world.machine.now += STEP_NS;
+        if runs == victim {
+            had += STEP_NS;
+            sched::touched(&mut world.state, !0);
+        }
+    }
+    1_000 * had / (world.machine.now - began)
+}
+
+#[test]
+fn who_has_sleepers_looked_at_takes_no_time_of_its_neighbours() {
+    let (alone, beside) = (share(0), share(SLEEPERS));
+    assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} beside one that computes");
+}
+
+/// Whose account owes a turn is looked at when its turn comes, and at once if it has none.
+#[test]
+fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
+    for flags in [0, FLAG_GIVEN_TIME as u16] {
+        let mut world = World::new();
+        let [neighbour, other] = [(); 2].map(|()| user(&mut world));
+        let runs = process(&mut world, neighbour);
+        let [sleeper, computes] = [(); 2].map(|()| process(&mut world, other));
+        world.on(0, sleeper);
+        let watch = atom(memory(SCRATCH + 0x800), Operator::Equal, constant(1));
+        assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+        sleep_for_ever(&mut world, sleeper);
+        world.on(0, 1);
+        sleep_for_ever(&mut world, 1);
+        world.state.envs.slots[EnvIndex::new(sleeper)].flags |= flags;
+        sched::turns_changed(&mut world.state, EnvIndex::new(sleeper));
+        while world.pick(0) != runs {
+            world.machine.now += SLICE_NS;
+        }
+        let account = EnvIndex::new(computes);
+        crate::turns::charge(&mut world.state, CPU, account, 2 * SLICE_NS);
+        world.poke(sleeper, SCRATCH + 0x800, 1);
+        sched::touched(&mut world.state, !0);
+        assert_eq!(world.pick(0), runs);
+        let is_ready = world.state_of(sleeper) == EnvState::Ready;
+        assert_eq!(is_ready, flags != 0, "at once");
+        let slices = (0..8).filter(|_| {
+            world.machine.now += SLICE_NS;
+            world.pick(0);
+            world.state_of(sleeper) == EnvState::Sleeping
+        });
+        assert!(slices.count() < 8, "it is never looked at");
+    }
+}
+
+/// What of the processor, in thousandths, one has that computes and has such sleepers, beside
+/// another account's environment that writes at each call what they may watch.
+fn share_of_owner(sleepers: usize, comparisons: u64) -> u64 {
+    let mut world = World::new();
+    let [neighbour, owner] = [(); 2].map(|()| user(&mut world));
+    let resource = Resource::Pins as u16;
+    let call = Call::AccountLimit { account: owner.0, resource, limit: 2_000, reserve: 0 };
+    assert_eq!(world.by(1, call), OK);
+    let writes = process(&mut world, neighbour);
+    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, owner)).collect();
+    let computes = process(&mut world, owner);
+    for &index in &crowd {
+        world.on(0, index);
+        let all: Vec<_> = (0..comparisons)
+            .map(|at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at)))
+            .collect();
+        assert_eq!(set(&mut world, index, &all), OK);
+        sleep_for_ever(&mut world, index);
+    }
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    let (mut had, began) = (0, world.machine.now);
+    while world.machine.now < began + LONG_NS {
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        work::begin(state);
+        let runs = sched::pick(state, machine, CPU);
+        machine.interrupts.clear();
+        machine.now += 700 + u64::from(state.spent);
+        work::end(state);
+        let Some(runs) = runs.map(EnvIndex::at) else { continue };
+        assert!([writes, computes].contains(&runs), "a sleeper woke");
+        if runs == computes {
+            world.machine.now += STEP_NS;
+            had += STEP_NS;
+        } else {
+            world.machine.now += 300;
+            sched::touched(&mut world.state, !0);
+        }
+    }
+    1_000 * had / (world.machine.now - began)
+}
+
+/// Whoever writes what others watch as often as it can takes little of their time.
+#[test]
+fn who_writes_what_sleepers_watch_takes_no_time_of_their_owner() {
+    let alone = share_of_owner(0, 1);
+    for (sleepers, comparisons) in [(1, 3), (4, 3), (SLEEPERS, 3), (SLEEPERS, COMPARISONS)] {
+        let beside = share_of_owner(sleepers, comparisons);
+        assert!(beside * 100 >= alone * 95, "{beside} of 1000, {alone} without {sleepers}");
+    }
+}
+
+/// Nor does one that waits for a region beside others sleep through what was written meanwhile,
+/// however many of them there are.
+#[test]
+fn who_waits_for_a_region_is_looked_at_in_its_turn() {
+    let mut world = World::new();
+    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
+    let runs = process(&mut world, neighbour);
+    let takers: Vec<usize> = (0..SLEEPERS).map(|_| process(&mut world, other)).collect();
+    let make = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 0 };
+    let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no region") };
+    let region = RegionId(id);
+    for (role, domain) in
+        [(0, DomainId(world.state.published.envs[EnvIndex::new(1)].domain)), (1, other.1)]
+    {
+        assert_eq!(world.by(1, Call::RegionAttach { region, role, domain }), OK);
+    }
+    for &taker in &takers {
+        world.on(0, taker);
+        assert_eq!(take(&mut world, taker, region, 7, NO_ROLE), Outcome::Left);
+    }
+    world.on(0, 1);
+    // Where another one is idle all sleepers are looked at in each slice.
+    world.state.sched.online = 1;
+    let sleeping = |world: &World| {
+        takers.iter().filter(|&&taker| world.state_of(taker) == EnvState::Sleeping).count()
+    };
+    let account = EnvIndex::new(takers[0]);
+    crate::turns::charge(&mut world.state, CPU, account, 2 * SLICE_NS);
+    assert_eq!(set_word(&mut world, 1, region, 0, 7), OK);
+    assert_eq!((world.pick(0), world.pick(0)), (1, 1));
+    assert_eq!(sleeping(&world), SLEEPERS, "at once");
+    sleep_for_ever(&mut world, 1);
+    for _ in 0..8 * SLEEPERS {
+        world.pick(0);
+        world.machine.now += SLICE_NS / 2;
+    }
+    assert_eq!(sleeping(&world), 0, "some are never looked at");
+    assert_eq!(world.state_of(runs), EnvState::Ready);
+}
+
+/// The slice in which a sleeper of another account is looked at is as much longer.
+#[test]
+fn looks_at_others_sleepers_take_nothing_of_a_slice() {
+    let mut world = World::new();
+    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
+    let runs = process(&mut world, neighbour);
+    let [sleeper, _computes] = [(); 2].map(|()| process(&mut world, other));
+    world.on(0, sleeper);
+    let watch = atom(memory(SCRATCH), Operator::Equal, constant(1));
+    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+    sleep_for_ever(&mut world, sleeper);
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    while world.pick(0) != runs {
+        world.machine.now += SLICE_NS;
+    }
+    let end = |world: &World| world.state.sched.cpus[CPU].slice_end_ns;
+    let before = end(&world);
+    sched::touched(&mut world.state, !0);
+    assert_eq!(world.pick(0), runs);
+    let cost = work::cost::SLEEPER + crate::predicate::cost(&world.state, EnvIndex::new(sleeper));
+    assert_eq!(end(&world), before + u64::from(cost));
+}
+
+/// What of the processor, in thousandths, one has that computes beside another account, which
+/// computes, too, and has sleepers that compare words with the clock.
+fn share_beside_clocks(sleepers: usize) -> u64 {
+    let mut world = World::new();
+    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
+    let resource = Resource::Pins as u16;
+    let call = Call::AccountLimit { account: attacker.0, resource, limit: 9_000, reserve: 0 };
+    assert_eq!(world.by(1, call), OK);
+    let victim = process(&mut world, neighbour);
+    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, attacker)).collect();
+    let computes = process(&mut world, attacker);
+    let clock = (abi::predicate::Source::Clock, 0);
+    for &index in &crowd {
+        world.on(0, index);
+        let all: Vec<_> =
+            (0..COMPARISONS).map(|_| atom(memory(SCRATCH), Operator::Equal, clock)).collect();
+        assert_eq!(set(&mut world, index, &all), OK);
+        sleep_for_ever(&mut world, index);
+    }
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    let (mut had, began) = (0, world.machine.now);
+    while world.machine.now < began + LONG_NS {
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        work::begin(state);
+        let runs = sched::pick(state, machine, CPU);
+        machine.interrupts.clear();
+        machine.now += HOLD_NS + u64::from(state.spent);
+        work::end(state);
+        let Some(runs) = runs.map(EnvIndex::at) else { continue };
+        assert!([victim, computes].contains(&runs), "a sleeper woke");
+        // The timer's interrupt comes at once if more deadlines have passed.
+        let step = STEP_NS.min(state.sched.alarms.soonest().saturating_sub(machine.now));
+        machine.now += step;
+        if runs == victim {
+            had += step;
+        }
+    }
+    1_000 * had / (world.machine.now - began)
+}
+
+#[test]
+fn who_compares_words_with_the_clock_takes_no_time_of_its_neighbours() {
+    let alone = share_beside_clocks(0);
+    for sleepers in [SLEEPERS, 100] {
+        let beside = share_beside_clocks(sleepers);
+        assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} without {sleepers}");
+    }
+}
