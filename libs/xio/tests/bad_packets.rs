@@ -117,20 +117,25 @@ fn each_wrong_frame_is_dropped_for_its_reason() {
     }
 }
 
+/// A SYN from this address, which answers nothing.
+fn forged_syn(forged: std::net::Ipv4Addr) -> Vec<u8> {
+    let mut frame = syn();
+    let ip = ipv4::Header { source: forged, destination: ADDRESSES[0], protocol: 6 };
+    frame[14..34].copy_from_slice(&ip.to_bytes(20));
+    let mut sealed = [forged.octets(), ADDRESSES[0].octets(), [0, 6, 0, 20]].concat();
+    frame[50..52].fill(0);
+    sealed.extend_from_slice(&frame[34..54]);
+    let sum = !checksum::sum(&sealed);
+    frame[50..52].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
 #[test]
 fn a_flood_of_handshakes_is_bounded_and_passes() {
     let mut pair = Pair::new(1, Weather::default());
     let listener = pair.stack(0).tcp_listen(80, 4).unwrap();
     for round in 0..2000u32 {
-        let mut frame = syn();
-        let forged = std::net::Ipv4Addr::from_bits(0x0b00_0000 + round);
-        let ip = ipv4::Header { source: forged, destination: ADDRESSES[0], protocol: 6 };
-        frame[14..34].copy_from_slice(&ip.to_bytes(20));
-        let mut sealed = [forged.octets(), ADDRESSES[0].octets(), [0, 6, 0, 20]].concat();
-        frame[50..52].fill(0);
-        sealed.extend_from_slice(&frame[34..54]);
-        let sum = !checksum::sum(&sealed);
-        frame[50..52].copy_from_slice(&sum.to_be_bytes());
+        let frame = forged_syn(std::net::Ipv4Addr::from_bits(0x0b00_0000 + round));
         pair.stations[0].port.arrived.push_back(frame);
         pair.now_us += 1000;
         pair.work();
@@ -139,6 +144,32 @@ fn a_flood_of_handshakes_is_bounded_and_passes() {
     let server = std::net::SocketAddrV4::new(ADDRESSES[0], 80);
     pair.stack(1).tcp_connect(server, 40_000).unwrap();
     assert!(pair.until(30 * SECOND, |pair| pair.stack(0).tcp_accept(listener).is_ok()));
+}
+
+/// Also where the table is full of handshakes before the listener's queue is, as other connections
+/// are there; and while two of them a second go on coming.
+#[test]
+fn a_flood_of_handshakes_keeps_nobody_out() {
+    let few = xio::stack::Config { connections: 8, ..wire::config(0) };
+    let mut pair = Pair::with(1, Weather::default(), [few, wire::config(1)]);
+    let listener = pair.stack(0).tcp_listen(80, 8).unwrap();
+    let server = std::net::SocketAddrV4::new(ADDRESSES[0], 80);
+    pair.stack(1).tcp_connect(server, 40_000).unwrap();
+    assert!(pair.until(SECOND, |pair| pair.stack(0).tcp_accept(listener).is_ok()));
+    let mut round = 0;
+    let mut flood = |pair: &mut Pair| {
+        round += 1;
+        let frame = forged_syn(std::net::Ipv4Addr::from_bits(0x0b00_0000 + round));
+        pair.stations[0].port.arrived.push_back(frame);
+        pair.work();
+    };
+    (0..100).for_each(|_| flood(&mut pair));
+    pair.stack(1).tcp_connect(server, 40_001).unwrap();
+    let came = (0..20).any(|_| {
+        flood(&mut pair);
+        pair.until(SECOND / 2, |pair| pair.stack(0).tcp_accept(listener).is_ok())
+    });
+    assert!(came, "{:?}", pair.stack(0).counters());
 }
 
 /// Changes some bytes, the length, or nothing but the sums.

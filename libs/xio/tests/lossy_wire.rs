@@ -298,6 +298,38 @@ fn connections_that_have_ended_keep_nobody_out() {
     }
 }
 
+/// Nor do those whose peers are not heard of any more when they are closed.
+#[test]
+fn connections_that_are_given_up_keep_nobody_out() {
+    const FEW: u16 = 4;
+    const FIRST: u16 = 20_000;
+    let few = xio::stack::Config { connections: FEW.into(), ..config(0) };
+    let mut pair = Pair::with(1, Weather::default(), [few, config(1)]);
+    let listener = pair.stack(0).tcp_listen(PORT, 8).unwrap();
+    for port in FIRST..FIRST + FEW {
+        pair.stack(1).tcp_connect(server(), port).unwrap();
+    }
+    let mut accepted = Vec::new();
+    assert!(pair.until(SECOND, |pair| {
+        while let Ok(connection) = pair.stack(0).tcp_accept(listener) {
+            accepted.push(connection);
+        }
+        accepted.len() == usize::from(FEW)
+    }));
+    pair.guard = Some(|frame| {
+        let port = u16::from_be_bytes([frame[34], frame[35]]);
+        !(FIRST..FIRST + FEW).contains(&port)
+    });
+    for connection in accepted {
+        pair.stack(0).tcp_send(connection, b"answer").unwrap();
+        pair.stack(0).tcp_close(connection).unwrap();
+    }
+    pair.until(9 * SECOND, |_| false);
+    assert_eq!(pair.stack(0).tcp_counts().0, usize::from(FEW));
+    pair.stack(1).tcp_connect(server(), 40_000).unwrap();
+    assert!(pair.until(5 * SECOND, |pair| pair.stack(0).tcp_accept(listener).is_ok()));
+}
+
 #[test]
 fn an_unknown_neighbour_is_asked_for_and_then_reached() {
     let mut pair = Pair::new(1, Weather::default());

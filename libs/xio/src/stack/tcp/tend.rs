@@ -21,9 +21,13 @@ const POOL_MAX: usize = 64;
 const SETTLE_US: u64 = 100_000;
 /// Microseconds that a connection its user has closed waits for the peer to close too.
 const ORPHAN_US: u64 = 60_000_000;
+/// The same, in whatever state it is, where there is no room for another one: time for what was lost
+/// to be sent again, after one, two and four seconds.
+const ORPHAN_CROWDED_US: u64 = 8_000_000;
 /// Microseconds that a handshake may take.
 const HANDSHAKE_US: u64 = 120_000_000;
-/// Microseconds that a handshake may take when the listener's queue is full.
+/// Microseconds that a handshake may take where there is no room for another one: what it takes if
+/// the answer to its SYN, or the acknowledgement, has to be sent again.
 const HANDSHAKE_CROWDED_US: u64 = 3_000_000;
 
 /// What `poll` does.
@@ -194,10 +198,10 @@ impl Stack {
         connection.alone.socket_mut().abort();
     }
 
-    /// When the queue is full, the oldest handshake that takes too long makes room.
+    /// When the queue or the table is full, the oldest handshake that takes too long makes room.
     fn drop_stale_handshake(&mut self, id: ListenerId) {
         let Some(listener) = self.tcp.listeners.get_mut(id.0) else { return };
-        if listener.waiting.len() < listener.backlog {
+        if listener.waiting.len() < listener.backlog && !self.tcp.connections.is_full() {
             return;
         }
         let stale = listener.waiting.iter().position(|waiting| {
@@ -213,21 +217,29 @@ impl Stack {
     }
 
     /// When the table is full, the connection that has been in TIME-WAIT for longest goes where
-    /// it takes no place of it: whoever closes first and often would drop every SYN else.
+    /// it takes no place of it: whoever closes first and often would drop every SYN else. If there
+    /// is none, the one goes that its user has closed and that has not gone on for longest: its
+    /// peer may have gone, or does as if it had. What it sends yet is answered by a reset.
     fn shorten_time_wait(&mut self) {
         if !self.tcp.connections.is_full() {
             return;
         }
-        let places = 0..self.tcp.connections.places();
-        let settling = places.filter_map(|place| {
-            let name = self.tcp.connections.name_at(place)?;
-            let connection = self.tcp.connections.get(name)?;
-            let ended = connection.orphan && connection.state == TcpState::TimeWait;
-            ended.then_some((connection.moved_us, name))
-        });
-        if let Some((_, name)) = settling.min_by_key(|(moved_us, _)| *moved_us) {
+        let now_us = self.now_us;
+        let ended = self.longest(|connection| connection.state == TcpState::TimeWait);
+        let stalls = |connection: &Connection| now_us >= connection.moved_us + ORPHAN_CROWDED_US;
+        if let Some(name) = ended {
             self.give_up(name);
+        } else if let Some(name) = self.longest(stalls) {
+            self.remove(name);
         }
+    }
+
+    /// Of the connections that their users have closed, and that are so, the one that has been as
+    /// it is for longest.
+    fn longest(&self, is_so: impl Fn(&Connection) -> bool) -> Option<Name> {
+        let closed = self.tcp.connections.iter().filter(|(_, connection)| connection.orphan);
+        let closed = closed.filter(|(_, connection)| is_so(connection));
+        closed.min_by_key(|(_, connection)| connection.moved_us).map(|(name, _)| name)
     }
 
     pub(super) fn enter(
