@@ -251,7 +251,7 @@ fn hand_on<M: Machine>(
     machine.word_set(moves, moved.end);
     region_record.operations = region_record.operations.wrapping_add(1);
     region.waiters = 0;
-    env.pending = Pending::Nothing;
+    (env.pending, env.apart) = (Pending::Nothing, false);
     // It was ready in between.
     record.sequence = record.sequence.wrapping_add(1);
     runs(env, record, cpu);

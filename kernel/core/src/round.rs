@@ -256,9 +256,15 @@ fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, 
 /// predicate it has nothing more to do in the ring. Does it stay there? One that has not been
 /// `looked` at is when its turn comes again, unless it waits for a region.
 fn sleep_through(state: &mut State, index: EnvIndex, looked: bool) -> bool {
-    let has_looks = looked || state.envs.slots[index].pending != Pending::Region;
-    sleep::watch_again(state, index, has_looks);
     state.envs.slots[index].debt_ns = 0;
+    // Most sleepers: those in the list have not been taken out of it, and stay.
+    if list::contains(&state.envs.slots, Kind::Watch, index) {
+        return true;
+    }
+    if state.envs.slots[index].apart {
+        let has_looks = looked || state.envs.slots[index].pending != Pending::Region;
+        sleep::watch_again(state, index, has_looks);
+    }
     let stays = sched::keeps_its_turn(state, index);
     if !stays {
         sched::dequeue(state, index);

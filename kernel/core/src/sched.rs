@@ -326,7 +326,9 @@ pub fn dequeue(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.envs.slots[index].cpu);
     list::remove(&mut state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
-    sleep::watch_again(state, index, false);
+    if state.envs.slots[index].apart {
+        sleep::watch_again(state, index, false);
+    }
 }
 
 /// Makes an environment ready that was neither ready nor running; `front`: an event did it.

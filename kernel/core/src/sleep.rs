@@ -181,6 +181,7 @@ pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
 
 /// A sleeper that was taken out of that list is in it again. What was written meanwhile it is
 /// looked at for on the next way out, if it has not been `looked` at.
+#[cold]
 pub(crate) fn watch_again(state: &mut State, index: EnvIndex, looked: bool) {
     if core::mem::take(&mut state.envs.slots[index].apart) && asleep(state, index) {
         watch(state, index);

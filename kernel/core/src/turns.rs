@@ -42,7 +42,11 @@ const DEBT_MAX: u32 = (EXCESS_MAX + 2) * SLICE_NS as u32;
 /// What an account pays between two of its turns for looks at its sleepers in others' time; then
 /// they are looked at when their turn comes.
 /// Few in tests, so that they wait there as well.
-const LOOKS_NS: u32 = SLICE_NS as u32 / if cfg!(test) { 5_000 } else { 50 };
+const LOOKS_NS: u64 = SLICE_NS / if cfg!(test) { 5_000 } else { 50 };
+/// What is paid for looks is counted in these.
+const LOOK_UNIT_NS: u32 = 64;
+/// The bound in these.
+const LOOKS: u16 = (LOOKS_NS / LOOK_UNIT_NS as u64) as u16;
 
 /// What an account has in the round of one processor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,11 +67,12 @@ pub struct Turns {
     debt_ns: u32,
     /// When it has left the round, owing that, in [`STAMP_NS`]; it may wrap.
     left_at: u32,
-    /// What it has been charged for looks at its sleepers since its last turn.
-    looks_ns: u32,
-    /// Since when, where it is not in the round.
-    looked_at: u32,
+    /// What it has been charged for looks at its sleepers since its last turn, in [`LOOK_UNIT_NS`].
+    looks: u16,
 }
+
+// An array of them is indexed by a shift in each turn.
+const _: () = assert!(size_of::<Turns>() == 32);
 
 /// Of an account that is not in the round, time is counted in these.
 const STAMP_NS: u64 = 1 << 16;
@@ -161,16 +166,18 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
     }
 }
 
-/// The account is in the round again, and owes something: of that it has paid its share of the time
-/// since it left, whose turns it has left to those that are in the round.
+/// The account is in the round again, or has been out of it for some time, and owes something: of
+/// that it has paid its share of the time since it left, whose turns it has left to those that are
+/// in the round.
 #[cold]
 #[inline(never)]
 fn come_back(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     let this = &state.sched.cpus[cpu];
-    let others: u32 = this.accounts.iter().map(|word| word.count_ones()).sum();
+    let all: u32 = this.accounts.iter().map(|word| word.count_ones()).sum();
     let turns = &mut state.accounts.records[account].turns[cpu];
+    let others = all - u32::from(all != 0 && turns.count != 0);
     let away = ((this.since_ns / STAMP_NS) as u32).wrapping_sub(turns.left_at);
-    let paid = u64::from(away) * STAMP_NS / u64::from(others.saturating_sub(1).max(1));
+    let paid = u64::from(away) * STAMP_NS / u64::from(others.max(1));
     turns.debt_ns = u64::from(turns.debt_ns).saturating_sub(paid) as u32;
 }
 
@@ -275,7 +282,7 @@ pub(crate) fn again(state: &mut State, cpu: CpuIndex, place: &Place) {
 pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
         let turns = &mut state.accounts.records[account].turns[cpu];
-        (turns.debt_ns, turns.looks_ns) = (0, 0);
+        (turns.debt_ns, turns.looks) = (0, 0);
     }
 }
 
@@ -283,7 +290,7 @@ pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
 pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, rest: u32) -> u32 {
     state.sched.cpus[cpu].left = 0;
     let turns = &mut state.accounts.records[account].turns[cpu];
-    turns.looks_ns = 0;
+    turns.looks = 0;
     let paid = rest.min(turns.debt_ns);
     turns.debt_ns -= paid;
     paid
@@ -348,14 +355,17 @@ pub(crate) fn pays_no_look(state: &mut State, cpu: CpuIndex, index: EnvIndex) ->
     if !is_in_others_time(state, cpu, index) {
         return false;
     }
-    let now = (state.sched.picked_ns / STAMP_NS) as u32;
     let account = account_of(state, index);
-    let turns = &mut state.accounts.records[account].turns[cpu];
-    // Who has no turn here has as much again after some time.
-    if turns.count == 0 && u64::from(now.wrapping_sub(turns.looked_at)) * STAMP_NS > 2 * SLICE_NS {
-        (turns.looks_ns, turns.looked_at) = (0, now);
+    let now = (state.sched.cpus[cpu].since_ns / STAMP_NS) as u32;
+    let turns = &state.accounts.records[account].turns[cpu];
+    // One without a turn here has as much again after some time.
+    if turns.count == 0 && u64::from(now.wrapping_sub(turns.left_at)) * STAMP_NS > 2 * SLICE_NS {
+        come_back(state, cpu, account);
+        let turns = &mut state.accounts.records[account].turns[cpu];
+        (turns.looks, turns.left_at) = (0, now);
     }
-    turns.looks_ns >= LOOKS_NS || owes_a_turn(state, cpu, account)
+    let looks = state.accounts.records[account].turns[cpu].looks;
+    looks >= LOOKS || owes_a_turn(state, cpu, account)
 }
 
 /// Does that account owe a turn?
@@ -372,7 +382,8 @@ pub(crate) fn charge_look(state: &mut State, cpu: CpuIndex, index: EnvIndex, cos
     }
     let account = account_of(state, index);
     let turns = &mut state.accounts.records[account].turns[cpu];
-    turns.looks_ns = turns.looks_ns.saturating_add(cost);
+    let looks = u32::from(turns.looks) + cost.div_ceil(LOOK_UNIT_NS);
+    turns.looks = looks.min(u16::MAX.into()) as u16;
     charge_service(state, cpu, index, cost);
 }
 
