@@ -285,6 +285,7 @@ fn tests_of(package: &str, words: &[&str]) -> Command {
     match package {
         // So many orders of threads take too long otherwise.
         "lockfree" => cargo.args(["--release", "--tests"]),
+        "xio" => cargo.arg("--tests"),
         "xtask" => cargo.arg("--bins"),
         // It has a program of tests with an allocator of its own.
         "unix" => cargo.args(["--lib", "--test", "no_memory"]),
