@@ -33,8 +33,9 @@ const TERMINAL_GROUP: u32 = 5;
 pub struct Terminals {
     owners: [Owner; TERMINALS],
     /// The regions of each that a user other than 0 has made, and which user: they last as long as
-    /// any process is attached to one, also after the terminal's end.
-    made: Vec<([u64; 4], u32)>,
+    /// any process is attached to one, also after the terminal's end, and where not all of one
+    /// could be made.
+    made: Vec<([RegionId; 4], u32)>,
 }
 
 /// Whose a terminal is, while its control region is this one.
@@ -76,18 +77,19 @@ impl Terminals {
         transport: RegionId,
         who: &Credentials,
     ) -> Result<[u64; 4], Errno> {
-        self.made.retain(|(regions, _)| regions.iter().any(|&id| record(RegionId(id)).is_some()));
+        self.made.retain(|(regions, _)| last(regions));
         let made = self.made.iter().filter(|(_, maker)| *maker == who.uid).count();
         if who.uid != 0 && !leaves_as_many(TERMINALS, 4, self.made.len(), made) {
             return Err(Errno::ENOSPC);
         }
         self.made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let (number, entry) = make_regions(caller)?;
-        let (control, uid) = (entry.control, who.uid);
-        if uid != 0 {
-            let Entry { input, output, control, master } = entry;
-            self.made.push(([input, output, control, master], uid));
+        let (regions, made) = make_regions(caller)?;
+        let uid = who.uid;
+        if uid != 0 && last(&regions) {
+            self.made.push((regions, uid));
         }
+        let (number, entry) = made?;
+        let control = entry.control;
         self.owners[number] = Owner { control, mode: 0o620, uid, gid: TERMINAL_GROUP };
         deliver(transport, DATA, &entry.to_bytes())?;
         Ok([number as u64, 0, 0, 0])
@@ -206,8 +208,18 @@ fn make_fifo(frames: usize) -> Result<RegionId, Errno> {
     call::fifo_alloc(PROCESSES, &any[..frames.min(any.len())]).map_err(refused)
 }
 
-/// Makes a terminal's regions and its entry, and attaches its master.
-fn make_regions(caller: EnvId) -> Result<(usize, Entry), Errno> {
+/// Is any of these regions there, of which some may never have been made?
+fn last(regions: &[RegionId; 4]) -> bool {
+    regions.iter().any(|&id| !id.is_none() && record(id).is_some())
+}
+
+/// What came of making a terminal: all its regions, those that were made before it was refused, or
+/// its number and entry.
+type Made = ([RegionId; 4], Result<(usize, Entry), Errno>);
+
+/// Makes a terminal's regions and its entry, and attaches its master. Where that is refused midway,
+/// the regions last to which the caller's domain has been attached.
+fn make_regions(caller: EnvId) -> Result<Made, Errno> {
     let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
     let free = |number: &usize| entry(*number).is_ok_and(|entry| entry.is_none());
     let number = (0..TERMINALS).find(free).ok_or(Errno::ENOSPC)?;
@@ -234,7 +246,7 @@ fn make_regions(caller: EnvId) -> Result<(usize, Entry), Errno> {
     for region in made.into_iter().filter(|region| !region.is_none()) {
         let _ = call::region_detach(region, CONTROL_ROLE);
     }
-    prepared.map(|entry| (number, entry))
+    Ok((made, prepared.map(|entry| (number, entry))))
 }
 
 /// The first settings: nobody may open it yet.

@@ -8,8 +8,9 @@ mod fresh;
 mod inputs;
 mod numbers;
 mod outputs;
+mod room;
 
-use super::{NOBODY, another, end, failed, look, nobody, operate, say, store};
+use super::{NOBODY, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
 use abi::id::{AccountId, EnvId};
 use abi::published::{AccountRecord, EnvRecord, EnvState, RegionRecord, Table};
@@ -25,7 +26,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 20] = [
+pub const TESTS: [Test; 21] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -33,7 +34,11 @@ pub const TESTS: [Test; 20] = [
     ("long_echoes_end_no_server", long_echoes_end_no_server),
     ("nobody_types_at_the_console", nobody_types_at_the_console),
     ("writers_to_a_terminal_do_not_type", writers_to_a_terminal_do_not_type),
-    ("terminals_and_named_pipes_leave_others_room", terminals_and_named_pipes_leave_others_room),
+    (
+        "terminals_and_named_pipes_leave_others_room",
+        room::terminals_and_named_pipes_leave_others_room,
+    ),
+    ("terminals_half_made_are_their_users", room::terminals_half_made_are_their_users),
     ("hung_up_sessions_hear_no_other_terminal", numbers::hung_up_sessions_hear_no_other_terminal),
     ("hung_up_sessions_have_no_terminal", numbers::hung_up_sessions_have_no_terminal),
     ("new_terminals_take_what_is_typed", fresh::new_terminals_take_what_is_typed),
@@ -541,58 +546,6 @@ fn writers_to_a_terminal_do_not_type(door: door::Door) -> Seen {
     let line = String::from_utf8_lossy(&line).into_owned();
     expect(status == 0 && line == "secret\n", || {
         format!("status {status:#x} (0x1000: it read, 0x2000: it typed); user 0 reads {line:?}")
-    })?;
-    Ok(String::new())
-}
-
-/// The file server makes the regions of pseudo-terminals and named pipes: a user has no more than
-/// it leaves, so that two of them leave some, too.
-fn terminals_and_named_pipes_leave_others_room(_: door::Door) -> Seen {
-    const PIPES: usize = 300;
-    let path = |number: usize| format!("/tmp/deputies-pipe-{number}");
-    let open = |path: String| OpenOptions::new().read(true).write(true).open(path).ok();
-    // Those whose master is closed are no terminals any more, and keep their regions.
-    let slave = || {
-        let master = open("/dev/ptmx".into())?;
-        libc::control(master.as_raw_fd(), LOCK, 0)?;
-        let number = libc::control(master.as_raw_fd(), NUMBER, 0)?;
-        let path = format!("/dev/pts/{number}");
-        OpenOptions::new().read(true).custom_flags(NO_TERMINAL).open(path).ok()
-    };
-    let kept = libc::wait(libc::spawn(|| {
-        if !libc::become_user(NOBODY) {
-            return 255;
-        }
-        (0..100).map_while(|_| slave()).collect::<Vec<File>>().len() as i32
-    }));
-    expect((1..=32).contains(&(kept >> 8)), || format!("{kept:#x} terminals without a master"))?;
-    let take = |first: usize, (least_terminals, least_pipes): (usize, usize)| {
-        let terminals: Vec<File> = (0..100).map_while(|_| open("/dev/ptmx".into())).collect();
-        let made = (first..first + PIPES).map_while(|at| libc::make_pipe(&path(at)).then_some(at));
-        let pipes: Vec<File> = made.map_while(|at| open(path(at))).collect();
-        println!("({} terminals, {} pipes)", terminals.len(), pipes.len());
-        let few = terminals.len() < least_terminals || pipes.len() < least_pipes;
-        std::mem::forget((terminals, pipes));
-        i32::from(few)
-    };
-    let one = nobody(|| take(0, (8, 32)))?;
-    let other = another(ANOTHER, || take(PIPES, (4, 16)))?;
-    let opens = |number: usize| {
-        let terminal = open("/dev/ptmx".into()).is_some();
-        let pipe = libc::make_pipe(&path(number)) && open(path(number)).is_some();
-        i32::from(!terminal) | i32::from(!pipe) << 1
-    };
-    let root = opens(2 * PIPES);
-    let third = libc::wait(libc::spawn(|| match libc::become_user(THIRD) {
-        true => opens(2 * PIPES + 1),
-        false => 64,
-    }));
-    // It has the first one's end, too.
-    end(other)?;
-    end(one)?;
-    (0..2 * PIPES + 2).for_each(|at| drop(std::fs::remove_file(path(at))));
-    expect(root == 0 && third == 0, || {
-        format!("no terminal (1), no named pipe (2): user 0 {root}, a third user {third:#x}")
     })?;
     Ok(String::new())
 }
