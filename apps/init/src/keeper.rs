@@ -191,7 +191,7 @@ impl Kept {
             return None;
         };
         Some(Self {
-            account: payer::account(),
+            account: payer::account(matches!(server.service, Service::Files)),
             server,
             notes,
             plan,

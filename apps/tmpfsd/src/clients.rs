@@ -12,6 +12,7 @@ use unix::tree::{Id, Tree};
 use xok::{call, published};
 
 use crate::holders::Holders;
+use crate::sockets::Sockets;
 
 /// Index of the capability over all users' names, for the regions of their processes.
 pub const PROCESSES: u8 = 2;
@@ -97,23 +98,44 @@ pub fn home_of(env: EnvId) -> Option<DomainId> {
 }
 
 impl Clients {
-    /// The transport region that the request names, if the caller's domain made it.
+    /// Is the server attached to this region as to a way to it, or to an open file?
+    ///
+    /// A region is one thing: it lasts while its client is attached, and not because the server is
+    /// in the role that a client of the other kind has; and the server, which pays for that, is
+    /// attached no more often than there are regions.
+    pub fn has(&self, region: RegionId) -> bool {
+        self.transports.iter().any(|&(own, _)| own == region)
+            || self.open.iter().any(|open| open.region == region)
+    }
+
+    /// The transport region that the request names, if the caller's domain made it and it is no
+    /// socket's.
     #[inline]
-    pub fn transport(&mut self, domain: DomainId, region: u32) -> Result<RegionId, Errno> {
+    pub fn transport(
+        &mut self,
+        domain: DomainId,
+        region: u32,
+        sockets: &Sockets,
+    ) -> Result<RegionId, Errno> {
         // Those that we are attached to are there still.
         let known =
             |(own, whose): &&(RegionId, DomainId)| own.0 as u32 == region && *whose == domain;
         match self.transports.iter().find(known) {
             Some(&(region, _)) => Ok(region),
-            None => self.attach_transport(domain, region),
+            None => self.attach_transport(domain, region, sockets),
         }
     }
 
-    fn attach_transport(&mut self, domain: DomainId, region: u32) -> Result<RegionId, Errno> {
+    fn attach_transport(
+        &mut self,
+        domain: DomainId,
+        region: u32,
+        sockets: &Sockets,
+    ) -> Result<RegionId, Errno> {
         let region = published::region_with(region).ok_or(Errno::EBADF)?;
         let record = record(region).ok_or(Errno::EBADF)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
-        if record.domain != domain.0 || !sized {
+        if record.domain != domain.0 || !sized || self.has(region) || sockets.have(region) {
             return Err(Errno::EPERM);
         }
         // Their frames come back by then, whoever died, and however: at most the last client's stay
@@ -138,7 +160,8 @@ impl Clients {
     pub fn watch(&mut self, caller: EnvId, region: RegionId, node: Id) -> Result<(), Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
         let record = record(region).ok_or(Errno::EBADF)?;
-        if record.domain != domain.0 || record.attached[CLIENT as usize] == 0 {
+        let is_clients = record.domain == domain.0 && record.attached[CLIENT as usize] != 0;
+        if !is_clients || self.has(region) {
             return Err(Errno::EPERM);
         }
         room(&mut self.open)?;

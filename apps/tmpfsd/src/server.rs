@@ -1,6 +1,6 @@
 //! The server as `xok::server` drives it.
 
-use abi::id::{DomainId, EnvId};
+use abi::id::{DomainId, EnvId, RegionId};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::handles::Handles;
@@ -96,7 +96,7 @@ impl Server {
         request.who = who;
         let seals = Seals { all: &self.seals, asker };
         self.tree.set_now(now());
-        let region = self.clients.transport(domain, request.region)?;
+        let region = self.clients.transport(domain, request.region, &self.sockets)?;
         let [first, second, third, _] = request.arguments;
         let arguments = [first, second, third];
         match request.operation {
@@ -105,10 +105,12 @@ impl Server {
                 return self.locks.request(files, ends, &request.who, request.arguments);
             }
             Operation::SocketBind => {
-                return self.sockets.bind(&self.tree, (caller, region), &request.who, arguments);
+                let files = (&self.tree, &self.clients);
+                return self.sockets.bind(files, (caller, region), &request.who, arguments);
             }
             Operation::SocketConnect => {
-                let (files, ends) = ((&self.tree, &seals), (caller, region));
+                let files = (&self.tree, &seals, &self.clients);
+                let ends = (caller, region);
                 return self.sockets.connect(files, ends, &request.who, request.arguments);
             }
             Operation::SocketAccept => return self.sockets.accept(caller, [first, second]),
@@ -133,6 +135,11 @@ impl Server {
             Operation::TerminalAttributes => return self.terminals.attributes([first, second]),
             Operation::TerminalChange => {
                 return self.terminals.change(&request.who, request.arguments);
+            }
+            // The region of the open file.
+            Operation::Open if self.sockets.have(RegionId(third)) => return Err(Errno::EPERM),
+            Operation::Create if self.sockets.have(RegionId(request.arguments[3])) => {
+                return Err(Errno::EPERM);
             }
             _ => {}
         }

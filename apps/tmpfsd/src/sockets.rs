@@ -26,7 +26,7 @@ use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
 use xok::{call, published, services};
 
-use crate::clients::{PROCESSES, alive, deliver, domain_of, fetch, record, refused};
+use crate::clients::{Clients, PROCESSES, alive, deliver, domain_of, fetch, record, refused};
 use crate::inbox::{Inbox, Letter, Seen};
 use crate::seals::{self, Seals};
 
@@ -187,10 +187,16 @@ impl Sockets {
         self.named.iter().find(is_it).filter(|one| alive(one.port, OWNERS))
     }
 
+    /// Is this region a port, an inbox, or a connection that nobody has accepted yet?
+    pub fn have(&self, region: RegionId) -> bool {
+        self.named.iter().any(|one| one.port == region)
+            || self.offers.iter().any(|offer| offer.connection == region)
+    }
+
     /// Serves `SocketBind`: node, region | kind << 32, bytes of the name.
     pub fn bind(
         &mut self,
-        tree: &Tree,
+        (tree, clients): (&Tree, &Clients),
         (caller, transport): (EnvId, RegionId),
         who: &Credentials,
         [node, port, len]: [u64; 3],
@@ -221,7 +227,7 @@ impl Sockets {
             }
         }
         // Each request looks at all names: there are no more than regions.
-        if self.named.iter().any(|one| one.port == port) {
+        if self.have(port) || clients.has(port) {
             return Err(Errno::EINVAL);
         }
         if self.find(node, &name).is_some() {
@@ -258,7 +264,7 @@ impl Sockets {
     /// to look only, pid, connection.
     pub fn connect(
         &mut self,
-        (tree, seals): (&Tree, &Seals<'_>),
+        (tree, seals, clients): (&Tree, &Seals<'_>, &Clients),
         (caller, transport): (EnvId, RegionId),
         who: &Credentials,
         [node, which, pid, connection]: [u64; 4],
@@ -298,6 +304,9 @@ impl Sockets {
         self.offers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let client = owner_of(caller, who, pid);
         let connection = RegionId(connection);
+        if self.have(connection) || clients.has(connection) {
+            return Err(Errno::EPERM);
+        }
         take(connection, domain, &server, &own_name)?;
         let number = word(&head, HEAD);
         let words = [

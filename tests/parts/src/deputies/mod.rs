@@ -1,5 +1,6 @@
 //! A user without rights tells servers and programs of others what they then do by their rights.
 
+mod attachments;
 mod files;
 pub mod heirs;
 mod hidden;
@@ -30,7 +31,8 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 13] = [
+pub const TESTS: [&[Test]; 14] = [
+    &attachments::TESTS,
     &files::TESTS,
     &heirs::TESTS,
     &hidden::TESTS,
