@@ -8,6 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial};
 use crate::index::{AccountIndex, DomainIndex, Slots, kind};
 use crate::machine::{Flush, Machine};
+use crate::places::Places;
 use crate::principal::{self, Principals};
 use crate::state::State;
 use crate::{account, exit, frame};
@@ -69,8 +70,8 @@ pub struct Record {
 /// The private half of the table.
 pub struct Domains {
     pub(crate) records: Slots<kind::Domain, Record>,
-    /// No index below this one is free.
-    lowest: usize,
+    /// Which indices are taken.
+    places: Places,
     /// Fresh names given out so far.
     serial: u64,
 }
@@ -78,7 +79,7 @@ pub struct Domains {
 impl Domains {
     /// An empty table.
     pub fn new(records: &'static mut [Record]) -> Self {
-        Self { records: Slots::new(records), lowest: 1, serial: 1 }
+        Self { records: Slots::new(records), places: Places::new(), serial: 1 }
     }
 
     /// The private half of the domain at `index`.
@@ -197,6 +198,7 @@ pub(crate) fn create<M: Machine>(
     let own = fresh_name(state.domains.serial).ok_or(Error::Exhausted)?;
     let root = frame::allocate(state, machine, asked.root, payer, own, FrameType::Table4)?;
     account::count(state, payer, Resource::Domains, 1);
+    state.domains.places.take(index.at());
     fill_root(machine, root);
     let made = state.domains.serial;
     state.domains.serial += 1;
@@ -346,7 +348,7 @@ fn fill_root<M: Machine>(machine: &mut M, root: Frame) {
     machine.entry_swap(root, OWN_TABLES_SLOT, own);
 }
 
-fn free_index(state: &mut State, which: Which) -> Result<DomainIndex, Refusal> {
+fn free_index(state: &State, which: Which) -> Result<DomainIndex, Refusal> {
     let count = state.published.domains.len();
     let is_free = |index: DomainIndex| {
         let serial = state.domains.records[index].serial;
@@ -360,9 +362,7 @@ fn free_index(state: &mut State, which: Which) -> Result<DomainIndex, Refusal> {
         }
         Which::This(_) => Err(Error::Taken.into()),
         Which::Any => {
-            let found =
-                (state.domains.lowest..count).find(|&index| is_free(DomainIndex::new(index)));
-            state.domains.lowest = found.unwrap_or(count);
+            let found = state.domains.places.lowest(count, |at| is_free(DomainIndex::new(at)));
             found.map(DomainIndex::new).ok_or(Error::Exhausted.into())
         }
     }
@@ -404,5 +404,7 @@ pub fn end<M: Machine>(state: &mut State, machine: &mut M, index: DomainIndex) {
     let serial = record.serial.next();
     state.domains.records[index] = Record { serial, ..Record::default() };
     state.published.domains[index] = DomainRecord::default();
-    state.domains.lowest = state.domains.lowest.min(index.at());
+    if !serial.is_spent() {
+        state.domains.places.give_back(index.at());
+    }
 }

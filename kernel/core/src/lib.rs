@@ -59,6 +59,7 @@ mod noninterference;
 pub mod operate;
 pub mod overtime;
 pub mod pci;
+mod places;
 pub mod predicate;
 pub mod principal;
 mod queue;

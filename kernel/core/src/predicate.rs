@@ -57,6 +57,7 @@ pub fn set<M: Machine>(
         return Err(Refusal::new(Error::TooLarge, PREDICATE_ATOMS as u64));
     }
     let count = count as usize;
+    work::spend(state, cost::ATOM * (count as u32).max(state.envs.slots[caller].atoms.into()));
     let mut atoms = [Atom::default(); PREDICATE_ATOMS];
     let mut watched = 0;
     let mut pins = 0;

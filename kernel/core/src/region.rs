@@ -12,6 +12,7 @@ use crate::identity::{self, Serial};
 use crate::index::{DomainIndex, EnvIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
+use crate::places::Places;
 use crate::state::State;
 use crate::step::Allowed;
 use crate::work::{self, cost};
@@ -82,8 +83,8 @@ pub struct Regions {
     pub slots: Slots<kind::Region, Region>,
     /// Who is attached.
     pub(crate) attachments: Attachments,
-    /// No index below this one is free.
-    lowest: usize,
+    /// Which indices are taken.
+    places: Places,
     /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in
     /// frames of the kernel's that only `Machine::word` and its kin reach.
     words: u64,
@@ -98,7 +99,7 @@ impl Regions {
         words: u64,
     ) -> Self {
         let attachments = Attachments::new(attachments, domains);
-        Self { slots: Slots::new(slots), attachments, lowest: 1, words }
+        Self { slots: Slots::new(slots), attachments, places: Places::new(), words }
     }
 }
 
@@ -182,12 +183,13 @@ pub fn allocate<M: Machine>(
     let fifo = if asked == count { 0 } else { fifo::capacity(count)? };
     let payer = domain::account(state, own);
     account::check(state, payer, Resource::Regions, 1)?;
-    let is_free = |index: RegionIndex| {
+    let is_free = |at: usize| {
+        let index = RegionIndex::new(at);
         let serial = state.regions.slots[index].serial;
         state.published.regions[index].id == 0 && !serial.is_spent()
     };
-    let all = state.regions.lowest..state.published.regions.len();
-    let index = all.map(RegionIndex::new).find(|&index| is_free(index)).ok_or(Error::Exhausted)?;
+    let lowest = state.regions.places.lowest(state.published.regions.len(), is_free);
+    let index = RegionIndex::new(lowest.ok_or(Error::Exhausted)?);
     account::count(state, payer, Resource::Regions, 1);
     let mut frames = [Frame::default(); REGION_FRAMES];
     for at in 0..count as usize {
@@ -206,7 +208,7 @@ pub fn allocate<M: Machine>(
             }
         }
     }
-    state.regions.lowest = index.at() + 1;
+    state.regions.places.take(index.at());
     let serial = state.regions.slots[index].serial;
     let maker = domain::made(state, own);
     state.regions.slots[index] =
@@ -494,7 +496,9 @@ fn end(state: &mut State, index: RegionIndex) {
     let serial = slot.serial.next();
     state.regions.slots[index] = Region { serial, ..Region::default() };
     state.published.regions[index] = RegionRecord::default();
-    state.regions.lowest = state.regions.lowest.min(index.at());
+    if !serial.is_spent() {
+        state.regions.places.give_back(index.at());
+    }
 }
 
 /// A domain ends: its attachments go, the groups that it holds, and the regions it made that nobody

@@ -17,7 +17,7 @@ use crate::{frame, left, retract, sweep};
 
 /// What one hold of the lock may spend. The rest of the bound is for what is not reckoned: entry,
 /// copied arguments, the running order, frames that come back from limbo, the way out.
-pub const PIECE: u32 = 35_000;
+pub const PIECE: u32 = 30_000;
 
 /// What looking who runs next may spend of whatever kind, at least and at most: it comes last, so
 /// that some of it is done whatever the call has spent.
@@ -81,6 +81,12 @@ pub mod cost {
     pub const SLEEPER: u32 = 30;
     /// A member of a ring walked past, or one step to whom it waits for.
     pub const MEMBER: u32 = 110;
+    /// A comparison of a new predicate: looked at, entered, and what was there given up.
+    pub const ATOM: u32 = 780;
+    /// A buffer of a new ring.
+    pub const BUFFER: u32 = 400;
+    /// A filter that a new one is compared with.
+    pub const FILTER: u32 = 110;
     /// A deadline served, but for predicates.
     pub const ALARM: u32 = 4_000;
     /// A look at a sleeper put off.

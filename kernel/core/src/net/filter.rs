@@ -15,6 +15,7 @@ use crate::count::Count;
 use crate::identity::{self, Serial};
 use crate::index::DomainIndex;
 use crate::state::State;
+use crate::work::{self, cost};
 use crate::{account, capability, domain};
 use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
 use abi::error::Error;
@@ -169,6 +170,7 @@ pub fn insert(
     named: u8,
     program: &FilterProgram,
 ) -> Answer {
+    work::spend(state, cost::FILTER * state.net.ordered as u32);
     let plan = check_insert(state, caller, named, program)?;
     account::charge(state, plan.filter.account.into(), Resource::Filters, 1)?;
     Ok(apply_insert(state, caller, plan))

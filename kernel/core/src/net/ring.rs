@@ -139,6 +139,7 @@ pub fn allocate<M: Machine>(
     if entries.is_empty() || entries.len() > RING_ENTRIES {
         return Err(Refusal::new(Error::TooLarge, RING_ENTRIES as u64));
     }
+    work::spend(state, cost::BUFFER * entries.len() as u32);
     let mut buffers = [Buffer::default(); RING_ENTRIES];
     for (buffer, entry) in buffers.iter_mut().zip(entries) {
         *buffer = check_entry(state, machine, caller, entry)?;

@@ -31,7 +31,7 @@ fn batch() -> Vec<u64> {
         item(Operation::Table, 4, 0, 0, table),
         item(Operation::Table, 3, 0, 0, table),
         item(Operation::Table, 2, 0, 0, table),
-        item(Operation::Allocate, 1, 0, 15, data),
+        item(Operation::Allocate, 1, 0, 10, data),
         item(Operation::Protect, 1, 0, 10, NO_EXECUTE),
         item(Operation::Unmap, 1, 5, 5, 0),
         item(Operation::Allocate, 1, 6, 2, data | SOFTWARE & 1 << 9),

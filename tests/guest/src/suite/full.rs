@@ -11,7 +11,10 @@ use crate::judge::{Failure, Ground, SCRATCH};
 use abi::call::Call;
 use abi::filter::{FilterAtom, FilterProgram};
 use abi::id::{AccountId, DomainId, EnvId, FilterId, RegionId, RingId};
-use abi::limits::{FILTER_BYTES, PREDICATE_ATOMS, REGION_ROLES, RING_ENTRIES, Resource};
+use abi::limits::{
+    FILTER_BYTES, PREDICATE_ATOMS, REGION_FRAMES, REGION_ROLES, RING_ENTRIES, Resource,
+};
+use abi::memory::Operation;
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::*;
 use abi::region::{COPY_OUT, RegionOperation};
@@ -22,7 +25,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use xok::call::{self, OWN, Refused};
 use xok::clock::now_ns;
-use xok::memory::{DATA, Space};
+use xok::memory::{DATA, Space, item};
 use xok::published;
 
 fn said(refused: Refused) -> Failure {
@@ -94,6 +97,93 @@ pub fn of_attachments(_: &Ground) -> Result<String, Failure> {
     let said = check()?;
     detach_from_all(regions);
     Ok(format!("({held} attachments, {before} before: {said})"))
+}
+
+/// An area of many pages.
+const AREA: u64 = SCRATCH + (4 << 30);
+const PAGES: u64 = 4_000;
+
+/// What [`check`] says, and the longest stretch of each call.
+fn checked() -> Result<(String, String), Failure> {
+    let _ = call::sleep(now_ns() + 2_000_000, 0, 0, 0);
+    let mut table = String::new();
+    for entry in abi::call::TABLE {
+        let longest = published::call_record(entry.number.into()).longest_ns;
+        if longest != 0 {
+            table.push_str(&format!(" {} {longest}", entry.name));
+        }
+    }
+    let longest = check().map_err(|why| format!("{why}; by call:{table}"))?;
+    Ok((longest, table))
+}
+
+/// Ends a region that nobody is attached to.
+fn end(region: RegionId) -> Result<(), Failure> {
+    call::region_attach(OWN, region, 0, DomainId::NONE).map_err(said)?;
+    call::region_detach(region, 0).map(|_| ()).map_err(said)
+}
+
+/// Gives up many pages, which are worked off at the next ways out.
+fn give_up() -> Result<(), Failure> {
+    Space::own().allocate(AREA, PAGES, DATA).map_err(said)?;
+    let all = item(Operation::Unmap, 3, AREA, 0, 0);
+    call::table_update(OWN, DomainId::NONE, &[all]).map(|_| ()).map_err(said)
+}
+
+/// With all tables full, the dearest calls while what their caller has given up is worked off.
+pub fn of_calls_beside_work(_: &Ground) -> Result<String, Failure> {
+    let mut filled = Filled::fill()?;
+    let side = Atom {
+        operator: Operator::Equal as u8,
+        left: Source::Memory as u8,
+        right: Source::Memory as u8,
+        last: 1,
+        left_value: BUFFERS,
+        right_value: BUFFERS + 8,
+        ..Atom::default()
+    };
+    let entry = RingEntry { owner: BUFFERS, buffer: BUFFERS + 64, capacity: 1536, zero: 0 };
+    for _ in 0..2 {
+        let gone = filled.domains.pop().ok_or("no domain")?;
+        call::domain_destroy(OWN, gone).map_err(said)?;
+        let ring = filled.rings.swap_remove(0);
+        give_up()?;
+        filled.domains.push(call::domain_alloc(OWN, AccountId::NONE, 0, u64::MAX).map_err(said)?);
+        call::ring_free(ring).map_err(said)?;
+        filled.rings.insert(0, call::ring_alloc(&[entry; RING_ENTRIES]).map_err(said)?);
+        call::predicate_set(&[side; PREDICATE_ATOMS]).map_err(said)?;
+        call::predicate_set(&[]).map_err(said)?;
+        for word in 0..3 {
+            call::make(Call::CapabilityToken { word }, OWN).map_err(said)?;
+        }
+        give_up()?;
+        filled.once_more()?;
+    }
+    filled.give_back()?;
+    let (longest, table) = checked()?;
+    Ok(format!("({longest}; by call:{table})"))
+}
+
+/// All regions are taken but the first and the last: the second one that is made is looked for
+/// behind all others. Meanwhile what the maker has given up is worked off.
+pub fn of_taken_regions(_: &Ground) -> Result<String, Failure> {
+    let mut regions = Vec::new();
+    while let Ok(region) = call::region_alloc(OWN, &[]) {
+        regions.push(region);
+    }
+    expect!(regions.len() > 2, "{} regions", regions.len());
+    for _ in 0..3 {
+        let last = regions.pop().ok_or("no region")?;
+        end(core::mem::replace(&mut regions[0], last))?;
+        end(regions[0])?;
+        give_up()?;
+        regions[0] = call::region_alloc(OWN, &[]).map_err(said)?;
+        regions.push(call::region_alloc(OWN, &[u32::MAX; REGION_FRAMES]).map_err(said)?);
+    }
+    let count = regions.len();
+    regions.into_iter().try_for_each(end)?;
+    let (longest, table) = checked()?;
+    Ok(format!("({count} regions: {longest}; by call:{table})"))
 }
 
 /// The records of many dead, and many that never ran, held by one that dies.
@@ -262,14 +352,6 @@ pub fn by_call(ground: &Ground) -> Result<String, Failure> {
         }
     }
     filled.give_back()?;
-    let _ = call::sleep(now_ns() + 2_000_000, 0, 0, 0);
-    let mut table = String::new();
-    for entry in abi::call::TABLE {
-        let longest = published::call_record(entry.number.into()).longest_ns;
-        if longest != 0 {
-            table.push_str(&format!(" {} {longest}", entry.name));
-        }
-    }
-    let longest = check().map_err(|why| format!("{why}; by call:{table}"))?;
+    let (longest, table) = checked()?;
     Ok(format!("({envs} environments: {longest}; by call:{table})"))
 }

@@ -182,6 +182,8 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_methods", stretch::of_methods),
     ("stretch_of_deaths", stretch::of_deaths),
     ("stretch_of_attachments", full::of_attachments),
+    ("stretch_of_taken_regions", full::of_taken_regions),
+    ("stretch_of_calls_beside_work", full::of_calls_beside_work),
     ("stretch_of_orphans", full::of_orphans),
     ("stretch_of_predicates", full::of_predicates),
     ("stretch_of_wild_calls", stretch::of_wild_calls),
