@@ -1,8 +1,9 @@
 //! `cargo xtask mutate`: each conformance test seen red once, by a fault planted for it.
 //!
-//! All faults are in one build, of a copy of the tree (`plant`); the kernel's command line chooses
-//! one for each boot. The tests run as `cargo xtask test` runs them. A test must be green without a
-//! fault, and red with its own.
+//! All faults are in one build, of a copy of the tree (`plant`), but for those whose tests count
+//! the kernel's instructions, which are in another one; the kernel's command line chooses one for
+//! each boot. The tests run as `cargo xtask test` runs them. A test must be green without a fault,
+//! and red with its own.
 //!
 //! ```text
 //!  tests/mutate/*.faults ──► target/mutate/tree ──► target/mutate/…/kernel
@@ -125,27 +126,41 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     run(&chosen, only.is_none())
 }
 
-/// Where the copy and what is built of it lie.
-fn ground() -> PathBuf {
-    workspace::target().join("mutate")
+/// Where a copy and what is built of it lie: that of the faults that stand apart, or that of all
+/// others.
+fn ground(apart: bool) -> PathBuf {
+    workspace::target().join(if apart { "mutate-apart" } else { "mutate" })
 }
 
-/// Makes the copy and builds what the chosen faults' tests need of it.
+/// Makes the copies and builds what the chosen faults' tests need of them.
 fn prepare(all: &[Fault], chosen: &[Trial]) -> Result<()> {
     packages::require_bare_target()?;
-    report::step(&format!("planting {} faults", all.len()));
-    plant::plant(all, &ground().join("tree"))?;
-    report::step("building the copy");
+    for apart in [false, true] {
+        let is_here = |trial: &&Trial| trial.fault.apart == apart;
+        let here: Vec<Trial> = chosen.iter().filter(is_here).copied().collect();
+        if !here.is_empty() {
+            let count = all.iter().filter(|fault| fault.apart == apart).count();
+            report::step(&format!("planting {count} faults"));
+            plant::plant(all, apart, &ground(apart).join("tree"))?;
+            report::step("building the copy");
+            build_copy(apart, &here)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds what these trials need of their copy.
+fn build_copy(apart: bool, chosen: &[Trial]) -> Result<()> {
     // Cargo builds what it tests, but that is not to be waited for as a verdict is.
     let own: BTreeSet<&str> =
         chosen.iter().filter(|trial| trial.is_packages_own()).map(Trial::suite).collect();
     for package in own {
-        quietly(&mut tests_of(package, &["--no-run"]))?;
+        quietly(&mut tests_of(apart, package, &["--no-run"]))?;
     }
     if chosen.iter().all(Trial::is_packages_own) {
         return Ok(());
     }
-    let mut cargo = cargo();
+    let mut cargo = cargo(apart);
     cargo.args(["build", "--quiet", "--release", "--target", packages::BARE_TARGET]);
     for package in workspace::bare_packages()? {
         cargo.args(["--package", &package]);
@@ -153,7 +168,7 @@ fn prepare(all: &[Fault], chosen: &[Trial]) -> Result<()> {
     quietly(&mut cargo)?;
     if chosen.iter().any(Trial::is_static) {
         report::step("building the copy's xtask");
-        quietly(cargo_build_xtask(&mut self::cargo()))?;
+        quietly(cargo_build_xtask(&mut self::cargo(apart)))?;
     }
     Ok(())
 }
@@ -162,10 +177,10 @@ fn cargo_build_xtask(cargo: &mut Command) -> &mut Command {
     cargo.args(["build", "--quiet", "--package", "xtask"])
 }
 
-/// Cargo in the copy.
-fn cargo() -> Command {
-    let mut cargo = build::cargo();
-    cargo.current_dir(ground().join("tree")).env("CARGO_TARGET_DIR", ground());
+/// Cargo in a copy.
+fn cargo(apart: bool) -> Command {
+    let (mut cargo, ground) = (build::cargo(), ground(apart));
+    cargo.current_dir(ground.join("tree")).env("CARGO_TARGET_DIR", ground);
     cargo
 }
 
@@ -190,11 +205,11 @@ enum Colour {
 fn run(chosen: &[Trial], is_whole: bool) -> Result<u8> {
     let mut rows = Vec::new();
     let (mut caught, mut missed) = (0, 0);
-    let mut green: HashMap<(&str, &str), Duration> = HashMap::new();
+    let mut green: HashMap<(bool, &str, &str), Duration> = HashMap::new();
     for (number, trial) in chosen.iter().enumerate() {
         let (id, test) = (&trial.fault.id, trial.test);
         report::step(&format!("{} of {}: {id}, {test}", number + 1, chosen.len()));
-        let place = (test, trial.place());
+        let place = (trial.fault.apart, test, trial.place());
         let taken = match green.get(&place) {
             Some(&taken) => taken,
             None => {
@@ -278,8 +293,8 @@ fn colour(trial: &Trial, id: &str, limit: Duration) -> Result<Colour> {
 
 /// Cargo for the tests of a package, with these words behind: its unit tests, or what it has of
 /// tests beside them.
-fn tests_of(package: &str, words: &[&str]) -> Command {
-    let mut cargo = cargo();
+fn tests_of(apart: bool, package: &str, words: &[&str]) -> Command {
+    let mut cargo = cargo(apart);
     cargo.args(["test", "--quiet", "--package", package]);
     let beside = workspace::root().join(package).join("tests/suite/main.rs");
     match package {
@@ -300,14 +315,13 @@ fn tests_of(package: &str, words: &[&str]) -> Command {
 fn command_for(trial: &Trial, id: &str) -> Result<Command> {
     if trial.is_packages_own() {
         let name = trial.test.split_once('/').map_or("", |(_, name)| name);
-        let mut cargo = tests_of(trial.suite(), &["--"]);
+        let mut cargo = tests_of(trial.fault.apart, trial.suite(), &["--"]);
         cargo.args(["--format", "pretty", "--exact", name]).env(CHOSEN, id);
         return Ok(cargo);
     }
     let ourselves = std::env::current_exe().context("our own program")?;
-    let planted = id != NONE;
-    let program =
-        if trial.is_static() && planted { ground().join("debug/xtask") } else { ourselves };
+    let (planted, ground) = (id != NONE, ground(trial.fault.apart));
+    let program = if trial.is_static() && planted { ground.join("debug/xtask") } else { ourselves };
     let mut command = Command::new(program);
     command.args(["test", "--suite", trial.suite(), "--only", trial.test]);
     if !trial.place().is_empty() {
@@ -315,7 +329,7 @@ fn command_for(trial: &Trial, id: &str) -> Result<Command> {
     }
     // What is looked at without a boot is the shipped build, or the copy.
     if planted || !trial.is_static() {
-        command.env("CARGO_TARGET_DIR", ground()).env(CHOSEN, id);
+        command.env("CARGO_TARGET_DIR", ground).env(CHOSEN, id);
     }
     Ok(command)
 }

@@ -8,9 +8,9 @@
 //!    is   false
 //! ```
 //! `was` occurs once in the file, however its spaces and lines fall; what stands between the marks
-//! becomes `is` when the fault is chosen. Further words: `at`, the machine that shows it; `raw`
-//! instead of `is`, for text that chooses by itself: it stands in every boot of the copy, with the
-//! fault's number in place of `PLANTED`.
+//! becomes `is` when the fault is chosen. Further words: `at`, the machine that shows it; `apart`,
+//! it stands in a copy without most others; `raw` instead of `is`, for text that chooses by itself:
+//! it stands in every boot of the copy, with the fault's number in place of `PLANTED`.
 
 use crate::failure::{Context, Failure, Result};
 use crate::workspace;
@@ -44,6 +44,9 @@ pub struct Fault {
     pub tests: Vec<String>,
     /// The machine, as the results have it; empty: the suite's usual one.
     pub place: String,
+    /// Whether it stands in a copy with the few others that say so: its test counts the kernel's
+    /// instructions, and the choices of all faults would be too many.
+    pub apart: bool,
     /// What it changes.
     pub edits: Vec<Edit>,
 }
@@ -91,6 +94,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
         match key {
             "test" => fault.tests.push(value),
             "at" => fault.place = value,
+            "apart" => fault.apart = true,
             "in" => fault.edits.push(Edit { file: value, ..Edit::default() }),
             "was" | "is" | "raw" => {
                 let edit = fault.edits.last_mut().ok_or(wrong("no `in` yet"))?;
@@ -105,7 +109,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Fault>, String> {
                     edit.raw = key == "raw";
                 }
             }
-            _ => return Err(wrong("neither test, at, in, was, is nor raw")),
+            _ => return Err(wrong("neither test, at, apart, in, was, is nor raw")),
         }
     }
     match faults.iter().find(|fault| !is_whole(fault)) {
@@ -129,8 +133,8 @@ mod tests {
 
     #[test]
     fn faults_are_read() {
-        let text = "# head\n\na-b: it is wrong\n  test guest/x\n  at q35 x1\n  in k.rs\n  \
-                    was f(«1»)\n  is 2\n  was «g»\n  raw h(PLANTED)\n";
+        let text = "# head\n\na-b: it is wrong\n  test guest/x\n  at q35 x1\n  apart\n  \
+                    in k.rs\n  was f(«1»)\n  is 2\n  was «g»\n  raw h(PLANTED)\n";
         let faults = parse(text).unwrap();
         assert_eq!(faults.len(), 1);
         let fault = &faults[0];
@@ -138,6 +142,7 @@ mod tests {
         assert_eq!((fault.tests[0].as_str(), fault.place.as_str()), ("guest/x", "q35 x1"));
         assert_eq!((fault.edits[0].was.as_str(), fault.edits[0].is.as_str()), ("f(«1»)", "2"));
         assert!(!fault.edits[0].raw && fault.edits[1].raw && fault.edits[1].file == "k.rs");
+        assert!(fault.apart);
     }
 
     #[test]

@@ -39,9 +39,10 @@ const HOOKS: [(&str, &str, &str); 5] = [
 /// Files with new contents, by path from the root.
 type Changed = BTreeMap<String, String>;
 
-/// Makes the copy at `to`, or brings it up to date.
-pub fn plant(faults: &[Fault], to: &Path) -> Result<()> {
-    let changed = changed(faults)?;
+/// Makes the copy at `to`, or brings it up to date: that of the faults that stand apart, or that of
+/// all others.
+pub fn plant(faults: &[Fault], apart: bool, to: &Path) -> Result<()> {
+    let changed = changed(faults, apart)?;
     let mut wanted = Vec::new();
     for path in files(workspace::root())? {
         let bytes = match path.to_str().and_then(|name| changed.get(name)) {
@@ -62,10 +63,10 @@ pub fn plant(faults: &[Fault], to: &Path) -> Result<()> {
 }
 
 /// The sources that faults and hooks change. That each finds its place is what `check` tests.
-pub fn changed(faults: &[Fault]) -> Result<Changed> {
+pub fn changed(faults: &[Fault], apart: bool) -> Result<Changed> {
     let mut by_file: BTreeMap<&str, Vec<Change>> = BTreeMap::new();
     let mut changed = Changed::new();
-    for (number, fault) in (1..).zip(faults) {
+    for (number, fault) in (1..).zip(faults).filter(|(_, fault)| fault.apart == apart) {
         for edit in &fault.edits {
             let text = workspace::read(&edit.file)?;
             let place = find(&text, &edit.was).map_err(|why| {
@@ -78,7 +79,7 @@ pub fn changed(faults: &[Fault]) -> Result<Changed> {
         }
     }
     for (file, changes) in by_file {
-        let text = apply(&workspace::read(file)?, changes)
+        let text = apply(&workspace::read(file)?, changes, asks(file))
             .map_err(|why| Failure::new(format!("planted faults: {file}: {why}")))?;
         changed.insert(file.to_string(), text);
     }
@@ -93,6 +94,12 @@ pub fn changed(faults: &[Fault]) -> Result<Changed> {
         changed.insert(file.to_string(), before.replacen(text, becomes, 1));
     }
     Ok(changed)
+}
+
+/// The function that a choice in this file asks. What the kernel does with interrupts off is bounded
+/// in instructions, in the copy as in what is shipped: there each choice costs as little as it can.
+fn asks(file: &str) -> &'static str {
+    if file.starts_with("kernel/") { "in_kernel" } else { "planted" }
 }
 
 /// The files that only the copy has.
@@ -160,8 +167,9 @@ fn match_at(text: &str, start: usize, was: &str) -> Option<Range<usize>> {
     Some(from..to)
 }
 
-/// The text with all changes; several faults may change the same piece.
-fn apply(text: &str, mut changes: Vec<Change>) -> std::result::Result<String, String> {
+/// The text with all changes, each chosen by the function `asks`; several faults may change the same
+/// piece.
+fn apply(text: &str, mut changes: Vec<Change>, asks: &str) -> std::result::Result<String, String> {
     changes.sort_by_key(|change| (change.place.start, change.place.end, change.number));
     let mut result = String::new();
     let mut at = 0;
@@ -171,7 +179,7 @@ fn apply(text: &str, mut changes: Vec<Change>) -> std::result::Result<String, St
             return Err(format!("two faults overlap at `{}`", &text[place]));
         }
         result.push_str(&text[at..place.start]);
-        result.push_str(&choice(&text[place.clone()], group));
+        result.push_str(&choice(&text[place.clone()], group, asks));
         at = place.end;
     }
     result.push_str(&text[at..]);
@@ -179,14 +187,14 @@ fn apply(text: &str, mut changes: Vec<Change>) -> std::result::Result<String, St
 }
 
 /// The piece as it was, unless one of these faults is chosen.
-fn choice(piece: &str, group: &[Change]) -> String {
+fn choice(piece: &str, group: &[Change], asks: &str) -> String {
     if let [Change { raw: true, is, number, .. }] = group {
         return is.replace("PLANTED", &number.to_string());
     }
     let chosen: String = group
         .iter()
         .map(|Change { number, is, .. }| {
-            format!("if ::abi::planted::planted({number}) {{ {is} }} else ")
+            format!("if ::abi::planted::{asks}({number}) {{ {is} }} else ")
         })
         .collect();
     // A statement stays one; anything else may stand in the middle of an expression.
@@ -259,9 +267,10 @@ mod tests {
             "x = f((if {planted}(1) {{ 9 }} else if {planted}(2) {{ 0 }} else {{ 1 }})); \
              if {planted}(3) {{  }} else {{ g(); }}"
         );
-        assert_eq!(apply(text, changes).unwrap(), expected);
+        assert_eq!(apply(text, changes, "planted").unwrap(), expected);
+        assert!(asks("kernel/core/src/lib.rs") != asks("code/src/lib.rs"));
         let overlapping = vec![change(text, "«f(1)»", 1, "9"), change(text, "f(«1»)", 2, "0")];
-        assert!(apply(text, overlapping).is_err());
+        assert!(apply(text, overlapping, "planted").is_err());
     }
 
     #[test]
@@ -275,8 +284,10 @@ mod tests {
 
     #[test]
     fn every_planted_fault_finds_its_place() {
-        if let Err(failure) = changed(&faults::all().unwrap()) {
-            panic!("{failure}");
+        for apart in [false, true] {
+            if let Err(failure) = changed(&faults::all().unwrap(), apart) {
+                panic!("{failure}");
+            }
         }
     }
 }

@@ -31,6 +31,23 @@ pub fn planted(number: u32) -> bool {
     unsafe { word.read_volatile() == u64::from(number) }
 }
 
+/// Is this the fault that was chosen? For sources of the kernel alone: one comparison and one jump.
+#[cfg(target_os = "none")]
+#[inline(always)]
+pub fn in_kernel(number: u32) -> bool {
+    #[cold]
+    fn rarely() {}
+    let is_chosen = chosen() == number;
+    if is_chosen {
+        rarely();
+    }
+    is_chosen
+}
+
+/// Is this the fault that was chosen?
+#[cfg(not(target_os = "none"))]
+pub use planted as in_kernel;
+
 /// Is this the fault that was chosen?
 #[cfg(not(target_os = "none"))]
 pub fn planted(number: u32) -> bool {
@@ -49,6 +66,7 @@ pub fn planted(number: u32) -> bool {
 }
 
 /// The kernel's: the number of the fault, 0: none.
+#[inline(always)]
 pub fn chosen() -> u32 {
     CHOSEN.load(Ordering::Relaxed)
 }
