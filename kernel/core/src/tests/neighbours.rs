@@ -5,6 +5,7 @@ use super::*;
 use crate::index::AccountIndex;
 use crate::work;
 use abi::limits::{Resource, SLICE_NS};
+use abi::setup::FLAG_BORROW;
 
 /// Where everything runs.
 const CPU: CpuIndex = CpuIndex::new(0);
@@ -237,4 +238,38 @@ fn work_and_environments_share_a_turn() {
         let round = pair[1] - pair[0];
         assert!(round < 2 * SLICE_NS + SLICE_NS / 20, "{round} ns: {of_victim:?} {ends:?}");
     }
+}
+
+/// On time that is borrowed of an account with work left no way out does any of it, so the short
+/// ways stay open; as soon as the lender goes on they are shut.
+#[test]
+fn who_borrows_of_one_with_work_left_goes_the_short_way() {
+    let mut world = World::new();
+    let [lending, borrowing] = [(); 2].map(|()| user(&mut world));
+    let (lender, borrower) = (process(&mut world, lending), process(&mut world, borrowing));
+    let setup = EnvSetup { flags: FLAG_BORROW, ..EnvSetup::default() };
+    assert_eq!(world.set_by(lender, EnvId::NONE, field::FLAGS, &setup), OK);
+    mask(&mut world, borrower);
+    let sleep = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
+    assert_eq!(world.by(borrower, sleep), Outcome::Left);
+    sleep_for_ever(&mut world, 1);
+    assert_eq!(world.pick(0), lender);
+    let dying = domain(&mut world, lender, AccountId::NONE).expect("a domain");
+    fill(&mut world, dying, 60);
+    world.state.spent = work::PIECE;
+    call(&mut world, lender, Call::DomainDestroy { domain: dying });
+    // Its place in the round.
+    crate::left::place(&mut world.state, CPU);
+    let account = crate::domain::account(&world.state, lending.1.into());
+    assert!(crate::left::waits(&world.state, account) && work::due(&world.state, CPU));
+    let env = world.id(borrower);
+    assert_eq!(world.by(lender, Call::Post { env, bits: 1 }), OK);
+    assert_eq!(world.pick(0), borrower);
+    assert_eq!(usize::from(world.state.sched.cpus[CPU].lender), lender);
+    assert!(crate::left::waits(&world.state, account), "nothing is left");
+    assert!(!work::due(&world.state, CPU) && !work::is_here(&world.state, CPU));
+    let again = Call::Sleep { deadline: 0, posted: 2, events: 0, flags: 0 };
+    assert_eq!(world.by(borrower, again), Outcome::Left);
+    assert_eq!(world.pick(0), lender);
+    assert!(work::due(&world.state, CPU), "the lender works off nothing");
 }
