@@ -98,12 +98,14 @@ extern "C" fn handler(slot: &mut Slot, cause: u64, address: u64) {
 /// r14 at a site that faults on purpose.
 pub const MARK: u64 = 0x746c_7561_6600;
 
+// Of the registers that a delivery saves, whatever a site's caller has there stays out.
 macro_rules! site {
     ($length:literal, $($text:literal),+ ; $($operands:tt)*) => {
         asm!(
-            "mov r14, {mark}", "mov r15d, {length}", $($text),+,
+            "mov r14, {mark}", "mov r15d, {length}",
+            "mov edi, 0x1001", "mov edx, 0x1002", "mov r11d, 0x1003", $($text),+,
             mark = const MARK, length = const $length,
-            out("r14") _, out("r15") _, $($operands)*
+            out("r14") _, out("r15") _, out("rdi") _, out("rdx") _, out("r11") _, $($operands)*
         )
     };
 }
@@ -114,8 +116,8 @@ pub fn load(address: u64) -> Option<u8> {
     let value: u64;
     // SAFETY: a one-byte load that either works or is skipped (3 bytes: 8a 04 17 style, see text).
     unsafe {
-        site!(3, "movzx eax, byte ptr [rcx]";
-            in("rcx") address, out("rax") value, options(nostack));
+        site!(3, "mov esi, 0x1004", "movzx eax, byte ptr [rcx]";
+            in("rcx") address, out("rax") value, out("rsi") _, options(nostack));
     }
     (seen().count == before).then_some(value as u8)
 }
@@ -125,7 +127,8 @@ pub fn store(address: u64, byte: u8) -> bool {
     let before = seen().count;
     // SAFETY: a one-byte store (88 01) to memory that the test owns, or skipped.
     unsafe {
-        site!(2, "mov byte ptr [rcx], al"; in("rcx") address, in("al") byte, options(nostack));
+        site!(2, "mov esi, 0x1004", "mov byte ptr [rcx], al";
+            in("rcx") address, in("al") byte, out("rsi") _, options(nostack));
     }
     seen().count == before
 }
@@ -143,7 +146,7 @@ pub fn divide() -> u64 {
     unsafe {
         site!(2, "lea rsi, [rip + 2f]", "xor edx, edx", "mov eax, 1", "xor ecx, ecx",
             "2:", "div ecx";
-            out("rsi") at, out("rax") _, out("rdx") _, out("rcx") _, options(nostack));
+            out("rsi") at, out("rax") _, out("rcx") _, options(nostack));
     }
     at
 }
@@ -152,7 +155,10 @@ pub fn divide() -> u64 {
 pub fn illegal() -> u64 {
     let at: u64;
     // SAFETY: `ud2` (0f 0b) faults and is skipped.
-    unsafe { site!(2, "lea rsi, [rip + 2f]", "2:", "ud2"; out("rsi") at, options(nostack)) }
+    unsafe {
+        site!(2, "lea rsi, [rip + 2f]", "mov ecx, 0x1005", "2:", "ud2";
+            out("rsi") at, out("rcx") _, options(nostack));
+    }
     at
 }
 
@@ -204,6 +210,9 @@ pub fn alignment_check(on: bool) -> bool {
 pub fn privileged() -> u64 {
     let at: u64;
     // SAFETY: `hlt` (f4) faults in user mode and is skipped.
-    unsafe { site!(1, "lea rsi, [rip + 2f]", "2:", "hlt"; out("rsi") at, options(nostack)) }
+    unsafe {
+        site!(1, "lea rsi, [rip + 2f]", "mov ecx, 0x1005", "2:", "hlt";
+            out("rsi") at, out("rcx") _, options(nostack));
+    }
     at
 }
