@@ -9,6 +9,7 @@ use abi::capability::{ALL, CONTROL, DERIVE, NAME_ACCOUNT, READ};
 use abi::error::Error;
 use abi::id::DomainId;
 use abi::memory::NO_EXECUTE;
+use abi::setup::EnvSetup;
 use alloc::format;
 use alloc::string::String;
 use xok::call::{self, OWN};
@@ -28,6 +29,12 @@ pub fn named(ground: &Ground) -> Result<String, Failure> {
     expect!(matches!(beyond, Err((Error::NoSuchCapability, _))), "beyond the list: {beyond:?}");
     let right = call::post(OWN, child.env, 1);
     expect!(right.is_ok(), "the right one: {right:?}");
+    // Who may signal is asked by a way of its own.
+    let set = |slot| call::env_set(slot, child.env, 0, &EnvSetup::default());
+    let wrong = set(5);
+    expect!(matches!(wrong, Err((Error::NotPermitted, _))), "the wrong one sets: {wrong:?}");
+    let right = set(OWN);
+    expect!(right.is_ok(), "the right one sets: {right:?}");
     call::env_destroy(OWN, child.env, 0).map_err(|why| format!("{why:?}"))?;
     assistant::wait(child.env)?;
     call::capability_drop(5).map_err(|why| format!("{why:?}"))?;
