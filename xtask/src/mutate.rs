@@ -77,7 +77,7 @@ impl<'a> Trial<'a> {
     fn place(&self) -> &'a str {
         let usual = PLACES.iter().find(|(suite, _)| *suite == self.suite());
         let usual = usual.map_or("", |(_, place)| place);
-        if self.suite() == "guest" && !self.fault.place.is_empty() {
+        if ["guest", "exos"].contains(&self.suite()) && !self.fault.place.is_empty() {
             return &self.fault.place;
         }
         usual
