@@ -143,24 +143,24 @@ fn network(server: &str) -> Result<Verdict> {
     Ok(judge(&captured, "served\n", &format!("init: {server} ended")))
 }
 
-/// Connections come, and pages are asked for that take memory, while there is none for 4 s: what
-/// there is no memory for is refused (503), and the same server serves afterwards.
+/// Connections come, and pages are asked for that take memory, while there is none for 4 s: a page
+/// that was never made, and so has no memory of an earlier one's to be written in, is refused
+/// (503), and the same server serves afterwards.
 fn starved() -> Result<Verdict> {
     let text = r#"
         page() { timeout 2 wget -q -O - http://127.0.0.1/$1 >/dev/null 2>&1; }
         server() { /xok/xokstat ps | grep cheetah | { read -r id rest; echo $id; }; }
         until page status; do sleep 0.1; done
         before=$(server)
-        : >/tmp/answers
-        refused() { grep -q "503 Service Unavailable" /tmp/answers; }
-        until refused || [ $(cut -d . -f 1 /proc/uptime) -ge 12 ]; do
-            for n in $(seq 10); do
-                printf 'GET /status.json HTTP/1.1\r\nHost: x\r\n\r\n' | nc -w 3 127.0.0.1 80 &
-            done >>/tmp/answers 2>&1
+        ask() { printf "GET /$1 HTTP/1.1\r\nHost: x\r\n\r\n" | nc -w 3 127.0.0.1 80; }
+        uptime() { cut -d . -f 1 /proc/uptime; }
+        while [ $(uptime) -lt 4 ]; do sleep 0.1; done
+        ask status/tables | grep -q "503 Service Unavailable" && echo refused
+        while [ $(uptime) -lt 7 ]; do
+            for n in $(seq 10); do ask status.json & done >/dev/null 2>&1
             sleep 0.3
         done
-        refused && echo refused
-        until page status.json; do sleep 0.1; done
+        until page status/tables; do sleep 0.1; done
         [ "$(server)" = "$before" ] && echo the same server
     "#;
     let captured = script("cheetah:starve:3000", text)?;
