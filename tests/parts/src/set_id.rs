@@ -37,10 +37,11 @@ pub const JOB: &str = "/tmp/set-id/job";
 const LOCKED: &str = "/tmp/set-id/locked";
 /// What the program writes.
 pub const LEDGER: &str = "/tmp/set-id/ledger";
-const DATA: &str = "/tmp/set-id/data";
+/// What nobody but user 0 opens.
+pub const DATA: &str = "/tmp/set-id/data";
 const SECRET: &str = "/tmp/set-id/secret";
 /// What is in the last two.
-const UNTOUCHED: &str = "nobody has touched this";
+pub const UNTOUCHED: &str = "nobody has touched this";
 /// The name by which the program is started.
 pub const NAME: &str = "set-id-job";
 /// Its argument if it is to become user 0 wholly first.
@@ -509,20 +510,21 @@ pub fn hostile_callers(door: door::Door) -> Seen {
 /// The domain that the server of set-id programs builds for the caller, which is of user 65534,
 /// and for the program at `path`, with this block to begin with. `page` is room for a page.
 pub fn domain_of(door: door::Door, block: &[u8], page: u64, path: &str) -> Option<DomainId> {
-    domain_for(door, [NOBODY; 2], block, page, path)
+    domain_for(door, (std::process::id(), [NOBODY; 2]), block, page, path)
 }
 
-/// The same for a caller that says that these are its real and its effective group.
+/// The same for a caller that says that this is its process, and that these are its real and its
+/// effective group.
 pub fn domain_for(
     door: door::Door,
-    groups: [u32; 2],
+    (process, groups): (u32, [u32; 2]),
     block: &[u8],
     page: u64,
     path: &str,
 ) -> Option<DomainId> {
     let region = offer(door, block, page)?;
     let request = Request {
-        process: std::process::id(),
+        process,
         file: File { kind: MEMORY, number: node_of(door, NOBODY, path)? },
         directory: File { kind: IMAGE, number: 0 },
         users: [NOBODY; 2],

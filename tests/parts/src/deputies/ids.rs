@@ -32,13 +32,16 @@ const DEVICES: std::ops::Range<u8> = 3..6;
 const USER: u8 = 2;
 const GROUP: u8 = 9;
 
+/// As which a domain holds groups.
+const HOLDS_GROUPS: u64 = 2;
+
 /// Its own domain.
 fn own_domain() -> DomainId {
     xok::published::env_domain(EnvId(std::process::id())).unwrap_or(DomainId::NONE)
 }
 
 /// Has the library make the region by which it asks the file server.
-fn connect() {
+pub(super) fn connect() {
     let _ = fs::read_dir("/tmp").map(Iterator::count);
 }
 
@@ -117,7 +120,7 @@ fn groups_that_are_shut_out_stay_out(door: door::Door) -> Seen {
 
 /// A block in which a signal waits that somebody else is said to have sent, and in which the
 /// groups of the set are said to lie in these regions; for the program at [`set_id::JOB`].
-fn block_with(sender: [u64; 3], groups: [u64; 4], word: &str) -> Vec<u8> {
+pub(super) fn block_with(sender: [u64; 3], groups: [u64; 4], word: &str) -> Vec<u8> {
     let ([signal, pid, user], path) = (sender, set_id::JOB);
     let mut block = Vec::new();
     let mut words = |words: &[u64]| {
@@ -155,9 +158,9 @@ fn block_with(sender: [u64; 3], groups: [u64; 4], word: &str) -> Vec<u8> {
     block
 }
 
-/// Becomes the set-id program with such a block, to which it passes these regions, as which a
-/// domain holds groups. It comes back if that fails.
-fn start_with(door: door::Door, block: &[u8], passed: &[u64]) -> i32 {
+/// Becomes the set-id program with such a block, to which it passes these regions, each in a role.
+/// It comes back if that fails.
+pub(super) fn start_with(door: door::Door, block: &[u8], places: &[[u64; 2]]) -> i32 {
     let page = libc::shared(1);
     // The server has none to give while it waits for what others' have left.
     let ask = || set_id::domain_of(door, block, page, set_id::JOB);
@@ -166,7 +169,6 @@ fn start_with(door: door::Door, block: &[u8], passed: &[u64]) -> i32 {
         ask()
     };
     let Some(domain) = ask().or_else(|| (0..100).find_map(again)) else { return 41 };
-    let places: Vec<[u64; 2]> = passed.iter().map(|&region| [region, 2]).collect();
     let (count, places) = (places.len() as u64, UserAddress(places.as_ptr() as u64));
     if count != 0 && libc::kernel(door, Call::RegionPass { domain, places, count }).is_err() {
         return 42;
@@ -342,7 +344,7 @@ fn starters_hide_no_groups(door: door::Door) -> Seen {
             let shown = std::mem::offset_of!(unix::process_page::ProcessPage, groups_len);
             super::say(shown, 0);
             let block = block_with([10, 1, 0], regions(region), set_id::MEMBER);
-            start_with(door, &block, &[region])
+            start_with(door, &block, &[[region, HOLDS_GROUPS]])
         }));
         let ledger = fs::read_to_string(set_id::LEDGER).map_err(failed)?;
         let honest = claim == "where they are";
@@ -367,7 +369,8 @@ fn groups_of_a_set_are_no_ids(door: door::Door) -> Seen {
         let (page, block) = (libc::shared(1), block_with([10, 1, 0], [0; 4], set_id::MEMBER));
         let all = [[NOBODY; 2], [NOBODY, MEMBER_OF], [MEMBER_OF, NOBODY], [MEMBER_OF; 2]];
         let built = (0..).zip(all).map(|(bit, groups)| {
-            let domain = set_id::domain_for(door, groups, &block, page, set_id::JOB);
+            let who = (std::process::id(), groups);
+            let domain = set_id::domain_for(door, who, &block, page, set_id::JOB);
             i32::from(domain.is_some()) << bit
         });
         built.sum()

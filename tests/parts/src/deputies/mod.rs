@@ -12,6 +12,7 @@ mod processes;
 pub mod seals;
 mod slices;
 mod sockets;
+mod starters;
 pub mod stepped;
 pub mod terminals;
 
@@ -31,7 +32,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 14] = [
+pub const TESTS: [&[Test]; 15] = [
     &attachments::TESTS,
     &files::TESTS,
     &heirs::TESTS,
@@ -44,6 +45,7 @@ pub const TESTS: [&[Test]; 14] = [
     &seals::TESTS,
     &slices::TESTS,
     &sockets::TESTS,
+    &starters::TESTS,
     &stepped::TESTS,
     &terminals::TESTS,
 ];
