@@ -228,6 +228,22 @@ pub fn set_id_programs_believe_no_number(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
+/// Runs a starter whose parent says that it is in this session, outside of the starter's group:
+/// members of an orphaned group are not stopped, and so its group is none. 0: the program has ended
+/// well.
+fn run_linked(session: u32, starter: impl FnOnce() -> i32) -> i32 {
+    libc::wait(libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        say(offset_of!(ProcessPage, session), session);
+        match outcome(libc::spawn(starter)) {
+            status if status & 0x7f != 0 => 100 + (status & 0x7f),
+            status => status >> 8,
+        }
+    })) >> 8
+}
+
 /// What a set-id program says at its starter's terminal stops nobody at another one.
 pub fn set_id_programs_stop_nobody_elsewhere(door: door::Door) -> Seen {
     prepare()?;
@@ -237,10 +253,7 @@ pub fn set_id_programs_stop_nobody_elsewhere(door: door::Door) -> Seen {
     let [number, theirs] = [NUMBERED, SETTINGS].map(|at| words[at].load(Ordering::SeqCst));
     let number = number as u32;
     let run = |told: Option<u64>| {
-        outcome(libc::spawn(|| {
-            if !libc::become_user(NOBODY) {
-                return 1;
-            }
+        run_linked(pid as u32, || {
             let Some(own) = Terminal::open(false) else { return 2 };
             let Some([_, _, control, _]) = regions_of(&own) else { return 3 };
             // TOSTOP, and another group in the foreground of that session.
@@ -254,13 +267,13 @@ pub fn set_id_programs_stop_nobody_elsewhere(door: door::Door) -> Seen {
             }
             say_session(pid as u32, number, told.unwrap_or(control));
             become_program(door, number, &own)
-        }))
+        })
     };
     let ended = [run(Some(theirs)), run(None)];
     words[GOES_ON].store(1, Ordering::SeqCst);
     let victim = libc::wait(pid);
     expect(ended == [0; 2] && victim == 0, || {
-        format!("number {number}: programs {ended:x?}, user 0's process {victim:#x}")
+        format!("number {number}: programs {ended:?}, user 0's process {victim:#x}")
     })?;
     Ok(String::new())
 }
