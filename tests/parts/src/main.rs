@@ -15,6 +15,7 @@ mod files;
 mod foreign;
 mod forgers;
 mod hostile;
+mod internet;
 mod libc;
 mod nobody;
 mod peers;

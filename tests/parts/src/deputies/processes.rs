@@ -18,7 +18,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 11] = [
+pub const TESTS: [Test; 10] = [
     ("processes_do_not_say_whose_they_are", processes_do_not_say_whose_they_are),
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
@@ -28,7 +28,6 @@ pub const TESTS: [Test; 11] = [
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
     ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
-    ("the_network_is_its_groups", the_network_is_its_groups),
     ("senders_do_not_say_whose_they_are", senders_do_not_say_whose_they_are),
 ];
 
@@ -361,21 +360,6 @@ fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
     end(attacker)?;
     expect(asked, || "user 0's address is not asked for: nobody's take all places".into())?;
     Ok(String::new())
-}
-
-/// A user outside of the network's group is told that it has none, and takes no port.
-fn the_network_is_its_groups(_: door::Door) -> Seen {
-    use std::net::{TcpStream, UdpSocket};
-    const PORT: u16 = 9000;
-    let attacker = nobody(|| {
-        let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-        let sockets = UdpSocket::bind(("0.0.0.0", PORT)).is_err_and(denied)
-            && TcpStream::connect("127.0.0.1:9").is_err_and(denied);
-        i32::from(!sockets)
-    })?;
-    let socket = UdpSocket::bind(("0.0.0.0", PORT)).map_err(failed);
-    end(attacker)?;
-    socket.map(|_| String::new())
 }
 
 /// Environments of other domains, and init.
