@@ -63,11 +63,11 @@ const THE_PLACE: i32 = 32;
 /// What [`PROGRAM`] is, by what it is called: it executes another one, or looks for the file with
 /// the handle, and whether it is in the domain that its process was in before.
 pub fn role(door: Option<door::Door>, words: &[String]) -> Option<u8> {
-    let [name, handle, last] = words else { return None };
+    let [name, handle, last, user] = words else { return None };
     let handle = Hidden(handle.parse().unwrap_or(0));
     let status = match name.as_str() {
-        STEPS_DOWN => step_down(last, handle),
-        CLOSES => close(last, handle),
+        STEPS_DOWN => step_down(last, handle, user.parse().ok()?),
+        CLOSES => close(last, handle, user.parse().ok()?),
         SCAN | SCAN_LATER => {
             let stays = last.parse() == Ok(own_domain().0);
             let place = if stays { THE_PLACE } else { 0 };
@@ -105,8 +105,8 @@ fn own_domain() -> DomainId {
 
 /// Executes the program that looks.
 fn execute(program: &str, role: &str, handle: Hidden) -> i32 {
-    let words = [role.to_string(), handle.0.to_string(), own_domain().0.to_string()];
-    libc::execute(program, &words, &[]);
+    let words = [role, &handle.0.to_string(), &own_domain().0.to_string(), "0"];
+    libc::execute(program, &words.map(str::to_string), &[]);
     102
 }
 
@@ -190,6 +190,12 @@ fn is_in_regions(door: door::Door) -> bool {
     })
 }
 
+/// A user for one scan: the scan's own stack has the handle, and frames of one account are not
+/// cleared between its programs, so that the next scan by the same user could find it there.
+fn unused(nth: u32) -> u32 {
+    NOBODY - 1 - nth
+}
+
 /// What these words, and what else the process has, are good for, if it knew the file's handle.
 fn scan(door: door::Door, words: &[u64], handle: Hidden) -> i32 {
     let (own, handle) = (libc::users()[0], handle.handle());
@@ -229,14 +235,14 @@ fn is_nothing(of: &str, status: i32) -> Result<(), String> {
 fn former_users_files_stay_closed(door: door::Door) -> Seen {
     let handle = prepare(door)?;
     let status = libc::wait(libc::spawn(|| {
-        if !use_it() || !libc::become_user(NOBODY) {
+        if !use_it() || !libc::become_user(unused(0)) {
             return 100;
         }
         scan(door, &memory(), handle)
     }));
     is_nothing("who steps down", status)?;
     let status = libc::wait(libc::spawn(|| {
-        if !use_it() || !libc::become_user(NOBODY) {
+        if !use_it() || !libc::become_user(unused(1)) {
             return 100;
         }
         libc::wait(libc::spawn(|| scan(door, &memory(), handle))) >> 8
@@ -246,7 +252,7 @@ fn former_users_files_stay_closed(door: door::Door) -> Seen {
         if !use_it() {
             return 100;
         }
-        libc::wait(libc::spawn(|| match libc::become_user(NOBODY) {
+        libc::wait(libc::spawn(|| match libc::become_user(unused(2)) {
             true => scan(door, &memory(), handle),
             false => 100,
         })) >> 8
@@ -258,10 +264,11 @@ fn former_users_files_stay_closed(door: door::Door) -> Seen {
 fn programs_find_no_former_users_files(door: door::Door) -> Seen {
     let handle = prepare(door)?;
     let image = std::env::current_exe().map_err(failed)?.to_string_lossy().into_owned();
-    for program in [PROGRAM, &image] {
-        for role in [STEPS_DOWN, CLOSES] {
+    for (program, first) in [(PROGRAM, 0), (&*image, 2)] {
+        for (role, user) in [(STEPS_DOWN, unused(first)), (CLOSES, unused(first + 1))] {
             // In small memory of its own, which the next program could go on with.
-            let words = [role.to_string(), handle.0.to_string(), program.to_string()];
+            let words = [role, &handle.0.to_string(), program, &user.to_string()];
+            let words = words.map(str::to_string);
             let status = libc::wait(libc::spawn(|| {
                 libc::execute(PROGRAM, &words, &[]);
                 103
@@ -273,20 +280,20 @@ fn programs_find_no_former_users_files(door: door::Door) -> Seen {
 }
 
 /// One that uses the file, and steps down.
-fn step_down(program: &str, handle: Hidden) -> i32 {
-    if !use_it() || !libc::become_user(NOBODY) {
+fn step_down(program: &str, handle: Hidden, user: u32) -> i32 {
+    if !use_it() || !libc::become_user(user) {
         return 100;
     }
     execute(program, SCAN, handle)
 }
 
 /// One that has descriptors which the next program does not get.
-fn close(program: &str, handle: Hidden) -> i32 {
+fn close(program: &str, handle: Hidden, user: u32) -> i32 {
     let open = || OpenOptions::new().read(true).write(true).open(SECRET).ok();
     let Some(kept) = (0..KEPT).map(|_| open()).collect::<Option<Vec<File>>>() else {
         return 100;
     };
-    if !libc::become_user(NOBODY) {
+    if !libc::become_user(user) {
         return 101;
     }
     // The next one, still trusted, has no other memory than its own.
