@@ -33,7 +33,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 0] = [
+pub const TESTS: [&[Test]; 16] = [
     &attachments::TESTS,
     &files::TESTS,
     &heirs::TESTS,
