@@ -96,8 +96,9 @@ pub fn changed(faults: &[Fault], apart: bool) -> Result<Changed> {
     Ok(changed)
 }
 
-/// The function that a choice in this file asks. What the kernel does with interrupts off is bounded
-/// in instructions, in the copy as in what is shipped: there each choice costs as little as it can.
+/// The function that a choice in this file asks. What the kernel does with interrupts off is
+/// bounded in instructions, in the copy as in what is shipped: there each choice costs as little as
+/// it can.
 fn asks(file: &str) -> &'static str {
     if file.starts_with("kernel/") { "in_kernel" } else { "planted" }
 }
@@ -167,8 +168,8 @@ fn match_at(text: &str, start: usize, was: &str) -> Option<Range<usize>> {
     Some(from..to)
 }
 
-/// The text with all changes, each chosen by the function `asks`; several faults may change the same
-/// piece.
+/// The text with all changes, each chosen by the function `asks`; several faults may change the
+/// same piece.
 fn apply(text: &str, mut changes: Vec<Change>, asks: &str) -> std::result::Result<String, String> {
     changes.sort_by_key(|change| (change.place.start, change.place.end, change.number));
     let mut result = String::new();

@@ -1,4 +1,6 @@
-//! The network is user 0's and its group's: the kernel gives it to no other, and ExOS says so early.
+//! The network is user 0's and its group's.
+//!
+//! The kernel gives ports to no other user, whatever library that has, and ExOS says so early.
 
 use super::{end, failed, nobody};
 use crate::{Seen, Test, expect, internet, libc};

@@ -1,7 +1,7 @@
-//! What the starter of a set-id program says of itself: which files it has open, which process it is.
+//! What the starter of a set-id program says of itself.
 //!
 //! The program acts for its owner on the files that it begins with, and takes the place of a
-//! process. A starter has the one only if it has opened them, and is the other itself.
+//! process. The starter has to have opened those files, and to be that process.
 
 use super::ids::{block_with, connect, start_with};
 use super::{NOBODY, failed, node_of};
