@@ -184,6 +184,7 @@ pub const COUNTED: &[(&str, Test)] = &[
     ("stretch_of_attachments", full::of_attachments),
     ("stretch_of_taken_regions", full::of_taken_regions),
     ("stretch_of_calls_beside_work", full::of_calls_beside_work),
+    ("stretch_of_updates_beside_work", full::of_updates_beside_work),
     ("stretch_of_orphans", full::of_orphans),
     ("stretch_of_predicates", full::of_predicates),
     ("stretch_of_wild_calls", stretch::of_wild_calls),

@@ -27,7 +27,7 @@ use xok::memory::{DATA, Space, item};
 use xok::published;
 
 /// Instructions that interrupts may be off.
-const BOUND: u64 = 50_000;
+pub const BOUND: u64 = 50_000;
 /// What a table of level 1 spans.
 const SPAN: u64 = 2 << 20;
 /// Two areas of a level-2 table each, for tables to be made, shared and copied in.
