@@ -422,7 +422,7 @@ impl Terminal {
         Ok(true)
     }
 
-    /// Shows a piece of what programs wrote; the tail moves once the console, or the master, has it.
+    /// Shows a piece of what programs wrote; its tail moves once the console or the master has it.
     fn show(
         &mut self,
         region: Region,

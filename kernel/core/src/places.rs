@@ -1,4 +1,4 @@
-//! Which places of a table are taken: the lowest free one is found in few steps, however full it is.
+//! Which places of a table are taken: the lowest free one is found in few steps.
 //!
 //! Places are counted by blocks. A look goes to the first block with a free one, and through that.
 //! A place that is retired ([`crate::identity`]) stays taken.

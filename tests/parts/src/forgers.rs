@@ -105,15 +105,18 @@ pub fn peers_do_not_say_who_they_are(door: door::Door) -> Seen {
 const LOCKED: &str = "/tmp/forgers-locked";
 
 /// A region by which its domain asks the file server: one of that size to which the domain is
-/// attached as its owner. A region of the domain's groups may be as large.
+/// attached as its owner. A region of the domain's groups may be as large, and so may an inbox, to
+/// which the server is attached so.
 pub fn transport() -> Option<u32> {
+    let door = door::Door::find()?;
     let own = xok::published::env_domain(EnvId(std::process::id()))?;
     regions().into_iter().find_map(|id| {
         let at = abi::id::RegionId(id).index();
         let record: RegionRecord = xok::published::record(Table::Regions, at)?;
         let sized = TRANSPORT_FRAMES.contains(&(record.bytes as usize / 4096));
         let is_used = record.domain == own.0 && record.attached[0] != 0;
-        (sized && is_used).then_some(id as u32)
+        let is_ours = sized && is_used && crate::deputies::look(door, id, 0, 0, 8).is_some();
+        is_ours.then_some(id as u32)
     })
 }
 

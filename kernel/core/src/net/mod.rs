@@ -5,8 +5,9 @@
 //!   NetTransmit ──► check, pin ──► driver ── sent(token) ──► word - 1, unpin
 //!                     └── to the interface itself: distributed as what arrives, word - 1
 //! ```
-//! What has the interface's own address as its source therefore comes from this machine: such a
-//! frame from the wire is nobody's.
+//! What has the interface's own address as its source comes from this machine, and nothing else
+//! does: such a frame from the wire is nobody's, and so is one from here with another source. So
+//! those who share the interface do not speak for the wire's stations to each other.
 //! No protocol is known here: a filter is a mask and a value over the first bytes of a packet. The
 //! matcher is linear, most specific filter first; it stands behind [`filter::find`] alone.
 
@@ -79,14 +80,28 @@ fn exists(state: &State, interface: u16) -> bool {
 
 /// A packet arrived: `packet` is the whole frame, in the driver's buffer.
 pub fn receive<M: Machine>(state: &mut State, machine: &mut M, interface: usize, packet: &[u8]) {
-    let Some(record) = state.published.interfaces.get_mut(interface) else { return };
-    if packet.get(6..12).is_some_and(|source| address(source) == record.mac) {
-        record.received += 1;
-        record.unclaimed += 1;
-        machine.trace(packet_in(interface, packet, RingId::NONE, EnvId::NONE));
+    if interface >= state.published.interfaces.len() {
         return;
     }
-    distribute(state, machine, interface, packet);
+    if is_from_here(state, interface, packet) {
+        nobodys(state, machine, interface, packet);
+    } else {
+        distribute(state, machine, interface, packet);
+    }
+}
+
+/// Does it say that it comes from the interface itself?
+fn is_from_here(state: &State, interface: usize, packet: &[u8]) -> bool {
+    let own = state.published.interfaces[interface].mac;
+    packet.get(6..12).is_some_and(|source| address(source) == own)
+}
+
+/// Counts a packet that nobody gets, whatever filters say.
+fn nobodys<M: Machine>(state: &mut State, machine: &mut M, interface: usize, packet: &[u8]) {
+    let record = &mut state.published.interfaces[interface];
+    record.received += 1;
+    record.unclaimed += 1;
+    machine.trace(packet_in(interface, packet, RingId::NONE, EnvId::NONE));
 }
 
 /// That a packet came, for the ring with this id that `env` made.

@@ -6,7 +6,8 @@
 //! frame it lay in at the call.
 //!
 //! A packet to the interface's own link address does not go to the device, which would not bring it
-//! back: it is copied once and distributed by the filters within the call.
+//! back: it is copied once and distributed by the filters within the call, if it says that it comes
+//! from there.
 
 use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
@@ -257,7 +258,13 @@ fn turn<M: Machine>(
     let len = gather(machine, all, &mut packet);
     state.published.interfaces[interface].sent += 1;
     // A sender who changes the address meanwhile sends to whoever it says, on this machine.
-    let claimed = super::distribute(state, machine, interface, &packet[..len]);
+    let packet = &packet[..len];
+    let claimed = if super::is_from_here(state, interface, packet) {
+        super::distribute(state, machine, interface, packet)
+    } else {
+        super::nobodys(state, machine, interface, packet);
+        false
+    };
     abi::ring::sent(&mut Shared(machine), plan.pending);
     sched::written(state, Frame::containing(plan.pending));
     if let Some(who) = plan.env.living(state) {

@@ -66,6 +66,17 @@ fn the_sender_hears_that_nobody_wants_it() {
     assert_eq!(world.peek(1, PENDING), 0);
 }
 
+/// Who shares the interface speaks to the others for itself, and for no station on the wire.
+#[test]
+fn the_sender_speaks_for_itself_alone() {
+    let mut world = world(5);
+    claim(&mut world);
+    world.poke(1, PACKET + 8, 0x0800_0000 | 5 << 32);
+    assert_eq!(transmit(&mut world), Outcome::Answer(0, 1));
+    assert_eq!(world.peek(1, OWNER), 0);
+    assert_eq!(world.peek(1, PENDING), 0);
+}
+
 #[test]
 fn what_goes_elsewhere_goes_to_the_device() {
     let mut world = world(5);

@@ -7,8 +7,10 @@ use crate::{Seen, Test, expect, libc, set_id};
 use abi::call::Call;
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
-use abi::published::{EnvRecord, EnvState, Table};
+use abi::published::{EnvRecord, EnvState, InterfaceRecord, Table};
 use abi::region::WordAt;
+use abi::ring::Piece;
+use abi::word::UserAddress;
 use std::fs::{self, OpenOptions};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
@@ -18,7 +20,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 10] = [
+pub const TESTS: [Test; 11] = [
     ("processes_do_not_say_whose_they_are", processes_do_not_say_whose_they_are),
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
@@ -27,6 +29,7 @@ pub const TESTS: [Test; 10] = [
     ("leaders_hang_up_their_own", leaders_hang_up_their_own),
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
+    ("neighbours_are_not_the_wires_stations", neighbours_are_not_the_wires_stations),
     ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
     ("senders_do_not_say_whose_they_are", senders_do_not_say_whose_they_are),
 ];
@@ -359,6 +362,47 @@ fn addresses_are_resolved_for_all(door: door::Door) -> Seen {
     let asked = resolve(200);
     end(attacker)?;
     expect(asked, || "user 0's address is not asked for: nobody's take all places".into())?;
+    Ok(String::new())
+}
+
+/// A reply of ARP's to the interface itself, in the name of the station with this address.
+fn forged(own: [u8; 6], station: [u8; 4]) -> Vec<u8> {
+    const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 99];
+    let address = (services::get(Service::Address) as u32).to_le_bytes();
+    let parts: [&[u8]; 8] =
+        [&own, &OTHER, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &OTHER, &station, &own, &address, &[0; 18]];
+    parts.concat()
+}
+
+/// Who has the network too says to others on this machine nothing in the name of the wire's
+/// stations: where these are is what they say themselves.
+fn neighbours_are_not_the_wires_stations(door: door::Door) -> Seen {
+    const NETWORK_SLOT: u8 = 3;
+    const NETWORK_GROUP: u32 = 3003;
+    const STATION: [u8; 4] = [10, 0, 2, 77];
+    let interface: InterfaceRecord =
+        xok::published::record(Table::Interfaces, 0).ok_or("no interface")?;
+    let [own @ .., _, _] = interface.mac.to_le_bytes();
+    let frame = forged(own, STATION);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::become_user_in(NOBODY, NETWORK_GROUP) {
+            return 1;
+        }
+        let pieces = [Piece { address: frame.as_ptr() as u64, len: frame.len() as u64 }];
+        let (pending, count) = (std::sync::atomic::AtomicU64::new(1), 1);
+        let at = |address: u64| UserAddress(address);
+        let [pieces, pending] = [at(pieces.as_ptr() as u64), at(&raw const pending as u64)];
+        let call = Call::NetTransmit { interface: 0, pieces, count, pending };
+        i32::from(libc::kernel_by(door, call, NETWORK_SLOT).is_err()) * 2
+    }));
+    expect(status == 0, || format!("the packet is not sent: {status:#x}"))?;
+    // The server takes what has come.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let server = EnvId(services::get(Service::Addresses) as u32);
+    let page = xok::published::application(server.index()).ok_or("no table")?;
+    let known = u64::from(u32::from_be_bytes(STATION)) | 1 << 32;
+    let learned = (0..512).any(|word| page.word(8 * word) == known);
+    expect(!learned, || "a station is where a neighbour says that it is".into())?;
     Ok(String::new())
 }
 

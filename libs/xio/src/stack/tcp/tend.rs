@@ -21,8 +21,8 @@ const POOL_MAX: usize = 64;
 const SETTLE_US: u64 = 100_000;
 /// Microseconds that a connection its user has closed waits for the peer to close too.
 const ORPHAN_US: u64 = 60_000_000;
-/// The same, in whatever state it is, where there is no room for another one: time for what was lost
-/// to be sent again, after one, two and four seconds.
+/// The same, in whatever state it is, where there is no room for another one: time for what was
+/// lost to be sent again, after one, two and four seconds.
 const ORPHAN_CROWDED_US: u64 = 8_000_000;
 /// Microseconds that a handshake may take.
 const HANDSHAKE_US: u64 = 120_000_000;
