@@ -62,9 +62,15 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
                 turns::forfeit(state, cpu, place.account);
                 continue;
             }
-            if walk.members == 0 && go_on_later(state, cpu, &place, &walk) {
-                state.sched.cpus[cpu].since_ns = now;
-                return;
+            if walk.members == 0 {
+                if go_on_later(state, cpu, &place, &walk) {
+                    state.sched.cpus[cpu].since_ns = now;
+                    return;
+                }
+                // The places behind have not been looked at: the next walk begins there.
+                turns::passed(state, cpu, place.account);
+                state.sched.cpus[cpu].unfinished += 1;
+                return look_round(state, machine, cpu, now);
             }
             turns::passed(state, cpu, place.account);
         }
@@ -73,6 +79,7 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
         }
         (walk.owing, walk.forfeits) = (false, false);
     }
+    state.sched.cpus[cpu].unfinished = 0;
     look_round(state, machine, cpu, now);
 }
 
@@ -182,8 +189,15 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let count = look(state, machine, left.min(PREDICATES_PER_EXIT as u16));
     let this = &mut state.sched.cpus[cpu];
     // If no sleeper is left, all have been looked at.
-    this.more = state.sched.watch != 0 && left > count || this.front != 0;
-    this.looked = if this.more { looked + count } else { 0 };
+    let sleepers = state.sched.watch != 0 && left > count;
+    this.looked = if sleepers { looked + count } else { 0 };
+    if !sleepers {
+        // Whoever is ready is found by a walk of its own, also behind a ring as long as this one.
+        this.passed = 0;
+    }
+    let places_left = this.unfinished != 0 && this.unfinished <= this.places;
+    this.unfinished = if places_left { this.unfinished } else { 0 };
+    this.more = sleepers || this.front != 0 || places_left;
 }
 
 /// Who runs when the turn comes to a place: whose slice it is, and whom that one's time serves.

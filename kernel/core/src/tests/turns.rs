@@ -303,3 +303,43 @@ fn an_account_that_leaves_the_round_owes_what_it_has_borrowed() {
     let share = ran * 100 / (world.machine.now - begin);
     assert!(borrowed > 1 && share >= 45, "{borrowed} have borrowed, {share} % are left");
 }
+
+/// Whoever is ready is found, whatever number of another account's sleepers waits in a ring before
+/// it: as many as a hold has room for, twice as many, or others.
+#[test]
+fn a_crowd_of_sleepers_hides_nobody_who_is_ready() {
+    use super::predicates::{atom, constant, set};
+    use abi::predicate::Operator;
+
+    for count in [1, 23, 24, 25, 48, 49, 71, 72, 96, 100] {
+        let mut world = World::of(8192);
+        let [many, few] = [(); 2].map(|()| user(&mut world));
+        let [one, another] = [(); 2].map(|()| process(&mut world, few));
+        world.map(many.1.index(), SCRATCH);
+        for _ in 0..count {
+            let index = process(&mut world, many);
+            mask(&mut world, index);
+            let never = atom(constant(0), Operator::Equal, constant(1));
+            assert_eq!(set(&mut world, index, &[never]), OK);
+            sleep_for_ever(&mut world, index);
+        }
+        for index in [1, one, another] {
+            sleep_for_ever(&mut world, index);
+        }
+        for wanted in [one, another, one, another] {
+            while world.state.sched.cpus[CpuIndex::new(0)].more {
+                assert_eq!(world.pick(0), 0);
+            }
+            let (state, machine) = (&mut world.state, &mut world.machine);
+            let index = EnvIndex::new(wanted);
+            crate::sleep::end_sleep(state, machine, index);
+            sched::make_ready(state, machine, index, true);
+            let mut picks = 0;
+            while world.pick(0) != wanted {
+                picks += 1;
+                assert!(picks < 64, "{wanted} is not found behind {count} sleepers");
+            }
+            sleep_for_ever(&mut world, wanted);
+        }
+    }
+}
