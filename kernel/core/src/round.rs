@@ -19,6 +19,7 @@ use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
 use abi::setup::FLAG_SLICE_START;
 use abi::upcall::EVENT_SLICE_START;
+use core::mem::replace;
 
 /// Members of rings that one look for whose turn it is walks past, some 100 instructions each: with
 /// the predicates it stays well within the bound of one hold. Few in tests, so that they, too, go
@@ -39,6 +40,9 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     }
     let passed = this.passed;
     let mut walk = Walk::begin(passed, work::turn(state));
+    if passed != 0 && resume(state, machine, (cpu, now), &mut walk) {
+        return;
+    }
     // Whoever owes slices is passed over once for each; each round pays one.
     // In the first round its account forfeits the turn, where another one may want it.
     for _ in 0..EXCESS_MAX + 2 {
@@ -51,36 +55,69 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
                 return start_work(state, cpu, place.account, now);
             }
             let found = turn(state, machine, cpu, &place, &mut walk);
-            if let Some((owner, index)) = found {
-                if !walk.forfeits || !turns::owes_a_turn(state, cpu, place.account) {
-                    return start_slice(state, machine, (cpu, place.account), (owner, index), now);
-                }
-                walk.owes = true;
+            if is_over(state, machine, (cpu, now), (&place, found), &mut walk) {
+                return;
             }
-            if walk.owes {
-                (walk.owes, walk.owing, walk.paid) = (false, true, true);
-                turns::forfeit(state, cpu, place.account);
-                continue;
-            }
-            if walk.members == 0 {
-                if go_on_later(state, cpu, &place, &walk) {
-                    state.sched.cpus[cpu].since_ns = now;
-                    return;
-                }
-                // The places behind have not been looked at: the next walk begins there.
-                turns::passed(state, cpu, place.account);
-                state.sched.cpus[cpu].unfinished += 1;
-                return look_round(state, machine, cpu, now);
-            }
-            turns::passed(state, cpu, place.account);
         }
         if !walk.owing {
             break;
         }
         (walk.owing, walk.forfeits) = (false, false);
     }
-    state.sched.cpus[cpu].unfinished = 0;
     look_round(state, machine, cpu, now);
+}
+
+/// After the turn of a place, where these are found: is it known how the processor goes on?
+#[inline(always)]
+fn is_over<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, now): (CpuIndex, u64),
+    (place, found): (&Place, Option<(EnvIndex, EnvIndex)>),
+    walk: &mut Walk,
+) -> bool {
+    if let Some((owner, index)) = found {
+        if !walk.forfeits || !turns::owes_a_turn(state, cpu, place.account) {
+            start_slice(state, machine, (cpu, place.account), (owner, index), now);
+            return true;
+        }
+        walk.owes = true;
+    }
+    if walk.owes {
+        (walk.owes, walk.owing, walk.paid) = (false, true, true);
+        turns::forfeit(state, cpu, place.account);
+        return false;
+    }
+    if walk.members == 0 && go_on_later(state, cpu, place, walk) {
+        state.sched.cpus[cpu].since_ns = now;
+        return true;
+    }
+    turns::passed(state, cpu, place.account);
+    false
+}
+
+/// An earlier piece of the walk has stopped in a ring: this one begins there, and goes as far as
+/// that ring's `end`. A ring longer than a piece would be walked past again and again else.
+#[cold]
+#[inline(never)]
+fn resume<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, now): (CpuIndex, u64),
+    walk: &mut Walk,
+) -> bool {
+    let end = EnvIndex::from(replace(&mut state.sched.cpus[cpu].ring_end, 0));
+    if end == EnvIndex::NONE || walked_all(state, cpu) {
+        return false;
+    }
+    let Some(place) = turns::next(state, cpu) else { return false };
+    let at = (cpu, place.account, place.position);
+    if !is_member(state, at, end) {
+        turns::again(state, cpu, &place);
+        return false;
+    }
+    let found = members(state, machine, at, (place.head, end), walk);
+    is_over(state, machine, (cpu, now), (&place, found), walk)
 }
 
 /// Is a processor idle that is not this one?
@@ -99,6 +136,8 @@ struct Walk {
     members: usize,
     /// Members walked past.
     walked: u16,
+    /// The last member of the ring in which the walk has stopped.
+    end: EnvIndex,
     /// Has somebody been passed over in this round who owes slices?
     owing: bool,
     /// Does the account of one that owes a slice forfeit its turn, unless it is alone?
@@ -119,6 +158,7 @@ impl Walk {
             room,
             members,
             walked: 0,
+            end: EnvIndex::NONE,
             owing: false,
             forfeits: true,
             owes: false,
@@ -127,7 +167,7 @@ impl Walk {
     }
 
     /// May one more predicate be evaluated, of this cost?
-    #[inline]
+    #[inline(always)]
     fn looks(&mut self, state: &mut State, index: EnvIndex) -> bool {
         let env = &state.envs.slots[index];
         let looks = self.predicates > 0 && (env.atoms > 0 || env.apart);
@@ -148,6 +188,8 @@ fn walked_all(state: &State, cpu: CpuIndex) -> bool {
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
 /// everybody: there are no more members than environments.
+#[cold]
+#[inline(never)]
 fn go_on_later(state: &mut State, cpu: CpuIndex, place: &Place, walk: &Walk) -> bool {
     let this = &mut state.sched.cpus[cpu];
     // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
@@ -156,9 +198,14 @@ fn go_on_later(state: &mut State, cpu: CpuIndex, place: &Place, walk: &Walk) -> 
     if walked_all(state, cpu) {
         return false;
     }
-    turns::again(state, cpu, place);
+    if walk.end == EnvIndex::NONE {
+        // It stopped behind the last one of the place.
+        turns::passed(state, cpu, place.account);
+    } else {
+        turns::again(state, cpu, place);
+    }
     let this = &mut state.sched.cpus[cpu];
-    this.more = true;
+    (this.more, this.ring_end) = (true, walk.end.link());
     true
 }
 
@@ -192,15 +239,14 @@ fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     let sleepers = state.sched.watch != 0 && left > count;
     this.looked = if sleepers { looked + count } else { 0 };
     if !sleepers {
-        // Whoever is ready is found by a walk of its own, also behind a ring as long as this one.
+        // One that is ready is found by a walk of its own.
         this.passed = 0;
     }
-    let places_left = this.unfinished != 0 && this.unfinished <= this.places;
-    this.unfinished = if places_left { this.unfinished } else { 0 };
-    this.more = sleepers || this.front != 0 || places_left;
+    this.more = sleepers || this.front != 0;
 }
 
 /// Who runs when the turn comes to a place: whose slice it is, and whom that one's time serves.
+#[inline(always)]
 fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -216,9 +262,25 @@ fn turn<M: Machine>(
         return candidate(state, machine, owner, walk).map(|index| (owner, index));
     }
     let last = EnvIndex::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
+    members(state, machine, (cpu, account, position), (first, last), walk)
+}
+
+/// The same of a ring, from the first of these members to the last one.
+#[inline(always)]
+fn members<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, account, position): (CpuIndex, AccountIndex, usize),
+    (first, last): (EnvIndex, EnvIndex),
+    walk: &mut Walk,
+) -> Option<(EnvIndex, EnvIndex)> {
     let (mut found, mut index_was_last) = (None, false);
     let (mut index, mut walked) = (first, 0);
-    while walk.members > 0 {
+    loop {
+        if walk.members == 0 {
+            walk.end = last;
+            break;
+        }
         walk.members -= 1;
         walked += 1;
         let next = list::next(&state.envs.slots, Kind::Ring, index);
@@ -253,22 +315,33 @@ fn turn<M: Machine>(
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
+#[inline(always)]
 fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
     let first = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].passed_over));
     if first == EnvIndex::NONE {
         return;
     }
-    let env = &state.envs.slots[first];
-    let here = (CpuIndex::from(env.cpu), usize::from(env.position)) == (cpu, position)
-        && turns::account_of(state, first) == account;
-    if here && list::contains(&state.envs.slots, Kind::Ring, first) {
+    if is_member(state, (cpu, account, position), first) {
         turns::set_head(state, cpu, account, position, first.link());
     }
+}
+
+/// Is the environment in the ring of this place?
+fn is_member(
+    state: &State,
+    (cpu, account, position): (CpuIndex, AccountIndex, usize),
+    index: EnvIndex,
+) -> bool {
+    let env = &state.envs.slots[index];
+    (CpuIndex::from(env.cpu), usize::from(env.position)) == (cpu, position)
+        && turns::account_of(state, index) == account
+        && list::contains(&state.envs.slots, Kind::Ring, index)
 }
 
 /// The turn of a sleeper has come: a slice that it does not use pays what it owes, and without a
 /// predicate it has nothing more to do in the ring. Does it stay there? One that has not been
 /// `looked` at is when its turn comes again, unless it waits for a region.
+#[inline(always)]
 fn sleep_through(state: &mut State, index: EnvIndex, looked: bool) -> bool {
     state.envs.slots[index].debt_ns = 0;
     // Most sleepers: those in the list have not been taken out of it, and stay.
@@ -371,6 +444,7 @@ pub fn works_on(state: &mut State, cpu: CpuIndex, now: u64) -> bool {
 }
 
 /// Begins the slice of `owner`, whose turns are the account's, and which `index` uses.
+#[inline(always)]
 fn start_slice<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -56,8 +56,8 @@ pub struct Cpu {
     pub looked: u16,
     /// Members of rings walked past in earlier pieces of a walk that goes on (`more`).
     pub passed: u16,
-    /// Walks in a row that ended in a ring too long, before all places were looked at.
-    pub unfinished: u16,
+    /// The last member of the ring in which that walk goes on, 0: it goes on with a ring's first.
+    pub ring_end: u16,
     /// The first sleeper of the position in turn that the walk had no look left for, 0: none.
     pub passed_over: u16,
     /// When the slice in turn ends, nanoseconds since boot.
@@ -94,7 +94,7 @@ impl Cpu {
         more: false,
         looked: 0,
         passed: 0,
-        unfinished: 0,
+        ring_end: 0,
         passed_over: 0,
         slice_end_ns: 0,
         borrow_end_ns: 0,

@@ -206,6 +206,14 @@ pub(crate) fn enter(state: &mut State, index: EnvIndex) {
 /// It leaves the ring, if it is there.
 pub(crate) fn leave(state: &mut State, index: EnvIndex) {
     let (cpu, account, position) = place_of(state, index);
+    if state.sched.cpus[cpu].ring_end == index.link() {
+        // The walk that stopped in its ring goes as far as the member before it; or it begins anew.
+        let before = state.envs.slots[index].links[Kind::Ring as usize].previous;
+        let is_head = head(state, cpu, account, position) == index.link();
+        let this = &mut state.sched.cpus[cpu];
+        this.ring_end = if is_head { 0 } else { before };
+        this.passed = if is_head { 0 } else { this.passed };
+    }
     let mut head = head(state, cpu, account, position);
     list::remove(&mut state.envs.slots, &mut head, Kind::Ring, index);
     set_head(state, cpu, account, position, head);
@@ -232,6 +240,7 @@ pub(crate) struct Place {
 
 /// The next place to look for whom to run: of the account in turn, as long as it has some that have
 /// not been looked at, else of the account after it.
+#[inline(always)]
 pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
     let this = &mut state.sched.cpus[cpu];
     let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
@@ -257,6 +266,7 @@ pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
 }
 
 /// The account behind the one in turn, round and round.
+#[inline(always)]
 fn account_after(this: &Cpu) -> Option<AccountIndex> {
     let (mut at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
     let mut found = this.accounts[at] & (!0 << bit << 1);
@@ -279,6 +289,7 @@ pub(crate) fn again(state: &mut State, cpu: CpuIndex, place: &Place) {
 
 /// Nobody at the place wants the processor. If there is no other one of its account's, the account
 /// has slept through its turn, which pays what it owes.
+#[inline(always)]
 pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
         let turns = &mut state.accounts.records[account].turns[cpu];
@@ -287,6 +298,7 @@ pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
 }
 
 /// The account's turn: what of a slice it has to leave to others, `rest` at most.
+#[inline(always)]
 pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, rest: u32) -> u32 {
     state.sched.cpus[cpu].left = 0;
     let turns = &mut state.accounts.records[account].turns[cpu];

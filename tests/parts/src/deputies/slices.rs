@@ -1,19 +1,23 @@
 //! What a user takes of the processor beyond the ends of its slices.
 
-use super::{ANN, NOBODY};
+use super::{ANN, NOBODY, end, nobody};
 use crate::{Seen, Test, expect, libc};
 use abi::call::Call;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::{EnvRecord, Table};
 use abi::setup::{EnvSetup, FLAG_SLICE_END, field};
 use abi::word::{UserAddress, Which};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 1] =
-    [("ends_of_slices_that_are_ignored_cost_others_nothing", ignored_ends_cost_others_nothing)];
+pub const TESTS: [Test; 2] = [
+    ("ends_of_slices_that_are_ignored_cost_others_nothing", ignored_ends_cost_others_nothing),
+    ("sleepers_keep_nobody_from_running", sleepers_keep_nobody_from_running),
+];
 
 /// Environments that ignore the ends of their slices; each may take eight more.
 const CROWD: usize = 40;
@@ -108,4 +112,49 @@ fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
     let share = ran * 100 / (ran + crowd).max(1);
     expect(share >= 45, || format!("{share} % of the time for the other user"))?;
     Ok(format!("({share} % of the time for the other user)"))
+}
+
+/// More than one hold of the kernel's lock walks past.
+const SLEEPERS: usize = 100;
+
+/// How long a fixed piece of work takes, of some twenty slices.
+fn work() -> Duration {
+    let begin = Instant::now();
+    (0..200_000_000_u32).for_each(|step| {
+        std::hint::black_box(step);
+    });
+    begin.elapsed()
+}
+
+/// A process computes as fast beside another user's sleepers, however many they are.
+fn sleepers_keep_nobody_from_running(_: door::Door) -> Seen {
+    let alone = work();
+    let sleepers = libc::words(libc::shared(1), SLEEPERS);
+    let (own, others) = UnixStream::pair().map_err(|error| error.to_string())?;
+    let attacker = nobody(|| {
+        for sleeper in sleepers {
+            let process = libc::spawn(|| {
+                let _ = (&others).read(&mut [0]);
+                0
+            });
+            if process <= 0 {
+                return 1;
+            }
+            sleeper.store(process as u64, Ordering::SeqCst);
+        }
+        0
+    })?;
+    // The server of pipes and all others have seen them.
+    std::thread::sleep(Duration::from_millis(100));
+    let beside = work();
+    for sleeper in sleepers {
+        match sleeper.load(Ordering::SeqCst) {
+            0 => {}
+            process => libc::send(process as i32, KILL),
+        }
+    }
+    end(attacker)?;
+    drop(own);
+    expect(beside < 4 * alone, || format!("{beside:?} beside them, {alone:?} alone"))?;
+    Ok(format!("({beside:?} beside them, {alone:?} alone)"))
 }
