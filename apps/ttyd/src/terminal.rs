@@ -225,13 +225,16 @@ impl Terminal {
         self.master.as_ref().is_some_and(Master::is_gone)
     }
 
-    /// Hangs up: programs read its end, and the leader of its session hears of it.
+    /// Hangs up: programs read its end, and the leader of its session hears of it. Whoever does
+    /// finds no file of that name any more.
     pub fn end(&mut self, table: Region) {
+        if let Some(master) = &self.master {
+            Self::clear(table, master.number);
+        }
         hang_up(self.control, self.mark());
         let regions = [self.input, self.output, looker(self.output), self.control];
         regions.into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
-            Self::clear(table, master.number);
             master.close();
         }
     }
@@ -239,11 +242,11 @@ impl Terminal {
     /// Hangs up a terminal of which this server has seen the entry alone: programs may have opened
     /// it before its master was closed.
     pub fn end_unseen(table: Region, number: usize, entry: &Entry) {
+        Self::clear(table, number);
         if let Ok(control) = master::attach(entry.control, CONTROL_ROLE) {
             hang_up(control, Mark::of(number as u32, control.id.0));
             master::detach(control);
         }
-        Self::clear(table, number);
     }
 
     /// Empties an entry of the table.

@@ -172,7 +172,18 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "this.lender != 0 || !lends(state, current) {",
         "this.front == 0 {",
     ),
-    ("a walk past many ends with the hold", "round.rs", "    this.more = true;\n", ""),
+    (
+        "a walk past many ends with the hold",
+        "round.rs",
+        "(this.more, this.ring_end) = (true, walk.end.link());",
+        "this.ring_end = walk.end.link();",
+    ),
+    (
+        "a walk past many begins with a ring anew in each piece",
+        "round.rs",
+        "(this.more, this.ring_end) = (true, walk.end.link());",
+        "this.more = true;",
+    ),
     (
         "a walk past many looks at the same ones each time",
         "round.rs",

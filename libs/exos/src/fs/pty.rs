@@ -4,7 +4,7 @@
 //! the master; between them the terminal server edits lines and sends signals, as it does for the
 //! console. The file server gives out numbers and regions (`unix::tty::shared`).
 
-use abi::id::RegionId;
+use abi::id::{EnvId, RegionId};
 use abi::predicate::Operator;
 use alloc::format;
 use alloc::rc::Rc;
@@ -15,6 +15,8 @@ use unix::attributes::{Attributes, device_number};
 use unix::path::Canonical;
 use unix::protocol::WATCHER;
 use unix::tty::shared::{CONTROL_ROLE, Entry, INPUT_PROGRAM, OUTPUT_PROGRAM};
+use xok::call;
+use xok::services::{self, Service};
 
 use super::Files;
 use super::description::Description;
@@ -38,6 +40,8 @@ use crate::wait::{Wait, sleep_until};
 /// has the number now. Numbers come again, the names of regions do not.
 pub type Name = (u32, RegionId);
 
+/// How often the terminal server has the processor before what it has to do is waited for.
+const SERVER_TURNS: usize = 4;
 /// Major number of terminals' devices.
 const MAJOR: u64 = 136;
 
@@ -288,13 +292,24 @@ impl Master {
         self.users().into_iter().any(|(id, role)| region::attached(id, role) != 0)
     }
 
-    /// Was the terminal open once, has its last user gone, and is all read that was shown?
+    /// Was the terminal open once, has its last user gone, and is all read that was shown? Where
+    /// that waits for the terminal server alone, which takes what it has shown, it has the processor.
     fn is_left(&self) -> Result<bool, Errno> {
-        if self.is_used() {
-            return Ok(false);
+        for _ in 0..SERVER_TURNS {
+            if self.is_used() {
+                return Ok(false);
+            }
+            let (head, tail) = self.tty().output.pair()?;
+            if head == tail {
+                return Ok(self.tty().control()?.opened);
+            }
+            let shown = self.link.read().half()?;
+            let server = EnvId(services::get(Service::Terminal) as u32);
+            if shown.head != shown.tail || call::yield_to(server).is_err() {
+                break;
+            }
         }
-        let (head, tail) = self.tty().output.pair()?;
-        Ok(head == tail && self.tty().control()?.opened)
+        Ok(false)
     }
 
     /// Reads what is shown.

@@ -115,6 +115,9 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
     libc::set_mode(JOB, 0o4755);
     let words = libc::words(libc::shared(1), 3);
     let resources = [Resource::Attachments, Resource::Domains, Resource::Envs, Resource::Frames];
+    let alone = resources.map(used);
+    // What a process is made of is user 0's until it has become nobody.
+    let idle = super::nobody(|| 0)?;
     let before = resources.map(used);
     let server = EnvId(services::get(Service::SetId) as u32);
     let servers = used_by(server, Resource::Frames);
@@ -141,8 +144,11 @@ fn paid_for_by_their_starters(door: door::Door) -> Seen {
     let ended = libc::wait(attacker);
     let built = words[1].load(Ordering::SeqCst);
     let _ = std::fs::remove_file(JOB);
-    // The attacker's own process is user 0's until it has become nobody.
-    let grew = before.iter().zip(&during).any(|(before, during)| *during > before + 96);
+    super::end(idle)?;
+    let grew = (0..resources.len()).any(|at| {
+        let process = before[at].saturating_sub(alone[at]);
+        during[at] > before[at] + process + 48
+    });
     expect(forked == Some(0) && ended == 0 && built > 0 && !grew, || {
         format!("{built} domains; user 0 had {before:?}, then {during:?}, and forked: {forked:?}")
     })?;
