@@ -293,7 +293,8 @@ impl Master {
     }
 
     /// Was the terminal open once, has its last user gone, and is all read that was shown? Where
-    /// that waits for the terminal server alone, which takes what it has shown, it has the processor.
+    /// that waits for the terminal server alone, which takes what it has shown, the server has the
+    /// processor.
     fn is_left(&self) -> Result<bool, Errno> {
         for _ in 0..SERVER_TURNS {
             if self.is_used() {
