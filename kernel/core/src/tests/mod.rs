@@ -4,7 +4,6 @@ mod accounts;
 mod calls;
 mod capabilities;
 mod cells;
-mod crowds;
 mod deaths;
 mod exits;
 mod fifos;
