@@ -8,7 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::identity::{self, Serial};
 use crate::index::{AccountIndex, DomainIndex, Slots, kind};
 use crate::machine::{Flush, Machine};
-use crate::places::Places;
+use crate::places::{BLOCK, Places};
 use crate::principal::{self, Principals};
 use crate::state::State;
 use crate::{account, exit, frame};
@@ -16,7 +16,7 @@ use abi::capability::{ALL, CONTROL, Capability, NAME_FRESH, Name, WRITE};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, Frame};
 use abi::layout::{LIBRARY_SLOT, OWN_TABLES_SLOT};
-use abi::limits::{CAPABILITIES, Resource};
+use abi::limits::{CAPABILITIES, DOMAINS, Resource};
 use abi::memory::{ACCESSED, NO_EXECUTE, PRESENT, USER};
 use abi::published::{DomainRecord, FrameType};
 use abi::word::Which;
@@ -71,7 +71,7 @@ pub struct Record {
 pub struct Domains {
     pub(crate) records: Slots<kind::Domain, Record>,
     /// Which indices are taken.
-    places: Places,
+    places: Places<{ DOMAINS / BLOCK }>,
     /// Fresh names given out so far.
     serial: u64,
 }

@@ -10,10 +10,10 @@
 //! An environment that is `Held` keeps its [`Pending`]: released, it sleeps or waits on. Whoever
 //! wants something of one that runs on another processor leaves a request and interrupts that one.
 
-use crate::count::Count;
 use crate::index::{AccountIndex, DomainIndex, EnvIndex, Slots, kind};
 use crate::list::{KINDS, Link};
 use crate::machine::Machine;
+use crate::places::{BLOCK, Places};
 use crate::state::State;
 use crate::{account, gate, identity, predicate, principal, sched};
 use abi::capability::{CONTROL, Name};
@@ -179,15 +179,12 @@ const _: () = assert!(core::mem::size_of::<Env>() == ENV_BYTES);
 pub const CONTEXT_BYTES: usize = 256;
 const _: () = assert!(core::mem::size_of::<Env>() + CONTEXT_BYTES <= 512);
 
-/// Indices that are counted together.
-const BLOCK: usize = 64;
-
 /// The private half of the table.
 pub struct Envs {
     /// By index; index 0 is never used.
     pub slots: Slots<kind::Env, Env>,
-    /// How many of each [`BLOCK`] are in use, index 0 among them.
-    used_in: [u8; INDICES / BLOCK],
+    /// Which indices are in use.
+    places: Places<{ INDICES / BLOCK }>,
     /// All indices from here on are free.
     end: usize,
     /// Environments made so far: the number of the last one ([`crate::identity::Thread`]).
@@ -197,9 +194,7 @@ pub struct Envs {
 impl Envs {
     /// An empty table.
     pub fn new(slots: &'static mut [Env]) -> Self {
-        let mut used_in = [0; INDICES / BLOCK];
-        used_in[0] = 1;
-        Self { slots: Slots::new(slots), used_in, end: 1, serial: 0 }
+        Self { slots: Slots::new(slots), places: Places::new(), end: 1, serial: 0 }
     }
 
     /// What there is of environments has an index in here: whoever looks through all of them looks
@@ -211,34 +206,33 @@ impl Envs {
 
     /// The lowest free index: in the first block that has one, so that no look is long.
     pub fn lowest_free(&self) -> Option<EnvIndex> {
-        let block = self.used_in.iter().position(|&used| usize::from(used) < BLOCK)?;
-        let first = (block * BLOCK).max(1);
-        let last = ((block + 1) * BLOCK).min(self.slots.len());
-        (first..last).map(EnvIndex::new).find(|&index| self.slots[index].state == EnvState::Free)
+        let is_free = |at: usize| self.slots[EnvIndex::new(at)].state == EnvState::Free;
+        self.places.lowest(self.slots.len(), is_free).map(EnvIndex::new)
     }
 
     /// Every index in use is among those said to be, and counted in its block.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        let mut used_in = [0; INDICES / BLOCK];
-        used_in[0] = 1;
+        let mut places = Places::new();
         for (index, env) in self.slots.iter().enumerate().skip(1) {
             let free = env.state == EnvState::Free;
             assert!(free || self.used().contains(&index), "{index} is not among those in use");
-            used_in[index / BLOCK] += u8::from(!free);
+            if !free {
+                places.take(index);
+            }
         }
-        assert_eq!(self.used_in, used_in);
+        assert_eq!(self.places, places);
     }
 
     /// The index is in use from now on.
     fn note_used(&mut self, index: EnvIndex) {
-        self.used_in[index.at() / BLOCK] += 1;
+        self.places.take(index.at());
         self.end = self.end.max(index.at() + 1);
     }
 
     /// The index has become free.
     fn note_free(&mut self, index: EnvIndex) {
-        self.used_in[index.at() / BLOCK].less(1);
+        self.places.give_back(index.at());
         // So many at a time; the next one to become free goes on.
         for _ in 0..WORK_PIECES {
             if self.end == 1 || self.slots[EnvIndex::new(self.end - 1)].state != EnvState::Free {

@@ -4,18 +4,18 @@
 //! A place that is retired ([`crate::identity`]) stays taken.
 
 use crate::count::Count;
-use abi::limits::DOMAINS;
 
 /// Places that are counted together.
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 
-/// Of a table of domains or regions, how many of each block are taken; place 0 is nobody's.
-pub(crate) struct Places([u8; DOMAINS / BLOCK]);
+/// Of a table with so many blocks at most, how many places of each are taken; place 0 is nobody's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Places<const BLOCKS: usize>([u8; BLOCKS]);
 
-impl Places {
+impl<const BLOCKS: usize> Places<BLOCKS> {
     /// All are free but place 0.
     pub(crate) fn new() -> Self {
-        let mut taken = [0; DOMAINS / BLOCK];
+        let mut taken = [0; BLOCKS];
         taken[0] = 1;
         Self(taken)
     }
@@ -45,11 +45,12 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use abi::limits::DOMAINS;
     use std::cell::Cell;
 
     #[test]
     fn the_lowest_is_found_in_few_steps() {
-        let mut places = Places::new();
+        let mut places = Places::<{ DOMAINS / BLOCK }>::new();
         let mut free = vec![true; DOMAINS];
         free[0] = false;
         for at in 1..DOMAINS {

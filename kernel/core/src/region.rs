@@ -12,7 +12,7 @@ use crate::identity::{self, Serial};
 use crate::index::{DomainIndex, EnvIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
 use crate::operate::Piece;
-use crate::places::Places;
+use crate::places::{BLOCK, Places};
 use crate::state::State;
 use crate::step::Allowed;
 use crate::work::{self, cost};
@@ -24,7 +24,7 @@ use abi::error::Error;
 use abi::extent;
 use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
-use abi::limits::{REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
+use abi::limits::{DOMAINS, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
 use abi::region::{AS_DOMAIN, KINDS, Place, role_writes};
 use abi::word::Which;
@@ -84,7 +84,7 @@ pub struct Regions {
     /// Who is attached.
     pub(crate) attachments: Attachments,
     /// Which indices are taken.
-    places: Places,
+    places: Places<{ DOMAINS / BLOCK }>,
     /// Physical address of the inline words, `limits::REGION_INLINE_BYTES` for each index, in
     /// frames of the kernel's that only `Machine::word` and its kin reach.
     words: u64,

@@ -396,15 +396,18 @@ pub(crate) fn charge_look(state: &mut State, cpu: CpuIndex, index: EnvIndex, cos
     let turns = &mut state.accounts.records[account].turns[cpu];
     let looks = u32::from(turns.looks) + cost.div_ceil(LOOK_UNIT_NS);
     turns.looks = looks.min(u16::MAX.into()) as u16;
-    charge_service(state, cpu, index, cost);
+    owe(state, cpu, account, cost);
 }
 
 /// The same of what is done for the environment at `index` because it has asked for it.
 pub(crate) fn charge_service(state: &mut State, cpu: CpuIndex, index: EnvIndex, cost: u32) {
-    if !is_in_others_time(state, cpu, index) {
-        return;
+    if is_in_others_time(state, cpu, index) {
+        owe(state, cpu, account_of(state, index), cost);
     }
-    let account = account_of(state, index);
+}
+
+/// The account owes what was done for it in another one's slice, which is as much longer.
+fn owe(state: &mut State, cpu: CpuIndex, account: AccountIndex, cost: u32) {
     let owes = owes_a_turn(state, cpu, account);
     let turns = &mut state.accounts.records[account].turns[cpu];
     turns.debt_ns = DEBT_MAX.min(turns.debt_ns.saturating_add(cost));

@@ -1,6 +1,6 @@
 //! Looks at sleepers, whose predicates may be dear, are paid for by the sleepers' account.
 
-use super::predicates::{atom, constant, memory, set};
+use super::predicates::{A_, atom, constant, memory, set};
 use super::turns::{process, sleep_for_ever, user};
 use super::waiting::{set as set_word, take};
 use super::*;
@@ -19,45 +19,74 @@ const LONG_NS: u64 = 60 * SLICE_NS;
 const SLEEPERS: usize = 40;
 const COMPARISONS: u64 = 24;
 
-/// What of the processor, in thousandths, one has that computes and calls beside another account:
-/// that computes, too, and has sleepers for whose words the first one's calls write something.
-fn share(sleepers: usize) -> u64 {
+/// Two accounts' environments that run, one of each, and sleepers of the second account's.
+struct Beside {
+    world: World,
+    neighbour: usize,
+    computes: usize,
+}
+
+/// They and so many sleepers, whose predicates have these comparisons each and never hold.
+fn beside(sleepers: usize, comparisons: &[A_]) -> Beside {
     let mut world = World::new();
-    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
+    let [first, second] = [(); 2].map(|()| user(&mut world));
     let resource = Resource::Pins as u16;
-    let call = Call::AccountLimit { account: attacker.0, resource, limit: 2_000, reserve: 0 };
+    let call = Call::AccountLimit { account: second.0, resource, limit: 9_000, reserve: 0 };
     assert_eq!(world.by(1, call), OK);
-    let victim = process(&mut world, neighbour);
-    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, attacker)).collect();
-    let computes = process(&mut world, attacker);
+    let neighbour = process(&mut world, first);
+    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, second)).collect();
+    let computes = process(&mut world, second);
     for &index in &crowd {
         world.on(0, index);
-        let all: Vec<_> = (0..COMPARISONS)
-            .map(|at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at)))
-            .collect();
-        assert_eq!(set(&mut world, index, &all), OK);
+        assert_eq!(set(&mut world, index, comparisons), OK);
         sleep_for_ever(&mut world, index);
     }
     world.on(0, 1);
     sleep_for_ever(&mut world, 1);
-    let (mut had, began) = (0, world.machine.now);
-    while world.machine.now < began + LONG_NS {
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        work::begin(state);
-        let runs = sched::pick(state, machine, CPU);
-        machine.interrupts.clear();
-        machine.now += HOLD_NS + u64::from(state.spent);
-        work::end(state);
-        // Nobody: the walk along the rings goes on.
-        let Some(runs) = runs.map(EnvIndex::at) else { continue };
-        assert!([victim, computes].contains(&runs), "a sleeper woke");
-        world.machine.now += STEP_NS;
+    Beside { world, neighbour, computes }
+}
+
+/// Comparisons of a word with so many numbers that it never is.
+fn never(comparisons: u64) -> Vec<A_> {
+    let compare = |at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at));
+    (0..comparisons).map(compare).collect()
+}
+
+impl Beside {
+    /// What of the processor, in thousandths, `counted` has: a way out of the kernel takes `hold`
+    /// and what is reckoned, and what runs does `step` then, and says for how long.
+    fn share(&mut self, counted: usize, hold: u64, step: impl Fn(&mut World, usize) -> u64) -> u64 {
+        let Self { world, neighbour, computes } = self;
+        let (mut had, began) = (0, world.machine.now);
+        while world.machine.now < began + LONG_NS {
+            let (state, machine) = (&mut world.state, &mut world.machine);
+            work::begin(state);
+            let runs = sched::pick(state, machine, CPU);
+            machine.interrupts.clear();
+            machine.now += hold + u64::from(state.spent);
+            work::end(state);
+            // Nobody: the walk along the rings goes on.
+            let Some(runs) = runs.map(EnvIndex::at) else { continue };
+            assert!([*neighbour, *computes].contains(&runs), "a sleeper woke");
+            let ran = step(world, runs);
+            world.machine.now += ran;
+            had += if runs == counted { ran } else { 0 };
+        }
+        1_000 * had / (world.machine.now - began)
+    }
+}
+
+/// What one has that computes and calls beside another account: that computes, too, and has
+/// sleepers for whose words the first one's calls write something.
+fn share(sleepers: usize) -> u64 {
+    let mut all = beside(sleepers, &never(COMPARISONS));
+    let victim = all.neighbour;
+    all.share(victim, HOLD_NS, |world, runs| {
         if runs == victim {
-            had += STEP_NS;
             sched::touched(&mut world.state, !0);
         }
-    }
-    1_000 * had / (world.machine.now - began)
+        STEP_NS
+    })
 }
 
 #[test]
@@ -101,46 +130,18 @@ fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
     }
 }
 
-/// What of the processor, in thousandths, one has that computes and has such sleepers, beside
-/// another account's environment that writes at each call what they may watch.
+/// What one has that computes and has such sleepers, beside another account's environment that
+/// writes at each call what they may watch.
 fn share_of_owner(sleepers: usize, comparisons: u64) -> u64 {
-    let mut world = World::new();
-    let [neighbour, owner] = [(); 2].map(|()| user(&mut world));
-    let resource = Resource::Pins as u16;
-    let call = Call::AccountLimit { account: owner.0, resource, limit: 2_000, reserve: 0 };
-    assert_eq!(world.by(1, call), OK);
-    let writes = process(&mut world, neighbour);
-    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, owner)).collect();
-    let computes = process(&mut world, owner);
-    for &index in &crowd {
-        world.on(0, index);
-        let all: Vec<_> = (0..comparisons)
-            .map(|at| atom(memory(SCRATCH), Operator::Equal, constant(1 + at)))
-            .collect();
-        assert_eq!(set(&mut world, index, &all), OK);
-        sleep_for_ever(&mut world, index);
-    }
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    let (mut had, began) = (0, world.machine.now);
-    while world.machine.now < began + LONG_NS {
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        work::begin(state);
-        let runs = sched::pick(state, machine, CPU);
-        machine.interrupts.clear();
-        machine.now += 700 + u64::from(state.spent);
-        work::end(state);
-        let Some(runs) = runs.map(EnvIndex::at) else { continue };
-        assert!([writes, computes].contains(&runs), "a sleeper woke");
-        if runs == computes {
-            world.machine.now += STEP_NS;
-            had += STEP_NS;
-        } else {
-            world.machine.now += 300;
-            sched::touched(&mut world.state, !0);
+    let mut all = beside(sleepers, &never(comparisons));
+    let owner = all.computes;
+    all.share(owner, 700, |world, runs| {
+        if runs == owner {
+            return STEP_NS;
         }
-    }
-    1_000 * had / (world.machine.now - began)
+        sched::touched(&mut world.state, !0);
+        300
+    })
 }
 
 /// Whoever writes what others watch as often as it can takes little of their time.
@@ -217,45 +218,17 @@ fn looks_at_others_sleepers_take_nothing_of_a_slice() {
     assert_eq!(end(&world), before + u64::from(cost));
 }
 
-/// What of the processor, in thousandths, one has that computes beside another account, which
-/// computes, too, and has sleepers that compare words with the clock.
+/// What one has that computes beside another account, which computes, too, and has sleepers that
+/// compare words with the clock.
 fn share_beside_clocks(sleepers: usize) -> u64 {
-    let mut world = World::new();
-    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
-    let resource = Resource::Pins as u16;
-    let call = Call::AccountLimit { account: attacker.0, resource, limit: 9_000, reserve: 0 };
-    assert_eq!(world.by(1, call), OK);
-    let victim = process(&mut world, neighbour);
-    let crowd: Vec<usize> = (0..sleepers).map(|_| process(&mut world, attacker)).collect();
-    let computes = process(&mut world, attacker);
     let clock = (abi::predicate::Source::Clock, 0);
-    for &index in &crowd {
-        world.on(0, index);
-        let all: Vec<_> =
-            (0..COMPARISONS).map(|_| atom(memory(SCRATCH), Operator::Equal, clock)).collect();
-        assert_eq!(set(&mut world, index, &all), OK);
-        sleep_for_ever(&mut world, index);
-    }
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    let (mut had, began) = (0, world.machine.now);
-    while world.machine.now < began + LONG_NS {
-        let (state, machine) = (&mut world.state, &mut world.machine);
-        work::begin(state);
-        let runs = sched::pick(state, machine, CPU);
-        machine.interrupts.clear();
-        machine.now += HOLD_NS + u64::from(state.spent);
-        work::end(state);
-        let Some(runs) = runs.map(EnvIndex::at) else { continue };
-        assert!([victim, computes].contains(&runs), "a sleeper woke");
-        // The timer's interrupt comes at once if more deadlines have passed.
-        let step = STEP_NS.min(state.sched.alarms.soonest().saturating_sub(machine.now));
-        machine.now += step;
-        if runs == victim {
-            had += step;
-        }
-    }
-    1_000 * had / (world.machine.now - began)
+    let compare = |_| atom(memory(SCRATCH), Operator::Equal, clock);
+    let mut all = beside(sleepers, &(0..COMPARISONS).map(compare).collect::<Vec<_>>());
+    let victim = all.neighbour;
+    // The timer's interrupt comes at once if more deadlines have passed.
+    all.share(victim, HOLD_NS, |world, _| {
+        STEP_NS.min(world.state.sched.alarms.soonest().saturating_sub(world.machine.now))
+    })
 }
 
 #[test]
