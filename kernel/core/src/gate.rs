@@ -197,7 +197,7 @@ pub fn fold<M: Machine>(state: &mut State, machine: &mut M, runs: &[EnvIndex]) {
         let this = &mut state.sched.cpus[cpu];
         if EnvIndex::from(this.current) != index && this.current != 0 && index != EnvIndex::NONE {
             this.current = index.link();
-            (this.more, this.looked) = (false, 0);
+            (this.more, this.to_look) = (false, 0);
             state.published.cpus[cpu].current = state.published.envs[index].id;
         }
     }

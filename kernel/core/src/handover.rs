@@ -69,8 +69,7 @@ pub fn check<M: Machine>(
     }
     let replies = word & TRANSFER_REPLY != 0;
     let way = if yields {
-        let at_home = CpuIndex::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
-        if env.state != EnvState::Ready || !at_home {
+        if env.state != EnvState::Ready || CpuIndex::from(own.cpu) != cpu {
             return None;
         }
         Way::Yield
@@ -96,8 +95,10 @@ pub fn check<M: Machine>(
         Way::Call { entry }
     };
     let now = machine.now_ns();
+    // On time that is borrowed its account pays, which the long way knows.
     let plain = matches!(env.request, Request::Nothing)
         && own.ending == 0
+        && state.sched.cpus[cpu].lender == 0
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()
@@ -170,7 +171,7 @@ pub fn apply<M: Machine>(
     };
     leaves(this, own, own_record, becomes, now);
     this.current = target.link();
-    (this.more, this.looked) = (false, 0);
+    (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
     match way {
         Way::Yield => machine.context(caller.at()).answer(0, 0),

@@ -13,17 +13,17 @@
 use crate::env::{Env, Pending, Request};
 use crate::fifo;
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::{CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
 use crate::list::Kind;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
 use crate::region::Region;
 use crate::sched::SHORTEST_NS;
 use crate::state::State;
+use crate::turns;
 use abi::call::number;
-use abi::id::{DomainId, RegionId};
+use abi::id::{AccountId, DomainId, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range};
-use abi::limits::SLICE_NS;
 use abi::published::{CpuRecord, EnvRecord, EnvState};
 use abi::region::{STEP_BESIDE, STEP_FLAGS_SHIFT, STEP_IN, Step};
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
@@ -203,7 +203,7 @@ fn hand_on<M: Machine>(
     (cpu, caller): (CpuIndex, EnvIndex),
     moved: &Moved,
 ) -> Option<(EnvIndex, u64, u64)> {
-    let State { published, domains, envs, sched, regions, .. } = state;
+    let State { published, domains, envs, sched, regions, accounts, .. } = state;
     let region = regions.slots.get_mut(moved.region)?;
     let sleeper = EnvIndex::from(region.waiter);
     let pair = [caller, sleeper];
@@ -233,7 +233,8 @@ fn hand_on<M: Machine>(
         return None;
     }
     let now = machine.now_ns();
-    let left = SLICE_NS.saturating_sub(env.debt_ns.into());
+    let account = AccountIndex::from(AccountId(published.envs.get(sleeper.at())?.account));
+    let left = turns::left_to_borrow(env.debt_ns, &accounts.records[account].turns, cpu);
     if left < SHORTEST_NS || now >= this.slice_end_ns || now >= sched.alarms.soonest() {
         return None;
     }
@@ -257,8 +258,8 @@ fn hand_on<M: Machine>(
     runs(env, record, cpu);
     leaves(this, own, own_record, EnvState::Ready, now);
     let borrow_end = now.wrapping_add(left);
-    (this.current, this.lender) = (sleeper.link(), caller.link());
-    (this.borrow_end_ns, this.more, this.looked) = (borrow_end, false, 0);
+    (this.current, this.lender, this.borrower) = (sleeper.link(), caller.link(), account.link());
+    (this.borrow_end_ns, this.more, this.to_look) = (borrow_end, false, 0);
     gets(&mut published.cpus[cpu], record);
     let (context, own) = machine.two_contexts(sleeper.at(), caller.at());
     context.answered();
@@ -278,7 +279,7 @@ pub fn wait_for<M: Machine>(
     (cpu, caller): (CpuIndex, EnvIndex),
     index: RegionIndex,
 ) -> Option<Done> {
-    let State { published, envs, sched, regions, .. } = state;
+    let State { published, envs, sched, regions, .. } = &mut *state;
     let this = sched.cpus.get_mut(cpu)?;
     let target = EnvIndex::from(this.lender);
     // Somebody who runs is not 0, so this is no environment either if nobody has lent.
@@ -306,7 +307,8 @@ pub fn wait_for<M: Machine>(
     let context = machine.context(caller.at());
     let step = Step::from_words([context.rdi, context.rdx, context.r10]);
     let attached = published.regions.get(index.at())?.attached.get(usize::from(step.peer));
-    if !in_time || attached.is_some_and(|&count| count == 0) {
+    let account = AccountIndex::from(AccountId(published.envs.get(caller.at())?.account));
+    if !in_time || this.borrower != account.link() || attached.is_some_and(|&count| count == 0) {
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
@@ -325,12 +327,14 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
+    let ran = now - this.since_ns;
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target.link(), 0);
-    (this.more, this.looked) = (false, 0);
+    (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
     gets(cpu_record, record);
+    turns::borrowed(state, cpu, ran);
     Some(Done::Switched { target, now, deadline })
 }
 

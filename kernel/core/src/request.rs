@@ -24,6 +24,11 @@ pub(crate) fn ask<M: Machine>(
     request: Request,
 ) {
     let cpu = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32);
+    // Another one that was asked there has left by a short way, and would be forgotten.
+    let asked = EnvIndex::from(state.sched.cpus[cpu].asked);
+    if asked != EnvIndex::NONE && asked != index {
+        serve_asked(state, machine, cpu, asked);
+    }
     gate::close(state, index);
     state.envs.slots[index].request = request;
     state.sched.cpus[cpu].asked = index.link();
@@ -44,6 +49,14 @@ pub(crate) fn serve<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuInde
 fn serve_asked<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, index: EnvIndex) {
     state.sched.cpus[cpu].asked = 0;
     let request = core::mem::take(&mut state.envs.slots[index].request);
+    let is_here = CpuIndex::from(state.published.envs[index].cpu % CPUS as u32) == cpu;
+    if state.envs.slots[index].state == EnvState::Running && !is_here {
+        // It has left this one by a short way, and somebody has given it the time of another one.
+        if request != Request::Nothing {
+            ask(state, machine, index, request);
+        }
+        return;
+    }
     // Its own call may have ended it.
     let waits = matches!(
         state.envs.slots[index].state,

@@ -9,7 +9,7 @@ use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::machine::Machine;
 use crate::overtime::EXCESS_MAX;
-use crate::sched::{SHORTEST_NS, event, run};
+use crate::sched::{Cpu, SHORTEST_NS, event, run};
 use crate::state::State;
 use crate::turns::{Place, WORK};
 use crate::work::{self, cost};
@@ -38,9 +38,15 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     if !this.more {
         (this.passed, this.passed_over) = (0, 0);
     }
-    let passed = this.passed;
-    let mut walk = Walk::begin(passed, work::turn(state));
-    if passed != 0 && resume(state, machine, (cpu, now), &mut walk) {
+    if this.looks_from != 0 && !turns::is_in(this, this.looks_from.into()) {
+        this.looks_from = 0;
+    }
+    let has_looks = this.passed == 0 && this.looks_from == 0;
+    // A walk that begins anew, as one more is ready, goes on in the ring where it stopped, too: who
+    // makes others ready without end keeps it in a long ring else.
+    let stopped = this.ring_end != 0;
+    let mut walk = Walk::begin(has_looks, work::turn(state));
+    if stopped && resume(state, machine, (cpu, now), &mut walk) {
         return;
     }
     // Whoever owes slices is passed over once for each; each round pays one.
@@ -149,9 +155,10 @@ struct Walk {
 }
 
 impl Walk {
-    /// The first piece of a walk looks at sleepers; those after it only look for who is ready.
-    fn begin(passed: u16, room: u32) -> Self {
-        let predicates = if passed == 0 { PREDICATES_PER_EXIT } else { 0 };
+    /// The first piece of a walk looks at sleepers; those after it only look for who is ready. If
+    /// the last walk had no looks for some account, this one's begin there ([`reach`]).
+    fn begin(has_looks: bool, room: u32) -> Self {
+        let predicates = if has_looks { PREDICATES_PER_EXIT } else { 0 };
         let members = MEMBERS_PER_EXIT.min((room / cost::MEMBER) as usize);
         Self {
             predicates,
@@ -213,11 +220,12 @@ fn go_on_later(state: &mut State, cpu: CpuIndex, place: &Place, walk: &Walk) -> 
 fn look<M: Machine>(state: &mut State, machine: &mut M, count: u16) -> u16 {
     let mut left = work::turn(state);
     for looked in 0..count {
-        let index = EnvIndex::from(state.sched.watch);
+        let sched = &mut state.sched;
+        let index = EnvIndex::from(if sched.look != 0 { sched.look } else { sched.watch });
         if index == EnvIndex::NONE || left == 0 {
             return looked;
         }
-        state.sched.watch = list::next(&state.envs.slots, Kind::Watch, index).link();
+        sched.look = list::next(&state.envs.slots, Kind::Watch, index).link();
         let cost = predicate::cost(state, index);
         work::spend(state, cost);
         left = left.saturating_sub(cost);
@@ -231,13 +239,13 @@ fn look<M: Machine>(state: &mut State, machine: &mut M, count: u16) -> u16 {
 fn look_round<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     this.since_ns = now;
-    let looked = this.looked;
-    let left = state.sched.watchers.saturating_sub(looked);
+    // Those that leave the list meanwhile may have been looked at, or not.
+    let left = if this.to_look != 0 { this.to_look } else { state.sched.watchers };
     let count = look(state, machine, left.min(PREDICATES_PER_EXIT as u16));
     let this = &mut state.sched.cpus[cpu];
     // If no sleeper is left, all have been looked at.
     let sleepers = state.sched.watch != 0 && left > count;
-    this.looked = if sleepers { looked + count } else { 0 };
+    this.to_look = if sleepers { left - count } else { 0 };
     if !sleepers {
         // One that is ready is found by a walk of its own.
         this.passed = 0;
@@ -255,6 +263,7 @@ fn turn<M: Machine>(
     walk: &mut Walk,
 ) -> Option<(EnvIndex, EnvIndex)> {
     let &Place { account, position, head: first } = place;
+    reach(&mut state.sched.cpus[cpu], account, walk);
     if first == EnvIndex::NONE {
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
@@ -294,9 +303,8 @@ fn members<M: Machine>(
         }
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
             let stays = sleep_through(state, index, looks);
-            let this = &mut state.sched.cpus[cpu];
-            if stays && !looks && this.passed_over == 0 {
-                this.passed_over = index.link();
+            if stays && !looks {
+                pass_over(state, cpu, account, index);
             }
         }
         index_was_last = index == last;
@@ -311,6 +319,32 @@ fn members<M: Machine>(
         back_to_passed_over(state, cpu, account, position);
     }
     found
+}
+
+/// The walk has come to a place of this account's.
+#[inline(always)]
+fn reach(this: &mut Cpu, account: AccountIndex, walk: &mut Walk) {
+    if this.looks_from == account.link() {
+        this.looks_from = 0;
+        walk.predicates = PREDICATES_PER_EXIT;
+    }
+    if walk.predicates > 0 {
+        this.looked_in = account.link();
+    }
+}
+
+/// There is no look left for the sleeper at `index`. It is the first of its ring to have one next
+/// time, and its account the first of all, if another one has had them.
+#[inline(always)]
+fn pass_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, index: EnvIndex) {
+    let this = &mut state.sched.cpus[cpu];
+    if this.passed_over == 0 {
+        this.passed_over = index.link();
+    }
+    let others = this.looks_from == 0 && this.looked_in != account.link();
+    if others && state.envs.slots[index].atoms > 0 {
+        this.looks_from = account.link();
+    }
 }
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
@@ -426,7 +460,7 @@ fn start_work(state: &mut State, cpu: CpuIndex, account: AccountIndex, now: u64)
     let this = &mut state.sched.cpus[cpu];
     this.slice_end_ns = now + SLICE_NS - u64::from(paid);
     (this.working, this.lender) = (account.link(), 0);
-    (this.since_ns, this.more, this.looked) = (now, false, 0);
+    (this.since_ns, this.more, this.to_look) = (now, false, 0);
 }
 
 /// Does the processor go on with such a slice?

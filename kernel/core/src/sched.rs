@@ -44,6 +44,8 @@ pub struct Cpu {
     pub working: u16,
     /// Whose slice `current` has borrowed, 0: its own.
     pub lender: u16,
+    /// The account that owes the time that is borrowed, whomever it serves.
+    pub borrower: u16,
     /// Position in turn.
     pub position: u8,
     /// Has the processor arrived? Then its slices may be given out.
@@ -52,14 +54,20 @@ pub struct Cpu {
     pub extended: bool,
     /// Sleepers are left to look at before the processor may be called idle.
     pub more: bool,
-    /// Sleepers looked at since somebody ran.
-    pub looked: u16,
+    /// Sleepers left to look at, of those that there were when nobody was found ready; 0: as many
+    /// as there are.
+    pub to_look: u16,
     /// Members of rings walked past in earlier pieces of a walk that goes on (`more`).
     pub passed: u16,
     /// The last member of the ring in which that walk goes on, 0: it goes on with a ring's first.
     pub ring_end: u16,
     /// The first sleeper of the position in turn that the walk had no look left for, 0: none.
     pub passed_over: u16,
+    /// The first account whose sleepers a walk had no looks left for, as another one had them: the
+    /// next walk's are for those from this one on. 0: none.
+    pub looks_from: u16,
+    /// The last account whose sleepers had looks.
+    pub looked_in: u16,
     /// When the slice in turn ends, nanoseconds since boot.
     pub slice_end_ns: u64,
     /// When the borrower must stop.
@@ -88,14 +96,17 @@ impl Cpu {
         asked: 0,
         working: 0,
         lender: 0,
+        borrower: 0,
         position: 0,
         online: false,
         extended: false,
         more: false,
-        looked: 0,
+        to_look: 0,
         passed: 0,
         ring_end: 0,
         passed_over: 0,
+        looks_from: 0,
+        looked_in: 0,
         slice_end_ns: 0,
         borrow_end_ns: 0,
         since_ns: 0,
@@ -124,6 +135,9 @@ pub struct Scheduler {
     /// Head of the list of sleepers with a predicate, and of those that do not wait alone for a
     /// region.
     pub watch: u16,
+    /// Its member that an idle processor looks at next, 0: the first. What is written meanwhile,
+    /// which few are looked at for, moves the head.
+    pub look: u16,
     /// How many there are.
     pub watchers: u16,
     /// Classes of words the kernel wrote since sleepers were last looked at.
@@ -150,6 +164,7 @@ impl Default for Scheduler {
             cpus: Each::new([Cpu::OFFLINE; CPUS]),
             alarms: Heap::default(),
             watch: 0,
+            look: 0,
             watchers: 0,
             dirty: 0,
             watched: 0,
@@ -390,9 +405,12 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     if this.lender != 0 {
         // The lender's slice is as much longer; the borrower's next one as much shorter.
         this.slice_end_ns += ran;
-        let debt = &mut state.envs.slots[index].debt_ns;
-        *debt = debt.saturating_add(ran as u32);
-        turns::borrowed(state, cpu, index, ran);
+        // A server that the borrower has called owes nothing for it.
+        if this.borrower == turns::account_of(state, index).link() {
+            let debt = &mut state.envs.slots[index].debt_ns;
+            *debt = debt.saturating_add(ran as u32);
+        }
+        turns::borrowed(state, cpu, ran);
     }
 }
 
@@ -413,20 +431,24 @@ pub fn run(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
     this.current = index.link();
     this.since_ns = now;
     this.more = false;
-    this.looked = 0;
+    this.to_look = 0;
 }
 
 /// A rest too short to run in is lengthened, on time of the target's own next slice.
+///
+/// The account in turn owes that as well, and no more than a slice: a crowd that yields to each
+/// other at the end of its turn would have it go on for as many slices else.
 pub(crate) fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: u64) {
-    if has_no_turn(state, target) {
+    let least = now + SHORTEST_NS;
+    let end = state.sched.cpus[cpu].slice_end_ns;
+    if end >= least || has_no_turn(state, target) {
         return;
     }
-    let least = now + SHORTEST_NS;
-    let end = &mut state.sched.cpus[cpu].slice_end_ns;
-    let debt = &mut state.envs.slots[target].debt_ns;
-    if *end < least && u64::from(*debt) + SHORTEST_NS < SLICE_NS {
-        *debt += (least - (*end).max(now)) as u32;
-        *end = least;
+    let left = SLICE_NS.saturating_sub(state.envs.slots[target].debt_ns.into());
+    let more = (least - end.max(now)) as u32;
+    if left > SHORTEST_NS && turns::lengthens(state, cpu, more) {
+        state.envs.slots[target].debt_ns += more;
+        state.sched.cpus[cpu].slice_end_ns = least;
     }
 }
 
@@ -553,8 +575,9 @@ fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
             leave_at(state, cpu, now);
             stay_ready(state, current);
             run(state, cpu, index, now);
+            let account = turns::account_of(state, index);
             let this = &mut state.sched.cpus[cpu];
-            this.lender = current.link();
+            (this.lender, this.borrower) = (current.link(), account.link());
             this.borrow_end_ns = now + left;
             return;
         }

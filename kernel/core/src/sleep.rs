@@ -131,8 +131,7 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex
         machine.word_set(physical + offset::ACCEPTING as u64, 0);
     }
     if list::contains(&state.envs.slots, Kind::Watch, index) {
-        list::remove(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
-        state.sched.watchers.less(1);
+        watch_no_more(state, index);
     }
     if state.envs.slots[index].pending == Pending::Region {
         operate::end_wait(state, index);
@@ -174,9 +173,18 @@ pub fn watch(state: &mut State, index: EnvIndex) {
 /// Takes a sleeper out of the list of those that are looked at after a write, until its turn comes
 /// or it has none any more.
 pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
+    watch_no_more(state, index);
+    state.envs.slots[index].apart = true;
+}
+
+/// Takes a sleeper out of the list of those that are looked at, in which it is.
+fn watch_no_more(state: &mut State, index: EnvIndex) {
+    if state.sched.look == index.link() {
+        let next = list::next(&state.envs.slots, Kind::Watch, index);
+        state.sched.look = if next == index { 0 } else { next.link() };
+    }
     list::remove(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
     state.sched.watchers.less(1);
-    state.envs.slots[index].apart = true;
 }
 
 /// A sleeper that was taken out of that list is in it again. What was written meanwhile it is

@@ -177,7 +177,9 @@ fn come_back(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     let turns = &mut state.accounts.records[account].turns[cpu];
     let others = all - u32::from(all != 0 && turns.count != 0);
     let away = ((this.since_ns / STAMP_NS) as u32).wrapping_sub(turns.left_at);
-    let paid = u64::from(away) * STAMP_NS / u64::from(others.max(1));
+    // Meanwhile it may have had what it owes: it has left no more to others than the rest.
+    let left = (u64::from(away) * STAMP_NS).saturating_sub(turns.debt_ns.into());
+    let paid = left / u64::from(others.max(1));
     turns.debt_ns = u64::from(turns.debt_ns).saturating_sub(paid) as u32;
 }
 
@@ -207,12 +209,15 @@ pub(crate) fn enter(state: &mut State, index: EnvIndex) {
 pub(crate) fn leave(state: &mut State, index: EnvIndex) {
     let (cpu, account, position) = place_of(state, index);
     if state.sched.cpus[cpu].ring_end == index.link() {
-        // The walk that stopped in its ring goes as far as the member before it; or it begins anew.
+        // The walk that stopped in its ring goes as far as the member before it, or is past it.
         let before = state.envs.slots[index].links[Kind::Ring as usize].previous;
         let is_head = head(state, cpu, account, position) == index.link();
         let this = &mut state.sched.cpus[cpu];
         this.ring_end = if is_head { 0 } else { before };
-        this.passed = if is_head { 0 } else { this.passed };
+        if is_head {
+            this.left.less(1);
+            state.accounts.records[account].turns[cpu].position = position as u8;
+        }
     }
     let mut head = head(state, cpu, account, position);
     list::remove(&mut state.envs.slots, &mut head, Kind::Ring, index);
@@ -238,13 +243,18 @@ pub(crate) struct Place {
     pub head: EnvIndex,
 }
 
+/// Has the account a place in the round?
+#[inline(always)]
+pub(crate) fn is_in(this: &Cpu, account: AccountIndex) -> bool {
+    this.accounts[account.at() / 64] >> (account.at() % 64) & 1 != 0
+}
+
 /// The next place to look for whom to run: of the account in turn, as long as it has some that have
 /// not been looked at, else of the account after it.
 #[inline(always)]
 pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
     let this = &mut state.sched.cpus[cpu];
-    let is_in = |account: usize| this.accounts[account / 64] >> (account % 64) & 1 != 0;
-    let goes_on = this.left != 0 && is_in(this.account.into());
+    let goes_on = this.left != 0 && is_in(this, this.account.into());
     let account = if goes_on { AccountIndex::from(this.account) } else { account_after(this)? };
     let record = &mut state.accounts.records[account];
     let turns = &mut record.turns[cpu];
@@ -334,6 +344,18 @@ pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
     }
 }
 
+/// May the account in turn have its slice lengthened by so much? Then it owes that.
+pub(crate) fn lengthens(state: &mut State, cpu: CpuIndex, more: u32) -> bool {
+    let account = AccountIndex::from(state.sched.cpus[cpu].account);
+    let alone = alone(state, cpu);
+    let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+    let has_time = u64::from(*debt) + SHORTEST_NS < SLICE_NS;
+    if has_time && !alone {
+        *debt += more;
+    }
+    alone || has_time
+}
+
 /// The environment at `index` has taken so much beyond the end of its slice, which its account pays
 /// by as much of its turns.
 pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u64) {
@@ -348,16 +370,17 @@ pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u6
 #[inline(always)]
 pub(crate) fn owes_a_turn(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
     let debt = state.accounts.records[account].turns[cpu].debt_ns;
-    u64::from(debt) >= SLICE_NS && !alone(state, cpu)
+    u64::from(debt) >= SLICE_NS && has_others(&state.sched.cpus[cpu], account)
 }
 
 /// Does the processor run another account's environment than the sleeper at `index` is, which will
 /// have its turn?
 fn is_in_others_time(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
     let runs = EnvIndex::from(state.sched.cpus[cpu].current);
+    let account = account_of(state, index);
     runs != EnvIndex::NONE
-        && account_of(state, runs) != account_of(state, index)
-        && !alone(state, cpu)
+        && account_of(state, runs) != account
+        && has_others(&state.sched.cpus[cpu], account)
 }
 
 /// Has the account of the sleeper at `index` paid for as many looks in others' time as it does
@@ -368,21 +391,30 @@ pub(crate) fn pays_no_look(state: &mut State, cpu: CpuIndex, index: EnvIndex) ->
         return false;
     }
     let account = account_of(state, index);
-    let now = (state.sched.cpus[cpu].since_ns / STAMP_NS) as u32;
-    let turns = &state.accounts.records[account].turns[cpu];
-    // One without a turn here has as much again after some time.
-    if turns.count == 0 && u64::from(now.wrapping_sub(turns.left_at)) * STAMP_NS > 2 * SLICE_NS {
-        come_back(state, cpu, account);
-        let turns = &mut state.accounts.records[account].turns[cpu];
-        (turns.looks, turns.left_at) = (0, now);
-    }
+    pay_by_time(state, cpu, account);
     let looks = state.accounts.records[account].turns[cpu].looks;
     looks >= LOOKS || owes_a_turn(state, cpu, account)
 }
 
 /// Does that account owe a turn?
-pub(crate) fn puts_off(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
-    is_in_others_time(state, cpu, index) && owes_a_turn(state, cpu, account_of(state, index))
+pub(crate) fn puts_off(state: &mut State, cpu: CpuIndex, index: EnvIndex) -> bool {
+    if !is_in_others_time(state, cpu, index) {
+        return false;
+    }
+    let account = account_of(state, index);
+    pay_by_time(state, cpu, account);
+    owes_a_turn(state, cpu, account)
+}
+
+/// One without a turn here pays by time, and has as many looks again after some.
+fn pay_by_time(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
+    let now = (state.sched.cpus[cpu].since_ns / STAMP_NS) as u32;
+    let turns = &state.accounts.records[account].turns[cpu];
+    if turns.count == 0 && u64::from(now.wrapping_sub(turns.left_at)) * STAMP_NS > 2 * SLICE_NS {
+        come_back(state, cpu, account);
+        let turns = &mut state.accounts.records[account].turns[cpu];
+        (turns.looks, turns.left_at) = (0, now);
+    }
 }
 
 /// Charges a look at the sleeper at `index`, which costs so many instructions: in the time of
@@ -425,6 +457,12 @@ pub(crate) fn forfeit(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     *debt = debt.saturating_sub(SLICE_NS as u32);
 }
 
+/// Is another account in the round? One that has no place there itself has always others.
+fn has_others(this: &Cpu, account: AccountIndex) -> bool {
+    let own = |at: usize| u64::from(at == account.at() / 64) << (account.at() % 64);
+    this.accounts.iter().enumerate().any(|(at, word)| word & !own(at) != 0)
+}
+
 /// Is no other account in the round?
 pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
     let this = &state.sched.cpus[cpu];
@@ -432,13 +470,19 @@ pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
     words.next().is_none_or(|word| word & (word - 1) == 0) && words.next().is_none()
 }
 
-/// The environment at `index` has run on time that it borrowed.
-pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, index: EnvIndex, ran: u64) {
+/// So much of the time that was borrowed has been used: whoever has borrowed it owes it.
+pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, ran: u64) {
     if !alone(state, cpu) {
-        let account = account_of(state, index);
+        let account = AccountIndex::from(state.sched.cpus[cpu].borrower);
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
         *debt = debt.saturating_add(ran as u32);
     }
+}
+
+/// How long one may borrow for that owes so much itself, beside what its account does.
+#[inline(always)]
+pub(crate) fn left_to_borrow(debt_ns: u32, turns: &OnEach, cpu: CpuIndex) -> u64 {
+    SLICE_NS.saturating_sub(debt_ns.max(turns[cpu].debt_ns).into())
 }
 
 /// How long it may borrow for; 0: not now.

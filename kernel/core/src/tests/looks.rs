@@ -239,3 +239,27 @@ fn who_compares_words_with_the_clock_takes_no_time_of_its_neighbours() {
         assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} without {sleepers}");
     }
 }
+
+/// Nor are looks by the clock at one that has no turns of its own free, where the account of who
+/// runs is alone in the round.
+#[test]
+fn who_has_no_turns_pays_for_looks_by_the_clock() {
+    let mut world = World::new();
+    let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
+    let victim = process(&mut world, neighbour);
+    let sleeper = process(&mut world, attacker);
+    world.on(0, sleeper);
+    let clock = (abi::predicate::Source::Clock, 0);
+    let watch = atom(memory(SCRATCH), Operator::Equal, clock);
+    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+    sleep_for_ever(&mut world, sleeper);
+    world.state.envs.slots[EnvIndex::new(sleeper)].flags |= FLAG_GIVEN_TIME as u16;
+    sched::turns_changed(&mut world.state, EnvIndex::new(sleeper));
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    assert_eq!(world.pick(0), victim);
+    world.machine.now = world.state.sched.alarms.soonest();
+    assert_eq!(world.pick(0), victim);
+    let credit = crate::turns::credit(&world.state, CPU, EnvIndex::new(sleeper));
+    assert!(credit < SLICE_NS, "nobody has paid");
+}

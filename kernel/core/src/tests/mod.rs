@@ -4,6 +4,7 @@ mod accounts;
 mod calls;
 mod capabilities;
 mod cells;
+mod crowds;
 mod deaths;
 mod exits;
 mod fifos;

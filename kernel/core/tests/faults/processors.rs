@@ -187,7 +187,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a walk past many looks at the same ones each time",
         "round.rs",
-        "                this.passed_over = index.link();\n",
+        "        this.passed_over = index.link();\n",
         "",
     ),
     (

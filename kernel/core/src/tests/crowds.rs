@@ -1,0 +1,277 @@
+//! What a user's crowd does to others' turns: those that sleep, that yield, that are made ready.
+
+use super::predicates::{atom, constant, memory, set};
+use super::turns::{process, sleep_for_ever, user};
+use super::*;
+use abi::call::TRANSFER_REPLY;
+use abi::limits::SLICE_NS;
+use abi::predicate::Operator;
+use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
+
+const CPU: CpuIndex = CpuIndex::new(0);
+/// A word that a sleeper watches.
+const WORD: u64 = SCRATCH + 0x800;
+
+/// So many processes of this user that sleep, whose predicates never hold.
+fn sleepers(world: &mut World, of: (AccountId, DomainId), count: usize) {
+    for _ in 0..count {
+        let index = process(world, of);
+        mask(world, index);
+        let never = atom(constant(0), Operator::Equal, constant(1));
+        assert_eq!(set(world, index, &[never]), OK);
+        sleep_for_ever(world, index);
+    }
+}
+
+/// Makes one that sleeps ready, as an event does.
+fn wake(world: &mut World, index: usize) {
+    let (state, machine) = (&mut world.state, &mut world.machine);
+    crate::sleep::end_sleep(state, machine, EnvIndex::new(index));
+    sched::make_ready(state, machine, EnvIndex::new(index), true);
+}
+
+/// Each of a crowd yields to the next at the end of the slice, which is lengthened for that one:
+/// the account pays for it, and others wait no longer than for two slices.
+#[test]
+fn who_yields_at_the_end_of_a_slice_takes_no_time_of_other_accounts() {
+    let mut world = World::of(8192);
+    let [many, few] = [(); 2].map(|()| user(&mut world));
+    let crowd: [usize; 20] = core::array::from_fn(|_| process(&mut world, many));
+    let one = process(&mut world, few);
+    sleep_for_ever(&mut world, 1);
+    while world.pick(0) != one {
+        world.machine.now += SLICE_NS;
+    }
+    let ran = |world: &World| world.state.published.envs[one].run_ns;
+    let (begin, before) = (world.machine.now, ran(&world));
+    let (mut left, mut longest) = (begin, 0);
+    for _ in 0..1_500 {
+        let runs = world.pick(0);
+        if runs == one {
+            longest = longest.max(world.machine.now - left);
+            world.machine.now += SLICE_NS;
+            left = world.machine.now;
+            continue;
+        }
+        let end = world.state.sched.cpus[CPU].slice_end_ns;
+        world.machine.now = world.machine.now.max(end - 1_000);
+        let at = crowd.iter().position(|&index| index == runs).expect("one of the crowd");
+        let to = world.id(crowd[(at + 1) % crowd.len()]);
+        assert_eq!(world.by(runs, Call::Yield { to }), Outcome::Left);
+        world.machine.now = world.machine.now.max(end);
+    }
+    longest = longest.max(world.machine.now - left);
+    let share = (ran(&world) - before) * 100 / (world.machine.now - begin);
+    assert!(longest <= 2 * SLICE_NS && share >= 45, "{share} %, waits for {longest} ns");
+    crate::turns::check(&world.state);
+}
+
+/// What is borrowed and spent in a server is owed by who has borrowed it: a crowd that wakes one
+/// after the other, and has a server work, borrows no more than one slice in a round.
+#[test]
+fn who_borrows_pays_for_the_servers_that_it_calls() {
+    let mut world = World::of(8192);
+    let [lending, borrowing, serving] = [(); 3].map(|()| user(&mut world));
+    let lender = process(&mut world, lending);
+    assert_eq!(world.set_flags(lender, EnvId::NONE, FLAG_BORROW), OK);
+    let crowd: [usize; 8] = core::array::from_fn(|_| process(&mut world, borrowing));
+    let server = process(&mut world, serving);
+    let wait = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
+    for &index in &crowd {
+        mask(&mut world, index);
+        assert_eq!(world.by(index, wait), Outcome::Left);
+    }
+    mask(&mut world, server);
+    let accept = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 1 };
+    assert_eq!(world.by(server, accept), Outcome::Left);
+    sleep_for_ever(&mut world, 1);
+    world.on(0, lender);
+    let transfer = |world: &mut World, from: usize, to: usize, bits: u64| {
+        let call = Call::TransferSync {};
+        let word = u64::from(call.encode().0) | u64::from(world.id(to).0) << 32 | bits;
+        assert_eq!(world.raw(0, from, call, word), Outcome::Enter(EnvIndex::new(to)));
+        assert_eq!(world.pick(0), to);
+    };
+    let mut borrowed = 0;
+    for &index in &crowd {
+        let env = world.id(index);
+        assert_eq!(world.by(lender, Call::Post { env, bits: 1 }), OK);
+        if world.pick(0) == index {
+            borrowed += 1;
+            transfer(&mut world, index, server, 0);
+            let end = world.state.sched.cpus[CPU].borrow_end_ns - 1_000;
+            world.machine.now = end.min(world.machine.now + SLICE_NS * 6 / 10);
+            transfer(&mut world, server, index, TRANSFER_REPLY);
+            world.save(index, offset::PENDING, 0);
+            assert_eq!(world.by(index, wait), Outcome::Left);
+        }
+        assert_eq!(world.pick(0), lender);
+    }
+    assert_eq!(borrowed, 2, "a slice, and what the last one took");
+    assert_eq!(world.state.envs.slots[EnvIndex::new(server)].debt_ns, 0, "it has borrowed nothing");
+    assert_eq!(crate::turns::credit(&world.state, CPU, EnvIndex::new(server)), SLICE_NS);
+}
+
+/// Looks at a crowd of sleepers are not all that a walk has, in each walk: one of another account's
+/// is looked at when its turn comes, while a third account computes.
+#[test]
+fn a_crowd_of_sleepers_takes_no_looks_of_others() {
+    for count in [1, 20, 31, 32, 33, 40, 48] {
+        for crowds in [1, 2] {
+            let mut world = World::of(8192);
+            let all: Vec<_> = (0..crowds).map(|_| user(&mut world)).collect();
+            let [few, third] = [(); 2].map(|()| user(&mut world));
+            let sleeper = process(&mut world, few);
+            let computes = process(&mut world, third);
+            all.into_iter().for_each(|many| sleepers(&mut world, many, count));
+            mask(&mut world, sleeper);
+            let watch = atom(memory(WORD), Operator::Equal, constant(1));
+            assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+            sleep_for_ever(&mut world, sleeper);
+            sleep_for_ever(&mut world, 1);
+            // Where another one is idle all sleepers are looked at in each slice.
+            world.state.sched.online = 1;
+            world.machine.now += SLICE_NS;
+            while world.pick(0) != computes {}
+            world.poke(sleeper, WORD, 1);
+            let mut slices = 0;
+            while world.state_of(sleeper) == EnvState::Sleeping {
+                assert!(slices < 8, "beside {crowds} of {count} it is never looked at");
+                world.machine.now += SLICE_NS;
+                while world.pick(0) == 0 {}
+                slices += 1;
+            }
+        }
+    }
+}
+
+/// What the kernel writes while an idle processor looks at all sleepers, for which few of them are
+/// looked at, and that some of them end meanwhile, makes it look past none of them.
+#[test]
+fn an_idle_processor_looks_at_all_sleepers() {
+    for (writes, ends) in [(false, false), (true, false), (false, true)] {
+        for at in 0..20 {
+            let mut world = World::of(8192);
+            world.state.sched.online = 1;
+            let [many, few] = [(); 2].map(|()| user(&mut world));
+            sleepers(&mut world, many, 5 * at);
+            let first = world.state.sched.watch;
+            let sleeper = process(&mut world, few);
+            mask(&mut world, sleeper);
+            let watch = atom(memory(WORD), Operator::Equal, constant(1));
+            assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+            sleep_for_ever(&mut world, sleeper);
+            sleepers(&mut world, many, 100 - 5 * at);
+            sleep_for_ever(&mut world, 1);
+            while world.pick(0) != 0 || world.state.sched.cpus[CPU].to_look == 0 {}
+            world.poke(sleeper, WORD, 1);
+            world.state.sched.cpus[CPU].to_look = 0;
+            let (mut more, mut victim) = (true, EnvIndex::from(first));
+            while more {
+                if writes {
+                    // As after a write that nobody is looked at for.
+                    let next = crate::list::next;
+                    for _ in 0..33 {
+                        let sched = &mut world.state.sched;
+                        let head = EnvIndex::from(sched.watch);
+                        let kind = crate::list::Kind::Watch;
+                        sched.watch = next(&world.state.envs.slots, kind, head).link();
+                    }
+                }
+                if ends && victim != EnvIndex::NONE && victim.at() != sleeper {
+                    let (state, machine) = (&mut world.state, &mut world.machine);
+                    let next =
+                        crate::list::next(&state.envs.slots, crate::list::Kind::Watch, victim);
+                    crate::sleep::end_sleep(state, machine, victim);
+                    crate::death::hold_now(state, machine, victim);
+                    victim = next;
+                }
+                world.pick(0);
+                more = world.state.sched.cpus[CPU].more;
+                if world.state_of(sleeper) != EnvState::Sleeping {
+                    break;
+                }
+            }
+            let found = world.state_of(sleeper) != EnvState::Sleeping;
+            assert!(found, "writes {writes}, ends {ends}, at {at}");
+        }
+    }
+}
+
+/// Who makes others ready without end, on another processor, which have no turns here: one that has
+/// is found all the same, behind that user's sleepers.
+#[test]
+fn who_makes_others_ready_hides_nobody_behind_a_crowd() {
+    let mut world = World::of(8192);
+    let [many, few, third] = [(); 3].map(|()| user(&mut world));
+    let one = process(&mut world, few);
+    let [given, busy] = [(); 2].map(|()| process(&mut world, many));
+    sleepers(&mut world, many, 60);
+    // The round of the idle processor ends behind either of both.
+    sleepers(&mut world, third, 1);
+    let flags = FLAG_GIVEN_TIME as u16;
+    world.state.envs.slots[EnvIndex::new(given)].flags |= flags;
+    sched::turns_changed(&mut world.state, EnvIndex::new(given));
+    for index in [1, one] {
+        sleep_for_ever(&mut world, index);
+    }
+    world.on(1, busy);
+    for idle in 60..68 {
+        for _ in 0..idle {
+            world.pick(0);
+        }
+        wake(&mut world, one);
+        let (env, mut picks) = (world.id(given), 0);
+        while world.pick(0) != one {
+            picks += 1;
+            assert!(picks < 64, "it is not found");
+            assert_eq!(world.by(busy, Call::EnvHold { env }), OK);
+            assert_eq!(world.by(busy, Call::EnvRelease { env }), OK);
+        }
+        sleep_for_ever(&mut world, one);
+    }
+}
+
+/// One that was asked for something on processor 1 has left that by a short way before it heard: as
+/// there, nobody has looked at what is asked. Another one runs there.
+fn asked_and_gone(kills: bool) -> (World, [usize; 2]) {
+    let mut world = World::new();
+    let domain = world.domain();
+    let [asked, next] = [(); 2].map(|()| world.spawn(domain));
+    let cpu = CpuIndex::new(1);
+    world.on(1, asked);
+    let env = world.id(asked);
+    let call = if kills { Call::EnvDestroy { env, word: 3 } } else { Call::EnvHold { env } };
+    assert_eq!(world.by(1, call), OK);
+    sched::leave(&mut world.state, &mut world.machine, cpu);
+    sched::stay_ready(&mut world.state, EnvIndex::new(asked));
+    let now = world.machine.now;
+    sched::run(&mut world.state, cpu, EnvIndex::new(next), now);
+    world.state.sched.cpus[cpu].slice_end_ns = now + SLICE_NS;
+    (world, [asked, next])
+}
+
+/// What it was asked for is not forgotten when another one is asked there.
+#[test]
+fn what_is_asked_is_served_if_another_one_is_asked() {
+    let (mut world, [asked, next]) = asked_and_gone(false);
+    assert_eq!(world.by(1, Call::EnvHold { env: world.id(next) }), OK);
+    world.pick(1);
+    assert_eq!([asked, next].map(|index| world.state_of(index)), [EnvState::Held; 2]);
+}
+
+/// Nor is it done to one that runs on a further processor by then: that one has to hear of it.
+#[test]
+fn what_is_asked_goes_along_to_another_processor() {
+    for kills in [false, true] {
+        let (mut world, [asked, _]) = asked_and_gone(kills);
+        let to = world.id(asked);
+        assert_eq!(world.by(1, Call::Yield { to }), Outcome::Left);
+        assert_eq!(world.state_of(asked), EnvState::Running);
+        world.pick(1);
+        assert_eq!(world.state_of(asked), EnvState::Running, "on processor 0");
+        world.pick(0);
+        let ends = if kills { EnvState::Dead } else { EnvState::Held };
+        assert_eq!(world.state_of(asked), ends);
+    }
+}
