@@ -10,14 +10,14 @@
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
-use crate::index::{CpuIndex, EnvIndex, bounded};
+use crate::index::{AccountIndex, CpuIndex, EnvIndex, bounded};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{gate, sched, transfer, visit};
+use crate::{gate, sched, transfer, turns, visit};
 use abi::call::{TRANSFER_REPLY, number, transfer_target};
-use abi::id::EnvId;
+use abi::id::{AccountId, EnvId};
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::offset;
 
@@ -69,7 +69,8 @@ pub fn check<M: Machine>(
     }
     let replies = word & TRANSFER_REPLY != 0;
     let way = if yields {
-        if env.state != EnvState::Ready || CpuIndex::from(own.cpu) != cpu {
+        let at_home = CpuIndex::from(own.cpu) == cpu && state.sched.cpus[cpu].lender == 0;
+        if env.state != EnvState::Ready || !at_home {
             return None;
         }
         Way::Yield
@@ -95,10 +96,8 @@ pub fn check<M: Machine>(
         Way::Call { entry }
     };
     let now = machine.now_ns();
-    // On time that is borrowed its account pays, which the long way knows.
     let plain = matches!(env.request, Request::Nothing)
         && own.ending == 0
-        && state.sched.cpus[cpu].lender == 0
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()
@@ -169,7 +168,7 @@ pub fn apply<M: Machine>(
         Way::Call { .. } => EnvState::Donating,
         Way::Reply => EnvState::Sleeping,
     };
-    leaves(this, own, own_record, becomes, now);
+    let borrowed = leaves(this, own, own_record, becomes, now);
     this.current = target.link();
     (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
@@ -205,9 +204,13 @@ pub fn apply<M: Machine>(
         }
     }
     gate::open(state, machine, pair);
+    if borrowed != 0 {
+        turns::borrowed(state, cpu, borrowed);
+    }
 }
 
-/// As `sched::leave` and `env::come_or_go`.
+/// As `sched::leave` and `env::come_or_go`, but for what the account owes for the time that has been
+/// borrowed: answers how much that is.
 #[inline(always)]
 pub(crate) fn leaves(
     this: &mut Cpu,
@@ -215,16 +218,20 @@ pub(crate) fn leaves(
     record: &mut EnvRecord,
     becomes: EnvState,
     now: u64,
-) {
+) -> u64 {
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     record.run_ns = record.run_ns.wrapping_add(ran);
+    let borrowed = if this.lender != 0 { ran } else { 0 };
     if this.lender != 0 {
         this.slice_end_ns += ran;
-        env.debt_ns = env.debt_ns.saturating_add(ran as u32);
+        if this.borrower == AccountIndex::from(AccountId(record.account)).link() {
+            env.debt_ns = env.debt_ns.saturating_add(ran as u32);
+        }
     }
     env.shut();
     (env.state, record.state) = (becomes, becomes as u32);
     record.sequence = record.sequence.wrapping_add(1);
+    borrowed
 }
 
 /// As `sched::run`.
