@@ -5,7 +5,7 @@ use crate::exit::{CONTINUED, STATUS, stopped};
 use crate::groups;
 use crate::page;
 use crate::process::{Child, Process};
-use crate::signal::{Info, sender};
+use crate::signal::{Info, send, sender};
 use crate::thread;
 use crate::time;
 use crate::user;
@@ -13,6 +13,7 @@ use crate::wait::{Wait, sleep_until};
 use abi::id::EnvId;
 use abi::published::EnvState;
 use abi::upcall::EVENT_CHILD;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 /// Frees the dead children of a process that does not want to hear of them (`SIGCHLD` ignored, or
@@ -22,6 +23,7 @@ pub fn tend(process: &mut Process, change: bool) {
     if !unwanted && !change {
         return;
     }
+    let mut dropped = Vec::new();
     process.children.retain_mut(|child| {
         let dead = xok::published::env(child.id)
             .is_some_and(|record| record.state == EnvState::Dead as u32);
@@ -29,12 +31,14 @@ pub fn tend(process: &mut Process, change: bool) {
             return true;
         }
         if unwanted {
-            // The record is dead and ours; a kernel that refuses keeps it until we die.
-            let _ = xok::call::env_forget(child.id);
+            dropped.push(child.id);
         }
         child.kept = true;
         !unwanted
     });
+    for id in dropped {
+        reap(process, id);
+    }
 }
 
 /// What a child has to say.
@@ -193,8 +197,14 @@ fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Optio
 fn forget(process: &mut Process, news: &News) {
     process.children.retain(|child| child.id != news.id);
     process.children_ns += news.run_ns;
-    // The record was dead and ours; a kernel that refuses keeps it until we die.
-    let _ = xok::call::env_forget(news.id);
+    reap(process, news.id);
+}
+
+/// Forgets the record of a dead child, and ends what that has left in its domain.
+fn reap(process: &Process, id: EnvId) {
+    send::end_left(process, id);
+    // The record is dead and ours; a kernel that refuses keeps it until we die.
+    let _ = xok::call::env_forget(id);
 }
 
 /// `wait4(pid, status, options, usage)`

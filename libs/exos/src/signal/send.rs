@@ -71,8 +71,7 @@ fn to_own(process: &mut Process, signal: u32, info: Info) -> Result<(), Errno> {
 /// that says nothing of itself is one of the process that the space belongs to.
 fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let real = real_counts(process, id);
-    let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-    let alone = published::domain(domain).map_or(0, |record| record.envs) <= 1;
+    let domain = home_of(id);
     let word = crate::exit::signalled(linux::SIGKILL);
     let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
@@ -83,12 +82,27 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
         return destroyed.map(|_| ()).map_err(|(error, _)| from_kernel(error));
     }
     ended?;
-    if alone {
-        return Ok(());
+    end_rest(id, domain, real);
+    Ok(())
+}
+
+/// The domain that an environment is at home in, whichever it visits.
+fn home_of(id: EnvId) -> DomainId {
+    let record = published::env(id).unwrap_or_default();
+    DomainId(if record.home == 0 { record.domain } else { record.home })
+}
+
+/// Ends what is left in the domain of a process that has been ended: only now, as it may have made
+/// environments there until then. Those that run make more while the table is looked through, so the
+/// domain ends as one, unless its guard refuses that.
+fn end_rest(id: EnvId, domain: DomainId, real: bool) {
+    let is_other = |&other: &EnvId| other != id;
+    let is_left = || page::environments_of(domain).any(|other| is_other(&other));
+    if published::domain(domain).is_none_or(|record| record.envs == 0) || !is_left() {
+        return;
     }
     let lives_there = |other: Brief| {
-        let there = published::env_domain(other.id) == Some(domain);
-        other.id != id && !other.dead && there
+        other.id != id && !other.dead && published::env_domain(other.id) == Some(domain)
     };
     // Each may have just died.
     let end = |thread: EnvId| {
@@ -97,10 +111,26 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     if page::all().any(lives_there) {
         // A vfork child, or its parent, is there too, and stays.
         page::threads_of(id, domain).for_each(end);
-    } else {
-        page::environments_of(domain).for_each(end);
+        return;
     }
-    Ok(())
+    if by_users(real, |slot| call::domain_destroy(slot, domain)).is_ok() {
+        return;
+    }
+    let mut looks = 0..LOOKS;
+    while looks.next().is_some() && is_left() {
+        page::environments_of(domain).filter(is_other).for_each(end);
+    }
+}
+
+/// Ends the environments of its domain that a dead child has left: no process tells of them.
+pub fn end_left(process: &Process, id: EnvId) {
+    let domain = home_of(id);
+    let are_left = published::domain(domain).is_some_and(|record| record.envs != 0);
+    // A vfork child was where the process is; servers' domains are no user's.
+    let is_own = published::env_domain(process.id) == Some(domain);
+    if are_left && !is_own && accounts::payer(domain).is_some() {
+        end_rest(id, domain, real_counts(process, id));
+    }
 }
 
 /// Where user 0's name lies that ends a domain whatever that says of itself: the effective user's,
@@ -153,6 +183,9 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     if pid > 0 {
         let id = EnvId(pid as u32);
         if is_zombie(process, id) {
+            if signal == linux::SIGKILL {
+                end_left(process, id);
+            }
             return Ok(0);
         }
         match page::brief(id) {

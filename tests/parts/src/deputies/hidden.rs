@@ -6,6 +6,7 @@ use abi::domain::NO_NAME;
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::setup::{EnvSetup, FLAG_SLICE_END, field};
 use abi::word::{UserAddress, Which};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use unix::process_page::ProcessPage;
@@ -13,8 +14,9 @@ use xok::published;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 3] = [
+pub const TESTS: [Test; 4] = [
     ("hidden_programs_are_killed", hidden_programs_are_killed),
+    ("the_killed_leave_no_environments", the_killed_leave_no_environments),
     ("numbers_of_servers_are_nobody", numbers_of_servers_are_nobody),
     ("enduser_ends_all_of_a_user", enduser_ends_all_of_a_user),
 ];
@@ -28,6 +30,10 @@ const NO_SUCH_PROCESS: i32 = 3;
 const USER: u8 = 2;
 /// A hidden program ends by itself after this, so that a failure is one.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Environments that one thread has at one time.
+const SPINNERS: usize = 6;
+/// How often a process is killed while it makes environments.
+const ROUNDS: usize = 96;
 /// It is ended within this.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -47,11 +53,22 @@ extern "C" fn spin() -> ! {
 
 /// Makes an environment of one's own domain, without a page.
 fn make_spinner(door: door::Door) -> Option<EnvId> {
+    make_spinner_at(door, stack_page())
+}
+
+/// A page for the stack of an environment that has no handler of faults.
+fn stack_page() -> u64 {
+    let page = libc::private(1);
+    libc::bytes(page, 1)[0] = 1;
+    page
+}
+
+/// The same, with a stack of which nothing is used.
+fn make_spinner_at(door: door::Door, stack: u64) -> Option<EnvId> {
     let rip = spin as *const () as u64;
-    // Both pages are there: it has no handler of faults.
+    // Both pages are there.
     std::hint::black_box(libc::words(rip & !7, 1)[0].load(Ordering::Relaxed));
-    let rsp = libc::private(1) + 4096;
-    libc::bytes(rsp - 4096, 1)[0] = 1;
+    let rsp = stack + 4096;
     let setup = EnvSetup { rip, rsp, flags: FLAG_SLICE_END, ..EnvSetup::default() };
     let fields = field::RIP | field::RSP | field::FLAGS;
     let (which, vector) = (Which::Any, Which::Any);
@@ -152,6 +169,86 @@ fn hidden_programs_are_killed(door: door::Door) -> Seen {
         let hidden = start(door, make_spinner, false)?;
         way(hidden);
         expect(has_ended(door, hidden), || format!("not ended by {name}"))?;
+    }
+    Ok(String::new())
+}
+
+/// Makes environments of one's own domain and ends them again, without end.
+fn churn(door: door::Door) {
+    let (mut made, stack) = (VecDeque::new(), stack_page());
+    loop {
+        made.extend(make_spinner_at(door, stack));
+        if made.len() > SPINNERS
+            && let Some(env) = made.pop_front()
+        {
+            let _ = libc::kernel(door, Call::EnvDestroy { env, word: 0 });
+            let _ = libc::kernel(door, Call::EnvForget { env });
+        }
+    }
+}
+
+/// Starts a process of BOB's that has some threads more, which make environments. Its first thread
+/// does so too, or (`ends`) ends by the kernel's call alone. The process, and its domain.
+fn start_churning(
+    door: door::Door,
+    threads: usize,
+    ends: bool,
+) -> Result<(i32, DomainId), String> {
+    let words: &[AtomicU64] = libc::words(libc::shared(1), 2);
+    let process = libc::spawn(|| {
+        if !libc::become_user(BOB) {
+            return 1;
+        }
+        let spawn = |_| std::thread::Builder::new().spawn(move || churn(door)).is_ok();
+        let all = (0..threads).all(spawn) && make_spinner(door).is_some();
+        words[0].store(1 + u64::from(all), Ordering::SeqCst);
+        while words[1].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        if ends {
+            let env = EnvId(std::process::id());
+            let _ = libc::kernel(door, Call::EnvDestroy { env, word: 0 });
+        }
+        churn(door);
+        2
+    });
+    while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(process) {
+        std::thread::yield_now();
+    }
+    let has_begun = words[0].load(Ordering::SeqCst) == 2;
+    let domain = published::env_domain(EnvId(process as u32)).unwrap_or(DomainId::NONE);
+    words[1].store(1, Ordering::SeqCst);
+    expect(has_begun, || "it has made no environment".into())?;
+    while ends && libc::is_alive(process) {
+        std::thread::yield_now();
+    }
+    Ok((process, domain))
+}
+
+/// How many environments there are in a domain.
+fn environments(domain: DomainId) -> u32 {
+    published::domain(domain).map_or(0, |record| record.envs)
+}
+
+/// SIGKILL ends all environments of a process's, also those that it makes meanwhile, and those that
+/// its first one has left.
+fn the_killed_leave_no_environments(door: door::Door) -> Seen {
+    for round in 0..ROUNDS {
+        let (threads, ends) = ([0, 1, 4][round % 3], round % 8 == 7);
+        let (process, domain) = start_churning(door, threads, ends)?;
+        std::thread::sleep(Duration::from_micros(1 + 370 * (round as u64 % 16)));
+        libc::send(process, KILL);
+        let began = Instant::now();
+        while environments(domain) != 0 && began.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let left = environments(domain);
+        if left != 0 {
+            let _ = libc::kernel_by(door, Call::DomainDestroy { domain }, USER);
+        }
+        let status = libc::wait(process);
+        expect(left == 0, || format!("round {round}: {left} environments live on"))?;
+        expect(ends || status == KILL, || format!("round {round}: status {status:#x}"))?;
     }
     Ok(String::new())
 }
