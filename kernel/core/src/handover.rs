@@ -204,12 +204,10 @@ pub fn apply<M: Machine>(
         }
     }
     gate::open(state, machine, pair);
-    if borrowed != 0 {
-        turns::borrowed(state, cpu, borrowed);
-    }
+    turns::borrowed(state, cpu, borrowed);
 }
 
-/// As `sched::leave` and `env::come_or_go`, but for what the account owes for the time that has been
+/// As `sched::leave` and `env::come_or_go`, but for the account, which owes the time that has been
 /// borrowed: answers how much that is.
 #[inline(always)]
 pub(crate) fn leaves(

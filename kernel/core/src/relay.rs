@@ -307,8 +307,7 @@ pub fn wait_for<M: Machine>(
     let context = machine.context(caller.at());
     let step = Step::from_words([context.rdi, context.rdx, context.r10]);
     let attached = published.regions.get(index.at())?.attached.get(usize::from(step.peer));
-    let account = AccountIndex::from(AccountId(published.envs.get(caller.at())?.account));
-    if !in_time || this.borrower != account.link() || attached.is_some_and(|&count| count == 0) {
+    if !in_time || attached.is_some_and(|&count| count == 0) {
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;

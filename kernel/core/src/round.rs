@@ -24,7 +24,7 @@ use core::mem::replace;
 /// Members of rings that one look for whose turn it is walks past, some 100 instructions each: with
 /// the predicates it stays well within the bound of one hold. Few in tests, so that they, too, go
 /// on where they stopped.
-const MEMBERS_PER_EXIT: usize = if cfg!(test) { 24 } else { 400 };
+const MEMBERS_PER_EXIT: u32 = if cfg!(test) { 24 } else { 400 };
 
 /// The next slice of the round that somebody uses.
 pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now: u64) {
@@ -38,15 +38,12 @@ pub fn choose<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, now
     if !this.more {
         (this.passed, this.passed_over) = (0, 0);
     }
-    if this.looks_from != 0 && !turns::is_in(this, this.looks_from.into()) {
-        this.looks_from = 0;
-    }
-    let has_looks = this.passed == 0 && this.looks_from == 0;
+    let is_new = this.passed | this.looks_from | this.ring_end == 0;
+    let has_looks = is_new || looks_anew(this);
+    let mut walk = Walk::begin(has_looks, work::turn(state));
     // A walk that begins anew, as one more is ready, goes on in the ring where it stopped, too: who
     // makes others ready without end keeps it in a long ring else.
-    let stopped = this.ring_end != 0;
-    let mut walk = Walk::begin(has_looks, work::turn(state));
-    if stopped && resume(state, machine, (cpu, now), &mut walk) {
+    if !is_new && resume(state, machine, (cpu, now), &mut walk) {
         return;
     }
     // Whoever owes slices is passed over once for each; each round pays one.
@@ -122,6 +119,7 @@ fn resume<M: Machine>(
         turns::again(state, cpu, &place);
         return false;
     }
+    walk.account = place.account.link();
     let found = members(state, machine, at, (place.head, end), walk);
     is_over(state, machine, (cpu, now), (&place, found), walk)
 }
@@ -132,22 +130,29 @@ fn another_idles(state: &State, cpu: CpuIndex) -> bool {
     all.any(|(other, record)| other != cpu && record.online && record.current == 0)
 }
 
-/// What one look for whose turn it is may still do, and what it has met.
+/// What one look for whose turn it is may still do, and what it has met. Small: each begins with
+/// most of it zero.
 struct Walk {
-    /// Predicates to evaluate.
-    predicates: usize,
-    /// What they may cost, of the reckoning of one hold.
+    /// What predicates may cost, of the reckoning of one hold.
     room: u32,
+    /// Predicates to evaluate.
+    predicates: u16,
     /// Members of rings to walk past, and owners of further positions.
-    members: usize,
+    members: u16,
     /// Members walked past.
     walked: u16,
-    /// The last member of the ring in which the walk has stopped.
-    end: EnvIndex,
-    /// Has somebody been passed over in this round who owes slices?
-    owing: bool,
+    /// The last member of the ring in which the walk has stopped, 0: none.
+    end: u16,
+    /// The account whose place it is at.
+    account: u16,
+    /// The account before the first place that there were no looks left for, 0: none.
+    ran_out: u16,
+    /// Has it had looks?
+    had_looks: bool,
     /// Does the account of one that owes a slice forfeit its turn, unless it is alone?
     forfeits: bool,
+    /// Has somebody been passed over in this round who owes slices?
+    owing: bool,
     /// Has one been passed over in this turn?
     owes: bool,
     /// Or in an earlier one?
@@ -158,16 +163,17 @@ impl Walk {
     /// The first piece of a walk looks at sleepers; those after it only look for who is ready. If
     /// the last walk had no looks for some account, this one's begin there ([`reach`]).
     fn begin(has_looks: bool, room: u32) -> Self {
-        let predicates = if has_looks { PREDICATES_PER_EXIT } else { 0 };
-        let members = MEMBERS_PER_EXIT.min((room / cost::MEMBER) as usize);
         Self {
-            predicates,
             room,
-            members,
+            predicates: if has_looks { PREDICATES_PER_EXIT as u16 } else { 0 },
+            members: MEMBERS_PER_EXIT.min(room / cost::MEMBER) as u16,
             walked: 0,
-            end: EnvIndex::NONE,
-            owing: false,
+            end: 0,
+            account: 0,
+            ran_out: 0,
+            had_looks: has_looks,
             forfeits: true,
+            owing: false,
             owes: false,
             paid: false,
         }
@@ -199,20 +205,21 @@ fn walked_all(state: &State, cpu: CpuIndex) -> bool {
 #[inline(never)]
 fn go_on_later(state: &mut State, cpu: CpuIndex, place: &Place, walk: &Walk) -> bool {
     let this = &mut state.sched.cpus[cpu];
+    note_looked_in(this, walk);
     // Whoever has paid may run when its turn comes again, so everybody is walked past once more:
     // from 1, as sleepers have been looked at.
     this.passed = if walk.paid { 1 } else { this.passed.saturating_add(walk.walked.max(1)) };
     if walked_all(state, cpu) {
         return false;
     }
-    if walk.end == EnvIndex::NONE {
+    if walk.end == 0 {
         // It stopped behind the last one of the place.
         turns::passed(state, cpu, place.account);
     } else {
         turns::again(state, cpu, place);
     }
     let this = &mut state.sched.cpus[cpu];
-    (this.more, this.ring_end) = (true, walk.end.link());
+    (this.more, this.ring_end) = (true, walk.end);
     true
 }
 
@@ -263,7 +270,10 @@ fn turn<M: Machine>(
     walk: &mut Walk,
 ) -> Option<(EnvIndex, EnvIndex)> {
     let &Place { account, position, head: first } = place;
-    reach(&mut state.sched.cpus[cpu], account, walk);
+    if walk.predicates == 0 {
+        reach(&mut state.sched.cpus[cpu], account, walk);
+    }
+    walk.account = account.link();
     if first == EnvIndex::NONE {
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
@@ -287,7 +297,7 @@ fn members<M: Machine>(
     let (mut index, mut walked) = (first, 0);
     loop {
         if walk.members == 0 {
-            walk.end = last;
+            walk.end = last.link();
             break;
         }
         walk.members -= 1;
@@ -304,7 +314,7 @@ fn members<M: Machine>(
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
             let stays = sleep_through(state, index, looks);
             if stays && !looks {
-                pass_over(state, cpu, account, index);
+                pass_over(state, cpu, index, walk);
             }
         }
         index_was_last = index == last;
@@ -315,46 +325,62 @@ fn members<M: Machine>(
     }
     walk.walked += walked;
     work::spend(state, u32::from(walked) * cost::MEMBER);
-    if index_was_last || found.is_some() {
+    let has_passed_over = state.sched.cpus[cpu].passed_over != 0;
+    if has_passed_over && (index_was_last || found.is_some()) {
         back_to_passed_over(state, cpu, account, position);
     }
     found
 }
 
-/// The walk has come to a place of this account's.
-#[inline(always)]
+/// Do looks begin with the first account, as that for which there were none has left the round?
+#[cold]
+fn looks_anew(this: &mut Cpu) -> bool {
+    if this.looks_from != 0 && !turns::is_in(this, this.looks_from.into()) {
+        this.looks_from = 0;
+    }
+    this.passed | this.looks_from == 0
+}
+
+/// The walk has come to a place of this account's, without looks: here they may begin.
+#[cold]
 fn reach(this: &mut Cpu, account: AccountIndex, walk: &mut Walk) {
+    if walk.had_looks && walk.ran_out == 0 {
+        walk.ran_out = walk.account;
+    }
     if this.looks_from == account.link() {
         this.looks_from = 0;
-        walk.predicates = PREDICATES_PER_EXIT;
-    }
-    if walk.predicates > 0 {
-        this.looked_in = account.link();
+        (walk.predicates, walk.had_looks) = (PREDICATES_PER_EXIT as u16, true);
+        walk.ran_out = 0;
     }
 }
 
 /// There is no look left for the sleeper at `index`. It is the first of its ring to have one next
 /// time, and its account the first of all, if another one has had them.
-#[inline(always)]
-fn pass_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, index: EnvIndex) {
+#[cold]
+fn pass_over(state: &mut State, cpu: CpuIndex, index: EnvIndex, walk: &Walk) {
     let this = &mut state.sched.cpus[cpu];
     if this.passed_over == 0 {
         this.passed_over = index.link();
     }
-    let others = this.looks_from == 0 && this.looked_in != account.link();
+    note_looked_in(this, walk);
+    let others = this.looks_from == 0 && this.looked_in != walk.account;
     if others && state.envs.slots[index].atoms > 0 {
-        this.looks_from = account.link();
+        this.looks_from = walk.account;
+    }
+}
+
+/// Notes the last account whose sleepers have had looks.
+fn note_looked_in(this: &mut Cpu, walk: &Walk) {
+    if walk.had_looks {
+        this.looked_in = if walk.ran_out != 0 { walk.ran_out } else { walk.account };
     }
 }
 
 /// The turn at a position is over: the first that it has passed over is the first to be looked at
 /// when the turn comes again, if it is still there.
-#[inline(always)]
+#[cold]
 fn back_to_passed_over(state: &mut State, cpu: CpuIndex, account: AccountIndex, position: usize) {
-    let first = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].passed_over));
-    if first == EnvIndex::NONE {
-        return;
-    }
+    let first = EnvIndex::from(replace(&mut state.sched.cpus[cpu].passed_over, 0));
     if is_member(state, (cpu, account, position), first) {
         turns::set_head(state, cpu, account, position, first.link());
     }
@@ -495,8 +521,8 @@ fn start_slice<M: Machine>(
     this.slice_end_ns = now + SLICE_NS - u64::from(paid + left_to_others);
     this.extended = false;
     this.lender = 0;
-    state.published.cpus[cpu].position = u32::from(state.sched.cpus[cpu].position);
-    let position = usize::from(state.sched.cpus[cpu].position);
+    let position = usize::from(this.position);
+    state.published.cpus[cpu].position = position as u32;
     if position < SLICES {
         state.published.slices[cpu.at() * SLICES + position].used += 1;
     }

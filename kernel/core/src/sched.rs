@@ -76,6 +76,8 @@ pub struct Cpu {
     pub since_ns: u64,
     /// Accounts that have a place in the round, a bit each.
     pub accounts: [u64; ACCOUNTS / 64],
+    /// How many they are.
+    pub in_round: u16,
     /// Words of that which have ever had a bit.
     pub words: u8,
     /// Places of them all.
@@ -111,6 +113,7 @@ impl Cpu {
         borrow_end_ns: 0,
         since_ns: 0,
         accounts: [0; ACCOUNTS / 64],
+        in_round: 0,
         words: 0,
         places: 0,
         account: 0,

@@ -157,6 +157,8 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
     if state.accounts.records[account].turns[cpu].set(position, true) {
         let this = &mut state.sched.cpus[cpu];
         this.places += 1;
+        let is_new = !is_in(this, account);
+        this.in_round += u16::from(is_new);
         this.accounts[account.at() / 64] |= 1 << (account.at() % 64);
         this.words = this.words.max((account.at() / 64) as u8 + 1);
         let turns = &state.accounts.records[account].turns[cpu];
@@ -173,9 +175,8 @@ pub(crate) fn occupy(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
 #[inline(never)]
 fn come_back(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     let this = &state.sched.cpus[cpu];
-    let all: u32 = this.accounts.iter().map(|word| word.count_ones()).sum();
+    let others = this.in_round - u16::from(is_in(this, account));
     let turns = &mut state.accounts.records[account].turns[cpu];
-    let others = all - u32::from(all != 0 && turns.count != 0);
     let away = ((this.since_ns / STAMP_NS) as u32).wrapping_sub(turns.left_at);
     // Meanwhile it may have had what it owes: it has left no more to others than the rest.
     let left = (u64::from(away) * STAMP_NS).saturating_sub(turns.debt_ns.into());
@@ -192,6 +193,8 @@ pub(crate) fn vacate(state: &mut State, cpu: CpuIndex, account: AccountIndex, po
     }
     if turns.count == 0 {
         turns.left_at = (this.since_ns / STAMP_NS) as u32;
+        let was_in = is_in(this, account);
+        this.in_round.less(u16::from(was_in));
         this.accounts[account.at() / 64] &= !(1 << (account.at() % 64));
     }
 }
@@ -278,16 +281,25 @@ pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
 /// The account behind the one in turn, round and round.
 #[inline(always)]
 fn account_after(this: &Cpu) -> Option<AccountIndex> {
-    let (mut at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
-    let mut found = this.accounts[at] & (!0 << bit << 1);
-    for _ in 0..this.words {
-        if found != 0 {
-            break;
-        }
-        at = if at + 1 < this.words.into() { at + 1 } else { 0 };
-        found = this.accounts[at];
+    let (at, bit) = (usize::from(this.account) / 64, usize::from(this.account) % 64);
+    let ahead = this.accounts[at] & (!0 << bit << 1);
+    if ahead != 0 {
+        return Some(AccountIndex::new(at * 64 + ahead.trailing_zeros() as usize));
     }
-    (found != 0).then(|| AccountIndex::new(at * 64 + found.trailing_zeros() as usize))
+    if this.words > 1 {
+        return account_in_words_after(this, at);
+    }
+    let all = this.accounts[0];
+    (all != 0).then(|| AccountIndex::new(all.trailing_zeros() as usize))
+}
+
+/// The same in the words behind this one, and in this one at last.
+#[inline(never)]
+fn account_in_words_after(this: &Cpu, at: usize) -> Option<AccountIndex> {
+    let words = usize::from(this.words);
+    let mut all = (at + 1..words).chain(0..words).map(|at| (at, this.accounts[at]));
+    let (at, found) = all.find(|&(_, word)| word != 0)?;
+    Some(AccountIndex::new(at * 64 + found.trailing_zeros() as usize))
 }
 
 /// The place has been left in the middle: it is the next one to look at.
@@ -459,20 +471,19 @@ pub(crate) fn forfeit(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
 
 /// Is another account in the round? One that has no place there itself has always others.
 fn has_others(this: &Cpu, account: AccountIndex) -> bool {
-    let own = |at: usize| u64::from(at == account.at() / 64) << (account.at() % 64);
-    this.accounts.iter().enumerate().any(|(at, word)| word & !own(at) != 0)
+    this.in_round != u16::from(is_in(this, account))
 }
 
 /// Is no other account in the round?
+#[inline(always)]
 pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
-    let this = &state.sched.cpus[cpu];
-    let mut words = this.accounts.iter().filter(|&&word| word != 0);
-    words.next().is_none_or(|word| word & (word - 1) == 0) && words.next().is_none()
+    state.sched.cpus[cpu].in_round <= 1
 }
 
 /// So much of the time that was borrowed has been used: whoever has borrowed it owes it.
+#[inline(always)]
 pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, ran: u64) {
-    if !alone(state, cpu) {
+    if ran != 0 && !alone(state, cpu) {
         let account = AccountIndex::from(state.sched.cpus[cpu].borrower);
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
         *debt = debt.saturating_add(ran as u32);
@@ -529,15 +540,16 @@ pub(crate) fn check(state: &State) {
         let positions = places.iter().filter(|(_, position)| *position < SLICES);
         let alone: BTreeSet<_> = positions.clone().map(|&(_, position)| position).collect();
         assert_eq!(alone.len(), positions.count(), "a position is that of several accounts");
-        let mut round = BTreeSet::new();
+        let (mut round, mut in_round) = (BTreeSet::new(), 0);
         for account in (0..state.accounts.records.len()).map(AccountIndex::new) {
             let turns = &state.accounts.records[account].turns[cpu];
             assert_eq!(turns.has_common, turns.common != 0);
-            let is_in = this.accounts[account.at() / 64] >> (account.at() % 64) & 1 != 0;
+            let is_in = is_in(this, account);
             assert_eq!(is_in, turns.count != 0);
             let all = turns.occupied.count_ones() + u32::from(turns.has_common);
             assert_eq!(u32::from(turns.count), all + u32::from(turns.has_work));
             if is_in {
+                in_round += 1;
                 round.extend(turns.has_work.then_some((account, WORK)));
                 let all = (0..SLICES).filter(|position| turns.occupied >> position & 1 != 0);
                 round.extend(all.chain(turns.has_common.then_some(COMMON)).map(|at| (account, at)));
@@ -545,5 +557,6 @@ pub(crate) fn check(state: &State) {
         }
         assert_eq!(round, places, "the round of processor {cpu:?}");
         assert_eq!(usize::from(this.places), places.len());
+        assert_eq!(this.in_round, in_round);
     }
 }

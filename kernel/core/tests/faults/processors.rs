@@ -175,13 +175,13 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a walk past many ends with the hold",
         "round.rs",
-        "(this.more, this.ring_end) = (true, walk.end.link());",
-        "this.ring_end = walk.end.link();",
+        "(this.more, this.ring_end) = (true, walk.end);",
+        "this.ring_end = walk.end;",
     ),
     (
         "a walk past many begins with a ring anew in each piece",
         "round.rs",
-        "(this.more, this.ring_end) = (true, walk.end.link());",
+        "(this.more, this.ring_end) = (true, walk.end);",
         "this.more = true;",
     ),
     (
