@@ -247,11 +247,13 @@ fn word<M: Machine>(machine: &M, source: u8, value: u64, now: &mut Option<u64>) 
     }
 }
 
-/// The frames that a translated atom keeps: not the kernel's own.
+/// The frames that a translated atom keeps: not the kernel's own, and not a region's, which are
+/// looked at only while the region is there. They would stay charged to whoever made the region,
+/// for as long as somebody else likes.
 fn frames_of(state: &State, atom: &Atom) -> [Option<Frame>; 2] {
     let sides = [(atom.left, atom.left_value), (atom.right, atom.right_value)];
     sides.map(|(source, value)| match Source::from_number(source) {
-        Some(Source::Memory | Source::Memory32 | Source::Region) => {
+        Some(Source::Memory | Source::Memory32) => {
             let frame = Frame::containing(value);
             let kernel = frame::kind(state, frame) == Some(FrameType::Kernel);
             (!kernel).then_some(frame)

@@ -37,6 +37,7 @@ mod turns;
 mod upcalls;
 mod visits;
 mod waiting;
+mod watched;
 mod ways;
 
 use crate::boot::Sizes;
