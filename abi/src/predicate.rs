@@ -36,7 +36,8 @@ const _: () = assert!(core::mem::size_of::<Atom>() == 40);
 pub enum Source {
     /// The value itself.
     Constant = 0,
-    /// 64 bits at an address the caller can read (own or published), a multiple of 8.
+    /// 64 bits at an address the caller can read (own or published), a multiple of 8. Of what
+    /// programs show, the pages of the caller's account alone: a predicate keeps the page.
     Memory = 1,
     /// 64 bits at an offset in a region the caller is attached to, a multiple of 8.
     Region = 2,

@@ -6,7 +6,7 @@
 //! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
-use crate::index::{CpuIndex, DomainIndex, EnvIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
@@ -320,12 +320,24 @@ fn memory<M: Machine>(
     }
     if (PUBLISHED..abi::layout::LIBRARY).contains(&address) {
         let physical = published_physical(machine, address).ok_or(Error::BadAddress)?;
+        may_keep(state, caller, Frame::containing(physical))?;
         return Ok(Operand { value: physical, watched: published_class(state, address) });
     }
     let root = domain::root(state, env::domain(state, caller).into());
     let leaf = table::walk(state, machine, root, address, false).ok_or(Error::BadAddress)?;
     let physical = leaf.frame.address() + address % PAGE_SIZE;
     Ok(Operand { value: physical, watched: frame_bit(leaf.frame) })
+}
+
+/// May the caller's predicate name a word of this published frame? What a program shows stays its
+/// account's while a predicate names it, whatever becomes of the program: so no other account's may.
+fn may_keep(state: &State, caller: EnvIndex, frame: Frame) -> Result<(), Refusal> {
+    let own = AccountIndex::from(AccountId(state.published.envs[caller].account));
+    let strange = || state.published.frames[frame.0 as usize].account != own.link();
+    if frame::kind(state, frame) == Some(FrameType::Data) && strange() {
+        return Err(Error::NotPermitted.into());
+    }
+    Ok(())
 }
 
 /// The class of the published record at an address.
