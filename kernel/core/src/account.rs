@@ -22,6 +22,7 @@ use crate::retract;
 use crate::state::State;
 use crate::turns::OnEach;
 use crate::work::{self, cost};
+use crate::workshop::Queued;
 use abi::capability::{ALL, CONTROL, Capability, NAME_ACCOUNT, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId};
@@ -67,6 +68,8 @@ pub struct Record {
     pub(crate) turns: OnEach,
     /// What of it is left to be worked off.
     pub(crate) left: Left,
+    /// Does it wait to bind a function?
+    pub(crate) queued: Queued,
 }
 
 /// The private half of the table.

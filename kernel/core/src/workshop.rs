@@ -5,19 +5,22 @@
 //!                                      └──── as much as a hold has room for ────┘
 //! ```
 //! The call runs again until its function is done; nothing of it is anywhere but here till then.
-//! A job whose caller does not come back is another one's to push aside.
+//! A job whose caller does not come back is another one's to push aside. Accounts begin jobs in the
+//! order in which they have asked: who begins one after the other waits behind those refused
+//! meanwhile.
 
+use crate::account;
 use crate::answer::Refusal;
 use crate::compiled::Cells;
 use crate::identity::Thread;
-use crate::index::EnvIndex;
+use crate::index::{AccountIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
 use abi::error::Error;
-use abi::id::RegionId;
+use abi::id::{AccountId, RegionId};
 use abi::layout::PAGE_SIZE;
-use abi::limits::{METHOD_PAGES, METHOD_SLOTS, METHOD_STATE_BYTES, SLICE_NS};
+use abi::limits::{METHOD_PAGES, METHOD_SLOTS, METHOD_STATE_BYTES, Resource, SLICE_NS};
 use abi::method::Part;
 use code::compiler::{Compilation, FRAME_BYTES_MAX, SLOT_BYTES_MAX};
 use code::instruction::SLOT_BYTES;
@@ -114,6 +117,51 @@ struct Job {
     seen_ns: u64,
 }
 
+/// Since when an account waits to begin a job, 0: it does not, and when it has last asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    since_ns: u64,
+    seen_ns: u64,
+}
+
+impl Queued {
+    /// Does it wait still? Its turn to ask again comes once in a round, which has a slice for each
+    /// account at least.
+    fn waits(&self, now: u64, accounts: u32) -> bool {
+        let patience = PATIENCE_NS * (u64::from(accounts) + 1);
+        self.since_ns != 0 && now.saturating_sub(self.seen_ns) < patience
+    }
+}
+
+/// The account at `payer` may begin a job, or waits behind those that have waited longer.
+fn in_turn(state: &mut State, payer: AccountIndex, now: u64) -> Result<(), Refusal> {
+    let accounts = state.published.accounts[account::FIRST].used[Resource::Accounts as usize];
+    let own = state.accounts.records[payer].queued;
+    let since = if own.waits(now, accounts) { own.since_ns } else { u64::MAX };
+    let all = (1..state.published.accounts.len()).map(AccountIndex::new);
+    work::spend(state, cost::LOOK * all.len() as u32);
+    let before = |index: AccountIndex| {
+        let other = state.accounts.records[index].queued;
+        other.since_ns < since && other.waits(now, accounts)
+    };
+    if all.into_iter().any(before) {
+        wait(state, payer, now);
+        return Err(Error::WouldBlock.into());
+    }
+    state.accounts.records[payer].queued = Queued::default();
+    Ok(())
+}
+
+/// The account at `payer` waits to begin a job.
+fn wait(state: &mut State, payer: AccountIndex, now: u64) {
+    let accounts = state.published.accounts[account::FIRST].used[Resource::Accounts as usize];
+    let queued = &mut state.accounts.records[payer].queued;
+    if !queued.waits(now, accounts) {
+        queued.since_ns = now.max(1);
+    }
+    queued.seen_ns = now;
+}
+
 /// Begins a job for the environment at `caller`, or goes on with it, if it is the same still.
 pub(crate) fn enter<M: Machine>(
     state: &mut State,
@@ -123,15 +171,17 @@ pub(crate) fn enter<M: Machine>(
     program: &[u8],
 ) -> Result<(), Refusal> {
     let (owner, now) = (Thread::of(state, caller), machine.now_ns());
+    let payer = AccountIndex::from(AccountId(state.published.envs[caller].account));
     work::spend(state, cost::TRANSFER);
     let others = state.downloads.job.as_ref().filter(|job| job.owner != owner);
     if let Some(job) = others
         && job.owner.living(state).is_some()
         && now.saturating_sub(job.seen_ns) < PATIENCE_NS
     {
+        wait(state, payer, now);
         return Err(Error::WouldBlock.into());
     }
-    let Downloads { points, program: kept, job, .. } = &mut state.downloads;
+    let Downloads { program: kept, job, .. } = &mut state.downloads;
     if let Some(job) = job
         && job.owner == owner
         && job.request == *request
@@ -141,6 +191,8 @@ pub(crate) fn enter<M: Machine>(
         return Ok(());
     }
     *job = None;
+    in_turn(state, payer, now)?;
+    let Downloads { points, program: kept, job, .. } = &mut state.downloads;
     kept[..program.len()].copy_from_slice(program);
     let parameters = request.parameters();
     let signature = signature(&parameters, request.budget);

@@ -275,6 +275,38 @@ fn long_functions_are_bound_in_pieces() {
     assert_eq!(world.by(1, call), Outcome::Answer(0, 4));
 }
 
+/// Who begins another function in each of its turns, and ends none, keeps no other account from
+/// binding its own.
+#[test]
+fn who_binds_without_end_keeps_nobody_from_binding() {
+    let mut world = World::new();
+    let [attacker, victim] = [(); 2].map(|()| {
+        let user = super::turns::user(&mut world);
+        super::turns::process(&mut world, user)
+    });
+    let id = region(&mut world, 0);
+    let long = adder(200);
+    for turn in 0..12 {
+        for budget in [turn, 100 + turn] {
+            put(&mut world, attacker, &Binding { budget, ..body() }, &long);
+            let answer = world.by(attacker, bind_call(id, &long));
+            assert!([Outcome::Again, error(Error::WouldBlock, 0)].contains(&answer), "{answer:?}");
+        }
+        world.machine.now += SLICE_NS;
+        put(&mut world, victim, &Binding { method: 1, ..body() }, &long);
+        let mut answer = Outcome::Again;
+        while answer == Outcome::Again {
+            answer = world.by(victim, bind_call(id, &long));
+        }
+        if answer == OK {
+            return;
+        }
+        assert_eq!(answer, error(Error::WouldBlock, 0));
+        world.machine.now += SLICE_NS / 2;
+    }
+    panic!("its turn never comes");
+}
+
 /// Pages of the window are paid for by the region's account.
 #[test]
 fn pages_of_code_are_paid_for() {
