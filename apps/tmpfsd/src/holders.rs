@@ -29,6 +29,8 @@ pub const A_REQUEST: usize = 64;
 pub const A_PIECE: usize = 256;
 /// What a question to the kernel counts, beside a page.
 const A_QUESTION: usize = 4;
+/// Questions about a file and the directories that led to it, at most.
+const A_FILE: usize = 16;
 /// Nanoseconds between a look at many and the next one.
 const PAUSE_NS: u64 = 20_000_000;
 
@@ -178,11 +180,8 @@ impl Holders {
                 HELD_ANY => makes = true,
                 word => {
                     let node = word - 1;
-                    if tree.is_in_doubt(node) {
-                        questions += 1;
-                        if may_hold(domain, tree, node) {
-                            tree.note_held(node);
-                        }
+                    if tree.is_in_doubt(node) && may_hold(domain, tree, node, &mut questions) {
+                        tree.note_held(node);
                     }
                 }
             }
@@ -207,11 +206,24 @@ impl Holders {
 }
 
 /// May a process of the domain have the file open? Its user's it may, others it may read or write
-/// by their modes. What it opened as another one is entrusted to the server (`Operation::Open`).
-fn may_hold(domain: DomainId, tree: &Tree, node: Id) -> bool {
+/// by their modes, if it could find them while they had names: numbers of files are public. What it
+/// opened as another one is entrusted to the server (`Operation::Open`). Counts how often the
+/// kernel was asked.
+fn may_hold(domain: DomainId, tree: &Tree, node: Id, questions: &mut usize) -> bool {
     let Ok(file) = tree.attributes(node) else { return false };
-    let holds = |kind, number| call::domain_holds(domain, kind, number).is_ok();
-    holds(NAME_USER, file.uid)
-        || file.mode & 0o006 != 0
-        || file.mode & 0o060 != 0 && holds(NAME_GROUP, file.gid)
+    let last = *questions + A_FILE;
+    let mut holds = |kind, number| {
+        *questions += 1;
+        *questions <= last && call::domain_holds(domain, kind, number).is_ok()
+    };
+    if holds(NAME_USER, file.uid) {
+        return true;
+    }
+    let by_mode = file.mode & 0o006 != 0 || file.mode & 0o060 != 0 && holds(NAME_GROUP, file.gid);
+    by_mode
+        && tree.could_be_found(node, |above| {
+            above.mode & 0o001 != 0
+                || holds(NAME_USER, above.uid)
+                || above.mode & 0o010 != 0 && holds(NAME_GROUP, above.gid)
+        })
 }

@@ -130,6 +130,7 @@ struct Inode {
     shown: bool,
     /// No look up to this one ends it: it had a name or a holder, or was said to be held.
     stays: u64,
+    way: ending::LastWay,
     body: Body,
 }
 
@@ -473,8 +474,9 @@ impl Tree {
             ..Attributes::default()
         };
         let (mount, holders, orphan, listed) = (id, 0, false, false);
-        let (shown, stays) = (false, 0);
-        slot.inode = Some(Inode { attributes, mount, holders, orphan, listed, shown, stays, body });
+        let (shown, stays, way) = (false, 0, ending::LastWay::default());
+        let inode = Inode { attributes, mount, holders, orphan, listed, shown, stays, way, body };
+        slot.inode = Some(inode);
         self.free = core::mem::replace(&mut slot.next, NOWHERE);
         self.inodes += 1;
         self.pages += pages;

@@ -1,12 +1,58 @@
 //! The ends of inodes: those without names wait in a queue until nobody holds them.
 
+use crate::attributes::Attributes;
 use crate::map::Map;
 
 use super::{
-    BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, Tree,
+    BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, ROOT, Tree,
 };
 
+/// Directories above each other that are looked at on the way to what has lost its names.
+const WAY_MAX: usize = 64;
+
+/// How an inode could be found before it lost its names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastWay {
+    /// The directory that it lost a name of last.
+    directory: Id,
+    /// It has lost a name that everybody could find.
+    was_public: bool,
+}
+
 impl Tree {
+    /// An inode loses a name in this directory.
+    pub(super) fn loses_name(&mut self, id: Id, directory: Id) {
+        let is_public = self.is_found(directory, |above| above.mode & 1 != 0);
+        if let Ok(inode) = self.inode_unseen(id) {
+            let was_public = inode.way.was_public || is_public;
+            inode.way = LastWay { directory, was_public };
+        }
+    }
+
+    /// Is all searched that leads to this directory, and it itself?
+    fn is_found(&self, directory: Id, mut may_search: impl FnMut(&Attributes) -> bool) -> bool {
+        let mut at = directory;
+        for _ in 0..WAY_MAX {
+            let (Ok(inode), Ok(above)) = (self.inode(at), self.directory(at)) else { return false };
+            if !may_search(&inode.attributes) {
+                return false;
+            }
+            if at == ROOT {
+                return true;
+            }
+            at = above.parent;
+        }
+        false
+    }
+
+    /// Could an inode without names be found before it lost them, by who may search directories as
+    /// this says? By the names that it has lost and the modes of directories as they are now.
+    pub fn could_be_found(&self, id: Id, may_search: impl FnMut(&Attributes) -> bool) -> bool {
+        self.inode(id).is_ok_and(|inode| {
+            inode.way.was_public || self.is_found(inode.way.directory, may_search)
+        })
+    }
+
     /// Looks whether an inode has lost its last name or its last holder.
     pub(super) fn collect(&mut self, id: Id) {
         let look = self.nameless.look;

@@ -100,6 +100,7 @@ impl Tree {
             return Err(Errno::EISDIR);
         }
         self.forget(directory, name)?;
+        self.loses_name(id, directory);
         self.drop_link(id);
         Ok(())
     }
@@ -121,6 +122,7 @@ impl Tree {
             return Err(Errno::ENOTEMPTY);
         }
         self.forget(directory, name)?;
+        self.loses_name(id, directory);
         self.inode_mut(directory)?.attributes.links -= 1;
         self.inode_mut(id)?.attributes.links = 0;
         self.collect(id);
@@ -145,6 +147,7 @@ impl Tree {
                 return self.exchange(old, new, id, other);
             }
             self.replace(new, old, id)?;
+            self.loses_name(other, new.0);
             if moves_directory {
                 self.inode_mut(new.0)?.attributes.links -= 1;
                 self.inode_mut(other)?.attributes.links = 0;
@@ -158,6 +161,7 @@ impl Tree {
             self.enter(new.0, new.1, id, user)?;
         }
         self.leave(old.0, old.1)?;
+        self.loses_name(id, old.0);
         if moves_directory {
             self.inode_mut(old.0)?.attributes.links -= 1;
             self.inode_mut(new.0)?.attributes.links += 1;
@@ -427,6 +431,7 @@ impl Tree {
                 self.inode_mut(to)?.attributes.links += 1;
                 self.directory_mut(inode)?.parent = to;
             }
+            self.loses_name(inode, from);
             self.touch_change(inode);
         }
         Ok(())

@@ -539,3 +539,30 @@ fn what_is_mounted_without_set_id_says_so_of_all_that_is_in_it() {
     tree.remount(mount, 0, &SUPER).unwrap();
     assert_eq!(flags(&tree, file), 0);
 }
+
+/// Who could find a file by one of the names that it has lost may have it open.
+#[test]
+fn what_has_no_name_could_be_found_by_who_searches() {
+    let mut tree = tree();
+    let shut = tree.make_directory(ROOT, b"shut", 0o700, &SUPER).unwrap();
+    let below = tree.make_directory(shut, b"below", 0o755, &SUPER).unwrap();
+    let [hidden, moved, replaced, linked] =
+        [(below, b"a"), (ROOT, b"b"), (below, b"c"), (below, b"d")]
+            .map(|(directory, name)| file(&mut tree, directory, name));
+    let by_all = |tree: &Tree, id| tree.could_be_found(id, |above| above.mode & 1 != 0);
+    tree.link(linked, ROOT, b"d", &SUPER).unwrap();
+    tree.unlink(ROOT, b"d", &SUPER).unwrap();
+    for name in [b"a", b"d"] {
+        tree.unlink(below, name, &SUPER).unwrap();
+    }
+    tree.rename((ROOT, b"b"), (below, b"c"), 0, &SUPER).unwrap();
+    tree.unlink(below, b"c", &SUPER).unwrap();
+    for (id, found) in [(hidden, false), (replaced, false), (moved, true), (linked, true)] {
+        assert_eq!(by_all(&tree, id), found);
+        assert!(tree.could_be_found(id, |_| true));
+    }
+    // By the modes as they are now.
+    let opened = Change { mode: Some(0o711), ..Change::default() };
+    tree.change(shut, &opened, &SUPER).unwrap();
+    assert!(by_all(&tree, hidden));
+}

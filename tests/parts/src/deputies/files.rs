@@ -19,12 +19,13 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 8] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
     ("locks_are_left_for_others", locks_are_left_for_others),
     ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
+    ("nobody_holds_what_it_could_not_open", nobody_holds_what_it_could_not_open),
     ("no_programs_for_other_groups", no_programs_for_other_groups),
     ("group_0_acts_for_itself_alone", group_0_acts_for_itself_alone),
 ];
@@ -142,23 +143,50 @@ fn locks_are_left_for_others(door: door::Door) -> Seen {
 /// What user 0 deletes is room again, whatever others say that they hold.
 fn nobody_holds_what_it_did_not_open(door: door::Door) -> Seen {
     const PLACE: &str = "/tmp/deputies-large";
+    is_room_again(door, PLACE, 0o600, |_| HELD_ANY)
+}
+
+/// Numbers of files are public, also of what all may read in a directory that only user 0 may
+/// search.
+fn nobody_holds_what_it_could_not_open(door: door::Door) -> Seen {
+    const DIRECTORY: &str = "/tmp/deputies-shut";
+    fs::create_dir_all(format!("{DIRECTORY}/below")).map_err(failed)?;
+    libc::set_mode(DIRECTORY, 0o700);
+    let place = format!("{DIRECTORY}/below/large");
+    let seen = is_room_again(door, &place, 0o644, |number| number);
+    fs::remove_dir_all(DIRECTORY).map_err(failed)?;
+    seen
+}
+
+/// User 0 deletes a file; another user's process says that it holds what `claims` makes of the
+/// file's number.
+fn is_room_again(
+    door: door::Door,
+    place: &str,
+    mode: u32,
+    claims: impl Fn(u64) -> u64,
+) -> Seen {
     const BYTES: usize = 8 << 20;
     let free = || ask(door, 0, Operation::Space, [0; 4]).map(|[_, free, ..]| free);
+    fs::write(place, b"").map_err(failed)?;
+    let before = free().map_err(|errno| format!("no space: {errno}"))?;
+    fs::write(place, vec![7; BYTES]).map_err(failed)?;
+    libc::set_mode(place, mode);
+    let number = fs::metadata(place).map_err(failed)?.ino();
     let attacker = nobody(|| {
         let own = std::process::id();
         if fs::metadata("/tmp").is_err() {
             return 1;
         }
-        libc::own_page_word(offset_of!(ProcessPage, held)).store(HELD_ANY as u32, Ordering::SeqCst);
-        libc::own_page_word(offset_of!(ProcessPage, held) + 4)
-            .store((HELD_ANY >> 32) as u32, Ordering::SeqCst);
+        let word = claims(number);
+        let last = offset_of!(ProcessPage, held) + 8 * (HELD - 1);
+        for (offset, half) in [(last, word as u32), (last + 4, (word >> 32) as u32)] {
+            libc::own_page_word(offset).store(half, Ordering::SeqCst);
+        }
         libc::own_page_word(offset_of!(ProcessPage, file_user)).store(0, Ordering::SeqCst);
         i32::from(ask(door, NOBODY, Operation::Holder, [own.into(), 0, 0, 0]).is_err())
     })?;
-    let before = free().map_err(|errno| format!("no space: {errno}"))?;
-    fs::write(PLACE, vec![7; BYTES]).map_err(failed)?;
-    libc::set_mode(PLACE, 0o600);
-    fs::remove_file(PLACE).map_err(failed)?;
+    fs::remove_file(place).map_err(failed)?;
     let begun = Instant::now();
     let mut after = 0;
     while after + 64 < before && begun.elapsed() < Duration::from_secs(3) {
@@ -167,7 +195,8 @@ fn nobody_holds_what_it_did_not_open(door: door::Door) -> Seen {
     }
     end(attacker)?;
     expect(after + 64 >= before, || {
-        format!("of user 0's deleted {} pages, mode 0600, {} stay", BYTES / 4096, before - after)
+        let stay = before.saturating_sub(after);
+        format!("of user 0's deleted {} pages, mode {mode:o}, {stay} stay", BYTES / 4096)
     })?;
     Ok(String::new())
 }
