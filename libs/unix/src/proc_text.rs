@@ -112,9 +112,17 @@ pub fn statm(p: &ProcessRecord) -> Vec<u8> {
 }
 
 /// `/proc/PID/status`
+///
+/// The name is bytes that the process likes: it ends no line here.
 pub fn status(p: &ProcessRecord) -> Vec<u8> {
     let mut text = Vec::from(*b"Name:\t");
-    text.extend(&p.name);
+    for &byte in &p.name {
+        match byte {
+            b'\n' => text.extend(*b"\\n"),
+            b'\\' => text.extend(*b"\\\\"),
+            byte => text.push(byte),
+        }
+    }
     let state = match p.state {
         b'R' => "R (running)",
         b'T' => "T (stopped)",
@@ -392,6 +400,9 @@ mod tests {
         assert!(status.starts_with("Name:\tmy (sh)\nUmask:\t0000\nState:\tS (sleeping)\n"));
         assert!(status.contains("\nSigBlk:\t0000000200000002\n"));
         assert!(status.contains("\nVmRSS:\t    1024 kB\n"));
+        let name = Vec::from(*b"a\nUid:\t0\\");
+        let forged = self::text(super::status(&ProcessRecord { name, ..shell() }));
+        assert!(forged.starts_with("Name:\ta\\nUid:\t0\\\\\nUmask:\t0000\n"), "{forged}");
         let memory = MemoryRecord { total: 512 << 20, free: 100 << 20, files: 0 };
         assert!(text(meminfo(&memory)).starts_with("MemTotal:         524288 kB\nMemFree: "));
     }

@@ -136,6 +136,27 @@ static void groups(void)
     show_status_of(getpid());
 }
 
+/* A process's name is bytes that it likes: no line of /proc/PID/status is its own word. */
+static void own_names(void)
+{
+    static const char *const names[] = {"x\nUid:\t0\t0\t0", "back\\slash", "a tab\tand \x1b", "\n\\\n\\\n\\\n\\"};
+    for (int at = 0; at < 4; at++) {
+        pid_t child = fork_clean();
+        if (child == 0) {
+            char line[256];
+            setresuid(ANN, ANN, ANN);
+            prctl(PR_SET_NAME, names[at]);
+            FILE *file = fopen("/proc/self/status", "r");
+            for (int row = 0; row < 2 && file != NULL && fgets(line, sizeof line, file) != NULL; row++)
+                printf("%s", line);
+            show_status_of(getpid());
+            fflush(stdout);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+}
+
 int main(int count, char **arguments)
 {
     char place[] = "/tmp/identities-XXXXXX";
@@ -169,5 +190,6 @@ int main(int count, char **arguments)
     }
     waitpid(child, NULL, 0);
     groups();
+    own_names();
     return 0;
 }
