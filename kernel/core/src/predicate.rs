@@ -330,7 +330,8 @@ fn memory<M: Machine>(
 }
 
 /// May the caller's predicate name a word of this published frame? What a program shows stays its
-/// account's while a predicate names it, whatever becomes of the program: so no other account's may.
+/// account's while a predicate names it, whatever becomes of the program: so no other account's
+/// predicate may.
 fn may_keep(state: &State, caller: EnvIndex, frame: Frame) -> Result<(), Refusal> {
     let own = AccountIndex::from(AccountId(state.published.envs[caller].account));
     let strange = || state.published.frames[frame.0 as usize].account != own.link();

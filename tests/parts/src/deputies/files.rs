@@ -160,12 +160,7 @@ fn nobody_holds_what_it_could_not_open(door: door::Door) -> Seen {
 
 /// User 0 deletes a file; another user's process says that it holds what `claims` makes of the
 /// file's number.
-fn is_room_again(
-    door: door::Door,
-    place: &str,
-    mode: u32,
-    claims: impl Fn(u64) -> u64,
-) -> Seen {
+fn is_room_again(door: door::Door, place: &str, mode: u32, claims: impl Fn(u64) -> u64) -> Seen {
     const BYTES: usize = 8 << 20;
     let free = || ask(door, 0, Operation::Space, [0; 4]).map(|[_, free, ..]| free);
     fs::write(place, b"").map_err(failed)?;
