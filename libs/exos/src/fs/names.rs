@@ -11,8 +11,8 @@ use crate::user;
 use unix::tree::Id;
 
 /// Walks to a name that is to be made.
-fn to_be_made(process: &Process, directory: i32, path: &[u8]) -> Result<Found, Errno> {
-    let found = process.files.walk(directory, path, Last::Keep)?;
+pub fn to_be_made(process: &Process, directory: i32, path: &[u8]) -> Result<Found, Errno> {
+    let found = process.files.walk(directory, path, Last::Name)?;
     if found.place.is_some() { Err(Errno::EEXIST) } else { Ok(found) }
 }
 
@@ -38,7 +38,7 @@ pub fn unlinkat(process: &mut Process, directory: i32, path: u64, flags: u32) ->
         process.files.client()?.remove(parent, name, is_directory)?;
         return Ok(0);
     }
-    let found = process.files.walk(directory, &path, Last::Keep)?;
+    let found = process.files.walk(directory, &path, Last::Name)?;
     let name = last_name(&found, is_directory)?;
     let place = found.place.as_ref().ok_or(Errno::ENOENT)?;
     if found.slash && !place.node.is_directory(&process.files) {
@@ -76,8 +76,8 @@ pub fn renameat2(process: &mut Process, old: (i32, u64), new: (i32, u64), flags:
         return Err(Errno::EINVAL);
     }
     let (old_path, new_path) = (user::read_path(old.1)?, user::read_path(new.1)?);
-    let from = process.files.walk(old.0, &old_path, Last::Keep)?;
-    let to = process.files.walk(new.0, &new_path, Last::Keep)?;
+    let from = process.files.walk(old.0, &old_path, Last::Name)?;
+    let to = process.files.walk(new.0, &new_path, Last::Name)?;
     let place = from.place.as_ref().ok_or(Errno::ENOENT)?;
     for found in [&from, &to] {
         if matches!(found.name.as_slice(), b"" | b"." | b"..") {

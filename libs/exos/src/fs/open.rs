@@ -9,6 +9,7 @@ use unix::tree::Id;
 
 use super::description::Description;
 use super::lookups::{Known, Wanted};
+use super::names::to_be_made;
 use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::{self, Pipe, READER, WRITER};
@@ -53,13 +54,17 @@ pub fn open(
         }
         let kind = known.attributes.mode & raw::S_IFMT;
         // A slash behind the name was answered for already.
-        return open_existing(process, known.place.clone(), flags, (kind, false));
+        return open_existing(process, known.place.clone(), flags, kind);
     }
     if let Some(description) = make(process, &Which { directory, path, last }, flags, mode)? {
         return Ok(description);
     }
     loop {
         let found = process.files.walk(directory, path, last)?;
+        if found.slash {
+            // What has a slash behind it is a directory, and those are not made here.
+            return Err(Errno::EISDIR);
+        }
         match &found.place {
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(place) => {
@@ -68,7 +73,7 @@ pub fn open(
                     Some(mode) => mode,
                     None => place.node.attributes(&process.files)?.mode,
                 };
-                return open_existing(process, place, flags, (mode & raw::S_IFMT, found.slash));
+                return open_existing(process, place, flags, mode & raw::S_IFMT);
             }
             None => match create(process, &found, flags, mode) {
                 // Somebody made it meanwhile.
@@ -195,9 +200,6 @@ fn create(
     flags: u32,
     mode: u32,
 ) -> Result<Rc<Description>, Errno> {
-    if found.slash {
-        return Err(Errno::EISDIR);
-    }
     let directory = memory_directory(&found.parent)?;
     let mode = mode_of_new(raw::S_IFREG, mode, process.files.umask);
     let region = watched_region()?;
@@ -259,16 +261,16 @@ fn open_existing(
     process: &mut Process,
     place: Place,
     flags: u32,
-    (kind, slash): (u32, bool),
+    kind: u32,
 ) -> Result<Rc<Description>, Errno> {
     let Place { node, path } = place;
     let is_directory = kind == raw::S_IFDIR;
     let only_path = flags & raw::O_PATH != 0;
+    if flags & raw::O_DIRECTORY != 0 && !is_directory {
+        return Err(Errno::ENOTDIR);
+    }
     if kind == raw::S_IFLNK && !only_path {
         return Err(Errno::ELOOP);
-    }
-    if (flags & raw::O_DIRECTORY != 0 || slash) && !is_directory {
-        return Err(Errno::ENOTDIR);
     }
     if only_path {
         return Ok(Description::new(OpenFile::Node(node), path, flags, None));
@@ -427,9 +429,9 @@ fn open_fifo(
 /// `mknodat(directory, path, mode, device)`
 pub fn mknodat(process: &mut Process, directory: i32, path: u64, mode: u32) -> Answer {
     let path = user::read_path(path)?;
-    let found = process.files.walk(directory, &path, Last::Keep)?;
-    if found.place.is_some() {
-        return Err(Errno::EEXIST);
+    let found = to_be_made(process, directory, &path)?;
+    if found.slash {
+        return Err(Errno::ENOENT);
     }
     let kind = mode & raw::S_IFMT;
     if matches!(kind, raw::S_IFCHR | raw::S_IFBLK) {

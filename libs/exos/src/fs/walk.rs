@@ -56,8 +56,11 @@ impl Found {
 pub enum Last {
     /// Yes.
     Follow,
-    /// No: the link itself is meant.
+    /// No: the link itself is meant, unless a slash follows.
     Keep,
+    /// No, whatever follows: the name itself is made, moved or taken away. As on Linux, nobody's
+    /// link says where that is.
+    Name,
 }
 
 /// One step: a directory's child.
@@ -203,8 +206,8 @@ impl Files {
                 Step::Missing if is_last => return Ok(ahead.found(None, slash, seen)),
                 Step::Missing => return Err(Errno::ENOENT),
                 Step::Link(place, target) => {
-                    if is_last && last == Last::Keep && !slash {
-                        return Ok(ahead.found(Some(place), false, seen));
+                    if is_last && (last == Last::Name || last == Last::Keep && !slash) {
+                        return Ok(ahead.found(Some(place), slash, seen));
                     }
                     links += 1;
                     if links > path::LINKS_MAX {

@@ -155,9 +155,12 @@ impl UnixSocket {
             }
             return self.register(process, NO_NODE, name);
         }
-        let found = process.files.walk(general::AT_FDCWD, name, Last::Keep)?;
+        let found = process.files.walk(general::AT_FDCWD, name, Last::Name)?;
         if found.place.is_some() {
             return Err(Errno::EADDRINUSE);
+        }
+        if found.slash {
+            return Err(Errno::ENOENT);
         }
         let parent = memory_directory(&found.parent)?;
         if named {
