@@ -52,9 +52,12 @@ static MISTAKE_NS: AtomicU64 = AtomicU64::new(0);
 /// Which one.
 static MISTAKE: AtomicU8 = AtomicU8::new(0);
 
-/// The mistakes, by number: they end, panic, fault, run for ever, sleep for ever. The last is no
-/// mistake: there is no memory for [`STARVES_NS`].
-const MISTAKES: [&str; 6] = ["end", "panic", "fault", "spin", "sleep", "starve"];
+/// The mistakes, by number: they end, panic, fault, run for ever, sleep for ever. The last two are
+/// no mistakes: behind a beat the program is kept from running for [`PAUSES_NS`]; there is no
+/// memory for [`STARVES_NS`].
+const MISTAKES: [&str; 7] = ["end", "panic", "fault", "spin", "sleep", "pause", "starve"];
+/// How long a server is kept from running: it is asked for a beat meanwhile, and may be late.
+const PAUSES_NS: u64 = 1_700_000_000;
 /// How long a server gets no memory that is to do without.
 const STARVES_NS: u64 = 4_000_000_000;
 
@@ -94,6 +97,10 @@ fn go_wrong() {
         4 => loop {
             let _ = call::sleep(0, 0, 0, 0);
         },
+        5 => {
+            MISTAKE_NS.store(0, Ordering::Relaxed);
+            let _ = call::sleep(clock::now_ns() + PAUSES_NS, 0, 0, 0);
+        }
         _ => {
             let over = clock::now_ns() >= MISTAKE_NS.load(Ordering::Relaxed) + STARVES_NS;
             crate::heap::starve(!over);

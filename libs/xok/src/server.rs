@@ -240,8 +240,9 @@ fn go_on(deadline: u64) {
 
 extern "C" fn idle() -> ! {
     loop {
-        crate::beat::beat();
         let deadline = current().events();
+        // Behind what takes the posted bits: who asked before that reads a new count.
+        crate::beat::beat();
         let now = clock::now_ns();
         let pause = clients().pause(now);
         if pause.is_none() && !clients().is_empty() {

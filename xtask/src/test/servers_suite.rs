@@ -15,12 +15,13 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 21] = [
+const TESTS: [Test; 22] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
     ("servers/files_after_a_loop", || files("spin", "does not answer")),
     ("servers/files_after_a_sleep", || files("sleep", "does not answer")),
+    ("servers/files_after_a_pause", paused),
     ("servers/terminal_after_an_end", || terminal("end", "init: ttyd ended")),
     ("servers/terminal_after_a_loop", || terminal("spin", "init: ttyd does not answer")),
     ("servers/accounts_after_an_end", accounts),
@@ -77,6 +78,16 @@ fn files(mistake: &str, words: &str) -> Result<Verdict> {
     "#;
     let captured = script(&format!("tmpfsd:{mistake}:4000"), text)?;
     Ok(judge(&captured, "Input/output error\nnew\n/home\n/root\n/tmp\n", words))
+}
+
+/// A server that is asked for a beat right behind one, and has nothing to do then, has not lost the
+/// question: it stays, and so do its files.
+fn paused() -> Result<Verdict> {
+    let text = "echo kept >/tmp/kept; sleep 14; cat /tmp/kept";
+    let captured = script("tmpfsd:pause:4000", text)?;
+    let verdict = judge(&captured, "kept\n", "");
+    let errors = String::from_utf8_lossy(&captured.error);
+    Ok(if errors.contains("started again") { Err(errors.into_owned()) } else { verdict })
 }
 
 /// All that a program writes comes out once, and in order, whoever shows it.
