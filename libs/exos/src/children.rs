@@ -106,8 +106,8 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
 }
 
 /// What SIGCHLD tells (sigaction(2)): of a child that is dead, those before all others of which
-/// nothing was told yet.
-pub fn told(process: &mut Process) -> Info {
+/// nothing was told yet; else of one that has stopped or goes on. `None`: nothing is to be told.
+pub fn told(process: &mut Process) -> Option<Info> {
     let mut found: Option<(&mut Child, u64)> = None;
     for child in &mut process.children {
         let record = xok::published::env(child.id);
@@ -120,28 +120,64 @@ pub fn told(process: &mut Process) -> Info {
             }
         }
     }
-    let Some((child, word)) = found else {
-        let stopped = process.children.iter().find_map(|child| stopped_by(child.id));
-        let Some((id, signal)) = stopped else {
-            return Info { code: linux::CLD_EXITED as i32, ..Info::default() };
-        };
-        return told_of(process, id, (linux::CLD_STOPPED as i32, signal));
-    };
+    let Some((child, word)) = found else { return told_alive(process) };
     child.told = true;
     let id = child.id;
-    told_of(process, id, end_of(word & STATUS))
+    Some(told_of(process, id, end_of(word & STATUS)))
+}
+
+/// The same where none is dead.
+fn told_alive(process: &mut Process) -> Option<Info> {
+    let mut goes_on = false;
+    for at in 0..process.children.len() {
+        let child = &mut process.children[at];
+        let Some(record) = xok::published::env(child.id) else { continue };
+        let Some(brief) = page::brief_of(&record) else { continue };
+        let [stops, continuations] = child.told_alive;
+        let held = record.state == EnvState::Held as u32 && brief.stop_signal != 0;
+        if held && stops != brief.stop_count {
+            child.told_alive[0] = brief.stop_count;
+            let (id, code) = (child.id, linux::CLD_STOPPED as i32);
+            return told_unless_unwanted(process, id, (code, brief.stop_signal));
+        }
+        if continuations != brief.continue_count {
+            child.told_early = true;
+            return told_continued(process, at, brief.continue_count);
+        }
+        // It was released, and its page does not say so yet: it tells of that itself.
+        goes_on |= !held && brief.stop_signal != 0;
+    }
+    (!goes_on).then(|| Info { code: linux::CLD_EXITED as i32, ..Info::default() })
+}
+
+/// What a child's own SIGCHLD tells, which it sends when its page says that it goes on: `None` for
+/// one that is any process's.
+pub fn told_by_itself(process: &mut Process, sender: EnvId) -> Option<Option<Info>> {
+    let at = process.children.iter().position(|child| child.id == sender)?;
+    let count = page::brief(sender)?.continue_count;
+    let child = &mut process.children[at];
+    if count != child.told_alive[1] {
+        return Some(told_continued(process, at, count));
+    }
+    core::mem::take(&mut child.told_early).then_some(None)
+}
+
+fn told_continued(process: &mut Process, at: usize, count: u32) -> Option<Info> {
+    let child = &mut process.children[at];
+    child.told_alive[1] = count;
+    let (id, code) = (child.id, linux::CLD_CONTINUED as i32);
+    told_unless_unwanted(process, id, (code, linux::SIGCONT))
+}
+
+fn told_unless_unwanted(process: &mut Process, id: EnvId, what: (i32, u32)) -> Option<Info> {
+    let flags = process.signals.action(linux::SIGCHLD).flags;
+    let unwanted = flags & u64::from(linux::SA_NOCLDSTOP) != 0;
+    (!unwanted).then(|| told_of(process, id, what))
 }
 
 fn told_of(process: &mut Process, id: EnvId, (code, status): (i32, u32)) -> Info {
     let first = u64::from(id.0) | u64::from(sender::of_child(process, id)) << 32;
     Info { code, first, second: status.into(), ..Info::default() }
-}
-
-/// A child that is stopped, and by what.
-fn stopped_by(id: EnvId) -> Option<(EnvId, u32)> {
-    let record = xok::published::env(id).filter(|it| it.state == EnvState::Held as u32)?;
-    let brief = page::brief_of(&record).filter(|brief| brief.stop_signal != 0)?;
-    Some((id, brief.stop_signal))
 }
 
 /// How a child ended: `si_code` and `si_status` of its wait status.
@@ -175,8 +211,9 @@ fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Optio
         if posted != 0 {
             process.tell(EVENT_CHILD);
             thread::own().events &= !EVENT_CHILD;
-            let info = told(process);
-            process.arrive(linux::SIGCHLD, info);
+            if let Some(info) = told(process) {
+                process.arrive(linux::SIGCHLD, info);
+            }
         }
         tend(process, false);
         if let Some(news) = look(process, which, options)? {

@@ -180,6 +180,10 @@ pub struct Child {
     pub kept: bool,
     /// Has SIGCHLD told of its death?
     pub told: bool,
+    /// The stops and the continuations that SIGCHLD has told of, as its page counts them.
+    pub told_alive: [u32; 2],
+    /// Has SIGCHLD told of a continuation before the child itself has?
+    pub told_early: bool,
 }
 
 impl Process {

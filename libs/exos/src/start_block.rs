@@ -181,6 +181,8 @@ pub fn read(block: &[u8]) -> Result<(Process, u64, Command, &[u8]), Errno> {
             continuations: (second >> 32) as u32,
             kept: kept as u32 != 0,
             told: false,
+            told_alive: [second as u32, (second >> 32) as u32],
+            told_early: false,
         });
     }
     let in_image = from.word()? != 0;
@@ -219,6 +221,8 @@ mod tests {
             continuations: 8,
             kept: true,
             told: false,
+            told_alive: [7, 8],
+            told_early: false,
         });
         let command = Command {
             image: Some((4096, 10)),

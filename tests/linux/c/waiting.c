@@ -58,6 +58,55 @@ static pid_t child_that(int exit_status)
     return child;
 }
 
+static int is_pending(void)
+{
+    sigset_t pending;
+    usleep(30000); /* Nothing more comes. */
+    sigpending(&pending);
+    return sigismember(&pending, SIGCHLD);
+}
+
+/* What SIGCHLD tells of a child that stops and goes on, once each time, and not to who does not want to know. */
+static void told_of_stops(void)
+{
+    struct sigaction action = {.sa_sigaction = look_at_child, .sa_flags = SA_SIGINFO};
+    sigset_t child_signal, before;
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_signal, &before);
+    sigaction(SIGCHLD, &action, NULL);
+    pid_t child = fork_clean();
+    for (; child == 0;)
+        pause();
+    for (int round = 0; round < 3; round++) {
+        kill(child, SIGSTOP);
+        sigsuspend(&before);
+        SHOW(child_information.si_pid == child);
+        SHOW(child_information.si_code == CLD_STOPPED);
+        SHOW(child_information.si_status == SIGSTOP);
+        SHOW(is_pending());
+        kill(child, SIGCONT);
+        sigsuspend(&before);
+        SHOW(child_information.si_pid == child);
+        SHOW(child_information.si_code == CLD_CONTINUED);
+        SHOW(child_information.si_status == SIGCONT);
+        SHOW(is_pending());
+    }
+    action.sa_flags |= SA_NOCLDSTOP;
+    sigaction(SIGCHLD, &action, NULL);
+    kill(child, SIGSTOP);
+    SHOW(waitpid(child, NULL, WUNTRACED) == child);
+    kill(child, SIGCONT);
+    SHOW(waitpid(child, NULL, WCONTINUED) == child);
+    SHOW(is_pending());
+    kill(child, SIGKILL);
+    sigsuspend(&before);
+    SHOW(child_information.si_code == CLD_KILLED);
+    SHOW(waitpid(child, NULL, 0) == child);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
     int status = 0;
@@ -188,5 +237,6 @@ int main(void)
     TRY(setpgid(0x3fffffff, 0));
     TRY(getpgid(0x3fffffff));
     told_of_children();
+    told_of_stops();
     return 0;
 }

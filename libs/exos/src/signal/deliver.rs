@@ -33,8 +33,9 @@ pub fn collect(process: &mut Process) {
         let events = xok::upcall::take_events();
         process.events |= events & net::EVENTS;
         process.tell(events);
-        if events & EVENT_CHILD != 0 {
-            let info = children::told(process);
+        if events & EVENT_CHILD != 0
+            && let Some(info) = children::told(process)
+        {
             process.arrive(linux::SIGCHLD, info);
         }
         if events & EVENT_TIMER != 0 {
@@ -60,6 +61,14 @@ fn note_posts(process: &mut Process, bits: u64) {
         }
         let info = sender::info(process);
         let mut rest = posted;
+        if posted & bit(linux::SIGCHLD) != 0
+            && let Some(told) = children::told_by_itself(process, EnvId(info.first as u32))
+        {
+            rest &= !bit(linux::SIGCHLD);
+            if let Some(info) = told {
+                process.arrive(linux::SIGCHLD, info);
+            }
+        }
         while rest != 0 {
             let signal = rest.trailing_zeros() + 1;
             rest &= rest - 1;
@@ -121,7 +130,7 @@ pub fn stop(process: &mut Process, signal: u32) {
 
 /// The kernel told the parent when we were released, before our page said so: tell it again.
 fn tell_parent(process: &Process) {
-    let parent = abi::id::EnvId(children::parent(process));
+    let parent = EnvId(children::parent(process));
     // Gone, or not ours to signal: then it does not wait for us either.
     let _ = xok::call::post(USER_SLOT, parent, bit(linux::SIGCHLD));
 }
