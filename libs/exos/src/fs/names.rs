@@ -206,8 +206,19 @@ pub fn chroot(process: &mut Process, path: u64) -> Answer {
     Ok(0)
 }
 
+/// Was the working directory taken away? Then no path leads to it, and what has its name now is
+/// something else.
+fn is_gone(process: &Process) -> bool {
+    let node = process.files.directory.node;
+    let attributes = matches!(node, Node::Memory(_)).then(|| node.attributes(&process.files));
+    attributes.is_some_and(|it| it.is_ok_and(|it| it.links == 0))
+}
+
 /// `getcwd(buffer, bytes)`
 pub fn getcwd(process: &mut Process, address: u64, room: u64) -> Answer {
+    if is_gone(process) {
+        return Err(Errno::ENOENT);
+    }
     let full = process.files.directory.path.as_bytes();
     let root = process.files.root.path.as_bytes();
     let mut path = alloc::vec::Vec::from(*b"/");
