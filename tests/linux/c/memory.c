@@ -62,6 +62,22 @@ static void remapping(void)
     TRY(mremap(place + 1, PAGE, PAGE, 0));
 }
 
+/* Who is told so relies on it that a child finds zeros, or nothing (random numbers are kept so): a system may say
+ * that it knows no such advice. */
+static int broken_promise(char *page, int advice)
+{
+    int status;
+    *page = 7;
+    int promised = madvise(page, PAGE, advice) == 0;
+    pid_t child = fork_clean();
+    if (child == 0) {
+        unsigned char there;
+        _exit(promised && mincore(page, PAGE, &there) == 0 && *page != 0);
+    }
+    waitpid(child, &status, 0);
+    return status;
+}
+
 int main(void)
 {
     struct sigaction action = {.sa_sigaction = faulted, .sa_flags = SA_SIGINFO};
@@ -142,5 +158,9 @@ int main(void)
     SHOW(madvise(area, PAGE, MADV_DONTNEED));
     SHOW(area[0]);
     TRY(msync(area, PAGE, MS_SYNC));
+    SHOW(broken_promise(map(PAGE, PROT_READ | PROT_WRITE), MADV_WIPEONFORK));
+    SHOW(broken_promise(map(PAGE, PROT_READ | PROT_WRITE), MADV_DONTFORK));
+    SHOW(broken_promise(map(PAGE, PROT_READ | PROT_WRITE), MADV_NORMAL));
+    TRY(madvise(area, PAGE, 77));
     return 0;
 }

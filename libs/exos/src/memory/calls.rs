@@ -365,9 +365,21 @@ fn move_pages(area: &Area, old: u64, old_end: u64, new: u64, new_len: u64) -> Re
     Ok(())
 }
 
+/// Is this advice, which may be taken or not? What programs rely on is none (`MADV_WIPEONFORK`,
+/// `MADV_DONTFORK`, `MADV_REMOVE`), and what Linux knows nothing of is neither.
+fn is_advice(advice: u32) -> bool {
+    matches!(
+        advice,
+        linux::MADV_NORMAL..=linux::MADV_DONTNEED
+            | linux::MADV_FREE
+            | linux::MADV_DOFORK..=linux::MADV_DODUMP
+            | linux::MADV_KEEPONFORK..=linux::MADV_COLLAPSE
+    )
+}
+
 /// `madvise(address, len, advice)`: only what changes contents is done, the rest is advice.
 pub fn madvise(address: u64, len: u64, advice: u64) -> Answer {
-    if !address.is_multiple_of(PAGE_SIZE) {
+    if !address.is_multiple_of(PAGE_SIZE) || !is_advice(advice as u32) {
         return Err(Errno::EINVAL);
     }
     let (start, end) = range(address, len)?;
