@@ -98,12 +98,12 @@ fn children_do_not_say_whose_they_were(_: door::Door) -> Seen {
         });
         let stopped = libc::await_signal(CHILD);
         libc::send(child, CONTINUE);
+        let of_it = |told: Option<[u32; 2]>, user| told == Some([child as u32, user]);
         let mut ended = libc::await_signal(CHILD);
-        if libc::is_alive(child) {
+        if of_it(ended, 65534) {
             // That it goes on was told first.
             ended = libc::await_signal(CHILD);
         }
-        let of_it = |told: Option<[u32; 2]>, user| told == Some([child as u32, user]);
         if !of_it(stopped, 65534) {
             println!("(its stop: {stopped:?})");
             return 2;
