@@ -146,6 +146,11 @@ pub fn apply<M: Machine>(
 ) {
     let Plan { target, way, now } = *plan;
     let pair = [caller, target];
+    let this = &state.sched.cpus[cpu];
+    if this.lender != 0 {
+        let ran = now.saturating_sub(this.since_ns);
+        turns::borrowed(state, cpu, ran);
+    }
     let (Some([own, env]), Ok([own_record, record])) = (
         state.envs.slots.two_mut(pair),
         state.published.envs.get_disjoint_mut(pair.map(EnvIndex::at)),
@@ -168,7 +173,7 @@ pub fn apply<M: Machine>(
         Way::Call { .. } => EnvState::Donating,
         Way::Reply => EnvState::Sleeping,
     };
-    let borrowed = leaves(this, own, own_record, becomes, now);
+    leaves(this, own, own_record, becomes, now);
     this.current = target.link();
     (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
@@ -204,11 +209,10 @@ pub fn apply<M: Machine>(
         }
     }
     gate::open(state, machine, pair);
-    turns::borrowed(state, cpu, borrowed);
 }
 
 /// As `sched::leave` and `env::come_or_go`, but for the account, which owes the time that has been
-/// borrowed: answers how much that is.
+/// borrowed.
 #[inline(always)]
 pub(crate) fn leaves(
     this: &mut Cpu,
@@ -216,10 +220,9 @@ pub(crate) fn leaves(
     record: &mut EnvRecord,
     becomes: EnvState,
     now: u64,
-) -> u64 {
+) {
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     record.run_ns = record.run_ns.wrapping_add(ran);
-    let borrowed = if this.lender != 0 { ran } else { 0 };
     if this.lender != 0 {
         this.slice_end_ns += ran;
         if this.borrower == AccountIndex::from(AccountId(record.account)).link() {
@@ -229,7 +232,6 @@ pub(crate) fn leaves(
     env.shut();
     (env.state, record.state) = (becomes, becomes as u32);
     record.sequence = record.sequence.wrapping_add(1);
-    borrowed
 }
 
 /// As `sched::run`.

@@ -326,13 +326,14 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
-    let borrowed = leaves(this, own, own_record, EnvState::Sleeping, now);
+    let ran = now - this.since_ns;
+    leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target.link(), 0);
     (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
     gets(cpu_record, record);
-    turns::borrowed(state, cpu, borrowed);
+    turns::borrowed(state, cpu, ran);
     Some(Done::Switched { target, now, deadline })
 }
 

@@ -480,10 +480,11 @@ pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
     state.sched.cpus[cpu].in_round <= 1
 }
 
-/// So much of the time that was borrowed has been used: whoever has borrowed it owes it.
+/// So much of the time that was borrowed has been used: whoever has borrowed it owes it. Before
+/// anything else is done, which may take another account into the round.
 #[inline(always)]
 pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, ran: u64) {
-    if ran != 0 && !alone(state, cpu) {
+    if !alone(state, cpu) {
         let account = AccountIndex::from(state.sched.cpus[cpu].borrower);
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
         *debt = debt.saturating_add(ran as u32);
