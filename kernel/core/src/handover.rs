@@ -149,7 +149,7 @@ pub fn apply<M: Machine>(
     let this = &state.sched.cpus[cpu];
     if this.lender != 0 {
         let ran = now.saturating_sub(this.since_ns);
-        turns::borrowed(state, cpu, ran);
+        turns::borrowed(&mut state.accounts, this, cpu, ran);
     }
     let (Some([own, env]), Ok([own_record, record])) = (
         state.envs.slots.two_mut(pair),

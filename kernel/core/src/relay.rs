@@ -233,7 +233,8 @@ fn hand_on<M: Machine>(
         return None;
     }
     let now = machine.now_ns();
-    let account = AccountIndex::from(AccountId(published.envs.get(sleeper.at())?.account));
+    let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
+    let account = AccountIndex::from(AccountId(record.account));
     let left = turns::left_to_borrow(env.debt_ns, &accounts.records[account].turns, cpu);
     if left < SHORTEST_NS || now >= this.slice_end_ns || now >= sched.alarms.soonest() {
         return None;
@@ -244,7 +245,6 @@ fn hand_on<M: Machine>(
     if !looked_at || machine.word(moves) != env.wait.value {
         return None;
     }
-    let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
     let root = domains.records.get(DomainId(record.domain).into())?.root;
     let from = bytes(region, offset.into())?;
     let region_record = published.regions.get_mut(moved.region.at())?;
@@ -279,7 +279,7 @@ pub fn wait_for<M: Machine>(
     (cpu, caller): (CpuIndex, EnvIndex),
     index: RegionIndex,
 ) -> Option<Done> {
-    let State { published, envs, sched, regions, .. } = &mut *state;
+    let State { published, envs, sched, regions, accounts, .. } = state;
     let this = sched.cpus.get_mut(cpu)?;
     let target = EnvIndex::from(this.lender);
     // Somebody who runs is not 0, so this is no environment either if nobody has lent.
@@ -326,14 +326,13 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
-    let ran = now - this.since_ns;
+    turns::borrowed(accounts, this, cpu, now - this.since_ns);
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target.link(), 0);
     (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);
     gets(cpu_record, record);
-    turns::borrowed(state, cpu, ran);
     Some(Done::Switched { target, now, deadline })
 }
 

@@ -413,7 +413,8 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
             let debt = &mut state.envs.slots[index].debt_ns;
             *debt = debt.saturating_add(ran as u32);
         }
-        turns::borrowed(state, cpu, ran);
+        let this = &state.sched.cpus[cpu];
+        turns::borrowed(&mut state.accounts, this, cpu, ran);
     }
 }
 

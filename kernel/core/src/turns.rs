@@ -19,6 +19,7 @@
 //! to a bound ([`LOOKS_NS`]): then they wait for their turn, out of the list of those that are
 //! looked at. Where only one account is in the round there is nobody to pay back.
 
+use crate::account::Accounts;
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
 use crate::list::{self, Kind};
@@ -483,10 +484,9 @@ pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
 /// So much of the time that was borrowed has been used: whoever has borrowed it owes it. Before
 /// anything else is done, which may take another account into the round.
 #[inline(always)]
-pub(crate) fn borrowed(state: &mut State, cpu: CpuIndex, ran: u64) {
-    if !alone(state, cpu) {
-        let account = AccountIndex::from(state.sched.cpus[cpu].borrower);
-        let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
+pub(crate) fn borrowed(accounts: &mut Accounts, this: &Cpu, cpu: CpuIndex, ran: u64) {
+    if this.in_round > 1 {
+        let debt = &mut accounts.records[AccountIndex::from(this.borrower)].turns[cpu].debt_ns;
         *debt = debt.saturating_add(ran as u32);
     }
 }
