@@ -8,8 +8,8 @@
 use crate::children;
 use crate::page;
 use crate::process::Process;
-use crate::signal::send;
-use abi::id::EnvId;
+use crate::signal::{send, sender};
+use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -36,7 +36,7 @@ pub fn hang_up(process: &mut Process) {
         // Our own group has been orphaned all along if our parent is no link.
         let parent = children::parent(process);
         let was_linked = group != own_group || is_link(parent, group, session);
-        if was_linked && !is_linked_without(process.id, group, session) {
+        if was_linked && !is_linked_without(process, Some(process.id), (group, session)) {
             for signal in [linux::SIGHUP, linux::SIGCONT] {
                 send::to_members(process, signal, (session, group), |member| {
                     of.is_none_or(|child| descends(member.id, child))
@@ -47,9 +47,9 @@ pub fn hang_up(process: &mut Process) {
 }
 
 /// Is the group that we are in orphaned?
-pub fn own_is_orphaned() -> bool {
+pub fn own_is_orphaned(process: &Process) -> bool {
     let own = page::own();
-    !is_linked_without(EnvId(0), own.group, own.session)
+    !is_linked_without(process, None, (own.group, own.session))
 }
 
 /// The brief of a child that is stopped. What another process says is so only as far as the kernel
@@ -72,13 +72,29 @@ fn is_link(parent: u32, group: u32, session: u32) -> bool {
         .is_some_and(|brief| !brief.dead && brief.session == session && brief.group != group)
 }
 
-/// Has the group a member other than `leaving` whose parent is another link?
-fn is_linked_without(leaving: EnvId, group: u32, session: u32) -> bool {
+/// Has the group a member other than `leaving` whose parent is another link? What processes say of
+/// their groups counts if they are believed; whose parent is which the kernel says.
+fn is_linked_without(
+    process: &Process,
+    leaving: Option<EnvId>,
+    (group, session): (u32, u32),
+) -> bool {
+    let leaves = |id| leaving == Some(id);
     page::all().any(|member| {
-        let parent = || page::of_index(member.id.index()).map_or(0, |page| page.parent);
-        member.group == group && !member.dead && member.id != leaving && {
-            let parent = parent();
-            parent != leaving.0 && is_link(parent, group, session)
-        }
+        let is_member = member.group == group && !member.dead && !leaves(member.id);
+        let parent = EnvId(published::env(member.id).map_or(0, |record| record.holder));
+        is_member
+            && !leaves(parent)
+            && is_link(parent.0, group, session)
+            && [member.id, parent].into_iter().all(|id| is_believed(process, id))
     })
+}
+
+/// Is what this process says of its group, and of its session, no word of a stranger's, who would
+/// keep others' groups stopped for ever? Our ancestors' it is not, nor that of who acts for one of
+/// our users or for user 0.
+fn is_believed(process: &Process, id: EnvId) -> bool {
+    let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
+    let acts_for = |user| sender::acts_for(domain, user);
+    descends(process.id, id) || process.users.into_iter().chain([0]).any(acts_for)
 }

@@ -251,7 +251,7 @@ fn stop_background(process: &mut Process, mark: Mark, signal: u32) -> Result<(),
         return if signal == raw::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
     }
     // The signal stops nobody there: who sent it would try again for ever.
-    if orphans::own_is_orphaned() {
+    if orphans::own_is_orphaned(process) {
         return Err(Errno::EIO);
     }
     // To the whole group; the call starts again when it goes on.

@@ -16,23 +16,28 @@ use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 11] = [
+pub const TESTS: [Test; 12] = [
     ("processes_do_not_say_whose_they_are", processes_do_not_say_whose_they_are),
     ("pages_end_no_readers", pages_end_no_readers),
     ("shared_sockets_are_their_own_trouble", shared_sockets_are_their_own_trouble),
     ("shared_listeners_are_their_own_trouble", shared_listeners_are_their_own_trouble),
     ("children_do_not_say_whom_to_hang_up", children_do_not_say_whom_to_hang_up),
     ("leaders_hang_up_their_own", leaders_hang_up_their_own),
+    ("strangers_keep_no_group_stopped", strangers_keep_no_group_stopped),
     ("set_id_programs_hang_up_nobody", set_id_programs_hang_up_nobody),
     ("addresses_are_resolved_for_all", addresses_are_resolved_for_all),
     ("neighbours_are_not_the_wires_stations", neighbours_are_not_the_wires_stations),
     ("servers_keep_no_records_of_others", servers_keep_no_records_of_others),
     ("senders_do_not_say_whose_they_are", senders_do_not_say_whose_they_are),
 ];
+
+/// A group is hung up within this.
+const HANG_UP: Duration = Duration::from_secs(2);
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
 fn pages_end_no_readers(_: door::Door) -> Seen {
@@ -167,6 +172,54 @@ fn leaders_hang_up_their_own(door: door::Door) -> Seen {
         });
         i32::from(attacker.map(std::mem::forget).is_err())
     })?;
+    Ok(String::new())
+}
+
+/// A stopped group that no process can continue any more is hung up, also if another user's process
+/// of the session says that it is in that group, and so that its own parent could.
+fn strangers_keep_no_group_stopped(_: door::Door) -> Seen {
+    let words = libc::words(libc::shared(1), 2);
+    let status = libc::wait(libc::spawn(|| {
+        if !libc::lead_session() {
+            return 1;
+        }
+        let parent = libc::spawn(|| {
+            let child = libc::spawn(|| {
+                let is_put = libc::set_group(0, 0);
+                libc::send(std::process::id() as i32, 19);
+                i32::from(!is_put)
+            });
+            await_stop(child);
+            words[0].store(child as u64, Ordering::SeqCst);
+            while words[1].load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            i32::from(!libc::is_alive(child))
+        });
+        while words[0].load(Ordering::SeqCst) == 0 && libc::is_alive(parent) {
+            std::thread::yield_now();
+        }
+        let group = words[0].load(Ordering::SeqCst) as i32;
+        let attacker = nobody(|| {
+            say(offset_of!(ProcessPage, group), group as u32);
+            0
+        });
+        let Ok(attacker) = attacker else { return 2 };
+        words[1].store(1, Ordering::SeqCst);
+        if libc::wait(parent) != 0 {
+            return 3;
+        }
+        let began = Instant::now();
+        let is_there = || xok::published::env_lives(EnvId(group as u32));
+        while is_there() && began.elapsed() < HANG_UP {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stays = is_there();
+        libc::send(group, 9);
+        if end(attacker).is_err() { 4 } else { i32::from(stays) * 5 }
+    }));
+    expect(status != 0x500, || "user 0's stopped group stays stopped for ever".into())?;
+    expect(status == 0, || format!("the leader of the session ended with {status:#x}"))?;
     Ok(String::new())
 }
 
