@@ -143,7 +143,8 @@ fn enter_slave(
         })?;
     }
     let own = page::own();
-    let leads = own.session == process.id.0 && control.session == 0 && tty.reads();
+    let is_free = !terminal_control::is_taken(control.session);
+    let leads = own.session == process.id.0 && is_free && tty.reads();
     if leads && flags & raw::O_NOCTTY == 0 && !has_terminal(process) {
         terminal_control::take_terminal(process, &tty, false)?;
     }

@@ -1,5 +1,6 @@
 //! `ioctl` on the terminal (tty_ioctl(4)).
 
+use abi::id::EnvId;
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 use unix::Errno;
@@ -108,19 +109,16 @@ fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(),
         other => other,
     })?;
     let own = page::own();
-    let mut same_session = group == own.group;
-    for member in page::all() {
-        if member.group == group {
-            if member.session != own.session {
-                return Err(Errno::EPERM);
-            }
-            same_session = true;
-        }
+    let (mut same_session, mut another) = (group == own.group, false);
+    for member in page::all().filter(|member| member.group == group) {
+        same_session |= member.session == own.session;
+        another |= member.session != own.session;
     }
     // A child that has not run since it was put into the group says so through its parent.
     same_session |= process.children.iter().any(|child| groups::pending(child) == Some(group));
+    // A group of ours stays one, whatever strangers say that they are in.
     if !same_session {
-        return Err(Errno::ESRCH);
+        return Err(if another { Errno::EPERM } else { Errno::ESRCH });
     }
     tty.change(|control| {
         control.foreground = group;
@@ -144,8 +142,7 @@ pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(
         if has_one {
             return Err(Errno::EPERM);
         }
-        let taken = control.session != 0 && page::all().any(|one| one.session == control.session);
-        if taken && !(steals && process.users[1] == 0) {
+        if is_taken(control.session) && !(steals && process.users[1] == 0) {
             return Err(Errno::EPERM);
         }
         control.session = own.session;
@@ -154,6 +151,13 @@ pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(
     })?;
     own.set_mark(tty.mark());
     Ok(())
+}
+
+/// Has a terminal of this session's a session? Not if its leader has ended, whatever others say that
+/// they are in.
+pub fn is_taken(session: u32) -> bool {
+    let leader = page::brief(EnvId(session));
+    session != 0 && leader.is_some_and(|leader| !leader.dead && leader.session == session)
 }
 
 fn leave_terminal(tty: &Tty) -> Result<(), Errno> {

@@ -9,6 +9,7 @@ mod inputs;
 mod numbers;
 mod outputs;
 mod room;
+mod strangers;
 
 use super::{NOBODY, end, failed, look, nobody, operate, say, store};
 use crate::{Seen, Test, expect, libc, peers};
@@ -26,7 +27,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 21] = [
+pub const TESTS: [Test; 23] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -49,6 +50,11 @@ pub const TESTS: [Test; 21] = [
     ("readers_of_a_terminal_show_nothing", outputs::readers_of_a_terminal_show_nothing),
     ("readers_of_a_terminal_are_its_users", outputs::readers_of_a_terminal_are_its_users),
     ("two_ways_of_a_terminal_are_dev_tty", outputs::two_ways_of_a_terminal_are_dev_tty),
+    (
+        "strangers_keep_no_shell_in_the_background",
+        strangers::strangers_keep_no_shell_in_the_background,
+    ),
+    ("strangers_keep_no_terminal_taken", strangers::strangers_keep_no_terminal_taken),
     ("set_id_programs_believe_no_number", forged::set_id_programs_believe_no_number),
     ("set_id_programs_stop_nobody_elsewhere", forged::set_id_programs_stop_nobody_elsewhere),
 ];
