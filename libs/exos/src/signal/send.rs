@@ -93,8 +93,8 @@ fn home_of(id: EnvId) -> DomainId {
 }
 
 /// Ends what is left in the domain of a process that has been ended: only now, as it may have made
-/// environments there until then. Those that run make more while the table is looked through, so the
-/// domain ends as one, unless its guard refuses that.
+/// environments there until then. Those that run make more while the table is looked through, so
+/// the domain ends as one, unless its guard refuses that.
 fn end_rest(id: EnvId, domain: DomainId, real: bool) {
     let is_other = |&other: &EnvId| other != id;
     let is_left = || page::environments_of(domain).any(|other| is_other(&other));

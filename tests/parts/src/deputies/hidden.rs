@@ -189,11 +189,7 @@ fn churn(door: door::Door) {
 
 /// Starts a process of BOB's that has some threads more, which make environments. Its first thread
 /// does so too, or (`ends`) ends by the kernel's call alone. The process, and its domain.
-fn start_churning(
-    door: door::Door,
-    threads: usize,
-    ends: bool,
-) -> Result<(i32, DomainId), String> {
+fn start_churning(door: door::Door, threads: usize, ends: bool) -> Result<(i32, DomainId), String> {
     let words: &[AtomicU64] = libc::words(libc::shared(1), 2);
     let process = libc::spawn(|| {
         if !libc::become_user(BOB) {
