@@ -153,8 +153,8 @@ pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(
     Ok(())
 }
 
-/// Has a terminal of this session's a session? Not if its leader has ended, whatever others say that
-/// they are in.
+/// Has a terminal of this session's a session? Not if its leader has ended, whatever others say
+/// that they are in.
 pub fn is_taken(session: u32) -> bool {
     let leader = page::brief(EnvId(session));
     session != 0 && leader.is_some_and(|leader| !leader.dead && leader.session == session)

@@ -1,5 +1,4 @@
-//! What processes of other users say of their groups and sessions keeps no session from its
-//! terminal.
+//! What other users' processes say of their groups keeps no session from its terminal.
 
 use super::super::ANN;
 use super::*;
