@@ -11,7 +11,7 @@ use crate::time;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
 use abi::id::EnvId;
-use abi::published::EnvState;
+use abi::published::{EnvRecord, EnvState};
 use abi::upcall::EVENT_CHILD;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -74,9 +74,14 @@ pub fn parent(process: &Process) -> u32 {
         return process.lender;
     }
     match xok::published::env(process.id) {
-        Some(record) if record.holder != 0 => record.holder,
-        _ => 1,
+        Some(record) => parent_of(&record),
+        None => 1,
     }
+}
+
+/// The parent that the kernel's record of a process names; 1 once that has died.
+pub fn parent_of(record: &EnvRecord) -> u32 {
+    if record.holder != 0 { record.holder } else { 1 }
 }
 
 /// What `child` has to say, if anything asked for.

@@ -1,5 +1,5 @@
 /* What setuid(2) and its kin take, whether the process is user 0's or not; who acts on files; and what
- * /proc tells of it. Run as root, which both systems' tests are. */
+ * /proc tells of it and of its parent. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "users.h"
@@ -157,6 +157,53 @@ static void own_names(void)
     }
 }
 
+/* What /proc says is the parent of a process. */
+static long parent_of(pid_t pid)
+{
+    char path[64], line[1024] = "";
+    long parent = -1;
+    sprintf(path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file != NULL && fgets(line, sizeof line, file) != NULL)
+        sscanf(strrchr(line, ')'), ") %*c %ld", &parent);
+    if (file != NULL)
+        fclose(file);
+    return parent;
+}
+
+/* A process whose parent has ended is the child of the process that getppid(2) says. */
+static void orphans(void)
+{
+    int ends[2];
+    pid_t words[2] = {-1, -2};
+    TRY(pipe(ends));
+    pid_t child = fork_clean();
+    if (child == 0) {
+        pid_t parent = getpid(), orphan = fork_clean();
+        if (orphan == 0) {
+            printf("%d\n", parent_of(getpid()) == parent);
+            fflush(stdout);
+            while (getppid() == parent)
+                usleep(1000);
+            words[0] = getpid();
+            words[1] = getppid();
+            printf("its own %d\n", parent_of(getpid()) == getppid());
+            fflush(stdout);
+            write(ends[1], words, sizeof words);
+            sleep(20);
+            _exit(0);
+        }
+        usleep(200000);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    read(ends[0], words, sizeof words);
+    printf("others %d\n", parent_of(words[0]) == words[1]);
+    kill(words[0], SIGKILL);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int count, char **arguments)
 {
     char place[] = "/tmp/identities-XXXXXX";
@@ -191,5 +238,6 @@ int main(int count, char **arguments)
     waitpid(child, NULL, 0);
     groups();
     own_names();
+    orphans();
     return 0;
 }

@@ -2,7 +2,8 @@
 //!
 //! A program that makes kernel calls of its own stores anything into its page. An administrator
 //! finds a user's processes by /proc, to end them: so each id there is one for which the process's
-//! domain acts, or else that of the user that pays for it.
+//! domain acts, or else that of the user that pays for it; and its parent is the one that the kernel
+//! gave its record to.
 
 use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::id::{DomainId, EnvId};
@@ -15,8 +16,8 @@ use unix::process_page::ProcessPage;
 use xok::{accounts, call, published};
 
 use super::terminal;
-use crate::page;
 use crate::signal::sender::NOBODY;
+use crate::{children, page};
 
 /// The ids of a process: real, effective, saved, of files.
 pub struct Ids {
@@ -111,7 +112,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         pid,
         name: page.name().to_vec(),
         state,
-        ppid: page.parent,
+        ppid: children::parent_of(&record),
         pgid: page.group,
         sid: page.session,
         terminal: if on_terminal { device_number(5, 1) as u32 } else { 0 },

@@ -52,8 +52,8 @@ fn pages_end_no_readers(_: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// In /proc a process is its user's and its group's, whatever it says of itself: by that user 0
-/// finds all processes of a user's.
+/// In /proc a process is its user's, its group's and its parent's, whatever it says of itself: by
+/// that user 0 finds all processes of a user's.
 fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
     let said = [
         [offset_of!(ProcessPage, user), offset_of!(ProcessPage, group_id)],
@@ -64,6 +64,7 @@ fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
     for (at, offsets) in said.into_iter().enumerate() {
         let attacker = nobody(|| {
             offsets.into_iter().for_each(|offset| say(offset, 0));
+            say(offset_of!(ProcessPage, parent), 1);
             0
         })?;
         let path = format!("/proc/{}", attacker.0);
@@ -77,6 +78,9 @@ fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
             let are_its = line.split_whitespace().all(|id| id.parse() == Ok(NOBODY));
             expect(!line.is_empty() && are_its, || format!("word {at} said 0, {name}{line}"))?;
         }
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t"));
+        let is_its = parent.map(str::parse) == Some(Ok(std::process::id()));
+        expect(is_its, || format!("it said that its parent is 1, PPid: {parent:?}"))?;
     }
     Ok(String::new())
 }
