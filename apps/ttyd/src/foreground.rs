@@ -25,6 +25,7 @@ use unix::process_page::{MAGIC, Mark, ProcessPage};
 use unix::tty::shared::{Control, TERMINALS};
 use xok::call::{self, Refused};
 use xok::clock;
+use xok::keeping::Keeping;
 use xok::published::{self, ApplicationPage};
 
 /// Index of the capability over all users' names, given by init.
@@ -138,10 +139,11 @@ impl Signals {
         (self.place, self.fresh, self.made_ns) = (1, false, made_ns);
     }
 
-    /// Looks at some places, and tells some.
+    /// Looks at some places, and tells some; those that are told here start when all of them are.
     fn look_on(&mut self) {
         let end = self.told.len().min(self.place + PLACES);
         let mut told = 0;
+        let _keeping = Keeping::begin();
         while self.place < end && told < TOLD {
             told += usize::from(self.meet(self.place));
             self.place += 1;

@@ -28,6 +28,7 @@ pub mod compartment;
 pub mod critical;
 pub mod gang;
 pub mod heap;
+pub mod keeping;
 pub mod memory;
 pub mod own;
 pub mod pipe;

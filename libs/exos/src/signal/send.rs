@@ -10,6 +10,7 @@ use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::Table;
 use linux_raw_sys::general as linux;
+use xok::keeping::Keeping;
 use xok::{accounts, call, published};
 
 /// How often the table is looked through, until no process is met for the first time.
@@ -219,7 +220,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
 ///
 /// A parent that makes a child meanwhile has the signal before its child is seen in the table, and
 /// then begins its fork again; or after: then the child is met by a further look, as its place may
-/// have been passed.
+/// have been passed. None of them starts before all have been told.
 fn to_all(
     process: &mut Process,
     signal: u32,
@@ -239,6 +240,7 @@ fn to_all(
     };
     // By its place, the last one met there.
     let mut met = alloc::vec![EnvId::NONE; published::table(Table::Envs).count as usize];
+    let keeping = Keeping::begin();
     for _ in 0..LOOKS {
         let mut fresh = false;
         for target in page::all() {
@@ -254,6 +256,7 @@ fn to_all(
             break;
         }
     }
+    drop(keeping);
     // Oneself last: the others must have it even if it ends us.
     if own {
         match to_own(process, signal, info) {
