@@ -2,8 +2,8 @@
 //!
 //! A program that makes kernel calls of its own stores anything into its page. An administrator
 //! finds a user's processes by /proc, to end them: so each id there is one for which the process's
-//! domain acts, or else that of the user that pays for it; its parent is the one that the kernel gave
-//! its record to.
+//! domain acts, or else that of the user that pays for it; its parent is the one that the
+//! kernel gave its record to.
 
 use abi::capability::{NAME_GROUP, NAME_USER};
 use abi::id::{DomainId, EnvId};
