@@ -146,11 +146,7 @@ pub fn apply<M: Machine>(
 ) {
     let Plan { target, way, now } = *plan;
     let pair = [caller, target];
-    let this = &state.sched.cpus[cpu];
-    if this.lender != 0 {
-        let ran = now.saturating_sub(this.since_ns);
-        turns::borrowed(&mut state.accounts, this, cpu, ran);
-    }
+    turns::charge_loan(state, cpu, now);
     let (Some([own, env]), Ok([own_record, record])) = (
         state.envs.slots.two_mut(pair),
         state.published.envs.get_disjoint_mut(pair.map(EnvIndex::at)),
