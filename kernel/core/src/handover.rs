@@ -15,7 +15,7 @@ use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{gate, sched, transfer, turns, visit};
+use crate::{gate, sched, transfer, visit};
 use abi::call::{TRANSFER_REPLY, number, transfer_target};
 use abi::id::{AccountId, EnvId};
 use abi::published::{EnvRecord, EnvState};
@@ -146,7 +146,6 @@ pub fn apply<M: Machine>(
 ) {
     let Plan { target, way, now } = *plan;
     let pair = [caller, target];
-    turns::charge_loan(state, cpu, now);
     let (Some([own, env]), Ok([own_record, record])) = (
         state.envs.slots.two_mut(pair),
         state.published.envs.get_disjoint_mut(pair.map(EnvIndex::at)),
@@ -207,8 +206,8 @@ pub fn apply<M: Machine>(
     gate::open(state, machine, pair);
 }
 
-/// As `sched::leave` and `env::come_or_go`, but for the account, which owes the time that has been
-/// borrowed.
+/// As `sched::leave` and `env::come_or_go`, but for what the account owes of time that is borrowed:
+/// a server that finishes another client's request on it would have the borrower pay for that.
 #[inline(always)]
 pub(crate) fn leaves(
     this: &mut Cpu,

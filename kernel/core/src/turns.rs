@@ -491,16 +491,6 @@ pub(crate) fn borrowed(accounts: &mut Accounts, this: &Cpu, cpu: CpuIndex, ran: 
     }
 }
 
-/// The same, where the processor's environment leaves, if it has borrowed its time.
-#[inline(always)]
-pub(crate) fn charge_loan(state: &mut State, cpu: CpuIndex, now: u64) {
-    let this = &state.sched.cpus[cpu];
-    if this.lender != 0 {
-        let ran = now.saturating_sub(this.since_ns);
-        borrowed(&mut state.accounts, this, cpu, ran);
-    }
-}
-
 /// How long one may borrow for that owes so much itself, beside what its account does.
 #[inline(always)]
 pub(crate) fn left_to_borrow(debt_ns: u32, turns: &OnEach, cpu: CpuIndex) -> u64 {
