@@ -316,7 +316,8 @@ impl Keeper {
         let mut wait = Wait::new();
         for entry in &self.entries {
             let (region, role, ourselves) = entry.counted();
-            if entry.offered.is_none() {
+            // Without users it waits for its peer alone: that they have gone ends no sleep again.
+            if entry.offered.is_none() && entry.is_used() {
                 let users = region::attached_address(region, role);
                 wait.memory(users, Operator::Equal, ourselves).end_term();
             }
@@ -336,12 +337,14 @@ impl Keeper {
     }
 }
 
-/// Has all that users wrote been taken over by the stack, or can it not be? Nonsense cannot.
+/// Has all that users wrote been taken over by the stack, or can it not be? Nonsense cannot, and of
+/// datagrams nothing that is less than the head of one.
 fn is_taken(entry: &Entry) -> bool {
+    let least = if entry.kept.kind == Kind::Datagrams { DATAGRAM_HEAD as u64 } else { 1 };
     entry.kept.kind == Kind::Listener
         || entry.over.1
         || entry.status == CONNECTING
-        || head(entry.tx()).map_or(true, |head| RING.used(head.head, head.tail) == 0)
+        || head(entry.tx()).map_or(true, |head| RING.used(head.head, head.tail) < least)
 }
 
 /// Gives the stack's part back.

@@ -517,8 +517,12 @@ impl Kept {
 /// The head of the datagram that is next in a ring: its length, and whose it is.
 pub fn next_datagram(region: Region, head: &Head) -> Result<Option<(usize, SocketAddrV4)>, Errno> {
     let used = RING.used(head.head, head.tail) as usize;
-    if used < DATAGRAM_HEAD {
+    if used == 0 {
         return Ok(None);
+    }
+    // No more of it comes, and who waits for more would find that there is something.
+    if used < DATAGRAM_HEAD {
+        return Err(Errno::EIO);
     }
     let mut bytes = [0; DATAGRAM_HEAD];
     look(region, head.tail, &mut bytes)?;

@@ -50,7 +50,12 @@ impl Kept {
     pub fn accept(&self) -> Result<Option<Kept>, Errno> {
         loop {
             let before = head(self.reader())?;
-            if RING.used(before.head, before.tail) < OFFER as u64 {
+            let used = RING.used(before.head, before.tail);
+            // Another user may have left a part of one there, which who waits would find.
+            if (1..OFFER as u64).contains(&used) {
+                return Err(Errno::EIO);
+            }
+            if used == 0 {
                 let gone = reading(self.rx).no_writer();
                 return if gone { Err(Errno::ECONNABORTED) } else { Ok(None) };
             }

@@ -177,7 +177,7 @@ fn starters_take_no_rights_back(door: door::Door) -> Seen {
 }
 
 /// Environments that keep sockets which processes share: init has their records.
-fn keepers() -> impl Iterator<Item = EnvId> {
+pub fn keepers() -> impl Iterator<Item = EnvId> {
     let init = published::record::<EnvRecord>(Table::Envs, INIT_INDEX).map_or(0, |init| init.id);
     let count = published::table(Table::Envs).count as usize;
     let all = (1..count).filter_map(|index| published::record::<EnvRecord>(Table::Envs, index));

@@ -2,23 +2,33 @@
 //!
 //! The kernel gives ports to no other user, whatever library that has, and ExOS says so early.
 
-use super::{end, failed, nobody};
+use super::heirs::keepers;
+use super::{NOBODY, end, failed, nobody, store};
+use crate::peers::regions;
 use crate::{Seen, Test, expect, internet, libc};
 use abi::call::Call;
 use abi::error::Error;
 use abi::filter::{FilterAtom, FilterProgram};
+use abi::id::EnvId;
+use abi::region::WordAt;
 use abi::ring::RingEntry;
 use abi::word::UserAddress;
-use std::net::{TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 /// What holds.
-pub const TESTS: [Test; 2] = [
+pub const TESTS: [Test; 4] = [
     ("the_network_is_its_groups", the_network_is_its_groups),
     ("the_kernel_gives_ports_to_the_networks_group", the_kernel_gives_ports_to_the_networks_group),
+    ("shared_sockets_end_with_their_users", shared_sockets_end_with_their_users),
+    ("keepers_sleep_while_peers_take_nothing", keepers_sleep_while_peers_take_nothing),
 ];
 
 /// The port that is asked for.
 const PORT: u16 = 9000;
+/// How long processes and keepers are looked at.
+const LOOKED: Duration = Duration::from_millis(500);
 
 /// A user outside of the network's group is told that it has none, by socket(2), and takes no port.
 fn the_network_is_its_groups(_: door::Door) -> Seen {
@@ -66,7 +76,7 @@ fn claim(door: door::Door) -> Option<i32> {
 /// Whatever library it has, a user outside of the network's group takes no port.
 fn the_kernel_gives_ports_to_the_networks_group(door: door::Door) -> Seen {
     let status = libc::wait(libc::spawn(|| {
-        if !libc::become_user(super::NOBODY) {
+        if !libc::become_user(NOBODY) {
             return 100;
         }
         claim(door).map_or(101, |granted| i32::from(granted != 0))
@@ -74,5 +84,87 @@ fn the_kernel_gives_ports_to_the_networks_group(door: door::Door) -> Seen {
     expect(status == 0, || format!("status {status:#x} (0x100: a port was given)"))?;
     let own = claim(door);
     expect(own.is_some_and(|slots| slots != 0), || format!("user 0 gets none: {own:?}"))?;
+    Ok(String::new())
+}
+
+/// A socket that processes share ends with the last of them, whatever one of another user's has
+/// left there: less than the head of a datagram, which is none.
+fn shared_sockets_end_with_their_users(door: door::Door) -> Seen {
+    const SHARED: u16 = 5604;
+    let status = libc::wait(libc::spawn(|| {
+        let before = regions();
+        let Ok(shared) = UdpSocket::bind(("0.0.0.0", SHARED)) else { return 1 };
+        let Ok(listener) = TcpListener::bind(("0.0.0.0", SHARED)) else { return 1 };
+        let attacker = libc::wait(libc::spawn(|| {
+            if !libc::become_user(NOBODY) {
+                return 1;
+            }
+            let fresh: Vec<u64> = regions().difference(&before).copied().collect();
+            let head = WordAt { offset: unix::ring::HEAD, value: 4 };
+            let stored = fresh.iter().filter(|&&region| store(door, region, head));
+            if stored.count() == 0 { 2 } else { 0 }
+        }));
+        if attacker != 0 {
+            return 2;
+        }
+        // What is wrong with either is an error, and no wait.
+        let is_error = |error: std::io::Error| error.raw_os_error() == Some(5);
+        let readers = [
+            libc::spawn(|| i32::from(!shared.recv(&mut [0; 8]).is_err_and(is_error))),
+            libc::spawn(|| i32::from(!listener.accept().is_err_and(is_error))),
+        ];
+        std::thread::sleep(LOOKED);
+        readers.iter().for_each(|&reader| libc::send(reader, 9));
+        let [datagrams, offers] = readers.map(libc::wait);
+        if datagrams != 0 || offers != 0 {
+            return 4 + i32::from(datagrams != 0) + 2 * i32::from(offers != 0);
+        }
+        drop((shared, listener));
+        i32::from(UdpSocket::bind(("0.0.0.0", SHARED)).is_err()) * 3
+    }));
+    expect(status != 0x300, || "user 0's port is taken for ever".into())?;
+    let waits = |bit: i32| status & (0x400 | bit) == 0x400 | bit;
+    expect(!waits(0x100), || "user 0 waits for a part of a datagram for ever".into())?;
+    expect(!waits(0x200), || "user 0 waits for a part of an offer for ever".into())?;
+    expect(status == 0, || format!("user 0's process ended with {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// Nanoseconds that keepers of sockets have run.
+fn run_by(known: &[EnvId]) -> u64 {
+    let fresh = keepers().filter(|keeper| !known.contains(keeper));
+    fresh.filter_map(xok::published::env).map(|record| record.run_ns).sum()
+}
+
+/// What has no user any more and waits for a peer that takes nothing costs no time meanwhile.
+fn keepers_sleep_while_peers_take_nothing(_: door::Door) -> Seen {
+    const SERVER: (&str, u16) = ("127.0.0.1", 5605);
+    let known: Vec<EnvId> = keepers().collect();
+    let listener = TcpListener::bind(SERVER).map_err(failed)?;
+    let client = libc::spawn(|| {
+        let Ok(_held) = TcpStream::connect(SERVER) else { return 1 };
+        std::thread::sleep(Duration::from_secs(60));
+        0
+    });
+    let (connection, _) = listener.accept().map_err(failed)?;
+    let server = libc::spawn(|| {
+        // More than the keeper, the stacks and the client have room for.
+        let piece = [0; 4096];
+        i32::from((0..1024).all(|_| (&connection).write_all(&piece).is_ok()))
+    });
+    drop((listener, connection));
+    std::thread::sleep(LOOKED);
+    let stalls = libc::is_alive(server);
+    libc::send(server, 9);
+    libc::wait(server);
+    std::thread::sleep(LOOKED);
+    let before = run_by(&known);
+    std::thread::sleep(LOOKED);
+    let ran = Duration::from_nanos(run_by(&known).saturating_sub(before));
+    let kept = keepers().any(|keeper| !known.contains(&keeper));
+    libc::send(client, 9);
+    libc::wait(client);
+    expect(stalls && kept, || format!("no keeper waits: {stalls} {kept}"))?;
+    expect(ran < LOOKED / 5, || format!("its keeper has run for {ran:?} of {LOOKED:?}"))?;
     Ok(String::new())
 }
