@@ -225,7 +225,11 @@ impl Pipe {
         let mut words = [[0; 8]; 6];
         self.own().copy_out(0, words.as_flattened_mut(), &[], &[])?;
         let [head, tail, _, _, _, limit] = words.map(u64::from_le_bytes);
-        let capacity = if limit == 0 { RING.capacity } else { limit.min(RING.capacity) };
+        let capacity = match limit {
+            0 => RING.capacity,
+            // Any end stores it: with less than a page short writes would never have room.
+            _ => limit.clamp(PAGE_SIZE, RING.capacity),
+        };
         Ok(Level { head, tail, limit, capacity })
     }
 

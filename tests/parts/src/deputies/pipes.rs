@@ -13,9 +13,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 /// What holds.
-pub const TESTS: [Test; 2] = [
+pub const TESTS: [Test; 3] = [
     ("inherited_ends_of_pipes_go_one_way", inherited_ends_of_pipes_go_one_way),
     ("named_pipes_go_one_way", named_pipes_go_one_way),
+    ("pipes_hold_a_page", pipes_hold_a_page),
 ];
 
 /// What user 0 has written and read again, and what waits in the pipe.
@@ -169,5 +170,33 @@ fn named_pipes_go_one_way(door: door::Door) -> Seen {
         fs::remove_file(PLACE).map_err(failed)?;
         left.map_err(|why| format!("mode {mode:o}: {why}"))?;
     }
+    Ok(String::new())
+}
+
+/// An empty pipe takes what goes in whole, whatever limit a program of another user's stores there
+/// that has one of its ends.
+fn pipes_hold_a_page(door: door::Door) -> Seen {
+    const LIMIT: u64 = 40;
+    let before = regions();
+    let (mut reader, writer) = std::io::pipe().map_err(failed)?;
+    let region = regions().difference(&before).copied().next().ok_or("no region")?;
+    let status = libc::wait(libc::spawn(|| {
+        libc::close(reader.as_raw_fd());
+        if !libc::become_user(NOBODY) {
+            return 1;
+        }
+        // The kernel may refuse it.
+        store(door, region, WordAt { offset: LIMIT, value: 1 });
+        0
+    }));
+    expect(status == 0, || format!("the attacker ended with {status:#x}"))?;
+    libc::set_waits(writer.as_raw_fd(), false);
+    let written = libc::write(writer.as_raw_fd(), THERE);
+    expect(written == THERE.len() as i64, || {
+        format!("there is never room for user 0's {} bytes: {written}", THERE.len())
+    })?;
+    let mut all = [0; THERE.len()];
+    reader.read_exact(&mut all).map_err(failed)?;
+    expect(all == THERE, || "other bytes".into())?;
     Ok(String::new())
 }
