@@ -9,11 +9,12 @@ use crate::errno::{Errno, from_kernel};
 use crate::fs::region::{self, Region};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
-use abi::id::{DomainId, RegionId};
+use abi::id::{DomainId, EnvId, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::REGION_FRAMES;
+use abi::published::RegionRecord;
 use alloc::vec::Vec;
-use xok::call;
+use xok::{call, published};
 
 /// Role of those who run the program.
 const OWNER: u16 = 0;
@@ -72,18 +73,31 @@ pub fn region() -> Option<Region> {
     (!id.is_none()).then_some(Region { id, role: OWNER })
 }
 
-/// The environment of the process with this page, as `process` may see it.
-pub fn read(process: &Process, of: &ProcessPage) -> Result<Vec<u8>, Errno> {
+/// Is the region what the process `id` may show as its own: made by its domain, or paid for as that
+/// is? Its page says any number, and who looks as user 0 would tell what is another one's.
+fn is_its(id: EnvId, region: RegionId) -> bool {
+    let env = published::env(id).unwrap_or_default();
+    let domain = DomainId(if env.home != 0 { env.home } else { env.domain });
+    let payer = published::domain(domain).map(|domain| domain.account);
+    let made = |one: RegionRecord| one.domain == domain.0 || Some(one.account) == payer;
+    region::record(region).is_some_and(made)
+}
+
+/// The environment of the process `id` with this page, as `process` may see it.
+pub fn read(process: &Process, id: EnvId, of: &ProcessPage) -> Result<Vec<u8>, Errno> {
     let user = process.users[1];
     if user != 0 && user != of.user {
         return Err(Errno::EACCES);
     }
-    let id = RegionId(of.environment);
+    let shown = RegionId(of.environment);
     let mut text = alloc::vec![0; (of.environment_len as usize).min(BYTES_MAX)];
-    if id.is_none() || text.is_empty() {
+    if shown.is_none() || text.is_empty() {
         return Ok(Vec::new());
     }
-    let region = Region { id, role: READER };
+    if !is_its(id, shown) {
+        return Err(Errno::EACCES);
+    }
+    let region = Region { id: shown, role: READER };
     // Gone meanwhile: as of a process that has ended.
     attach(&region).map_err(|_| Errno::ESRCH)?;
     let pieces = (0..).step_by(PAGE_SIZE as usize).zip(text.chunks_mut(PAGE_SIZE as usize));

@@ -13,7 +13,7 @@ use abi::id::{DomainId, EnvId};
 use abi::published::EnvState;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
-use xok::published;
+use xok::{accounts, published};
 
 /// How far descent is followed.
 const GENERATIONS: usize = 64;
@@ -92,9 +92,12 @@ fn is_linked_without(
 
 /// Is what this process says of its group, and of its session, no word of a stranger's, who would
 /// keep others' groups stopped for ever? Our ancestors' it is not, nor that of who acts for one of
-/// our users or for user 0.
-fn is_believed(process: &Process, id: EnvId) -> bool {
+/// our users or for user 0, at that one's cost: a set-id program, for which its starter pays, says
+/// what its starter has said.
+pub fn is_believed(process: &Process, id: EnvId) -> bool {
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-    let acts_for = |user| sender::acts_for(domain, user);
-    descends(process.id, id) || process.users.into_iter().chain([0]).any(acts_for)
+    let is_whose = |user| {
+        sender::acts_for(domain, user) && accounts::payer(domain).is_none_or(|payer| payer == user)
+    };
+    descends(process.id, id) || process.users.into_iter().chain([0]).any(is_whose)
 }

@@ -9,8 +9,9 @@
 use crate::errno::{Answer, Errno};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
-use crate::{machine, user};
-use abi::id::EnvId;
+use crate::signal::sender;
+use crate::{machine, orphans, user};
+use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general::*;
 use unix::process_page::nice_that_can_be;
 use xok::published;
@@ -72,14 +73,11 @@ pub fn other(process: &Process, pid: u32) -> Result<Option<ProcessPage>, Errno> 
     if pid == 0 || pid == process.id.0 {
         return Ok(None);
     }
-    let mut id = EnvId(pid);
-    published::env(id).ok_or(Errno::ESRCH)?;
-    let word = |offset| published::application_word(id.index(), offset);
-    if word(0) == Some(page::THREAD_MAGIC) {
-        id = EnvId(word(8).unwrap_or(0) as u32);
-        if id == process.id {
-            return Ok(None);
-        }
+    let record = published::env(EnvId(pid)).ok_or(Errno::ESRCH)?;
+    // Whose thread it is it says itself: a stranger would have us change what is our own.
+    let id = sender::process_of(EnvId(pid), &record);
+    if id == process.id {
+        return Ok(None);
     }
     Ok(Some(page::of_index(id.index()).unwrap_or(ProcessPage::EMPTY)))
 }
@@ -111,9 +109,17 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
     let own = page::own();
     let of_group = if who == 0 { own.group } else { who };
     let of_user = if which == USER && who == 0 { process.users[0] } else { who };
-    let is_meant = |page: &ProcessPage| match which {
+    let acts_for = |id| {
+        let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
+        sender::acts_for(domain, of_user)
+    };
+    // What strangers say of themselves makes none of them ours: we could not do as they are meant.
+    let is_meant = |id: EnvId, page: &ProcessPage| match which {
+        GROUP if of_group == own.group => {
+            page.group == of_group && orphans::is_believed(process, id)
+        }
         GROUP => page.group == of_group,
-        _ => page.user == of_user,
+        _ => page.user == of_user && acts_for(id),
     };
     match which {
         ONE => Ok([other(process, who)?
@@ -122,7 +128,8 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         GROUP | USER => {
             let pages = page::all().filter_map(|brief| {
                 let page = page::of_index(brief.id.index())?;
-                is_meant(&page).then_some((nice_that_can_be(page.nice), brief.id == process.id))
+                let one = (nice_that_can_be(page.nice), brief.id == process.id);
+                is_meant(brief.id, &page).then_some(one)
             });
             Ok(pages.collect())
         }

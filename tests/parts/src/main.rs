@@ -17,6 +17,7 @@ mod forgers;
 mod hostile;
 mod internet;
 mod libc;
+mod limits;
 mod nobody;
 mod peers;
 mod random;

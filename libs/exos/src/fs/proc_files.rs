@@ -463,8 +463,9 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
             Ok(page.map_or(Vec::new(), |page| page.command().to_vec()))
         }
         "environ" => {
-            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
-            environment::read(process, &page)
+            let id = EnvId(pid);
+            let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
+            environment::read(process, id, &page)
         }
         "comm" => {
             let mut name = record_of(pid)?.name;

@@ -116,8 +116,9 @@ impl One {
     }
 }
 
-/// The process whose thread has sent it, if that is one of its domain.
-fn process_of(sender: EnvId, record: &EnvRecord) -> EnvId {
+/// The process whose thread the environment with this record says it is, if that is one of its
+/// domain.
+pub fn process_of(sender: EnvId, record: &EnvRecord) -> EnvId {
     let word = |offset| published::application_word(sender.index(), offset);
     if word(0) != Some(page::THREAD_MAGIC) {
         return sender;

@@ -7,6 +7,7 @@ mod hidden;
 mod ids;
 mod meetings;
 mod network;
+mod pages;
 mod payers;
 mod pipes;
 mod processes;
@@ -33,7 +34,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 16] = [
+pub const TESTS: [&[Test]; 17] = [
     &attachments::TESTS,
     &files::TESTS,
     &heirs::TESTS,
@@ -41,6 +42,7 @@ pub const TESTS: [&[Test]; 16] = [
     &ids::TESTS,
     &meetings::TESTS,
     &network::TESTS,
+    &pages::TESTS,
     &payers::TESTS,
     &pipes::TESTS,
     &processes::TESTS,

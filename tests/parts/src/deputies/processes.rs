@@ -37,7 +37,7 @@ pub const TESTS: [Test; 12] = [
 ];
 
 /// A group is hung up within this.
-const HANG_UP: Duration = Duration::from_secs(2);
+pub(super) const HANG_UP: Duration = Duration::from_secs(2);
 
 /// What a process says of itself ends nobody who reads it: `ps` of user 0.
 fn pages_end_no_readers(_: door::Door) -> Seen {
