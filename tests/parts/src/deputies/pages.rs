@@ -1,5 +1,6 @@
-//! What a page of the process table names: threads of a process, the region of an environment, and
-//! the group of a set-id program, which its starter has said.
+//! What a page of the process table says of threads, of environments and of groups.
+//!
+//! The group of a set-id program is its starter's word.
 
 use super::processes::{HANG_UP, await_stop};
 use super::{ANN, NOBODY, end, failed, nobody, say};
