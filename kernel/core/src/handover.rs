@@ -6,7 +6,8 @@
 //! ```
 //! The long way stays the definition. [`check`] lets through what it would end in the same state:
 //! the target may run, nothing waits to be looked at, time is left, and the deadline stays as it
-//! is. A test drives both ways with the same random calls and compares everything.
+//! is. A test drives both ways with the same random calls and compares everything. One thing
+//! differs: what an account owes of time that is borrowed (`leaves`).
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};

@@ -76,8 +76,7 @@ pub fn region() -> Option<Region> {
 /// Is the region what the process `id` may show as its own: made by its domain, or paid for as that
 /// is? Its page says any number, and who looks as user 0 would tell what is another one's.
 fn is_its(id: EnvId, region: RegionId) -> bool {
-    let env = published::env(id).unwrap_or_default();
-    let domain = DomainId(if env.home != 0 { env.home } else { env.domain });
+    let domain = published::env_home(id).unwrap_or(DomainId::NONE);
     let payer = published::domain(domain).map(|domain| domain.account);
     let made = |one: RegionRecord| one.domain == domain.0 || Some(one.account) == payer;
     region::record(region).is_some_and(made)

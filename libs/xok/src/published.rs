@@ -242,6 +242,12 @@ pub fn env_domain(id: EnvId) -> Option<DomainId> {
     env_field(id, offset_of!(EnvRecord, domain)).map(DomainId)
 }
 
+/// The domain that it is at home in, whichever it visits.
+pub fn env_home(id: EnvId) -> Option<DomainId> {
+    let record = env(id)?;
+    Some(DomainId(if record.home == 0 { record.domain } else { record.home }))
+}
+
 /// Which environment the one with this id is of all that there have been, if its record still
 /// stands: an id comes again when so many have had its place, this number does not.
 #[inline]

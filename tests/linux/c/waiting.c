@@ -18,15 +18,22 @@ static void look_at_child(int number, siginfo_t *information, void *context)
     child_information = *information;
 }
 
-/* What SIGCHLD tells of the child that died, and of the next one while the first is a zombie. */
-static void told_of_children(void)
+/* Has SIGCHLD looked at with these flags more, and blocked: sigsuspend with the mask from before awaits it. */
+static sigset_t look_at_children(int flags)
 {
-    struct sigaction action = {.sa_sigaction = look_at_child, .sa_flags = SA_SIGINFO};
+    struct sigaction action = {.sa_sigaction = look_at_child, .sa_flags = SA_SIGINFO | flags};
     sigset_t child_signal, before;
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, &before);
     sigaction(SIGCHLD, &action, NULL);
+    return before;
+}
+
+/* What SIGCHLD tells of the child that died, and of the next one while the first is a zombie. */
+static void told_of_children(void)
+{
+    sigset_t before = look_at_children(0);
     pid_t exits = fork_clean();
     if (exits == 0)
         _exit(9);
@@ -69,12 +76,7 @@ static int is_pending(void)
 /* What SIGCHLD tells of a child that stops and goes on, once each time, and not to who does not want to know. */
 static void told_of_stops(void)
 {
-    struct sigaction action = {.sa_sigaction = look_at_child, .sa_flags = SA_SIGINFO};
-    sigset_t child_signal, before;
-    sigemptyset(&child_signal);
-    sigaddset(&child_signal, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child_signal, &before);
-    sigaction(SIGCHLD, &action, NULL);
+    sigset_t before = look_at_children(0);
     pid_t child = fork_clean();
     for (; child == 0;)
         pause();
@@ -92,8 +94,7 @@ static void told_of_stops(void)
         SHOW(child_information.si_status == SIGCONT);
         SHOW(is_pending());
     }
-    action.sa_flags |= SA_NOCLDSTOP;
-    sigaction(SIGCHLD, &action, NULL);
+    look_at_children(SA_NOCLDSTOP);
     kill(child, SIGSTOP);
     SHOW(waitpid(child, NULL, WUNTRACED) == child);
     kill(child, SIGCONT);

@@ -72,7 +72,7 @@ fn to_own(process: &mut Process, signal: u32, info: Info) -> Result<(), Errno> {
 /// that says nothing of itself is one of the process that the space belongs to.
 fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let real = real_counts(process, id);
-    let domain = home_of(id);
+    let domain = published::env_home(id).unwrap_or(DomainId::NONE);
     let word = crate::exit::signalled(linux::SIGKILL);
     let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
@@ -85,12 +85,6 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     ended?;
     end_rest(id, domain, real);
     Ok(())
-}
-
-/// The domain that an environment is at home in, whichever it visits.
-fn home_of(id: EnvId) -> DomainId {
-    let record = published::env(id).unwrap_or_default();
-    DomainId(if record.home == 0 { record.domain } else { record.home })
 }
 
 /// Ends what is left in the domain of a process that has been ended: only now, as it may have made
@@ -125,7 +119,7 @@ fn end_rest(id: EnvId, domain: DomainId, real: bool) {
 
 /// Ends the environments of its domain that a dead child has left: no process tells of them.
 pub fn end_left(process: &Process, id: EnvId) {
-    let domain = home_of(id);
+    let domain = published::env_home(id).unwrap_or(DomainId::NONE);
     let are_left = published::domain(domain).is_some_and(|record| record.envs != 0);
     // A vfork child was where the process is; servers' domains are no user's.
     let is_own = published::env_domain(process.id) == Some(domain);
