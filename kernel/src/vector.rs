@@ -53,7 +53,7 @@ const NOT_KEPT: u64 = FLAG_OWN_VECTOR | FLAG_NO_VECTOR;
 
 /// Where those of an environment with these flags are stored: the area, a page, as the kernel sees
 /// it, and which of these two flags it has.
-pub fn place(flags: u16, area: u64) -> u64 {
+pub fn place(flags: u8, area: u64) -> u64 {
     virtual_address(area) | u64::from(flags) & NOT_KEPT
 }
 
@@ -94,7 +94,7 @@ pub fn clear(cpu: &Cpu) {
 
 /// They travel to one with these flags, or stay with it: it has them, or none.
 #[inline(always)]
-pub fn carry(cpu: &Cpu, flags: u16) {
+pub fn carry(cpu: &Cpu, flags: u8) {
     if u64::from(flags) & FLAG_NO_VECTOR != 0 {
         switch_off(cpu);
     } else {

@@ -31,6 +31,8 @@ const FLAGS: u64 = abi::setup::FLAG_SLICE_START
     | abi::setup::FLAG_GIVEN_TIME
     | abi::setup::FLAG_NO_VECTOR
     | abi::setup::FLAG_TAKES_RECORDS;
+// A record keeps them in a byte.
+const _: () = assert!(FLAGS <= u8::MAX as u64);
 /// Flags that do not go together.
 const UNPAID: u64 = abi::setup::FLAG_SLICE_END | abi::setup::FLAG_GIVEN_TIME;
 
@@ -303,7 +305,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, plan: 
     put(field::SYNC_ENTRY, &mut entries.sync, setup.sync_entry);
     put(field::ASYNC_ENTRY, &mut entries.asynchronous, setup.async_entry);
     if set(field::FLAGS) {
-        *flags = setup.flags as u16;
+        *flags = setup.flags as u8;
         sched::turns_changed(state, index);
     }
     if let Some(guard) = plan.guard {

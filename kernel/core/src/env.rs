@@ -87,7 +87,7 @@ pub struct Env {
     /// Entry points (`EnvSetup`).
     pub entries: Entries,
     /// `setup::FLAG_…`
-    pub flags: u16,
+    pub flags: u8,
     /// Posted bits that wake it.
     pub posted: u64,
     /// Event bits that wake it.
@@ -113,10 +113,8 @@ pub struct Env {
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,
-    /// Its account is that of its domain, and changes with that one ([`crate::principal::follow`]).
-    pub(crate) follows: bool,
-    /// It sleeps, and has been taken out of the list of watchers until its turn comes.
-    pub(crate) apart: bool,
+    /// [`FOLLOWS`], [`APART`].
+    pub(crate) marks: u8,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
     /// Position there.
@@ -136,6 +134,9 @@ pub struct Env {
     pub revokes: Frame,
     /// Environments waiting for its reply.
     pub donors: u16,
+    /// The one of them that it works for: the last to have called it, until it replies or sleeps;
+    /// 0: none. If that one waits for it no more, it works for none.
+    pub(crate) client: u16,
     /// Records it holds.
     pub children: u16,
     /// Slot `n` of the heap of deadlines, for record `n`.
@@ -152,7 +153,27 @@ impl Env {
     pub fn has(&self, flag: u64) -> bool {
         u64::from(self.flags) & flag != 0
     }
+
+    /// Has it been taken out of the list of those that are looked at ([`APART`])?
+    #[inline(always)]
+    pub(crate) fn is_apart(&self) -> bool {
+        self.marks & APART != 0
+    }
+
+    /// It is from now on, or is not. Was it?
+    #[inline(always)]
+    pub(crate) fn set_apart(&mut self, apart: bool) -> bool {
+        let before = self.is_apart();
+        self.marks = if apart { self.marks | APART } else { self.marks & !APART };
+        before
+    }
 }
+
+/// Mark: its account is that of its domain, and changes with that one
+/// ([`crate::principal::follow`]).
+pub(crate) const FOLLOWS: u8 = 1;
+/// Mark: it sleeps, and has been taken out of the list of watchers until its turn comes.
+pub(crate) const APART: u8 = 2;
 
 /// Where the kernel enters an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -429,7 +450,8 @@ pub fn enter<M: Machine>(
     let slot = &state.envs.slots[index];
     let (id, heap_entry) = (EnvId::new(index.link(), slot.id.generation()), slot.heap_entry);
     let follows = AccountIndex::from(account) == crate::domain::account(state, domain.into());
-    state.envs.slots[index] = Env { id, heap_entry, vector, follows, ..Env::default() };
+    let marks = if follows { FOLLOWS } else { 0 };
+    state.envs.slots[index] = Env { id, heap_entry, vector, marks, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord {
         id: id.0,

@@ -239,13 +239,18 @@ fn note<M: Machine>(
     let waited_for = EnvIndex::from(EnvId(state.published.envs[index].donated_to));
     let donated_to = callee.map_or(0, |callee| env::id(state, callee).0);
     state.envs.slots[waited_for].donors.less(u16::from(waited_for != EnvIndex::NONE));
-    state.envs.slots[callee.unwrap_or(EnvIndex::NONE)].donors += u16::from(callee.is_some());
+    if let Some(callee) = callee {
+        let callee = &mut state.envs.slots[callee];
+        callee.donors += 1;
+        callee.client = index.link();
+    }
 
     let env = &mut state.envs.slots[index];
     (env.state, env.pending) = (to, pending);
     (env.gate.turns, env.gate.yields) = (0, 0);
     if to == EnvState::Sleeping {
         (env.posted, env.events) = (u64::MAX, u64::MAX);
+        env.client = 0;
     }
     let record = &mut state.published.envs[index];
     (record.state, record.donated_to, record.cpu) = (to as u32, donated_to, place.at() as u32);

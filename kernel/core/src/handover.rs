@@ -6,8 +6,7 @@
 //! ```
 //! The long way stays the definition. [`check`] lets through what it would end in the same state:
 //! the target may run, nothing waits to be looked at, time is left, and the deadline stays as it
-//! is. A test drives both ways with the same random calls and compares everything. One thing
-//! differs: what an account owes of time that is borrowed (`leaves`).
+//! is. A test drives both ways with the same random calls and compares everything.
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
@@ -16,7 +15,7 @@ use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
-use crate::{gate, sched, transfer, visit};
+use crate::{gate, loan, sched, transfer, visit};
 use abi::call::{TRANSFER_REPLY, number, transfer_target};
 use abi::id::{AccountId, EnvId};
 use abi::published::{EnvRecord, EnvState};
@@ -80,6 +79,11 @@ pub fn check<M: Machine>(
         let accepts = replies && own.save.0 != 0;
         let at_home = !visit::is_away(state, caller);
         if !(awaited && at_home && accepts && sleeps_for_ever(own) && !told(machine, own)) {
+            return None;
+        }
+        let this = &state.sched.cpus[cpu];
+        let borrows = AccountIndex::from(AccountId(record.account)).link() == this.borrower;
+        if this.lender != 0 && !borrows {
             return None;
         }
         Way::Reply
@@ -146,6 +150,9 @@ pub fn apply<M: Machine>(
     plan: &Plan,
 ) {
     let Plan { target, way, now } = *plan;
+    if state.sched.cpus[cpu].lender != 0 {
+        loan::give_back_at(state, cpu, caller, now);
+    }
     let pair = [caller, target];
     let (Some([own, env]), Ok([own_record, record])) = (
         state.envs.slots.two_mut(pair),
@@ -179,6 +186,7 @@ pub fn apply<M: Machine>(
             own.pending = Pending::Reply;
             own_record.donated_to = record.id;
             env.donors += 1;
+            env.client = caller.link();
             env.pending = Pending::Nothing;
             machine.word_set(env.save.address() + offset::ACCEPTING as u64, 0);
             let sender = EnvId(own_record.id);
@@ -190,6 +198,7 @@ pub fn apply<M: Machine>(
             record.donated_to = 0;
             env.pending = Pending::Nothing;
             own.donors.less(1);
+            own.client = 0;
             own.pending = Pending::Accept;
             (own.posted, own.events) = (u64::MAX, u64::MAX);
             machine.word_set(own.save.address() + offset::ACCEPTING as u64, 1);
@@ -207,8 +216,7 @@ pub fn apply<M: Machine>(
     gate::open(state, machine, pair);
 }
 
-/// As `sched::leave` and `env::come_or_go`, but for what the account owes of time that is borrowed:
-/// a server that finishes another client's request on it would have the borrower pay for that.
+/// As `sched::leave` and `env::come_or_go`, but for what time that is borrowed brings.
 #[inline(always)]
 pub(crate) fn leaves(
     this: &mut Cpu,
@@ -219,12 +227,6 @@ pub(crate) fn leaves(
 ) {
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
     record.run_ns = record.run_ns.wrapping_add(ran);
-    if this.lender != 0 {
-        this.slice_end_ns += ran;
-        if this.borrower == AccountIndex::from(AccountId(record.account)).link() {
-            env.debt_ns = env.debt_ns.saturating_add(ran as u32);
-        }
-    }
     env.shut();
     (env.state, record.state) = (becomes, becomes as u32);
     record.sequence = record.sequence.wrapping_add(1);

@@ -49,6 +49,7 @@ mod left;
 mod lent;
 pub mod list;
 pub mod loader;
+mod loan;
 pub mod machine;
 pub mod method;
 #[cfg(test)]

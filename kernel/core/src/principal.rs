@@ -243,7 +243,7 @@ pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: EnvI
     let user = state.published.accounts[user].id;
     let changed = core::mem::replace(&mut state.published.envs[index].user, user) != user;
     let from = AccountId(state.published.envs[index].account).into();
-    let follows = state.envs.slots[index].follows && from != home;
+    let follows = state.envs.slots[index].marks & env::FOLLOWS != 0 && from != home;
     if follows && !state.accounts.record(home).dying {
         let cost = cost::DEATH + slice::cost(state, index);
         if !work::room(state, cost) {
@@ -258,7 +258,7 @@ pub(crate) fn follow<M: Machine>(state: &mut State, machine: &mut M, index: EnvI
             compiled::change_account(state, index, home);
             slice::change_account(state, index, home, takes);
         } else {
-            state.envs.slots[index].follows = false;
+            state.envs.slots[index].marks &= !env::FOLLOWS;
         }
     }
     if changed {

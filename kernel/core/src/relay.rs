@@ -15,12 +15,12 @@ use crate::fifo;
 use crate::handover::{called_away, leaves, runs, told};
 use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
 use crate::list::Kind;
+use crate::loan;
 use crate::machine::Machine;
 use crate::operate::{self, Piece, Wait};
 use crate::region::Region;
 use crate::sched::SHORTEST_NS;
 use crate::state::State;
-use crate::turns;
 use abi::call::number;
 use abi::id::{AccountId, DomainId, RegionId};
 use abi::layout::{PAGE_SIZE, is_user_range};
@@ -235,7 +235,7 @@ fn hand_on<M: Machine>(
     let now = machine.now_ns();
     let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
     let account = AccountIndex::from(AccountId(record.account));
-    let left = turns::left_to_borrow(env.debt_ns, &accounts.records[account].turns, cpu);
+    let left = loan::left_to_borrow(env.debt_ns, &accounts.records[account].turns, cpu);
     if left < SHORTEST_NS || now >= this.slice_end_ns || now >= sched.alarms.soonest() {
         return None;
     }
@@ -252,7 +252,8 @@ fn hand_on<M: Machine>(
     machine.word_set(moves, moved.end);
     region_record.operations = region_record.operations.wrapping_add(1);
     region.waiters = 0;
-    (env.pending, env.apart) = (Pending::Nothing, false);
+    env.pending = Pending::Nothing;
+    env.set_apart(false);
     // It was ready in between.
     record.sequence = record.sequence.wrapping_add(1);
     runs(env, record, cpu);
@@ -289,7 +290,7 @@ pub fn wait_for<M: Machine>(
     // A bit that does not end the wait may wait as well: the long way knows.
     let waits = region.waiters == 0
         && matches!(own.request, Request::Nothing)
-        && own.deadline | own.edge == 0
+        && own.deadline | own.edge | u64::from(own.client) == 0
         && own.alarm != 0
         && own.save.0 != 0
         && !told(machine, own);
@@ -326,7 +327,12 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
-    turns::borrowed(accounts, this, cpu, now - this.since_ns);
+    let ran = now - this.since_ns;
+    this.slice_end_ns += ran;
+    if this.borrower == AccountIndex::from(AccountId(own_record.account)).link() {
+        own.debt_ns = own.debt_ns.saturating_add(ran as u32);
+    }
+    loan::borrowed(accounts, this, cpu, ran);
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target.link(), 0);

@@ -183,7 +183,7 @@ impl Walk {
     #[inline(always)]
     fn looks(&mut self, state: &mut State, index: EnvIndex) -> bool {
         let env = &state.envs.slots[index];
-        let looks = self.predicates > 0 && (env.atoms > 0 || env.apart);
+        let looks = self.predicates > 0 && (env.atoms > 0 || env.is_apart());
         if looks {
             let cost = predicate::cost(state, index);
             work::spend(state, cost);
@@ -408,7 +408,7 @@ fn sleep_through(state: &mut State, index: EnvIndex, looked: bool) -> bool {
     if list::contains(&state.envs.slots, Kind::Watch, index) {
         return true;
     }
-    if state.envs.slots[index].apart {
+    if state.envs.slots[index].is_apart() {
         let has_looks = looked || state.envs.slots[index].pending != Pending::Region;
         sleep::watch_again(state, index, has_looks);
     }

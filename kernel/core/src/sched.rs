@@ -20,9 +20,9 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{gate, overtime, predicate, request, round, sleep, turns, upcall, visit};
+use crate::{gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit};
 use abi::id::Frame;
-use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES, WORK_PIECES};
+use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES};
 use abi::published::EnvState;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME, FLAG_SLICE_END};
 use abi::upcall::offset;
@@ -219,13 +219,13 @@ pub fn pick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) -> Op
         end_of_slice(state, machine, cpu, now);
     }
     if state.sched.cpus[cpu].current == 0 {
-        give_back(state, cpu, now);
+        loan::give_back(state, cpu, now);
     }
     if state.sched.cpus[cpu].current == 0 && !round::works_on(state, cpu, now) {
         round::choose(state, machine, cpu, now);
     }
     if state.sched.cpus[cpu].front != 0 {
-        borrow(state, cpu, now);
+        loan::borrow(state, cpu, now);
     }
     let kicks = core::mem::take(&mut state.sched.kicks) & !(1 << cpu.at());
     if kicks != 0 {
@@ -301,7 +301,7 @@ pub fn event<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, bi
 
 /// Does it run on the time of others only?
 #[inline]
-fn has_no_turn(state: &State, index: EnvIndex) -> bool {
+pub(crate) fn has_no_turn(state: &State, index: EnvIndex) -> bool {
     state.envs.slots[index].has(FLAG_GIVEN_TIME)
 }
 
@@ -347,7 +347,7 @@ pub fn dequeue(state: &mut State, index: EnvIndex) {
     let cpu = CpuIndex::from(state.envs.slots[index].cpu);
     list::remove(&mut state.envs.slots, &mut state.sched.cpus[cpu].front, Kind::Front, index);
     turns::leave(state, index);
-    if state.envs.slots[index].apart {
+    if state.envs.slots[index].is_apart() {
         sleep::watch_again(state, index, false);
     }
 }
@@ -404,17 +404,8 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     if core::mem::take(&mut state.envs.slots[index].ending) != 0 {
         overtime::let_go(state, cpu, index, now);
     }
-    let this = &mut state.sched.cpus[cpu];
-    if this.lender != 0 {
-        // The lender's slice is as much longer; the borrower's next one as much shorter.
-        this.slice_end_ns += ran;
-        // A server that the borrower has called owes nothing for it.
-        if this.borrower == turns::account_of(state, index).link() {
-            let debt = &mut state.envs.slots[index].debt_ns;
-            *debt = debt.saturating_add(ran as u32);
-        }
-        let this = &state.sched.cpus[cpu];
-        turns::borrowed(&mut state.accounts, this, cpu, ran);
+    if state.sched.cpus[cpu].lender != 0 {
+        loan::charge(state, cpu, index, ran);
     }
 }
 
@@ -456,7 +447,7 @@ pub(crate) fn lengthen(state: &mut State, cpu: CpuIndex, target: EnvIndex, now: 
     }
 }
 
-fn lends(state: &State, index: EnvIndex) -> bool {
+pub(crate) fn lends(state: &State, index: EnvIndex) -> bool {
     let env = &state.envs.slots[index];
     env.has(FLAG_BORROW) && env.ending == 0
 }
@@ -547,43 +538,4 @@ fn end_of_slice<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex, n
     turns::overran(state, cpu, now);
     leave_at(state, cpu, now);
     stay_ready(state, index);
-}
-
-/// A borrower has left: the lender goes on with its slice.
-fn give_back(state: &mut State, cpu: CpuIndex, now: u64) {
-    let lender = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
-    let time_left = now < state.sched.cpus[cpu].slice_end_ns;
-    if lender != EnvIndex::NONE && time_left && state.envs.slots[lender].state == EnvState::Ready {
-        run(state, cpu, lender, now);
-    }
-}
-
-/// Whoever an event has woken starts at once, if the one that runs lends its slice.
-fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
-    let this = &state.sched.cpus[cpu];
-    let current = EnvIndex::from(this.current);
-    if current == EnvIndex::NONE || this.lender != 0 || !lends(state, current) {
-        return;
-    }
-    for _ in 0..WORK_PIECES {
-        let index = EnvIndex::from(state.sched.cpus[cpu].front);
-        if index == EnvIndex::NONE {
-            return;
-        }
-        let front = &mut state.sched.cpus[cpu].front;
-        list::remove(&mut state.envs.slots, front, Kind::Front, index);
-        let env = &state.envs.slots[index];
-        let left = SLICE_NS.saturating_sub(u64::from(env.debt_ns));
-        let left = left.min(turns::credit(state, cpu, index));
-        if env.state == EnvState::Ready && left >= SHORTEST_NS {
-            leave_at(state, cpu, now);
-            stay_ready(state, current);
-            run(state, cpu, index, now);
-            let account = turns::account_of(state, index);
-            let this = &mut state.sched.cpus[cpu];
-            (this.lender, this.borrower) = (current.link(), account.link());
-            this.borrow_end_ns = now + left;
-            return;
-        }
-    }
 }

@@ -103,6 +103,7 @@ fn told<M: Machine>(state: &State, machine: &M, index: EnvIndex) -> Option<u64> 
 pub fn fall_asleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, accept: bool) {
     let env = &mut state.envs.slots[index];
     env.pending = if accept { Pending::Accept } else { Pending::Sleep };
+    env.client = 0;
     let watches = env.atoms > 0;
     env.edge = 0;
     if watches {
@@ -138,7 +139,7 @@ pub fn end_sleep<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex
     }
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Nothing;
-    env.apart = false;
+    env.set_apart(false);
     env.deadline = 0;
     env.edge = 0;
     set_alarm(state, index);
@@ -155,6 +156,7 @@ pub fn await_region<M: Machine>(
     machine.context(index.at()).again();
     let env = &mut state.envs.slots[index];
     env.pending = Pending::Region;
+    env.client = 0;
     env.deadline = deadline;
     env.edge = 0;
     set_alarm(state, index);
@@ -167,14 +169,14 @@ pub fn watch(state: &mut State, index: EnvIndex) {
         list::push(&mut state.envs.slots, &mut state.sched.watch, Kind::Watch, index);
         state.sched.watchers += 1;
     }
-    state.envs.slots[index].apart = false;
+    state.envs.slots[index].set_apart(false);
 }
 
 /// Takes a sleeper out of the list of those that are looked at after a write, until its turn comes
 /// or it has none any more.
 pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
     watch_no_more(state, index);
-    state.envs.slots[index].apart = true;
+    state.envs.slots[index].set_apart(true);
 }
 
 /// Takes a sleeper out of the list of those that are looked at, in which it is.
@@ -191,7 +193,7 @@ fn watch_no_more(state: &mut State, index: EnvIndex) {
 /// looked at for on the next way out, if it has not been `looked` at.
 #[cold]
 pub(crate) fn watch_again(state: &mut State, index: EnvIndex, looked: bool) {
-    if core::mem::take(&mut state.envs.slots[index].apart) && asleep(state, index) {
+    if state.envs.slots[index].set_apart(false) && asleep(state, index) {
         watch(state, index);
         let classes = watched(state, index);
         state.sched.watched |= classes;

@@ -16,7 +16,7 @@ use crate::env::{self, Env, Pending};
 use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, gate, sched, sleep, upcall, visit};
+use crate::{death, gate, loan, sched, sleep, upcall, visit};
 use abi::call::{TRANSFER_REPLY, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
@@ -55,6 +55,7 @@ pub fn synchronous<M: Machine>(
     state.published.envs[caller].donated_to = env::id(state, target).0;
     env::come_or_go(state, caller, EnvState::Donating);
     sched::enqueue(state, caller);
+    state.envs.slots[target].client = caller.link();
     enter(state, machine, (cpu, now), (caller, target), &message, entry);
     k.enter(target)
 }
@@ -81,6 +82,7 @@ pub fn asynchronous<M: Machine>(
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
     sched::stay_ready(state, caller);
+    state.envs.slots[target].client = 0;
     enter(state, machine, (cpu, now), (caller, target), &message, entry);
     k.enter(target)
 }
@@ -159,6 +161,9 @@ fn reply<M: Machine>(
     k: Continuation,
 ) -> Done {
     let message = *machine.context(caller.at());
+    let now = machine.now_ns();
+    // While it is known for whom it has worked.
+    sched::leave_at(state, cpu, now);
     machine.context(target.at()).resume(&message, env::id(state, caller));
     end_wait(state, target);
     let held = state.envs.slots[target].state == EnvState::Held;
@@ -166,8 +171,7 @@ fn reply<M: Machine>(
         machine.vector_store(state.envs.slots[target].vector);
     }
     machine.context(caller.at()).answer(0, 0);
-    let now = machine.now_ns();
-    sched::leave_at(state, cpu, now);
+    state.envs.slots[caller].client = 0;
     if accept {
         wait_for_next(state, machine, caller);
     } else {
@@ -175,6 +179,11 @@ fn reply<M: Machine>(
     }
     if held {
         env::changed(state, target);
+        return k.left(state, caller);
+    }
+    if !loan::goes_on(state, cpu, target, now) {
+        sched::enqueue(state, target);
+        sched::stay_ready(state, target);
         return k.left(state, caller);
     }
     sched::run(state, cpu, target, now);

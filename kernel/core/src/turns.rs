@@ -19,7 +19,6 @@
 //! to a bound ([`LOOKS_NS`]): then they wait for their turn, out of the list of those that are
 //! looked at. Where only one account is in the round there is nobody to pay back.
 
-use crate::account::Accounts;
 use crate::count::Count;
 use crate::index::{AccountIndex, CpuIndex, Each, EnvIndex};
 use crate::list::{self, Kind};
@@ -65,7 +64,7 @@ pub struct Turns {
     /// The place that had the last turn.
     pub(crate) position: u8,
     /// What it has borrowed of others' turns, and taken beyond the ends of its own.
-    debt_ns: u32,
+    pub(crate) debt_ns: u32,
     /// When it has left the round, owing that, in [`STAMP_NS`]; it may wrap.
     left_at: u32,
     /// What it has been charged for looks at its sleepers since its last turn, in [`LOOK_UNIT_NS`].
@@ -479,30 +478,6 @@ fn has_others(this: &Cpu, account: AccountIndex) -> bool {
 #[inline(always)]
 pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
     state.sched.cpus[cpu].in_round <= 1
-}
-
-/// So much of the time that was borrowed has been used: whoever has borrowed it owes it. Before
-/// anything else is done, which may take another account into the round.
-#[inline(always)]
-pub(crate) fn borrowed(accounts: &mut Accounts, this: &Cpu, cpu: CpuIndex, ran: u64) {
-    if this.in_round > 1 {
-        let debt = &mut accounts.records[AccountIndex::from(this.borrower)].turns[cpu].debt_ns;
-        *debt = debt.saturating_add(ran as u32);
-    }
-}
-
-/// How long one may borrow for that owes so much itself, beside what its account does.
-#[inline(always)]
-pub(crate) fn left_to_borrow(debt_ns: u32, turns: &OnEach, cpu: CpuIndex) -> u64 {
-    SLICE_NS.saturating_sub(debt_ns.max(turns[cpu].debt_ns).into())
-}
-
-/// How long it may borrow for; 0: not now.
-pub(crate) fn credit(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
-    let account = account_of(state, index);
-    let debt = u64::from(state.accounts.records[account].turns[cpu].debt_ns);
-    let left = SLICE_NS.saturating_sub(debt);
-    if left < SHORTEST_NS { 0 } else { left }
 }
 
 /// Is the account's work done on this processor?

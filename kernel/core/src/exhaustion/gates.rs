@@ -167,6 +167,8 @@ impl Ground for Gates {
             let sleeps = u64::from(env.state == EnvState::Sleeping) * u64::MAX;
             key.extend([env.pending as u64, env.donors.into(), env.posted & sleeps]);
             key.push(env.events & sleeps);
+            let client = crate::loan::client_of(state, EnvIndex::new(index));
+            key.push(client.map_or(0, |at| at.at() as u64));
             let waits_for = state.published.envs[index].donated_to;
             key.push(ENVS.into_iter().find(|&at| world.id(at).0 == waits_for).unwrap_or(0) as u64);
             let saved = [offset::PENDING, offset::EVENTS, offset::MASK, offset::ACCEPTING];

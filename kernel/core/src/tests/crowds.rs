@@ -76,22 +76,15 @@ fn who_borrows_pays_for_the_servers_that_it_calls() {
     assert_eq!(world.set_flags(lender, EnvId::NONE, FLAG_BORROW), OK);
     let crowd: [usize; 8] = core::array::from_fn(|_| process(&mut world, borrowing));
     let server = process(&mut world, serving);
-    let wait = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
     for &index in &crowd {
         mask(&mut world, index);
-        assert_eq!(world.by(index, wait), Outcome::Left);
+        assert_eq!(world.by(index, WAIT), Outcome::Left);
     }
     mask(&mut world, server);
     let accept = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 1 };
     assert_eq!(world.by(server, accept), Outcome::Left);
     sleep_for_ever(&mut world, 1);
     world.on(0, lender);
-    let transfer = |world: &mut World, from: usize, to: usize, bits: u64| {
-        let call = Call::TransferSync {};
-        let word = u64::from(call.encode().0) | u64::from(world.id(to).0) << 32 | bits;
-        assert_eq!(world.raw(0, from, call, word), Outcome::Enter(EnvIndex::new(to)));
-        assert_eq!(world.pick(0), to);
-    };
     let mut borrowed = 0;
     for &index in &crowd {
         let env = world.id(index);
@@ -103,13 +96,138 @@ fn who_borrows_pays_for_the_servers_that_it_calls() {
             world.machine.now = end.min(world.machine.now + SLICE_NS * 6 / 10);
             transfer(&mut world, server, index, TRANSFER_REPLY);
             world.save(index, offset::PENDING, 0);
-            assert_eq!(world.by(index, wait), Outcome::Left);
+            assert_eq!(world.by(index, WAIT), Outcome::Left);
         }
         assert_eq!(world.pick(0), lender);
     }
     assert_eq!(borrowed, 2, "a slice, and what the last one took");
     assert_eq!(world.state.envs.slots[EnvIndex::new(server)].debt_ns, 0, "it has borrowed nothing");
-    assert_eq!(crate::turns::credit(&world.state, CPU, EnvIndex::new(server)), SLICE_NS);
+    assert_eq!(crate::loan::credit(&world.state, CPU, EnvIndex::new(server)), SLICE_NS);
+}
+
+/// What a server does for a client while another one's time is borrowed: a lender, a client whose
+/// request the server has begun, and a third user's program that hands its loan to the server.
+struct Unfinished {
+    world: World,
+    lender: usize,
+    server: usize,
+    client: usize,
+    hands_on: usize,
+}
+
+impl Unfinished {
+    fn new() -> Self {
+        let mut world = World::of(8192);
+        let [lending, asking, impatient, serving] = [(); 4].map(|()| user(&mut world));
+        let [lender, client] = [lending, asking].map(|of| process(&mut world, of));
+        let [hands_on, server] = [impatient, serving].map(|of| process(&mut world, of));
+        assert_eq!(world.set_flags(lender, EnvId::NONE, FLAG_BORROW), OK);
+        let accept = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 1 };
+        mask(&mut world, server);
+        assert_eq!(world.by(server, accept), Outcome::Left);
+        sleep_for_ever(&mut world, 1);
+        world.on(0, client);
+        transfer(&mut world, client, server, 0);
+        // Its time is over in the midst of the request.
+        world.on(0, lender);
+        let mut all = Self { world, lender, server, client, hands_on };
+        mask(&mut all.world, hands_on);
+        assert_eq!(all.world.by(hands_on, WAIT), Outcome::Left);
+        all.world.on(0, lender);
+        all
+    }
+
+    /// The third one is woken, and has the server run; false: it has borrowed enough.
+    fn hands_on(&mut self) -> bool {
+        let (world, index) = (&mut self.world, self.hands_on);
+        let env = world.id(index);
+        assert_eq!(world.by(self.lender, Call::Post { env, bits: 1 }), OK);
+        if world.pick(0) != index {
+            return false;
+        }
+        world.save(index, offset::PENDING, 0);
+        let to = world.id(self.server);
+        assert_eq!(world.by(index, Call::Yield { to }), Outcome::Left);
+        assert_eq!(world.pick(0), self.server);
+        true
+    }
+
+    /// What the account of the environment at `index` owes.
+    fn owes(&self, index: usize) -> u64 {
+        let account = crate::turns::account_of(&self.world.state, EnvIndex::new(index));
+        let left = crate::loan::credit(&self.world.state, CPU, EnvIndex::new(index));
+        assert!(account.at() != 0 && left <= SLICE_NS);
+        SLICE_NS - left
+    }
+}
+
+const WAIT: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
+
+/// A transfer from one to the other, which runs then.
+fn transfer(world: &mut World, from: usize, to: usize, bits: u64) {
+    let call = Call::TransferSync {};
+    let word = u64::from(call.encode().0) | u64::from(world.id(to).0) << 32 | bits;
+    assert_eq!(world.raw(0, from, call, word), Outcome::Enter(EnvIndex::new(to)));
+    assert_eq!(world.pick(0), to);
+}
+
+/// The client owes what the server does for it, and goes on after the reply on time of its own:
+/// what the third one has borrowed is not used up by either.
+#[test]
+fn clients_pay_for_what_others_have_a_server_finish() {
+    let mut all = Unfinished::new();
+    assert!(all.hands_on());
+    let took = SLICE_NS / 4;
+    all.world.machine.now += took;
+    let before = all.owes(all.client);
+    transfer(&mut all.world, all.server, all.client, TRANSFER_REPLY);
+    assert_eq!(all.owes(all.client) - before, took, "the request was the client's");
+    assert_eq!(all.owes(all.hands_on), 0);
+    let this = &all.world.state.sched.cpus[CPU];
+    let account = crate::turns::account_of(&all.world.state, EnvIndex::new(all.client));
+    assert_eq!(this.borrower, account.link(), "it borrows itself");
+    assert_eq!(this.borrow_end_ns, all.world.machine.now + SLICE_NS - before - took);
+    all.world.machine.now += took;
+    assert_eq!(all.world.by(all.client, WAIT), Outcome::Left);
+    assert_eq!(all.world.pick(0), all.lender);
+    assert_eq!(all.owes(all.client) - before, 2 * took);
+    assert_eq!(all.owes(all.hands_on), 0);
+}
+
+/// A client whose account has borrowed all it may is ready after the reply, and does not run.
+#[test]
+fn clients_that_owe_a_turn_do_not_go_on_in_anothers_loan() {
+    let mut all = Unfinished::new();
+    assert!(all.hands_on());
+    all.world.machine.now += SLICE_NS - 50_000;
+    let call = Call::TransferSync {};
+    let word =
+        u64::from(call.encode().0) | u64::from(all.world.id(all.client).0) << 32 | TRANSFER_REPLY;
+    assert_eq!(all.world.raw(0, all.server, call, word), Outcome::Left);
+    assert_eq!(all.world.pick(0), all.lender);
+    assert_eq!(all.world.state_of(all.client), EnvState::Ready);
+}
+
+/// A client that waits for ever pays for its server no more than a slice in a round: after that
+/// those pay that have borrowed the time, until they may borrow no more.
+#[test]
+fn who_borrows_for_a_friends_server_has_no_more_than_both_may_borrow() {
+    let mut all = Unfinished::new();
+    let begin = all.world.machine.now;
+    let mut loans = 0;
+    while all.hands_on() {
+        loans += 1;
+        assert!(loans < 8, "borrows without end");
+        let end = all.world.state.sched.cpus[CPU].borrow_end_ns;
+        all.world.machine.now = end;
+        assert_eq!(all.world.pick(0), all.lender);
+        let now = all.world.machine.now;
+        all.world.state.sched.cpus[CPU].slice_end_ns = now + SLICE_NS;
+        assert_eq!(all.world.by(all.hands_on, WAIT), Outcome::Left);
+        all.world.on(0, all.lender);
+    }
+    let borrowed = all.world.machine.now - begin;
+    assert!(borrowed <= 3 * SLICE_NS, "{borrowed} ns in {loans} loans");
 }
 
 /// Looks at a crowd of sleepers are not all that a walk has, in each walk: one of another account's
@@ -209,7 +327,7 @@ fn who_makes_others_ready_hides_nobody_behind_a_crowd() {
     sleepers(&mut world, many, 60);
     // The round of the idle processor ends behind either of both.
     sleepers(&mut world, third, 1);
-    let flags = FLAG_GIVEN_TIME as u16;
+    let flags = FLAG_GIVEN_TIME as u8;
     world.state.envs.slots[EnvIndex::new(given)].flags |= flags;
     sched::turns_changed(&mut world.state, EnvIndex::new(given));
     for index in [1, one] {

@@ -242,6 +242,7 @@ impl Side {
             // What wakes it is what its last sleep asked for, and means nothing else.
             let wakes = (env.state == EnvState::Sleeping).then_some((env.posted, env.events));
             note(&mut all, &(index, env.state, env.pending, wakes, env.donors));
+            note(&mut all, &crate::loan::client_of(state, EnvIndex::new(index)));
             note(&mut all, &(takes_turns, env.deadline, env.debt_ns, env.request));
             let record = &state.published.envs[index];
             let running = env.state == EnvState::Running;

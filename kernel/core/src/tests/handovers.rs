@@ -3,6 +3,7 @@
 use crate::index::EnvIndex;
 
 use super::random::Random;
+use super::turns::{process, user};
 use super::ways::{self, Ways, note};
 use super::*;
 use crate::handover::{self, Way};
@@ -112,12 +113,19 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
 fn populated() -> World {
     let mut world = World::new();
     let domain = world.domain();
+    // What is borrowed is a debt where there are several accounts.
+    let (account, _) = user(&mut world);
     for at in 2..=ENVS {
-        let own = if at % 2 == 0 { world.domain() } else { domain };
-        let index = world.spawn(own);
+        let index = match at % 2 {
+            0 => {
+                let own = world.domain();
+                process(&mut world, (account, own))
+            }
+            _ => world.spawn(domain),
+        };
         assert_eq!(index, at);
         if at < 5 {
-            world.state.envs.slots[EnvIndex::new(index)].flags |= FLAG_BORROW as u16;
+            world.state.envs.slots[EnvIndex::new(index)].flags |= FLAG_BORROW as u8;
         }
         if at % 3 == 0 {
             let env = world.id(index);

@@ -98,7 +98,7 @@ fn who_has_sleepers_looked_at_takes_no_time_of_its_neighbours() {
 /// Whose account owes a turn is looked at when its turn comes, and at once if it has none.
 #[test]
 fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
-    for flags in [0, FLAG_GIVEN_TIME as u16] {
+    for flags in [0, FLAG_GIVEN_TIME as u8] {
         let mut world = World::new();
         let [neighbour, other] = [(); 2].map(|()| user(&mut world));
         let runs = process(&mut world, neighbour);
@@ -253,13 +253,13 @@ fn who_has_no_turns_pays_for_looks_by_the_clock() {
     let watch = atom(memory(SCRATCH), Operator::Equal, clock);
     assert_eq!(set(&mut world, sleeper, &[watch]), OK);
     sleep_for_ever(&mut world, sleeper);
-    world.state.envs.slots[EnvIndex::new(sleeper)].flags |= FLAG_GIVEN_TIME as u16;
+    world.state.envs.slots[EnvIndex::new(sleeper)].flags |= FLAG_GIVEN_TIME as u8;
     sched::turns_changed(&mut world.state, EnvIndex::new(sleeper));
     world.on(0, 1);
     sleep_for_ever(&mut world, 1);
     assert_eq!(world.pick(0), victim);
     world.machine.now = world.state.sched.alarms.soonest();
     assert_eq!(world.pick(0), victim);
-    let credit = crate::turns::credit(&world.state, CPU, EnvIndex::new(sleeper));
+    let credit = crate::loan::credit(&world.state, CPU, EnvIndex::new(sleeper));
     assert!(credit < SLICE_NS, "nobody has paid");
 }

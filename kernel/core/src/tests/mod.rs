@@ -453,11 +453,11 @@ pub fn check(state: &State) {
         let queued = crate::list::contains(envs, crate::list::Kind::Ring, EnvIndex::new(index));
         let watching = crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index));
         watchers += u16::from(watching);
-        assert!(!(env.apart && (watching || !queued)), "{index} is apart");
+        assert!(!(env.is_apart() && (watching || !queued)), "{index} is apart");
         let wants = match env.state {
             EnvState::Ready | EnvState::Running | EnvState::Donating => true,
             EnvState::Sleeping => {
-                watching || env.apart || env.debt_ns > 0 || env.pending == env::Pending::Region
+                watching || env.is_apart() || env.debt_ns > 0 || env.pending == env::Pending::Region
             }
             _ => false,
         };
@@ -485,7 +485,7 @@ pub fn check(state: &State) {
         let unlisted = |&&index: &&usize| {
             let watching =
                 crate::list::contains(envs, crate::list::Kind::Watch, EnvIndex::new(index));
-            !watching && !envs[EnvIndex::new(index)].apart
+            !watching && !envs[EnvIndex::new(index)].is_apart()
         };
         // Who is in no list is the only one, and the region knows him.
         if let Some(&alone) = waiters.iter().find(unlisted) {

@@ -258,10 +258,10 @@ fn populated() -> World {
             2..=4 => FLAG_BORROW,
             5 => FLAG_BORROW | FLAG_GIVEN_TIME,
             _ => 0,
-        } as u16;
+        } as u8;
         sched::turns_changed(&mut world.state, EnvIndex::new(index));
     }
-    world.state.envs.slots[EnvIndex::new(1)].flags |= FLAG_BORROW as u16;
+    world.state.envs.slots[EnvIndex::new(1)].flags |= FLAG_BORROW as u8;
     for count in [abi::region::FIFO | 2, 0, 1] {
         world.put(1, &[u64::MAX]);
         let frames = UserAddress(SCRATCH);
@@ -303,7 +303,7 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
     let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..both };
     let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..both };
     let (cpu, reader) = (CpuIndex::new(0), EnvIndex::new(3));
-    let credit = |world: &World| crate::turns::credit(&world.state, cpu, reader);
+    let credit = |world: &World| crate::loan::credit(&world.state, cpu, reader);
     let puts = |from| {
         let [which, piece, words] = put.to_words();
         Call::RegionStep { which, address: DATA, piece, words, from, beside: from }

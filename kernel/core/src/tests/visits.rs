@@ -271,7 +271,7 @@ fn events_wait_at_home() {
 fn the_end_of_its_slice_is_the_kernels_abroad() {
     let mut world = World::new();
     let (index, _, other) = visitor(&mut world);
-    world.state.envs.slots[EnvIndex::new(index)].flags = FLAG_SLICE_END as u16;
+    world.state.envs.slots[EnvIndex::new(index)].flags = FLAG_SLICE_END as u8;
     assert_eq!(go(&mut world, index, other), Outcome::Moved);
     world.machine.now = world.state.sched.cpus[CpuIndex::new(0)].end_ns();
     assert_ne!(world.pick(0), index);

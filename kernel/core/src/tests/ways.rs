@@ -1,6 +1,6 @@
 //! A short way and a long one, driven side by side by the same random calls: they end alike.
 
-use crate::index::EnvIndex;
+use crate::index::{AccountIndex, EnvIndex};
 
 use super::random::Random;
 use super::*;
@@ -11,6 +11,9 @@ use std::string::String;
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 4 };
 /// Steps with each seed.
 const STEPS: usize = if cfg!(miri) { 100 } else { 2_000 };
+
+/// Accounts whose turns are compared, and one more.
+const ACCOUNTS_SEEN: usize = 4;
 
 /// Notes what is said of a world, a line each.
 pub fn note(all: &mut String, what: &dyn Debug) {
@@ -31,6 +34,11 @@ pub fn records(world: &mut World, envs: usize, numbers: [u16; 2]) -> String {
         note(&mut all, &world.state.published.cpus[cpu]);
         for number in numbers {
             note(&mut all, &world.state.published.calls[cpu][usize::from(number)].read());
+        }
+    }
+    for account in (1..ACCOUNTS_SEEN).map(AccountIndex::new) {
+        for cpu in 0..2 {
+            note(&mut all, &world.state.accounts.records[account].turns[CpuIndex::new(cpu)]);
         }
     }
     note(&mut all, &world.state.sched.alarms);
