@@ -162,13 +162,13 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "what is borrowed is not paid back",
-        "sched.rs",
-        "        *debt = debt.saturating_add(ran as u32);\n",
-        "        let _ = debt;\n",
+        "loan.rs",
+        "        env.debt_ns = env.debt_ns.saturating_add(ran as u32);\n",
+        "        let _ = env;\n",
     ),
     (
         "anybody's slice is borrowed",
-        "sched.rs",
+        "loan.rs",
         "this.lender != 0 || !lends(state, current) {",
         "this.front == 0 {",
     ),
