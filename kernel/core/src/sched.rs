@@ -481,7 +481,11 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
         let own = sleep::watched(state, index);
         let mut looks = own & classes != 0;
         let mut cost = cost::SLEEPER + if looks { predicate::cost(state, index) } else { 0 };
-        if turns::pays_no_look(state, cpu, index) && has_turn_to_look(state, index) {
+        let later = turns::pays_no_look(state, cpu, index);
+        if later && has_no_turn(state, index) {
+            sleep::look_by_the_clock(state, index);
+            (looks, cost) = (false, cost::PUT_OFF);
+        } else if later && has_turn_to_look(state, index) {
             sleep::set_apart(state, index);
             (looks, cost) = (false, 2 * cost::SLEEPER);
         } else {
@@ -502,8 +506,8 @@ fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     state.sched.settling = (classes, left);
 }
 
-/// Is a sleeper looked at when its turn comes, if it is not now? Not one that has no turn, nor one
-/// at home on a processor that may stay idle.
+/// Is a sleeper looked at when its turn comes, if it is not now? Not one that is at home on a
+/// processor that may stay idle.
 fn has_turn_to_look(state: &State, index: EnvIndex) -> bool {
     let home = CpuIndex::from(state.envs.slots[index].cpu);
     list::contains(&state.envs.slots, Kind::Ring, index) && state.sched.cpus[home].current != 0

@@ -17,6 +17,7 @@ use abi::error::Error;
 use abi::id::{EnvId, Frame};
 use abi::limits::{SENDERS, SLICE_NS, WORK_PIECES};
 use abi::published::EnvState;
+use abi::setup::FLAG_GIVEN_TIME;
 use abi::upcall::{self, EVENT_TIMER, SaveArea, offset, woken};
 
 /// The arguments of `Sleep`.
@@ -177,6 +178,15 @@ pub fn watch(state: &mut State, index: EnvIndex) {
 pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
     watch_no_more(state, index);
     state.envs.slots[index].set_apart(true);
+}
+
+/// The same of one without turns of its own: a deadline is when it is looked at.
+pub(crate) fn look_by_the_clock(state: &mut State, index: EnvIndex) {
+    set_apart(state, index);
+    let at = state.sched.picked_ns + LOOK_NS;
+    let edge = &mut state.envs.slots[index].edge;
+    *edge = if *edge == 0 { at } else { at.min(*edge) };
+    set_alarm(state, index);
 }
 
 /// Takes a sleeper out of the list of those that are looked at, in which it is.
@@ -352,6 +362,10 @@ pub fn set_alarm(state: &mut State, index: EnvIndex) {
     }
 }
 
+/// How long a sleeper without turns of its own, whose account has paid for as many looks as it may,
+/// is not looked at.
+const LOOK_NS: u64 = 2 * SLICE_NS;
+
 /// For how long a sleeper that compares with the clock is not looked at by the clock while its
 /// account owes a turn; when its own turn comes it is.
 const PUT_OFF_NS: u64 = 16 * SLICE_NS;
@@ -396,7 +410,12 @@ fn alarm<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, now: u
         event(state, machine, index, EVENT_TIMER);
     }
     if due(state.envs.slots[index].edge) && !try_predicate(state, machine, index, true) {
-        state.envs.slots[index].edge = predicate::next_edge(state, machine, index);
+        let is_predicate = state.envs.slots[index].pending != Pending::Region;
+        let next = if is_predicate { predicate::next_edge(state, machine, index) } else { 0 };
+        state.envs.slots[index].edge = next;
+        if state.envs.slots[index].has(FLAG_GIVEN_TIME) {
+            watch_again(state, index, true);
+        }
     }
     if due(state.envs.slots[index].deadline) && asleep(state, index) {
         wake(state, machine, index, (Error::TimedOut as u64, 0), true);

@@ -95,7 +95,8 @@ fn who_has_sleepers_looked_at_takes_no_time_of_its_neighbours() {
     assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} beside one that computes");
 }
 
-/// Whose account owes a turn is looked at when its turn comes, and at once if it has none.
+/// A sleeper whose account owes a turn is looked at when its turn comes, and by the clock if it has
+/// none.
 #[test]
 fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
     for flags in [0, FLAG_GIVEN_TIME as u8] {
@@ -119,14 +120,14 @@ fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
         world.poke(sleeper, SCRATCH + 0x800, 1);
         sched::touched(&mut world.state, !0);
         assert_eq!(world.pick(0), runs);
-        let is_ready = world.state_of(sleeper) == EnvState::Ready;
-        assert_eq!(is_ready, flags != 0, "at once");
-        let slices = (0..8).filter(|_| {
+        assert_eq!(world.state_of(sleeper), EnvState::Sleeping, "at once");
+        let most = if flags == 0 { 8 } else { 20 };
+        let slices = (0..most).filter(|_| {
             world.machine.now += SLICE_NS;
             world.pick(0);
             world.state_of(sleeper) == EnvState::Sleeping
         });
-        assert!(slices.count() < 8, "it is never looked at");
+        assert!(slices.count() < most, "it is never looked at");
     }
 }
 
@@ -262,4 +263,53 @@ fn who_has_no_turns_pays_for_looks_by_the_clock() {
     assert_eq!(world.pick(0), victim);
     let credit = crate::loan::credit(&world.state, CPU, EnvIndex::new(sleeper));
     assert!(credit < SLICE_NS, "nobody has paid");
+}
+
+/// Sleepers without turns of their own, beside one that makes short calls, alone in the round: they
+/// take no more than half.
+#[test]
+fn sleepers_without_turns_take_no_more_than_half() {
+    let share = |sleepers: usize| {
+        let mut all = beside(sleepers, &never(COMPARISONS));
+        let victim = all.neighbour;
+        sleep_for_ever(&mut all.world, all.computes);
+        for index in (victim + 1..all.computes).map(EnvIndex::new) {
+            all.world.state.envs.slots[index].flags |= FLAG_GIVEN_TIME as u8;
+            sched::turns_changed(&mut all.world.state, index);
+        }
+        all.share(victim, 700, |world, _| {
+            sched::touched(&mut world.state, !0);
+            500
+        })
+    };
+    let (alone, beside) = (share(0), share(SLEEPERS));
+    assert!(beside * 100 >= alone * 45, "{beside} of 1000, {alone} alone");
+}
+
+/// Nor is a sleeper put off that is at home on a processor with nothing else to do, which has no
+/// turns to look at it in.
+#[test]
+fn sleepers_of_an_idle_processor_are_looked_at_at_once() {
+    let mut world = World::new();
+    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
+    let runs = process(&mut world, neighbour);
+    let [sleeper, computes] = [(); 2].map(|()| process(&mut world, other));
+    let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(sleeper) };
+    assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
+    assert_eq!(world.state.envs.slots[EnvIndex::new(sleeper)].cpu, 1, "its home");
+    world.on(0, sleeper);
+    let watch = atom(memory(SCRATCH + 0x800), Operator::Equal, constant(1));
+    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+    sleep_for_ever(&mut world, sleeper);
+    world.on(0, 1);
+    sleep_for_ever(&mut world, 1);
+    while world.pick(0) != runs {
+        world.machine.now += SLICE_NS;
+    }
+    assert_eq!(world.state.sched.cpus[CpuIndex::new(1)].current, 0, "idle");
+    crate::turns::charge(&mut world.state, CPU, EnvIndex::new(computes), 2 * SLICE_NS);
+    world.poke(sleeper, SCRATCH + 0x800, 1);
+    sched::touched(&mut world.state, !0);
+    assert_eq!(world.pick(0), runs);
+    assert_eq!(world.state_of(sleeper), EnvState::Ready);
 }
