@@ -462,6 +462,7 @@ pub(crate) fn can_run<M: Machine>(state: &mut State, machine: &mut M, index: Env
 }
 
 /// Looks at sleepers that watch what the kernel has written, so many at a time.
+#[inline(never)]
 fn settle<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
     let written = core::mem::take(&mut state.sched.dirty) & state.sched.watched;
     let (mut classes, mut left) = state.sched.settling;

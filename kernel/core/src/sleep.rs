@@ -181,6 +181,8 @@ pub(crate) fn set_apart(state: &mut State, index: EnvIndex) {
 }
 
 /// The same of one without turns of its own: a deadline is when it is looked at.
+#[cold]
+#[inline(never)]
 pub(crate) fn look_by_the_clock(state: &mut State, index: EnvIndex) {
     set_apart(state, index);
     let at = state.sched.picked_ns + LOOK_NS;
