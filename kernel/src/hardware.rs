@@ -5,6 +5,7 @@
 //! the one `Hardware` of a hold of the lock is the only way to them.
 #![allow(unsafe_code)]
 
+use core::arch::asm;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -188,6 +189,13 @@ impl Machine for Hardware {
     fn kernel_entries(&mut self, root: Frame) {
         let offset = 8 * PROGRAM_SLOTS as u64;
         physical::copy(root.address() + offset, master() + offset, (PAGE_SIZE - offset) as usize);
+    }
+
+    #[inline(always)]
+    fn opaque(&self, mut word: usize) -> usize {
+        // SAFETY: no instruction at all.
+        unsafe { asm!("/* {} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags)) }
+        word
     }
 
     #[inline(always)]

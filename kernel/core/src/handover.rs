@@ -10,7 +10,7 @@
 
 use crate::count::Count;
 use crate::env::{self, Env, Pending, Request};
-use crate::index::{AccountIndex, CpuIndex, EnvIndex, bounded};
+use crate::index::{AccountIndex, CpuIndex, EnvIndex, bounded_by};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
@@ -61,7 +61,7 @@ pub fn check<M: Machine>(
 ) -> Option<Plan> {
     let yields = word as u16 == number::Yield;
     let id = if yields { EnvId(u32::try_from(to).ok()?) } else { transfer_target(word) };
-    let target = EnvIndex::new(bounded(id.index(), state.envs.slots.len()));
+    let target = EnvIndex::new(bounded_by(machine, id.index(), state.envs.slots.len()));
     let (env, own) = (state.envs.slots.get(target)?, &state.envs.slots[caller]);
     let record = state.published.envs.get(target.at())?;
     if id.is_none() || record.id != id.0 || target == caller || called_away(machine, env) {

@@ -5,6 +5,7 @@
 //! a number of a caller's goes through [`bounded`] before it indexes anything; the comparison that
 //! refuses it stays where it is. Index 0 is nobody's in every table but the processors'.
 
+use crate::machine::Machine;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::limits::CPUS;
 use abi::published::{AccountRecord, DomainRecord, EnvRecord, RegionRecord};
@@ -128,10 +129,20 @@ impl From<u32> for CpuIndex {
 /// The index, or 0 if the table has no such entry.
 #[inline(always)]
 pub fn bounded(index: usize, len: usize) -> usize {
-    // The sign of the difference, in every bit: all ones if the index is below the length. That the
-    // compiler does not know this keeps it from comparing instead.
-    let below = (index.wrapping_sub(len) as isize >> (usize::BITS - 1)) as usize;
-    index & black_box(below)
+    index & black_box(below(index, len))
+}
+
+/// The same where each instruction counts: the machine keeps the mask in its register.
+#[inline(always)]
+pub fn bounded_by<M: Machine>(machine: &M, index: usize, len: usize) -> usize {
+    index & machine.opaque(below(index, len))
+}
+
+/// The sign of the difference, in every bit: all ones if the index is below the length. That the
+/// compiler does not know this keeps it from comparing instead.
+#[inline(always)]
+fn below(index: usize, len: usize) -> usize {
+    (index.wrapping_sub(len) as isize >> (usize::BITS - 1)) as usize
 }
 
 /// The private halves of things of one kind, which only its [`Place`] finds.

@@ -56,6 +56,11 @@ pub trait Machine {
             self.entry_swap(root, slot, self.kernel_entry(slot));
         }
     }
+    /// The same word; the compiler does not know that ([`crate::index::bounded_by`]).
+    #[inline(always)]
+    fn opaque(&self, word: usize) -> usize {
+        core::hint::black_box(word)
+    }
     /// Loads the 64-bit word at a physical address, a multiple of 8. This and the next ones are in
     /// the orders that `abi::shared` has.
     fn word(&self, address: u64) -> u64;

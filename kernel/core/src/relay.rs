@@ -13,7 +13,7 @@
 use crate::env::{Env, Pending, Request};
 use crate::fifo;
 use crate::handover::{called_away, leaves, runs, told};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex, bounded_by};
 use crate::list::Kind;
 use crate::loan;
 use crate::machine::Machine;
@@ -99,7 +99,7 @@ pub fn call<M: Machine, const NUMBER: u16>(
 ) -> Option<Done> {
     let waits = NUMBER == number::RegionStepOrWait;
     let State { published, sched, regions, settled, .. } = &mut *state;
-    let index = RegionIndex::new(bounded(RegionId(which).index(), regions.slots.len()));
+    let index = RegionIndex::new(bounded_by(machine, RegionId(which).index(), regions.slots.len()));
     let (this, record) = (sched.cpus.get(cpu)?, published.envs.get_mut(caller.at())?);
     let (region, region_record) =
         (regions.slots.get_mut(index)?, published.regions.get_mut(index.at())?);
