@@ -319,10 +319,12 @@ mod tests {
 
     #[test]
     fn what_is_outside_is_nobodys() {
+        let machine = crate::fake::FakeMachine::new(1, 1);
         for len in [0, 1, 2, 16, 1000, 1 << 32] {
             for index in [0, 1, 2, 15, 16, 999, 1000, 1001, u32::MAX as usize, 1 << 32, 1 << 62] {
                 let expected = if index < len { index } else { 0 };
                 assert_eq!(bounded(index, len), expected, "{index} of {len}");
+                assert_eq!(bounded_by(&machine, index, len), expected, "{index} of {len}");
             }
         }
     }
