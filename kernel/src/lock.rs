@@ -29,7 +29,7 @@ pub struct Guard<'a, T> {
 impl<T> Lock<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        Self { taken: Spin::new(AtomicU8::new(0)), value: UnsafeCell::new(value) }
+        Self { taken: Spin::new(AtomicU8::new(0), AtomicU8::new(0)), value: UnsafeCell::new(value) }
     }
 
     /// Takes it if it is free.
@@ -59,6 +59,13 @@ impl<T> Lock<T> {
     #[inline(always)]
     pub fn lock_serving(&self, serve: impl Fn()) -> Guard<'_, T> {
         if let Some(guard) = self.try_lock() { guard } else { self.wait(serve) }
+    }
+
+    /// Lets a waiting processor take it, of one that had it for long.
+    #[cold]
+    #[inline(never)]
+    pub fn let_others_first(&self) {
+        self.taken.let_others_first();
     }
 
     #[cold]

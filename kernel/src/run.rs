@@ -462,10 +462,16 @@ fn finish_slowly(mut hold: Hold) {
 /// The logarithm of the longest stretches that are in the first class (`CpuRecord::stretches`).
 const FIRST_CLASS: usize = 7;
 
+/// Cycles from an entry on after which a processor that waits for the lock goes first.
+const LONG_STRETCH: u64 = 1 << 13;
+
 /// Interrupts were off from the entry until now.
 #[inline]
 fn note_stretch(cpu: &Cpu) {
     let stretch = rdtsc() - cpu.entered_tsc.get();
+    if stretch > LONG_STRETCH {
+        STATE.let_others_first();
+    }
     let class = &cpu.classes[(stretch | 1).ilog2() as usize];
     class.set(class.get().wrapping_add(1));
     let call = cpu.call.get();

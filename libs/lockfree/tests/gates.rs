@@ -55,7 +55,7 @@ impl Machine {
         gate.store(SERVER << ABOVE, Ordering::Relaxed);
         word.store(accepting, Ordering::Relaxed);
         let (lock, server, closed) =
-            (Spin::new(Tried::default()), Cell::new((0, 0)), Cell::new(false));
+            (Spin::new(Tried::default(), Tried::default()), Cell::new((0, 0)), Cell::new(false));
         Self { lock, halves, gate, accepting: word, server, closed, early }
     }
 

@@ -35,7 +35,7 @@ impl Kernel {
         halves.iter().for_each(Half::begin);
         let done = std::array::from_fn(|_| Cell::new(0));
         let known = Cell::new(0);
-        Self { lock: Spin::new(Tried::default()), halves, done, known }
+        Self { lock: Spin::new(Tried::default(), Tried::default()), halves, done, known }
     }
 
     /// Entry code on this processor: has it gone the fast path?

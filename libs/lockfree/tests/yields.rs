@@ -56,7 +56,7 @@ impl Machine {
         called_as[0].store(MAY_YIELD, Ordering::Relaxed);
         called_as[1].store(YIELDED, Ordering::Relaxed);
         Self {
-            lock: Spin::new(Tried::default()),
+            lock: Spin::new(Tried::default(), Tried::default()),
             halves,
             called_as,
             pending: Default::default(),
