@@ -101,6 +101,8 @@ pub struct Machine {
     pub network: Network,
     /// Whether there is a source of random numbers.
     pub rng: bool,
+    /// Whether that source gives a kilobyte in a second and no more.
+    pub slow_rng: bool,
     /// The file that is the contents of a disk.
     pub disk: Option<PathBuf>,
     /// Whether instructions are counted; the translator runs them then, one after the other.
@@ -120,6 +122,7 @@ impl Default for Machine {
             accelerator: None,
             network: Network::User(Vec::new()),
             rng: true,
+            slow_rng: false,
             disk: None,
             counting: None,
             library: None,
@@ -205,7 +208,8 @@ impl Machine {
         };
         if self.rng {
             qemu.args(["-object", self.entropy()]);
-            self.add_device(&mut qemu, "virtio-rng", "rng=entropy");
+            let rate = if self.slow_rng { ",max-bytes=1024,period=1000" } else { "" };
+            self.add_device(&mut qemu, "virtio-rng", &format!("rng=entropy{rate}"));
         }
         if let Some(netdev) = self.netdev() {
             qemu.args(["-netdev", &netdev]);

@@ -42,6 +42,7 @@ mod fifo;
 pub mod fold;
 pub mod frame;
 pub mod gate;
+pub mod generator;
 pub mod handover;
 pub mod identity;
 pub mod index;

@@ -15,7 +15,7 @@ use crate::workspace;
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("boot/stack_overflow_is_named", || provoke("stack-overflow", "stack overflow")),
     ("boot/fall_off_the_stack_is_named", || provoke("stack-top", "fall off the stack's top")),
     ("boot/use_of_a_stack_given_up_is_named", kept_stack),
@@ -24,6 +24,7 @@ const TESTS: [Test; 14] = [
     ("boot/panic_ends_the_machine", || provoke("panic", "asked for")),
     ("boot/late_processors_are_there", late_processors),
     ("boot/no_random_numbers_are_told", no_random_numbers),
+    ("boot/random_numbers_do_not_run_out", random_numbers_last),
     ("boot/second_users_are_refused", second_users),
     ("boot/image_cut_short_is_refused", image_cut_short),
     ("boot/image_with_wrong_checksum_is_refused", image_with_wrong_checksum),
@@ -81,6 +82,25 @@ fn no_random_numbers() -> Result<Verdict> {
         }
     }
     Ok(Ok(String::new()))
+}
+
+/// A user that draws random numbers again and again has neither others go without nor the kernel
+/// wait for a device that gives a kilobyte in a second.
+fn random_numbers_last() -> Result<Verdict> {
+    let mut job = job(&[]);
+    (job.machine.slow_rng, job.machine.cpu) = (true, Some("max,-la57,-rdrand".into()));
+    let script = "echo ann:x:1000:1000::/:/bin/sh >>/etc/passwd; read a b </proc/uptime; \
+                  su ann -c 'dd if=/dev/urandom of=/dev/null bs=1k count=64 2>/dev/null; echo $?'; \
+                  head -c 64 /dev/urandom | wc -c; \
+                  read c d </proc/uptime; [ $((${c%.*} - ${a%.*})) -lt 10 ] && echo soon";
+    let words = ["busybox", "sh", "-c", script].map(String::from).to_vec();
+    job.program = Some(("/bin/busybox".into(), words));
+    let image = run::make_image(&job)?;
+    let captured = run::capture(&job, &image.path, None, |_| {})?;
+    let output = String::from_utf8_lossy(&captured.output).replace('\r', "");
+    let log = captured.log.join(" | ");
+    let lasts = output == "0\n64\nsoon\n" && log.contains("rng virtio");
+    Ok(if lasts { Ok(String::new()) } else { Err(format!("{output:?}: {log}")) })
 }
 
 /// Issue 15, part 5: on a processor that keeps no two users apart no process becomes a second user,
