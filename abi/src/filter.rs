@@ -40,7 +40,8 @@ pub struct FilterProgram {
     pub atoms: [FilterAtom; FILTER_ATOMS],
 }
 
-/// Matches are copied, the regular receiver keeps the packet; needs WRITE over the interface.
+/// Matches are copied, the regular receiver keeps the packet; needs READ and WRITE over the
+/// interface: what others are sent is more than what comes to oneself.
 pub const COPY: u16 = 1;
 /// Anyone may take a subset.
 pub const SUBSETTABLE: u16 = 2;

@@ -17,7 +17,7 @@ use crate::index::DomainIndex;
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::{account, capability, domain};
-use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, WRITE};
+use abi::capability::{DEVICE_NETWORK, NAME_DEVICE, Name, READ, WRITE};
 use abi::error::Error;
 use abi::filter::{COPY, FilterAtom, FilterProgram, SUBSETTABLE};
 use abi::id::{DomainId, FilterId, RingId};
@@ -218,8 +218,8 @@ fn check_insert(
         return Err(Error::NotPermitted.into());
     }
     if copy {
-        // May the caller listen to everyone (a superuser's right over the interface)?
-        if !own.dominates(&interface, WRITE) {
+        // May the caller listen to everyone? Who has the network to use it has WRITE alone.
+        if !own.dominates(&interface, READ | WRITE) {
             return Err(Error::NotPermitted.into());
         }
     } else {

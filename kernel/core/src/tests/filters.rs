@@ -117,12 +117,12 @@ fn overhear_with_a_right_to_read() {
     let (other, ring) = (wire.other, wire.rings[1]);
     let world = &mut wire.world;
     let device = [NAME_DEVICE, DEVICE_NETWORK, 0];
-    for rights in [READ, ALL & !WRITE] {
+    for rights in [READ, ALL & !WRITE, WRITE, ALL & !READ] {
         give(world, other, INTERFACE, rights, &device);
         let refused = insert(world, other, INTERFACE, COPY, ring, &[]);
         assert_eq!(refused, error(Error::NotPermitted, 0), "{rights:#x}");
     }
-    give(world, other, INTERFACE, WRITE, &device);
+    give(world, other, INTERFACE, READ | WRITE, &device);
     filter(insert(world, other, INTERFACE, COPY, ring, &[]));
 }
 

@@ -8,7 +8,7 @@ use crate::peers::regions;
 use crate::{Seen, Test, expect, internet, libc};
 use abi::call::Call;
 use abi::error::Error;
-use abi::filter::{FilterAtom, FilterProgram};
+use abi::filter::{COPY, FilterAtom, FilterProgram};
 use abi::id::EnvId;
 use abi::region::WordAt;
 use abi::ring::RingEntry;
@@ -18,15 +18,20 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// What holds.
-pub const TESTS: [Test; 4] = [
+pub const TESTS: [Test; 5] = [
     ("the_network_is_its_groups", the_network_is_its_groups),
     ("the_kernel_gives_ports_to_the_networks_group", the_kernel_gives_ports_to_the_networks_group),
+    ("members_do_not_overhear", members_do_not_overhear),
     ("shared_sockets_end_with_their_users", shared_sockets_end_with_their_users),
     ("keepers_sleep_while_peers_take_nothing", keepers_sleep_while_peers_take_nothing),
 ];
 
 /// The port that is asked for.
 const PORT: u16 = 9000;
+/// What user 0 sends to itself.
+const SECRET: &[u8] = b"of user 0 for user 0";
+/// The group of those that have the network.
+const NETWORK_GROUP: u32 = 3003;
 /// How long processes and keepers are looked at.
 const LOOKED: Duration = Duration::from_millis(500);
 
@@ -84,6 +89,45 @@ fn the_kernel_gives_ports_to_the_networks_group(door: door::Door) -> Seen {
     expect(status == 0, || format!("status {status:#x} (0x100: a port was given)"))?;
     let own = claim(door);
     expect(own.is_some_and(|slots| slots != 0), || format!("user 0 gets none: {own:?}"))?;
+    Ok(String::new())
+}
+
+/// A ring of one buffer, in the two pages at `page`: the first one has its entry's word.
+fn one_buffer(door: door::Door, page: u64) -> Option<u64> {
+    // They are there.
+    libc::bytes(page, 8192).fill(1);
+    libc::bytes(page, 8).fill(0);
+    let entry = RingEntry { owner: page, buffer: page + 4096, capacity: 4096, zero: 0 };
+    let entries = UserAddress(&raw const entry as u64);
+    libc::kernel(door, Call::RingAlloc { entries, count: 1 }).ok()
+}
+
+/// Who has the network has what is sent to its own ports, and no copies of what others are sent.
+fn members_do_not_overhear(door: door::Door) -> Seen {
+    let receiver = UdpSocket::bind(("127.0.0.1", PORT)).map_err(failed)?;
+    let sender = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
+    let page = libc::private(2);
+    let attacker = libc::spawn(|| {
+        if !libc::become_user_in(NOBODY, NETWORK_GROUP) {
+            return 1;
+        }
+        let Some(ring) = one_buffer(door, page) else { return 2 };
+        let program = FilterProgram { flags: COPY, ring, ..FilterProgram::default() };
+        let insert = Call::FilterInsert { program: UserAddress(&raw const program as u64) };
+        let has = |slot: &u8| libc::kernel_by(door, insert, *slot).is_ok();
+        let listens = (0..16).filter(has).count();
+        std::thread::sleep(2 * LOOKED);
+        let bytes = libc::bytes(page + 4096, 4096);
+        let secret = bytes.windows(SECRET.len()).any(|bytes| bytes == SECRET);
+        i32::from(secret) * 4 + i32::from(listens > 0) * 8
+    });
+    std::thread::sleep(LOOKED);
+    sender.send_to(SECRET, ("127.0.0.1", PORT)).map_err(failed)?;
+    let arrived = receiver.recv(&mut [0; 64]).map_err(failed)?;
+    let status = libc::wait(attacker);
+    expect(arrived == SECRET.len(), || "user 0 is not sent it".into())?;
+    expect(status & 0x400 == 0, || "a user reads what user 0 sends to itself".into())?;
+    expect(status == 0, || format!("the listener ended with {status:#x}"))?;
     Ok(String::new())
 }
 
