@@ -3,13 +3,11 @@
 use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
-use abi::published::{RegionRecord, Table};
 use abi::region::WordAt;
 use alloc::vec::Vec;
 use unix::local::{head_of, ring_of};
 use unix::ring::{HEAD, TAIL};
 use xok::call::{self, Refused};
-use xok::published;
 
 use crate::foreground::PROCESSES;
 use crate::region::Region;
@@ -80,9 +78,7 @@ impl Master {
 
     /// Has its last user gone?
     pub fn is_gone(&self) -> bool {
-        let id = self.region.id;
-        let record: Option<RegionRecord> = published::record(Table::Regions, id.index());
-        record.is_none_or(|record| record.id != id.0 || record.attached[usize::from(MASTER)] == 0)
+        !self.region.has(MASTER)
     }
 
     /// Head and tail of what an end writes. A master that stores nonsense there has ended.
@@ -149,15 +145,6 @@ impl Master {
             let left_value = head_of(SERVER) + TAIL;
             atoms.push(Atom { right, left_value, right_value: tail, ..words });
         }
-        let users = published::record_address(Table::Regions, self.region.id.index())
-            + core::mem::offset_of!(RegionRecord, attached) as u64
-            + 8 * u64::from(MASTER);
-        atoms.push(Atom {
-            operator: Operator::Equal as u8,
-            left: Source::Memory as u8,
-            last: 1,
-            left_value: users,
-            ..Atom::default()
-        });
+        atoms.push(self.region.left_by(MASTER));
     }
 }

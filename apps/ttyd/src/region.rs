@@ -2,11 +2,14 @@
 
 use abi::error::Error;
 use abi::id::RegionId;
+use abi::predicate::{Atom, Operator, Source};
+use abi::published::{RegionRecord, Table};
 use abi::region::{
     COPY_IN, COPY_NONE, COPY_OUT, FIFO_HEAD, FIFO_TAIL, NO_PEER, RegionOperation, Step, WordAt,
 };
 use unix::ring::{HEAD, Ring, TAIL};
 use xok::call::{self, Refused};
+use xok::published;
 
 /// One of the terminal's regions and the role in which this server is attached to it.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,27 @@ impl Region {
         operation.compare[..compare.len()].copy_from_slice(compare);
         operation.write[..write.len()].copy_from_slice(write);
         operation
+    }
+
+    /// Is it there, and a domain attached to it in this role?
+    pub fn has(&self, role: u16) -> bool {
+        let record: Option<RegionRecord> = published::record(Table::Regions, self.id.index());
+        let id = self.id.0;
+        record.is_some_and(|record| record.id == id && record.attached[usize::from(role)] != 0)
+    }
+
+    /// What ends a sleep when the last domain has gone that was attached in this role.
+    pub fn left_by(&self, role: u16) -> Atom {
+        let attached = published::record_address(Table::Regions, self.id.index())
+            + core::mem::offset_of!(RegionRecord, attached) as u64
+            + 8 * u64::from(role);
+        Atom {
+            operator: Operator::Equal as u8,
+            left: Source::Memory as u8,
+            last: 1,
+            left_value: attached,
+            ..Atom::default()
+        }
     }
 
     /// Copies from the region.

@@ -13,7 +13,7 @@ use unix::tty::cells::{self, EOF};
 use unix::tty::line::{Effects, LINE_MAX, Line};
 use unix::tty::shared::{
     CONTROL_BYTES, CONTROL_ROLE, Control, Entry, INPUT, INPUT_CELLS, INPUT_DATA, INPUT_SERVER,
-    OUTPUT, OUTPUT_LOOKER, OUTPUT_SERVER, SEQUENCE,
+    OUTPUT, OUTPUT_LOOKER, OUTPUT_PROGRAM, OUTPUT_SERVER, SEQUENCE,
 };
 use xok::call::Refused;
 use xok::published;
@@ -261,13 +261,19 @@ impl Terminal {
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
-        if !self.line.stopped() && self.screen.is_empty() {
+        if !self.is_held_back() && self.screen.is_empty() {
             shown |= self.show(self.output, console::OUTPUT, scratch)?;
             if let Some(error) = self.error {
                 shown |= self.show(error, console::ERROR, scratch)?;
             }
         }
         Ok(changed || typed || handed_over || shown)
+    }
+
+    /// Does output wait for the start character? What is left by programs that have gone does not:
+    /// no start comes from a master that waits for their end.
+    fn is_held_back(&self) -> bool {
+        self.line.stopped() && self.output.has(OUTPUT_PROGRAM)
     }
 
     /// Has it the memory for what a byte, or a change of the settings, may bring about behind what
@@ -496,7 +502,9 @@ impl Terminal {
             ..Atom::default()
         };
         atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.sequence)));
-        if !self.line.stopped() && self.screen.is_empty() {
+        if self.is_held_back() {
+            atoms.push(self.output.left_by(OUTPUT_PROGRAM));
+        } else if self.screen.is_empty() {
             atoms.push(unequal(self.output, HEAD, Err(TAIL)));
             atoms.extend(self.error.map(|error| unequal(error, HEAD, Err(TAIL))));
         }

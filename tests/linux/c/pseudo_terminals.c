@@ -172,6 +172,43 @@ static void ends(void)
     close(slave);
 }
 
+/* A program that has the terminal stop its output, and ends, leaves its master no more to wait for. */
+static void stopped(void)
+{
+    char bytes[64];
+    struct termios settings;
+    int status;
+    long got;
+    open_pair();
+    tcgetattr(slave, &settings);
+    settings.c_cc[VSTOP] = 'a';
+    settings.c_lflag &= ~(tcflag_t)ECHO;
+    tcsetattr(slave, TCSANOW, &settings);
+    TRY(write(master, "a", 1));
+    fcntl(slave, F_SETFL, O_NONBLOCK);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        struct pollfd room = {slave, POLLOUT, 0};
+        close(master);
+        for (int times = 0; times < 20 && poll(&room, 1, 0) > 0; times++)
+            usleep(10000);
+        write(slave, "held", 4);
+        _exit(0);
+    }
+    close(slave);
+    waitpid(child, &status, 0);
+    show_status("stopped", status);
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    struct pollfd one = {master, POLLIN, 0};
+    do {
+        poll(&one, 1, 5000);
+        got = read(master, bytes, sizeof bytes);
+    } while (got > 0);
+    SHOW(errno == EIO);
+    SHOW(one.revents & POLLHUP);
+    close(master);
+}
+
 /* A master reads all that was shown before the end of the terminal's last user, however much of it
    is on its way then: as much as there is room for, `most` bytes of it. */
 static void shown_last(size_t most)
@@ -298,6 +335,7 @@ int main(void)
     close(slave);
     close(master);
     ends();
+    stopped();
     for (int more = -1; more < 3000; more = 3 * more + 100)
         shown_last(32768 + (size_t)more);
     open_pair();
