@@ -123,13 +123,15 @@ impl FileLocks {
         let exclusive = what & LOCK_EXCLUSIVE != 0;
         let wanted = Lock { file, owner, user: who.uid, exclusive, first, last };
         if let Some(held) = self.locks.conflict(&wanted) {
-            let id = match held.owner {
-                Owner::Description(region) => region,
-                Owner::Process(pid, _) => pid.into(),
+            let (id, never_again) = match held.owner {
+                Owner::Description(region) => (region, region),
+                Owner::Process(pid, serial) => (pid.into(), serial),
             };
             let outcome = 1 | u64::from(held.exclusive) << 1 | id << 32;
-            let news = if what & LOCK_WAIT != 0 { self.news_for(caller)? } else { 0 };
-            return Ok([outcome, held.first, held.last, news]);
+            if what & LOCK_WAIT != 0 {
+                return Ok([outcome, never_again, 0, self.news_for(caller)?]);
+            }
+            return Ok([outcome, held.first, held.last, 0]);
         }
         if what & LOCK_TEST == 0 && self.locks.lock(wanted)? {
             // A shared lock in place of an exclusive one lets others in.

@@ -36,7 +36,7 @@ type Test = (&'static str, fn(door::Door) -> Seen);
 /// The word before a part of names.
 const PATTERN: &str = "only";
 
-const TESTS: [Test; 18] = [
+const TESTS: [Test; 19] = [
     ("own_read_method", files::own_read_method),
     ("own_methods_write_wait_and_close", files::own_methods_write_wait_and_close),
     ("own_methods_are_interrupted", files::own_methods_are_interrupted),
@@ -48,6 +48,7 @@ const TESTS: [Test; 18] = [
     ("peers_that_store_nonsense", peers::peers_that_store_nonsense),
     ("peers_do_not_say_who_they_are", forgers::peers_do_not_say_who_they_are),
     ("locks_are_their_descriptions", forgers::locks_are_their_descriptions),
+    ("locks_outlive_no_holders_region", forgers::locks_outlive_no_holders_region),
     ("nobody_reaches_anything", nobody::nobody_reaches_anything),
     ("hostile_callers_of_a_set_id_program", set_id::hostile_callers),
     ("users_pay_for_themselves", accounts::users_pay_for_themselves),

@@ -1,8 +1,8 @@
 //! `flock` and `fcntl`'s locks: asked of the file server, waited for by what the kernel publishes.
 
 use abi::id::{EnvId, RegionId};
-use abi::predicate::{Atom, Operator, Source};
-use abi::published::{EnvRecord, EnvState, Table};
+use abi::predicate::Operator;
+use abi::published::{EnvRecord, EnvState, RegionRecord, Table};
 use abi::region::WordAt;
 use linux_raw_sys::general as raw;
 use unix::Errno;
@@ -156,7 +156,7 @@ fn take(
 ) -> Answer {
     let what = if waits { what | LOCK_WAIT } else { what };
     loop {
-        let [outcome, _, _, news] = ask(process, file, what, owner, range)?;
+        let [outcome, holder, _, news] = ask(process, file, what, owner, range)?;
         if outcome == 0 {
             return Ok(0);
         }
@@ -167,13 +167,9 @@ fn take(
         let changes = xok::published::region_with(news as u32).ok_or(Errno::EIO)?;
         let mut wait = Wait::new();
         wait.region(changes, 0, Operator::NotEqual, news >> 32).end_term();
-        let holder = (outcome >> 32) as u32;
         match owner {
-            Owner::Process(_) => ended_terms(&mut wait, EnvId(holder)),
-            Owner::Description(_) => {
-                let attached = region::attached_address(RegionId(holder.into()), CLIENT);
-                wait.memory(attached, Operator::Equal, 0).end_term();
-            }
+            Owner::Process(_) => ended_terms(&mut wait, EnvId((outcome >> 32) as u32), holder),
+            Owner::Description(_) => closed_terms(&mut wait, RegionId(holder)),
         }
         let woken = sleep_until(process, &wait, 0);
         // The region is the server's: it is there for as long as the server.
@@ -182,21 +178,23 @@ fn take(
     }
 }
 
-/// Adds "the process has ended".
-fn ended_terms(wait: &mut Wait, id: EnvId) {
+/// Adds "the process has ended": the environment with this id and serial.
+fn ended_terms(wait: &mut Wait, id: EnvId, serial: u64) {
     let address = xok::published::record_address(Table::Envs, id.index());
-    let mut term = |offset: usize, operator: Operator, value: u32| {
-        wait.push(Atom {
-            operator: operator as u8,
-            left: Source::Memory32 as u8,
-            left_value: address + offset as u64,
-            right_value: u64::from(value),
-            ..Atom::default()
-        })
-        .end_term();
-    };
-    term(core::mem::offset_of!(EnvRecord, state), Operator::Equal, EnvState::Dead as u32);
-    term(core::mem::offset_of!(EnvRecord, id), Operator::NotEqual, id.0);
+    let at = |offset: usize| address + offset as u64;
+    let dead = EnvState::Dead as u32;
+    wait.half(at(core::mem::offset_of!(EnvRecord, state)), Operator::Equal, dead).end_term();
+    let place = at(core::mem::offset_of!(EnvRecord, serial));
+    wait.memory(place, Operator::NotEqual, serial).end_term();
+}
+
+/// Adds "no process has the description with this region any more". There may be another region at
+/// its place.
+fn closed_terms(wait: &mut Wait, id: RegionId) {
+    wait.memory(region::attached_address(id, CLIENT), Operator::Equal, 0).end_term();
+    let offset = core::mem::offset_of!(RegionRecord, id) as u64;
+    let place = xok::published::record_address(Table::Regions, id.index()) + offset;
+    wait.memory(place, Operator::NotEqual, id.0).end_term();
 }
 
 /// The process closes a descriptor of `description`: its own locks on the file go (fcntl(2)).
