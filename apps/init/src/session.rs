@@ -221,7 +221,6 @@ fn start_process(
     page.group = env.0;
     page.session = env.0;
     page.terminal = u32::from(!streams);
-    page.start_ns = xok::clock::now_ns();
     exec::fill_page(&mut page, command);
     library::build_fresh(domain, page::bytes_of(&page), &block)?;
     let (setup, fields) = library::fresh_setup(entry, block.len());

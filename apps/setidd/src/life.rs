@@ -188,7 +188,6 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         terminal: asker.terminal,
         terminal_settings: asker.terminal_settings,
         nice: asker.nice,
-        start_ns: asker.start_ns,
         stop_count: asker.stop_count,
         continue_count: asker.continue_count,
         // Its children have followed orders of up to this number. So few that it does not wrap.

@@ -181,7 +181,6 @@ fn child_page(process: &Process) -> ProcessPage {
     groups::follow(process);
     let mut page = *page::own();
     page.parent = process.id.0;
-    page.start_ns = xok::clock::now_ns();
     page.stop_signal = 0;
     page.stop_count = 0;
     page.continue_count = 0;

@@ -6,10 +6,10 @@
 
 use crate::errno::{Answer, Errno};
 use crate::lock::DOORBELL;
+use crate::orphans::Kin;
 use crate::process::{Child, Process};
-use crate::signal::sender;
-use crate::{capabilities, children, exit, page};
-use abi::id::{DomainId, EnvId};
+use crate::{capabilities, children, exit, orphans, page};
+use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use xok::{call, published};
 
@@ -116,7 +116,7 @@ pub fn of_child(child: &Child) -> u32 {
     if left != 0 && child.order != TOO_LATE { left } else { child.group }
 }
 
-/// Is there such a group in the process's session? A leader that has ended and that nobody has
+/// Is there such a group in the process's session, by more than a stranger's word? A leader that has ended and that nobody has
 /// waited for keeps its group, and a member may not have followed its parent yet.
 fn exists(process: &Process, group: u32) -> bool {
     let own = page::own();
@@ -126,11 +126,21 @@ fn exists(process: &Process, group: u32) -> bool {
     };
     own.group == group
         || published::env(EnvId(group)).is_some_and(is_led)
-        || page::all().any(|member| member.group == group && member.session == own.session)
+        || has_member(process, group)
         || process.children.iter().any(|child| {
             let put_there = pending(child) == Some(group);
             put_there || !published::env_lives(child.id) && of_child(child) == group
         })
+}
+
+/// Has a group of the process's session a member, by more than a stranger's word?
+pub fn has_member(process: &Process, group: u32) -> bool {
+    let session = page::own().session;
+    let mut kin = None;
+    page::all().filter(|member| member.group == group && member.session == session).any(|member| {
+        let kin = *kin.get_or_insert_with(|| Kin::of(process));
+        kin.may_be_in(process, member.id, group)
+    })
 }
 
 /// `getpgid(pid)`
@@ -171,20 +181,16 @@ pub fn setsid(process: &mut Process) -> Answer {
 }
 
 /// Has the group of the process's own number a member? There is no such group before the process
-/// has led it. Who then says that it is there is believed if it acts for whom we act for: others
-/// could keep us from a session of our own.
+/// has led it. Who then says that it is there is believed if it acts for whom we act for, at that
+/// one's cost: others could keep us from a session of our own.
 fn leads_others(process: &Process) -> bool {
     if !process.left_own_group.get() {
         return false;
     }
     let own = page::own();
     let (pid, user) = (process.id.0, process.users[1]);
-    let acts_as_we_do = |id| {
-        let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-        sender::acts_for(domain, user)
-    };
     page::all().any(|member| {
         let is_there = member.group == pid && member.session == own.session;
-        is_there && member.id != process.id && acts_as_we_do(member.id)
+        is_there && member.id != process.id && orphans::acts_at_cost_of(member.id, user)
     }) || process.children.iter().any(|child| of_child(child) == pid)
 }

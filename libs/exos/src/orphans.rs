@@ -62,8 +62,13 @@ fn stopped(parent: EnvId, child: EnvId) -> Option<page::Brief> {
 
 /// Is it `ancestor`, or one of its descendants?
 fn descends(member: EnvId, ancestor: EnvId) -> bool {
+    ancestors(member).any(|id| id == ancestor)
+}
+
+/// A process and its ancestors, as the kernel says who holds whom.
+fn ancestors(id: EnvId) -> impl Iterator<Item = EnvId> {
     let parent = |id: &EnvId| published::env(*id).map(|record| EnvId(record.holder));
-    core::iter::successors(Some(member), parent).take(GENERATIONS).any(|id| id == ancestor)
+    core::iter::successors(Some(id), parent).take(GENERATIONS)
 }
 
 /// Is `parent` a process of the session, outside of the group?
@@ -95,9 +100,38 @@ fn is_linked_without(
 /// our users or for user 0, at that one's cost: a set-id program, for which its starter pays, says
 /// what its starter has said.
 pub fn is_believed(process: &Process, id: EnvId) -> bool {
+    descends(process.id, id) || is_of_ours(process, id)
+}
+
+fn is_of_ours(process: &Process, id: EnvId) -> bool {
+    process.users.into_iter().chain([0]).any(|user| acts_at_cost_of(id, user))
+}
+
+/// Does it act for this user, at that one's cost?
+pub fn acts_at_cost_of(id: EnvId, user: u32) -> bool {
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-    let is_whose = |user| {
-        sender::acts_for(domain, user) && accounts::payer(domain).is_none_or(|payer| payer == user)
-    };
-    descends(process.id, id) || process.users.into_iter().chain([0]).any(is_whose)
+    sender::acts_for(domain, user) && accounts::payer(domain).is_none_or(|payer| payer == user)
+}
+
+/// Those of whose groups more than their own word is known: our descendants, and those of our
+/// ancestors in our session who act for one of our users.
+#[derive(Clone, Copy, Debug)]
+pub struct Kin(EnvId);
+
+impl Kin {
+    /// The process's, by the eldest of these ancestors.
+    pub fn of(process: &Process) -> Self {
+        let is_ours = |id: &EnvId| {
+            let session = page::brief(*id).map(|brief| brief.session);
+            session == Some(page::own().session) && is_of_ours(process, *id)
+        };
+        Self(ancestors(process.id).skip(1).take_while(is_ours).last().unwrap_or(process.id))
+    }
+
+    /// May it be in this group, as it says? Each of the session may enter a group of the session,
+    /// and so may who descends from the group's leader. Of others that is so if they act for one of
+    /// our users: a stranger could keep a group there for ever.
+    pub fn may_be_in(self, process: &Process, id: EnvId, group: u32) -> bool {
+        descends(id, self.0) || descends(id, EnvId(group)) || is_of_ours(process, id)
+    }
 }

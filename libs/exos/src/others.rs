@@ -7,6 +7,7 @@
 #![allow(non_upper_case_globals)]
 
 use crate::errno::{Answer, Errno};
+use crate::orphans::Kin;
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
 use crate::signal::sender;
@@ -113,12 +114,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
         sender::acts_for(domain, of_user)
     };
+    let kin = Kin::of(process);
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
     let is_meant = |id: EnvId, page: &ProcessPage| match which {
         GROUP if of_group == own.group => {
             page.group == of_group && orphans::is_believed(process, id)
         }
-        GROUP => page.group == of_group,
+        GROUP => page.group == of_group && kin.may_be_in(process, id, of_group),
         _ => page.user == of_user && acts_for(id),
     };
     match which {

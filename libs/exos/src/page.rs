@@ -15,6 +15,7 @@ use crate::thread;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use linux_raw_sys::general as linux;
 use lockfree::versions;
 use xok::published;
 
@@ -73,11 +74,20 @@ pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
         id,
         group: word(core::mem::offset_of!(ProcessPage, group)),
         session: word(core::mem::offset_of!(ProcessPage, session)),
-        stop_signal: word(core::mem::offset_of!(ProcessPage, stop_signal)),
+        stop_signal: stop_signal_that_can_be(word(core::mem::offset_of!(ProcessPage, stop_signal))),
         stop_count: word(core::mem::offset_of!(ProcessPage, stop_count)),
         continue_count: word(core::mem::offset_of!(ProcessPage, continue_count)),
         dead: record.state == EnvState::Dead as u32,
     })
+}
+
+/// A signal that stops, or 0, or in place of any other number the one that no process can refuse: a
+/// page says what its owner likes.
+fn stop_signal_that_can_be(signal: u32) -> u32 {
+    match signal {
+        0 | linux::SIGSTOP | linux::SIGTSTP | linux::SIGTTIN | linux::SIGTTOU => signal,
+        _ => linux::SIGSTOP,
+    }
 }
 
 /// The brief of the process with this id.

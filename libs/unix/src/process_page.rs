@@ -62,8 +62,6 @@ pub struct ProcessPage {
     pub continue_count: u32,
     /// Open descriptors.
     pub descriptors: u32,
-    /// When it was made, nanoseconds since boot.
-    pub start_ns: u64,
     /// Name (`PR_SET_NAME`), padded with zeros.
     pub name: [u8; 16],
     /// Bytes promised to the program.
@@ -216,7 +214,6 @@ impl ProcessPage {
         stop_count: 0,
         continue_count: 0,
         descriptors: 0,
-        start_ns: 0,
         name: [0; 16],
         virtual_bytes: 0,
         blocked: 0,

@@ -16,6 +16,7 @@ mod foreign;
 mod forgers;
 mod hostile;
 mod internet;
+mod kin;
 mod libc;
 mod limits;
 mod nobody;

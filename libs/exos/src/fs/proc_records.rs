@@ -28,8 +28,7 @@ pub struct Ids {
 impl Ids {
     /// Of the process `id` with this page, as far as the kernel bears them out.
     pub fn of(id: EnvId, page: &ProcessPage) -> Self {
-        let record = published::env(id).unwrap_or_default();
-        let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
+        let domain = home_of(&published::env(id).unwrap_or_default());
         let users = [page.user, page.effective_user, page.saved_user, page.file_user];
         let groups =
             [page.group_id, page.effective_group_id, page.saved_group_id, page.file_group_id];
@@ -40,6 +39,17 @@ impl Ids {
             groups: borne_out(domain, NAME_GROUP, groups, || NOBODY),
         }
     }
+}
+
+fn home_of(record: &EnvRecord) -> DomainId {
+    DomainId(if record.home != 0 { record.home } else { record.domain })
+}
+
+/// The groups of its set that its page shows, those of them that the kernel bears out.
+fn more_groups(record: &EnvRecord, page: &ProcessPage) -> Vec<u32> {
+    let domain = home_of(record);
+    let holds = |group: &u32| call::domain_holds(domain, NAME_GROUP, *group).is_ok();
+    page.groups().iter().copied().filter(holds).collect()
 }
 
 /// Those of the numbers for which the domain acts; in place of the others, what `instead` says.
@@ -98,7 +108,6 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     }
     let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
     let state = match record.state {
-        _ if page.stop_signal != 0 => b'T',
         state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
         state if state == EnvState::Held as u32 => b'T',
         _ => b'S',
@@ -121,7 +130,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         children_ns: 0,
         nice: page.nice,
         threads: page.threads.max(1),
-        started_ns: page.start_ns,
+        started_ns: record.born_ns,
         mapped: page.virtual_bytes,
         resident: (u64::from(resident) * 4096).min(page.virtual_bytes),
         pending: 0,
@@ -130,7 +139,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         caught: page.handled,
         users: ids.users,
         groups: ids.groups,
-        more_groups: page.groups().to_vec(),
+        more_groups: more_groups(&record, &page),
         cpu: record.cpu,
         descriptors: page.descriptors,
         switches: record.switches,

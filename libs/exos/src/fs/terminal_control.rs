@@ -109,16 +109,14 @@ fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(),
         other => other,
     })?;
     let own = page::own();
-    let (mut same_session, mut another) = (group == own.group, false);
-    for member in page::all().filter(|member| member.group == group) {
-        same_session |= member.session == own.session;
-        another |= member.session != own.session;
-    }
-    // A child that has not run since it was put into the group says so through its parent.
-    same_session |= process.children.iter().any(|child| groups::pending(child) == Some(group));
-    // A group of ours stays one, whatever strangers say that they are in.
-    if !same_session {
-        return Err(if another { Errno::EPERM } else { Errno::ESRCH });
+    // A group of ours stays one, and becomes none, whatever strangers say that they are in. A child
+    // that has not run since it was put into the group says so through its parent.
+    let is_ours = group == own.group
+        || process.children.iter().any(|child| groups::pending(child) == Some(group))
+        || groups::has_member(process, group);
+    if !is_ours {
+        let is_anothers = page::all().any(|member| member.group == group);
+        return Err(if is_anothers { Errno::EPERM } else { Errno::ESRCH });
     }
     tty.change(|control| {
         control.foreground = group;

@@ -3,12 +3,14 @@
 use crate::capabilities::{REAL_SLOT, SAVED_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
+use crate::orphans::Kin;
 use crate::page::{self, Brief, Mark};
 use crate::process::{Child, Process};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit, hidden};
 use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::Table;
+use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 use xok::keeping::Keeping;
 use xok::{accounts, call, published};
@@ -195,14 +197,36 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
         -1 => None,
         other => Some(other.unsigned_abs()),
     };
+    to_group(process, signal, group)
+}
+
+/// Sends `signal` to a group, or (`None`) to all but init and the process itself.
+fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
     let own = process.id;
-    let (mut sent, refused) = to_all(process, signal, |process, target| match group {
+    let told = to_all(process, signal, |process, target| match group {
         Some(group) => is_in(process, target, group),
         None => target.id != own && target.id.0 != 1,
     });
+    let is_root = process.users[1] == 0;
+    let mut kin = None;
+    // Whoever waits for a group to end asks whether it is there: strangers who say that they are in
+    // it do not count. Whom another user than user 0 reaches is none.
+    let mut counts = |id: EnvId, reached: bool| {
+        let Some(group) = group.filter(|_| is_root || !reached) else { return true };
+        let kin = *kin.get_or_insert_with(|| Kin::of(process));
+        kin.may_be_in(process, id, group)
+    };
+    let (mut sent, mut refused) = (false, None);
+    for (id, answer) in told {
+        match answer {
+            Ok(()) => sent = sent || counts(id, true),
+            Err(errno) if counts(id, false) => refused = Some(errno),
+            Err(_) => {}
+        }
+    }
     // They take nothing else. User 0 may end all servers, too, and does not mean them.
     let is_taken = matches!(signal, 0 | linux::SIGKILL);
-    if is_taken && group.is_none() && process.users[1] != 0 {
+    if is_taken && group.is_none() && !is_root {
         sent |= to_all_hidden(process, signal);
     }
     // Linux calls it done if there is anybody, may they all refuse it.
@@ -210,7 +234,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
     if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
 }
 
-/// Sends `signal` to all that are meant: to any, and an error, if one refused it.
+/// Sends `signal` to all that are meant; what each has answered.
 ///
 /// A parent that makes a child meanwhile has the signal before its child is seen in the table, and
 /// then begins its fork again; or after: then the child is met by a further look, as its place may
@@ -219,19 +243,9 @@ fn to_all(
     process: &mut Process,
     signal: u32,
     is_meant: impl Fn(&Process, &Brief) -> bool,
-) -> (bool, Option<Errno>) {
+) -> Vec<(EnvId, Result<(), Errno>)> {
     let info = own_info(process, CODE_USER);
-    let (mut sent, mut refused, mut own) = (false, None, false);
-    let mut send = |process: &mut Process, target: &Brief| {
-        if target.id == process.id {
-            own = true;
-            return;
-        }
-        match to_one(process, target, signal, info) {
-            Ok(()) => sent = true,
-            Err(errno) => refused = Some(errno),
-        }
-    };
+    let (mut told, mut own) = (Vec::new(), false);
     // By its place, the last one met there.
     let mut met = alloc::vec![EnvId::NONE; published::table(Table::Envs).count as usize];
     let keeping = Keeping::begin();
@@ -241,9 +255,14 @@ fn to_all(
             if !is_meant(process, &target) {
                 continue;
             }
-            if core::mem::replace(&mut met[target.id.index()], target.id) != target.id {
-                fresh = true;
-                send(process, &target);
+            if core::mem::replace(&mut met[target.id.index()], target.id) == target.id {
+                continue;
+            }
+            fresh = true;
+            if target.id == process.id {
+                own = true;
+            } else {
+                told.push((target.id, to_one(process, &target, signal, info)));
             }
         }
         if !fresh {
@@ -253,12 +272,9 @@ fn to_all(
     drop(keeping);
     // Oneself last: the others must have it even if it ends us.
     if own {
-        match to_own(process, signal, info) {
-            Ok(()) => sent = true,
-            Err(errno) => refused = Some(errno),
-        }
+        told.push((process.id, to_own(process, signal, info)));
     }
-    (sent, refused)
+    told
 }
 
 /// The same to all that show no process; to any? One that has made another one before it was ended

@@ -11,6 +11,7 @@ mod pages;
 mod payers;
 mod pipes;
 mod processes;
+mod relatives;
 pub mod seals;
 mod slices;
 mod sockets;
@@ -34,7 +35,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 17] = [
+pub const TESTS: [&[Test]; 18] = [
     &attachments::TESTS,
     &files::TESTS,
     &heirs::TESTS,
@@ -46,6 +47,7 @@ pub const TESTS: [&[Test]; 17] = [
     &payers::TESTS,
     &pipes::TESTS,
     &processes::TESTS,
+    &relatives::TESTS,
     &seals::TESTS,
     &slices::TESTS,
     &sockets::TESTS,

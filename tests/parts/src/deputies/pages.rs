@@ -105,7 +105,7 @@ fn stopped_group(told: &AtomicU64, go: &AtomicU64) -> i32 {
 }
 
 /// Executes a set-id program of user 0's that waits.
-fn wait_as_root(program: &str) -> i32 {
+pub(super) fn wait_as_root(program: &str) -> i32 {
     libc::execute(program, &[set_id::NAME.into(), set_id::TELLS.into()], &[]);
     9
 }
@@ -115,7 +115,7 @@ fn lives(pid: i32) -> bool {
 }
 
 /// Waits until a word is there, unless the process has ended; the word.
-fn await_word(word: &AtomicU64, of: i32) -> i32 {
+pub(super) fn await_word(word: &AtomicU64, of: i32) -> i32 {
     while word.load(Ordering::SeqCst) == 0 && lives(of) {
         std::thread::yield_now();
     }
@@ -123,7 +123,7 @@ fn await_word(word: &AtomicU64, of: i32) -> i32 {
 }
 
 /// Waits until the process acts for user 0, by its page, which it has not written then.
-fn await_root(pid: i32) {
+pub(super) fn await_root(pid: i32) {
     let at = offset_of!(ProcessPage, effective_user);
     let page = || published::application(EnvId(pid as u32).index());
     while lives(pid) && page().is_some_and(|page| page.half(at) != 0) {

@@ -65,6 +65,9 @@ fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
         let attacker = nobody(|| {
             offsets.into_iter().for_each(|offset| say(offset, 0));
             say(offset_of!(ProcessPage, parent), 1);
+            say(offset_of!(ProcessPage, groups_len), 1);
+            say(offset_of!(ProcessPage, groups), 0);
+            say(offset_of!(ProcessPage, stop_signal), 19);
             0
         })?;
         let path = format!("/proc/{}", attacker.0);
@@ -78,6 +81,11 @@ fn processes_do_not_say_whose_they_are(_: door::Door) -> Seen {
             let are_its = line.split_whitespace().all(|id| id.parse() == Ok(NOBODY));
             expect(!line.is_empty() && are_its, || format!("word {at} said 0, {name}{line}"))?;
         }
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        let has_none = groups.is_some_and(|line| line.trim().is_empty());
+        expect(has_none, || format!("it said that it is in group 0, Groups: {groups:?}"))?;
+        let is_stopped = status.contains("State:\tT");
+        expect(!is_stopped, || "it said that it is stopped, and is shown so".into())?;
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t"));
         let is_its = parent.map(str::parse) == Some(Ok(std::process::id()));
         expect(is_its, || format!("it said that its parent is 1, PPid: {parent:?}"))?;
