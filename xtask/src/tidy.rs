@@ -16,6 +16,7 @@ mod files;
 mod functions;
 mod hops;
 mod named;
+mod pages;
 mod unsafety;
 
 pub use named::Planted;
@@ -52,6 +53,7 @@ pub fn complaints() -> Result<Vec<String>> {
     for source in &sources {
         complaints.extend(files::check(source));
         complaints.extend(functions::check(source));
+        complaints.extend(pages::check(source));
     }
     Ok(complaints)
 }

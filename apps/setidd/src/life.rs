@@ -17,7 +17,7 @@ use exos::capabilities::{
 };
 use exos::layout::TEXT;
 use exos::page::ProcessPage;
-use exos::{library, page, start};
+use exos::{library, page, said, start};
 use image::archive::Archive;
 use image::elf::Plan;
 use unix::Errno;
@@ -93,7 +93,7 @@ impl Builder {
         (ids, payer): (&Ids, u32),
         block: impl FnOnce(DomainId) -> Result<&'a [u8], Errno>,
     ) -> Result<Built, Errno> {
-        let page = page::of_index(asker.index()).ok_or(Errno::ESRCH)?;
+        let page = said::of_index(asker.index()).ok_or(Errno::ESRCH)?;
         // A number that is used again would be another program's guard.
         self.built = self.built.checked_add(1).ok_or(Errno::EAGAIN)?;
         let name = [self.life, (self.built >> 16) as u16, self.built as u16];
@@ -103,7 +103,7 @@ impl Builder {
         let domain = call::domain_alloc(GUARD, AccountId::NONE, TEXT, bytes);
         let domain = domain.map_err(files::refused)?;
         let prepared = block(domain).and_then(|block| {
-            let page = page_of(&page, ids);
+            let page = page_of(page.own_word(), ids);
             let prepared = self.prepare(domain, (asker, from), (ids, payer), &page, block);
             prepared.map_err(files::refused)
         });

@@ -5,6 +5,7 @@ use crate::exit::{CONTINUED, STATUS, stopped};
 use crate::groups;
 use crate::page;
 use crate::process::{Child, Process};
+use crate::said;
 use crate::signal::{Info, send, sender};
 use crate::thread;
 use crate::time;
@@ -91,7 +92,7 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
         let (id, run_ns) = (child.id, record.run_ns);
         return Some(News { id, status: record.word & STATUS, run_ns, ended: true });
     }
-    let brief = page::brief(child.id)?;
+    let brief = said::brief(child.id)?;
     let held = record.state == EnvState::Held as u32;
     if options & linux::WUNTRACED != 0
         && brief.stop_signal != 0
@@ -137,7 +138,7 @@ fn told_alive(process: &mut Process) -> Option<Info> {
     for at in 0..process.children.len() {
         let child = &mut process.children[at];
         let Some(record) = xok::published::env(child.id) else { continue };
-        let Some(brief) = page::brief_of(&record) else { continue };
+        let Some(brief) = said::brief_of(&record) else { continue };
         let [stops, continuations] = child.told_alive;
         let held = record.state == EnvState::Held as u32 && brief.stop_signal != 0;
         if held && stops != brief.stop_count {
@@ -159,7 +160,7 @@ fn told_alive(process: &mut Process) -> Option<Info> {
 /// one that is any process's.
 pub fn told_by_itself(process: &mut Process, sender: EnvId) -> Option<Option<Info>> {
     let at = process.children.iter().position(|child| child.id == sender)?;
-    let count = page::brief(sender)?.continue_count;
+    let count = said::brief(sender)?.continue_count;
     let child = &mut process.children[at];
     if count != child.told_alive[1] {
         return Some(told_continued(process, at, count));

@@ -16,6 +16,7 @@ use crate::memory::areas::Kind;
 use crate::memory::space::space;
 use crate::page;
 use crate::process::Process;
+use crate::said;
 use crate::thread;
 use crate::user;
 use crate::wait::{Wait, Woken, sleep_until};
@@ -174,7 +175,7 @@ fn wait_shared(process: &mut Process, word: u64, value: u32, key: u64, deadline:
 fn wake_shared(key: u64) -> u64 {
     fence(Ordering::SeqCst);
     let mut woken = 0;
-    for sleeper in page::sleepers_for(key) {
+    for sleeper in said::sleepers_for(key) {
         lock::ring(sleeper);
         woken += 1;
     }

@@ -4,13 +4,15 @@
 //! page, and rings; the child, which the kernel tells whose child it is, takes the group over if
 //! setpgid(2) allows it. Once it has executed a program it follows no more.
 
+use crate::belief::{self, Kin};
 use crate::errno::{Answer, Errno};
 use crate::lock::DOORBELL;
-use crate::orphans::Kin;
 use crate::process::{Child, Process};
-use crate::{capabilities, children, exit, orphans, page};
+use crate::said::Place;
+use crate::{capabilities, children, exit, page, said};
 use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
+use core::cell::LazyCell;
 use xok::{call, published};
 
 /// Times the processor is lent to a child so that it takes its group over.
@@ -37,14 +39,16 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
     let at = process.children.iter().position(|child| child.id.0 == pid).ok_or(Errno::ESRCH)?;
     let record = published::env(EnvId(pid)).unwrap_or_default();
     let dead = record.state == EnvState::Dead as u32;
-    let brief = page::brief_of(&record).filter(|_| !dead);
-    if brief.is_some_and(|brief| brief.session != page::own().session) {
+    let brief = said::brief_of(&record).filter(|_| !dead);
+    // What a child says of its session decides about the child.
+    let session = brief.map(|brief| brief.place.own_word().session);
+    if session.is_some_and(|session| session != page::own().session) {
         return Err(Errno::EPERM);
     }
-    if if dead { exit::has_executed(record.word) } else { page::has_executed(EnvId(pid)) } {
+    if if dead { exit::has_executed(record.word) } else { said::has_executed(EnvId(pid)) } {
         return Err(Errno::EACCES);
     }
-    if brief.is_some_and(|brief| brief.session == pid) || group != pid && !exists(process, group) {
+    if session == Some(pid as u32) || group != pid && !exists(process, group) {
         return Err(Errno::EPERM);
     }
     let child = &mut process.children[at];
@@ -62,7 +66,7 @@ fn await_following(child: &Child) {
     // Refused by a child that has become another user's.
     let _ = call::post(capabilities::USER_SLOT, child.id, DOORBELL);
     for _ in 0..PATIENCE {
-        if page::has_followed(child.id, child.order) || !published::env_lives(child.id) {
+        if said::has_followed(child.id, child.order) || !published::env_lives(child.id) {
             break;
         }
         // It may be running, on another processor.
@@ -78,11 +82,18 @@ pub fn follow(process: &Process) {
         return;
     }
     let parent = EnvId(children::parent(process));
-    let Some(brief) = page::brief(parent) else { return };
-    let order = page::order_for(parent, process.id.0).filter(|order| order.order > own.followed);
-    let Some(order) = order else { return };
+    let Some(brief) = said::brief(parent) else { return };
+    // Whose child we are the kernel says; a parent may order any group of its session.
+    let Some(order) = said::order_for(parent, process.id.0) else { return };
+    let order = order.own_word();
+    if order.order <= own.followed {
+        return;
+    }
     own.followed = order.order;
-    if own.session == brief.session && own.session != process.id.0 && order.group as i32 > 0 {
+    if own.session == brief.place.own_word().session
+        && own.session != process.id.0
+        && order.group as i32 > 0
+    {
         enter(process, order.group);
     }
 }
@@ -98,7 +109,7 @@ fn enter(process: &Process, group: u32) {
 
 /// The group that a child was put into and has not taken over yet.
 pub fn pending(child: &Child) -> Option<u32> {
-    let followed = || page::has_followed(child.id, child.order);
+    let followed = || said::has_followed(child.id, child.order);
     (child.order != 0 && (child.order == TOO_LATE || !followed())).then_some(child.group)
 }
 
@@ -110,7 +121,7 @@ pub fn of_child(child: &Child) -> u32 {
     } else if let Some(group) = pending(child) {
         group
     } else {
-        page::brief_of(&record).map_or(0, |brief| brief.group)
+        said::brief_of(&record).map_or(0, |brief| brief.place.own_word().group)
     };
     // It does not say: then it is where its parent last knew it.
     if left != 0 && child.order != TOO_LATE { left } else { child.group }
@@ -136,10 +147,10 @@ fn exists(process: &Process, group: u32) -> bool {
 /// Has a group of the process's session a member, by more than a stranger's word?
 pub fn has_member(process: &Process, group: u32) -> bool {
     let session = page::own().session;
-    let mut kin = None;
-    page::all().filter(|member| member.group == group && member.session == session).any(|member| {
-        let kin = *kin.get_or_insert_with(|| Kin::of(process));
-        kin.may_be_in(process, member.id, group)
+    let kin = LazyCell::new(|| Kin::of(process));
+    said::all().any(|member| {
+        let may_be = || kin.may_be_in(process, member.id, group);
+        member.place.fact(|&said| said == Place { group, session } && may_be()).is_some()
     })
 }
 
@@ -154,7 +165,9 @@ pub fn getpgid(process: &Process, pid: u64) -> Answer {
     {
         return Ok(u64::from(group));
     }
-    page::brief(EnvId(pid as u32)).map(|brief| u64::from(brief.group)).ok_or(Errno::ESRCH)
+    said::brief(EnvId(pid as u32))
+        .map(|brief| u64::from(brief.place.own_word().group))
+        .ok_or(Errno::ESRCH)
 }
 
 /// `getsid(pid)`
@@ -162,7 +175,9 @@ pub fn getsid(process: &Process, pid: u64) -> Answer {
     if pid == 0 || pid as u32 == process.id.0 {
         return Ok(u64::from(page::own().session));
     }
-    page::brief(EnvId(pid as u32)).map(|brief| u64::from(brief.session)).ok_or(Errno::ESRCH)
+    said::brief(EnvId(pid as u32))
+        .map(|brief| u64::from(brief.place.own_word().session))
+        .ok_or(Errno::ESRCH)
 }
 
 /// `setsid()`: not of who leads a group, though it may have left that itself.
@@ -189,8 +204,9 @@ fn leads_others(process: &Process) -> bool {
     }
     let own = page::own();
     let (pid, user) = (process.id.0, process.users[1]);
-    page::all().any(|member| {
-        let is_there = member.group == pid && member.session == own.session;
-        is_there && member.id != process.id && orphans::acts_at_cost_of(member.id, user)
+    let place = Place { group: pid, session: own.session };
+    said::all().filter(|member| member.id != process.id).any(|member| {
+        let is_ours = || belief::acts_at_cost_of(member.id, user);
+        member.place.fact(|&said| said == place && is_ours()).is_some()
     }) || process.children.iter().any(|child| of_child(child) == pid)
 }

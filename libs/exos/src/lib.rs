@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+pub mod belief;
 pub mod capabilities;
 pub mod children;
 pub mod door;
@@ -43,6 +44,7 @@ pub mod privileges;
 pub mod process;
 pub mod replace;
 pub mod rewrite;
+pub mod said;
 pub mod set_id;
 pub mod signal;
 pub mod stack;

@@ -43,7 +43,7 @@ pub fn sysinfo(into: u64) -> Answer {
     words[0] = clock::now_ns() / crate::time::SECOND;
     words[4] = directory.frames_usable * 4096;
     words[5] = directory.frames_free * 4096;
-    let processes = crate::page::all().filter(|brief| !brief.dead).count() as u64;
+    let processes = crate::said::all().filter(|brief| !brief.dead).count() as u64;
     words[10] = processes;
     // mem_unit, after totalhigh and freehigh.
     words[13] = 1;

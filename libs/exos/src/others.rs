@@ -6,12 +6,11 @@
 
 #![allow(non_upper_case_globals)]
 
+use crate::belief::{self, Kin};
 use crate::errno::{Answer, Errno};
-use crate::orphans::Kin;
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
-use crate::signal::sender;
-use crate::{machine, orphans, user};
+use crate::{machine, said, user};
 use abi::id::{DomainId, EnvId};
 use linux_raw_sys::general::*;
 use unix::process_page::nice_that_can_be;
@@ -70,17 +69,20 @@ fn superusers(process: &Process) -> Answer {
 
 /// The page of another process, `None` for ourselves. What is no Linux process counts as user 0's:
 /// that is who the servers belong to.
+///
+/// Its own word: it is told, or refuses to be looked at.
 pub fn other(process: &Process, pid: u32) -> Result<Option<ProcessPage>, Errno> {
     if pid == 0 || pid == process.id.0 {
         return Ok(None);
     }
     let record = published::env(EnvId(pid)).ok_or(Errno::ESRCH)?;
     // Whose thread it is it says itself: a stranger would have us change what is our own.
-    let id = sender::process_of(EnvId(pid), &record);
+    let id = belief::process_of(EnvId(pid), &record);
     if id == process.id {
         return Ok(None);
     }
-    Ok(Some(page::of_index(id.index()).unwrap_or(ProcessPage::EMPTY)))
+    let page = said::of_index(id.index()).map(|page| *page.own_word());
+    Ok(Some(page.unwrap_or(ProcessPage::EMPTY)))
 }
 
 /// Is it we ourselves that are meant?
@@ -112,13 +114,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
     let of_user = if which == USER && who == 0 { process.users[0] } else { who };
     let acts_for = |id| {
         let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-        sender::acts_for(domain, of_user)
+        belief::acts_for(domain, of_user)
     };
     let kin = Kin::of(process);
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
     let is_meant = |id: EnvId, page: &ProcessPage| match which {
         GROUP if of_group == own.group => {
-            page.group == of_group && orphans::is_believed(process, id)
+            page.group == of_group && belief::is_believed(process, id)
         }
         GROUP => page.group == of_group && kin.may_be_in(process, id, of_group),
         _ => page.user == of_user && acts_for(id),
@@ -128,10 +130,10 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
             .map_or((own.nice, true), |page| (nice_that_can_be(page.nice), false))]
         .into()),
         GROUP | USER => {
-            let pages = page::all().filter_map(|brief| {
-                let page = page::of_index(brief.id.index())?;
-                let one = (nice_that_can_be(page.nice), brief.id == process.id);
-                is_meant(brief.id, &page).then_some(one)
+            let pages = said::all().filter_map(|brief| {
+                let page = said::of_index(brief.id.index())?;
+                let page = page.fact(|page| is_meant(brief.id, page))?;
+                Some((nice_that_can_be(page.nice), brief.id == process.id))
             });
             Ok(pages.collect())
         }

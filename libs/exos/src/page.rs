@@ -1,21 +1,20 @@
 //! A process's page of the process table: published, so that `ps` needs no call.
 //!
 //! Every environment has an application page that all may read and its owner writes; all of them
-//! together are the process table. What stands here is a claim; checks use words that the kernel
-//! writes.
+//! together are the process table. What stands here is a claim (`crate::said`); checks use words
+//! that the kernel writes.
 //!
 //! # Safety
 //! The own page is mapped writable at `APPLICATION_PAGE` in the thread's area from the first
-//! instruction on; pages of others are read from the published slot, field by field, and may change
-//! meanwhile.
+//! instruction on.
 #![allow(unsafe_code)]
 
 use crate::layout::APPLICATION_PAGE;
+use crate::said;
 use crate::thread;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use linux_raw_sys::general as linux;
 use lockfree::versions;
 use xok::published;
 
@@ -30,88 +29,9 @@ pub fn own() -> &'static mut ProcessPage {
     unsafe { &mut *((thread::process().area + APPLICATION_PAGE) as *mut ProcessPage) }
 }
 
-/// A copy of the page of the environment at `index`, if a Linux process filled it.
-pub fn of_index(index: usize) -> Option<ProcessPage> {
-    if published::application_word(index, 0) != Some(MAGIC) {
-        return None;
-    }
-    published::record(Table::ApplicationPages, index)
-}
-
-/// A 32-bit word of the page of a live process.
-fn field(index: usize, offset: usize) -> Option<u32> {
-    Some(published::application(index)?.half(offset))
-}
-
-/// What is often asked of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
-    /// Its id.
-    pub id: EnvId,
-    /// Process group.
-    pub group: u32,
-    /// Session.
-    pub session: u32,
-    /// Signal that stopped it.
-    pub stop_signal: u32,
-    /// Times it was stopped.
-    pub stop_count: u32,
-    /// Times it was continued.
-    pub continue_count: u32,
-    /// Dead, to be waited for.
-    pub dead: bool,
-}
-
-/// Is it an environment of a Linux process? Its brief.
-pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
-    let id = EnvId(record.id);
-    let index = id.index();
-    if record.id == 0 || published::application_word(index, 0) != Some(MAGIC) {
-        return None;
-    }
-    let word = |offset| field(index, offset).unwrap_or(0);
-    Some(Brief {
-        id,
-        group: word(core::mem::offset_of!(ProcessPage, group)),
-        session: word(core::mem::offset_of!(ProcessPage, session)),
-        stop_signal: stop_signal_that_can_be(word(core::mem::offset_of!(ProcessPage, stop_signal))),
-        stop_count: word(core::mem::offset_of!(ProcessPage, stop_count)),
-        continue_count: word(core::mem::offset_of!(ProcessPage, continue_count)),
-        dead: record.state == EnvState::Dead as u32,
-    })
-}
-
-/// A signal that stops, or 0, or in place of any other number the one that no process can refuse: a
-/// page says what its owner likes.
-fn stop_signal_that_can_be(signal: u32) -> u32 {
-    match signal {
-        0 | linux::SIGSTOP | linux::SIGTSTP | linux::SIGTTIN | linux::SIGTTOU => signal,
-        _ => linux::SIGSTOP,
-    }
-}
-
-/// The brief of the process with this id.
-pub fn brief(id: EnvId) -> Option<Brief> {
-    published::env(id).and_then(|record| brief_of(&record))
-}
-
-/// Has a process taken over the group that the order of this number put it into? One that has
-/// executed a program follows no more (setpgid(2)).
-pub fn has_followed(id: EnvId, order: u32) -> bool {
-    let word = |offset| field(id.index(), offset).unwrap_or(0);
-    word(core::mem::offset_of!(ProcessPage, followed)) >= order || has_executed(id)
-}
-
-/// Has a process executed a program since it was forked?
-pub fn has_executed(id: EnvId) -> bool {
-    field(id.index(), core::mem::offset_of!(ProcessPage, executed)).unwrap_or(0) != 0
-}
-
 /// Offset of the orders that a process has given its children.
-const PLACED_AT: usize = core::mem::offset_of!(ProcessPage, placed);
+pub(crate) const PLACED_AT: usize = core::mem::offset_of!(ProcessPage, placed);
 const _: () = assert!(PLACED_AT.is_multiple_of(8));
-/// Times that orders are read until they have stood still.
-const READS: usize = 4;
 
 /// Tells a child into which group it is put; the number of the order. The number is written last.
 pub fn tell_child(child: u32, group: u32) -> u32 {
@@ -120,7 +40,7 @@ pub fn tell_child(child: u32, group: u32) -> u32 {
     let order = page.orders;
     let is_done = |order: &Placed| {
         let id = EnvId(order.child);
-        !published::env_lives(id) || has_followed(id, order.order)
+        !published::env_lives(id) || said::has_followed(id, order.order)
     };
     let at = Placed::place_for(&page.placed, child, is_done);
     let place = &mut page.placed[at];
@@ -134,70 +54,9 @@ pub fn tell_child(child: u32, group: u32) -> u32 {
     order
 }
 
-/// The last order that `parent` has given `child`, if it has written it wholly.
-pub fn order_for(parent: EnvId, child: u32) -> Option<Placed> {
-    // Mostly there is none. One that is being written is followed when its doorbell rings.
-    let page = published::application(parent.index())?;
-    let child_of = |at| page.half(PLACED_AT + at * size_of::<Placed>());
-    if !(0..PLACED).any(|at| child_of(at) == child) {
-        return None;
-    }
-    let read = || {
-        let mut orders = [Placed::NONE; PLACED];
-        for (at, order) in orders.iter_mut().enumerate() {
-            let word = |offset: usize| {
-                field(parent.index(), PLACED_AT + at * size_of::<Placed>() + offset).unwrap_or(0)
-            };
-            *order = Placed {
-                child: word(core::mem::offset_of!(Placed, child)),
-                group: word(core::mem::offset_of!(Placed, group)),
-                order: word(core::mem::offset_of!(Placed, order)),
-            };
-        }
-        orders
-    };
-    let mut seen = read();
-    for _ in 0..READS {
-        let again = read();
-        if again == seen {
-            return Placed::last_for(&seen, child);
-        }
-        seen = again;
-    }
-    None
-}
-
-/// What a process says is its session's terminal.
-pub fn terminal(id: EnvId) -> Option<Mark> {
-    let page = published::application(id.index())?;
-    let number = page.half(core::mem::offset_of!(ProcessPage, terminal));
-    let settings = page.word(core::mem::offset_of!(ProcessPage, terminal_settings));
-    Some(Mark { number, settings })
-}
-
-/// Every Linux process, the dead not yet waited for included.
-pub fn all() -> impl Iterator<Item = Brief> {
-    let count = published::table(Table::Envs).count as usize;
-    (1..count).filter_map(|index| {
-        let record: EnvRecord = published::record(Table::Envs, index)?;
-        brief_of(&record)
-    })
-}
-
 /// What stands at the start of the page of a thread that is not its process's first one.
 pub fn thread_head(process: EnvId) -> [u64; 2] {
     [THREAD_MAGIC, u64::from(process.0)]
-}
-
-/// The other threads of a process, those of them that are in `domain`.
-pub fn threads_of(process: EnvId, domain: DomainId) -> impl Iterator<Item = EnvId> {
-    let count = published::table(Table::Envs).count as usize;
-    (1..count).filter_map(move |index| {
-        let record: EnvRecord = published::record(Table::Envs, index)?;
-        let is_thread = published::application_word(index, 0) == Some(THREAD_MAGIC)
-            && published::application_word(index, 8) == Some(u64::from(process.0));
-        (record.id != 0 && record.domain == domain.0 && is_thread).then_some(EnvId(record.id))
-    })
 }
 
 /// All environments in `domain`.
@@ -211,25 +70,13 @@ pub fn environments_of(domain: DomainId) -> impl Iterator<Item = EnvId> {
 }
 
 /// Offset of the word that says which shared futex a thread sleeps for, in every thread's page.
-const FUTEX: usize = core::mem::offset_of!(ProcessPage, futex);
+pub(crate) const FUTEX: usize = core::mem::offset_of!(ProcessPage, futex);
 
 /// Says that the running thread sleeps for the shared futex `key`, 0: for none.
 pub fn set_futex(key: u64) {
     let place = (thread::area() + APPLICATION_PAGE) as usize + FUTEX;
     // SAFETY: a word of the thread's own page, which others only read; aligned, as the page is.
     unsafe { AtomicU64::from_ptr(place as *mut u64) }.store(key, Ordering::SeqCst);
-}
-
-/// The threads, of whatever process, that say they sleep for the shared futex `key`.
-pub fn sleepers_for(key: u64) -> impl Iterator<Item = EnvId> {
-    let count = published::table(Table::Envs).count as usize;
-    (1..count).filter_map(move |index| {
-        let record: EnvRecord = published::record(Table::Envs, index)?;
-        let magic = published::application_word(index, 0);
-        let is_thread = magic == Some(MAGIC) || magic == Some(THREAD_MAGIC);
-        let sleeps = is_thread && published::application_word(index, FUTEX) == Some(key);
-        (sleeps && record.id != 0).then_some(EnvId(record.id))
-    })
 }
 
 /// Offset of the words that say which files of the memory file server are open here.

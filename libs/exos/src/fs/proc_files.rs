@@ -19,7 +19,8 @@ use super::walk::Last;
 use super::{Files, processor};
 use crate::group_list;
 use crate::process::Process;
-use crate::{environment, others, page};
+use crate::said;
+use crate::{environment, others};
 
 /// Device number of /proc.
 const DEVICE: u64 = 0x15;
@@ -151,7 +152,7 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
                 Some(at) => Some(Item::global(Kind::Global(at))),
                 None => {
                     let pid = number(name)?;
-                    let exists = page::brief(EnvId(pid)).is_some() || zombie(pid).is_some();
+                    let exists = said::brief(EnvId(pid)).is_some() || zombie(pid).is_some();
                     exists.then_some(Item { pid, kind: Kind::Process })
                 }
             },
@@ -238,15 +239,15 @@ pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
         Kind::Link(at) => match (LINKS[at], item.pid == own.id.0) {
             ("exe", true) => Ok(own.executable.clone().into_bytes()),
             ("exe", false) => {
-                let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
-                let path = page.path();
+                let page = said::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+                let path = page.own_word().path();
                 if path.is_empty() { Err(Errno::ENOENT) } else { Ok(path.to_vec()) }
             }
             ("cwd", true) => Ok(files.directory.path.as_bytes().to_vec()),
             ("cwd", false) => published_name(item.pid, DIRECTORY).ok_or(Errno::ENOENT),
             ("root", true) => Ok(files.root.path.as_bytes().to_vec()),
             ("root", false) => {
-                page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+                said::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
                 let elsewhere = published_name(item.pid, ROOT_DIRECTORY);
                 Ok(elsewhere.unwrap_or_else(|| Vec::from(*b"/")))
             }
@@ -262,8 +263,8 @@ pub fn target(files: &Files, item: Item) -> Result<Vec<u8>, Errno> {
 
 /// A name from the list of open files that a process publishes.
 fn published_name(pid: u32, number: u16) -> Option<Vec<u8>> {
-    let page = page::of_index(EnvId(pid).index())?;
-    page.files().find(|file| file.0 == number).map(|file| file.1.to_vec())
+    let page = said::of_index(EnvId(pid).index())?;
+    page.own_word().files().find(|file| file.0 == number).map(|file| file.1.to_vec())
 }
 
 /// Attributes.
@@ -279,11 +280,12 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
     let mut attributes =
         Attributes { device: DEVICE, inode: inode(item), mode, links, ..stamped() };
     if item.pid != 0
-        && let Some(page) = page::of_index(EnvId(item.pid).index())
+        && let Some(page) = said::of_index(EnvId(item.pid).index())
     {
+        let page = page.own_word();
         // Of a process that hides itself only the directory is its user's (proc(5)).
         if page.undumpable == 0 || mode == raw::S_IFDIR | 0o555 {
-            let ids = Ids::of(EnvId(item.pid), &page);
+            let ids = Ids::of(EnvId(item.pid), page);
             attributes.uid = ids.users[1];
             attributes.gid = ids.groups[1];
         }
@@ -345,8 +347,8 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
             }
         }
         Kind::Descriptors => {
-            let page = page::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
-            for (fd, _) in page.files().filter(|file| file.0 < ROOT_DIRECTORY) {
+            let page = said::of_index(EnvId(item.pid).index()).ok_or(Errno::ENOENT)?;
+            for (fd, _) in page.own_word().files().filter(|file| file.0 < ROOT_DIRECTORY) {
                 add(&format!("{fd}"), Kind::Descriptor(u32::from(fd)));
             }
         }
@@ -378,7 +380,7 @@ fn list_processes(base: u64, position: u64, packer: &mut Packer) {
     for index in 1..envs {
         let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { return };
         let id = EnvId(record.id);
-        if id.is_none() || (page::brief_of(&record).is_none() && zombie(record.id).is_none()) {
+        if id.is_none() || (said::brief_of(&record).is_none() && zombie(record.id).is_none()) {
             continue;
         }
         let at = base + index as u64;
@@ -459,13 +461,13 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
     let own = pid == process.id.0;
     match name {
         "cmdline" => {
-            let page = page::of_index(EnvId(pid).index());
-            Ok(page.map_or(Vec::new(), |page| page.command().to_vec()))
+            let page = said::of_index(EnvId(pid).index());
+            Ok(page.map_or(Vec::new(), |page| page.own_word().command().to_vec()))
         }
         "environ" => {
             let id = EnvId(pid);
-            let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
-            environment::read(process, id, &page)
+            let page = said::of_index(id.index()).ok_or(Errno::ESRCH)?;
+            environment::read(process, id, page.own_word())
         }
         "comm" => {
             let mut name = record_of(pid)?.name;
@@ -485,8 +487,8 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         }
         "callsites" if own => Ok(crate::memory::space().rewrites.text().into_bytes()),
         "limits" => {
-            let page = page::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
-            Ok(limit_text(&page.limits))
+            let page = said::of_index(EnvId(pid).index()).ok_or(Errno::ESRCH)?;
+            Ok(limit_text(&page.own_word().limits))
         }
         // Nothing is mapped at its beginning, and no more of it is shown.
         "mem" if own => Err(Errno::EIO),

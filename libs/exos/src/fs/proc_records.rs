@@ -17,7 +17,7 @@ use xok::{accounts, call, published};
 
 use super::terminal;
 use crate::signal::sender::NOBODY;
-use crate::{children, page};
+use crate::{children, said};
 
 /// The ids of a process: real, effective, saved, of files.
 pub struct Ids {
@@ -80,7 +80,7 @@ fn borne_out(
 pub fn zombie(pid: u32) -> Option<EnvRecord> {
     let record = published::env(EnvId(pid))?;
     let dead = record.state == EnvState::Dead as u32;
-    (dead && page::brief(EnvId(record.holder)).is_some()).then_some(record)
+    (dead && said::brief(EnvId(record.holder)).is_some()).then_some(record)
 }
 
 fn record_of_zombie(record: &EnvRecord) -> ProcessRecord {
@@ -106,7 +106,8 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     if let Some(record) = zombie(pid) {
         return Ok(record_of_zombie(&record));
     }
-    let page = page::of_index(id.index()).ok_or(Errno::ESRCH)?;
+    let page = said::of_index(id.index()).ok_or(Errno::ESRCH)?;
+    let page = page.own_word();
     let state = match record.state {
         state if state == EnvState::Ready as u32 || state == EnvState::Running as u32 => b'R',
         state if state == EnvState::Held as u32 => b'T',
@@ -114,7 +115,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     };
     let resident = published::domain(DomainId(record.domain)).map_or(0, |domain| domain.entries);
     let console = terminal::Tty::console().and_then(|tty| tty.control());
-    let ids = Ids::of(id, &page);
+    let ids = Ids::of(id, page);
     let foreground = console.map_or(0, |control| control.foreground);
     let on_terminal = page.terminal == 1;
     Ok(ProcessRecord {
@@ -139,7 +140,7 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         caught: page.handled,
         users: ids.users,
         groups: ids.groups,
-        more_groups: more_groups(&record, &page),
+        more_groups: more_groups(&record, page),
         cpu: record.cpu,
         descriptors: page.descriptors,
         switches: record.switches,

@@ -13,6 +13,7 @@ use crate::errno::Answer;
 use crate::groups;
 use crate::page::{self, Mark};
 use crate::process::Process;
+use crate::said;
 use crate::signal::send;
 use crate::user;
 
@@ -115,7 +116,7 @@ fn set_foreground(process: &mut Process, tty: &Tty, argument: u64) -> Result<(),
         || process.children.iter().any(|child| groups::pending(child) == Some(group))
         || groups::has_member(process, group);
     if !is_ours {
-        let is_anothers = page::all().any(|member| member.group == group);
+        let is_anothers = said::all().any(|member| member.place.own_word().group == group);
         return Err(if is_anothers { Errno::EPERM } else { Errno::ESRCH });
     }
     tty.change(|control| {
@@ -154,8 +155,9 @@ pub fn take_terminal(process: &mut Process, tty: &Tty, steals: bool) -> Result<(
 /// Has a terminal of this session's a session? Not if its leader has ended, whatever others say
 /// that they are in.
 pub fn is_taken(session: u32) -> bool {
-    let leader = page::brief(EnvId(session));
-    session != 0 && leader.is_some_and(|leader| !leader.dead && leader.session == session)
+    let leader = said::brief(EnvId(session));
+    let leads = |leader: said::Brief| leader.place.own_word().session == session;
+    session != 0 && leader.is_some_and(|leader| !leader.dead && leads(leader))
 }
 
 fn leave_terminal(tty: &Tty) -> Result<(), Errno> {

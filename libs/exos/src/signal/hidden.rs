@@ -4,8 +4,8 @@
 //! table, and makes environments that have none. SIGKILL finds them all the same: by the kernel's
 //! table of environments, whose word nobody writes but the kernel.
 
-use crate::page;
 use crate::process::Process;
+use crate::said;
 use abi::id::{DomainId, EnvId};
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use xok::{accounts, published};
 /// The domains that a living process says it is in, by their index.
 fn told() -> Vec<DomainId> {
     let mut told = alloc::vec![DomainId::NONE; published::table(Table::Domains).count as usize];
-    let living = page::all().filter(|process| !process.dead);
+    let living = said::all().filter(|process| !process.dead);
     for domain in living.filter_map(|process| published::env_domain(process.id)) {
         if let Some(place) = told.get_mut(domain.index()) {
             *place = domain;
@@ -27,7 +27,7 @@ fn told() -> Vec<DomainId> {
 fn is_hidden(record: &EnvRecord, told: &[DomainId]) -> bool {
     let domain = DomainId(record.domain);
     let lives = record.id != 0 && record.state != EnvState::Dead as u32;
-    lives && page::brief_of(record).is_none() && told.get(domain.index()) != Some(&domain)
+    lives && said::brief_of(record).is_none() && told.get(domain.index()) != Some(&domain)
 }
 
 /// Is the environment with this id one, and a user's program? Servers have accounts that are no

@@ -1,16 +1,18 @@
 //! Sending signals: `kill` and its kin.
 
+use crate::belief::Kin;
 use crate::capabilities::{REAL_SLOT, SAVED_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
 use crate::machine;
-use crate::orphans::Kin;
-use crate::page::{self, Brief, Mark};
+use crate::page::{self, Mark};
 use crate::process::{Child, Process};
+use crate::said::{self, Brief};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit, hidden};
 use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::Table;
 use alloc::vec::Vec;
+use core::cell::LazyCell;
 use linux_raw_sys::general as linux;
 use xok::keeping::Keeping;
 use xok::{accounts, call, published};
@@ -50,8 +52,9 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
 /// May the real user signal this process? User 0 reaches all by its name, but only as the effective
 /// user (capabilities(7)): as the real one, those whose real or saved user it is.
 fn real_counts(process: &Process, target: EnvId) -> bool {
-    let is_its = |page: page::ProcessPage| page.user == 0 || page.saved_user == 0;
-    process.users[0] != 0 || page::of_index(target.index()).is_some_and(is_its)
+    let is_its = |page: &page::ProcessPage| page.user == 0 || page.saved_user == 0;
+    let says_so = || said::of_index(target.index()).is_some_and(|page| is_its(page.own_word()));
+    process.users[0] != 0 || says_so()
 }
 
 /// Does something by the effective user, else, if that counts, by the real one (kill(2)).
@@ -76,7 +79,8 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
     let real = real_counts(process, id);
     let domain = published::env_home(id).unwrap_or(DomainId::NONE);
     let word = crate::exit::signalled(linux::SIGKILL);
-    let word = page::of_index(id.index()).map_or(word, |page| crate::exit::word(word, &page));
+    let page = said::of_index(id.index());
+    let word = page.map_or(word, |page| crate::exit::word(word, page.own_word()));
     let ended = by_users(real, |slot| call::env_destroy(slot, id, word));
     if ended == Err(Errno::EPERM) {
         // By whom its domain is signalled is the process's to set, the domain's guard is not.
@@ -105,9 +109,9 @@ fn end_rest(id: EnvId, domain: DomainId, real: bool) {
     let end = |thread: EnvId| {
         let _ = by_users(real, |slot| call::env_destroy(slot, thread, 0));
     };
-    if page::all().any(lives_there) {
+    if said::all().any(lives_there) {
         // A vfork child, or its parent, is there too, and stays.
-        page::threads_of(id, domain).for_each(end);
+        said::threads_of(id, domain).for_each(end);
         return;
     }
     if by_users(real, |slot| call::domain_destroy(slot, domain)).is_ok() {
@@ -185,7 +189,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
             }
             return Ok(0);
         }
-        match page::brief(id) {
+        match said::brief(id) {
             Some(target) => to_one(process, &target, signal, info)?,
             None if hidden::is_program(id) => to_hidden(process, id, signal)?,
             None => return Err(Errno::ESRCH),
@@ -208,13 +212,12 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
         None => target.id != own && target.id.0 != 1,
     });
     let is_root = process.users[1] == 0;
-    let mut kin = None;
+    let kin = LazyCell::new(|| Kin::of(process));
     // Whoever waits for a group to end asks whether it is there: strangers who say that they are in
     // it do not count. Whom another user than user 0 reaches is none.
-    let mut counts = |id: EnvId, reached: bool| {
-        let Some(group) = group.filter(|_| is_root || !reached) else { return true };
-        let kin = *kin.get_or_insert_with(|| Kin::of(process));
-        kin.may_be_in(process, id, group)
+    let counts = |id: EnvId, reached: bool| {
+        let asked = group.filter(|_| is_root || !reached);
+        asked.is_none_or(|group| kin.may_be_in(process, id, group))
     };
     let (mut sent, mut refused) = (false, None);
     for (id, answer) in told {
@@ -251,7 +254,7 @@ fn to_all(
     let keeping = Keeping::begin();
     for _ in 0..LOOKS {
         let mut fresh = false;
-        for target in page::all() {
+        for target in said::all() {
             if !is_meant(process, &target) {
                 continue;
             }
@@ -308,14 +311,17 @@ pub fn to_members(
 ) {
     // Those that refuse it, or end meanwhile, need not hear of it.
     let _ = to_all(process, signal, |process, target| {
-        target.session == session && is_in(process, target, group) && is_meant(target)
+        let is_there = target.place.own_word().session == session;
+        is_there && is_in(process, target, group) && is_meant(target)
     });
 }
 
 /// The same, to those that have the terminal `mark` as their session's: what its settings say of
 /// session and foreground any program has written that has the terminal.
 pub fn to_terminals(process: &mut Process, signal: u32, mark: Mark, group: (u32, u32)) {
-    to_members(process, signal, group, |target| page::terminal(target.id) == Some(mark));
+    to_members(process, signal, group, |target| {
+        said::terminal(target.id).is_some_and(|said| *said.own_word() == mark)
+    });
 }
 
 /// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the
@@ -335,7 +341,7 @@ fn to_init(process: &Process, signal: u32) -> Answer {
 /// its group yet?
 fn is_in(process: &Process, target: &Brief, group: u32) -> bool {
     let put_there = |child: &Child| child.id == target.id && groups::pending(child) == Some(group);
-    target.group == group || process.children.iter().any(put_there)
+    target.place.own_word().group == group || process.children.iter().any(put_there)
 }
 
 /// Is this a child that has died and was not waited for? It is there, and takes any signal.
@@ -372,7 +378,7 @@ pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
     if is_zombie(process, id) {
         return Ok(0);
     }
-    let target = page::brief(id).ok_or(Errno::ESRCH)?;
+    let target = said::brief(id).ok_or(Errno::ESRCH)?;
     to_one(process, &target, signal, info)?;
     Ok(0)
 }
@@ -398,7 +404,7 @@ pub fn queue(process: &mut Process, pid: u64, signal: u64, address: u64) -> Answ
     if id != process.id && (info.code >= 0 || info.code == CODE_THREAD) {
         return Err(Errno::EPERM);
     }
-    let target = page::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
+    let target = said::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
     to_one(process, &target, signal, info)?;
     Ok(0)
 }

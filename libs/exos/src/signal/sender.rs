@@ -9,15 +9,14 @@
 
 use super::{CODE_KERNEL, CODE_USER, Info};
 use crate::process::Process;
-use crate::{exit, page, thread};
-use abi::capability::NAME_USER;
+use crate::{belief, exit, said, thread};
 use abi::id::{AccountId, DomainId, EnvId};
 use abi::limits::SENDERS;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::SaveArea;
 use core::mem::offset_of;
 use xok::services::{self, Service};
-use xok::{accounts, call, published, upcall};
+use xok::{accounts, published, upcall};
 
 /// The user that is told where none can be (the `overflowuid` of user_namespaces(7)).
 pub const NOBODY: u32 = 65534;
@@ -55,7 +54,7 @@ pub fn info(process: &mut Process) -> Info {
         return Info { code: CODE_KERNEL, ..Info::default() };
     }
     let record = published::env(sender).unwrap_or_default();
-    let pid = process_of(sender, &record);
+    let pid = belief::process_of(sender, &record);
     let user = user(process, pid, &record).unwrap_or(NOBODY);
     let first = u64::from(pid.0) | u64::from(user) << 32;
     Info { code: CODE_USER, first, ..Info::default() }
@@ -116,18 +115,6 @@ impl One {
     }
 }
 
-/// The process whose thread the environment with this record says it is, if that is one of its
-/// domain.
-pub fn process_of(sender: EnvId, record: &EnvRecord) -> EnvId {
-    let word = |offset| published::application_word(sender.index(), offset);
-    if word(0) != Some(page::THREAD_MAGIC) {
-        return sender;
-    }
-    let process = EnvId(word(8).unwrap_or(0) as u32);
-    let there = published::env_domain(process) == Some(DomainId(record.domain));
-    if there { process } else { sender }
-}
-
 /// The real user of the process `id`, which may have died, as its parent is told.
 pub fn of_child(process: &mut Process, id: EnvId) -> u32 {
     let record = published::env(id).unwrap_or_default();
@@ -143,9 +130,9 @@ fn user(process: &mut Process, pid: EnvId, record: &EnvRecord) -> Option<u32> {
     if record.state == EnvState::Dead as u32 {
         return of_dead(process, record);
     }
-    let said = page::of_index(pid.index()).map(|page| page.user);
     let domain = DomainId(if record.home != 0 { record.home } else { record.domain });
-    said.filter(|&user| acts_for(domain, user))
+    let page = said::of_index(pid.index())?;
+    page.fact(|page| belief::acts_for(domain, page.user)).map(|page| page.user)
 }
 
 /// The same of one that has died: who has paid for it was one of its users. If that is user 0, it
@@ -163,9 +150,4 @@ fn payer(process: &mut Process, account: u64) -> Option<u32> {
         process.known_account = (account, accounts::whose(AccountId(account))?);
     }
     Some(process.known_account.1)
-}
-
-/// Does the domain act for this user?
-pub fn acts_for(domain: DomainId, user: u32) -> bool {
-    call::domain_holds(domain, NAME_USER, user).is_ok()
 }

@@ -300,7 +300,7 @@ fn checked_sender(process: &Process, told: [u32; 3]) -> Result<[u32; 3], Errno> 
     if !by_itself && process.users[1] != 0 {
         return Err(Errno::EPERM);
     }
-    let there = own || crate::page::brief(EnvId(pid)).is_some();
+    let there = own || crate::said::brief(EnvId(pid)).is_some();
     if there { Ok(told) } else { Err(Errno::ESRCH) }
 }
 
