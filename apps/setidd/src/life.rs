@@ -192,6 +192,12 @@ fn page_of(asker: &ProcessPage, ids: &Ids) -> ProcessPage {
         continue_count: asker.continue_count,
         // Its children have followed orders of up to this number. So few that it does not wrap.
         orders: asker.orders.min(u32::MAX / 2),
+        // Who descends from another set-id program is where the starter of that one has said; but
+        // user 0's programs alone are believed that they do.
+        told_by: match (ids.users[0], asker.told_by) {
+            (0, before @ 1..) => before,
+            (starter, _) => starter.saturating_add(1),
+        },
         user: ids.users[0],
         effective_user: ids.users[1],
         group_id: ids.groups[0],

@@ -41,19 +41,26 @@ fn ancestors(id: EnvId) -> impl Iterator<Item = EnvId> {
 }
 
 /// Is what this process says of its group, and of its session, no word of a stranger's, who would
-/// keep others' groups stopped for ever? Our ancestors' it is not, nor that of who acts for one of
-/// our users or for user 0, at that one's cost: a set-id program, for which its starter pays, says
-/// what its starter has said.
+/// keep others' groups stopped for ever? Our ancestors' it is not, nor that of who speaks for one
+/// of our users or for user 0.
 pub fn is_believed(process: &Process, id: EnvId) -> bool {
     descends(process.id, id) || is_of_ours(process, id)
 }
 
 fn is_of_ours(process: &Process, id: EnvId) -> bool {
-    process.users.into_iter().chain([0]).any(|user| acts_at_cost_of(id, user))
+    process.users.into_iter().chain([0]).any(|user| speaks_for(id, user))
+}
+
+/// Are its group and session this user's word? It acts for that one, at that one's cost: a set-id
+/// program, for which its starter pays, says what its starter has said. So it does when it has
+/// become its owner's wholly, and so do its descendants: their pages say whose word it is.
+pub fn speaks_for(id: EnvId, user: u32) -> bool {
+    let told_by = said::brief(id).and_then(|brief| brief.told_by);
+    told_by.is_none_or(|teller| teller == user) && acts_at_cost_of(id, user)
 }
 
 /// Does it act for this user, at that one's cost?
-pub fn acts_at_cost_of(id: EnvId, user: u32) -> bool {
+fn acts_at_cost_of(id: EnvId, user: u32) -> bool {
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
     acts_for(domain, user) && accounts::payer(domain).is_none_or(|payer| payer == user)
 }
@@ -66,9 +73,10 @@ pub struct Kin(EnvId);
 impl Kin {
     /// The process's, by the eldest of these ancestors.
     pub fn of(process: &Process) -> Self {
-        let is_ours = |id: &EnvId| {
-            let session = said::brief(*id).map(|brief| brief.place.own_word().session);
-            session == Some(page::own().session) && is_of_ours(process, *id)
+        let is_ours = |&id: &EnvId| {
+            let session = said::brief(id).map(|brief| brief.place.own_word().session);
+            let acts_for_us = || process.users.iter().any(|&user| acts_at_cost_of(id, user));
+            session == Some(page::own().session) && acts_for_us()
         };
         Self(ancestors(process.id).skip(1).take_while(is_ours).last().unwrap_or(process.id))
     }

@@ -190,6 +190,7 @@ pub fn setsid(process: &mut Process) -> Answer {
     let own = page::own();
     own.session = pid;
     own.group = pid;
+    own.told_by = 0;
     own.terminal = 0;
     process.files.leave_console();
     Ok(u64::from(pid))
@@ -206,7 +207,7 @@ fn leads_others(process: &Process) -> bool {
     let (pid, user) = (process.id.0, process.users[1]);
     let place = Place { group: pid, session: own.session };
     said::all().filter(|member| member.id != process.id).any(|member| {
-        let is_ours = || belief::acts_at_cost_of(member.id, user);
+        let is_ours = || belief::speaks_for(member.id, user);
         member.place.fact(|&said| said == place && is_ours()).is_some()
     }) || process.children.iter().any(|child| of_child(child) == pid)
 }

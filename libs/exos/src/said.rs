@@ -57,6 +57,8 @@ pub struct Brief {
     pub id: EnvId,
     /// Where it is.
     pub place: Said<Place>,
+    /// The user whose word that is, if it is not the process's own.
+    pub told_by: Option<u32>,
     /// Signal that stopped it, 0: it runs.
     pub stop_signal: u32,
     /// Times it was stopped.
@@ -81,6 +83,7 @@ pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
             group: word(core::mem::offset_of!(ProcessPage, group)),
             session: word(core::mem::offset_of!(ProcessPage, session)),
         }),
+        told_by: word(core::mem::offset_of!(ProcessPage, told_by)).checked_sub(1),
         stop_signal: stop_signal_that_can_be(word(core::mem::offset_of!(ProcessPage, stop_signal))),
         stop_count: word(core::mem::offset_of!(ProcessPage, stop_count)),
         continue_count: word(core::mem::offset_of!(ProcessPage, continue_count)),

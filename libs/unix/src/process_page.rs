@@ -127,6 +127,9 @@ pub struct ProcessPage {
     pub orders: u32,
     /// Those that have not been followed, as far as they fit.
     pub placed: [Placed; PLACED],
+    /// The user whose word group and session are, if that is not its own, plus 1: the starter's of
+    /// the set-id program that it is or descends from.
+    pub told_by: u32,
 }
 
 /// A terminal, as the page of a process says that it is its session's. Numbers of pseudo-terminals
@@ -246,6 +249,7 @@ impl ProcessPage {
         followed: 0,
         orders: 0,
         placed: [Placed::NONE; PLACED],
+        told_by: 0,
     };
 
     /// The terminal of its session.

@@ -54,6 +54,8 @@ pub const SECRET_WORD: u64 = 0x5ec7_e75e_c7e7_0ddb;
 pub const FOR_A_TIME: &str = "for-a-time";
 /// Its argument if it is to note who has sent the signal that waits, and end.
 pub const TELLS: &str = "tells";
+/// Its argument if it is to become user 0 wholly, and stay until it is sent a signal.
+pub const STAYS: &str = "stays";
 /// Its argument if it is to note in which groups it is, and how many its page shows, and end.
 pub const MEMBER: &str = "member";
 
@@ -86,6 +88,9 @@ pub fn job() -> u8 {
             return libc::own_page_word(at).load(Ordering::SeqCst) as u8;
         }
         Some(GROUP) => return puts_child_into_its_group(),
+        Some(STAYS) => {
+            return u8::from(!libc::become_user(0) || libc::await_signal(10).is_none());
+        }
         Some(TELLS) => {
             let told = format!("{:?}", libc::await_signal(10));
             return u8::from(fs::write(LEDGER, told).is_err());

@@ -104,9 +104,10 @@ fn stopped_group(told: &AtomicU64, go: &AtomicU64) -> i32 {
     })
 }
 
-/// Executes a set-id program of user 0's that waits.
-pub(super) fn wait_as_root(program: &str) -> i32 {
-    libc::execute(program, &[set_id::NAME.into(), set_id::TELLS.into()], &[]);
+/// Executes a set-id program of user 0's that waits: it has done so if it is told to, and has
+/// become user 0 wholly before if `what` is [`set_id::STAYS`].
+pub(super) fn wait_as_root(program: &str, what: &str) -> i32 {
+    libc::execute(program, &[set_id::NAME.into(), what.into()], &[]);
     9
 }
 
@@ -122,9 +123,12 @@ pub(super) fn await_word(word: &AtomicU64, of: i32) -> i32 {
     word.load(Ordering::SeqCst) as i32
 }
 
-/// Waits until the process acts for user 0, by its page, which it has not written then.
-pub(super) fn await_root(pid: i32) {
-    let at = offset_of!(ProcessPage, effective_user);
+/// Waits until the process acts for user 0 as far as it is to, by its page, which it has not
+/// written then.
+pub(super) fn await_root(pid: i32, what: &str) {
+    let wholly = what == set_id::STAYS;
+    let effective = offset_of!(ProcessPage, effective_user);
+    let at = if wholly { offset_of!(ProcessPage, user) } else { effective };
     let page = || published::application(EnvId(pid as u32).index());
     while lives(pid) && page().is_some_and(|page| page.half(at) != 0) {
         std::thread::yield_now();
@@ -132,11 +136,18 @@ pub(super) fn await_root(pid: i32) {
 }
 
 /// A stopped group that no process can continue any more is hung up, also if a set-id program of
-/// user 0's says that it is in that group, as its starter has said, and so does not its parent.
+/// user 0's says that it is in that group, as its starter has said, and so does not its parent;
+/// also if they have become user 0 wholly.
 fn set_id_programs_keep_no_group_stopped(_: door::Door) -> Seen {
     const PROGRAM: &str = "/tmp/deputies-link";
     set_id::copy_program(PROGRAM).map_err(failed)?;
     libc::set_mode(PROGRAM, 0o4755);
+    let seen = [set_id::TELLS, set_id::STAYS].map(|what| keep_stopped(PROGRAM, what));
+    fs::remove_file(PROGRAM).map_err(failed)?;
+    seen.into_iter().find(Result::is_err).unwrap_or(Ok(String::new()))
+}
+
+fn keep_stopped(program: &str, what: &str) -> Seen {
     let words = libc::words(libc::shared(1), 3);
     let status = libc::wait(libc::spawn(|| {
         if !libc::lead_session() {
@@ -150,13 +161,13 @@ fn set_id_programs_keep_no_group_stopped(_: door::Door) -> Seen {
             }
             let member = libc::spawn(|| {
                 say(offset_of!(ProcessPage, group), group as u32);
-                wait_as_root(PROGRAM)
+                wait_as_root(program, what)
             });
             words[2].store(member as u64, Ordering::SeqCst);
-            wait_as_root(PROGRAM)
+            wait_as_root(program, what)
         });
         let member = await_word(&words[2], link);
-        [link, member].into_iter().for_each(await_root);
+        [link, member].into_iter().for_each(|pid| await_root(pid, what));
         words[1].store(1, Ordering::SeqCst);
         let ended = libc::wait(parent);
         let began = Instant::now();
@@ -170,8 +181,9 @@ fn set_id_programs_keep_no_group_stopped(_: door::Door) -> Seen {
         libc::wait(link);
         i32::from(ended != 0 || !waited) * 2 + i32::from(stays) * 4
     }));
-    fs::remove_file(PROGRAM).map_err(failed)?;
-    expect(status != 0x400, || "user 0's stopped group stays stopped for ever".into())?;
+    expect(status != 0x400, || {
+        format!("user 0's stopped group stays stopped for ever: a program that {what}")
+    })?;
     expect(status == 0, || format!("the leader of the session ended with {status:#x}"))?;
     Ok(String::new())
 }

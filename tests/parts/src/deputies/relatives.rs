@@ -33,6 +33,12 @@ fn set_id_programs_keep_nobody_from_a_session(_: door::Door) -> Seen {
     const PROGRAM: &str = "/tmp/deputies-member";
     set_id::copy_program(PROGRAM).map_err(failed)?;
     libc::set_mode(PROGRAM, 0o4755);
+    let seen = [set_id::TELLS, set_id::STAYS].map(|what| keep_from_a_session(PROGRAM, what));
+    fs::remove_file(PROGRAM).map_err(failed)?;
+    seen.into_iter().find(Result::is_err).unwrap_or(Ok(String::new()))
+}
+
+fn keep_from_a_session(program: &str, what: &str) -> Seen {
     let words = libc::words(libc::shared(1), 3);
     let status = libc::wait(libc::spawn(|| {
         if !libc::lead_session() {
@@ -50,10 +56,10 @@ fn set_id_programs_keep_nobody_from_a_session(_: door::Door) -> Seen {
             let is_nobody = libc::become_user(NOBODY);
             say(offset_of!(ProcessPage, group), group as u32);
             words[2].store(1, Ordering::SeqCst);
-            if is_nobody { wait_as_root(PROGRAM) } else { 1 }
+            if is_nobody { wait_as_root(program, what) } else { 1 }
         });
         await_word(&words[2], member);
-        await_root(member);
+        await_root(member, what);
         words[1].store(1, Ordering::SeqCst);
         let status = libc::wait(led) >> 8;
         let waited = xok::published::env_lives(EnvId(member as u32));
@@ -61,8 +67,9 @@ fn set_id_programs_keep_nobody_from_a_session(_: door::Door) -> Seen {
         libc::wait(member);
         status + 8 * i32::from(!waited)
     }));
-    fs::remove_file(PROGRAM).map_err(failed)?;
-    expect(status == 0, || format!("status {status:#x} (0x400: no session of its own)"))?;
+    expect(status == 0, || {
+        format!("a program that {what}: status {status:#x} (0x400: no session of its own)")
+    })?;
     Ok(String::new())
 }
 
