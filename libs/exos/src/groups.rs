@@ -48,7 +48,7 @@ pub fn setpgid(process: &mut Process, pid: u64, group: u64) -> Answer {
     if if dead { exit::has_executed(record.word) } else { said::has_executed(EnvId(pid)) } {
         return Err(Errno::EACCES);
     }
-    if session == Some(pid as u32) || group != pid && !exists(process, group) {
+    if session == Some(pid) || group != pid && !exists(process, group) {
         return Err(Errno::EPERM);
     }
     let child = &mut process.children[at];
@@ -127,8 +127,9 @@ pub fn of_child(child: &Child) -> u32 {
     if left != 0 && child.order != TOO_LATE { left } else { child.group }
 }
 
-/// Is there such a group in the process's session, by more than a stranger's word? A leader that has ended and that nobody has
-/// waited for keeps its group, and a member may not have followed its parent yet.
+/// Is there such a group in the process's session, by more than a stranger's word? A leader that
+/// has ended and that nobody has waited for keeps its group, and a member may not have followed its
+/// parent yet.
 fn exists(process: &Process, group: u32) -> bool {
     let own = page::own();
     let is_led = |record: EnvRecord| {

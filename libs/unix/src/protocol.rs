@@ -118,8 +118,9 @@ operations! {
     /// [`CLAIM`], or the answer is EBUSY), first byte, last byte; data: a node's seal, which counts
     /// where the caller may neither read nor write it. Results: 0; or of a lock in the way 1 |
     /// exclusive << 1 | owner << 32 (of a description's region the low half), first byte, last
-    /// byte; with `LOCK_WAIT` in place of these the owner's region or its environment's serial, and
-    /// the region whose first word changes, attached for the caller (its low half) | that word << 32.
+    /// byte; with `LOCK_WAIT` in place of these the owner's region or its environment's serial, 0,
+    /// and the region whose first word changes, attached for the caller (its low half) | that word
+    /// << 32.
     19 Lock,
     /// Node of a local socket (or [`NO_NODE`]: the name is abstract), region of its port or inbox |
     /// type << 32, bytes of the name (in data). See `unix::local`.
