@@ -10,6 +10,7 @@ use xio::ethernet::{FRAME_MAX, Header, TYPE_ARP};
 use xio::filter::Filter;
 use xio::icmp;
 use xio::ipv4::Network;
+use xio::pace::Pace;
 use xio::stack::{Receive, Transmit};
 use xnet::addresses::{ASKING, NOT_ASKING, RESOLVE, own_table};
 use xnet::{NETWORK_GROUP, Port, settings};
@@ -23,14 +24,12 @@ use crate::NETWORK;
 /// In place of an account: what the server wants to know itself.
 const OWN_WISHES: u64 = 0;
 
-/// Frames taken from the ring before others get the processor.
-const FRAMES: usize = 64;
-
 /// Port, table, and what is being asked for.
 pub struct Server {
     port: Port,
     network: Network,
     resolver: Resolver<'static>,
+    pace: Pace,
 }
 
 /// May it use the network: as user 0, as a member of the network's group, or as a program that init
@@ -59,13 +58,15 @@ impl Server {
             // Most packets will go there: its address is worth knowing before the first.
             resolver.want(gateway, OWN_WISHES, now_us());
         }
-        Ok(Server { port, network, resolver })
+        Ok(Server { port, network, resolver, pace: Pace::default() })
     }
 
-    /// Takes what has arrived; answers go out at once, or not at all when the queue is full.
+    /// Takes what has arrived, so much in a while; answers go out at once, or not at all when the
+    /// queue is full.
     fn receive(&mut self) {
-        for _ in 0..FRAMES {
-            let Some(frame) = self.port.ring.peek() else { return };
+        while let Some(frame) = self.port.ring.peek()
+            && self.pace.takes(clock::now_ns())
+        {
             if Header::split(frame).is_some_and(|(link, _)| link.kind == TYPE_ARP) {
                 if let Outcome::Reply(reply) = self.resolver.handle(frame, now_us()) {
                     self.port.transmitter.send(&reply);
@@ -112,9 +113,16 @@ impl Serve for Server {
         xok::upcall::take_pending();
         self.receive();
         self.ask();
-        if self.port.ring.peek().is_some() {
-            return 1;
+        let deadline = self.resolver.next_deadline().map_or(0, |at| at.saturating_mul(1000));
+        match self.pace.resumes(clock::now_ns()) {
+            Some(at) => clock::earlier(deadline, at),
+            None if self.port.ring.peek().is_some() => 1,
+            None => deadline,
         }
-        self.resolver.next_deadline().map_or(0, |at| at.saturating_mul(1000))
+    }
+
+    fn awaits(&self) -> u64 {
+        // What arrives meanwhile is taken when the while has ended.
+        if self.pace.resumes(clock::now_ns()).is_some() { 0 } else { u64::MAX }
     }
 }

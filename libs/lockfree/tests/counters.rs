@@ -26,8 +26,10 @@ struct Counters {
 #[test]
 fn counters_only_go_up() {
     try_all(3, || {
-        let (lock, counters) =
-            (Arc::new(Spin::new(Tried::<AtomicU8>::default(), Tried::default())), Arc::new(Counters::default()));
+        let (lock, counters) = (
+            Arc::new(Spin::new(Tried::<AtomicU8>::default(), Tried::default())),
+            Arc::new(Counters::default()),
+        );
         let processors = [0, 1].map(|cpu| {
             let (lock, counters) = (lock.clone(), counters.clone());
             thread::spawn(move || {

@@ -29,4 +29,5 @@ pub mod filter;
 pub mod http;
 pub mod icmp;
 pub mod ipv4;
+pub mod pace;
 pub mod stack;

@@ -30,6 +30,10 @@ pub trait Serve {
     /// Something other than a request woke the server. Returns the deadline of the next sleep in
     /// nanoseconds since boot (0: none).
     fn events(&mut self) -> u64;
+    /// Event bits that end the next sleep before that deadline.
+    fn awaits(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 const STACK: usize = 64 * 1024;
@@ -251,7 +255,7 @@ extern "C" fn idle() -> ! {
         }
         let deadline = clock::earlier(deadline, pause.unwrap_or(0));
         // Every answer, a passed deadline included, means: look again.
-        let _ = call::sleep(deadline, u64::MAX, u64::MAX, SLEEP_ACCEPT);
+        let _ = call::sleep(deadline, u64::MAX, current().awaits(), SLEEP_ACCEPT);
     }
 }
 

@@ -5,11 +5,13 @@ use crate::deputies::{ANN, NOBODY};
 use crate::{expect, libc};
 use abi::call::Call;
 use abi::id::{AccountId, DomainId, EnvId};
-use abi::published::{EnvRecord, Table};
-use abi::word::Which;
+use abi::published::{EnvRecord, InterfaceRecord, Table};
+use abi::ring::Piece;
+use abi::word::{UserAddress, Which};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use xok::{published, services};
+use xok::published;
+use xok::services::{self, Service};
 
 /// Instructions in which the program computes, and the most that it lacks of half of them: it has
 /// 0.45 of the processor.
@@ -17,7 +19,10 @@ const WINDOW: u64 = 400_000_000;
 pub const BOUND: u64 = WINDOW / 20;
 /// Terminals at which ^C is typed.
 const TERMINALS: usize = 8;
-/// Environments that are entrusted to init before the program begins.
+/// The group of those that have the network, and where its capability is.
+const NETWORK_GROUP: u32 = 3003;
+const NETWORK_SLOT: u8 = 3;
+/// Environments that are entrusted to init, or pings that are sent, before the program begins.
 const AT_LEAST: u64 = 100;
 
 /// What the user does, beside computing.
@@ -25,17 +30,19 @@ const AT_LEAST: u64 = 100;
 struct Storm {
     types: bool,
     entrusts: bool,
+    pings: bool,
 }
 
 /// The program's lack beside each storm.
 pub fn all(door: door::Door) -> Measured {
     let mut all = Vec::new();
-    for (what, types, entrusts) in [
-        ("beside ^C", true, false),
-        ("beside what is left to init", false, true),
-        ("beside both", true, true),
+    for (what, types, entrusts, pings) in [
+        ("beside ^C", true, false, false),
+        ("beside what is left to init", false, true, false),
+        ("beside both", true, true, false),
+        ("beside pings", false, false, true),
     ] {
-        let lack = beside(door, Storm { types, entrusts })?;
+        let lack = beside(door, Storm { types, entrusts, pings })?;
         all.extend(lack.into_iter().map(|(who, lack)| (format!("{who} {what}"), lack)));
     }
     Ok(all)
@@ -48,7 +55,7 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
     let begins = |word: &AtomicU64, least: u64, act: &dyn Fn() -> Option<i32>| {
         let pid = libc::spawn(|| {
             // What is left of the storm before may be all that the user may have.
-            while !libc::become_user(NOBODY) {
+            while !libc::become_user_in(NOBODY, NETWORK_GROUP) {
                 std::thread::yield_now();
             }
             act().unwrap_or(1)
@@ -71,6 +78,11 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
     }
     if storm.entrusts {
         pids.push(begins(done, AT_LEAST, &|| entrust_on(door, done)));
+    }
+    if storm.pings {
+        let mac = published::record::<InterfaceRecord>(Table::Interfaces, 0).ok_or("none")?.mac;
+        let frame = echo_request(mac.to_le_bytes());
+        pids.push(begins(done, AT_LEAST, &|| ping_on(door, &frame, done)));
     }
     let victim = as_user(ANN, || {
         let own = EnvId(std::process::id());
@@ -104,5 +116,41 @@ fn entrust_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
         libc::kernel(door, Call::EnvEntrust { env, holder: EnvId(init.id) }).ok()?;
         libc::kernel(door, Call::EnvDestroy { env, word: 0 }).ok()?;
         done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// An echo request from this machine's interface to itself, in the name of a station.
+fn echo_request([link @ .., _, _]: [u8; 8]) -> Vec<u8> {
+    const STATION: [u8; 4] = [10, 0, 2, 77];
+    let own_address = (services::get(Service::Address) as u32).to_le_bytes();
+    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
+    packet.extend([STATION, own_address].concat());
+    let mut message = vec![8, 0, 0, 0, 0, 1, 0, 1];
+    for part in [&mut packet, &mut message] {
+        let words = part.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+        let sum: u32 = words.sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        let at = if part.len() == 8 { 2 } else { 10 };
+        part[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    [&link[..], &link, &[8, 0], &packet, &message, &[0; 18]].concat()
+}
+
+/// Sends it again and again.
+fn ping_on(door: door::Door, frame: &[u8], done: &AtomicU64) -> Option<i32> {
+    let piece = Piece { address: frame.as_ptr() as u64, len: frame.len() as u64 };
+    let pending = AtomicU64::new(1);
+    let words = [&raw const piece as u64, &raw const pending as u64];
+    let [pieces, pending] = words.map(UserAddress);
+    let mut sent = 0;
+    loop {
+        let call = Call::NetTransmit { interface: 0, pieces, count: 1, pending };
+        match libc::kernel_by(door, call, NETWORK_SLOT) {
+            Ok(_) => sent += 1,
+            // As many are under way as may be.
+            Err(_) if sent > 0 => std::thread::yield_now(),
+            Err(_) => return Some(2),
+        }
+        done.store(sent, Ordering::SeqCst);
     }
 }
