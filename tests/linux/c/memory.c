@@ -62,6 +62,23 @@ static void remapping(void)
     TRY(mremap(place + 1, PAGE, PAGE, 0));
 }
 
+/* A file that is one long hole, longer than the machine's memory, is mapped: what nobody reads takes none. */
+static void holes(void)
+{
+    size_t length = 300UL << 20;
+    int file = open("hole", O_CREAT | O_RDWR | O_TRUNC, 0600);
+    SHOW(pwrite(file, "end", 3, length - 3));
+    char *hole = mmap(NULL, length, PROT_READ, MAP_PRIVATE, file, 0);
+    SHOW(hole != MAP_FAILED);
+    if (hole != MAP_FAILED) {
+        SHOW(hole[length / 2]);
+        printf("%.3s\n", hole + length - 3);
+        SHOW(munmap(hole, length));
+    }
+    close(file);
+    unlink("hole");
+}
+
 /* Who is told so relies on it that a child finds zeros, or nothing (random numbers are kept so): a system may say
  * that it knows no such advice. */
 static int broken_promise(char *page, int advice)
@@ -146,6 +163,8 @@ int main(void)
     TRY(mprotect(text, PAGE, PROT_READ | PROT_WRITE));
     SHOW(munmap(text, PAGE));
     close(reader);
+
+    holes();
 
     char *start = sbrk(0);
     SHOW(brk(start + 10 * PAGE));

@@ -41,6 +41,9 @@ static void fill_and_drain(int from_file)
     while (read(ends[0], bytes, sizeof bytes) > 0)
         ;
     printf("room again %d\n", next_edge(watch));
+    off_t before = -1;
+    ssize_t got = sendfile(ends[1], file, &before, 100);
+    printf("before the file: %zd %s\n", got, got < 0 ? strerror(errno) : "");
     close(watch);
     close(file);
     close(ends[0]);

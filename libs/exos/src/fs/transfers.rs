@@ -110,6 +110,9 @@ pub fn sendfile(process: &mut Process, out: i32, from: i32, offset: u64, count: 
         return Err(Errno::EINVAL);
     }
     let start: u64 = if offset == 0 { source.offset()? } else { user::read_value(offset)? };
+    if i64::try_from(start).is_err() {
+        return Err(Errno::EINVAL);
+    }
     let mut buffer = alloc::vec![0; CHUNK];
     let mut done = 0;
     let mut failed = None;

@@ -91,8 +91,12 @@ pub fn mmap(process: &mut Process, words: [u64; 6]) -> Answer {
     let start = place(address, len, flags)?;
     clear(start, start + len)?;
     space().areas.insert(Area { start, end: start + len, protection, kind, name });
-    if let Some(fd) = copy_from {
-        copy_file(process, fd, offset, start, len, protection)?;
+    if let Some(fd) = copy_from
+        && let Err(errno) = copy_file(process, fd, offset, start, len, protection)
+    {
+        // What was copied so far is in nobody's way.
+        clear(start, start + len)?;
+        return Err(errno);
     }
     Ok(start)
 }
@@ -123,7 +127,8 @@ fn place(address: u64, len: u64, flags: u32) -> Result<u64, Errno> {
     space().areas.highest_free(len, MMAP_LOWEST, MMAP_TOP).ok_or(Errno::ENOMEM)
 }
 
-/// Fills a fresh private mapping with the file's bytes.
+/// Fills a fresh private mapping with the file's bytes; what is zeros, as holes are, is there
+/// already and takes no memory.
 fn copy_file(
     process: &mut Process,
     fd: i32,
@@ -140,7 +145,10 @@ fn copy_file(
         if got == 0 {
             break;
         }
-        user::write_bytes(start + done, buffer.get(..got).ok_or(Errno::EIO)?)?;
+        let bytes = buffer.get(..got).ok_or(Errno::EIO)?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            user::write_bytes(start + done, bytes).map_err(|_| Errno::ENOMEM)?;
+        }
         done += got as u64;
     }
     protect_range(start, start + len, protection)
