@@ -211,6 +211,19 @@ fn callee_of(state: &State, index: EnvIndex) -> Option<EnvIndex> {
     state.sched.open.envs.iter().map(|&one| EnvIndex::from(one)).find(serves)
 }
 
+/// Publishes how often a processor was left by the short way, and how many of those were yields.
+fn count(state: &mut State, place: CpuIndex, turns: u64, yields: u64) {
+    let record = &mut state.published.cpus[place];
+    // Less those within one space, which the machine knows.
+    record.cr3_loads = record.cr3_loads.wrapping_add(turns);
+    record.calls = record.calls.wrapping_add(turns);
+    record.switches = record.switches.wrapping_add(turns);
+    record.short_ways = record.short_ways.wrapping_add(turns);
+    let calls = &state.published.calls[place];
+    calls[usize::from(number::TransferSync)].made_often(turns - yields);
+    calls[usize::from(number::Yield)].made_often(yields);
+}
+
 /// Notes what one has done: it runs on `cpu`, waits for the reply of `callee`, or accepts.
 fn note<M: Machine>(
     state: &mut State,
@@ -258,15 +271,7 @@ fn note<M: Machine>(
     record.switches = record.switches.wrapping_add(arrivals);
     record.sequence = record.sequence.wrapping_add(turns + arrivals);
     record.run_ns = record.run_ns.wrapping_add(machine.ran(index.at(), cpu.is_some()));
-    let record = &mut state.published.cpus[place];
-    // Less those within one space, which the machine knows.
-    record.cr3_loads = record.cr3_loads.wrapping_add(turns);
-    record.calls = record.calls.wrapping_add(turns);
-    record.switches = record.switches.wrapping_add(turns);
-    record.short_ways = record.short_ways.wrapping_add(turns);
-    let calls = &state.published.calls[place];
-    calls[usize::from(number::TransferSync)].made_often(turns - yields);
-    calls[usize::from(number::Yield)].made_often(yields);
+    count(state, place, turns, yields);
     if cpu.is_none() {
         let context = machine.context(index.at());
         if to == EnvState::Ready {

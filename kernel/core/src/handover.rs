@@ -40,6 +40,18 @@ pub(crate) enum Way {
     Reply,
 }
 
+impl Way {
+    /// What the caller is afterwards.
+    #[inline(always)]
+    fn leaves_as(self) -> EnvState {
+        match self {
+            Self::Yield => EnvState::Ready,
+            Self::Call { .. } => EnvState::Donating,
+            Self::Reply => EnvState::Sleeping,
+        }
+    }
+}
+
 impl Plan {
     /// Do the vector registers stay as they are? They travel with a transfer.
     #[inline(always)]
@@ -171,12 +183,7 @@ pub fn apply<M: Machine>(
 
     count(&mut cpu_record.switches);
     cpu_record.current = record.id;
-    let becomes = match way {
-        Way::Yield => EnvState::Ready,
-        Way::Call { .. } => EnvState::Donating,
-        Way::Reply => EnvState::Sleeping,
-    };
-    leaves(this, own, own_record, becomes, now);
+    leaves(this, own, own_record, way.leaves_as(), now);
     this.current = target.link();
     (this.more, this.to_look) = (false, 0);
     runs(env, record, cpu);

@@ -251,8 +251,7 @@ fn hand_on<M: Machine>(
     machine.copy_over(root, address, from, len as usize).ok()?;
     machine.word_set(moves, moved.end);
     region_record.operations = region_record.operations.wrapping_add(1);
-    region.waiters = 0;
-    env.pending = Pending::Nothing;
+    (region.waiters, env.pending) = (0, Pending::Nothing);
     env.set_apart(false);
     // It was ready in between.
     record.sequence = record.sequence.wrapping_add(1);
