@@ -98,6 +98,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
         paths: false,
         plot: None,
     };
+    let mut lists = false;
     while let Some(word) = options.next() {
         match word.as_str() {
             "--only" => request.add_rows(&options.value("--only")?),
@@ -116,9 +117,12 @@ pub fn command(words: Vec<String>) -> Result<()> {
             "--paths" => request.paths = true,
             "--plot" => request.plot = Some(options.value("--plot")?.into()),
             "--ours" => request.alone = true,
-            "--list" => return list(),
+            "--list" => lists = true,
             _ => return Err(options::unknown("bench", &word)),
         }
+    }
+    if lists {
+        return list();
     }
     request.check()?;
     build::build()?;

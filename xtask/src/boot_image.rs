@@ -46,7 +46,12 @@ impl Extra {
         };
         let host = std::path::absolute(host).context(host)?;
         if !host.exists() {
-            return Err(Failure::new(format!("{}: no such file", host.display())));
+            let failure = Failure::new(format!("{}: no such file", host.display()));
+            return Err(match text.rsplit_once(':') {
+                Some((_, guest)) if !guest.starts_with('/') => failure
+                    .next(format!("HOST:GUEST with a GUEST that begins with /, such as /{guest}")),
+                _ => failure,
+            });
         }
         let guest = match guest {
             Some(guest) => guest.to_string(),
@@ -81,6 +86,9 @@ pub fn command(words: Vec<String>) -> Result<()> {
     let name = if is_iso { "xok.iso" } else { "boot.img" };
     let to = output.unwrap_or_else(|| workspace::output().join(name));
     if is_iso {
+        if let Some(directory) = to.parent() {
+            std::fs::create_dir_all(directory).context(directory.display())?;
+        }
         let job = crate::run::Job { extras, ..Default::default() };
         let image = crate::run::make_image(&job)?;
         iso::make(&image.path, &line.unwrap_or_default(), &to)?;
@@ -236,6 +244,8 @@ mod tests {
         let extra = Extra::parse("/dev/null").unwrap();
         assert_eq!(extra.guest, "/dev/null");
         assert!(Extra::parse("/no/such/file").is_err());
+        let refused = Extra::parse("/dev/null:tmp/x").unwrap_err().to_string();
+        assert!(refused.contains("GUEST that begins with /, such as /tmp/x"), "{refused}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use code::listing::Listing;
-use code::object;
+use code::object::{self, ObjectError};
 use code::signature::{Call, Dialect, Kind, Parameter, Rights, Signature, WORD};
 use code::verifier::{Access, Point, SLOTS_MAX, verify};
 
@@ -35,10 +35,25 @@ pub fn command(words: Vec<String>) -> Result<u8> {
     let path = object_file(&wanted.file)?;
     let file = std::fs::read(&path).context(path.display())?;
     let program = object::function(&file, &wanted.name)
-        .map_err(|error| Failure::new(format!("{}: {}: {error:?}", path.display(), wanted.name)))?;
+        .map_err(|error| refusal(error, &wanted.name))
+        .map_err(|cause| Failure::new(format!("{}: {cause}", path.display())))?;
     let (text, is_refused) = show(program, &wanted);
     print!("{text}");
     Ok(u8::from(is_refused))
+}
+
+/// Why the file has no such function to show, for people.
+fn refusal(error: ObjectError, name: &str) -> String {
+    match error {
+        ObjectError::NotAnObject => "neither a C file (.c) nor clang's object file for BPF".into(),
+        ObjectError::Malformed => {
+            "damaged: a part lies outside of the file, or it has too many sections".into()
+        }
+        ObjectError::NotFound => format!("no function in it is called {name}"),
+        ObjectError::NeedsLinking => {
+            format!("{name} calls or names something outside of itself, which nothing links here")
+        }
+    }
 }
 
 fn read(words: Vec<String>) -> Result<Wanted> {

@@ -1,5 +1,6 @@
 //! The virtual machine: what it consists of, and QEMU's words for it.
 
+use std::num::NonZeroU16;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use crate::accelerator::{self, Accelerator};
 use crate::command_line::CommandLine;
 use crate::failure::{Failure, Result};
 use crate::firmware::Firmware;
-use crate::options::Options;
+use crate::options::{HELP, Options};
 use crate::packages;
 use crate::process;
 use crate::workspace;
@@ -306,11 +307,11 @@ fn kernel() -> Result<PathBuf> {
 }
 
 fn parse_forward(text: &str) -> Result<(u16, u16)> {
-    let ports = text.split_once(':').map(|(host, guest)| (host.parse(), guest.parse()));
-    match ports {
-        Some((Ok(host), Ok(guest))) => Ok((host, guest)),
-        _ => Err(Failure::new(format!("-p {text}: not HOST:GUEST, two port numbers"))),
-    }
+    // QEMU takes 0 for any free port, and does not say which one it took.
+    let port = |word: &str| word.parse::<NonZeroU16>().ok().map(NonZeroU16::get);
+    let ports = text.split_once(':').and_then(|(host, guest)| port(host).zip(port(guest)));
+    let refused = || format!("-p {text}: not HOST:GUEST, two port numbers from 1 to 65535");
+    ports.ok_or_else(|| Failure::new(refused()).next(HELP))
 }
 
 fn parse_tap(text: &str) -> Result<Network> {

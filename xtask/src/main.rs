@@ -113,7 +113,7 @@ cargo xtask COMMAND
                                  a downloaded function, of C or of clang's object file, as text;
                                  with what it is given: what the verifier says of it
   conformance                    docs/conformance.md, from the last test run
-  help                           this
+  help [COMMAND]                 this, or the lines of one command
 ";
 
 fn main() -> ExitCode {
@@ -159,15 +159,50 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "chroot" => chroot::command(words)?,
         "check" => check::command()?,
         "image" => boot_image::command(words)?,
-        "help" | "--help" | "-h" => print!("{HELP}"),
+        "help" | "--help" | "-h" => match words.first() {
+            Some(command) => print!("{}", help_of(command)?),
+            None => print!("{HELP}"),
+        },
         "" => {
             eprint!("{HELP}");
             return Ok(2);
         }
-        _ => {
-            let cause = format!("{command}: no such command");
-            return Err(Failure::new(cause).next(options::HELP).status(2));
-        }
+        _ => return Err(no_such_command(command)),
     }
     Ok(0)
+}
+
+fn no_such_command(command: &str) -> Failure {
+    Failure::new(format!("{command}: no such command")).next(options::HELP).status(2)
+}
+
+/// The lines of the help that are about one command: first lines are indented by two.
+fn help_of(command: &str) -> Result<String> {
+    let mut is_its = false;
+    let lines: String = HELP
+        .split_inclusive('\n')
+        .filter(|line| {
+            if line.starts_with("  ") && !line[2..].starts_with(' ') {
+                is_its = line.split_whitespace().next() == Some(command);
+            }
+            is_its
+        })
+        .collect();
+    if lines.is_empty() { Err(no_such_command(command)) } else { Ok(lines) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_of_one_command_is_its_lines_alone() {
+        let lines = help_of("hostile").unwrap();
+        assert!(
+            lines.starts_with("  hostile [--seconds N]") && lines.lines().count() == 2,
+            "{lines}"
+        );
+        assert!(help_of("run").unwrap().contains("--strace"));
+        assert!(help_of("no-command").is_err());
+    }
 }

@@ -120,7 +120,8 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         return Ok(0);
     }
     if chosen.is_empty() {
-        return Err(Failure::new("no such fault").next("cargo xtask mutate --list"));
+        let refused = format!("--only {pattern}: neither a fault's name nor a test's holds it");
+        return Err(Failure::new(refused).next("cargo xtask mutate --list"));
     }
     prepare(&all, &chosen)?;
     run(&chosen, only.is_none())

@@ -88,9 +88,12 @@ impl Part {
     }
 
     fn of_name(name: &str) -> Result<Self> {
-        let mut all = Self::USUAL.into_iter().chain([Self::Miri]);
-        let found = all.find(|part| part.name() == name);
-        found.ok_or_else(|| Failure::new(format!("soak: no part is called {name}")))
+        let all = Self::USUAL.into_iter().chain([Self::Miri]);
+        let found = all.clone().find(|part| part.name() == name);
+        found.ok_or_else(|| {
+            let names = all.map(Self::name).collect::<Vec<_>>().join(", ");
+            Failure::new(format!("--part {name}: no such part; there are {names}"))
+        })
     }
 }
 

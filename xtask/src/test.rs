@@ -99,7 +99,7 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         }
     }
     known::check_suites(&chosen, &suites())?;
-    place.as_deref().map_or(Ok(()), known::check_place)?;
+    place.as_deref().map_or(Ok(()), |place| known::check_place(place, &chosen))?;
     only.as_deref().map_or(Ok(()), |only| known::check_pattern(only, &chosen, &suites()))?;
 
     let mut tally = Tally::new(only, place, chosen.is_empty());

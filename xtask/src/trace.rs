@@ -35,7 +35,15 @@ pub fn command(words: Vec<String>) -> Result<u8> {
         match word.as_str() {
             "--output" => output = value()?.into(),
             "--text" => text_file = Some(value()?.into()),
-            "--records" => asked = format!("all,{}", value()?),
+            "--records" => {
+                let records = value()?;
+                let number: u32 = records.parse().unwrap_or(0);
+                if number == 0 {
+                    let refused = format!("--records {records}: not a number from 1 on");
+                    return Err(Failure::new(refused).next(crate::options::HELP));
+                }
+                asked = format!("all,{number}");
+            }
             "--" => {
                 rest.push(word);
                 rest.extend(words);

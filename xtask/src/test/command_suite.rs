@@ -108,14 +108,31 @@ fn commands() -> Result<Verdict> {
 
 /// Before anything is built or booted, and with what is wrong about them.
 fn wrong_arguments() -> Result<Verdict> {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["run", "--env", "NAME", "sh"], "--env NAME: not NAME=VALUE"),
         (&["run", "--env", "=x", "sh"], "--env =x: not NAME=VALUE"),
         (&["run", "--timeout", "0", "sh"], "--timeout 0: 1 to"),
         (&["run", "--cpus", "5", "sh"], "--cpus 5"),
+        (&["run", "-p", "0:80", "sh"], "-p 0:80: not HOST:GUEST, two port numbers from 1 to"),
+        (&["run", "--file", "Cargo.toml:etc", "sh"], "GUEST that begins with /, such as /etc"),
+        (&["trace", "--records", "x", "--", "sh"], "--records x: not a number from 1"),
+        (&["trace", "--records", "0", "--", "sh"], "--records 0: not a number from 1"),
+        (&["mutate", "--only", "no-fault"], "--only no-fault: neither a fault's name nor a test's"),
+        (&["soak", "--part", "all"], "--part all: no such part; there are model, noninterference"),
+        (&["bench", "--list", "--all"], "bench: unknown argument --all"),
+        (&["test", "--suite", "linux", "--place", "x1"], "--place x1: not for suite linux"),
+        (&["listing", "Cargo.toml", "f"], "Cargo.toml: neither a C file (.c) nor clang's object"),
+        (&["no-command"], "no-command: no such command"),
+        (&["help", "no-command"], "no-command: no such command"),
+        (&["conformance", "x"], "conformance: unknown argument x"),
     ];
+    let ourselves = std::env::current_exe().context("our own program")?;
     for (words, said) in cases {
-        let output = xtask(words, b"")?;
+        // What is refused boots nothing; the limit is for what is not.
+        let limit = LIMIT.as_secs().to_string();
+        let mut command = Command::new("timeout");
+        command.arg(limit).arg(&ourselves).args(words).current_dir(workspace::root());
+        let output = command.stdin(Stdio::null()).output().context("timeout")?;
         let text = String::from_utf8_lossy(&output.stderr);
         if output.status.success() || !text.contains(said) {
             return Ok(Err(format!("{words:?}: {:?}, {text}", output.status)));

@@ -19,6 +19,8 @@ const NEAR: usize = 5;
 const CPUS: std::ops::RangeInclusive<u32> = 1..=4;
 /// Places that are called by one word.
 const PLACES: [&str; 7] = ["x1", "x2", "guarded", "open", "crowded", "full", "counted"];
+/// Suites whose tests run on machines that have names; the others run where they run.
+const PLACED: [&str; 7] = ["guest", "iso", "net", "status", "load", "exos", "hostile"];
 /// Kinds of files with tests in them.
 const SOURCES: [&str; 2] = ["rs", "txt"];
 
@@ -31,11 +33,18 @@ pub fn check_suites(chosen: &[String], all: &[&str]) -> Result<()> {
     })
 }
 
-/// Refuses a place that no suite has.
-pub fn check_place(place: &str) -> Result<()> {
+/// Refuses a place that no suite has, and one where all that is chosen are suites without places.
+pub fn check_place(place: &str, chosen: &[String]) -> Result<()> {
     let places = places();
     if places.iter().any(|known| known == place) {
-        return Ok(());
+        let is_placed = |name: &String| PLACED.contains(&name.as_str());
+        if chosen.is_empty() || chosen.iter().any(is_placed) {
+            return Ok(());
+        }
+        let (suites, placed) = (chosen.join(", "), PLACED.join(", "));
+        let refused =
+            format!("--place {place}: not for suite {suites}, which names no machine; {placed} do");
+        return Err(Failure::new(refused));
     }
     let near = match near(place, places.iter().map(String::as_str)) {
         none if none.is_empty() => format!("there are {}", places.join(", ")),
@@ -187,9 +196,13 @@ mod tests {
         assert!(said.contains("near are hung_up_sessions_hear_no_other_terminal"), "{said}");
         let said = refused(check_pattern("linux/c/waiting", &["exos".into()], &["exos", "linux"]));
         assert!(said.contains("a test of suite linux, not of exos"), "{said}");
-        let said = refused(check_place("q35 x9"));
+        let said = refused(check_place("q35 x9", &[]));
         assert!(said.contains("--place q35 x9: no suite has") && said.contains("q35 x1"), "{said}");
-        assert!(check_place("microvm x2").is_ok() && check_place("bochs x1").is_ok());
+        let chosen = |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<_>>();
+        assert!(check_place("microvm x2", &[]).is_ok());
+        assert!(check_place("bochs x1", &chosen(&["host", "iso"])).is_ok());
+        let said = refused(check_place("x1", &chosen(&["host", "linux"])));
+        assert!(said.contains("--place x1: not for suite host, linux"), "{said}");
     }
 
     #[test]
