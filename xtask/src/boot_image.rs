@@ -16,6 +16,7 @@ use std::process::Command;
 use image::archive::{Attributes, BuildError, Builder};
 use image::elf::Plan;
 
+use crate::command_line;
 use crate::failure::{Context, Failure, Result};
 use crate::iso;
 use crate::options::{self, Options};
@@ -81,6 +82,11 @@ pub fn command(words: Vec<String>) -> Result<()> {
     }
     if line.is_some() && !is_iso {
         return Err(Failure::new("--line: only an ISO has a command line").next(options::HELP));
+    }
+    let words = line.iter().flat_map(|line| line.split_ascii_whitespace());
+    let mut addresses = words.filter_map(|word| word.strip_prefix("ip="));
+    if let Some(wrong) = addresses.find(|address| !command_line::is_address(address)) {
+        return Err(Failure::new(format!("--line: ip={wrong}: not ADDRESS/PREFIX[,GATEWAY]")));
     }
     crate::build::build()?;
     let name = if is_iso { "xok.iso" } else { "boot.img" };

@@ -8,7 +8,7 @@ use std::process::Command;
 use abi::published::COMMAND_LINE;
 
 use crate::accelerator::{self, Accelerator};
-use crate::command_line::CommandLine;
+use crate::command_line::{self, CommandLine};
 use crate::failure::{Failure, Result};
 use crate::firmware::Firmware;
 use crate::options::{HELP, Options};
@@ -316,7 +316,7 @@ fn parse_forward(text: &str) -> Result<(u16, u16)> {
 
 fn parse_tap(text: &str) -> Result<Network> {
     match text.split_once('=') {
-        Some((device, address)) if !device.is_empty() && address.contains('/') => {
+        Some((device, address)) if !device.is_empty() && command_line::is_address(address) => {
             Ok(Network::Tap(device.into(), address.into()))
         }
         _ => Err(Failure::new(format!("--tap {text}: not DEVICE=ADDRESS/PREFIX[,GATEWAY]"))),

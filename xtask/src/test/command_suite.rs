@@ -108,7 +108,7 @@ fn commands() -> Result<Verdict> {
 
 /// Before anything is built or booted, and with what is wrong about them.
 fn wrong_arguments() -> Result<Verdict> {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["run", "--env", "NAME", "sh"], "--env NAME: not NAME=VALUE"),
         (&["run", "--env", "=x", "sh"], "--env =x: not NAME=VALUE"),
         (&["run", "--timeout", "0", "sh"], "--timeout 0: 1 to"),
@@ -122,6 +122,7 @@ fn wrong_arguments() -> Result<Verdict> {
         (&["bench", "--list", "--all"], "bench: unknown argument --all"),
         (&["test", "--suite", "linux", "--place", "x1"], "--place x1: not for suite linux"),
         (&["listing", "Cargo.toml", "f"], "Cargo.toml: neither a C file (.c) nor clang's object"),
+        (&["image", "--iso", "--line", "ip=10.0.2.15"], "ip=10.0.2.15: not ADDRESS/PREFIX"),
         (&["no-command"], "no-command: no such command"),
         (&["help", "no-command"], "no-command: no such command"),
         (&["conformance", "x"], "conformance: unknown argument x"),
