@@ -39,6 +39,7 @@ mod provoke;
 mod registers;
 mod run;
 mod shootdown;
+mod stretch;
 mod syscall;
 mod trace;
 mod traps;

@@ -24,7 +24,7 @@ use crate::hardware::{self, Hardware};
 use crate::locked::{Locked, STATE};
 use crate::platform::{apic, clock};
 use crate::registers::{interrupts_enabled, let_interrupts_in, rdtsc, wait_for_interrupt};
-use crate::{delay, devices, half, load, power, shootdown, trace};
+use crate::{delay, devices, half, load, power, shootdown, stretch, trace};
 
 /// What a processor counts by itself is published when it becomes idle or ceases to be, and this
 /// often.
@@ -188,7 +188,7 @@ pub fn leave_with(mut hold: Hold, caller: EnvIndex, error: u64, value: u64) -> u
 pub fn answer(cpu: &'static Cpu, error: u64, value: u64) -> u64 {
     let context = own_context(cpu);
     (context.rax, context.rdx) = (error, value);
-    note_stretch(cpu);
+    stretch::note(cpu);
     trace::leave(cpu);
     ANSWERED
 }
@@ -462,36 +462,9 @@ fn finish_slowly(mut hold: Hold) {
 /// The logarithm of the longest stretches that are in the first class (`CpuRecord::stretches`).
 const FIRST_CLASS: usize = 7;
 
-/// Cycles from an entry on after which a processor that waits for the lock goes first.
-const LONG_STRETCH: u64 = 1 << 13;
-
-/// Interrupts were off from the entry until now.
-#[inline]
-fn note_stretch(cpu: &Cpu) {
-    let stretch = rdtsc() - cpu.entered_tsc.get();
-    if stretch > LONG_STRETCH {
-        STATE.let_others_first();
-    }
-    let class = &cpu.classes[(stretch | 1).ilog2() as usize];
-    class.set(class.get().wrapping_add(1));
-    let call = cpu.call.get();
-    if stretch > cpu.stretches[call].get() {
-        note_longest(cpu, stretch, call);
-    }
-}
-
-#[cold]
-fn note_longest(cpu: &Cpu, stretch: u64, call: usize) {
-    cpu.stretches[call].set(stretch);
-    cpu.stretched.set(true);
-    if stretch > cpu.longest.get().0 {
-        cpu.longest.set((stretch, call));
-    }
-}
-
 /// Lets interrupts in between two pieces of work.
 fn breathe(cpu: &'static Cpu) {
-    note_stretch(cpu);
+    stretch::note(cpu);
     cpu.open.set(true);
     let_interrupts_in();
     cpu.open.set(false);
@@ -499,7 +472,7 @@ fn breathe(cpu: &'static Cpu) {
 }
 
 fn idle(cpu: &'static Cpu) {
-    note_stretch(cpu);
+    stretch::note(cpu);
     let begin = rdtsc();
     cpu.open.set(true);
     wait_for_interrupt();
@@ -541,7 +514,7 @@ fn go(cpu: &'static Cpu, index: EnvIndex) -> u64 {
     context.rflags = upcall::clean(context.rflags);
     debug_assert!(exit::may_run_at(context.rip));
     debug_assert_eq!(cpu.loaded(), Some(index));
-    note_stretch(cpu);
+    stretch::note(cpu);
     trace::leave(cpu);
     how_to_leave(context)
 }

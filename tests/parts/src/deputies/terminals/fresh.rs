@@ -77,7 +77,7 @@ fn close_at_once() -> i32 {
     drop(master);
     let begun = Instant::now();
     while SEEN.load(Ordering::SeqCst) == 0 {
-        if begun.elapsed() > PATIENCE / 20 {
+        if begun.elapsed() > PATIENCE / 4 {
             return 4;
         }
         std::thread::sleep(Duration::from_millis(2));

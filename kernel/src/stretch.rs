@@ -1,0 +1,32 @@
+//! Stretches without interrupts: how long each was, and what a long one leaves to others.
+
+use crate::cpu::Cpu;
+use crate::locked::STATE;
+use crate::registers::rdtsc;
+
+/// Cycles from an entry on after which a processor that waits for the lock goes first.
+const LONG_STRETCH: u64 = 1 << 13;
+
+/// Interrupts were off from the entry until now.
+#[inline]
+pub fn note(cpu: &Cpu) {
+    let stretch = rdtsc() - cpu.entered_tsc.get();
+    if stretch > LONG_STRETCH {
+        STATE.let_others_first();
+    }
+    let class = &cpu.classes[(stretch | 1).ilog2() as usize];
+    class.set(class.get().wrapping_add(1));
+    let call = cpu.call.get();
+    if stretch > cpu.stretches[call].get() {
+        note_longest(cpu, stretch, call);
+    }
+}
+
+#[cold]
+fn note_longest(cpu: &Cpu, stretch: u64, call: usize) {
+    cpu.stretches[call].set(stretch);
+    cpu.stretched.set(true);
+    if stretch > cpu.longest.get().0 {
+        cpu.longest.set((stretch, call));
+    }
+}
