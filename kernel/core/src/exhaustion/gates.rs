@@ -202,7 +202,7 @@ impl Ground for Gates {
 #[test]
 fn transfers_and_yields_both_ways() {
     let mut gates = Gates::new();
-    exhaust(&mut gates, 6_181);
+    exhaust(&mut gates, 8_308);
     let taken = gates.sides[1].taken;
     assert!(taken.iter().all(|&times| times > 30), "calls, replies, yields: {taken:?}");
 }
