@@ -21,7 +21,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// One that begins with this, which nobody else knows.
+    /// One that begins with this key, which is secret.
     pub const fn new(key: [u64; 2]) -> Self {
         Self { key, made: 0 }
     }

@@ -83,7 +83,7 @@ fn may_borrow(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
     left.min(credit(state, cpu, index))
 }
 
-/// So much of the time that was borrowed has been used: whoever has borrowed it owes it. Before
+/// So much of the time that was borrowed has been used: the borrower's account owes it. Before
 /// anything else is done, which may take another account into the round.
 #[inline(always)]
 pub(crate) fn borrowed(accounts: &mut Accounts, this: &Cpu, cpu: CpuIndex, ran: u64) {

@@ -1,7 +1,7 @@
 //! virtio-rng: random bits where the processor has no RDRAND (virtio 1.2 §5.4).
 //!
 //! The device is asked once, when it is found: how much it gives in a second is its owner's choice,
-//! and whoever makes calls must neither wait for it nor leave others without.
+//! and programs that make calls must neither wait for it nor leave others without.
 
 use abi::published::Category;
 use kernel_core::generator::Generator;

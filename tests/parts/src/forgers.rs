@@ -177,7 +177,7 @@ pub fn locks_are_their_descriptions(door: door::Door) -> Seen {
 
 /// How often a lock is waited for.
 const ROUNDS: u64 = 8000;
-/// Who waits for a lock that is free has it within this.
+/// A process that waits for a lock that is free has it within this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Waits until it is so; `false`: in vain.

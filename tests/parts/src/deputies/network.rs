@@ -102,7 +102,7 @@ fn one_buffer(door: door::Door, page: u64) -> Option<u64> {
     libc::kernel(door, Call::RingAlloc { entries, count: 1 }).ok()
 }
 
-/// Who has the network has what is sent to its own ports, and no copies of what others are sent.
+/// A program with the network gets what is sent to its own ports, and no copies of other packets.
 fn members_do_not_overhear(door: door::Door) -> Seen {
     // Of its own: the filter of the test before stays.
     const HEARD: u16 = 5606;
