@@ -108,6 +108,8 @@ pub struct Cpu {
     /// The same by number of the call (the last: of what is none), and whether one has grown since
     /// it was published.
     pub stretches: [Cell<u64>; CALLS_MAX + 1],
+    /// Each of these, [`crate::stretch::LONG`] at most: what a stretch is compared with.
+    pub usual: [Cell<u64>; CALLS_MAX + 1],
     pub stretched: Cell<bool>,
     /// How many stretches there were, by the logarithm of their length in TSC ticks.
     pub classes: [Cell<u64>; 64],
