@@ -94,8 +94,8 @@ pub fn check<M: Machine>(
             return None;
         }
         let this = &state.sched.cpus[cpu];
-        let borrows = AccountIndex::from(AccountId(record.account)).link() == this.borrower;
-        if this.lender != 0 && !borrows {
+        let account = AccountIndex::from(AccountId(record.account));
+        if this.lender != 0 && this.borrower != account.link() {
             return None;
         }
         Way::Reply

@@ -11,7 +11,7 @@
 //! does for a client the client's account owes, also on a loan of another one's.
 
 use crate::account::Accounts;
-use crate::env;
+use crate::env::{self, Env};
 use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS, has_no_turn, leave_at, lends, run, stay_ready};
@@ -79,14 +79,23 @@ pub(crate) fn goes_on(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u6
 
 /// How long the environment at `index` may run on borrowed time.
 fn may_borrow(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
-    let left = SLICE_NS.saturating_sub(u64::from(state.envs.slots[index].debt_ns));
-    left.min(credit(state, cpu, index))
+    let account = account_of(state, index);
+    let debt_ns = state.envs.slots[index].debt_ns;
+    left_to_borrow(debt_ns, &state.accounts.records[account].turns, cpu)
 }
 
-/// So much of the time that was borrowed has been used: the borrower's account owes it. Before
-/// anything else is done, which may take another account into the round.
+/// As [`charge`], of one that serves no client and is in this account, on a ring's short way.
 #[inline(always)]
-pub(crate) fn borrowed(accounts: &mut Accounts, this: &Cpu, cpu: CpuIndex, ran: u64) {
+pub(crate) fn charge_borrower(
+    accounts: &mut Accounts,
+    (this, cpu): (&mut Cpu, CpuIndex),
+    (env, account): (&mut Env, AccountIndex),
+    ran: u64,
+) {
+    this.slice_end_ns += ran;
+    if this.borrower == account.link() {
+        env.debt_ns = env.debt_ns.saturating_add(ran as u32);
+    }
     if this.in_round > 1 {
         owes(accounts, this.borrower.into(), cpu, ran);
     }
@@ -150,7 +159,8 @@ pub(crate) fn left_to_borrow(debt_ns: u32, turns: &OnEach, cpu: CpuIndex) -> u64
     SLICE_NS.saturating_sub(debt_ns.max(turns[cpu].debt_ns).into())
 }
 
-/// How long it may borrow for; 0: not now.
+/// How long its account may borrow for; 0: not now.
+#[cfg(test)]
 pub(crate) fn credit(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
     let account = account_of(state, index);
     let debt = u64::from(state.accounts.records[account].turns[cpu].debt_ns);

@@ -326,12 +326,8 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
-    let ran = now - this.since_ns;
-    this.slice_end_ns += ran;
-    if this.borrower == AccountIndex::from(AccountId(own_record.account)).link() {
-        own.debt_ns = own.debt_ns.saturating_add(ran as u32);
-    }
-    loan::borrowed(accounts, this, cpu, ran);
+    let (account, ran) = (AccountId(own_record.account).into(), now - this.since_ns);
+    loan::charge_borrower(accounts, (&mut *this, cpu), (&mut *own, account), ran);
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());
     (this.current, this.lender) = (target.link(), 0);

@@ -12,6 +12,7 @@ use crate::page::{self, ProcessPage};
 use crate::process::Process;
 use crate::{machine, said, user};
 use abi::id::{DomainId, EnvId};
+use core::cell::LazyCell;
 use linux_raw_sys::general::*;
 use unix::process_page::nice_that_can_be;
 use xok::published;
@@ -116,7 +117,7 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
         belief::acts_for(domain, of_user)
     };
-    let kin = Kin::of(process);
+    let kin = LazyCell::new(|| Kin::of(process));
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
     let is_meant = |id: EnvId, page: &ProcessPage| match which {
         GROUP if of_group == own.group => {

@@ -30,7 +30,7 @@ pub trait Serve {
     /// Something other than a request woke the server. Returns the deadline of the next sleep in
     /// nanoseconds since boot (0: none).
     fn events(&mut self) -> u64;
-    /// Event bits that end the next sleep before that deadline.
+    /// Event bits that end the next sleep before that deadline. After a request all of them do.
     fn awaits(&self) -> u64 {
         u64::MAX
     }

@@ -31,9 +31,8 @@ const WITNESS: &str = "/xok/exos-tests";
 const LIMIT: Duration = Duration::from_secs(300);
 /// How long the witness may take for one line.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What happens in the guest is on the page so soon, in nanoseconds of the guest's clock: the page
-/// asks once a second, and a busy host takes a while for what it shows.
-const SOON_NS: f64 = 2e9;
+/// What happens in the guest is on the page so soon, in nanoseconds of the guest's clock.
+const SOON_NS: f64 = 1e9;
 /// Frames that a process has beside those its program asked for, at most.
 const BESIDE: f64 = 600.0;
 /// Times that figures may change while they are compared.

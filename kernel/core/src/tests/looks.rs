@@ -11,6 +11,8 @@ use abi::region::NO_ROLE;
 use abi::setup::FLAG_GIVEN_TIME;
 
 const CPU: CpuIndex = CpuIndex::new(0);
+/// A word that a sleeper watches.
+const WORD: u64 = SCRATCH + 0x800;
 /// What a program does between two calls, and a call, in nanoseconds.
 const STEP_NS: u64 = 4_000;
 const HOLD_NS: u64 = 1_000;
@@ -95,31 +97,56 @@ fn who_has_sleepers_looked_at_takes_no_time_of_its_neighbours() {
     assert!(beside * 100 >= alone * 90, "{beside} of 1000, {alone} beside one that computes");
 }
 
+/// A sleeper of one account that waits for a word to be 1, an environment of the same account, and
+/// one of another account's, which runs.
+struct Watching {
+    world: World,
+    runs: usize,
+    sleeper: usize,
+    computes: usize,
+}
+
+impl Watching {
+    /// They, where this is done to the sleeper before it sleeps.
+    fn new(word: u64, prepare: impl FnOnce(&mut World, usize)) -> Self {
+        let mut world = World::new();
+        let [neighbour, other] = [(); 2].map(|()| user(&mut world));
+        let runs = process(&mut world, neighbour);
+        let [sleeper, computes] = [(); 2].map(|()| process(&mut world, other));
+        prepare(&mut world, sleeper);
+        world.on(0, sleeper);
+        let watch = atom(memory(word), Operator::Equal, constant(1));
+        assert_eq!(set(&mut world, sleeper, &[watch]), OK);
+        sleep_for_ever(&mut world, sleeper);
+        world.on(0, 1);
+        sleep_for_ever(&mut world, 1);
+        while world.pick(0) != runs {
+            world.machine.now += SLICE_NS;
+        }
+        Self { world, runs, sleeper, computes }
+    }
+
+    /// The sleeper's account owes two turns, and the word becomes what it waits for.
+    fn owes_and_is_written(&mut self, word: u64) {
+        let Self { world, runs, sleeper, computes } = self;
+        crate::turns::charge(&mut world.state, CPU, EnvIndex::new(*computes), 2 * SLICE_NS);
+        world.poke(*sleeper, word, 1);
+        sched::touched(&mut world.state, !0);
+        assert_eq!(world.pick(0), *runs);
+    }
+}
+
 /// A sleeper whose account owes a turn is looked at when its turn comes, and by the clock if it has
 /// none.
 #[test]
 fn a_sleeper_whose_account_owes_a_turn_is_looked_at_in_its_turn() {
     for flags in [0, FLAG_GIVEN_TIME as u8] {
-        let mut world = World::new();
-        let [neighbour, other] = [(); 2].map(|()| user(&mut world));
-        let runs = process(&mut world, neighbour);
-        let [sleeper, computes] = [(); 2].map(|()| process(&mut world, other));
-        world.on(0, sleeper);
-        let watch = atom(memory(SCRATCH + 0x800), Operator::Equal, constant(1));
-        assert_eq!(set(&mut world, sleeper, &[watch]), OK);
-        sleep_for_ever(&mut world, sleeper);
-        world.on(0, 1);
-        sleep_for_ever(&mut world, 1);
-        world.state.envs.slots[EnvIndex::new(sleeper)].flags |= flags;
-        sched::turns_changed(&mut world.state, EnvIndex::new(sleeper));
-        while world.pick(0) != runs {
-            world.machine.now += SLICE_NS;
-        }
-        let account = EnvIndex::new(computes);
-        crate::turns::charge(&mut world.state, CPU, account, 2 * SLICE_NS);
-        world.poke(sleeper, SCRATCH + 0x800, 1);
-        sched::touched(&mut world.state, !0);
-        assert_eq!(world.pick(0), runs);
+        let mut all = Watching::new(WORD, |world, sleeper| {
+            world.state.envs.slots[EnvIndex::new(sleeper)].flags |= flags;
+            sched::turns_changed(&mut world.state, EnvIndex::new(sleeper));
+        });
+        all.owes_and_is_written(WORD);
+        let Watching { mut world, sleeper, .. } = all;
         assert_eq!(world.state_of(sleeper), EnvState::Sleeping, "at once");
         let most = if flags == 0 { 8 } else { 20 };
         let slices = (0..most).filter(|_| {
@@ -198,19 +225,7 @@ fn who_waits_for_a_region_is_looked_at_in_its_turn() {
 /// The slice in which a sleeper of another account is looked at is as much longer.
 #[test]
 fn looks_at_others_sleepers_take_nothing_of_a_slice() {
-    let mut world = World::new();
-    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
-    let runs = process(&mut world, neighbour);
-    let [sleeper, _computes] = [(); 2].map(|()| process(&mut world, other));
-    world.on(0, sleeper);
-    let watch = atom(memory(SCRATCH), Operator::Equal, constant(1));
-    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
-    sleep_for_ever(&mut world, sleeper);
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    while world.pick(0) != runs {
-        world.machine.now += SLICE_NS;
-    }
+    let Watching { mut world, runs, sleeper, .. } = Watching::new(SCRATCH, |_, _| {});
     let end = |world: &World| world.state.sched.cpus[CPU].slice_end_ns;
     let before = end(&world);
     sched::touched(&mut world.state, !0);
@@ -290,26 +305,12 @@ fn sleepers_without_turns_take_no_more_than_half() {
 /// turns to look at it in.
 #[test]
 fn sleepers_of_an_idle_processor_are_looked_at_at_once() {
-    let mut world = World::new();
-    let [neighbour, other] = [(); 2].map(|()| user(&mut world));
-    let runs = process(&mut world, neighbour);
-    let [sleeper, computes] = [(); 2].map(|()| process(&mut world, other));
-    let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(sleeper) };
-    assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
-    assert_eq!(world.state.envs.slots[EnvIndex::new(sleeper)].cpu, 1, "its home");
-    world.on(0, sleeper);
-    let watch = atom(memory(SCRATCH + 0x800), Operator::Equal, constant(1));
-    assert_eq!(set(&mut world, sleeper, &[watch]), OK);
-    sleep_for_ever(&mut world, sleeper);
-    world.on(0, 1);
-    sleep_for_ever(&mut world, 1);
-    while world.pick(0) != runs {
-        world.machine.now += SLICE_NS;
-    }
-    assert_eq!(world.state.sched.cpus[CpuIndex::new(1)].current, 0, "idle");
-    crate::turns::charge(&mut world.state, CPU, EnvIndex::new(computes), 2 * SLICE_NS);
-    world.poke(sleeper, SCRATCH + 0x800, 1);
-    sched::touched(&mut world.state, !0);
-    assert_eq!(world.pick(0), runs);
-    assert_eq!(world.state_of(sleeper), EnvState::Ready);
+    let mut all = Watching::new(WORD, |world, sleeper| {
+        let call = Call::SliceAlloc { cpu: 1, position: Which::Any, env: world.id(sleeper) };
+        assert!(matches!(world.by(1, call), Outcome::Answer(0, _)));
+        assert_eq!(world.state.envs.slots[EnvIndex::new(sleeper)].cpu, 1, "its home");
+    });
+    assert_eq!(all.world.state.sched.cpus[CpuIndex::new(1)].current, 0, "idle");
+    all.owes_and_is_written(WORD);
+    assert_eq!(all.world.state_of(all.sleeper), EnvState::Ready);
 }

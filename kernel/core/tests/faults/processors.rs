@@ -163,8 +163,9 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "what is borrowed is not paid back",
         "loan.rs",
-        "        env.debt_ns = env.debt_ns.saturating_add(ran as u32);\n",
-        "        let _ = env;\n",
+        "let env = &mut state.envs.slots[index];\n        \
+         env.debt_ns = env.debt_ns.saturating_add(ran as u32);",
+        "let _ = index;",
     ),
     (
         "anybody's slice is borrowed",

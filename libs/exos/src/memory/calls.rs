@@ -94,7 +94,7 @@ pub fn mmap(process: &mut Process, words: [u64; 6]) -> Answer {
     if let Some(fd) = copy_from
         && let Err(errno) = copy_file(process, fd, offset, start, len, protection)
     {
-        // What was copied so far is in nobody's way.
+        // What was copied so far takes no memory of the program's.
         clear(start, start + len)?;
         return Err(errno);
     }
