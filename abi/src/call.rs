@@ -152,7 +152,9 @@ calls! {
     /// this and all later slices until it transfers back. Every register but rcx (the caller's
     /// id) and r11 arrives; who gets a reply keeps its own stack pointer and finds 0 in rax. `rax`
     /// bit 62 (`TRANSFER_REPLY`): a reply and nothing else, refused (`Busy`) unless the target
-    /// waits for the caller's; the caller accepts transfers from then on.
+    /// waits for the caller's; the caller accepts transfers from then on. Bit 63
+    /// (`TRANSFER_WAIT`): a target with a sync entry that is ready, but accepts no transfer, gets
+    /// the caller's slices until it accepts, and then the call begins anew.
     2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead];
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];
@@ -401,8 +403,11 @@ pub const CAPABILITY_SHIFT: u32 = 16;
 /// Bit of `rax` in a synchronous transfer: a reply that accepts the next transfer, and no call
 /// where the target has ended meanwhile and its id is another environment's.
 pub const TRANSFER_REPLY: u64 = 1 << 62;
-/// Shift of the target in `rax` of a transfer; of the two bits above an id the lower one is
-/// [`TRANSFER_REPLY`], and the other one means nothing.
+/// Bit of `rax` in a synchronous transfer: if the target is ready, but accepts no transfer now, the
+/// caller waits until it does. Means nothing in a reply.
+pub const TRANSFER_WAIT: u64 = 1 << 63;
+/// Shift of the target in `rax` of a transfer; the two bits above an id are [`TRANSFER_REPLY`] and
+/// [`TRANSFER_WAIT`].
 pub const TRANSFER_SHIFT: u32 = 32;
 
 /// The target in `rax` of a transfer.

@@ -14,6 +14,7 @@ use crate::turns::account_of;
 use crate::work::{self, cost};
 use crate::{
     account, console, domain, frame, left, lent, predicate, region, request, sched, sleep, slice,
+    transfer,
 };
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
@@ -97,6 +98,10 @@ pub fn release<M: Machine>(
         (EnvState::Held, Pending::Reply) => {
             env::set_state(state, index, EnvState::Donating);
             sched::enqueue(state, index);
+        }
+        (EnvState::Held, Pending::Busy) => {
+            transfer::end_wait(state, index);
+            sched::make_ready(state, machine, index, false);
         }
         (EnvState::Held, Pending::Sleep | Pending::Accept) => {
             env::set_state(state, index, EnvState::Sleeping);
@@ -219,7 +224,7 @@ fn cancel<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
         Pending::Sleep | Pending::Accept | Pending::Region => {
             sleep::end_sleep(state, machine, index)
         }
-        Pending::Reply => crate::transfer::end_wait(state, index),
+        Pending::Reply | Pending::Busy => transfer::end_wait(state, index),
     }
 }
 
@@ -258,7 +263,7 @@ pub(crate) fn bereave<M: Machine>(
     if kind == EnvState::Free || !work::room(state, cost::BEREAVED) {
         return kind == EnvState::Free;
     }
-    if unanswered && state.envs.slots[index].pending == Pending::Reply {
+    if unanswered && matches!(state.envs.slots[index].pending, Pending::Reply | Pending::Busy) {
         work::spend(state, cost::BEREAVED);
         refuse_donor(state, machine, index);
     }
@@ -269,10 +274,14 @@ pub(crate) fn bereave<M: Machine>(
     !orphaned || orphan(state, machine, index, holder)
 }
 
-/// Who waits for a reply of the dead gets `Dead`.
+/// One that waits for a reply of the dead gets `Dead`; the call of one that waits until the dead
+/// accepts begins anew.
 fn refuse_donor<M: Machine>(state: &mut State, machine: &mut M, donor: EnvIndex) {
-    crate::transfer::end_wait(state, donor);
-    machine.context(donor.at()).answer(Error::Dead as u64, 0);
+    let called = state.envs.slots[donor].pending == Pending::Reply;
+    transfer::end_wait(state, donor);
+    if called {
+        machine.context(donor.at()).answer(Error::Dead as u64, 0);
+    }
     if state.envs.slots[donor].state == EnvState::Donating {
         sched::make_ready(state, machine, donor, true);
     }

@@ -40,6 +40,9 @@ pub enum Pending {
     Region,
     /// It waits for the reply of the environment its record's `donated_to` names.
     Reply,
+    /// It waits until that one accepts a transfer ([`crate::busy`]); its call then begins anew:
+    /// its rip is that of the `syscall` instruction.
+    Busy,
 }
 
 /// What others want of an environment that runs on another processor.
@@ -113,7 +116,7 @@ pub struct Env {
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,
-    /// [`FOLLOWS`], [`APART`].
+    /// [`FOLLOWS`], [`APART`], [`WAITED`].
     pub(crate) marks: u8,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
@@ -154,6 +157,12 @@ impl Env {
         u64::from(self.flags) & flag != 0
     }
 
+    /// May environments wait until it accepts a transfer ([`WAITED`])?
+    #[inline(always)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.marks & WAITED != 0
+    }
+
     /// Has it been taken out of the list of those that are looked at ([`APART`])?
     #[inline(always)]
     pub(crate) fn is_apart(&self) -> bool {
@@ -174,6 +183,9 @@ impl Env {
 pub(crate) const FOLLOWS: u8 = 1;
 /// Mark: it sleeps, and has been taken out of the list of watchers until its turn comes.
 pub(crate) const APART: u8 = 2;
+/// Mark: since no environment has waited for it, one has begun to wait until it accepts
+/// ([`crate::busy`]).
+pub(crate) const WAITED: u8 = 4;
 
 /// Where the kernel enters an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

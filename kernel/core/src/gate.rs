@@ -158,6 +158,7 @@ fn is_plain<M: Machine>(state: &State, machine: &M, index: EnvIndex, yields: boo
         && env.save.0 != 0
         && (env.entries.sync != 0 || env.donors == 0)
         && !env.has(FLAG_NO_VECTOR)
+        && !env.is_waited_for()
         && matches!(env.request, Request::Nothing)
         && env.links[Kind::Front as usize].next == 0
         && (yields || handover::sleeps_for_ever(env) && !handover::told(machine, env))

@@ -87,7 +87,8 @@ pub fn check<M: Machine>(
         }
         Way::Yield
     } else if env.state == EnvState::Donating {
-        let awaited = record.donated_to == env::id(state, caller).0;
+        let awaited =
+            record.donated_to == env::id(state, caller).0 && env.pending == Pending::Reply;
         let accepts = replies && own.save.0 != 0;
         let at_home = !visit::is_away(state, caller);
         if !(awaited && at_home && accepts && sleeps_for_ever(own) && !told(machine, own)) {
@@ -115,6 +116,7 @@ pub fn check<M: Machine>(
     let now = machine.now_ns();
     let plain = matches!(env.request, Request::Nothing)
         && own.ending == 0
+        && !own.is_waited_for()
         && env.links[Kind::Front as usize].next == 0
         && (env.links[Kind::Ring as usize].next != 0 || matches!(way, Way::Call { .. }))
         && now + sched::SHORTEST_NS <= state.sched.cpus[cpu].end_ns()

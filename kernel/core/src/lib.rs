@@ -20,6 +20,7 @@ pub mod answer;
 mod arrival;
 pub mod attachment;
 pub mod boot;
+mod busy;
 mod bytes;
 pub mod capability;
 pub mod chain;

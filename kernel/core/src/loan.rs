@@ -11,7 +11,7 @@
 //! does for a client the client's account owes, also on a loan of another one's.
 
 use crate::account::Accounts;
-use crate::env::{self, Env};
+use crate::env::{self, Env, Pending};
 use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS, has_no_turn, leave_at, lends, run, stay_ready};
@@ -53,6 +53,7 @@ pub(crate) fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
             let account = account_of(state, index);
             let this = &mut state.sched.cpus[cpu];
             (this.lender, this.borrower) = (current.link(), account.link());
+            this.awaits[1] = 0;
             this.borrow_end_ns = now + left;
             return;
         }
@@ -74,6 +75,7 @@ pub(crate) fn goes_on(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u6
     }
     let this = &mut state.sched.cpus[cpu];
     (this.borrower, this.borrow_end_ns) = (account.link(), now + left);
+    this.awaits[1] = 0;
     true
 }
 
@@ -145,7 +147,8 @@ pub(crate) fn client_of(state: &State, index: EnvIndex) -> Option<EnvIndex> {
     for _ in 0..DONATIONS {
         let client = EnvIndex::from(state.envs.slots[server].client);
         let waits_for = state.published.envs[client].donated_to;
-        if client == EnvIndex::NONE || waits_for != env::id(state, server).0 {
+        let is_served = state.envs.slots[client].pending == Pending::Reply;
+        if client == EnvIndex::NONE || !is_served || waits_for != env::id(state, server).0 {
             break;
         }
         (server, found) = (client, Some(client));

@@ -13,7 +13,7 @@ use crate::sched::{Cpu, SHORTEST_NS, event, run};
 use crate::state::State;
 use crate::turns::{Place, WORK};
 use crate::work::{self, cost};
-use crate::{ages, left, predicate, sched, sleep, slice, turns};
+use crate::{ages, busy, left, predicate, sched, sleep, slice, turns};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -81,6 +81,8 @@ fn is_over<M: Machine>(
 ) -> bool {
     if let Some((owner, index)) = found {
         if !walk.forfeits || !turns::owes_a_turn(state, cpu, place.account) {
+            let awaits = if owner == index { 0 } else { walk.awaits };
+            state.sched.cpus[cpu].awaits = [awaits, 0];
             start_slice(state, machine, (cpu, place.account), (owner, index), now);
             return true;
         }
@@ -147,6 +149,8 @@ struct Walk {
     account: u16,
     /// The account before the first place that there were no looks left for, 0: none.
     ran_out: u16,
+    /// The environment that the last one that was found to run is to accept, 0: none.
+    awaits: u16,
     /// Has it had looks?
     had_looks: bool,
     /// Does the account of one that owes a slice forfeit its turn, unless it is alone?
@@ -171,6 +175,7 @@ impl Walk {
             end: 0,
             account: 0,
             ran_out: 0,
+            awaits: 0,
             had_looks: has_looks,
             forfeits: true,
             owing: false,
@@ -456,7 +461,8 @@ fn woken<M: Machine>(
 }
 
 /// Whom the environment at `index` waits for, which has made a transfer, or whom that one waits
-/// for, and so on, if the last one is ready.
+/// for, and so on, if the last one is ready. One that waits until a server accepts runs itself if
+/// the server does.
 #[inline(never)]
 fn awaited<M: Machine>(
     state: &mut State,
@@ -465,6 +471,7 @@ fn awaited<M: Machine>(
     walk: &mut Walk,
 ) -> Option<EnvIndex> {
     let mut at = index;
+    walk.awaits = 0;
     for _ in 0..=DONATIONS {
         match state.envs.slots[at].state {
             EnvState::Ready => return Some(at),
@@ -472,7 +479,14 @@ fn awaited<M: Machine>(
             EnvState::Donating => {
                 walk.members = walk.members.saturating_sub(1);
                 work::spend(state, cost::MEMBER);
-                at = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
+                let next = env::lookup(state, EnvId(state.published.envs[at].donated_to)).ok()?;
+                if state.envs.slots[at].pending == Pending::Busy {
+                    if busy::try_again(state, machine, at, next) {
+                        return Some(at);
+                    }
+                    walk.awaits = at.link();
+                }
+                at = next;
             }
             _ => return None,
         }

@@ -46,6 +46,9 @@ pub struct Cpu {
     pub lender: u16,
     /// The account that owes the time that is borrowed, whomever it serves.
     pub borrower: u16,
+    /// The environment whose time this is, if it waits until a server accepts
+    /// ([`crate::busy`]), 0: none. Of the slice, and of the loan.
+    pub awaits: [u16; 2],
     /// Position in turn.
     pub position: u8,
     /// Has the processor arrived? Then its slices may be given out.
@@ -99,6 +102,7 @@ impl Cpu {
         working: 0,
         lender: 0,
         borrower: 0,
+        awaits: [0; 2],
         position: 0,
         online: false,
         extended: false,
@@ -382,10 +386,27 @@ pub fn stay_ready(state: &mut State, index: EnvIndex) {
 /// The home of an environment that has become ready there must not stay idle: `pick` sees to it.
 #[inline]
 pub fn kick(state: &mut State, index: EnvIndex) {
-    let home = CpuIndex::from(state.envs.slots[index].cpu);
+    let env = &state.envs.slots[index];
+    let (home, is_waited_for) = (CpuIndex::from(env.cpu), env.is_waited_for());
     if state.sched.cpus[home].current == 0 {
         state.sched.cpus[home].passed = 0;
         state.sched.kicks |= 1 << home.at();
+    }
+    if is_waited_for {
+        kick_all(state);
+    }
+}
+
+/// No processor must stay idle at which an environment is at home that may wait for a server: `pick`
+/// sees to it.
+#[cold]
+pub(crate) fn kick_all(state: &mut State) {
+    for cpu in CpuIndex::all() {
+        let this = &mut state.sched.cpus[cpu];
+        if this.online && this.current == 0 {
+            this.passed = 0;
+            state.sched.kicks |= 1 << cpu.at();
+        }
     }
 }
 

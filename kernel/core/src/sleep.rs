@@ -11,7 +11,7 @@ use crate::list::{self, Kind};
 use crate::machine::{Machine, Shared};
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{gate, operate, predicate, queue, sched, turns};
+use crate::{busy, gate, operate, predicate, queue, sched, turns};
 use abi::call::SLEEP_ACCEPT;
 use abi::error::Error;
 use abi::id::{EnvId, Frame};
@@ -58,6 +58,10 @@ pub fn sleep<M: Machine>(
     let accept = asked.flags & SLEEP_ACCEPT != 0;
     state.envs.slots[caller].deadline = asked.deadline;
     fall_asleep(state, machine, caller, accept);
+    if accept && state.envs.slots[caller].is_waited_for() {
+        let now = machine.now_ns();
+        busy::server_is_free(state, machine, (cpu, caller), now);
+    }
     None
 }
 

@@ -9,15 +9,16 @@
 //! Vector registers travel, being left as they are. Nothing is copied but the context; no
 //! permission is asked: whom to serve is the callee's business, and rcx cannot be forged.
 
+use crate::busy::Next;
 use crate::context::Context;
 use crate::count::Count;
 use crate::dispatch::continuation::{Continuation, Done};
-use crate::env::{self, Env, Pending};
+use crate::env::{self, Env, Pending, WAITED};
 use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{death, gate, loan, sched, sleep, upcall, visit};
-use abi::call::{TRANSFER_REPLY, transfer_target};
+use crate::{busy, death, gate, loan, sched, sleep, upcall, visit};
+use abi::call::{TRANSFER_REPLY, TRANSFER_WAIT, transfer_target};
 use abi::error::Error;
 use abi::id::EnvId;
 use abi::published::EnvState;
@@ -45,6 +46,9 @@ pub fn synchronous<M: Machine>(
     }
     let entry = state.envs.slots[target].entries.sync;
     if let Err(error) = check_accepting(state, machine, target, entry) {
+        if word & TRANSFER_WAIT != 0 && busy::may_wait(state, target) {
+            return busy::wait(state, machine, (cpu, caller), target, k);
+        }
         return k.refuse(error);
     }
     let message = *machine.context(caller.at());
@@ -87,14 +91,19 @@ pub fn asynchronous<M: Machine>(
     k.enter(target)
 }
 
-/// The environment does not wait for a reply any more: it got one, or one side died.
+/// The environment does not wait for a reply any more, or until a server accepts: it got a reply,
+/// the server accepts, or one side died.
 pub fn end_wait(state: &mut State, index: EnvIndex) {
     gate::close(state, index);
     let callee = EnvId(state.published.envs[index].donated_to);
     state.published.envs[index].donated_to = 0;
     state.envs.slots[index].pending = Pending::Nothing;
     if let Ok(callee) = env::lookup(state, callee) {
-        state.envs.slots[callee].donors.less(1);
+        let env = &mut state.envs.slots[callee];
+        env.donors.less(1);
+        if env.donors == 0 {
+            env.marks &= !WAITED;
+        }
         death::forget_unnamed(state, callee);
     }
 }
@@ -113,8 +122,9 @@ fn waits_for(state: &State, target: EnvIndex, caller: EnvIndex) -> bool {
         && state.published.envs[target].donated_to == env::id(state, caller).0
 }
 
-/// A sleeper that said so accepts; else who does not run, has set `accepting` and masks nothing.
-fn check_accepting<M: Machine>(
+/// A sleeper that said so accepts; else one that does not run, has set `accepting` and masks
+/// nothing.
+pub(crate) fn check_accepting<M: Machine>(
     state: &State,
     machine: &M,
     target: EnvIndex,
@@ -173,7 +183,17 @@ fn reply<M: Machine>(
     machine.context(caller.at()).answer(0, 0);
     state.envs.slots[caller].client = 0;
     if accept {
-        wait_for_next(state, machine, caller);
+        let woken = wait_for_next(state, machine, caller);
+        if state.envs.slots[caller].is_waited_for() {
+            let next = busy::server_is_free(state, machine, (cpu, caller), now);
+            if next != Next::AsEver {
+                answered_meanwhile(state, machine, (cpu, caller), target);
+                return match (next, woken) {
+                    (Next::Server, Some(why)) => k.answer(Ok(why)),
+                    _ => k.left(state, caller),
+                };
+            }
+        }
     } else {
         sched::stay_ready(state, caller);
     }
@@ -190,17 +210,36 @@ fn reply<M: Machine>(
     k.enter(target)
 }
 
-/// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes.
-fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: EnvIndex) {
+/// The target, which has been answered, does not go on now: the time is that of an environment that
+/// waits until the caller accepts.
+fn answered_meanwhile<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (cpu, caller): (CpuIndex, EnvIndex),
+    target: EnvIndex,
+) {
+    if state.envs.slots[target].state == EnvState::Held {
+        env::changed(state, target);
+    } else {
+        machine.vector_store(state.envs.slots[target].vector);
+        busy::answered_meanwhile(state, machine, (cpu, caller), target);
+    }
+}
+
+/// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes; the
+/// answer, if it need not sleep.
+fn wait_for_next<M: Machine>(state: &mut State, machine: &mut M, caller: EnvIndex) -> Option<u64> {
     let env = &mut state.envs.slots[caller];
     env.posted = u64::MAX;
     env.events = u64::MAX;
     env.deadline = 0;
-    match sleep::reason(state, machine, caller) {
+    let woken = sleep::reason(state, machine, caller);
+    match woken {
         Some(why) => {
             machine.context(caller.at()).answer(0, why);
             sched::stay_ready(state, caller);
         }
         None => sleep::fall_asleep(state, machine, caller, true),
     }
+    woken
 }

@@ -6,9 +6,11 @@
 use crate::index::EnvIndex;
 
 use super::{Ground, exhaust, world};
+use crate::env::Pending;
 use crate::gate;
+use crate::index::CpuIndex;
 use crate::tests::gates::Side;
-use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, number};
+use abi::call::{Call, SLEEP_ACCEPT, TRANSFER_REPLY, TRANSFER_SHIFT, TRANSFER_WAIT, number};
 use abi::published::EnvState;
 use abi::upcall::offset;
 use std::vec;
@@ -26,6 +28,10 @@ enum Move {
     Transfer {
         to: usize,
         accept: bool,
+    },
+    /// A call that waits until the target accepts it.
+    Wait {
+        to: usize,
     },
     Yield {
         to: usize,
@@ -56,7 +62,14 @@ impl Gates {
     fn donor(&self) -> Option<usize> {
         let Side { world, runs, .. } = &self.sides[0];
         let own = world.id(*runs).0;
-        ENVS.into_iter().find(|&at| world.state.published.envs[at].donated_to == own)
+        let waits = |&at: &usize| world.state.published.envs[at].donated_to == own;
+        ENVS.into_iter().filter(waits).find(|&at| !self.is_kept_off(at))
+    }
+
+    /// Does it wait until a server accepts?
+    fn is_kept_off(&self, index: usize) -> bool {
+        let env = &self.sides[0].world.state.envs.slots[EnvIndex::new(index)];
+        env.pending == Pending::Busy
     }
 }
 
@@ -74,6 +87,12 @@ impl Gates {
                 Move::Transfer { to, accept } => {
                     let word = u64::from(number::TransferSync)
                         | if accept { TRANSFER_REPLY } else { 0 }
+                        | u64::from(side.world.id(to).0) << TRANSFER_SHIFT;
+                    side.transfer(word);
+                }
+                Move::Wait { to } => {
+                    let word = u64::from(number::TransferSync)
+                        | TRANSFER_WAIT
                         | u64::from(side.world.id(to).0) << TRANSFER_SHIFT;
                     side.transfer(word);
                 }
@@ -123,6 +142,7 @@ impl Gates {
             let sleeps = sleep.min_by_key(|&at| (envs[EnvIndex::new(at)].donors == 0, at));
             self.make_both(match (runs, self.donor(), ready) {
                 (1.., Some(to), _) => Move::Transfer { to, accept: runs != 1 },
+                (1.., None, _) if ENVS.into_iter().any(|at| self.is_kept_off(at)) => Move::Accept,
                 (1, None, Some(to)) => Move::Yield { to },
                 (2.., None, _) => Move::Accept,
                 _ => Move::Event { to: sleeps.expect("all wait for each other") },
@@ -139,13 +159,14 @@ impl Ground for Gates {
         let mut all = vec![Move::Accept, Move::Enter];
         for to in ENVS {
             all.extend([true, false].map(|accept| Move::Transfer { to, accept }));
-            all.extend([Move::Yield { to }, Move::Event { to }]);
+            all.extend([Move::Yield { to }, Move::Event { to }, Move::Wait { to }]);
         }
         all
     }
 
     fn make(&mut self, step: Move) {
-        if !matches!(step, Move::Accept) || self.ready().count() < 2 {
+        let kept_off = ENVS.into_iter().filter(|&at| self.is_kept_off(at));
+        if !matches!(step, Move::Accept) || self.ready().chain(kept_off).count() < 2 {
             self.make_both(step);
         }
         assert_eq!(self.sides[0].runs, self.sides[1].runs);
@@ -159,6 +180,7 @@ impl Ground for Gates {
             let named = ENVS.into_iter().find(|&at| name(world.id(at)) == word);
             named.map_or(u64::from(word), |at| 100 + at as u64)
         };
+        key.extend(state.sched.cpus[CpuIndex::new(0)].awaits.map(u64::from));
         for index in ENVS {
             let env = &state.envs.slots[EnvIndex::new(index)];
             let gate::Gate { serves, called_as, turns, yields } = env.gate;
@@ -167,6 +189,7 @@ impl Ground for Gates {
             let sleeps = u64::from(env.state == EnvState::Sleeping) * u64::MAX;
             key.extend([env.pending as u64, env.donors.into(), env.posted & sleeps]);
             key.push(env.events & sleeps);
+            key.push(env.is_waited_for().into());
             let client = crate::loan::client_of(state, EnvIndex::new(index));
             key.push(client.map_or(0, |at| at.at() as u64));
             let waits_for = state.published.envs[index].donated_to;
@@ -202,7 +225,7 @@ impl Ground for Gates {
 #[test]
 fn transfers_and_yields_both_ways() {
     let mut gates = Gates::new();
-    exhaust(&mut gates, 8_308);
+    exhaust(&mut gates, 11_233);
     let taken = gates.sides[1].taken;
     assert!(taken.iter().all(|&times| times > 30), "calls, replies, yields: {taken:?}");
 }

@@ -10,7 +10,7 @@ use crate::dispatch::{self, Outcome};
 use crate::index::{CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::{create, death, domain, env, frame, net, region, sched, table, token, upcall, work};
-use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_REPLY, TRANSFER_SHIFT};
+use abi::call::{CAPABILITY_SHIFT, Call, TRANSFER_REPLY, TRANSFER_SHIFT, TRANSFER_WAIT};
 use abi::capability::Name;
 use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId, Frame, RegionId};
@@ -195,6 +195,8 @@ impl Model {
             word = number | u64::from(self.some_env().0) << TRANSFER_SHIFT;
             if self.random.one_in(2) {
                 word |= TRANSFER_REPLY;
+            } else if self.random.one_in(2) {
+                word |= TRANSFER_WAIT;
             }
         }
         let own = env::domain(&self.state, EnvIndex::new(index)).into();

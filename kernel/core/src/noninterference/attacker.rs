@@ -8,7 +8,7 @@ use super::ground::{APPLICATION, ARENA, ARENA_PAGES, BUFFER, Ground, OTHER, Requ
 use crate::dispatch::Outcome;
 use crate::env;
 use crate::index::{AccountIndex, EnvIndex};
-use abi::call::{CAPABILITY_SHIFT, TABLE, TRANSFER_SHIFT, number};
+use abi::call::{CAPABILITY_SHIFT, TABLE, TRANSFER_SHIFT, TRANSFER_WAIT, number};
 use abi::capability::{ALL, Capability, Name};
 use abi::error::Error;
 use abi::id::{AccountId, DomainId};
@@ -193,6 +193,7 @@ impl Attacker {
         let mut word = u64::from(row) | capability << CAPABILITY_SHIFT;
         if [number::TransferSync, number::TransferAsync].contains(&row) {
             word |= self.some_env(ground) << TRANSFER_SHIFT;
+            word |= self.random.pick(&[0, TRANSFER_WAIT]);
         }
         let memory = self.some_memory(ground, row);
         let memory = memory.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -7,7 +7,7 @@ use super::turns::{process, user};
 use super::ways::{self, Ways, note};
 use super::*;
 use crate::handover::{self, Way};
-use abi::call::{TRANSFER_REPLY, TRANSFER_SHIFT, number};
+use abi::call::{TRANSFER_REPLY, TRANSFER_SHIFT, TRANSFER_WAIT, number};
 use abi::limits::SLICE_NS;
 use abi::setup::FLAG_BORROW;
 use std::string::String;
@@ -101,6 +101,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Way> {
     let word = u64::from(number)
         | u64::from(ROOT) << CAPABILITY_SHIFT
         | accept
+        | if random.below(4) == 0 { TRANSFER_WAIT } else { 0 }
         | u64::from(target.0) << TRANSFER_SHIFT;
     if short && let Some(way) = by_the_short_way(world, (cpu, index), word, words[0]) {
         return Some(way);

@@ -1,6 +1,7 @@
 //! The processor half driven as the machine layer drives it, on the host's machine.
 
 mod accounts;
+mod busy;
 mod calls;
 mod capabilities;
 mod cells;

@@ -1,0 +1,305 @@
+//! Clients that wait until a busy server accepts.
+
+use super::turns::{process, sleep_for_ever, user};
+use super::*;
+use crate::env::Pending;
+use abi::call::{TRANSFER_REPLY, TRANSFER_WAIT};
+use abi::limits::SLICE_NS;
+use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
+use abi::upcall::woken;
+
+const CPU: CpuIndex = CpuIndex::new(0);
+const ACCEPT: Call = Call::Sleep { deadline: 0, posted: 0, events: 1, flags: 1 };
+const WAIT: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
+
+/// A server on its clients' time, which has begun the request of one client as that one's slice has
+/// ended; another user's client, and a program that computes.
+struct Busy {
+    world: World,
+    server: usize,
+    first: usize,
+    client: usize,
+    computes: usize,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let mut world = World::of(8192);
+        let all: [usize; 4] = core::array::from_fn(|_| {
+            let of = user(&mut world);
+            process(&mut world, of)
+        });
+        let [server, first, client, computes] = all;
+        for index in [server, client, first] {
+            mask(&mut world, index);
+        }
+        assert_eq!(world.set_flags(server, EnvId::NONE, FLAG_GIVEN_TIME | FLAG_BORROW), OK);
+        assert_eq!(world.by(server, ACCEPT), Outcome::Left);
+        sleep_for_ever(&mut world, 1);
+        let mut busy = Self { world, server, first, client, computes };
+        busy.run(first);
+        assert_eq!(busy.transfer(first, server, 0), Outcome::Enter(EnvIndex::new(server)));
+        assert_eq!(busy.world.pick(0), server);
+        busy
+    }
+
+    /// Slices pass until this one has the processor, or its time is the server's.
+    fn run(&mut self, index: usize) {
+        for _ in 0..32 {
+            if self.world.pick(0) == index {
+                return;
+            }
+            self.world.machine.now += SLICE_NS;
+        }
+        panic!("{index} has no turn");
+    }
+
+    fn transfer(&mut self, from: usize, to: usize, bits: u64) -> Outcome {
+        let call = Call::TransferSync {};
+        let word = u64::from(call.encode().0) | u64::from(self.world.id(to).0) << 32 | bits;
+        self.world.raw(0, from, call, word)
+    }
+
+    /// Waits, and the server runs meanwhile; where its call is.
+    fn wait(&mut self, index: usize) -> u64 {
+        let rip = self.world.machine.context(index).rip;
+        assert_eq!(self.transfer(index, self.server, TRANSFER_WAIT), Outcome::Left);
+        assert_eq!(self.world.state_of(index), EnvState::Donating);
+        assert_eq!(self.world.machine.context(index).rip, rip - crate::context::SYSCALL_BYTES);
+        rip - crate::context::SYSCALL_BYTES
+    }
+
+    /// The client runs, its call begins anew and is taken.
+    fn is_taken(&mut self, index: usize) {
+        assert_eq!(self.world.pick(0), index);
+        assert_eq!(self.pending(index), Pending::Nothing);
+        let server = self.server;
+        assert_eq!(
+            self.transfer(index, server, TRANSFER_WAIT),
+            Outcome::Enter(EnvIndex::new(server))
+        );
+        assert_eq!(self.world.pick(0), server);
+    }
+
+    fn pending(&self, index: usize) -> Pending {
+        self.world.state.envs.slots[EnvIndex::new(index)].pending
+    }
+
+    fn donors(&self) -> u16 {
+        self.world.state.envs.slots[EnvIndex::new(self.server)].donors
+    }
+}
+
+/// The client's slice is the server's until that one has answered the other client; then it is the
+/// client's again, and the other one waits for its turn.
+#[test]
+fn whose_slice_it_is_calls_next() {
+    let mut busy = Busy::new();
+    busy.run(busy.client);
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    let end = busy.world.state.sched.cpus[CPU].slice_end_ns;
+    busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    busy.world.machine.now += SLICE_NS / 4;
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
+    assert_eq!(busy.world.state_of(first), EnvState::Ready);
+    busy.is_taken(client);
+    assert_eq!(busy.world.state.sched.cpus[CPU].slice_end_ns, end);
+    assert_eq!(
+        busy.transfer(server, client, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(client))
+    );
+    assert_eq!(busy.donors(), 0);
+}
+
+/// The same of time that the client has borrowed, while the server ran on the first one's slice: it
+/// is not lost, and that slice's rest is the first one's.
+#[test]
+fn whose_loan_it_is_calls_next() {
+    let mut busy = Busy::new();
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    busy.run(client);
+    assert_eq!(busy.world.by(client, WAIT), Outcome::Left);
+    busy.run(server);
+    let env = busy.world.id(client);
+    let at = EnvIndex::new(client);
+    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
+    crate::sleep::end_sleep(state, machine, at);
+    sched::make_ready(state, machine, at, true);
+    assert_eq!(busy.world.pick(0), client, "{env:?} borrows");
+    assert_eq!(busy.world.state.sched.cpus[CPU].lender as usize, server);
+    busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    busy.world.machine.now += SLICE_NS / 8;
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
+    busy.is_taken(client);
+    assert_eq!(
+        busy.transfer(server, client, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(client))
+    );
+    assert_eq!(busy.world.pick(0), client);
+    assert_eq!(busy.world.by(client, WAIT), Outcome::Left);
+    assert_eq!(busy.world.pick(0), first, "the rest is its own");
+}
+
+/// What a client waits for is done by those that come first, and its time is not touched by loans
+/// that others have meanwhile.
+#[test]
+fn loans_in_between_change_nothing() {
+    let mut busy = Busy::new();
+    let (first, client, server, third) = (busy.first, busy.client, busy.server, busy.computes);
+    busy.run(third);
+    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
+    busy.run(client);
+    busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    let at = EnvIndex::new(third);
+    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
+    crate::sleep::end_sleep(state, machine, at);
+    sched::make_ready(state, machine, at, true);
+    assert_eq!(busy.world.pick(0), third);
+    busy.wait(third);
+    let end = busy.world.state.sched.cpus[CPU].borrow_end_ns;
+    busy.world.machine.now = end;
+    assert_eq!(busy.world.pick(0), server, "the loan is over");
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
+    busy.is_taken(client);
+}
+
+/// A client whose time is over while the server is busy calls when its turn comes.
+#[test]
+fn a_turn_is_enough() {
+    let mut busy = Busy::new();
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    busy.run(client);
+    busy.wait(client);
+    busy.run(busy.computes);
+    // On a slice of the first one, which goes on then, and sleeps.
+    while busy.world.pick(0) != server || busy.world.state.sched.cpus[CPU].awaits[0] != 0 {
+        busy.world.machine.now += SLICE_NS;
+    }
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Enter(EnvIndex::new(first)));
+    assert_eq!(busy.world.pick(0), first);
+    assert_eq!(busy.world.by(first, WAIT), Outcome::Left);
+    assert_eq!(busy.pending(client), Pending::Busy);
+    busy.run(client);
+    busy.is_taken(client);
+}
+
+/// A server that accepts without a reply, or has an event to look at first, is the client's as well.
+#[test]
+fn servers_accept_by_sleeping() {
+    for event in [false, true] {
+        let mut busy = Busy::new();
+        let (first, client, server) = (busy.first, busy.client, busy.server);
+        busy.run(client);
+        busy.wait(client);
+        assert_eq!(busy.world.pick(0), server);
+        if event {
+            busy.world.save(server, offset::EVENTS, 1);
+            assert_eq!(
+                busy.transfer(server, first, TRANSFER_REPLY),
+                Outcome::Answer(0, woken::EVENT)
+            );
+            assert_eq!(busy.world.pick(0), server, "on the client's time");
+            busy.world.save(server, offset::EVENTS, 0);
+        }
+        assert_eq!(busy.world.by(server, ACCEPT), Outcome::Left);
+        busy.is_taken(client);
+    }
+}
+
+/// The reply of a server to a client that it has not heard is none.
+#[test]
+fn who_waits_has_asked_for_nothing() {
+    let mut busy = Busy::new();
+    let (client, server) = (busy.client, busy.server);
+    busy.run(client);
+    let rip = busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    for bits in [TRANSFER_REPLY, 0] {
+        assert_eq!(busy.transfer(server, client, bits), error(Error::Busy, 0));
+    }
+    assert_eq!(busy.world.machine.context(client).rip, rip);
+    assert_eq!(busy.pending(client), Pending::Busy);
+}
+
+/// Whatever ends the wait, the server counts one environment less that waits: its own end, which
+/// lets the call begin anew; that of the client; a hold.
+#[test]
+fn every_wait_ends() {
+    let mut busy = Busy::new();
+    busy.run(busy.client);
+    let (client, server) = (busy.client, busy.server);
+    busy.wait(client);
+    assert_eq!(busy.donors(), 2);
+    let env = busy.world.id(client);
+    // By one that is always ready.
+    let third = busy.computes;
+    assert_eq!(busy.world.by(third, Call::EnvHold { env }), OK);
+    assert_eq!(busy.donors(), 2);
+    assert_eq!(busy.world.by(third, Call::EnvRelease { env }), OK);
+    assert_eq!((busy.donors(), busy.pending(client)), (1, Pending::Nothing));
+    busy.run(client);
+    busy.wait(client);
+    assert_eq!(busy.world.by(third, Call::EnvDestroy { env, word: 0 }), OK);
+    assert_eq!(busy.donors(), 1);
+
+    let mut busy = Busy::new();
+    busy.run(busy.client);
+    let rip = busy.wait(client);
+    let env = busy.world.id(server);
+    let account = crate::turns::account_of(&busy.world.state, EnvIndex::new(server));
+    assert_eq!(busy.world.by(third, Call::EnvDestroy { env, word: 0 }), OK);
+    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
+    while crate::sweep::work(state, machine, account) {
+        crate::work::begin(state);
+    }
+    busy.run(client);
+    assert_eq!(busy.world.machine.context(client).rip, rip, "it calls again");
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::NoSuchEnv, 0));
+}
+
+/// Environments that no server is are not waited for, nor one that waits for something itself.
+#[test]
+fn only_servers_that_are_ready_are_waited_for() {
+    let mut busy = Busy::new();
+    busy.run(busy.client);
+    let (client, computes) = (busy.client, busy.computes);
+    assert_eq!(busy.world.state_of(computes), EnvState::Ready);
+    busy.world.state.envs.slots[EnvIndex::new(computes)].entries.sync = 0;
+    assert_eq!(busy.transfer(client, computes, TRANSFER_WAIT), error(Error::Busy, 0));
+    let server = busy.server;
+    let env = busy.world.id(server);
+    assert_eq!(busy.world.by(computes, Call::EnvHold { env }), OK);
+    busy.run(client);
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+}
+
+/// Where the server has run on another processor, one that is idle meanwhile hears of it.
+#[test]
+fn idle_processors_hear_that_a_server_accepts() {
+    let mut busy = Busy::new();
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    busy.run(client);
+    busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    // The processor is lost for a while: the server runs on the other one.
+    let other = CpuIndex::new(1);
+    let now = busy.world.machine.now;
+    sched::leave_at(&mut busy.world.state, CPU, now);
+    sched::run(&mut busy.world.state, other, EnvIndex::new(server), now);
+    let third = busy.computes;
+    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
+    while busy.world.pick(0) != 0 {
+        busy.world.machine.now += SLICE_NS;
+    }
+    busy.world.machine.interrupts.clear();
+    let call = Call::TransferSync {};
+    let word =
+        u64::from(call.encode().0) | u64::from(busy.world.id(first).0) << 32 | TRANSFER_REPLY;
+    busy.world.raw(1, server, call, word);
+    busy.world.pick(1);
+    assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
+    assert_eq!(busy.world.pick(0), client);
+}
