@@ -110,16 +110,10 @@ impl Files {
         let server = EnvId(services::get(Service::Files) as u32);
         let (region, who) = (self.region.0 as u32, Credentials::of(0, 0));
         let request = protocol::Request { operation, region, arguments, who };
-        loop {
-            match call::transfer(server, request.to_words()) {
-                Ok(reply) => return protocol::answer(&reply),
-                Err((Error::Busy, _)) => {
-                    // It serves somebody else: give it the processor to finish.
-                    let _ = call::yield_to(server);
-                }
-                // The next one knows nothing of the file.
-                Err(_) => return Err(Errno::EIO),
-            }
+        match call::transfer_when_free(server, request.to_words()) {
+            Ok(reply) => protocol::answer(&reply),
+            // The next one knows nothing of the file.
+            Err(_) => Err(Errno::EIO),
         }
     }
 

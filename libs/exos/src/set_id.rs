@@ -138,18 +138,12 @@ fn ask(request: &Request) -> Result<DomainId, Errno> {
     if server.is_none() {
         return Err(Errno::EPERM);
     }
-    loop {
-        match call::transfer(server, request.to_words()) {
-            Ok([0, domain, ..]) => return Ok(DomainId(domain)),
-            Ok([number, ..]) => return Err(Errno(u16::try_from(number).unwrap_or(5))),
-            Err((Error::Busy, _)) => {
-                // It serves somebody else: give it the processor to finish.
-                let _ = call::yield_to(server);
-            }
-            // It has ended, and init starts another one.
-            Err((Error::NoSuchEnv | Error::Dead, _)) => return Err(Errno::EAGAIN),
-            Err((error, _)) => return Err(from_kernel(error)),
-        }
+    match call::transfer_when_free(server, request.to_words()) {
+        Ok([0, domain, ..]) => Ok(DomainId(domain)),
+        Ok([number, ..]) => Err(Errno(u16::try_from(number).unwrap_or(5))),
+        // It has ended, and init starts another one.
+        Err((Error::NoSuchEnv | Error::Dead, _)) => Err(Errno::EAGAIN),
+        Err((error, _)) => Err(from_kernel(error)),
     }
 }
 

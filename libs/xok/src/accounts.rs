@@ -59,15 +59,7 @@ fn transfer(request: [u64; 6]) -> Option<[u64; 6]> {
     if server.is_none() {
         return None;
     }
-    loop {
-        match call::transfer(server, request) {
-            Err((Error::Busy, _)) => {
-                // It serves somebody else: give it the processor to finish.
-                let _ = call::yield_to(server);
-            }
-            reply => return reply.ok(),
-        }
-    }
+    call::transfer_when_free(server, request).ok()
 }
 
 /// The user whose account this is, as far as that is known.

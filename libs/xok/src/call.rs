@@ -5,7 +5,9 @@
 //! (unmapping a page, say) is the business of those who make that call, and their names say so.
 #![allow(unsafe_code)]
 
-use abi::call::{CAPABILITY_SHIFT, Call, REVOKE_LATER, TRANSFER_REPLY, TRANSFER_SHIFT, number};
+use abi::call::{
+    CAPABILITY_SHIFT, Call, REVOKE_LATER, TRANSFER_REPLY, TRANSFER_SHIFT, TRANSFER_WAIT, number,
+};
 use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
@@ -438,7 +440,27 @@ pub type Message = [u64; 6];
 /// register; the stub saves what the calling convention keeps, the stack pointer in the save area.
 /// A careful caller has no secret in its other registers.
 pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
-    let (error, mut reply): (u64, Message) = (transfer_rax(to), message);
+    transfer_by(transfer_rax(to), message)
+}
+
+/// As [`transfer`], to a server that may serve another client: this one's time is the server's until
+/// it accepts. Never refused as `Busy`.
+pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refused> {
+    loop {
+        for rax in [transfer_rax(to), transfer_rax(to) | TRANSFER_WAIT] {
+            match transfer_by(rax, message) {
+                Err((Error::Busy, _)) => {}
+                ended => return ended,
+            }
+        }
+        // It runs on another processor, or waits for something itself.
+        let _ = yield_to(to);
+    }
+}
+
+#[inline(always)]
+fn transfer_by(rax: u64, message: Message) -> Result<Message, Refused> {
+    let (error, mut reply): (u64, Message) = (rax, message);
     let status: u64;
     // SAFETY: rbx and rbp are saved on the stack, whose pointer is saved at gs:TRANSFER_RSP (the
     // thread's own page); every other register is declared changed.

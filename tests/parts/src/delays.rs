@@ -7,6 +7,7 @@
 //! ```text
 //!   files         the dearest requests to the file server: how long it is busy with one
 //!   files_beside  a client beside others of another user, which ask for much again and again
+//!   files_programs  one beside programs that fill files and remove them
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
@@ -37,9 +38,10 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
+    ("files_programs", files::beside_programs, BOUND),
     ("files_crowd", crowd::all, BOUND),
     ("files_entries", entries::all, BOUND),
     ("holders", holders::beside, holders::BOUND),

@@ -1,6 +1,5 @@
 //! The client of the memory file server: requests by control transfer, data in a region.
 
-use abi::error::Error;
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::region::{COPY_IN, COPY_OUT};
 use unix::attributes::{ATTRIBUTES_BYTES, Attributes, Credentials, Space};
@@ -179,12 +178,8 @@ impl Client {
         let request = Request { operation, region, arguments, who };
         let mut server = self.server;
         loop {
-            match call::transfer(server, request.to_words()) {
+            match call::transfer_when_free(server, request.to_words()) {
                 Ok(reply) => return answer(&reply),
-                Err((Error::Busy, _)) => {
-                    // It serves somebody else: give it the processor to finish.
-                    let _ = call::yield_to(server);
-                }
                 // It has ended, perhaps by this very request: the next one is asked once. Of what
                 // was in the files nothing is left; it answers `EIO` about files that it never had.
                 Err(_) if server == self.server => server = successor(server)?,

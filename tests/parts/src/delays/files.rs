@@ -4,6 +4,7 @@ use super::{Children, Measured, as_user, now};
 use crate::deputies::{ANN, NOBODY, ask_by, node_of};
 use crate::{expect, forgers, libc};
 use std::fs::{self, File};
+use std::io::Write;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -27,6 +28,9 @@ const OPEN: usize = 900;
 /// Processes that say that they hold everything, and files of user 0's.
 const HOLDERS: usize = 60;
 const ROOTS: usize = 40;
+/// Programs that fill files, and how large these are.
+const PROGRAMS: usize = 4;
+const FILE_MIB: usize = 24;
 /// Clients that ask for as much as they can, and answers that another one gets meanwhile, at times
 /// that fall anywhere in their slices.
 const ATTACKERS: usize = 3;
@@ -273,6 +277,45 @@ pub fn beside(door: door::Door) -> Measured {
     // Each of them has been served meanwhile, and more than now and then.
     expect(done.iter().all(|&done| done > 1000), || format!("they have done {done:?}"))?;
     victim
+}
+
+/// Programs that fill files and remove them, as Linux programs do: each waits for the server while
+/// it is busy, and there are always some that wait.
+pub fn beside_programs(_: door::Door) -> Measured {
+    prepare()?;
+    let done = &libc::words(libc::shared(1), 1)[0];
+    let programs: Vec<i32> =
+        (0..PROGRAMS).map(|_| libc::spawn(|| end_files(done).unwrap_or(1))).collect();
+    while done.load(Ordering::SeqCst) < PROGRAMS as u64
+        && programs.iter().all(|&program| libc::is_alive(program))
+    {
+        std::thread::sleep(PAUSE);
+    }
+    let victim = write_again(ANSWERS);
+    let alive = programs.iter().all(|&program| libc::is_alive(program));
+    for program in programs {
+        libc::send(program, 9);
+        libc::wait(program);
+    }
+    expect(alive, || "the programs have ended".into())?;
+    victim
+}
+
+/// Fills a file and removes it, again and again.
+fn end_files(done: &AtomicU64) -> Option<i32> {
+    if !libc::become_user(NOBODY) {
+        return None;
+    }
+    let place = format!("{PLACE}/ends-{}", std::process::id());
+    let piece = vec![1; 1 << 20];
+    loop {
+        let mut file = File::create(&place).ok()?;
+        for _ in 0..FILE_MIB {
+            file.write_all(&piece).ok()?;
+        }
+        fs::remove_file(&place).ok()?;
+        done.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// How long another user's writes of one byte take, at times that fall anywhere in others' slices.
