@@ -8,9 +8,9 @@
 //! ```
 //! Without it a client would yield to the server, and its time would be gone with the server's
 //! reply to the other client. There is no queue: among those that wait the order is that of their
-//! turns, so accounts wait for a round at most, however many environments of others wait. The client
-//! whose time it is (its slice, or time that it has borrowed) is noted by the processor, and is the
-//! next to call.
+//! turns, so accounts wait for a round at most, however many environments of others wait. The
+//! client whose time it is (its slice, or time that it has borrowed) is noted by the processor, and
+//! is the next to call.
 
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Pending, WAITED};

@@ -397,8 +397,8 @@ pub fn kick(state: &mut State, index: EnvIndex) {
     }
 }
 
-/// No processor must stay idle at which an environment is at home that may wait for a server: `pick`
-/// sees to it.
+/// No processor must stay idle at which an environment is at home that may wait for a server:
+/// `pick` sees to it.
 #[cold]
 pub(crate) fn kick_all(state: &mut State) {
     for cpu in CpuIndex::all() {

@@ -443,8 +443,8 @@ pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
     transfer_by(transfer_rax(to), message)
 }
 
-/// As [`transfer`], to a server that may serve another client: this one's time is the server's until
-/// it accepts. Never refused as `Busy`.
+/// As [`transfer`], to a server that may serve another client: this one's time is the server's
+/// until it accepts. Never refused as `Busy`.
 pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refused> {
     loop {
         for rax in [transfer_rax(to), transfer_rax(to) | TRANSFER_WAIT] {

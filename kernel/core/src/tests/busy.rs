@@ -186,7 +186,7 @@ fn a_turn_is_enough() {
     busy.is_taken(client);
 }
 
-/// A server that accepts without a reply, or has an event to look at first, is the client's as well.
+/// A server that accepts without a reply, or has an event to look at first, is the client's too.
 #[test]
 fn servers_accept_by_sleeping() {
     for event in [false, true] {
