@@ -23,11 +23,26 @@ use abi::filter::{COPY, FilterAtom, FilterProgram, SUBSETTABLE};
 use abi::id::{DomainId, FilterId, RingId};
 use abi::limits::{FILTER_ATOMS, FILTER_BYTES, Resource};
 use abi::published::FilterRecord;
+use core::ops::Range;
 
 #[cfg(test)]
 mod tests;
 
 const WORDS: usize = FILTER_BYTES / 8;
+/// Where a packet says that it is of IPv4, with a header of five words, and what it says then.
+const TYPE: Range<usize> = 12..14;
+const IPV4: [u8; 2] = [8, 0];
+const VERSION: usize = 14;
+const FIVE_WORDS: u8 = 0x45;
+/// Where it says that it is a fragment, and the bits that say so.
+const FRAGMENT: Range<usize> = 20..22;
+const IS_FRAGMENT: [u8; 2] = [0x3f, 0xff];
+/// Where its protocol stands; those of which source and destination port come first, TCP and UDP.
+const PROTOCOL: usize = 23;
+const HAVE_PORTS: [u8; 2] = [6, 17];
+/// Where the addresses of sender and receiver lie, and their ports.
+const ADDRESSES: usize = 26;
+const PORTS: usize = 34;
 /// Domains that may hold a reference to one filter.
 pub const HOLDERS: usize = 4;
 
@@ -68,6 +83,27 @@ impl Head {
             *word = u64::from_le_bytes(*bytes);
         }
         Self { words, len: packet.len() }
+    }
+
+    /// Of the packet that would answer this one: the addresses of sender and receiver change
+    /// places, and their ports. `None`: the packet's protocol has no ports, or they lie elsewhere
+    /// (IP options, fragments).
+    pub fn of_answer_to(packet: &[u8]) -> Option<Self> {
+        let (kind, version) = (packet.get(TYPE)?, packet.get(VERSION)?);
+        let fragment =
+            packet.get(FRAGMENT)?.iter().zip(IS_FRAGMENT).any(|(at, bits)| at & bits != 0);
+        let is_ip = *kind == IPV4 && *version == FIVE_WORDS && !fragment;
+        if !is_ip || !HAVE_PORTS.contains(packet.get(PROTOCOL)?) {
+            return None;
+        }
+        let mut answer = [0; FILTER_BYTES];
+        let len = packet.len().min(FILTER_BYTES);
+        answer[..len].copy_from_slice(&packet[..len]);
+        for (first, bytes) in [(0, 6), (ADDRESSES, 4), (PORTS, 2)] {
+            packet.get(first..first + 2 * bytes)?;
+            answer[first..first + 2 * bytes].rotate_left(bytes);
+        }
+        Some(Self { len: packet.len(), ..Self::of(&answer[..len]) })
     }
 }
 
@@ -144,6 +180,22 @@ pub fn find(state: &State, interface: usize, head: &Head, at: usize) -> Option<(
 /// Is it a copy filter?
 pub fn is_copy(state: &State, index: usize) -> bool {
     state.net.filters[index].flags & COPY != 0
+}
+
+/// May the domain send this interface a packet, of which the answer's head is this? If no filter
+/// would get the answer, every domain may; else the domains that have a reference to the filter,
+/// or a right over it.
+pub fn may_speak(state: &State, domain: DomainIndex, interface: usize, answer: &Head) -> bool {
+    let mut at = 0;
+    while let Some((index, next)) = find(state, interface, answer, at) {
+        at = next;
+        if !is_copy(state, index) {
+            let filter = &state.net.filters[index];
+            return filter.holders.contains(&domain.link())
+                || capability::holds(state, domain, &filter.guard, WRITE);
+        }
+    }
+    true
 }
 
 /// The ring its packets go to.

@@ -7,9 +7,10 @@
 //! ```
 //! What has the interface's own address as its source comes from this machine, and nothing else
 //! does: such a frame from the wire is nobody's, and so is one from here with another source. So
-//! those who share the interface do not speak for the wire's stations to each other.
-//! No protocol is known here: a filter is a mask and a value over the first bytes of a packet. The
-//! matcher is linear, most specific filter first; it stands behind [`filter::find`] alone.
+//! those who share the interface do not speak for the wire's stations to each other; nor for each
+//! other, by their ports. Where these lie is all that is known of protocols here: a filter is a
+//! mask and a value over the first bytes of a packet. The matcher is linear, most specific filter
+//! first; it stands behind [`filter::find`] alone.
 
 mod decode;
 pub mod doorbell;

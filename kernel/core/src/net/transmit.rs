@@ -7,8 +7,9 @@
 //!
 //! A packet to the interface's own link address does not go to the device, which would not bring it
 //! back: it is copied once and distributed by the filters within the call, if it says that it comes
-//! from there.
+//! from there, and from no port whose packets are another domain's.
 
+use super::filter::{self, Head};
 use super::{INTERFACES, exists};
 use crate::answer::{Answer, Refusal};
 use crate::count::Count;
@@ -115,7 +116,7 @@ pub fn transmit<M: Machine>(
     let all = &mut place[..plan.pieces];
     machine.trace(packet_out(interface, plan.env.id(), all));
     if is_to_itself(state, machine, interface, all) {
-        return Ok(turn(state, machine, interface, plan, all));
+        return Ok(turn(state, machine, (caller, interface), plan, all));
     }
     account::charge(state, plan.account, Resource::Pins, plan.pieces as u32 + 1)?;
     account::count(state, plan.account, Resource::Sends, 1);
@@ -250,7 +251,7 @@ fn is_to_itself<M: Machine>(state: &State, machine: &M, interface: usize, all: &
 fn turn<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    interface: usize,
+    (caller, interface): (DomainIndex, usize),
     plan: Plan,
     all: &[Segment],
 ) -> u64 {
@@ -259,7 +260,9 @@ fn turn<M: Machine>(
     state.published.interfaces[interface].sent += 1;
     // A sender who changes the address meanwhile sends to whoever it says, on this machine.
     let packet = &packet[..len];
-    let claimed = if super::is_from_here(state, interface, packet) {
+    let may_speak = |answer| filter::may_speak(state, caller, interface, &answer);
+    let is_its_own = Head::of_answer_to(packet).is_none_or(may_speak);
+    let claimed = if super::is_from_here(state, interface, packet) && is_its_own {
         super::distribute(state, machine, interface, packet)
     } else {
         super::nobodys(state, machine, interface, packet);

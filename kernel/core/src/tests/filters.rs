@@ -255,3 +255,64 @@ fn a_reference_counts_once() {
     assert_eq!(world.state.net.ordered, 0, "the last reference was the filter's end");
     assert_eq!(world.state.published.accounts[1].used[Resource::Filters as usize], 0);
 }
+
+/// Where a packet and the word beside it lie.
+const PACKET: u64 = SCRATCH + 0x900;
+const PENDING: u64 = SCRATCH + 0x980;
+
+/// Datagrams over IPv4 to this port.
+fn port(number: u16) -> [(u16, u32, u32); 2] {
+    [(20, 0x3fff_00ff, 17), (34, 0xffff, number.into())]
+}
+
+/// The environment sends a datagram to the interface itself, from one port to another one, with
+/// these flags (not to be cut: 0x40); does a filter get it?
+fn datagram(world: &mut World, index: usize, ports: [u16; 2], flags: u8) -> bool {
+    let link = [2, 0, 0, 0, 0, 9];
+    let mut packet = [&link[..], &link, &[8, 0, 0x45]].concat();
+    packet.resize(42, 0);
+    (packet[20], packet[23]) = (flags, 17);
+    packet[34..36].copy_from_slice(&ports[0].to_be_bytes());
+    packet[36..38].copy_from_slice(&ports[1].to_be_bytes());
+    packet.resize(48, 0);
+    for (at, word) in packet.chunks(8).enumerate() {
+        let word = u64::from_le_bytes(word.try_into().unwrap());
+        world.poke(index, PACKET + 8 * at as u64, word);
+    }
+    world.poke(index, PENDING, 1);
+    world.put(index, &[PACKET, 42]);
+    let (pieces, pending) = (UserAddress(SCRATCH), UserAddress(PENDING));
+    let call = Call::NetTransmit { interface: 0, pieces, count: 1, pending };
+    match world.with(index, INTERFACE, call) {
+        Outcome::Answer(0, unclaimed) => unclaimed == 0,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A domain that has the interface sends to this machine from no port of another domain's.
+#[test]
+fn a_port_speaks_for_its_owner_alone() {
+    let mut wire = Wire::new();
+    let other = wire.other;
+    for index in [1, other] {
+        give(&mut wire.world, index, INTERFACE, WRITE, &[NAME_DEVICE, DEVICE_NETWORK, 0]);
+    }
+    // It holds nothing over the first one's filters.
+    for slot in [0, ROOT] {
+        give(&mut wire.world, other, slot, WRITE, &[400]);
+    }
+    let first = wire.first(0, &port(5700));
+    filter(wire.second(0, &port(5701)));
+    let world = &mut wire.world;
+    assert!(datagram(world, 1, [5700, 5701], 0), "the owner");
+    for flags in [0, 0x40, 0x80] {
+        assert!(!datagram(world, other, [5700, 5701], flags), "flags {flags:#x}");
+    }
+    assert!(datagram(world, other, [5701, 5700], 0), "from its own port");
+    assert!(datagram(world, other, [5702, 5700], 0), "from nobody's port");
+    // One to which the owner gives a reference has the port, too.
+    let domain = env::domain(&world.state, EnvIndex::new(other));
+    let pass = Call::FilterReference { filter: first, domain };
+    assert_eq!(world.by(1, pass), OK);
+    assert!(datagram(world, other, [5700, 5701], 0), "one that has a reference");
+}

@@ -10,18 +10,21 @@ use abi::call::Call;
 use abi::error::Error;
 use abi::filter::{COPY, FilterAtom, FilterProgram};
 use abi::id::EnvId;
+use abi::published::{InterfaceRecord, Table};
 use abi::region::WordAt;
-use abi::ring::RingEntry;
+use abi::ring::{Piece, RingEntry};
 use abi::word::UserAddress;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// What holds.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     ("the_network_is_its_groups", the_network_is_its_groups),
     ("the_kernel_gives_ports_to_the_networks_group", the_kernel_gives_ports_to_the_networks_group),
     ("members_do_not_overhear", members_do_not_overhear),
+    ("members_answer_for_no_other_port", members_answer_for_no_other_port),
     ("shared_sockets_end_with_their_users", shared_sockets_end_with_their_users),
     ("keepers_sleep_while_peers_take_nothing", keepers_sleep_while_peers_take_nothing),
 ];
@@ -130,6 +133,61 @@ fn members_do_not_overhear(door: door::Door) -> Seen {
     expect(arrived == SECRET.len(), || "user 0 is not sent it".into())?;
     expect(status & 0x400 == 0, || "a user reads what user 0 sends to itself".into())?;
     expect(status == 0, || format!("the listener ended with {status:#x}"))?;
+    Ok(String::new())
+}
+
+/// A datagram of a port of this machine to another one, as it travels.
+fn datagram(link: &[u8], ports: [u16; 2], text: &[u8]) -> Vec<u8> {
+    const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
+    let len = |head: usize| ((head + text.len()) as u16).to_be_bytes();
+    let mut packet = [&[0x45, 0], &len(28)[..], &[0, 0, 0, 0, 64, 17, 0, 0]].concat();
+    packet.extend([LOOPBACK, LOOPBACK].concat());
+    let words = packet.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    // Without a sum of its own.
+    let head = [&ports.map(u16::to_be_bytes).concat()[..], &len(8), &[0, 0]].concat();
+    [link, link, &[8, 0], &packet, &head, text].concat()
+}
+
+/// Sends a frame by the kernel; `None`: it was refused.
+fn send_frame(door: door::Door, frame: &[u8]) -> Option<u64> {
+    let piece = Piece { address: frame.as_ptr() as u64, len: frame.len() as u64 };
+    let pending = AtomicU64::new(1);
+    let words = [&raw const piece as u64, &raw const pending as u64];
+    let [pieces, pending] = words.map(UserAddress);
+    let call = Call::NetTransmit { interface: 0, pieces, count: 1, pending };
+    (0..16).find_map(|slot| libc::kernel_by(door, call, slot).ok())
+}
+
+/// A program with the network sends nothing from the port of another user's server to a client on
+/// the same machine.
+fn members_answer_for_no_other_port(door: door::Door) -> Seen {
+    const SERVER: u16 = 5607;
+    const CLIENT: u16 = 5608;
+    let server = UdpSocket::bind(("127.0.0.1", SERVER)).map_err(failed)?;
+    let client = UdpSocket::bind(("127.0.0.1", CLIENT)).map_err(failed)?;
+    client.connect(("127.0.0.1", SERVER)).map_err(failed)?;
+    let attacker = libc::spawn(|| {
+        if !libc::become_user_in(NOBODY, NETWORK_GROUP) {
+            return 1;
+        }
+        let mac = xok::published::record::<InterfaceRecord>(Table::Interfaces, 0);
+        let Some(mac) = mac.map(|record| record.mac.to_le_bytes()) else { return 2 };
+        let frame = datagram(&mac[..6], [SERVER, CLIENT], b"forged");
+        i32::from(send_frame(door, &frame).is_none()) * 3
+    });
+    let status = libc::wait(attacker);
+    expect(status == 0, || format!("the sender ended with {status:#x}"))?;
+    // What arrives first arrives first.
+    server.send_to(SECRET, ("127.0.0.1", CLIENT)).map_err(failed)?;
+    let mut bytes = [0; 64];
+    let count = client.recv(&mut bytes).map_err(failed)?;
+    let answer = &bytes[..count];
+    expect(answer == SECRET, || {
+        format!("the client reads {:?}", answer.escape_ascii().to_string())
+    })?;
     Ok(String::new())
 }
 
