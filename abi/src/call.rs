@@ -178,8 +178,10 @@ calls! {
     /// unless own or being built. `rdx`: its id.
     8 EnvAlloc { which: Which, domain: DomainId, account: AccountId, vector: Which } guarded Atomic
         errors [NoSuchDomain, NoSuchAccount, Taken, Exhausted, OverQuota, NoSuchFrame];
-    /// Sets the fields of `env` (0: oneself, at home) named by `fields` from an `EnvSetup`.
-    9 EnvSet { env: EnvId, fields: u64, setup: UserAddress } guarded Atomic
+    /// Sets the fields of `env` (0: oneself, at home) named by `fields` from an `EnvSetup`. On
+    /// several processors this with an application page, `EnvMove` and `FrameRevoke` begin anew
+    /// until the account may interrupt the others again (`limits::FORGET_NS`).
+    9 EnvSet { env: EnvId, fields: u64, setup: UserAddress } guarded Continued
         errors [NoSuchEnv, WrongState, BadAddress];
     /// Moves oneself into `domain` and goes on there as the `EnvSetup` says: `exec`. Needs CONTROL
     /// over the domain. The old domain ends with its last environment.

@@ -68,6 +68,9 @@ pub struct Record {
     pub(crate) turns: OnEach,
     /// What of it is left to be worked off.
     pub(crate) left: Left,
+    /// When it is due to have all processors forget again, nanoseconds since boot
+    /// ([`crate::forgetting`]).
+    pub(crate) forgets_ns: u64,
     /// Does it wait to bind a function?
     pub(crate) queued: Queued,
 }

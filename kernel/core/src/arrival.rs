@@ -19,7 +19,9 @@ use crate::env::Env;
 use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{create, death, domain, env, gate, predicate, principal, sched, sleep};
+use crate::{
+    create, death, domain, env, forgetting, gate, predicate, principal, sched, sleep, turns,
+};
 use abi::id::EnvId;
 
 /// Moves the environment at `guest` into the domain at `to`, in place of the one at `prepared`.
@@ -64,6 +66,7 @@ fn take_over<M: Machine>(state: &mut State, machine: &mut M, guest: EnvIndex, pr
     machine.application_page(prepared.at(), None);
     if application.0 != 0 {
         machine.application_page(guest.at(), Some(application));
+        forgetting::note(state, turns::account_of(state, guest));
     }
     let target = &mut state.envs.slots[guest];
     (target.entries, target.flags, target.guard) = (entries, flags, guard);

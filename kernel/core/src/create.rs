@@ -8,8 +8,8 @@ use crate::index::{CpuIndex, DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
-    account, arrival, death, domain, env, exit, frame, gate, predicate, principal, queue, sched,
-    slice, table, visit,
+    account, arrival, death, domain, env, exit, forgetting, frame, gate, predicate, principal,
+    queue, sched, slice, table, turns, visit,
 };
 use abi::capability::{CONTROL, Name};
 use abi::error::Error;
@@ -140,7 +140,7 @@ pub fn set<M: Machine>(
     let domain = DomainIndex::from(env::domain(state, index));
     let save = state.envs.slots[index].save_address;
     let plan = check(state, machine, caller, (domain, save), fields, &read_setup(bytes))?;
-    apply(state, machine, index, &plan);
+    apply(state, machine, (caller, index), &plan);
     Ok(0)
 }
 
@@ -184,7 +184,7 @@ pub fn move_to<M: Machine>(
     principal::moved(state, from.into(), to);
     state.published.domains[to].envs += 1;
     *machine.context(caller.at()) = Context::starting(0, 0, 0);
-    apply(state, machine, caller, &plan);
+    apply(state, machine, (caller, caller), &plan);
     wait_still(state, machine, caller, waiting);
     machine.vector_init(state.envs.slots[caller].vector);
     env::changed(state, caller);
@@ -278,7 +278,12 @@ fn check<M: Machine>(
     Ok(Plan { fields, setup: *setup, guard, save, application })
 }
 
-fn apply<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, plan: &Plan) {
+fn apply<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (caller, index): (EnvIndex, EnvIndex),
+    plan: &Plan,
+) {
     let set = |bit: u64| plan.fields & bit != 0;
     let setup = &plan.setup;
     let context = machine.context(index.at());
@@ -329,6 +334,7 @@ fn apply<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex, plan: 
         let env = &mut state.envs.slots[index];
         let old = core::mem::replace(&mut env.application, plan.application);
         machine.application_page(index.at(), Some(plan.application));
+        forgetting::note(state, turns::account_of(state, caller));
         unpin(state, old);
     }
 }

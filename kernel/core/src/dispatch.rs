@@ -13,9 +13,9 @@ use crate::machine::{Machine, UserFault};
 use crate::sleep::Sleep;
 use crate::state::State;
 use crate::{
-    account, capability, console, create, death, domain, env, method, operate, predicate,
-    principal, region, retract, revoke, sleep, slice, step, token, trace, transfer, turns, visit,
-    voided, yields,
+    account, capability, console, create, death, domain, env, forgetting, method, operate,
+    predicate, principal, region, retract, revoke, sleep, slice, step, token, trace, transfer,
+    turns, visit, voided, yields,
 };
 use abi::call::{CALLS_MAX, CAPABILITY_SHIFT, Call, REVOKE_LATER, Visitor, number};
 use abi::capability::{CONTROL, Capability, DEVICE_POWER, NAME_DEVICE, Name, WRITE};
@@ -247,6 +247,11 @@ fn serve<M: Machine>(
     let Caller { cpu, index, word, bytes } = who;
     let capability = who.capability();
     match *call {
+        Call::EnvSet { .. } | Call::EnvMove { .. } | Call::FrameRevoke { .. }
+            if forgetting::comes_too_soon(state, machine, index, call) =>
+        {
+            k.again()
+        }
         Call::Yield { to } => match yields::yield_to(state, machine, cpu, index, to) {
             Ok(()) if state.envs.slots[index].state == EnvState::Running => k.answer(Ok(0)),
             Ok(()) => k.left(state, index),
@@ -524,6 +529,7 @@ fn revoke_frame<M: Machine>(
         if let Err(refusal) = checked {
             return k.refuse(refusal);
         }
+        forgetting::note(state, account);
         if flags & REVOKE_LATER != 0 {
             return k.answer(Ok(revoke::begin_later(state, machine, frame).into()));
         }

@@ -14,8 +14,9 @@ use crate::env::Request;
 use crate::index::EnvIndex;
 use crate::machine::Machine;
 use crate::state::State;
+use crate::turns::account_of;
 use crate::work::{self, cost};
-use crate::{console, frame, gate, request};
+use crate::{console, forgetting, frame, gate, request};
 use abi::id::Frame;
 use abi::published::EnvState;
 
@@ -64,6 +65,7 @@ pub(crate) fn drop_application<M: Machine>(state: &mut State, machine: &mut M, i
     let page = core::mem::take(&mut state.envs.slots[index].application);
     if page.0 != 0 {
         machine.application_page(index.at(), None);
+        forgetting::note(state, account_of(state, index));
         frame::unpin(state, page);
     }
 }

@@ -41,6 +41,7 @@ pub mod exit;
 pub mod fake;
 mod fifo;
 pub mod fold;
+mod forgetting;
 pub mod frame;
 pub mod gate;
 pub mod generator;

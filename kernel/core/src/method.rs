@@ -19,7 +19,7 @@ use crate::region::{self, BY_METHOD};
 use crate::state::State;
 use crate::work::{self, cost};
 use crate::workshop::{self, Downloads, Request};
-use crate::{account, capability, env, frame, left, window};
+use crate::{account, capability, env, forgetting, frame, left, window};
 use abi::capability::CONTROL;
 use abi::error::Error;
 use abi::id::{AccountId, Frame, RegionId};
@@ -319,6 +319,7 @@ pub(crate) fn work<M: Machine>(state: &mut State, machine: &mut M, account: Acco
         for number in 0..FUNCTIONS {
             let Some(function) = load(machine, table, number) else { continue };
             window::hide(state, machine, function.page..function.page + function.pages);
+            forgetting::note(state, account);
             account::uncharge(state, payer, Resource::Regions, 1);
             account::uncharge(state, payer, Resource::Code, function.pages as u32);
             state.published.census[Category::Code as usize].objects.less(1);

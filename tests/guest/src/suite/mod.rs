@@ -12,6 +12,7 @@ mod exceptions;
 pub mod exits;
 mod exposed;
 mod files;
+mod forgetting;
 mod freed;
 mod full;
 mod fuzz;
@@ -99,6 +100,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("slice_events", sched::slice_events),
     ("gang_of_two", sched::gang_of_two),
     ("gangs_in_step", gang::in_step),
+    ("forgetting_at_a_pace", forgetting::at_a_pace),
     ("siblings_of_a_fault", threads::siblings_of_a_fault),
     ("stride_three_to_two_to_one", stride::three_to_two_to_one),
     ("own_context_switch", vectors::own_context_switch),
