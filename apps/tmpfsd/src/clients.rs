@@ -25,6 +25,36 @@ pub fn leaves_as_many(all: usize, regions: usize, taken: usize, own: usize) -> b
     own < all.saturating_sub(taken + 1)
 }
 
+/// Regions that the server lets go of at once, some thousand instructions each; others wait
+/// meanwhile.
+const ENDS: usize = 256;
+
+/// How many regions of dead programs one look lets go of.
+#[derive(Debug)]
+pub struct Ends(usize);
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self(ENDS)
+    }
+}
+
+impl Ends {
+    /// Does a region stay, whose program lives if `alive`? Dead ones do for which there is no room.
+    pub fn keeps(&mut self, alive: bool) -> bool {
+        if alive || self.0 == 0 {
+            return true;
+        }
+        self.0 -= 1;
+        false
+    }
+
+    /// May there be more?
+    pub fn is_used_up(&self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// Named pipes that are open at one time.
 const FIFOS: usize = 256;
 
@@ -61,6 +91,8 @@ pub struct Clients {
     pub holders: Holders,
     /// Regions watched after the last sweep.
     kept: usize,
+    /// That sweep has left some of dead programs.
+    pub leaves_some: bool,
     /// Where data lie between a file and a transport region; grows to what is moved at once.
     buffer: Vec<u8>,
 }
@@ -138,9 +170,9 @@ impl Clients {
         if record.domain != domain.0 || !sized || self.has(region) || sockets.have(region) {
             return Err(Errno::EPERM);
         }
-        // Their frames come back by then, whoever died, and however: at most the last client's stay
+        // Their frames come back by then, whoever died, and however: at most the last clients' stay
         // behind.
-        self.sweep_transports();
+        self.sweep_transports(&mut Ends::default());
         room(&mut self.transports)?;
         attach(region, SERVER)?;
         self.transports.push((region, domain));
@@ -214,24 +246,25 @@ impl Clients {
     /// Lets go of what clients closed or died with, where that may be much.
     pub fn sweep_some(&mut self, tree: &mut Tree) {
         let total = self.open.len() + self.transports.len() + self.fifos.len();
-        if total >= 2 * self.kept + 16 || tree.has_orphans() {
+        if total >= 2 * self.kept + 16 || self.leaves_some || tree.has_orphans() {
             self.sweep(tree);
         }
     }
 
     /// Lets go of what clients closed or died with: until then it is charged to their users.
     pub fn sweep(&mut self, tree: &mut Tree) {
+        let mut ends = Ends::default();
         self.open.retain(|open| {
-            let keep = alive(open.region, CLIENT);
+            let keep = ends.keeps(alive(open.region, CLIENT));
             if !keep {
                 tree.release(open.node);
                 detach(open.region, WATCHER);
             }
             keep
         });
-        self.sweep_transports();
+        self.sweep_transports(&mut ends);
         self.fifos.retain(|fifo| {
-            let keep = fifo.is_open();
+            let keep = ends.keeps(fifo.is_open());
             if !keep {
                 tree.release(fifo.node);
                 detach(fifo.region, WATCHER);
@@ -239,12 +272,13 @@ impl Clients {
             keep
         });
         self.kept = self.open.len() + self.transports.len() + self.fifos.len();
+        self.leaves_some = ends.is_used_up();
     }
 
     /// Lets go of the transport regions of clients that have ended.
-    fn sweep_transports(&mut self) {
+    fn sweep_transports(&mut self, ends: &mut Ends) {
         self.transports.retain(|&(region, _)| {
-            let keep = alive(region, CLIENT);
+            let keep = ends.keeps(alive(region, CLIENT));
             if !keep {
                 detach(region, SERVER);
             }

@@ -173,7 +173,7 @@ impl Serve for Server {
         self.sockets.sweep();
         // Init wakes the server once a second.
         let now = clock::now_ns();
-        if now >= self.swept_ns + SWEEP_NS {
+        if now >= self.swept_ns + SWEEP_NS || self.clients.leaves_some {
             self.clients.sweep(&mut self.tree);
             self.swept_ns = now;
         }
@@ -182,6 +182,9 @@ impl Serve for Server {
         self.sockets.hurry(false);
         let look = self.clients.holders.look(&mut self.tree, holders::A_PIECE, PAUSE_NS);
         if self.tree.work(PAGES_A_PIECE) {
+            return clock::now_ns() + PAUSE_NS;
+        }
+        if self.clients.leaves_some || self.sockets.leaves_some {
             return clock::now_ns() + PAUSE_NS;
         }
         let left = if self.tree.is_left_by_pages() { clock::now_ns() + LEFT_NS } else { 0 };

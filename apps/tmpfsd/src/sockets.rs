@@ -26,7 +26,7 @@ use unix::ring::{HEAD, TAIL};
 use unix::tree::{Id, Tree};
 use xok::{call, published, services};
 
-use crate::clients::{Clients, PROCESSES, alive, deliver, domain_of, fetch, record, refused};
+use crate::clients::{Clients, Ends, PROCESSES, alive, deliver, domain_of, fetch, record, refused};
 use crate::inbox::{Inbox, Letter, Seen};
 use crate::seals::{self, Seals};
 
@@ -75,6 +75,8 @@ pub struct Sockets {
     /// Names ever bound.
     count: u64,
     watches: bool,
+    /// The last sweep has left some of dead programs.
+    pub leaves_some: bool,
     /// The server is to be woken at its next turn.
     hurries: bool,
 }
@@ -184,7 +186,7 @@ fn fetch_name(transport: RegionId, offset: u64, len: usize) -> Result<Vec<u8>, E
 impl Sockets {
     fn find(&self, node: Id, name: &[u8]) -> Option<&Named> {
         let is_it = |one: &&Named| one.node == node && (node != NO_NODE || one.name == name);
-        self.named.iter().find(is_it).filter(|one| alive(one.port, OWNERS))
+        self.named.iter().filter(is_it).find(|one| alive(one.port, OWNERS))
     }
 
     /// Is this region a port, an inbox, or a connection that nobody has accepted yet?
@@ -355,7 +357,9 @@ impl Sockets {
         // User 0 may send in the name of any process (unix(7)).
         let process = if who.uid == 0 { process >> 32 << 32 | pid } else { process };
         let sender = unix::local::owner([process, group]);
-        let is_it = |one: &&mut Named| one.number == inbox && one.kind == SOCK_DGRAM;
+        let is_it = |one: &&mut Named| {
+            one.number == inbox && one.kind == SOCK_DGRAM && alive(one.port, OWNERS)
+        };
         let named = self.named.iter_mut().find(is_it).ok_or(Errno::ECONNREFUSED)?;
         // The handle says that it was connected, not who has it now, or whoever it is by now.
         if named.node != NO_NODE && tree.check(named.node, who, seals::WRITE as u32).is_err() {
@@ -394,10 +398,11 @@ impl Sockets {
         Ok([connection.0, client[0], client[1], 0])
     }
 
-    /// Lets go of ports whose owners have gone, and of what was offered there.
+    /// Lets go of ports whose owners have gone, and of what was offered there, so many at a time.
     pub fn sweep(&mut self) {
+        let mut ends = Ends::default();
         self.offers.retain(|offer| {
-            let keep = alive(offer.port, OWNERS);
+            let keep = ends.keeps(alive(offer.port, OWNERS));
             if !keep {
                 let reset = [WordAt { offset: head_of(1 - OFFERED) + RESET, value: 1 }];
                 // Who connected may have gone, too: then nobody is left to be told.
@@ -407,12 +412,13 @@ impl Sockets {
             keep
         });
         self.named.retain(|named| {
-            let keep = alive(named.port, OWNERS);
+            let keep = ends.keeps(alive(named.port, OWNERS));
             if !keep {
                 detach(named.port, WRITER);
             }
             keep
         });
+        self.leaves_some = ends.is_used_up();
     }
 
     /// Asks to be woken soon, or no more: after a request nothing else ends the server's sleep.

@@ -8,6 +8,7 @@
 //!   files         the dearest requests to the file server: how long it is busy with one
 //!   files_beside  a client beside others of another user, which ask for much again and again
 //!   files_programs  one beside programs that fill files and remove them
+//!   files_ends    one beside programs that end with many files open
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
@@ -38,10 +39,11 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
+    ("files_ends", files::beside_ends, files::ENDS_BOUND),
     ("files_crowd", crowd::all, BOUND),
     ("files_entries", entries::all, BOUND),
     ("holders", holders::beside, holders::BOUND),

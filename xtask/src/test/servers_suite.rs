@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 23] = [
+const TESTS: [Test; 24] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -28,6 +28,7 @@ const TESTS: [Test; 23] = [
     ("servers/files_delay_nobody", || delays("files")),
     ("servers/files_are_served_in_turn", || delays("files_beside")),
     ("servers/files_delay_nobody_beside_programs", || delays("files_programs")),
+    ("servers/files_delay_nobody_beside_ends", || delays("files_ends")),
     ("servers/files_delay_nobody_beside_a_crowd", || delays("files_crowd")),
     ("servers/many_entries_delay_nobody", || delays_in("files_entries", "256M")),
     ("servers/holders_delay_nobody", || delays_in("holders", "4G")),

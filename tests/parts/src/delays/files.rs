@@ -28,6 +28,13 @@ const OPEN: usize = 900;
 /// Processes that say that they hold everything, and files of user 0's.
 const HOLDERS: usize = 60;
 const ROOTS: usize = 40;
+/// What an answer may take while programs with many files open end: 3,000,000 if the server lets
+/// go of all at once.
+pub const ENDS_BOUND: u64 = 2_400_000;
+/// Processes that end with [`OPEN`] files open.
+const HOLDERS_OF_MANY: usize = 4;
+/// Writes of another user's meanwhile: longer than the server waits before it looks for ends.
+const ANSWERS_IN_A_ROW: usize = 200_000;
 /// Programs that fill files, and how large these are.
 const PROGRAMS: usize = 4;
 const FILE_MIB: usize = 24;
@@ -316,6 +323,53 @@ fn end_files(done: &AtomicU64) -> Option<i32> {
         fs::remove_file(&place).ok()?;
         done.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Programs with many files open that end at once: each description is a region that the server
+/// lets go of.
+pub fn beside_ends(_: door::Door) -> Measured {
+    prepare()?;
+    let opens = || {
+        if !libc::become_user(NOBODY) {
+            return None;
+        }
+        let place = format!("{PLACE}/open-{}", std::process::id());
+        File::create(&place).ok()?;
+        let files: Vec<File> = (0..OPEN).map_while(|_| File::open(&place).ok()).collect();
+        let count = files.len() as u16;
+        std::mem::forget(files);
+        Some(count)
+    };
+    let programs = Children::of(HOLDERS_OF_MANY, opens)?;
+    let open: usize = programs.said.iter().map(|&count| usize::from(count)).sum();
+    expect(open >= HOLDERS_OF_MANY * OPEN / 2, || format!("{open} descriptions"))?;
+    let killer = libc::spawn(|| {
+        programs.pids.iter().for_each(|&program| libc::send(program, 9));
+        0
+    });
+    let victim = write_on(ANSWERS_IN_A_ROW);
+    libc::wait(killer);
+    programs.pids.iter().for_each(|&program| drop(libc::wait(program)));
+    let mut all = victim?;
+    all.iter_mut().for_each(|(what, _)| *what += &format!(", of {open} descriptions that end"));
+    Ok(all)
+}
+
+/// How long so many writes of one byte in a row take another user.
+fn write_on(count: usize) -> Measured {
+    as_user(ANN, || {
+        let file = File::create(format!("{PLACE}/ann")).map_err(|why| why.to_string())?;
+        let mut longest = (String::new(), 0);
+        for at in 0..count {
+            let begun = now();
+            file.write_all_at(b"x", 0).map_err(|why| why.to_string())?;
+            let took = now() - begun;
+            if took > longest.1 {
+                longest = (format!("for answer {at}"), took);
+            }
+        }
+        Ok(vec![longest])
+    })
 }
 
 /// How long another user's writes of one byte take, at times that fall anywhere in others' slices.
