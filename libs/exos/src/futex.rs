@@ -27,12 +27,15 @@ use abi::predicate::Operator;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 use linux_raw_sys::general as linux;
-use xok::clock;
+use xok::{clock, published};
 
 /// Bytes of `struct robust_list_head`.
 pub const HEAD_BYTES: u64 = 24;
 /// Robust futexes of one thread that are looked at (`ROBUST_LIST_LIMIT`).
 const ROBUST_MAX: usize = 2048;
+
+/// Threads of other accounts that one wake rings at: most of them may not be signalled.
+const STRANGERS: usize = 256;
 
 /// Who sleeps for a futex of this space.
 #[derive(Clone, Debug, Default)]
@@ -171,11 +174,20 @@ fn wait_shared(process: &mut Process, word: u64, value: u32, key: u64, deadline:
     answer
 }
 
-/// Rings at all who sleep for a shared word; answers how many.
+/// Rings at all threads of the same account that sleep for a shared word, and at [`STRANGERS`] of
+/// others: any program may say that it sleeps. Answers how many. A thread whose word has changed
+/// wakes by itself.
 fn wake_shared(key: u64) -> u64 {
     fence(Ordering::SeqCst);
-    let mut woken = 0;
-    for sleeper in said::sleepers_for(key) {
+    let own = published::env(thread::own().id).map(|record| record.account);
+    let (mut woken, mut strangers) = (0, 0);
+    for (sleeper, account) in said::sleepers_for(key) {
+        if own != Some(account) {
+            strangers += 1;
+            if strangers > STRANGERS {
+                continue;
+            }
+        }
         lock::ring(sleeper);
         woken += 1;
     }

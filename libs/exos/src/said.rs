@@ -189,14 +189,15 @@ pub fn threads_of(process: EnvId, domain: DomainId) -> impl Iterator<Item = EnvI
     })
 }
 
-/// The threads, of whatever process, that say they sleep for the shared futex `key`.
-pub fn sleepers_for(key: u64) -> impl Iterator<Item = EnvId> {
+/// The threads, of whatever process, that say they sleep for the shared futex `key`, and the
+/// accounts whose time they have.
+pub fn sleepers_for(key: u64) -> impl Iterator<Item = (EnvId, u64)> {
     let count = published::table(Table::Envs).count as usize;
     (1..count).filter_map(move |index| {
         let record: EnvRecord = published::record(Table::Envs, index)?;
         let magic = published::application_word(index, 0);
         let is_thread = magic == Some(MAGIC) || magic == Some(THREAD_MAGIC);
         let sleeps = is_thread && published::application_word(index, page::FUTEX) == Some(key);
-        (sleeps && record.id != 0).then_some(EnvId(record.id))
+        (sleeps && record.id != 0).then_some((EnvId(record.id), record.account))
     })
 }

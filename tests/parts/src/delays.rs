@@ -10,6 +10,7 @@
 //!   files_programs  one beside programs that fill files and remove them
 //!   files_ends    one beside programs that end with many files open
 //!   holders       a client beside thousands of environments that say that they have files open
+//!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   yields        a client beside one of another user that asks for little and yields
@@ -20,6 +21,7 @@ mod crowd;
 mod entries;
 mod files;
 mod holders;
+mod sleepers;
 mod terminals;
 mod turns;
 mod web;
@@ -39,7 +41,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -47,6 +49,7 @@ const PARTS: [Part; 11] = [
     ("files_crowd", crowd::all, BOUND),
     ("files_entries", entries::all, BOUND),
     ("holders", holders::beside, holders::BOUND),
+    ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),
     ("turns", turns::all, turns::BOUND),
     ("web", web::beside, BOUND),

@@ -14,6 +14,7 @@ mod faults;
 mod files;
 mod foreign;
 mod forgers;
+mod futex;
 mod hostile;
 mod internet;
 mod kin;
