@@ -139,7 +139,13 @@ impl Machine {
             "--firmware" => self.firmware = Firmware::parse(&options.value(flag)?)?,
             "--cpus" => self.cpus = options.number_in(flag, CPUS)?,
             "--memory" => self.memory = memory_size(&options.value(flag)?)?,
-            "--disk" => self.disk = Some(options.value(flag)?.into()),
+            "--disk" => {
+                let disk = PathBuf::from(options.value(flag)?);
+                if !disk.exists() {
+                    return Err(Failure::new(format!("--disk {}: no such file", disk.display())));
+                }
+                self.disk = Some(disk);
+            }
             "--without" => match options.value(flag)?.as_str() {
                 "network" => self.network = Network::None,
                 "rng" => self.rng = false,

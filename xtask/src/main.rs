@@ -84,7 +84,8 @@ cargo xtask COMMAND
                                  --keys: how soon a keystroke is answered
                                  --cpus: the same work on one processor and on two
                                  --stride: shares of processor time, by a program
-                                 --paths: the kernel's shortest paths, listed by instruction
+                                 --paths: the kernel's shortest paths, listed by instruction, into
+                                 docs/results/0006-paths.md
   build                          the kernel and its programs
   image [--file HOST[:GUEST]]... [--output FILE] [--iso [--line WORDS]]
                                  the boot image alone; --iso: with the kernel and GRUB, for a CD
@@ -133,6 +134,10 @@ fn main() -> ExitCode {
 const ALONE: [&str; 3] = ["build", "conformance", "check"];
 
 fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
+    if words.first().is_some_and(|word| word == "--help" || word == "-h") {
+        print!("{}", help_of(command)?);
+        return Ok(0);
+    }
     if let Some(word) = words.first().filter(|_| ALONE.contains(&command)) {
         return Err(options::unknown(command, word).status(2));
     }
@@ -159,9 +164,10 @@ fn dispatch(command: &str, words: Vec<String>) -> Result<u8> {
         "chroot" => chroot::command(words)?,
         "check" => check::command()?,
         "image" => boot_image::command(words)?,
-        "help" | "--help" | "-h" => match words.first() {
-            Some(command) => print!("{}", help_of(command)?),
-            None => print!("{HELP}"),
+        "help" | "--help" | "-h" => match words.as_slice() {
+            [] => print!("{HELP}"),
+            [command] => print!("{}", help_of(command)?),
+            [_, further, ..] => return Err(options::unknown("help", further).status(2)),
         },
         "" => {
             eprint!("{HELP}");

@@ -55,10 +55,6 @@ pub struct Job {
 
 /// `cargo xtask run [OPTIONS] [--] [PROGRAM ARGS...]`; answers the exit status.
 pub fn command(words: Vec<String>) -> Result<u8> {
-    if words.first().is_some_and(|word| word == "--help" || word == "-h") {
-        print!("{}", crate::HELP);
-        return Ok(0);
-    }
     let (mut job, program) = parse(words)?;
     build::build()?;
     if let Some(words) = program {
@@ -162,6 +158,9 @@ impl Job {
                 Failure::new(format!("{name}: no such program in the image"))
                     .next(format!("a file of the host's is ./{name}"))
                     .status(NOT_FOUND)
+            }
+            None if name.contains('/') && Path::new(&name).is_dir() => {
+                Failure::new(format!("{name}: a directory")).status(NOT_EXECUTABLE)
             }
             None => Failure::new(format!("{name}: no such program")).status(NOT_FOUND),
         };

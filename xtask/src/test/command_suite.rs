@@ -108,12 +108,14 @@ fn commands() -> Result<Verdict> {
 
 /// Before anything is built or booted, and with what is wrong about them.
 fn wrong_arguments() -> Result<Verdict> {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["run", "--env", "NAME", "sh"], "--env NAME: not NAME=VALUE"),
         (&["run", "--env", "=x", "sh"], "--env =x: not NAME=VALUE"),
         (&["run", "--timeout", "0", "sh"], "--timeout 0: 1 to"),
         (&["run", "--cpus", "5", "sh"], "--cpus 5"),
         (&["run", "-p", "0:80", "sh"], "-p 0:80: not HOST:GUEST, two port numbers from 1 to"),
+        (&["run", "--disk", "no-disk", "sh"], "--disk no-disk: no such file"),
+        (&["run", "./apps"], "./apps: a directory"),
         (&["run", "--file", "Cargo.toml:etc", "sh"], "GUEST that begins with /, such as /etc"),
         (&["trace", "--records", "x", "--", "sh"], "--records x: not a number from 1"),
         (&["trace", "--records", "0", "--", "sh"], "--records 0: not a number from 1"),
@@ -125,6 +127,7 @@ fn wrong_arguments() -> Result<Verdict> {
         (&["image", "--iso", "--line", "ip=10.0.2.15"], "ip=10.0.2.15: not ADDRESS/PREFIX"),
         (&["no-command"], "no-command: no such command"),
         (&["help", "no-command"], "no-command: no such command"),
+        (&["help", "run", "x"], "help: unknown argument x"),
         (&["conformance", "x"], "conformance: unknown argument x"),
     ];
     let ourselves = std::env::current_exe().context("our own program")?;
