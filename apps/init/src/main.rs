@@ -43,7 +43,7 @@ fn main(_argument: &'static [u8]) {
     let status = match session::run() {
         Ok(status) => status,
         Err(failure) => {
-            xok::log!(0, "init: {failure}");
+            xok::tell!(0, "init: {failure}");
             failure.status
         }
     };

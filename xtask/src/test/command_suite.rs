@@ -16,7 +16,7 @@ use crate::workspace;
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const TESTS: [Test; 20] = [
+const TESTS: [Test; 21] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -27,6 +27,7 @@ const TESTS: [Test; 20] = [
     ("command/extra_files_are_in_the_image", extra_files),
     ("command/dynamic_program_is_refused_by_name", dynamic_program),
     ("command/missing_program_is_status_127", missing_program),
+    ("command/what_cannot_be_executed_is_said", not_executable),
     ("command/call_sites_are_rewritten_unless_forbidden", call_sites),
     ("command/trace_shows_a_programs_calls_in_order", traces::in_order),
     ("command/trace_tells_what_it_lost", traces::loss),
@@ -176,6 +177,19 @@ fn dynamic_program() -> Result<Verdict> {
 fn missing_program() -> Result<Verdict> {
     let output = xtask(&["run", "--", "./no-such-program"], b"")?;
     Ok(expect("status", output.status.code(), Some(127)))
+}
+
+/// A file of the host's that is no program is the guest's to refuse, which says so.
+fn not_executable() -> Result<Verdict> {
+    let path = workspace::output().join("not-executable");
+    std::fs::write(&path, "found\n").context(path.display())?;
+    let output = xtask(&["run", "--", &path.to_string_lossy()], b"")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    Ok(expect("status", output.status.code(), Some(126)).and(expect(
+        "why it cannot be run is said",
+        error.contains("not-executable: cannot be run (EACCES)"),
+        true,
+    )))
 }
 
 /// A shell that makes thousands of calls, and then reads what became of its own call sites.
