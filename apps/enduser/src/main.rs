@@ -28,6 +28,9 @@ const QUIET: u32 = 3;
 /// The real user: no program is this one's, so that none may signal this program.
 #[cfg(target_os = "none")]
 const UNUSED: u32 = 0x7fff_fffe;
+/// The status where no user is named.
+#[cfg(target_os = "none")]
+const USAGE: u8 = 2;
 
 /// Ends the programs of the user that `argument` names; the status.
 #[cfg(target_os = "none")]
@@ -35,6 +38,10 @@ fn run(argument: &[u8]) -> u8 {
     use xok::static_program;
 
     let name = core::str::from_utf8(argument).unwrap_or_default();
+    if name.is_empty() {
+        xok::static_program::write("enduser USER\n");
+        return USAGE;
+    }
     if !linux::is_root() {
         return refuse("only user 0 ends others");
     }
