@@ -149,7 +149,7 @@ struct Walk {
     account: u16,
     /// The account before the first place that there were no looks left for, 0: none.
     ran_out: u16,
-    /// The environment that the last one that was found to run is to accept, 0: none.
+    /// The environment that waits until the one found to run accepts its transfer, 0: none.
     awaits: u16,
     /// Has it had looks?
     had_looks: bool,

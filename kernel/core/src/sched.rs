@@ -46,8 +46,8 @@ pub struct Cpu {
     pub lender: u16,
     /// The account that owes the time that is borrowed, whomever it serves.
     pub borrower: u16,
-    /// The environment whose time this is, if it waits until a server accepts
-    /// ([`crate::busy`]), 0: none. Of the slice, and of the loan.
+    /// Whose time the slice is, and whose the loan: environments that wait until a server accepts
+    /// ([`crate::busy`]), 0: none that waits.
     pub awaits: [u16; 2],
     /// Position in turn.
     pub position: u8,
