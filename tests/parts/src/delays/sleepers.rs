@@ -1,5 +1,4 @@
-//! Thousands of environments that say that they sleep for a word, beside another user that wakes
-//! those that do.
+//! Thousands of environments that say that they sleep for a word, beside a user's wakes of it.
 
 use super::{Measured, as_user, now};
 use crate::deputies::{ANN, NOBODY};
