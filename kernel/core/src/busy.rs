@@ -10,7 +10,7 @@
 //! reply to the other client. There is no queue: among those that wait the order is that of their
 //! turns, so accounts wait for a round at most, however many environments of others wait. The
 //! client whose time it is (its slice, or time that it has borrowed) is noted by the processor, and
-//! is the next to call.
+//! is the next to call; until then all servers on the way run on that time that wait themselves.
 
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Pending, WAITED};
@@ -18,6 +18,8 @@ use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{gate, sched, transfer};
+use abi::id::EnvId;
+use abi::limits::DONATIONS;
 use abi::published::EnvState;
 
 /// How a processor goes on when a server that it has run waits for the next transfer.
@@ -56,19 +58,40 @@ pub(crate) fn wait<M: Machine>(
     state.published.envs[caller].donated_to = env::id(state, target).0;
     env::come_or_go(state, caller, EnvState::Donating);
     sched::enqueue(state, caller);
-    let this = &mut state.sched.cpus[cpu];
-    this.awaits[usize::from(this.lender != 0)] = caller.link();
+    let time_of = usize::from(state.sched.cpus[cpu].lender != 0);
+    // Whose server it is may wait for it already.
+    let noted = EnvIndex::from(state.sched.cpus[cpu].awaits[time_of]);
+    if before(state, noted, caller) == EnvIndex::NONE {
+        state.sched.cpus[cpu].awaits[time_of] = caller.link();
+    }
     sched::lengthen(state, cpu, target, now);
     sched::run(state, cpu, target, now);
     k.left(state, caller)
 }
 
-/// Does the environment at `index` wait until the one at `server` accepts?
-fn waits_for(state: &State, index: EnvIndex, server: EnvIndex) -> bool {
-    let env = &state.envs.slots[index];
-    env.pending == Pending::Busy
-        && env.state == EnvState::Donating
-        && state.published.envs[index].donated_to == env::id(state, server).0
+/// The environment that waits for the one at `server`: the one at `index`, or the one that this one
+/// waits for, and so on; `NONE`: none of them does.
+fn before(state: &State, index: EnvIndex, server: EnvIndex) -> EnvIndex {
+    let mut at = index;
+    for _ in 0..=DONATIONS {
+        if state.envs.slots[at].state != EnvState::Donating {
+            break;
+        }
+        let Ok(next) = env::lookup(state, EnvId(state.published.envs[at].donated_to)) else {
+            break;
+        };
+        if next == server {
+            return at;
+        }
+        at = next;
+    }
+    EnvIndex::NONE
+}
+
+/// The same if it waits until the server accepts.
+fn next_client(state: &State, index: EnvIndex, server: EnvIndex) -> Option<EnvIndex> {
+    let at = before(state, index, server);
+    (state.envs.slots[at].pending == Pending::Busy).then_some(at)
 }
 
 /// The turn of the environment at `index` has come, which waits for the server: if that accepts,
@@ -82,10 +105,15 @@ pub(crate) fn try_again<M: Machine>(
     let entry = state.envs.slots[server].entries.sync;
     let accepts = transfer::check_accepting(state, machine, server, entry).is_ok();
     if accepts {
-        transfer::end_wait(state, index);
-        env::come_or_go(state, index, EnvState::Ready);
+        calls_again(state, index);
     }
     accepts
+}
+
+/// The environment at `index` waits for no server any more: it is ready, to call again.
+pub(crate) fn calls_again(state: &mut State, index: EnvIndex) {
+    transfer::end_wait(state, index);
+    env::come_or_go(state, index, EnvState::Ready);
 }
 
 /// A server for which environments may wait has left `cpu`, having asked for the next transfer. If
@@ -98,14 +126,15 @@ pub(crate) fn server_is_free<M: Machine>(
 ) -> Next {
     // One that is at home on an idle processor finds that out by itself.
     sched::kick_all(state);
+    lends_for_its_client(state, cpu, server);
     let this = &state.sched.cpus[cpu];
     let time_of = usize::from(this.lender != 0);
-    let index = EnvIndex::from(this.awaits[time_of]);
-    if index == EnvIndex::NONE || !waits_for(state, index, server) {
-        return Next::AsEver;
-    }
+    let noted = EnvIndex::from(this.awaits[time_of]);
+    let Some(index) = next_client(state, noted, server) else { return Next::AsEver };
     if try_again(state, machine, index, server) {
-        state.sched.cpus[cpu].awaits[time_of] = 0;
+        if index == noted {
+            state.sched.cpus[cpu].awaits[time_of] = 0;
+        }
         sched::run(state, cpu, index, now);
         return Next::Client;
     }
@@ -114,6 +143,19 @@ pub(crate) fn server_is_free<M: Machine>(
     }
     sched::run(state, cpu, server, now);
     Next::Server
+}
+
+/// If the server is the lender of a slice in which it ran for one that waits for it, that one is
+/// the lender from now on: it calls when the loan is over.
+fn lends_for_its_client(state: &mut State, cpu: CpuIndex, server: EnvIndex) {
+    let this = &state.sched.cpus[cpu];
+    if EnvIndex::from(this.lender) != server {
+        return;
+    }
+    if let Some(index) = next_client(state, this.awaits[0].into(), server) {
+        calls_again(state, index);
+        state.sched.cpus[cpu].lender = index.link();
+    }
 }
 
 /// The server has answered the client at `index` on the time of one that waits for it. If that time
@@ -126,11 +168,13 @@ pub(crate) fn answered_meanwhile<M: Machine>(
     (cpu, server): (CpuIndex, EnvIndex),
     index: EnvIndex,
 ) {
-    let lender = &mut state.sched.cpus[cpu].lender;
-    let lent_its_time = EnvIndex::from(*lender) == server;
-    let borrows = *lender != 0 && !lent_its_time;
+    let this = &state.sched.cpus[cpu];
+    let (lender, noted) = (EnvIndex::from(this.lender), EnvIndex::from(this.awaits[0]));
+    let lent_its_time = lender == server;
+    let waits = lender == noted || before(state, noted, lender) != EnvIndex::NONE;
+    let borrows = lender != EnvIndex::NONE && !lent_its_time && !waits;
     if lent_its_time {
-        *lender = index.link();
+        state.sched.cpus[cpu].lender = index.link();
     }
     sched::make_ready(state, machine, index, borrows);
 }

@@ -462,7 +462,8 @@ fn woken<M: Machine>(
 
 /// Whom the environment at `index` waits for, which has made a transfer, or whom that one waits
 /// for, and so on, if the last one is ready. One that waits until a server accepts runs itself if
-/// the server does.
+/// the server does; also if the server runs on another processor, while other accounts may want
+/// this one: it would have to have its turn just when the server accepts else.
 #[inline(never)]
 fn awaited<M: Machine>(
     state: &mut State,
@@ -470,11 +471,22 @@ fn awaited<M: Machine>(
     index: EnvIndex,
     walk: &mut Walk,
 ) -> Option<EnvIndex> {
-    let mut at = index;
+    let (mut at, mut waits) = (index, EnvIndex::NONE);
     walk.awaits = 0;
     for _ in 0..=DONATIONS {
         match state.envs.slots[at].state {
             EnvState::Ready => return Some(at),
+            EnvState::Running if waits != EnvIndex::NONE => {
+                let cpu = CpuIndex::from(state.envs.slots[index].cpu);
+                if turns::alone(state, cpu) {
+                    return None;
+                }
+                busy::calls_again(state, waits);
+                if walk.awaits == waits.link() {
+                    walk.awaits = 0;
+                }
+                return Some(waits);
+            }
             EnvState::Sleeping => return woken(state, machine, at, walk),
             EnvState::Donating => {
                 walk.members = walk.members.saturating_sub(1);
@@ -484,7 +496,10 @@ fn awaited<M: Machine>(
                     if busy::try_again(state, machine, at, next) {
                         return Some(at);
                     }
-                    walk.awaits = at.link();
+                    if walk.awaits == 0 {
+                        walk.awaits = at.link();
+                    }
+                    waits = at;
                 }
                 at = next;
             }

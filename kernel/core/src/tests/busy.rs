@@ -13,30 +13,32 @@ const ACCEPT: Call = Call::Sleep { deadline: 0, posted: 0, events: 1, flags: 1 }
 const WAIT: Call = Call::Sleep { deadline: 0, posted: 1, events: 0, flags: 0 };
 
 /// A server on its clients' time, which has begun the request of one client as that one's slice has
-/// ended; another user's client, and a program that computes.
+/// ended; another user's client, a program that computes, and one that sleeps.
 struct Busy {
     world: World,
     server: usize,
     first: usize,
     client: usize,
     computes: usize,
+    sleeps: usize,
 }
 
 impl Busy {
     fn new() -> Self {
         let mut world = World::of(8192);
-        let all: [usize; 4] = core::array::from_fn(|_| {
+        let all: [usize; 5] = core::array::from_fn(|_| {
             let of = user(&mut world);
             process(&mut world, of)
         });
-        let [server, first, client, computes] = all;
-        for index in [server, client, first] {
+        let [server, first, client, computes, sleeps] = all;
+        for index in [server, client, first, sleeps] {
             mask(&mut world, index);
         }
         assert_eq!(world.set_flags(server, EnvId::NONE, FLAG_GIVEN_TIME | FLAG_BORROW), OK);
         assert_eq!(world.by(server, ACCEPT), Outcome::Left);
+        assert_eq!(world.by(sleeps, WAIT), Outcome::Left);
         sleep_for_ever(&mut world, 1);
-        let mut busy = Self { world, server, first, client, computes };
+        let mut busy = Self { world, server, first, client, computes, sleeps };
         busy.run(first);
         assert_eq!(busy.transfer(first, server, 0), Outcome::Enter(EnvIndex::new(server)));
         assert_eq!(busy.world.pick(0), server);
@@ -52,6 +54,14 @@ impl Busy {
             self.world.machine.now += SLICE_NS;
         }
         panic!("{index} has no turn");
+    }
+
+    /// An event wakes it.
+    fn wake(&mut self, index: usize) {
+        let at = EnvIndex::new(index);
+        let (state, machine) = (&mut self.world.state, &mut self.world.machine);
+        crate::sleep::end_sleep(state, machine, at);
+        sched::make_ready(state, machine, at, true);
     }
 
     fn transfer(&mut self, from: usize, to: usize, bits: u64) -> Outcome {
@@ -121,12 +131,8 @@ fn whose_loan_it_is_calls_next() {
     busy.run(client);
     assert_eq!(busy.world.by(client, WAIT), Outcome::Left);
     busy.run(server);
-    let env = busy.world.id(client);
-    let at = EnvIndex::new(client);
-    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
-    crate::sleep::end_sleep(state, machine, at);
-    sched::make_ready(state, machine, at, true);
-    assert_eq!(busy.world.pick(0), client, "{env:?} borrows");
+    busy.wake(client);
+    assert_eq!(busy.world.pick(0), client, "it borrows");
     assert_eq!(busy.world.state.sched.cpus[CPU].lender as usize, server);
     busy.wait(client);
     assert_eq!(busy.world.pick(0), server);
@@ -153,10 +159,7 @@ fn loans_in_between_change_nothing() {
     busy.run(client);
     busy.wait(client);
     assert_eq!(busy.world.pick(0), server);
-    let at = EnvIndex::new(third);
-    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
-    crate::sleep::end_sleep(state, machine, at);
-    sched::make_ready(state, machine, at, true);
+    busy.wake(third);
     assert_eq!(busy.world.pick(0), third);
     busy.wait(third);
     let end = busy.world.state.sched.cpus[CPU].borrow_end_ns;
@@ -290,6 +293,9 @@ fn idle_processors_hear_that_a_server_accepts() {
     sched::leave_at(&mut busy.world.state, CPU, now);
     sched::run(&mut busy.world.state, other, EnvIndex::new(server), now);
     let third = busy.computes;
+    // No other account may want this one: the client need not try again and again.
+    busy.world.state.envs.slots[EnvIndex::new(first)].flags |= FLAG_GIVEN_TIME as u8;
+    sched::turns_changed(&mut busy.world.state, EnvIndex::new(first));
     assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
     while busy.world.pick(0) != 0 {
         busy.world.machine.now += SLICE_NS;
@@ -302,4 +308,73 @@ fn idle_processors_hear_that_a_server_accepts() {
     busy.world.pick(1);
     assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
     assert_eq!(busy.world.pick(0), client);
+}
+
+/// Time that another environment borrows from the server, which runs on a client's slice, ends with
+/// that client's slice, though the server has answered a third one meanwhile.
+#[test]
+fn slices_are_their_clients_behind_loans() {
+    let mut busy = Busy::new();
+    let (first, client, server, third) = (busy.first, busy.client, busy.server, busy.computes);
+    busy.run(third);
+    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
+    busy.run(client);
+    let end = busy.world.state.sched.cpus[CPU].slice_end_ns;
+    busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    busy.wake(third);
+    assert_eq!(busy.world.pick(0), third);
+    busy.wait(third);
+    assert_eq!(busy.world.pick(0), server);
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
+    assert_eq!(busy.world.pick(0), third);
+    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
+    busy.is_taken(client);
+    assert_eq!(busy.world.state.sched.cpus[CPU].slice_end_ns, end);
+}
+
+/// A server that waits for another one on its client's time answers on that time, and the client is
+/// the next to call it.
+#[test]
+fn a_servers_wait_is_its_clients() {
+    let mut busy = Busy::new();
+    let (client, server) = (busy.client, busy.server);
+    let (asker, front) = (busy.computes, busy.sleeps);
+    busy.wake(front);
+    busy.run(front);
+    assert_eq!(busy.world.by(front, ACCEPT), Outcome::Left);
+    busy.run(asker);
+    assert_eq!(busy.transfer(asker, front, 0), Outcome::Enter(EnvIndex::new(front)));
+    assert_eq!(busy.world.pick(0), front);
+    busy.world.machine.now += SLICE_NS;
+    busy.run(client);
+    assert_eq!(busy.transfer(client, front, TRANSFER_WAIT), Outcome::Left);
+    assert_eq!(busy.world.pick(0), front);
+    busy.wait(front);
+    assert_eq!(busy.world.pick(0), server);
+    let first = busy.first;
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
+    busy.is_taken(front);
+    assert_eq!(busy.transfer(server, front, TRANSFER_REPLY), Outcome::Enter(EnvIndex::new(front)));
+    assert_eq!(busy.world.pick(0), front);
+    assert_eq!(busy.transfer(front, asker, TRANSFER_REPLY), Outcome::Left);
+    assert_eq!(busy.world.pick(0), client, "the one that asked before goes on in its slice");
+}
+
+/// A client whose turn comes while the server runs on another processor has it nevertheless, to
+/// call when the server accepts: else it would have to come just then.
+#[test]
+fn turns_do_not_pass_while_the_server_runs_elsewhere() {
+    let mut busy = Busy::new();
+    let (client, server) = (busy.client, busy.server);
+    busy.run(client);
+    let rip = busy.wait(client);
+    assert_eq!(busy.world.pick(0), server);
+    let other = CpuIndex::new(1);
+    let now = busy.world.machine.now;
+    sched::leave_at(&mut busy.world.state, CPU, now);
+    sched::run(&mut busy.world.state, other, EnvIndex::new(server), now);
+    busy.run(client);
+    assert_eq!(busy.world.machine.context(client).rip, rip);
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
 }
