@@ -33,10 +33,12 @@ pub(crate) enum Next {
     Server,
 }
 
-/// May environments wait until the one at `target` accepts? It is ready, and a server.
-pub(crate) fn may_wait(state: &State, target: EnvIndex) -> bool {
+/// May the environment at `caller` wait until the one at `target` accepts? That one is ready, and a
+/// server. One that has no turns would wait for as long as it liked, and the server's replies would
+/// go the long way meanwhile, to all its clients.
+pub(crate) fn may_wait(state: &State, caller: EnvIndex, target: EnvIndex) -> bool {
     let env = &state.envs.slots[target];
-    env.state == EnvState::Ready && env.entries.sync != 0
+    env.state == EnvState::Ready && env.entries.sync != 0 && !sched::has_no_turn(state, caller)
 }
 
 /// The caller waits until the target accepts, which runs meanwhile on the caller's time.
@@ -108,6 +110,17 @@ pub(crate) fn try_again<M: Machine>(
         calls_again(state, index);
     }
     accepts
+}
+
+/// One that waits until a server accepts has no turn any more, to call again: it is ready, or held.
+pub(crate) fn end_without_a_turn(state: &mut State, index: EnvIndex) {
+    if state.envs.slots[index].pending != Pending::Busy {
+        return;
+    }
+    match state.envs.slots[index].state {
+        EnvState::Donating => calls_again(state, index),
+        _ => transfer::end_wait(state, index),
+    }
 }
 
 /// The environment at `index` waits for no server any more: it is ready, to call again.

@@ -13,8 +13,8 @@ use crate::sweep::{self, Condemned};
 use crate::turns::account_of;
 use crate::work::{self, cost};
 use crate::{
-    account, console, domain, frame, left, lent, predicate, region, request, sched, sleep, slice,
-    transfer,
+    account, busy, console, domain, frame, left, lent, predicate, region, request, sched, sleep,
+    slice, transfer,
 };
 use abi::error::Error;
 use abi::id::{DomainId, EnvId};
@@ -59,9 +59,11 @@ pub fn hold<M: Machine>(
     }
 }
 
-/// Takes an environment that no processor runs off the rings; what it waits for stays.
+/// Takes an environment that no processor runs off the rings; what it waits for stays, but that a
+/// server accepts.
 pub fn hold_now<M: Machine>(state: &mut State, machine: &mut M, index: EnvIndex) {
     sched::dequeue(state, index);
+    busy::end_without_a_turn(state, index);
     env::set_state(state, index, EnvState::Held);
     env::tell_holder(state, machine, index);
 }
@@ -98,10 +100,6 @@ pub fn release<M: Machine>(
         (EnvState::Held, Pending::Reply) => {
             env::set_state(state, index, EnvState::Donating);
             sched::enqueue(state, index);
-        }
-        (EnvState::Held, Pending::Busy) => {
-            transfer::end_wait(state, index);
-            sched::make_ready(state, machine, index, false);
         }
         (EnvState::Held, Pending::Sleep | Pending::Accept) => {
             env::set_state(state, index, EnvState::Sleeping);

@@ -20,7 +20,7 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit};
+use crate::{busy, gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit};
 use abi::id::Frame;
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -314,6 +314,7 @@ pub fn turns_changed(state: &mut State, index: EnvIndex) {
     gate::close(state, index);
     if has_no_turn(state, index) {
         dequeue(state, index);
+        busy::end_without_a_turn(state, index);
         let env = &mut state.envs.slots[index];
         env.debt_ns = 0;
         if core::mem::take(&mut env.ending) != 0 {

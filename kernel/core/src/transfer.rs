@@ -46,7 +46,7 @@ pub fn synchronous<M: Machine>(
     }
     let entry = state.envs.slots[target].entries.sync;
     if let Err(error) = check_accepting(state, machine, target, entry) {
-        if word & TRANSFER_WAIT != 0 && busy::may_wait(state, target) {
+        if word & TRANSFER_WAIT != 0 && busy::may_wait(state, caller, target) {
             return busy::wait(state, machine, (cpu, caller), target, k);
         }
         return k.refuse(error);

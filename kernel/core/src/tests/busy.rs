@@ -240,9 +240,8 @@ fn every_wait_ends() {
     // By one that is always ready.
     let third = busy.computes;
     assert_eq!(busy.world.by(third, Call::EnvHold { env }), OK);
-    assert_eq!(busy.donors(), 2);
-    assert_eq!(busy.world.by(third, Call::EnvRelease { env }), OK);
     assert_eq!((busy.donors(), busy.pending(client)), (1, Pending::Nothing));
+    assert_eq!(busy.world.by(third, Call::EnvRelease { env }), OK);
     busy.run(client);
     busy.wait(client);
     assert_eq!(busy.world.by(third, Call::EnvDestroy { env, word: 0 }), OK);
@@ -377,4 +376,32 @@ fn turns_do_not_pass_while_the_server_runs_elsewhere() {
     busy.run(client);
     assert_eq!(busy.world.machine.context(client).rip, rip);
     assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+}
+
+/// While an environment waits for a server, that one's replies go the long way, to all clients: so
+/// no environment waits that is held or has no turns, as it might for good.
+#[test]
+fn who_has_no_turn_does_not_wait() {
+    for held in [false, true] {
+        let mut busy = Busy::new();
+        let (first, client, server, third) = (busy.first, busy.client, busy.server, busy.computes);
+        busy.run(client);
+        busy.wait(client);
+        if held {
+            let env = busy.world.id(client);
+            assert_eq!(busy.world.by(third, Call::EnvHold { env }), OK);
+        } else {
+            busy.world.state.envs.slots[EnvIndex::new(client)].flags |= FLAG_GIVEN_TIME as u8;
+            sched::turns_changed(&mut busy.world.state, EnvIndex::new(client));
+            assert_eq!(busy.world.state_of(client), EnvState::Ready);
+            busy.world.on(0, client);
+            assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+        }
+        busy.run(server);
+        assert_eq!(
+            busy.transfer(server, first, TRANSFER_REPLY),
+            Outcome::Enter(EnvIndex::new(first))
+        );
+        assert!(!busy.world.state.envs.slots[EnvIndex::new(server)].is_waited_for());
+    }
 }
