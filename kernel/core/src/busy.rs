@@ -10,7 +10,8 @@
 //! reply to the other client. There is no queue: among those that wait the order is that of their
 //! turns, so accounts wait for a round at most, however many environments of others wait. The
 //! client whose time it is (its slice, or time that it has borrowed) is noted by the processor, and
-//! is the next to call; until then all servers on the way run on that time that wait themselves.
+//! is the next to call. If the server that it waits for waits for another one itself, that one runs
+//! on the client's time, too.
 
 use crate::dispatch::continuation::{Continuation, Done};
 use crate::env::{self, Pending, WAITED};
