@@ -7,7 +7,8 @@ pub const SLICES: usize = 128;
 /// Length of one slice.
 pub const SLICE_NS: u64 = 10_000_000;
 /// Where there are several processors: how far apart an account's calls are, on average, that have
-/// all of them forget their translations (`EnvSet` of an application page, `FrameRevoke`) …
+/// all of them forget their translations (`EnvSet` of an application page, `EnvMove`,
+/// `FrameRevoke`) …
 pub const FORGET_NS: u64 = 20_000;
 /// … and how many may come at once.
 pub const FORGETS_AT_ONCE: u64 = 64;

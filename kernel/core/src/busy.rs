@@ -172,16 +172,21 @@ fn lends_for_its_client(state: &mut State, cpu: CpuIndex, server: EnvIndex) {
     }
 }
 
-/// The server has answered the client at `index` on the time of one that waits for it. If that time
-/// is borrowed, the client may borrow after it; but if the server is the lender, which had its time
-/// from the client, the client is the lender now. In a slice of the other one's it borrows nothing:
-/// it would call the server again before that one does.
+/// The server has answered the client at `index` on the time of one that waits for it: it does not
+/// go on now, and the vector registers on the processor are its own. If that time is borrowed, the
+/// client may borrow after it; but if the server is the lender, which had its time from the client,
+/// the client is the lender now. In a slice of the other one's it borrows nothing: it would call
+/// the server again before that one does.
 pub(crate) fn answered_meanwhile<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, server): (CpuIndex, EnvIndex),
     index: EnvIndex,
 ) {
+    if state.envs.slots[index].state == EnvState::Held {
+        return env::changed(state, index);
+    }
+    machine.vector_store(state.envs.slots[index].vector);
     let this = &state.sched.cpus[cpu];
     let (lender, noted) = (EnvIndex::from(this.lender), EnvIndex::from(this.awaits[0]));
     let lent_its_time = lender == server;

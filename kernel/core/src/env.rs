@@ -183,8 +183,8 @@ impl Env {
 pub(crate) const FOLLOWS: u8 = 1;
 /// Mark: it sleeps, and has been taken out of the list of watchers until its turn comes.
 pub(crate) const APART: u8 = 2;
-/// Mark: since no environment has waited for it, one has begun to wait until it accepts
-/// ([`crate::busy`]).
+/// Mark: an environment has begun to wait until this one accepts ([`crate::busy`]), and `donors`
+/// has not been 0 since.
 pub(crate) const WAITED: u8 = 4;
 
 /// Where the kernel enters an environment.

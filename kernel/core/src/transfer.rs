@@ -187,7 +187,7 @@ fn reply<M: Machine>(
         if state.envs.slots[caller].is_waited_for() {
             let next = busy::server_is_free(state, machine, (cpu, caller), now);
             if next != Next::AsEver {
-                answered_meanwhile(state, machine, (cpu, caller), target);
+                busy::answered_meanwhile(state, machine, (cpu, caller), target);
                 return match (next, woken) {
                     (Next::Server, Some(why)) => k.answer(Ok(why)),
                     _ => k.left(state, caller),
@@ -208,22 +208,6 @@ fn reply<M: Machine>(
     }
     sched::run(state, cpu, target, now);
     k.enter(target)
-}
-
-/// The target, which has been answered, does not go on now: the time is that of an environment that
-/// waits until the caller accepts.
-fn answered_meanwhile<M: Machine>(
-    state: &mut State,
-    machine: &mut M,
-    (cpu, caller): (CpuIndex, EnvIndex),
-    target: EnvIndex,
-) {
-    if state.envs.slots[target].state == EnvState::Held {
-        env::changed(state, target);
-    } else {
-        machine.vector_store(state.envs.slots[target].vector);
-        busy::answered_meanwhile(state, machine, (cpu, caller), target);
-    }
 }
 
 /// The caller of an accepting reply sleeps until a transfer, an event or its predicate comes; the

@@ -444,7 +444,8 @@ pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
 }
 
 /// As [`transfer`], to a server that may serve another client: this one's time is the server's
-/// until it accepts. Never refused as `Busy`.
+/// until it accepts. Never refused as `Busy`; while the server runs on another processor, or waits
+/// for something itself, it is called again and again.
 pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refused> {
     loop {
         for rax in [transfer_rax(to), transfer_rax(to) | TRANSFER_WAIT] {
@@ -453,7 +454,6 @@ pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refuse
                 ended => return ended,
             }
         }
-        // It runs on another processor, or waits for something itself.
         let _ = yield_to(to);
     }
 }

@@ -70,6 +70,30 @@ impl Busy {
         self.world.raw(0, from, call, word)
     }
 
+    /// The client waits in its slice, of which the other program borrows, and waits as well; the
+    /// end of the slice.
+    fn wait_behind_a_loan(&mut self) -> u64 {
+        let (client, third) = (self.client, self.computes);
+        self.run(third);
+        assert_eq!(self.world.by(third, WAIT), Outcome::Left);
+        self.run(client);
+        let end = self.world.state.sched.cpus[CPU].slice_end_ns;
+        self.wait(client);
+        assert_eq!(self.world.pick(0), self.server);
+        self.wake(third);
+        assert_eq!(self.world.pick(0), third);
+        self.wait(third);
+        end
+    }
+
+    /// The processor is lost: the server runs on another one.
+    fn runs_elsewhere(&mut self) {
+        let now = self.world.machine.now;
+        sched::leave_at(&mut self.world.state, CPU, now);
+        let server = EnvIndex::new(self.server);
+        sched::run(&mut self.world.state, CpuIndex::new(1), server, now);
+    }
+
     /// Waits, and the server runs meanwhile; where its call is.
     fn wait(&mut self, index: usize) -> u64 {
         let rip = self.world.machine.context(index).rip;
@@ -153,15 +177,8 @@ fn whose_loan_it_is_calls_next() {
 #[test]
 fn loans_in_between_change_nothing() {
     let mut busy = Busy::new();
-    let (first, client, server, third) = (busy.first, busy.client, busy.server, busy.computes);
-    busy.run(third);
-    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
-    busy.run(client);
-    busy.wait(client);
-    assert_eq!(busy.world.pick(0), server);
-    busy.wake(third);
-    assert_eq!(busy.world.pick(0), third);
-    busy.wait(third);
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    busy.wait_behind_a_loan();
     let end = busy.world.state.sched.cpus[CPU].borrow_end_ns;
     busy.world.machine.now = end;
     assert_eq!(busy.world.pick(0), server, "the loan is over");
@@ -286,11 +303,7 @@ fn idle_processors_hear_that_a_server_accepts() {
     busy.run(client);
     busy.wait(client);
     assert_eq!(busy.world.pick(0), server);
-    // The processor is lost for a while: the server runs on the other one.
-    let other = CpuIndex::new(1);
-    let now = busy.world.machine.now;
-    sched::leave_at(&mut busy.world.state, CPU, now);
-    sched::run(&mut busy.world.state, other, EnvIndex::new(server), now);
+    busy.runs_elsewhere();
     let third = busy.computes;
     // No other account may want this one: the client need not try again and again.
     busy.world.state.envs.slots[EnvIndex::new(first)].flags |= FLAG_GIVEN_TIME as u8;
@@ -315,15 +328,7 @@ fn idle_processors_hear_that_a_server_accepts() {
 fn slices_are_their_clients_behind_loans() {
     let mut busy = Busy::new();
     let (first, client, server, third) = (busy.first, busy.client, busy.server, busy.computes);
-    busy.run(third);
-    assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
-    busy.run(client);
-    let end = busy.world.state.sched.cpus[CPU].slice_end_ns;
-    busy.wait(client);
-    assert_eq!(busy.world.pick(0), server);
-    busy.wake(third);
-    assert_eq!(busy.world.pick(0), third);
-    busy.wait(third);
+    let end = busy.wait_behind_a_loan();
     assert_eq!(busy.world.pick(0), server);
     assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Left);
     assert_eq!(busy.world.pick(0), third);
@@ -369,10 +374,7 @@ fn turns_do_not_pass_while_the_server_runs_elsewhere() {
     busy.run(client);
     let rip = busy.wait(client);
     assert_eq!(busy.world.pick(0), server);
-    let other = CpuIndex::new(1);
-    let now = busy.world.machine.now;
-    sched::leave_at(&mut busy.world.state, CPU, now);
-    sched::run(&mut busy.world.state, other, EnvIndex::new(server), now);
+    busy.runs_elsewhere();
     busy.run(client);
     assert_eq!(busy.world.machine.context(client).rip, rip);
     assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));

@@ -1,11 +1,10 @@
 //! A client that asks for little and yields, again and again, beside another user's that sleeps.
 
-use super::files::{PLACE, prepare};
-use super::{Measured, as_user, now};
-use crate::deputies::{ANN, NOBODY, ask_by};
+use super::Measured;
+use super::files::{PLACE, prepare, write_in_rows};
+use crate::deputies::{NOBODY, ask_by};
 use crate::{expect, forgers, libc};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use unix::protocol::Operation;
@@ -23,7 +22,7 @@ pub fn all(door: door::Door) -> Measured {
     prepare()?;
     let done = &libc::words(libc::shared(1), 1)[0];
     let attacker = libc::spawn(|| ask_and_yield(door, done).unwrap_or(1));
-    let victim = write_again();
+    let victim = write_in_rows(ANSWERS, TOGETHER, PAUSE);
     let alive = libc::is_alive(attacker);
     libc::send(attacker, 9);
     libc::wait(attacker);
@@ -31,25 +30,6 @@ pub fn all(door: door::Door) -> Measured {
     let (done, least) = (libc::count(done), ANSWERS as u64);
     expect(done > least, || format!("the attacker has {done} answers only"))?;
     victim
-}
-
-fn write_again() -> Measured {
-    as_user(ANN, || {
-        let file = File::create(format!("{PLACE}/ann")).map_err(|why| why.to_string())?;
-        let mut worst = (String::new(), 0);
-        for at in 0..ANSWERS {
-            if at % TOGETHER == 0 {
-                std::thread::sleep(PAUSE);
-            }
-            let begun = now();
-            file.write_all_at(b"x", 0).map_err(|why| why.to_string())?;
-            let took = now() - begun;
-            if took > worst.1 {
-                worst = (format!("for answer {at}"), took);
-            }
-        }
-        Ok(vec![worst])
-    })
 }
 
 fn ask_and_yield(door: door::Door, done: &AtomicU64) -> Option<i32> {
