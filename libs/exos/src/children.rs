@@ -3,6 +3,7 @@
 use crate::errno::{Answer, Errno};
 use crate::exit::{CONTINUED, STATUS, stopped};
 use crate::groups;
+use crate::lock;
 use crate::page;
 use crate::process::{Child, Process};
 use crate::said;
@@ -12,7 +13,8 @@ use crate::time;
 use crate::user;
 use crate::wait::{Wait, sleep_until};
 use abi::id::EnvId;
-use abi::published::{EnvRecord, EnvState};
+use abi::predicate::Operator;
+use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
 use abi::upcall::EVENT_CHILD;
 use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
@@ -209,8 +211,38 @@ fn look(process: &mut Process, which: Which, options: u32) -> Result<Option<News
     if any { Ok(None) } else { Err(Errno::ECHILD) }
 }
 
-/// Waits for news of a child as `options` say.
+/// Waits until the domain of a dead child has ended: when its parent hears of the end, all locks,
+/// pipes and ports of the child are free (exit(2)). The kernel ends a domain in pieces. No signal
+/// ends this wait: a parent that asks once, in SIGCHLD's handler, must get the answer.
+fn await_end_of_domain(process: &mut Process, id: EnvId) {
+    let Some(domain) = send::end_left(process, id) else { return };
+    let offset = core::mem::offset_of!(DomainRecord, id) as u64;
+    let address = xok::published::record_address(Table::Domains, domain.index()) + offset;
+    let mut gone = Wait::new();
+    gone.memory(address, Operator::NotEqual, domain.0).end_term();
+    let set = xok::call::predicate_set(gone.atoms()).is_ok();
+    while xok::published::domain(domain).is_some() {
+        // Without a predicate the others get the processor until then.
+        let _ = lock::released(process, || match set {
+            true => xok::call::sleep(0, 0, 0, 0),
+            false => xok::call::yield_to(EnvId::NONE),
+        });
+    }
+    let _ = xok::call::predicate_set(&[]);
+    thread::own().has_predicate = false;
+}
+
+/// Waits for news of a child as `options` say; one that has ended has nothing any more.
 fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
+    let found = await_word(process, which, options)?;
+    if let Some(news) = found.filter(|news| news.ended) {
+        await_end_of_domain(process, news.id);
+    }
+    Ok(found)
+}
+
+/// The same; what a child that has ended had may still be on its way back.
+fn await_word(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
     loop {
         thread::own().events &= !EVENT_CHILD;
         let posted = xok::upcall::take_events_of(EVENT_CHILD);
@@ -245,7 +277,7 @@ fn forget(process: &mut Process, news: &News) {
 
 /// Forgets the record of a dead child, and ends what that has left in its domain.
 fn reap(process: &Process, id: EnvId) {
-    send::end_left(process, id);
+    let _ = send::end_left(process, id);
     // The record is dead and ours; a kernel that refuses keeps it until we die.
     let _ = xok::call::env_forget(id);
 }

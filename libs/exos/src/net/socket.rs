@@ -529,6 +529,9 @@ impl Socket {
             Ok(())
         });
         self.flush();
+        if let Some(net) = self.net.borrow().as_ref() {
+            net.drop_ports();
+        }
     }
 }
 

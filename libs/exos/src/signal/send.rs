@@ -95,12 +95,12 @@ fn kill_outright(process: &Process, id: EnvId) -> Result<(), Errno> {
 
 /// Ends what is left in the domain of a process that has been ended: only now, as it may have made
 /// environments there until then. Those that run make more while the table is looked through, so
-/// the domain ends as one, unless its guard refuses that.
-fn end_rest(id: EnvId, domain: DomainId, real: bool) {
+/// the domain ends as one, unless its guard refuses that. Does it end?
+fn end_rest(id: EnvId, domain: DomainId, real: bool) -> bool {
     let is_other = |&other: &EnvId| other != id;
     let is_left = || page::environments_of(domain).any(|other| is_other(&other));
     if published::domain(domain).is_none_or(|record| record.envs == 0) || !is_left() {
-        return;
+        return true;
     }
     let lives_there = |other: Brief| {
         other.id != id && !other.dead && published::env_domain(other.id) == Some(domain)
@@ -112,26 +112,27 @@ fn end_rest(id: EnvId, domain: DomainId, real: bool) {
     if said::all().any(lives_there) {
         // A vfork child, or its parent, is there too, and stays.
         said::threads_of(id, domain).for_each(end);
-        return;
+        return false;
     }
-    if by_users(real, |slot| call::domain_destroy(slot, domain)).is_ok() {
-        return;
-    }
+    let destroyed = by_users(real, |slot| call::domain_destroy(slot, domain)).is_ok();
     let mut looks = 0..LOOKS;
-    while looks.next().is_some() && is_left() {
+    while !destroyed && looks.next().is_some() && is_left() {
         page::environments_of(domain).filter(is_other).for_each(end);
     }
+    destroyed || !is_left()
 }
 
-/// Ends the environments of its domain that a dead child has left: no process tells of them.
-pub fn end_left(process: &Process, id: EnvId) {
-    let domain = published::env_home(id).unwrap_or(DomainId::NONE);
-    let are_left = published::domain(domain).is_some_and(|record| record.envs != 0);
+/// Ends the environments of its domain that a dead child has left: no process tells of them. The
+/// domain, if it ends: the kernel takes it apart in pieces.
+pub fn end_left(process: &Process, id: EnvId) -> Option<DomainId> {
+    let domain = published::env_home(id)?;
+    published::domain(domain)?;
     // A vfork child was where the process is; servers' domains are no user's.
     let is_own = published::env_domain(process.id) == Some(domain);
-    if are_left && !is_own && accounts::payer(domain).is_some() {
-        end_rest(id, domain, real_counts(process, id));
-    }
+    let ends = !is_own
+        && accounts::payer(domain).is_some()
+        && end_rest(id, domain, real_counts(process, id));
+    ends.then_some(domain)
 }
 
 /// Where user 0's name lies that ends a domain whatever that says of itself: the effective user's,
