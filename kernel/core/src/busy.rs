@@ -12,13 +12,19 @@
 //! client whose time it is (its slice, or time that it has borrowed) is noted by the processor, and
 //! is the next to call. If the server that it waits for waits for another one itself, that one runs
 //! on the client's time, too.
+//!
+//! A server that runs on another processor can't be waited for so: the client is refused, and calls
+//! again and again. The processor notes since when ([`Asking`]), and the server accepts none but
+//! the client that has asked longest. So a client elsewhere that calls again at once does not come
+//! first; one that ceases to ask loses its place after [`ASKS_NS`].
 
 use crate::dispatch::continuation::{Continuation, Done};
-use crate::env::{self, Pending, WAITED};
+use crate::env::{self, ASKED, Pending, WAITED};
 use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{gate, sched, transfer};
+use abi::error::Error;
 use abi::id::EnvId;
 use abi::limits::DONATIONS;
 use abi::published::EnvState;
@@ -34,26 +40,136 @@ pub(crate) enum Next {
     Server,
 }
 
-/// May the environment at `caller` wait until the one at `target` accepts? That one is ready, and a
-/// server. One that has no turns would wait for as long as it liked, and the server's replies would
-/// go the long way meanwhile, to all its clients.
-pub(crate) fn may_wait(state: &State, caller: EnvIndex, target: EnvIndex) -> bool {
-    let env = &state.envs.slots[target];
-    env.state == EnvState::Ready && env.entries.sync != 0 && !sched::has_no_turn(state, caller)
+/// How long a refused client keeps its place among those that ask without asking again. A client
+/// asks each 2 us or so; others wait so long at most for one that does not call.
+pub const ASKS_NS: u64 = 50_000;
+
+/// The environment on a processor that has last been refused by a server that others want.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asking {
+    client: u16,
+    server: u16,
+    since_ns: u64,
+    until_ns: u64,
 }
 
-/// The caller waits until the target accepts, which runs meanwhile on the caller's time.
+impl Asking {
+    /// None.
+    pub const NONE: Self = Self { client: 0, server: 0, since_ns: 0, until_ns: 0 };
+}
+
+/// Since when the environment that `cpu` runs asks for the server, if it does.
+fn asks_since(state: &State, cpu: CpuIndex, server: EnvIndex, now: u64) -> Option<u64> {
+    let this = &state.sched.cpus[cpu];
+    let Asking { client, server: of, since_ns, until_ns } = this.asking;
+    let asks = client != 0 && client == this.current && EnvIndex::from(of) == server;
+    (asks && now < until_ns).then_some(since_ns)
+}
+
+/// Does an environment on another processor than `cpu` ask for the server, before `since`?
+fn is_asked_elsewhere(
+    state: &State,
+    cpu: CpuIndex,
+    server: EnvIndex,
+    now: u64,
+    since: u64,
+) -> bool {
+    let others = CpuIndex::all().filter(|&other| other != cpu);
+    others.filter_map(|other| asks_since(state, other, server, now)).any(|at| at < since)
+}
+
+/// May the environment that `cpu` runs call the server, which accepts? Not before one that has
+/// asked longer.
+pub(crate) fn check_turn<M: Machine>(
+    state: &State,
+    machine: &M,
+    cpu: CpuIndex,
+    server: EnvIndex,
+) -> Result<(), Error> {
+    if state.envs.slots[server].marks & ASKED == 0 {
+        return Ok(());
+    }
+    let now = machine.now_ns();
+    let since = asks_since(state, cpu, server, now).unwrap_or(u64::MAX);
+    if is_asked_elsewhere(state, cpu, server, now, since) { Err(Error::Busy) } else { Ok(()) }
+}
+
+/// The server has accepted the call of the environment that runs on `cpu`.
+#[inline(always)]
+pub(crate) fn accepted(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: u64) {
+    if state.envs.slots[server].marks & ASKED != 0 {
+        asks_no_more(state, cpu, server, now);
+    }
+}
+
+#[cold]
+fn asks_no_more(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: u64) {
+    state.sched.cpus[cpu].asking = Asking::NONE;
+    if !is_asked_elsewhere(state, cpu, server, now, u64::MAX) {
+        state.envs.slots[server].marks &= !ASKED;
+    }
+}
+
+/// The call of the environment that runs on `cpu` is refused, as the server does not accept it now:
+/// it is not ready, or another one has asked longer.
+pub(crate) fn refuse<M: Machine>(
+    state: &mut State,
+    machine: &M,
+    cpu: CpuIndex,
+    server: EnvIndex,
+    k: Continuation,
+) -> Done {
+    // On one processor there is no other that asks.
+    if state.sched.online > 1 {
+        let now = machine.now_ns();
+        let since_ns = asks_since(state, cpu, server, now).unwrap_or(now);
+        let this = &mut state.sched.cpus[cpu];
+        let (client, until_ns) = (this.current, now + ASKS_NS);
+        this.asking = Asking { client, server: server.link(), since_ns, until_ns };
+        // What calls it now, and its reply, go the long way.
+        state.envs.slots[server].marks |= ASKED;
+        gate::close(state, server);
+    }
+    k.refuse(Error::Busy)
+}
+
+/// The environment that runs if the one at `caller` waits until the one at `target` accepts: that
+/// one, which is ready, or the one that this one waits for, and so on. One that has no
+/// turns would wait for as long as it liked, and the server's replies would go the long way
+/// meanwhile, to all its clients: `WrongState`.
+pub(crate) fn whom_to_run(
+    state: &State,
+    caller: EnvIndex,
+    target: EnvIndex,
+) -> Result<EnvIndex, Error> {
+    let mut at = target;
+    for _ in 0..DONATIONS {
+        match state.envs.slots[at].state {
+            EnvState::Ready if sched::has_no_turn(state, caller) => return Err(Error::WrongState),
+            EnvState::Ready => return Ok(at),
+            EnvState::Donating => {
+                at = env::lookup(state, EnvId(state.published.envs[at].donated_to))?
+            }
+            _ => break,
+        }
+    }
+    Err(Error::Busy)
+}
+
+/// The caller waits until the target accepts; that one, or the one that it waits for, runs meanwhile
+/// on the caller's time.
 pub(crate) fn wait<M: Machine>(
     state: &mut State,
     machine: &mut M,
     (cpu, caller): (CpuIndex, EnvIndex),
-    target: EnvIndex,
+    (target, runs): (EnvIndex, EnvIndex),
     k: Continuation,
 ) -> Done {
     machine.context(caller.at()).again();
     let now = machine.now_ns();
     sched::leave_at(state, cpu, now);
     gate::close(state, target);
+    gate::close(state, runs);
     let server = &mut state.envs.slots[target];
     server.donors += 1;
     server.marks |= WAITED;
@@ -67,8 +183,8 @@ pub(crate) fn wait<M: Machine>(
     if before(state, noted, caller) == EnvIndex::NONE {
         state.sched.cpus[cpu].awaits[time_of] = caller.link();
     }
-    sched::lengthen(state, cpu, target, now);
-    sched::run(state, cpu, target, now);
+    sched::lengthen(state, cpu, runs, now);
+    sched::run(state, cpu, runs, now);
     k.left(state, caller)
 }
 

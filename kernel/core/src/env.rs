@@ -116,7 +116,7 @@ pub struct Env {
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,
-    /// [`FOLLOWS`], [`APART`], [`WAITED`].
+    /// [`FOLLOWS`], [`APART`], [`WAITED`], [`ASKED`].
     pub(crate) marks: u8,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
@@ -157,10 +157,11 @@ impl Env {
         u64::from(self.flags) & flag != 0
     }
 
-    /// May environments wait until it accepts a transfer ([`WAITED`])?
+    /// May environments wait until it accepts a transfer ([`WAITED`]), or ask again and again
+    /// ([`ASKED`])?
     #[inline(always)]
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.marks & WAITED != 0
+        self.marks & (WAITED | ASKED) != 0
     }
 
     /// Has it been taken out of the list of those that are looked at ([`APART`])?
@@ -186,6 +187,9 @@ pub(crate) const APART: u8 = 2;
 /// Mark: an environment has begun to wait until this one accepts ([`crate::busy`]), and `donors`
 /// has not been 0 since.
 pub(crate) const WAITED: u8 = 4;
+/// Mark: environments on several processors may ask it to accept, and the one that has asked
+/// longest comes first ([`crate::busy::Asking`]).
+pub(crate) const ASKED: u8 = 8;
 
 /// Where the kernel enters an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! is. A test drives both ways with the same random calls and compares everything.
 
 use crate::count::Count;
-use crate::env::{self, Env, Pending, Request};
+use crate::env::{self, ASKED, Env, Pending, Request};
 use crate::index::{AccountIndex, CpuIndex, EnvIndex, bounded_by};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
@@ -106,6 +106,7 @@ pub fn check<M: Machine>(
         if replies
             || !accepting
             || entry == 0
+            || env.marks & ASKED != 0
             || !sleeps_for_ever(env)
             || !transfer::accepts(machine, env)
         {

@@ -462,8 +462,8 @@ fn woken<M: Machine>(
 
 /// Whom the environment at `index` waits for, which has made a transfer, or whom that one waits
 /// for, and so on, if the last one is ready. One that waits until a server accepts runs itself if
-/// the server does; also if the server runs on another processor, while other accounts may want
-/// this one: it would have to have its turn just when the server accepts else.
+/// the server does; also if the server runs on another processor, to ask again and again: it would
+/// have to have its turn just when the server accepts else.
 #[inline(never)]
 fn awaited<M: Machine>(
     state: &mut State,
@@ -477,10 +477,6 @@ fn awaited<M: Machine>(
         match state.envs.slots[at].state {
             EnvState::Ready => return Some(at),
             EnvState::Running if waits != EnvIndex::NONE => {
-                let cpu = CpuIndex::from(state.envs.slots[index].cpu);
-                if turns::alone(state, cpu) {
-                    return None;
-                }
                 busy::calls_again(state, waits);
                 if walk.awaits == waits.link() {
                     walk.awaits = 0;

@@ -49,6 +49,8 @@ pub struct Cpu {
     /// Whose time the slice is, and whose the loan: environments that wait until a server accepts
     /// ([`crate::busy`]), 0: none that waits.
     pub awaits: [u16; 2],
+    /// The environment that has last been refused here by a server that others want.
+    pub asking: busy::Asking,
     /// Position in turn.
     pub position: u8,
     /// Has the processor arrived? Then its slices may be given out.
@@ -103,6 +105,7 @@ impl Cpu {
         lender: 0,
         borrower: 0,
         awaits: [0; 2],
+        asking: busy::Asking::NONE,
         position: 0,
         online: false,
         extended: false,

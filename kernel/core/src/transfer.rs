@@ -46,13 +46,24 @@ pub fn synchronous<M: Machine>(
     }
     let entry = state.envs.slots[target].entries.sync;
     if let Err(error) = check_accepting(state, machine, target, entry) {
-        if word & TRANSFER_WAIT != 0 && busy::may_wait(state, caller, target) {
-            return busy::wait(state, machine, (cpu, caller), target, k);
+        if word & TRANSFER_WAIT == 0 || entry == 0 {
+            return k.refuse(error);
         }
-        return k.refuse(error);
+        return match busy::whom_to_run(state, caller, target) {
+            Ok(runs) => busy::wait(state, machine, (cpu, caller), (target, runs), k),
+            Err(Error::Busy) => busy::refuse(state, machine, cpu, target, k),
+            Err(error) => k.refuse(error),
+        };
+    }
+    if let Err(error) = busy::check_turn(state, machine, cpu, target) {
+        return match word & TRANSFER_WAIT {
+            0 => k.refuse(error),
+            _ => busy::refuse(state, machine, cpu, target, k),
+        };
     }
     let message = *machine.context(caller.at());
     let now = machine.now_ns();
+    busy::accepted(state, cpu, target, now);
     sched::leave_at(state, cpu, now);
     state.envs.slots[caller].pending = Pending::Reply;
     state.envs.slots[target].donors += 1;

@@ -443,18 +443,25 @@ pub fn transfer(to: EnvId, message: Message) -> Result<Message, Refused> {
     transfer_by(transfer_rax(to), message)
 }
 
+/// Pauses between calls of a server that runs on another processor: some 2 us.
+const PAUSES: u32 = 16;
+
 /// As [`transfer`], to a server that may serve another client: this one's time is the server's
 /// until it accepts. Never refused as `Busy`; while the server runs on another processor, or waits
-/// for something itself, it is called again and again.
+/// for something itself, it is called again and again: the client that has called longest is the
+/// next to be served.
 pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refused> {
+    let mut rax = transfer_rax(to);
     loop {
-        for rax in [transfer_rax(to), transfer_rax(to) | TRANSFER_WAIT] {
-            match transfer_by(rax, message) {
-                Err((Error::Busy, _)) => {}
-                ended => return ended,
+        match transfer_by(rax, message) {
+            Err((Error::Busy, _)) if rax == transfer_rax(to) => rax |= TRANSFER_WAIT,
+            Err((Error::Busy, _)) => (0..PAUSES).for_each(|_| core::hint::spin_loop()),
+            // This environment has no turns of its own, and so none to wait in.
+            Err((Error::WrongState, _)) => {
+                let _ = yield_to(to);
             }
+            ended => return ended,
         }
-        let _ = yield_to(to);
     }
 }
 

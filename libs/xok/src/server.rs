@@ -3,25 +3,20 @@
 //! A server sleeps accepting. A transfer enters at the stub below on the top of the server's stack,
 //! runs the request, and its reply makes the server accept the next one in the same step; whatever
 //! wakes it otherwise (an event, its predicate) runs the event function, then it sleeps again.
-//! Whatever the sleep left on the stack is abandoned: nothing is kept there between requests. Who
-//! asks for much lets others in meanwhile (`turns`).
+//! Whatever the sleep left on the stack is abandoned: nothing is kept there between requests. Which
+//! of several clients is the next one is the kernel's to say (`TRANSFER_WAIT`, decision 0050).
 //!
 //! # Safety
 //! Holds the entry stub. The functions are set before the first transfer is accepted; the stack is
 //! the server's own static one.
 #![allow(unsafe_code)]
 
-mod turns;
-
 use crate::call::{self, Message};
-use crate::{clock, published};
 use abi::call::SLEEP_ACCEPT;
 use abi::id::EnvId;
-use abi::published::Table;
 use abi::setup::{EnvSetup, field};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use turns::{Frame, Kept, PAUSE_NS, Turns};
 
 /// What a server does.
 pub trait Serve {
@@ -61,10 +56,9 @@ static CURRENT: Current = Current(UnsafeCell::new(core::ptr::dangling_mut::<NotY
 
 global_asm!(
     ".section .text.xok_server, \"ax\"",
-    ".global xok_server_entry, xok_server_loop, xok_server_reply",
+    ".global xok_server_entry, xok_server_loop",
     // rcx: the caller's id; the message in rdi rsi rdx r8 r9 r10; rsp is the caller's, worthless.
-    // What a calling convention keeps is kept for callers that trust us (`rpc::tlrpc`), whenever
-    // they are answered: by `request`, or in the frame of one that waits.
+    // What a calling convention keeps `request` keeps, for callers that trust us (`rpc::tlrpc`).
     "xok_server_entry:",
     "lea rsp, [rip + {place} + {stack}]",
     "push r10",
@@ -76,10 +70,7 @@ global_asm!(
     "mov rdi, rcx",
     "mov rsi, rsp",
     "call {request}",
-    // rax: what the reply's rax must be; 0: it is not answered now.
-    "test rax, rax",
-    "jz 2f",
-    "3:",
+    // rax: what the reply's rax must be.
     "pop rdi",
     "pop rsi",
     "pop rdx",
@@ -87,44 +78,20 @@ global_asm!(
     "pop r9",
     "pop r10",
     "syscall",
-    // The reply was refused (the caller died), an event woke us, or others are to be let in.
+    // The reply was refused (the caller died), or an event woke us.
     "xok_server_loop:",
     "lea rsp, [rip + {place} + {stack}]",
     "call {idle}",
     "ud2",
-    // The rest of a frame.
-    "2:",
-    "push r15",
-    "push r14",
-    "push r13",
-    "push r12",
-    "push rbx",
-    "push rbp",
-    "mov rdi, rsp",
-    "call {keep}",
-    "ud2",
-    // rdi: a frame; rsi: what the reply's rax must be.
-    "xok_server_reply:",
-    "mov rsp, rdi",
-    "mov rax, rsi",
-    "pop rbp",
-    "pop rbx",
-    "pop r12",
-    "pop r13",
-    "pop r14",
-    "pop r15",
-    "jmp 3b",
     place = sym PLACE,
     stack = const STACK,
     request = sym request,
-    keep = sym keep,
     idle = sym idle,
 );
 
 unsafe extern "C" {
     fn xok_server_entry();
     fn xok_server_loop() -> !;
-    fn xok_server_reply(frame: &Frame, rax: u64) -> !;
 }
 
 fn current() -> &'static mut dyn Serve {
@@ -134,112 +101,12 @@ fn current() -> &'static mut dyn Serve {
     unsafe { &mut **CURRENT.0.get() }
 }
 
-struct Clients(UnsafeCell<Turns>);
-// SAFETY: one environment; request and event functions never overlap (see `run`).
-unsafe impl Sync for Clients {}
-static CLIENTS: Clients = Clients(UnsafeCell::new(Turns::new()));
-
-fn clients() -> &'static mut Turns {
-    // SAFETY: as in `current`; no reference lives on when the next one is made.
-    unsafe { &mut *CLIENTS.0.get() }
-}
-
-/// Back to the loop: the rest of what is on the stack is worth nothing.
-fn to_loop() -> ! {
-    // SAFETY: switches to the top of the server's stack.
-    unsafe { xok_server_loop() }
-}
-
-/// Replies, accepting the next request in the same step.
-fn reply(caller: EnvId, frame: &Frame) -> ! {
-    // SAFETY: the frame is not on the stack's top, where the loop begins again; if the caller has
-    // died, it needs no answer.
-    unsafe { xok_server_reply(frame, call::reply_rax(caller)) }
-}
-
-/// A reply runs the client, on whosever time this is, and for as long as that lasts: the server
-/// accepts meanwhile, so that others need not wait for it, and an event wakes it for what is kept
-/// when nobody has asked for a while: one that was awake would be busy when others come.
-fn wake_for_the_rest(deadline: u64) {
-    let soon = if clients().is_empty() { 0 } else { clock::now_ns() + PAUSE_NS };
-    let due = clock::earlier(deadline, soon);
-    if due != 0 {
-        // It is at home, where alone a timer may be set.
-        let _ = call::timer_set(due);
-    }
-}
-
-/// The account that an environment's time is charged to.
-fn payer(env: EnvId) -> u64 {
-    published::env(env).map_or(0, |record| record.account)
-}
-
-/// Answers a request; `false`: the answer waits until others were let in.
-#[inline]
-fn answer(caller: EnvId, message: &mut Message) -> bool {
-    // The whole counter: however long the server was kept from running, that is no short time. In a
-    // short one no id comes again, and who gets the answer at once is who has asked.
-    let begun = clock::tsc();
-    current().request(caller, message);
-    let took = clock::tsc().wrapping_sub(begun);
-    if clients().spend(took) {
-        clients().begin_pause(clock::now_ns(), payer(caller));
-        return false;
-    }
-    true
-}
-
-/// What the reply's `rax` must be, or 0: the request, or its answer, waits ([`keep`]).
+/// Answers a request; what the reply's `rax` must be.
 extern "C" fn request(caller: u64, message: &mut Message) -> u64 {
-    let caller = EnvId(caller as u32);
-    // Before it is served, which may take so long that its id is another one's.
-    let serial = published::env_serial(caller);
     crate::beat::beat();
-    if !clients().is_empty() {
-        return request_in_turn(caller, serial, message);
-    }
-    if answer(caller, message) {
-        call::reply_rax(caller)
-    } else {
-        clients().wait(caller, serial, true)
-    }
-}
-
-/// The same where others wait.
-#[cold]
-#[inline(never)]
-fn request_in_turn(caller: EnvId, serial: Option<u64>, message: &mut Message) -> u64 {
-    let (now, payer) = (clock::now_ns(), payer(caller));
-    if clients().keeps(now, payer) {
-        return clients().wait(caller, serial, false);
-    }
-    if !answer(caller, message) || clients().gives_way(now, payer) {
-        return clients().wait(caller, serial, true);
-    }
-    wake_for_the_rest(0);
+    let caller = EnvId(caller as u32);
+    current().request(caller, message);
     call::reply_rax(caller)
-}
-
-/// Keeps what waits.
-extern "C" fn keep(frame: &Frame) -> ! {
-    clients().keep(clock::now_ns(), frame);
-    to_loop()
-}
-
-/// Answers what has waited longest; the server itself has to wake at `deadline`, 0: never.
-fn go_on(deadline: u64) {
-    let Some(kept) = clients().take() else { return };
-    // A caller that has ended needs no answer, and its id may be another one's.
-    if !kept.is_for(published::env_serial(kept.caller)) {
-        return;
-    }
-    let Kept { caller, serial, mut frame, answered, .. } = kept;
-    if answered || answer(caller, &mut frame.message) {
-        wake_for_the_rest(deadline);
-        reply(caller, &frame);
-    }
-    clients().wait(caller, serial, true);
-    clients().keep(clock::now_ns(), &frame);
 }
 
 extern "C" fn idle() -> ! {
@@ -247,13 +114,6 @@ extern "C" fn idle() -> ! {
         let deadline = current().events();
         // Behind what takes the posted bits: who asked before that reads a new count.
         crate::beat::beat();
-        let now = clock::now_ns();
-        let pause = clients().pause(now);
-        if pause.is_none() && !clients().is_empty() {
-            go_on(deadline);
-            continue;
-        }
-        let deadline = clock::earlier(deadline, pause.unwrap_or(0));
         // Every answer, a passed deadline included, means: look again.
         let _ = call::sleep(deadline, u64::MAX, current().awaits(), SLEEP_ACCEPT);
     }
@@ -264,10 +124,6 @@ pub fn run(server: &'static mut dyn Serve) -> ! {
     // SAFETY: nothing has entered yet.
     unsafe { *CURRENT.0.get() = server };
     crate::upcall::set_mask(true);
-    clients().set_ticks(published::clock().tsc_mhz);
-    if clients().make_room(published::table(Table::Envs).count as usize).is_err() {
-        call::exit(1 << 8);
-    }
     let setup =
         EnvSetup { sync_entry: xok_server_entry as *const () as u64, ..EnvSetup::default() };
     if call::env_set(call::OWN, EnvId::NONE, field::SYNC_ENTRY, &setup).is_err() {

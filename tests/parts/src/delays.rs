@@ -9,6 +9,7 @@
 //!   files_beside  a client beside others of another user, which ask for much again and again
 //!   files_programs  one beside programs that fill files and remove them
 //!   files_ends    one beside programs that end with many files open
+//!   files_elsewhere  one beside others that call again at once, on two processors
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
@@ -18,6 +19,7 @@
 //! ```
 
 mod crowd;
+mod elsewhere;
 mod entries;
 mod files;
 mod holders;
@@ -41,12 +43,13 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
     ("files_ends", files::beside_ends, files::ENDS_BOUND),
     ("files_crowd", crowd::all, BOUND),
+    ("files_elsewhere", elsewhere::all, elsewhere::BOUND),
     ("files_entries", entries::all, BOUND),
     ("holders", holders::beside, holders::BOUND),
     ("sleepers", sleepers::beside, sleepers::BOUND),

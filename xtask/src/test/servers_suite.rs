@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 25] = [
+const TESTS: [Test; 26] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -30,6 +30,7 @@ const TESTS: [Test; 25] = [
     ("servers/files_delay_nobody_beside_programs", || delays("files_programs")),
     ("servers/files_delay_nobody_beside_ends", || delays("files_ends")),
     ("servers/files_delay_nobody_beside_a_crowd", || delays("files_crowd")),
+    ("servers/files_delay_nobody_beside_another_processor", elsewhere),
     ("servers/many_entries_delay_nobody", || delays_in("files_entries", "256M")),
     ("servers/holders_delay_nobody", || delays_in("holders", "4G")),
     ("servers/sleepers_delay_nobody", || delays_in("sleepers", "4G")),
@@ -121,11 +122,22 @@ fn delays(part: &str) -> Result<Verdict> {
 
 /// The same with so much memory: tables grow with it.
 fn delays_in(part: &str, memory: &str) -> Result<Verdict> {
+    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
+    measure(part, Machine { counting, memory: memory.into(), ..Machine::default() }, "instructions")
+}
+
+/// The same on two processors, where requests are counted.
+fn elsewhere() -> Result<Verdict> {
+    let machine = Machine { cpus: 2, memory: "512M".into(), ..Machine::default() };
+    measure("files_elsewhere", machine, "requests")
+}
+
+/// A part of `delays` on this machine, and what it counts.
+fn measure(part: &str, machine: Machine, unit: &str) -> Result<Verdict> {
     const PROGRAM: &str = "/tmp/parts";
     let words = [PROGRAM, "delays", part].map(String::from);
-    let counting = Some(Counting { plugin: None, settings: Vec::new(), seed: Some(1) });
     let job = Job {
-        machine: Machine { counting, memory: memory.into(), ..Machine::default() },
+        machine,
         program: Some((PROGRAM.to_string(), words.to_vec())),
         extras: vec![Extra { host: parts()?.into(), guest: PROGRAM.into() }],
         limit: Some(LIMIT),
@@ -136,7 +148,7 @@ fn delays_in(part: &str, memory: &str) -> Result<Verdict> {
     let text = String::from_utf8_lossy(&captured.output);
     let last = text.lines().last().and_then(|line| line.strip_prefix("delays: "));
     Ok(match last {
-        Some(said) if captured.status == Some(0) => Ok(format!("({said} instructions)")),
+        Some(said) if captured.status == Some(0) => Ok(format!("({said} {unit})")),
         _ => {
             let errors = String::from_utf8_lossy(&captured.error);
             Err(format!("status {:?}, output {text}, errors {errors:?}", captured.status))

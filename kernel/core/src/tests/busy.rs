@@ -94,6 +94,13 @@ impl Busy {
         sched::run(&mut self.world.state, CpuIndex::new(1), server, now);
     }
 
+    /// As `transfer`, by one that runs on the second processor.
+    fn by_the_other(&mut self, from: usize, to: usize, bits: u64) -> Outcome {
+        let call = Call::TransferSync {};
+        let word = u64::from(call.encode().0) | u64::from(self.world.id(to).0) << 32 | bits;
+        self.world.raw(1, from, call, word)
+    }
+
     /// Waits, and the server runs meanwhile; where its call is.
     fn wait(&mut self, index: usize) -> u64 {
         let rip = self.world.machine.context(index).rip;
@@ -295,7 +302,8 @@ fn only_servers_that_are_ready_are_waited_for() {
     assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
 }
 
-/// Where the server has run on another processor, one that is idle meanwhile hears of it.
+/// A server that sleeps before it has answered leaves the processor of its client idle: that one
+/// hears of it where the server has gone on on another processor, and accepts.
 #[test]
 fn idle_processors_hear_that_a_server_accepts() {
     let mut busy = Busy::new();
@@ -303,15 +311,16 @@ fn idle_processors_hear_that_a_server_accepts() {
     busy.run(client);
     busy.wait(client);
     assert_eq!(busy.world.pick(0), server);
-    busy.runs_elsewhere();
+    let now = busy.world.machine.now;
+    sched::leave_at(&mut busy.world.state, CPU, now);
+    env::set_state(&mut busy.world.state, EnvIndex::new(server), EnvState::Held);
     let third = busy.computes;
-    // No other account may want this one: the client need not try again and again.
-    busy.world.state.envs.slots[EnvIndex::new(first)].flags |= FLAG_GIVEN_TIME as u8;
-    sched::turns_changed(&mut busy.world.state, EnvIndex::new(first));
     assert_eq!(busy.world.by(third, WAIT), Outcome::Left);
     while busy.world.pick(0) != 0 {
         busy.world.machine.now += SLICE_NS;
     }
+    env::set_state(&mut busy.world.state, EnvIndex::new(server), EnvState::Ready);
+    sched::run(&mut busy.world.state, CpuIndex::new(1), EnvIndex::new(server), now);
     busy.world.machine.interrupts.clear();
     let call = Call::TransferSync {};
     let word =
@@ -319,7 +328,82 @@ fn idle_processors_hear_that_a_server_accepts() {
     busy.world.raw(1, server, call, word);
     busy.world.pick(1);
     assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
+    assert!([first, client].contains(&busy.world.pick(0)));
+}
+
+/// The second processor has a client of the server, which has accepted that one's call; the one
+/// here asks for the server, refused as it runs there.
+fn served_elsewhere() -> Busy {
+    let mut busy = Busy::new();
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    busy.world.state.sched.online = 2;
+    busy.run(client);
+    busy.world.on(1, server);
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
     assert_eq!(busy.world.pick(0), client);
+    assert_eq!(
+        busy.by_the_other(server, first, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(first))
+    );
+    busy
+}
+
+/// A client on another processor that calls a server again at once does not come before one that
+/// has asked for it meanwhile; then it is the next one.
+#[test]
+fn clients_elsewhere_do_not_come_first() {
+    let mut busy = served_elsewhere();
+    let (first, client, server) = (busy.first, busy.client, busy.server);
+    for bits in [0, TRANSFER_WAIT] {
+        assert_eq!(busy.by_the_other(first, server, bits), error(Error::Busy, 0));
+    }
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), Outcome::Enter(EnvIndex::new(server)));
+    assert_eq!(
+        busy.transfer(server, client, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(client))
+    );
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+    assert_eq!(busy.by_the_other(first, server, 0), Outcome::Enter(EnvIndex::new(server)));
+    // The one here goes on asking.
+    assert_eq!(
+        busy.by_the_other(server, first, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(first))
+    );
+    assert_eq!(busy.by_the_other(first, server, 0), error(Error::Busy, 0));
+}
+
+/// One that asks no more, or has no processor, keeps no other client out.
+#[test]
+fn who_ceases_to_ask_is_not_waited_for() {
+    for late in [false, true] {
+        let mut busy = served_elsewhere();
+        let (first, client, server) = (busy.first, busy.client, busy.server);
+        if late {
+            busy.world.machine.now += crate::busy::ASKS_NS;
+        } else {
+            assert_eq!(busy.world.by(client, WAIT), Outcome::Left);
+        }
+        assert_eq!(busy.by_the_other(first, server, 0), Outcome::Enter(EnvIndex::new(server)));
+        assert!(!busy.world.state.envs.slots[EnvIndex::new(server)].is_waited_for());
+    }
+}
+
+/// A server that waits for another one, which is ready, is waited for, too: the other one runs on
+/// the client's time.
+#[test]
+fn servers_that_wait_are_waited_for() {
+    let mut busy = Busy::new();
+    let (client, server, third) = (busy.client, busy.server, busy.computes);
+    mask(&mut busy.world, third);
+    busy.world.by(third, ACCEPT);
+    busy.run(server);
+    assert_eq!(busy.transfer(server, third, 0), Outcome::Enter(EnvIndex::new(third)));
+    busy.run(client);
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), Outcome::Left);
+    assert_eq!(busy.world.pick(0), third);
+    assert_eq!(busy.transfer(third, server, TRANSFER_REPLY), Outcome::Enter(EnvIndex::new(server)));
+    assert_eq!(busy.transfer(server, busy.first, TRANSFER_REPLY), Outcome::Left);
+    busy.is_taken(client);
 }
 
 /// Time that another environment borrows from the server, which runs on a client's slice, ends with
@@ -397,7 +481,7 @@ fn who_has_no_turn_does_not_wait() {
             sched::turns_changed(&mut busy.world.state, EnvIndex::new(client));
             assert_eq!(busy.world.state_of(client), EnvState::Ready);
             busy.world.on(0, client);
-            assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+            assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::WrongState, 0));
         }
         busy.run(server);
         assert_eq!(
