@@ -60,9 +60,9 @@ impl Asking {
 
 /// Since when the environment that `cpu` runs asks for the server, if it does.
 fn asks_since(state: &State, cpu: CpuIndex, server: EnvIndex, now: u64) -> Option<u64> {
-    let this = &state.sched.cpus[cpu];
-    let Asking { client, server: of, since_ns, until_ns } = this.asking;
-    let asks = client != 0 && client == this.current && EnvIndex::from(of) == server;
+    let Asking { client, server: of, since_ns, until_ns } = state.sched.asking[cpu];
+    let current = state.sched.cpus[cpu].current;
+    let asks = client != 0 && client == current && EnvIndex::from(of) == server;
     (asks && now < until_ns).then_some(since_ns)
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn accepted(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: 
 
 #[cold]
 fn asks_no_more(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: u64) {
-    state.sched.cpus[cpu].asking = Asking::NONE;
+    state.sched.asking[cpu] = Asking::NONE;
     if !is_asked_elsewhere(state, cpu, server, now, u64::MAX) {
         state.envs.slots[server].marks &= !ASKED;
     }
@@ -123,9 +123,8 @@ pub(crate) fn refuse<M: Machine>(
     if state.sched.online > 1 {
         let now = machine.now_ns();
         let since_ns = asks_since(state, cpu, server, now).unwrap_or(now);
-        let this = &mut state.sched.cpus[cpu];
-        let (client, until_ns) = (this.current, now + ASKS_NS);
-        this.asking = Asking { client, server: server.link(), since_ns, until_ns };
+        let (client, until_ns) = (state.sched.cpus[cpu].current, now + ASKS_NS);
+        state.sched.asking[cpu] = Asking { client, server: server.link(), since_ns, until_ns };
         // What calls it now, and its reply, go the long way.
         state.envs.slots[server].marks |= ASKED;
         gate::close(state, server);

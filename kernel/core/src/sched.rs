@@ -49,8 +49,6 @@ pub struct Cpu {
     /// Whose time the slice is, and whose the loan: environments that wait until a server accepts
     /// ([`crate::busy`]), 0: none that waits.
     pub awaits: [u16; 2],
-    /// The environment that has last been refused here by a server that others want.
-    pub asking: busy::Asking,
     /// Position in turn.
     pub position: u8,
     /// Has the processor arrived? Then its slices may be given out.
@@ -105,7 +103,6 @@ impl Cpu {
         lender: 0,
         borrower: 0,
         awaits: [0; 2],
-        asking: busy::Asking::NONE,
         position: 0,
         online: false,
         extended: false,
@@ -140,6 +137,8 @@ impl Cpu {
 pub struct Scheduler {
     /// By processor.
     pub cpus: Each<Cpu>,
+    /// By processor: the environment that a server has last refused there.
+    pub(crate) asking: Each<busy::Asking>,
     /// Deadlines of sleeps and timers.
     pub alarms: Heap,
     /// Head of the list of sleepers with a predicate, and of those that do not wait alone for a
@@ -172,6 +171,7 @@ impl Default for Scheduler {
     fn default() -> Self {
         Self {
             cpus: Each::new([Cpu::OFFLINE; CPUS]),
+            asking: Each::new([busy::Asking::NONE; CPUS]),
             alarms: Heap::default(),
             watch: 0,
             look: 0,
