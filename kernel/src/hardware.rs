@@ -356,10 +356,12 @@ impl Machine for Hardware {
         };
     }
 
-    fn interrupt(&mut self, cpu: CpuIndex) {
-        if cpu != self.cpu.place() {
+    fn interrupt(&mut self, cpu: CpuIndex) -> bool {
+        let is_another = cpu != self.cpu.place();
+        if is_another {
             apic::interrupt(shootdown::apic_id(cpu.at()), crate::entry::LOOK_VECTOR);
         }
+        is_another
     }
 
     #[inline]

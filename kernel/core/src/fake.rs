@@ -51,6 +51,8 @@ pub struct FakeMachine {
     pub flushes: Vec<Flush>,
     /// Processors interrupted since somebody emptied the list.
     pub interrupts: Vec<usize>,
+    /// The processor that the kernel runs on.
+    pub cpu: usize,
     /// What `now_ns` answers.
     pub now: u64,
     /// The space in which `copy_out` finds program memory.
@@ -88,6 +90,7 @@ impl FakeMachine {
             contexts: vec![Context::default(); envs],
             flushes: Vec::new(),
             interrupts: Vec::new(),
+            cpu: 0,
             now: 1,
             current: None,
             zeroed: 0,
@@ -263,8 +266,9 @@ impl Machine for FakeMachine {
     fn flush(&mut self, what: Flush) {
         self.flushes.push(what);
     }
-    fn interrupt(&mut self, cpu: CpuIndex) {
+    fn interrupt(&mut self, cpu: CpuIndex) -> bool {
         self.interrupts.push(cpu.at());
+        self.cpu != cpu.at()
     }
     fn trace(&mut self, event: Event) {
         if self.tracing & event.kind.bit() != 0 {

@@ -79,6 +79,15 @@ pub(crate) fn goes_on(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u6
     true
 }
 
+/// Does the environment at `index`, which an event has woken, start on `cpu` before its turn?
+#[inline]
+pub(crate) fn may_start(state: &State, cpu: CpuIndex, index: EnvIndex) -> bool {
+    let this = &state.sched.cpus[cpu];
+    this.lender == 0
+        && lends(state, this.current.into())
+        && may_borrow(state, cpu, index) >= SHORTEST_NS
+}
+
 /// How long the environment at `index` may run on borrowed time.
 fn may_borrow(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
     let account = account_of(state, index);

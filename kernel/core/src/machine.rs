@@ -122,8 +122,8 @@ pub trait Machine {
     /// machine flushes its own processor at once, others after the lock is released.
     fn flush(&mut self, what: Flush);
     /// Interrupts `cpu`, so that it looks at requests and runs the scheduler. Nothing if it is this
-    /// one, which asks `sched::pick` on its way out anyway.
-    fn interrupt(&mut self, cpu: CpuIndex);
+    /// one, which asks `sched::pick` on its way out anyway. Is it another one?
+    fn interrupt(&mut self, cpu: CpuIndex) -> bool;
     /// Records an event, if its kind is recorded.
     fn trace(&mut self, event: Event) {
         let _ = event;

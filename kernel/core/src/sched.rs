@@ -370,13 +370,13 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: EnvInde
         list::push(&mut state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
         state.sched.woken = true;
     }
-    let current = EnvIndex::from(state.sched.cpus[home].current);
-    if current == EnvIndex::NONE {
+    if state.sched.cpus[home].current == 0 {
         // It may be among those that a walk has passed.
         state.sched.cpus[home].passed = 0;
-    }
-    if current == EnvIndex::NONE || (front && lends(state, current)) {
         machine.interrupt(home);
+    } else if front && loan::may_start(state, home, index) && machine.interrupt(home) {
+        // Whether or not it borrows then: it may have got the time of another processor.
+        turns::charge_service(state, home, index, cost::INTERRUPT);
     }
 }
 

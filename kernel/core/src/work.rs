@@ -89,6 +89,8 @@ pub mod cost {
     pub const FILTER: u32 = 110;
     /// A deadline served, but for predicates.
     pub const ALARM: u32 = 4_000;
+    /// An interrupt of another processor, for one that an event has woken.
+    pub const INTERRUPT: u32 = 4_000;
     /// A look at a sleeper put off.
     pub const PUT_OFF: u32 = 800;
     /// All entries of a table copied into another.

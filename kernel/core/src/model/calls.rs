@@ -140,6 +140,7 @@ impl Model {
     /// The way out of the kernel.
     pub(super) fn leave(&mut self, cpu: usize) {
         let (state, machine) = (&mut self.state, &mut self.machine);
+        machine.cpu = cpu;
         let cpu = CpuIndex::new(cpu);
         work::first(state, machine, cpu);
         let next = sched::pick(state, machine, cpu);
@@ -209,6 +210,7 @@ impl Model {
         // Entry code serves no call whose instruction would begin below the first address.
         let context = machine.context(index);
         context.rip = context.rip.max(SYSCALL_BYTES);
+        machine.cpu = cpu;
         let on = CpuIndex::new(cpu);
         let mut outcome =
             dispatch::call(state, machine, on, EnvIndex::new(index), word, words, &bytes);

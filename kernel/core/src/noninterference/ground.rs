@@ -194,6 +194,7 @@ impl Ground {
         self.world.machine.now += later;
         let (state, machine) = self.parts();
         work::begin(state);
+        machine.cpu = cpu;
         let cpu = CpuIndex::new(cpu);
         work::first(state, machine, cpu);
         let next = sched::pick(state, machine, cpu);
@@ -242,6 +243,7 @@ impl Ground {
         let bytes = bytes.unwrap_or_default();
         let (state, machine) = self.parts();
         machine.current = Some(root);
+        machine.cpu = cpu;
         let context = machine.context(index);
         (context.rax, context.rip) = (request.word, AFTER);
         let [rdi, rsi, rdx, r10, r8, r9] = request.words;

@@ -7,6 +7,7 @@ mod capabilities;
 mod cells;
 mod crowds;
 mod deaths;
+mod elsewhere;
 mod exits;
 mod fifos;
 mod filters;
@@ -312,6 +313,7 @@ impl World {
         check(&self.state);
         // A hold of the lock of its own.
         self.state.spent = 0;
+        self.machine.cpu = cpu;
         let index = sched::pick(&mut self.state, &mut self.machine, CpuIndex::new(cpu))
             .map_or(0, EnvIndex::at);
         let running: Vec<usize> = (1..self.state.envs.slots.len())
@@ -368,6 +370,7 @@ impl World {
     pub fn raw(&mut self, cpu: usize, index: usize, call: Call, word: u64) -> Outcome {
         let root = domain::root(&self.state, env::domain(&self.state, EnvIndex::new(index)).into());
         self.machine.current = Some(root);
+        self.machine.cpu = cpu;
         let (number, words) = call.encode();
         let mut bytes = vec![];
         if let Some((address, len)) = dispatch::buffer(number, words) {
