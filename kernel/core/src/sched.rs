@@ -31,6 +31,9 @@ use abi::upcall::offset;
 pub const CRITICAL_NS: u64 = 100_000;
 /// A slice shorter than this is not worth a switch: it is skipped to pay a debt.
 pub(crate) const SHORTEST_NS: u64 = 100_000;
+/// Where there are several processors, one that runs somebody looks at deadlines no sooner than so
+/// long after the last look.
+pub(crate) const ALARMS_NS: u64 = 50_000;
 
 /// One processor.
 #[derive(Clone, Copy, Debug)]
@@ -273,8 +276,23 @@ pub fn tick<M: Machine>(state: &mut State, machine: &mut M, cpu: CpuIndex) {
 pub fn next_deadline(state: &State, cpu: CpuIndex) -> Option<u64> {
     let this = &state.sched.cpus[cpu];
     let own = if this.current != 0 { this.end_ns() } else { next_look(state, cpu) };
-    let soonest = own.min(state.sched.alarms.soonest());
-    (soonest != u64::MAX).then_some(soonest)
+    let alarm = state.sched.alarms.soonest();
+    if alarm < own {
+        return Some(own.min(at_a_pace(state, this, alarm)));
+    }
+    (own != u64::MAX).then_some(own)
+}
+
+/// When a processor looks at deadlines of which the soonest is this one. Each is interrupted by all
+/// of them: one that runs somebody, by those of programs elsewhere, which may set them anew without
+/// end, no more often than this.
+#[cold]
+#[inline(never)]
+fn at_a_pace(state: &State, this: &Cpu, alarm: u64) -> u64 {
+    if this.current != 0 && state.sched.online > 1 {
+        return alarm.max(state.sched.picked_ns + ALARMS_NS);
+    }
+    alarm
 }
 
 /// When `cpu`, which is idle, looks at sleepers again; `u64::MAX`: not by itself.

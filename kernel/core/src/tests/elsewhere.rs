@@ -82,3 +82,25 @@ fn who_wakes_others_there_without_end_takes_no_time_of_its_neighbours() {
     assert!(sent > 100, "there is no storm: {sent}");
     assert!(part >= 48, "{part} of 100 are left, with {sent} interrupts");
 }
+
+/// A program that sets its timer anew again and again interrupts the processor of another program
+/// at a pace.
+#[test]
+fn who_sets_timers_without_end_interrupts_others_at_a_pace() {
+    const LENGTH_NS: u64 = SLICE_NS / 4;
+    let mut storm = Storm::new();
+    let begin = storm.world.machine.now;
+    let (mut armed, mut interrupts) = (begin, 0);
+    while storm.world.machine.now < begin + LENGTH_NS {
+        storm.world.machine.now += 2_000;
+        let now = storm.world.machine.now;
+        assert_eq!(storm.world.by(storm.wakes, Call::TimerSet { deadline: now + 5_000 }), OK);
+        if armed <= now {
+            interrupts += 1;
+            assert_ne!(storm.world.pick(1), 0);
+            armed = sched::next_deadline(&storm.world.state, ELSEWHERE).expect("the slice's end");
+        }
+    }
+    let most = LENGTH_NS / sched::ALARMS_NS + 2;
+    assert!(interrupts <= most, "{interrupts} in {LENGTH_NS} ns, {most} at most");
+}
