@@ -43,6 +43,9 @@ impl Others {
 const CUT: usize = 64;
 /// Pages that are being taken back.
 pub(super) const TAKEN: usize = 1024;
+/// How many pages are taken back at a time, before another request: for each all processors are
+/// interrupted, and where there are several the kernel makes the server wait for the next one.
+const AT_ONCE: usize = 32;
 /// How many of them are asked about at a time.
 const LOOKS: usize = 64;
 
@@ -100,8 +103,11 @@ impl Tree {
     /// Takes some of them from the others, so many at `most`; is it of use to go on at once?
     pub(super) fn take_back(&mut self, most: usize) -> bool {
         self.look_for_left();
-        let mut done = false;
+        let (mut done, mut released) = (false, 0);
         for _ in 0..most {
+            if released == AT_ONCE {
+                return true;
+            }
             let Some(Cut { user, pages }) = self.leaving.cut.back() else { return false };
             let (user, last) = (*user, pages.last_key());
             let shown = last.and_then(|last| pages.get(last)).is_some_and(|page| page.shown);
@@ -116,6 +122,7 @@ impl Tree {
                 continue;
             };
             done = true;
+            released += usize::from(shown);
             let left = if shown { (self.leaving.others.release)(page.bytes) } else { None };
             match left {
                 None => self.uncharge(user),

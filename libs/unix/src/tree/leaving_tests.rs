@@ -83,6 +83,23 @@ fn pages_that_others_see_are_charged_until_they_do_not() {
     assert_eq!(shown(&mut tree, &ANN, b"d"), Ok(32));
 }
 
+/// Who sees many pages of files that end keeps the server from other requests for a few of them.
+#[test]
+fn few_pages_are_taken_from_others_at_a_time() {
+    LOOK_ON.set(true);
+    let mut tree = tree(200);
+    assert_eq!(shown(&mut tree, &ANN, b"a"), Ok(100));
+    end(&mut tree, &ANN, b"a");
+    let (mut before, mut more) = (SEEN.with_borrow(Vec::len), true);
+    while more {
+        more = tree.work(256);
+        let seen = SEEN.with_borrow(Vec::len);
+        assert!(seen - before <= 32, "{} at a time", seen - before);
+        before = seen;
+    }
+    assert_eq!(SEEN.with_borrow(Vec::len), 100);
+}
+
 /// A cut in the middle: what stays in the file stays, and what nobody has seen is free at once.
 #[test]
 fn what_nobody_has_seen_is_free_at_once() {
