@@ -6,6 +6,7 @@ use linux_raw_sys::general as raw;
 use unix::dirents::{Packer, parse};
 use unix::mounts;
 use unix::path::below;
+use unix::protocol::AT_END;
 
 use super::description::Description;
 use super::node::{DEVICE_LINKS, DEVICES, Node};
@@ -40,7 +41,7 @@ pub fn read_at(process: &mut Process, fd: i32, mut memory: Memory<'_>, offset: u
     open_file::read_at(&process.files, &description, offset, &mut memory)
 }
 
-/// `pwrite64`, `pwritev`
+/// `pwrite64`, `pwritev`. What appends writes at the end, whatever the offset (pwrite(2), BUGS).
 pub fn write_at(process: &mut Process, fd: i32, mut memory: Memory<'_>, offset: u64) -> Answer {
     let description = process.files.get(fd)?;
     if !description.writable() {
@@ -49,6 +50,8 @@ pub fn write_at(process: &mut Process, fd: i32, mut memory: Memory<'_>, offset: 
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    let appends = description.flags()? & raw::O_APPEND != 0;
+    let offset = if appends { AT_END } else { offset };
     open_file::write_at(process, &description, offset, &mut memory).map(|(count, _)| count)
 }
 
