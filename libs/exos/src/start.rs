@@ -382,8 +382,10 @@ fn foreign<const TRACED: bool>(slot: &mut Slot) {
         }
         Err(errno) => slot.rax = errno.to_register(),
     }
+    // A mask of the call's own is for what interrupts it.
+    thread::own().end_mask();
     // Posts that came meanwhile are noticed by the way back.
-    if process.next_signal().is_some() || thread::own().saved_mask.is_some() {
+    if process.next_signal().is_some() {
         deliver::leave(process, slot, None);
     }
 }

@@ -144,6 +144,11 @@ impl Thread {
         unsafe { &mut *self.process }
     }
 
+    /// Blocks again what it did before a call with a mask of its own, if it is in one.
+    pub fn end_mask(&mut self) {
+        self.blocked = self.saved_mask.take().unwrap_or(self.blocked);
+    }
+
     /// Does it look at one of `signals` when rung at?
     pub fn wants(&self, signals: u64) -> bool {
         !self.ended && signals & (!self.blocked | self.awaits_signals) != 0

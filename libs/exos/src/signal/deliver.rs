@@ -150,9 +150,7 @@ pub fn leave(process: &mut Process, slot: &mut Slot, call: Option<(u64, Errno)>)
         }
     }
     answer(slot, call, None);
-    if let Some(mask) = thread::own().saved_mask.take() {
-        thread::own().blocked = mask;
-    }
+    thread::own().end_mask();
 }
 
 /// A signal that the program's own instruction caused: to its handler at once, if nothing else is
