@@ -203,9 +203,14 @@ fn look(process: &mut Process, which: Which, options: u32) -> Result<Option<News
         if !which.is(child) {
             continue;
         }
+        let news = news(child, options);
+        // Whoever does not ask for ends has no child that has ended.
+        if news.as_ref().is_some_and(|news| news.ended) && options & linux::WEXITED == 0 {
+            continue;
+        }
         any = true;
-        if let Some(news) = news(child, options) {
-            return Ok(Some(news));
+        if news.is_some() {
+            return Ok(news);
         }
     }
     if any { Ok(None) } else { Err(Errno::ECHILD) }
@@ -300,6 +305,7 @@ pub fn wait4(process: &mut Process, pid: u64, status: u64, options: u64, usage: 
         pid if pid > 0 => Which::One(pid as u32),
         pid => Which::Group(pid.unsigned_abs()),
     };
+    let options = options | linux::WEXITED;
     let Some(news) = await_news(process, which, options)? else { return Ok(0) };
     if status != 0 {
         user::write_value(status, &(news.status as u32))?;

@@ -108,6 +108,35 @@ static void told_of_stops(void)
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+/* Whoever does not ask for ends is told of none, and takes none. */
+static void not_of_ends(void)
+{
+    siginfo_t info = {0};
+    int status;
+    pid_t child = fork_clean();
+    if (child == 0)
+        _exit(6);
+    SHOW(waitid(P_PID, child, &info, WEXITED | WNOWAIT));
+    TRY(waitid(P_PID, child, &info, WSTOPPED));
+    TRY(waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG));
+    pid_t living = fork_clean();
+    if (living == 0) {
+        pause();
+        _exit(1);
+    }
+    info.si_pid = 1;
+    TRY(waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG));
+    SHOW(info.si_pid);
+    kill(living, SIGSTOP);
+    SHOW(waitid(P_ALL, 0, &info, WSTOPPED));
+    SHOW(info.si_pid == living);
+    kill(living, SIGKILL);
+    SHOW(waitpid(living, &status, 0) == living);
+    show_status("living", status);
+    SHOW(waitpid(child, &status, 0) == child);
+    show_status("child", status);
+}
+
 int main(void)
 {
     int status = 0;
@@ -239,5 +268,6 @@ int main(void)
     TRY(getpgid(0x3fffffff));
     told_of_children();
     told_of_stops();
+    not_of_ends();
     return 0;
 }
