@@ -95,6 +95,26 @@ static int broken_promise(char *page, int advice)
     return status;
 }
 
+/* Who drops the pages of a file finds the file's content there again; a system may say that it drops none. */
+static void drops_pages_of_files(void)
+{
+    int file = open("dropped", O_CREAT | O_RDWR, 0600);
+    char bytes[2 * PAGE];
+    memset(bytes, 'f', sizeof bytes);
+    write(file, bytes, sizeof bytes);
+    char *shown = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, file, 0);
+    TRY(madvise(shown, 2 * PAGE, MADV_DONTNEED));
+    printf("shown: %.2s %.2s\n", shown, shown + PAGE);
+    char *own = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    own[PAGE] = 'o';
+    int dropped = madvise(own, 2 * PAGE, MADV_DONTNEED) == 0;
+    printf("own: %.2s, as promised: %d\n", own, own[PAGE] == (dropped ? 'f' : 'o'));
+    SHOW(munmap(shown, 2 * PAGE));
+    SHOW(munmap(own, 2 * PAGE));
+    close(file);
+    unlink("dropped");
+}
+
 int main(void)
 {
     struct sigaction action = {.sa_sigaction = faulted, .sa_flags = SA_SIGINFO};
@@ -165,6 +185,7 @@ int main(void)
     close(reader);
 
     holes();
+    drops_pages_of_files();
 
     char *start = sbrk(0);
     SHOW(brk(start + 10 * PAGE));

@@ -60,7 +60,7 @@ pub fn maps() -> Vec<MapRecord> {
         shared: area.kind == Kind::Shared,
         offset: 0,
         name: match area.name {
-            Name::None | Name::SharedFile => String::new(),
+            Name::None | Name::SharedFile | Name::CopiedFile => String::new(),
             Name::Program => executable.clone(),
             Name::Heap => "[heap]".into(),
             Name::Stack => "[stack]".into(),

@@ -63,6 +63,8 @@ pub enum Name {
     Stubs,
     /// A file's content that others are to see (`MAP_SHARED`): it is never written.
     SharedFile,
+    /// A copy of a file's content (`MAP_PRIVATE`), which absent pages do not come back from.
+    CopiedFile,
 }
 
 impl Area {

@@ -87,6 +87,8 @@ pub fn mmap(process: &mut Process, words: [u64; 6]) -> Answer {
     };
     if shared && (copy_from.is_some() || matches!(kind, Kind::Image { .. })) {
         name = Name::SharedFile;
+    } else if copy_from.is_some() {
+        name = Name::CopiedFile;
     }
     let start = place(address, len, flags)?;
     clear(start, start + len)?;
@@ -392,8 +394,13 @@ pub fn madvise(address: u64, len: u64, advice: u64) -> Answer {
     }
     let (start, end) = range(address, len)?;
     if advice as u32 == linux::MADV_DONTNEED {
-        let shared = space().areas.inside(start, end).any(|area| area.kind == Kind::Shared);
-        if !shared {
+        let is_any =
+            |which: fn(&Area) -> bool| space().areas.inside(start, end).any(|area| which(&area));
+        if is_any(|area| area.name == Name::CopiedFile) {
+            // Zeros would come in place of the file's content.
+            return Err(Errno::EINVAL);
+        }
+        if !is_any(|area| area.kind == Kind::Shared || area.name == Name::SharedFile) {
             drop_pages(start, end)?;
         }
     }
