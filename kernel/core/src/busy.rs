@@ -155,8 +155,8 @@ pub(crate) fn whom_to_run(
     Err(Error::Busy)
 }
 
-/// The caller waits until the target accepts; that one, or the one that it waits for, runs meanwhile
-/// on the caller's time.
+/// The caller waits until the target accepts; that one, or the one that it waits for, runs until
+/// then on the caller's time.
 pub(crate) fn wait<M: Machine>(
     state: &mut State,
     machine: &mut M,

@@ -14,7 +14,6 @@
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
-//!   yields        a client beside one of another user that asks for little and yields
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
 //! ```
 
@@ -27,7 +26,6 @@ mod sleepers;
 mod terminals;
 mod turns;
 mod web;
-mod yields;
 
 use crate::libc;
 use std::io::{Read, Write};
@@ -43,7 +41,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 12] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -56,7 +54,6 @@ const PARTS: [Part; 13] = [
     ("terminals", terminals::beside, BOUND),
     ("turns", turns::all, turns::BOUND),
     ("web", web::beside, BOUND),
-    ("yields", yields::all, BOUND),
 ];
 
 /// Nanoseconds since boot.

@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 26] = [
+const TESTS: [Test; 25] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -35,7 +35,6 @@ const TESTS: [Test; 26] = [
     ("servers/holders_delay_nobody", || delays_in("holders", "4G")),
     ("servers/sleepers_delay_nobody", || delays_in("sleepers", "4G")),
     ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
-    ("servers/yields_delay_nobody", || delays("yields")),
     ("servers/turns_are_left_to_others", || delays("turns")),
     ("servers/web_requests_delay_nobody", || delays("web")),
     ("servers/addresses_after_an_end", || network("arpd")),

@@ -42,8 +42,8 @@ fn ask(env: EnvId, message: call::Message) -> Result<call::Message, Failure> {
     Err(String::from("busy for ever"))
 }
 
-/// A client that is alone finds its server accepting after each reply, also after those that wait
-/// until others were let in (`xok::server::turns`).
+/// A client that is alone finds its server accepting after each reply, also after requests that
+/// take long.
 pub fn lone_clients_find_it_accepting(ground: &Ground) -> Result<String, Failure> {
     const REQUESTS: u64 = 12;
     const EACH_NS: u64 = 1_000_000;
