@@ -2,7 +2,8 @@
 
 use super::turns::{process, sleep_for_ever, user};
 use super::*;
-use crate::env::Pending;
+use crate::env::{ASKED, Pending};
+use crate::handover;
 use abi::call::{TRANSFER_REPLY, TRANSFER_WAIT};
 use abi::limits::SLICE_NS;
 use abi::setup::{FLAG_BORROW, FLAG_GIVEN_TIME};
@@ -99,6 +100,17 @@ impl Busy {
         let call = Call::TransferSync {};
         let word = u64::from(call.encode().0) | u64::from(self.world.id(to).0) << 32 | bits;
         self.world.raw(1, from, call, word)
+    }
+
+    /// Would its call, on the second processor, go the short way?
+    fn goes_the_short_way(&mut self, from: usize, to: usize) -> bool {
+        let cpu = CpuIndex::new(1);
+        let word =
+            u64::from(Call::TransferSync {}.encode().0) | u64::from(self.world.id(to).0) << 32;
+        let (state, machine) = (&mut self.world.state, &self.world.machine);
+        state.settled = true;
+        state.sched.cpus[cpu].slice_end_ns = machine.now + SLICE_NS;
+        handover::check(state, machine, (cpu, EnvIndex::new(from)), word, 0).is_some()
     }
 
     /// Waits, and the server runs meanwhile; where its call is.
@@ -357,6 +369,10 @@ fn clients_elsewhere_do_not_come_first() {
     for bits in [0, TRANSFER_WAIT] {
         assert_eq!(busy.by_the_other(first, server, bits), error(Error::Busy, 0));
     }
+    assert!(!busy.goes_the_short_way(first, server));
+    busy.world.state.envs.slots[EnvIndex::new(server)].marks &= !ASKED;
+    assert!(busy.goes_the_short_way(first, server));
+    busy.world.state.envs.slots[EnvIndex::new(server)].marks |= ASKED;
     assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), Outcome::Enter(EnvIndex::new(server)));
     assert_eq!(
         busy.transfer(server, client, TRANSFER_REPLY),
