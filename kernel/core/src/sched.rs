@@ -383,7 +383,12 @@ pub fn make_ready<M: Machine>(state: &mut State, machine: &mut M, index: EnvInde
     env::set_state(state, index, EnvState::Ready);
     enqueue(state, index);
     let home = CpuIndex::from(state.envs.slots[index].cpu);
-    let front = front && !has_no_turn(state, index);
+    let has_turns = !has_no_turn(state, index);
+    if !has_turns && state.envs.slots[index].donors != 0 {
+        // It runs in the turns of its clients, wherever they are at home.
+        kick_all(state);
+    }
+    let front = front && has_turns;
     if front && !list::contains(&state.envs.slots, Kind::Front, index) {
         list::push(&mut state.envs.slots, &mut state.sched.cpus[home].front, Kind::Front, index);
         state.sched.woken = true;
@@ -419,8 +424,8 @@ pub fn kick(state: &mut State, index: EnvIndex) {
     }
 }
 
-/// No processor must stay idle at which an environment is at home that may wait for a server:
-/// `pick` sees to it.
+/// No processor must stay idle at which an environment is at home that may wait for a server, or
+/// for its reply: `pick` sees to it.
 #[cold]
 pub(crate) fn kick_all(state: &mut State) {
     for cpu in CpuIndex::all() {

@@ -507,3 +507,31 @@ fn who_has_no_turn_does_not_wait() {
         assert!(!busy.world.state.envs.slots[EnvIndex::new(server)].is_waited_for());
     }
 }
+
+/// A server without turns, at home on another processor, that sleeps before it has answered: its
+/// client's processor, which is idle meanwhile, hears that it is ready.
+#[test]
+fn idle_processors_hear_that_their_clients_server_is_ready() {
+    let mut busy = Busy::new();
+    let (first, server, third) = (busy.first, busy.server, busy.computes);
+    let at = EnvIndex::new(server);
+    busy.world.state.envs.slots[at].cpu = 1;
+    assert_eq!(busy.world.by(server, WAIT), Outcome::Left);
+    for index in [third, busy.client] {
+        assert_eq!(busy.world.by(index, WAIT), Outcome::Left);
+    }
+    while busy.world.pick(0) != 0 {
+        busy.world.machine.now += SLICE_NS;
+    }
+    busy.world.machine.interrupts.clear();
+    let (state, machine) = (&mut busy.world.state, &mut busy.world.machine);
+    crate::sleep::end_sleep(state, machine, at);
+    sched::make_ready(state, machine, at, true);
+    assert_eq!(busy.world.pick(1), 0);
+    assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
+    assert_eq!(busy.world.pick(0), server);
+    assert_eq!(
+        busy.transfer(server, first, TRANSFER_REPLY),
+        Outcome::Enter(EnvIndex::new(first))
+    );
+}
