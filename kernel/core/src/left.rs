@@ -53,6 +53,8 @@ pub(crate) struct Waiting {
     placed: [u64; ACCOUNTS / 64],
     /// Some have no place yet.
     fresh: bool,
+    /// There is one.
+    any: bool,
 }
 
 /// The account that works off what is this one's: what is nobody's is the first one's.
@@ -72,6 +74,7 @@ fn place_of(account: AccountIndex) -> (usize, u64) {
 pub(crate) fn mark(state: &mut State, account: AccountIndex) {
     let (word, bit) = place_of(account);
     state.waiting.all[word] |= bit;
+    state.waiting.any = true;
     state.waiting.fresh |= state.waiting.placed[word] & bit == 0;
 }
 
@@ -91,7 +94,7 @@ pub(crate) fn is_fresh(state: &State) -> bool {
 /// Has any?
 #[inline]
 pub(crate) fn any(state: &State) -> bool {
-    state.waiting.all.iter().fold(0, |all, word| all | word) != 0
+    state.waiting.any
 }
 
 /// The first that has, after this one, round and round.
@@ -129,6 +132,7 @@ pub(crate) fn is_nothing(state: &State, account: AccountIndex) -> bool {
 pub(crate) fn done(state: &mut State, account: AccountIndex) {
     let (word, bit) = place_of(account);
     state.waiting.all[word] &= !bit;
+    state.waiting.any = state.waiting.all.iter().any(|&word| word != 0);
     if state.waiting.placed[word] & bit != 0 {
         state.waiting.placed[word] &= !bit;
         for cpu in CpuIndex::all() {
@@ -156,6 +160,7 @@ pub(crate) fn place(state: &mut State, cpu: CpuIndex) {
 /// The accounts of which something waits, and what must hold of each.
 #[cfg(test)]
 pub(crate) fn check(state: &State) {
+    assert_eq!(state.waiting.any, state.waiting.all.iter().any(|&word| word != 0));
     for account in (0..state.accounts.records.len()).map(AccountIndex::new) {
         let left = &state.accounts.records[account].left;
         let something = !is_nothing(state, account) || left.lighter;

@@ -81,8 +81,6 @@ fn is_over<M: Machine>(
 ) -> bool {
     if let Some((owner, index)) = found {
         if !walk.forfeits || !turns::owes_a_turn(state, cpu, place.account) {
-            let awaits = if owner == index { 0 } else { walk.awaits };
-            state.sched.cpus[cpu].awaits = [awaits, 0];
             start_slice(state, machine, (cpu, place.account), (owner, index), now);
             return true;
         }
@@ -149,8 +147,6 @@ struct Walk {
     account: u16,
     /// The account before the first place that there were no looks left for, 0: none.
     ran_out: u16,
-    /// The environment that waits until the one found to run accepts its transfer, 0: none.
-    awaits: u16,
     /// Has it had looks?
     had_looks: bool,
     /// Does the account of one that owes a slice forfeit its turn, unless it is alone?
@@ -175,7 +171,6 @@ impl Walk {
             end: 0,
             account: 0,
             ran_out: 0,
-            awaits: 0,
             had_looks: has_looks,
             forfeits: true,
             owing: false,
@@ -283,7 +278,7 @@ fn turn<M: Machine>(
         walk.members = walk.members.saturating_sub(1);
         work::spend(state, cost::MEMBER);
         let owner = slice::extra_owner(state, cpu, position);
-        return candidate(state, machine, owner, walk).map(|index| (owner, index));
+        return candidate(state, machine, (cpu, owner), walk).map(|index| (owner, index));
     }
     let last = EnvIndex::from(state.envs.slots[first].links[Kind::Ring as usize].previous);
     members(state, machine, (cpu, account, position), (first, last), walk)
@@ -314,7 +309,7 @@ fn members<M: Machine>(
         let looks = walk.predicates > 0;
         // Of a thousand sleepers all but a few are walked past without a look.
         if looks || state.envs.slots[index].state != EnvState::Sleeping {
-            found = candidate(state, machine, index, walk).map(|runs| (index, runs));
+            found = candidate(state, machine, (cpu, index), walk).map(|runs| (index, runs));
         }
         if found.is_none() && state.envs.slots[index].state == EnvState::Sleeping {
             let stays = sleep_through(state, index, looks);
@@ -429,13 +424,13 @@ fn sleep_through(state: &mut State, index: EnvIndex, looked: bool) -> bool {
 fn candidate<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: EnvIndex,
+    (cpu, index): (CpuIndex, EnvIndex),
     walk: &mut Walk,
 ) -> Option<EnvIndex> {
     let at = match state.envs.slots[index].state {
         EnvState::Ready => index,
         EnvState::Sleeping => woken(state, machine, index, walk)?,
-        EnvState::Donating => awaited(state, machine, index, walk)?,
+        EnvState::Donating => awaited(state, machine, (cpu, index), walk)?,
         _ => return None,
     };
     if state.published.envs[index].excess > 0 {
@@ -468,18 +463,20 @@ fn woken<M: Machine>(
 fn awaited<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    index: EnvIndex,
+    (cpu, index): (CpuIndex, EnvIndex),
     walk: &mut Walk,
 ) -> Option<EnvIndex> {
     let (mut at, mut waits) = (index, EnvIndex::NONE);
-    walk.awaits = 0;
+    // If this is the one that runs, its slice is that of the first that waits until one accepts.
+    state.sched.cpus[cpu].awaits = [0; 2];
     for _ in 0..=DONATIONS {
         match state.envs.slots[at].state {
             EnvState::Ready => return Some(at),
             EnvState::Running if waits != EnvIndex::NONE => {
                 busy::calls_again(state, waits);
-                if walk.awaits == waits.link() {
-                    walk.awaits = 0;
+                let noted = &mut state.sched.cpus[cpu].awaits[0];
+                if *noted == waits.link() {
+                    *noted = 0;
                 }
                 return Some(waits);
             }
@@ -492,8 +489,9 @@ fn awaited<M: Machine>(
                     if busy::try_again(state, machine, at, next) {
                         return Some(at);
                     }
-                    if walk.awaits == 0 {
-                        walk.awaits = at.link();
+                    let noted = &mut state.sched.cpus[cpu].awaits[0];
+                    if *noted == 0 {
+                        *noted = at.link();
                     }
                     waits = at;
                 }
@@ -546,6 +544,9 @@ fn start_slice<M: Machine>(
     this.slice_end_ns = now + SLICE_NS - u64::from(paid + left_to_others);
     this.extended = false;
     this.lender = 0;
+    if owner == index {
+        this.awaits = [0; 2];
+    }
     let position = usize::from(this.position);
     state.published.cpus[cpu].position = position as u32;
     if position < SLICES {
