@@ -200,7 +200,7 @@ pub fn die<M: Machine>(
     slice::drop_all(state, index);
     state.published.envs[index].word = word;
     state.published.envs[index].killer = killer.0;
-    env::note_payer(state, index, domains);
+    env::note_home(state, index, domains);
     env::set_state(state, index, EnvState::Dead);
     if state.envs.slots[index].donors != 0 || state.envs.slots[index].children != 0 {
         sweep::look_for_bereaved(state, account_of(state, index));

@@ -317,11 +317,10 @@ pub(crate) fn set_domain(state: &mut State, index: EnvIndex, id: DomainId) {
 }
 
 /// It has died in the first of these domains, at home in the second, if it has visited another: who
-/// asks whose it was is told the account that its home counts for, though that was not told it yet.
-pub(crate) fn note_payer(state: &mut State, index: EnvIndex, [domain, home]: [u64; 2]) {
-    let home = DomainId(if home == 0 { domain } else { home });
-    let payer = crate::domain::account(state, home.into());
-    state.published.envs[index].user = state.published.accounts[payer].id;
+/// asks whose it was is told its home, and the account that this counts for, though that was not
+/// told it yet.
+pub(crate) fn note_home(state: &mut State, index: EnvIndex, [domain, home]: [u64; 2]) {
+    set_domain(state, index, DomainId(if home == 0 { domain } else { home }));
 }
 
 /// The domain that it is at home in.

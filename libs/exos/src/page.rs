@@ -59,12 +59,13 @@ pub fn thread_head(process: EnvId) -> [u64; 2] {
     [THREAD_MAGIC, u64::from(process.0)]
 }
 
-/// All environments in `domain`.
+/// All environments in `domain`, and those at home there that visit another one.
 pub fn environments_of(domain: DomainId) -> impl Iterator<Item = EnvId> {
     let count = published::table(Table::Envs).count as usize;
     let records = (1..count).filter_map(|index| published::record(Table::Envs, index));
     let there = records.filter(move |record: &EnvRecord| {
-        record.id != 0 && record.domain == domain.0 && record.state != EnvState::Dead as u32
+        let is_its = [record.domain, record.home].contains(&domain.0);
+        record.id != 0 && is_its && record.state != EnvState::Dead as u32
     });
     there.map(|record| EnvId(record.id))
 }

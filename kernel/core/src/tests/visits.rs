@@ -360,7 +360,9 @@ fn it_ends_with_its_home_and_with_whom_it_visits() {
         assert_eq!(world.by(1, call), OK);
         world.settle();
         assert_eq!(world.state_of(index), EnvState::Dead, "{ended}");
-        assert_eq!(world.state.published.envs[index].home, 0);
+        // Whoever holds the record ends what it has left at home, and nothing where it was.
+        let EnvRecord { domain, home: away_from, .. } = world.state.published.envs[index];
+        assert_eq!((domain, away_from), (home.0, 0), "{ended}");
         // What nobody has lived in ends with its maker.
         assert!(!lives(&world, home) && !lives(&world, other), "{ended}");
         let forget = Call::EnvForget { env: world.id(index) };

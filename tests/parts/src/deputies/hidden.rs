@@ -14,8 +14,9 @@ use xok::published;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 4] = [
+pub const TESTS: [Test; 5] = [
     ("hidden_programs_are_killed", hidden_programs_are_killed),
+    ("visitors_elsewhere_keep_no_parent", visitors_elsewhere_keep_no_parent),
     ("the_killed_leave_no_environments", the_killed_leave_no_environments),
     ("numbers_of_servers_are_nobody", numbers_of_servers_are_nobody),
     ("enduser_ends_all_of_a_user", enduser_ends_all_of_a_user),
@@ -246,6 +247,70 @@ fn the_killed_leave_no_environments(door: door::Door) -> Seen {
         expect(left == 0, || format!("round {round}: {left} environments live on"))?;
         expect(ends || status == KILL, || format!("round {round}: status {status:#x}"))?;
     }
+    Ok(String::new())
+}
+
+/// A process whose domain admits visitors, which spin there; the process, and the domain.
+fn start_host(door: door::Door) -> Result<(i32, DomainId), String> {
+    let word: &AtomicU64 = &libc::words(libc::shared(1), 1)[0];
+    let host = libc::spawn(|| {
+        let value = spin as *const () as u64;
+        let admits = Call::DomainSet { domain: DomainId::NONE, property: 7, value };
+        let admits = libc::kernel(door, admits).is_ok();
+        // The page is there.
+        std::hint::black_box(libc::words(value & !7, 1)[0].load(Ordering::Relaxed));
+        word.store(1 + u64::from(admits), Ordering::SeqCst);
+        std::thread::sleep(PATIENCE);
+        7
+    });
+    while word.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let domain = published::env_domain(EnvId(host as u32));
+    let admits = word.load(Ordering::SeqCst) == 2;
+    Ok((host, domain.filter(|_| admits).ok_or("no visitor is admitted")?))
+}
+
+/// A process that ends by the kernel's call and leaves a thread that visits another domain: its
+/// parent hears of its end, and the thread ends.
+fn visitors_elsewhere_keep_no_parent(door: door::Door) -> Seen {
+    let (host, domain) = start_host(door)?;
+    let words: &[AtomicU64] = libc::words(libc::shared(1), 2);
+    let [word, refusal] = [&words[0], &words[1]];
+    let parent = libc::spawn(|| {
+        let child = libc::spawn(|| {
+            std::thread::spawn(move || {
+                let answer = libc::kernel_by(door, Call::DomainSwitch { domain }, USER);
+                let (error, cause) = answer.map_or_else(|at| (at.0 as u64, at.1), |_| (0, 0));
+                refusal.store(1 << 32 | error << 8 | cause, Ordering::SeqCst);
+            });
+            let began = Instant::now();
+            while environments(domain) < 2 && began.elapsed() < LIMIT {
+                std::thread::yield_now();
+            }
+            if environments(domain) == 2 {
+                let env = EnvId(std::process::id());
+                let _ = libc::kernel(door, Call::EnvDestroy { env, word: 0 });
+            }
+            2
+        });
+        word.store(1 + libc::wait(child) as u64, Ordering::SeqCst);
+        0
+    });
+    let began = Instant::now();
+    while word.load(Ordering::SeqCst) == 0 && began.elapsed() < 2 * LIMIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let status = word.load(Ordering::SeqCst);
+    let left = environments(domain);
+    for process in [parent, host] {
+        libc::send(process, KILL);
+        libc::wait(process);
+    }
+    expect(status != 0, || "the parent does not hear of its child's end".into())?;
+    let refusal = refusal.load(Ordering::SeqCst);
+    expect(status == 1, || format!("status {status:#x}: it visits no domain: {refusal:#x}"))?;
+    expect(left == 1, || format!("{left} environments are in the domain visited"))?;
     Ok(String::new())
 }
 
