@@ -237,13 +237,18 @@ fn await_end_of_domain(process: &mut Process, id: EnvId) {
     thread::own().has_predicate = false;
 }
 
-/// Waits for news of a child as `options` say; one that has ended has nothing any more.
+/// Waits for news of a child as `options` say; one that has ended has nothing any more. Another
+/// thread may have been told of its end meanwhile.
 fn await_news(process: &mut Process, which: Which, options: u32) -> Result<Option<News>, Errno> {
-    let found = await_word(process, which, options)?;
-    if let Some(news) = found.filter(|news| news.ended) {
-        await_end_of_domain(process, news.id);
+    loop {
+        let Some(news) = await_word(process, which, options)? else { return Ok(None) };
+        if news.ended {
+            await_end_of_domain(process, news.id);
+        }
+        if process.children.iter().any(|child| child.id == news.id) {
+            return Ok(Some(news));
+        }
     }
-    Ok(found)
 }
 
 /// The same; what a child that has ended had may still be on its way back.

@@ -100,6 +100,38 @@ static void ends(const char *how, int files, int threads, int signal)
            files, threads, absent, locked, open_ends, taken);
 }
 
+static pid_t awaited;
+static int told;
+
+static void *hear(void *unused)
+{
+    if (waitpid(awaited, NULL, 0) == awaited)
+        __atomic_add_fetch(&told, 1, __ATOMIC_SEQ_CST);
+    return unused;
+}
+
+/* Of several threads that wait for a child one is told of its end. */
+static void threads_hear(void)
+{
+    int said[2];
+    char byte;
+    pthread_t threads[8];
+    if (pipe(said))
+        return;
+    awaited = fork();
+    if (awaited == 0)
+        live(100, 50, 0, said[1], SIGKILL);
+    (void)!read(said[0], &byte, 1);
+    for (int at = 0; at < 8; at++)
+        pthread_create(&threads[at], NULL, hear, NULL);
+    usleep(50000);
+    kill(awaited, SIGKILL);
+    for (int at = 0; at < 8; at++)
+        pthread_join(threads[at], NULL);
+    close(said[0]);
+    close(said[1]);
+}
+
 static volatile sig_atomic_t reaped, was_locked;
 
 /* Asks once, as many programs do. */
@@ -125,6 +157,10 @@ int main(void)
         ends("by SIGKILL", files[i], 0, SIGKILL);
         ends("by SIGKILL", files[i], 2, SIGKILL);
     }
+
+    for (int round = 0; round < ROUNDS; round++)
+        threads_hear();
+    printf("eight threads: told of %d ends of %d\n", told, ROUNDS);
 
     /* A handler that asks with WNOHANG hears of each end, and finds the lock free. */
     sigset_t blocked, before;
