@@ -61,8 +61,10 @@ impl Asking {
 /// Since when the environment that `cpu` runs asks for the server, if it does.
 fn asks_since(state: &State, cpu: CpuIndex, server: EnvIndex, now: u64) -> Option<u64> {
     let Asking { client, server: of, since_ns, until_ns } = state.sched.asking[cpu];
-    let current = state.sched.cpus[cpu].current;
-    let asks = client != 0 && client == current && EnvIndex::from(of) == server;
+    let this = &state.sched.cpus[cpu];
+    // One whose slice another one has borrowed asks again in a moment.
+    let runs = [this.current, this.lender].contains(&client);
+    let asks = client != 0 && runs && EnvIndex::from(of) == server;
     (asks && now < until_ns).then_some(since_ns)
 }
 
@@ -99,6 +101,16 @@ pub(crate) fn check_turn<M: Machine>(
 pub(crate) fn accepted(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: u64) {
     if state.envs.slots[server].marks & ASKED != 0 {
         asks_no_more(state, cpu, server, now);
+    }
+}
+
+/// One that environments wait for has left its processor, ready: idle processors look, at which
+/// they may be at home. It is asked for no more if none of those that asked has a processor.
+#[cold]
+pub(crate) fn leaves(state: &mut State, server: EnvIndex) {
+    sched::kick_all(state);
+    if !CpuIndex::all().any(|cpu| asks_since(state, cpu, server, 0).is_some()) {
+        state.envs.slots[server].marks &= !ASKED;
     }
 }
 

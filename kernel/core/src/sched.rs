@@ -420,7 +420,7 @@ pub fn kick(state: &mut State, index: EnvIndex) {
         state.sched.kicks |= 1 << home.at();
     }
     if is_waited_for {
-        kick_all(state);
+        busy::leaves(state, index);
     }
 }
 

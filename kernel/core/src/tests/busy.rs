@@ -530,8 +530,44 @@ fn idle_processors_hear_that_their_clients_server_is_ready() {
     assert_eq!(busy.world.pick(1), 0);
     assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
     assert_eq!(busy.world.pick(0), server);
-    assert_eq!(
-        busy.transfer(server, first, TRANSFER_REPLY),
-        Outcome::Enter(EnvIndex::new(first))
-    );
+    assert_eq!(busy.transfer(server, first, TRANSFER_REPLY), Outcome::Enter(EnvIndex::new(first)));
+}
+
+/// A client that lends its slice for a moment keeps its place.
+#[test]
+fn loans_take_no_place() {
+    let mut busy = served_elsewhere();
+    let (first, client, server, thief) = (busy.first, busy.client, busy.server, busy.sleeps);
+    busy.world.state.envs.slots[EnvIndex::new(client)].flags |= FLAG_BORROW as u8;
+    busy.wake(thief);
+    assert_eq!(busy.world.pick(0), thief);
+    busy.world.machine.now += 5_000;
+    assert_eq!(busy.by_the_other(first, server, 0), error(Error::Busy, 0));
+    assert_eq!(busy.world.by(thief, WAIT), Outcome::Left);
+    busy.is_taken(client);
+}
+
+/// What asks for a program that accepts no transfer sends its yields the long way for no longer
+/// than it has a processor.
+#[test]
+fn who_leaves_is_asked_for_no_more() {
+    let mut busy = Busy::new();
+    let (client, server) = (busy.client, busy.server);
+    busy.world.state.sched.online = 2;
+    busy.run(client);
+    busy.world.on(1, server);
+    assert_eq!(busy.transfer(client, server, TRANSFER_WAIT), error(Error::Busy, 0));
+    let is_asked =
+        |busy: &Busy| busy.world.state.envs.slots[EnvIndex::new(server)].marks & ASKED != 0;
+    let now = busy.world.machine.now;
+    let leaves = |busy: &mut Busy| {
+        sched::leave_at(&mut busy.world.state, CpuIndex::new(1), now);
+        sched::stay_ready(&mut busy.world.state, EnvIndex::new(server));
+    };
+    leaves(&mut busy);
+    assert!(is_asked(&busy));
+    sched::run(&mut busy.world.state, CpuIndex::new(1), EnvIndex::new(server), now);
+    assert_eq!(busy.world.by(client, WAIT), Outcome::Left);
+    leaves(&mut busy);
+    assert!(!is_asked(&busy));
 }
