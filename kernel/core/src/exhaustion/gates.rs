@@ -228,7 +228,7 @@ impl Ground for Gates {
 #[test]
 fn transfers_and_yields_both_ways() {
     let mut gates = Gates::new();
-    exhaust(&mut gates, 11_535);
+    exhaust(&mut gates, 11_557);
     let taken = gates.sides[1].taken;
     assert!(taken.iter().all(|&times| times > 30), "calls, replies, yields: {taken:?}");
 }
