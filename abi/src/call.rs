@@ -155,9 +155,9 @@ calls! {
     /// waits for the caller's; the caller accepts transfers from then on. Bit 63
     /// (`TRANSFER_WAIT`): a target with a sync entry that is ready, but accepts no transfer, or
     /// that waits for one that is ready, gets the caller's slices until it accepts, and then the
-    /// call begins anew (`WrongState`: the caller has no turns of its own). If it runs on another
-    /// processor the call is refused (`Busy`), and the environment that has called so longest, and
-    /// goes on calling, is the next to be accepted.
+    /// call begins anew (`WrongState`: the caller has no turns of its own, or the target no sync
+    /// entry). If it runs on another processor the call is refused (`Busy`), and the environment
+    /// that has called so longest, and goes on calling, is the next to be accepted.
     2 TransferSync {} own Continued errors [NoSuchEnv, Busy, Dead, WrongState];
     /// As `TransferSync`, donating only the rest of this slice, at the async entry.
     3 TransferAsync {} own Atomic errors [NoSuchEnv, Busy];

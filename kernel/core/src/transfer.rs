@@ -46,8 +46,12 @@ pub fn synchronous<M: Machine>(
     }
     let entry = state.envs.slots[target].entries.sync;
     if let Err(error) = check_accepting(state, machine, target, entry) {
-        if word & TRANSFER_WAIT == 0 || entry == 0 {
+        if word & TRANSFER_WAIT == 0 {
             return k.refuse(error);
+        }
+        if entry == 0 {
+            // One that has only begun is yielded to, until it says where it is called.
+            return k.refuse(Error::WrongState);
         }
         return match busy::whom_to_run(state, caller, target) {
             Ok(runs) => busy::wait(state, machine, (cpu, caller), (target, runs), k),

@@ -456,7 +456,7 @@ pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refuse
         match transfer_by(rax, message) {
             Err((Error::Busy, _)) if rax == transfer_rax(to) => rax |= TRANSFER_WAIT,
             Err((Error::Busy, _)) => (0..PAUSES).for_each(|_| core::hint::spin_loop()),
-            // This environment has no turns of its own, and so none to wait in.
+            // This environment has no turns of its own to wait in, or the server has only begun.
             Err((Error::WrongState, _)) => {
                 let _ = yield_to(to);
             }

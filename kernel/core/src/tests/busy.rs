@@ -306,7 +306,7 @@ fn only_servers_that_are_ready_are_waited_for() {
     let (client, computes) = (busy.client, busy.computes);
     assert_eq!(busy.world.state_of(computes), EnvState::Ready);
     busy.world.state.envs.slots[EnvIndex::new(computes)].entries.sync = 0;
-    assert_eq!(busy.transfer(client, computes, TRANSFER_WAIT), error(Error::Busy, 0));
+    assert_eq!(busy.transfer(client, computes, TRANSFER_WAIT), error(Error::WrongState, 0));
     let server = busy.server;
     let env = busy.world.id(server);
     assert_eq!(busy.world.by(computes, Call::EnvHold { env }), OK);
