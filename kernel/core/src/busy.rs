@@ -109,6 +109,7 @@ pub(crate) fn accepted(state: &mut State, cpu: CpuIndex, server: EnvIndex, now: 
 #[cold]
 pub(crate) fn leaves(state: &mut State, server: EnvIndex) {
     sched::kick_all(state);
+    // At 0 none has ceased to ask: the time is not worth asking for here.
     if !CpuIndex::all().any(|cpu| asks_since(state, cpu, server, 0).is_some()) {
         state.envs.slots[server].marks &= !ASKED;
     }
@@ -145,9 +146,9 @@ pub(crate) fn refuse<M: Machine>(
 }
 
 /// The environment that runs if the one at `caller` waits until the one at `target` accepts: that
-/// one, which is ready, or the one that this one waits for, and so on. One that has no
-/// turns would wait for as long as it liked, and the server's replies would go the long way
-/// meanwhile, to all its clients: `WrongState`.
+/// one, which is ready, or the one that this one waits for, and so on. One that has no turns would
+/// wait for as long as it liked, and the server's replies would go the long way meanwhile, to all
+/// its clients: `WrongState`.
 pub(crate) fn whom_to_run(
     state: &State,
     caller: EnvIndex,

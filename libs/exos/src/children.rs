@@ -3,7 +3,6 @@
 use crate::errno::{Answer, Errno};
 use crate::exit::{CONTINUED, STATUS, stopped};
 use crate::groups;
-use crate::lock;
 use crate::page;
 use crate::process::{Child, Process};
 use crate::said;
@@ -11,7 +10,7 @@ use crate::signal::{Info, send, sender};
 use crate::thread;
 use crate::time;
 use crate::user;
-use crate::wait::{Wait, sleep_until};
+use crate::wait::{Wait, sleep_deaf, sleep_until};
 use abi::id::EnvId;
 use abi::predicate::Operator;
 use abi::published::{DomainRecord, EnvRecord, EnvState, Table};
@@ -225,16 +224,8 @@ fn await_end_of_domain(process: &mut Process, id: EnvId) {
     let address = xok::published::record_address(Table::Domains, domain.index()) + offset;
     let mut gone = Wait::new();
     gone.memory(address, Operator::NotEqual, domain.0).end_term();
-    let set = xok::call::predicate_set(gone.atoms()).is_ok();
-    while xok::published::domain(domain).is_some() {
-        // Without a predicate the others get the processor until then.
-        let _ = lock::released(process, || match set {
-            true => xok::call::sleep(0, 0, 0, 0),
-            false => xok::call::yield_to(EnvId::NONE),
-        });
-    }
-    let _ = xok::call::predicate_set(&[]);
-    thread::own().has_predicate = false;
+    let is_gone = || xok::published::domain(domain).is_none();
+    sleep_deaf(process, gone.atoms(), EnvId::NONE, is_gone);
 }
 
 /// Waits for news of a child as `options` say; one that has ended has nothing any more. Another

@@ -23,6 +23,7 @@ use crate::process::{Child, Orders, Process};
 use crate::signal::bit;
 use crate::start::Lent;
 use crate::thread::Thread;
+use crate::wait::sleep_deaf;
 use crate::{group_list, groups, identity, lock, page, start, thread, threads, user};
 use abi::domain::Property;
 use abi::id::{AccountId, DomainId, EnvId};
@@ -534,24 +535,15 @@ fn await_leaving(process: &mut Process, child: EnvId) {
         env_word_atom(child, offset_of!(EnvRecord, domain), Operator::NotEqual, record.domain),
         env_atom(child, offset_of!(EnvRecord, state), Operator::Equal, dead),
     ];
-    let set = call::predicate_set(&atoms).is_ok();
-    loop {
-        match xok::published::env(child) {
-            Some(now) if now.domain == record.domain && now.state != dead => {}
-            _ => break,
-        }
-        // Without a predicate the child is given the processor until it has left.
-        let _ = lock::released(process, || match set {
-            true => call::sleep(0, 0, 0, 0),
-            false => call::yield_to(child),
-        });
-    }
-    let _ = call::predicate_set(&[]);
+    let has_left = || {
+        let now = xok::published::env(child);
+        now.is_none_or(|now| now.domain != record.domain || now.state == dead)
+    };
+    sleep_deaf(process, &atoms, child, has_left);
 }
 
 /// Gives the thread area that a vfork child left back.
 fn reclaim(number: u64) {
-    thread::own().has_predicate = false;
     if threads::drop_area(number).is_ok() {
         space().places.give_back(number);
     }

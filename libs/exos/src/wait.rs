@@ -8,7 +8,7 @@
 //! ```
 
 use abi::error::Error;
-use abi::id::RegionId;
+use abi::id::{EnvId, RegionId};
 use abi::layout::{LIBRARY, PUBLISHED};
 use abi::limits::PREDICATE_ATOMS;
 use abi::predicate::{Atom, Operator, Source};
@@ -262,6 +262,20 @@ pub fn sleep_until(process: &mut Process, wait: &Wait, deadline: u64) -> Result<
             Err((error, _)) => return Err(from_kernel(error)),
         }
     }
+}
+
+/// Sleeps until `is_so`, which these atoms watch; no signal ends that. Without a predicate the
+/// environment `to` (`NONE`: whichever is next) gets the processor until then.
+pub fn sleep_deaf(process: &mut Process, atoms: &[Atom], to: EnvId, is_so: impl Fn() -> bool) {
+    let set = xok::call::predicate_set(atoms).is_ok();
+    while !is_so() {
+        let _ = lock::released(process, || match set {
+            true => xok::call::sleep(0, 0, 0, 0),
+            false => xok::call::yield_to(to),
+        });
+    }
+    let _ = xok::call::predicate_set(&[]);
+    thread::own().has_predicate = false;
 }
 
 /// What ends a sleep inside a region's operation: posted bits and event bits.

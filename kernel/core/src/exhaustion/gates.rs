@@ -52,7 +52,7 @@ struct Gates {
 impl Gates {
     fn new() -> Self {
         let mut sides = [false, true].map(|fast| Side::of(world(), ENVS.len(), fast));
-        // Only then is nothing left of a call that a busy server has refused.
+        // On several processors a busy server that refuses a call notes who asks, until the next.
         sides.iter_mut().for_each(|side| side.world.state.sched.online = 1);
         Self { sides }
     }

@@ -65,10 +65,14 @@ impl Busy {
         sched::make_ready(state, machine, at, true);
     }
 
+    /// The word that transfers to this one.
+    fn word(&self, to: usize, bits: u64) -> u64 {
+        u64::from(Call::TransferSync {}.encode().0) | u64::from(self.world.id(to).0) << 32 | bits
+    }
+
     fn transfer(&mut self, from: usize, to: usize, bits: u64) -> Outcome {
-        let call = Call::TransferSync {};
-        let word = u64::from(call.encode().0) | u64::from(self.world.id(to).0) << 32 | bits;
-        self.world.raw(0, from, call, word)
+        let word = self.word(to, bits);
+        self.world.raw(0, from, Call::TransferSync {}, word)
     }
 
     /// The client waits in its slice, of which the other program borrows, and waits as well; the
@@ -97,16 +101,14 @@ impl Busy {
 
     /// As `transfer`, by one that runs on the second processor.
     fn by_the_other(&mut self, from: usize, to: usize, bits: u64) -> Outcome {
-        let call = Call::TransferSync {};
-        let word = u64::from(call.encode().0) | u64::from(self.world.id(to).0) << 32 | bits;
-        self.world.raw(1, from, call, word)
+        let word = self.word(to, bits);
+        self.world.raw(1, from, Call::TransferSync {}, word)
     }
 
     /// Would its call, on the second processor, go the short way?
     fn goes_the_short_way(&mut self, from: usize, to: usize) -> bool {
         let cpu = CpuIndex::new(1);
-        let word =
-            u64::from(Call::TransferSync {}.encode().0) | u64::from(self.world.id(to).0) << 32;
+        let word = self.word(to, 0);
         let (state, machine) = (&mut self.world.state, &self.world.machine);
         state.settled = true;
         state.sched.cpus[cpu].slice_end_ns = machine.now + SLICE_NS;
@@ -334,10 +336,7 @@ fn idle_processors_hear_that_a_server_accepts() {
     env::set_state(&mut busy.world.state, EnvIndex::new(server), EnvState::Ready);
     sched::run(&mut busy.world.state, CpuIndex::new(1), EnvIndex::new(server), now);
     busy.world.machine.interrupts.clear();
-    let call = Call::TransferSync {};
-    let word =
-        u64::from(call.encode().0) | u64::from(busy.world.id(first).0) << 32 | TRANSFER_REPLY;
-    busy.world.raw(1, server, call, word);
+    busy.by_the_other(server, first, TRANSFER_REPLY);
     busy.world.pick(1);
     assert!(busy.world.machine.interrupts.contains(&0), "it stays idle");
     assert!([first, client].contains(&busy.world.pick(0)));

@@ -20,8 +20,8 @@ use xok::services::{self, Service};
 const ATTACKERS: usize = 3;
 /// Requests of the other user's.
 const ANSWERS: usize = 200;
-/// Answers of a hundred that are to be in bounds: a busy host takes processors away from the guest,
-/// whose time that is then.
+/// Answers of a hundred that are to be in bounds: a busy host stops the guest's processors, and
+/// what runs there pays for that time.
 const IN_BOUNDS: usize = 70;
 /// Requests that may be answered before: 8 or so are, each of 10 us; a client that loses its turn
 /// waits for a thousand.
