@@ -541,7 +541,7 @@ fn start_slice<M: Machine>(
     env.debt_ns.less(paid);
     let left_to_others = turns::begin(state, cpu, account, most - paid);
     let this = &mut state.sched.cpus[cpu];
-    this.slice_end_ns = now + SLICE_NS - u64::from(paid + left_to_others);
+    this.slice_end_ns = now.wrapping_add(SLICE_NS - u64::from(paid + left_to_others));
     this.extended = false;
     this.lender = 0;
     if owner == index {

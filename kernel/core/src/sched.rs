@@ -448,7 +448,8 @@ pub fn leave_at(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     let index = EnvIndex::from(core::mem::take(&mut this.current));
     let ran = now.saturating_sub(core::mem::replace(&mut this.since_ns, now));
-    state.published.envs[index].run_ns += ran;
+    let run_ns = &mut state.published.envs[index].run_ns;
+    *run_ns = run_ns.wrapping_add(ran);
     if core::mem::take(&mut state.envs.slots[index].ending) != 0 {
         overtime::let_go(state, cpu, index, now);
     }
@@ -468,8 +469,9 @@ pub fn run(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) {
     env::come_or_go(state, index, EnvState::Running);
     let record = &mut state.published.envs[index];
     record.cpu = cpu.at() as u32;
-    record.switches += 1;
-    state.published.cpus[cpu].switches += 1;
+    record.switches = record.switches.wrapping_add(1);
+    let on_cpu = &mut state.published.cpus[cpu].switches;
+    *on_cpu = on_cpu.wrapping_add(1);
     let this = &mut state.sched.cpus[cpu];
     this.current = index.link();
     this.since_ns = now;
