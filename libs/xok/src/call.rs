@@ -450,16 +450,32 @@ const PAUSES: u32 = 16;
 /// until it accepts. Never refused as `Busy`; while the server runs on another processor, or waits
 /// for something itself, it is called again and again: the client that has called longest is the
 /// next to be served.
+#[inline]
 pub fn transfer_when_free(to: EnvId, message: Message) -> Result<Message, Refused> {
-    let mut rax = transfer_rax(to);
+    match transfer(to, message) {
+        Err((refused @ (Error::Busy | Error::WrongState), _)) => {
+            transfer_again(to, message, refused)
+        }
+        ended => ended,
+    }
+}
+
+/// The same, refused once.
+#[cold]
+#[inline(never)]
+fn transfer_again(to: EnvId, message: Message, refused: Error) -> Result<Message, Refused> {
+    let (mut rax, mut refused) = (transfer_rax(to), refused);
     loop {
-        match transfer_by(rax, message) {
-            Err((Error::Busy, _)) if rax == transfer_rax(to) => rax |= TRANSFER_WAIT,
-            Err((Error::Busy, _)) => (0..PAUSES).for_each(|_| core::hint::spin_loop()),
+        if refused == Error::WrongState {
             // This environment has no turns of its own to wait in, or the server has only begun.
-            Err((Error::WrongState, _)) => {
-                let _ = yield_to(to);
-            }
+            let _ = yield_to(to);
+        } else if rax == transfer_rax(to) {
+            rax |= TRANSFER_WAIT;
+        } else {
+            (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        }
+        match transfer_by(rax, message) {
+            Err((again @ (Error::Busy | Error::WrongState), _)) => refused = again,
             ended => return ended,
         }
     }
