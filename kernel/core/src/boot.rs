@@ -237,7 +237,7 @@ impl<'a, M: Machine> Builder<'a, M> {
 
     fn item(&mut self, capability: Capability, item: &Item) -> Result<u64, Refusal> {
         let (state, machine) = (&mut *self.state, &mut *self.machine);
-        table::update_item(state, machine, self.index, self.index, &capability, item, 0).1
+        table::update_alone(state, machine, (self.index, self.index), &capability, item, 0).1
     }
 
     fn page(&mut self, capability: Capability, item: &Item) -> Result<(), Refusal> {

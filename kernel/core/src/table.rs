@@ -19,7 +19,7 @@ use abi::layout::{is_user, table_index};
 use abi::memory::{ADDRESS, LARGE, NO_EXECUTE, PRESENT, USER, WRITABLE};
 
 pub use crate::dying::work;
-pub use crate::update::{cost, update_item};
+pub use crate::update::{Request, cost, update_alone, update_item};
 
 /// What an address leads to, all levels and-ed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

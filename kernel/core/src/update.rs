@@ -85,15 +85,15 @@ enum Plan {
     Type { place: Place, entry: u64 },
 }
 
-/// Who asks, for whom.
+/// Who asks, for whom: the same for all items of a call.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+pub struct Request<'a> {
     caller: DomainIndex,
     target: DomainIndex,
     root: Frame,
     capability: &'a Capability,
     /// What guards frames that are taken ([`domain::guard_of_frames`]).
-    guard: &'a Name,
+    guard: Name,
     /// The item for one page.
     item: Item,
     /// What the item's source leads to.
@@ -102,30 +102,51 @@ struct Request<'a> {
     secret: bool,
 }
 
-/// Does one item of `TableUpdate` to the domain at index `target`, for the pages behind the first
-/// `done` ones, as far as this hold of the lock has room; `capability` is the one the call
-/// names, `caller` the index of the caller's domain, which may change the target
-/// ([`table::changeable`]). Answers how many pages are done now (all: `more` + 1), and the old
-/// entry of the last of them.
+impl<'a> Request<'a> {
+    /// Items for the domain at index `target`; `capability` is the one the call names, `caller` the
+    /// index of the caller's domain, which may change the target ([`domain::may_write`]).
+    pub fn new(
+        state: &State,
+        caller: DomainIndex,
+        target: DomainIndex,
+        capability: &'a Capability,
+    ) -> Self {
+        let root = domain::root(state, target);
+        let secret = state.domains.records[target].is_secret;
+        let guard = domain::guard_of_frames(state, caller, target, capability);
+        let item = Item::default();
+        Self { caller, target, root, capability, guard, item, found: None, secret }
+    }
+}
+
+/// Does one item of `TableUpdate`, for the pages behind the first `done` ones, as far as this hold
+/// of the lock has room. Answers how many pages are done now (all: `more` + 1), and the old entry
+/// of the last of them.
 pub fn update_item<M: Machine>(
     state: &mut State,
     machine: &mut M,
-    caller: DomainIndex,
-    target: DomainIndex,
+    request: &mut Request,
+    item: &Item,
+    done: u32,
+) -> (u32, Answer) {
+    let mut lost = Lost::default();
+    (request.item, request.found) = (*item, None);
+    let updated = update_pages(state, machine, request, &mut lost, done);
+    lost.forget(machine, request.root);
+    updated
+}
+
+/// Does an item as the only one of its call.
+pub fn update_alone<M: Machine>(
+    state: &mut State,
+    machine: &mut M,
+    (caller, target): (DomainIndex, DomainIndex),
     capability: &Capability,
     item: &Item,
     done: u32,
 ) -> (u32, Answer) {
-    let root = domain::root(state, target);
-    let mut lost = Lost::default();
-    let secret = state.domains.records[target].is_secret;
-    let guard = domain::guard_of_frames(state, caller, target, capability);
-    let guard = &guard;
-    let mut request =
-        Request { caller, target, root, capability, guard, item: *item, found: None, secret };
-    let updated = update_pages(state, machine, &mut request, &mut lost, done);
-    lost.forget(machine, root);
-    updated
+    let mut request = Request::new(state, caller, target, capability);
+    update_item(state, machine, &mut request, item, done)
 }
 
 fn update_pages<M: Machine>(
@@ -256,7 +277,7 @@ fn take_page<M: Machine>(
     number: u32,
     contents: Contents,
 ) -> Frame {
-    let (account, name) = (payer(state, request), *request.guard);
+    let (account, name) = (payer(state, request), request.guard);
     let frame = frame::take(state, machine, number, account, name, FrameType::Data, contents);
     if request.secret {
         frame::keep_secret(state, frame);
@@ -461,7 +482,7 @@ fn apply<M: Machine>(
         Plan::Protect { place, old, choice, adopt } => {
             if adopt {
                 let record = &mut state.frames.records[target(old).0 as usize];
-                record.guard = *request.guard;
+                record.guard = request.guard;
             }
             protect(machine, request, lost, place, old, choice)
         }

@@ -49,13 +49,14 @@ pub(super) fn update_tables<M: Machine>(
     let earlier = |round: u64| u64::from((before as u32).wrapping_add(round as u32));
     let mut pages = (before >> 32) as u32;
     let (mut round, mut old) = (0, 0);
+    let mut request = table::Request::new(state, own, target, &named);
     while round < count.min(BATCH as u64) {
         let item = read_item(&who.bytes[(round * ITEM_BYTES) as usize..]);
         if round > 0 && !work::room(state, table::cost(&item)) {
             break;
         }
         work::spend(state, cost::ENTRY);
-        let (done, updated) = table::update_item(state, machine, own, target, &named, &item, pages);
+        let (done, updated) = table::update_item(state, machine, &mut request, &item, pages);
         match updated {
             Ok(entry) => old = entry,
             Err(refusal) => {

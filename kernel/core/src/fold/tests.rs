@@ -4,7 +4,7 @@ use super::*;
 use crate::answer::Answer;
 use crate::index::{CpuIndex, DomainIndex};
 use crate::machine::{Flush, Machine};
-use crate::table::{Leaf, look_up, update_item};
+use crate::table::{Leaf, look_up, update_alone};
 use crate::tests::World;
 use crate::{ages, domain, dying, revoke};
 use abi::capability::{ALL, Capability, Name};
@@ -40,7 +40,7 @@ fn item(world: &mut World, target: usize, item: Item) -> Answer {
     loop {
         state.spent = 0;
         let (after, answer) =
-            update_item(state, machine, 1.into(), DomainIndex::new(target), &ROOT, &item, done);
+            update_alone(state, machine, (1.into(), DomainIndex::new(target)), &ROOT, &item, done);
         if answer.is_err() || after > u32::from(item.more) {
             return answer;
         }
@@ -258,7 +258,7 @@ fn a_hold_without_room_changes_nothing_yet() {
     let unmap = leaf(Operation::Unmap, 0, 0, 0);
     world.state.spent = crate::work::PIECE - 100;
     let (state, machine) = (&mut world.state, &mut world.machine);
-    assert_eq!(update_item(state, machine, 1.into(), 1.into(), &ROOT, &unmap, 0), (0, Ok(0)));
+    assert_eq!(update_alone(state, machine, (1.into(), 1.into()), &ROOT, &unmap, 0), (0, Ok(0)));
     assert!(is_large(&world, 1));
     assert!(item(&mut world, 1, unmap).is_ok() && !is_large(&world, 1));
 }

@@ -210,7 +210,7 @@ impl Model {
         let operation = Operation::Unmap as u8;
         let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value: 0 };
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let (_, answer) = table::update_item(state, machine, index, index, &name, &item, 0);
+        let (_, answer) = table::update_alone(state, machine, (index, index), &name, &item, 0);
         self.note(&answer);
     }
 
@@ -236,7 +236,7 @@ impl Model {
         let shared = (item.operation == Operation::Share as u8).then(|| self.look(caller, &item));
         let (state, machine) = (&mut self.state, &mut self.machine);
         let (after, answer) =
-            table::update_item(state, machine, caller_index, target_index, &named, &whole, done);
+            table::update_alone(state, machine, (caller_index, target_index), &named, &whole, done);
         self.note(&answer);
         if answer.is_ok() && after == done {
             // There is no room to unfold a table in this hold of the lock.
@@ -301,7 +301,7 @@ impl Model {
         let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
         let (index, name) = (self.domains[domain].index, self.domains[domain].capabilities[0]);
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let (_, answer) = table::update_item(state, machine, index, index, &name, &item, 0);
+        let (_, answer) = table::update_alone(state, machine, (index, index), &name, &item, 0);
         self.note(&answer);
         if answer.is_ok() {
             self.remember_stray(domain, &item);

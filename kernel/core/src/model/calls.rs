@@ -73,7 +73,7 @@ impl Model {
             let item = Item { operation, level, more: 0, frame: ANY_FRAME, address, value };
             let (state, machine) = (&mut self.state, &mut self.machine);
             // Tables that are there already are refused.
-            let _ = table::update_item(state, machine, index, index, &name, &item, 0);
+            let _ = table::update_alone(state, machine, (index, index), &name, &item, 0);
         }
         table::look_up(&self.machine, root, address).unwrap().frame
     }

@@ -47,7 +47,7 @@ impl Model {
             self.state.spent = 0;
             let (state, machine) = (&mut self.state, &mut self.machine);
             let (after, answer) =
-                table::update_item(state, machine, caller, index, &name, &item, done);
+                table::update_alone(state, machine, (caller, index), &name, &item, done);
             for page in done..after {
                 let address = BLOCK + u64::from(page) * PAGE_SIZE;
                 let known = &mut self.domains[target].writable;
@@ -69,7 +69,7 @@ impl Model {
         let item =
             Item { operation, level: 2, more: 0, frame: ANY_FRAME, address: BLOCK, value: 0 };
         let (state, machine) = (&mut self.state, &mut self.machine);
-        let (_, answer) = table::update_item(state, machine, caller, index, &name, &item, 0);
+        let (_, answer) = table::update_alone(state, machine, (caller, index), &name, &item, 0);
         if let Err(refusal) = answer {
             // The account that pays for the table may be ending, or have a limit that is reached.
             let root = domain::root(&self.state, index);

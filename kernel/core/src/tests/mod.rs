@@ -161,7 +161,7 @@ impl World {
         let [by, target] = [by, target].map(DomainIndex::new);
         let capability = self.state.domains.records[by].capabilities[usize::from(slot)];
         let (state, machine) = (&mut self.state, &mut self.machine);
-        table::update_item(state, machine, by, target, &capability, item, 0).1
+        table::update_alone(state, machine, (by, target), &capability, item, 0).1
     }
 
     /// Maps a fresh writable page into a domain.

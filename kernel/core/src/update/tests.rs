@@ -47,7 +47,7 @@ impl World {
     /// `caller` changes `target` with its own name.
     fn item(&mut self, caller: DomainIndex, target: DomainIndex, item: Item) -> Answer {
         let capability = self.capability(caller);
-        update_item(&mut self.state, &mut self.machine, caller, target, &capability, &item, 0).1
+        update_alone(&mut self.state, &mut self.machine, (caller, target), &capability, &item, 0).1
     }
 
     fn own(&mut self, domain: DomainIndex, operation: Operation, value: u64) -> Answer {
@@ -82,7 +82,7 @@ impl World {
         let (parent, child) = (self.parent, self.child);
         let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
         let (state, machine) = (&mut self.state, &mut self.machine);
-        update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
+        update_alone(state, machine, (parent, child), &capability, &item, 0).1.unwrap();
     }
 
     fn split(&mut self, domain: DomainIndex) -> Answer {
@@ -169,11 +169,12 @@ fn rights_come_from_the_name_or_from_an_own_entry() {
     let capability = world.capability(child);
     let item = map(from_source(PAGE, WRITABLE));
     let answer =
-        update_item(&mut world.state, &mut world.machine, parent, child, &capability, &item, 0).1;
+        update_alone(&mut world.state, &mut world.machine, (parent, child), &capability, &item, 0)
+            .1;
     assert_eq!(answer, refused(Error::NotPermitted, 0));
     let item = map(from_source(PAGE, 0));
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
+    update_alone(state, machine, (parent, child), &capability, &item, 0).1.unwrap();
     assert!(!world.leaf(child, PAGE).unwrap().writable);
     assert_eq!(world.own(child, Operation::Protect, WRITABLE), refused(Error::NotPermitted, 0));
     assert_eq!(world.record(frame).references, 2);
@@ -298,7 +299,7 @@ fn frames_that_are_not_memory_of_programs_are_not_mapped() {
     let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let mut map = |frame: Frame, value| {
         let item = leaf(Operation::Map, frame.0, PAGE, value);
-        update_item(&mut world.state, &mut world.machine, parent, parent, &root, &item, 0).1
+        update_alone(&mut world.state, &mut world.machine, (parent, parent), &root, &item, 0).1
     };
     assert_eq!(map(root_table, 0), refused(Error::WrongType, 0), "a table");
     assert_eq!(map(Frame(0), 0), refused(Error::NoSuchFrame, 0), "the kernel's");
@@ -401,7 +402,8 @@ fn run(world: &mut World, domain: DomainIndex, pages: u32, item: Item) -> Answer
     loop {
         let (state, machine) = (&mut world.state, &mut world.machine);
         crate::work::begin(state);
-        let (now, answer) = update_item(state, machine, domain, domain, &capability, &item, done);
+        let (now, answer) =
+            update_alone(state, machine, (domain, domain), &capability, &item, done);
         if now == pages || answer.is_err() {
             return answer;
         }
@@ -487,7 +489,7 @@ fn an_item_for_several_pages_stops_at_the_one_refused() {
     let capability = world.capability(parent);
     let item = Item { more: 3, ..leaf(Operation::Allocate, ANY_FRAME, PAGE, 0) };
     let (state, machine) = (&mut world.state, &mut world.machine);
-    let past = update_item(state, machine, parent, parent, &capability, &item, 4);
+    let past = update_alone(state, machine, (parent, parent), &capability, &item, 4);
     assert_eq!(past, (4, refused(Error::BadArgument, ITEMS)));
     // Three pages are there, the fourth is not.
     run(&mut world, parent, 3, leaf(Operation::Allocate, ANY_FRAME, PAGE, 0)).unwrap();
@@ -528,7 +530,7 @@ fn a_frame_is_a_copy_of_ones_own_page_if_that_is_asked_for() {
     assert_eq!(world.item(child, child, copy), refused(Error::BadAddress, 0));
     let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, child, &capability, &copy, 0).1.unwrap();
+    update_alone(state, machine, (parent, child), &capability, &copy, 0).1.unwrap();
     let new = world.leaf(child, PAGE).unwrap();
     assert!(new.writable && new.frame != old);
     assert_eq!(world.machine.word(new.frame.address() + 8), 7);

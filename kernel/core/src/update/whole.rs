@@ -168,7 +168,7 @@ pub(super) fn make_table<M: Machine>(
     links: u32,
 ) -> Frame {
     let account = payer(state, request);
-    let name = *request.guard;
+    let name = request.guard;
     let kind = match level {
         2 => FrameType::Table1,
         3 => FrameType::Table2,

@@ -43,7 +43,7 @@ fn later_entries_have_the_type_of_their_frame() {
     let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let theirs = leaf(Operation::Map, frame.0, PAGE, 0);
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, child, &root, &theirs, 0).1.unwrap();
+    update_alone(state, machine, (parent, child), &root, &theirs, 0).1.unwrap();
     world.own(parent, Operation::Protect, NO_EXECUTE).unwrap();
     for (domain, address) in
         [(parent, PAGE), (parent, OTHER), (parent, OTHER + PAGE_SIZE), (child, PAGE)]
@@ -72,7 +72,7 @@ fn a_copy_and_the_next_holder_have_plain_memory() {
     let item = at_level(Operation::Share, 2, PAGE, PAGE | 16);
     let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, child, &root, &item, 0).1.unwrap();
+    update_alone(state, machine, (parent, child), &root, &item, 0).1.unwrap();
     let theirs = entry(&world, child, PAGE);
     assert!(theirs & (TYPE | WRITABLE) == WRITABLE && target(theirs) != frame, "{theirs:#x}");
     assert_eq!(kept(&world, target(theirs)), 0);
@@ -101,15 +101,15 @@ fn a_type_is_refused_to_who_is_not_alone_or_not_its_own() {
     let image = leaf(Operation::Map, fake::KERNEL_FRAMES, OTHER, 0);
     let item = leaf(Operation::Type, ANY_FRAME, OTHER, TYPE);
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, parent, &root, &image, 0).1.unwrap();
-    let (_, answer) = update_item(state, machine, parent, parent, &root, &item, 0);
+    update_alone(state, machine, (parent, parent), &root, &image, 0).1.unwrap();
+    let (_, answer) = update_alone(state, machine, (parent, parent), &root, &item, 0);
     assert_eq!(answer, refused(Error::WrongType, 0), "the boot image's");
     world.item(parent, parent, leaf(Operation::Unmap, 0, OTHER, 0)).unwrap();
     // The child's name is not over it, whatever it may change of the parent's.
     let (state, machine) = (&mut world.state, &mut world.machine);
     let other = state.domains.records[child].capabilities[0];
     let item = leaf(Operation::Type, ANY_FRAME, PAGE, TYPE);
-    let (_, answer) = update_item(state, machine, child, parent, &other, &item, 0);
+    let (_, answer) = update_alone(state, machine, (child, parent), &other, &item, 0);
     assert_eq!(answer, refused(Error::NotPermitted, 0));
     frame::pin(&mut world.state, frame);
     assert_eq!(typed(&mut world, parent, TYPE), refused(Error::Taken, 0));
@@ -135,16 +135,8 @@ fn what_the_processor_sets_meanwhile_is_not_lost() {
     let entry = world.machine.word(at) & !(ACCESSED | DIRTY) | TYPE;
     let own = world.capability(parent);
     let item = leaf(Operation::Type, ANY_FRAME, PAGE, TYPE);
-    let request = Request {
-        caller: parent,
-        target: parent,
-        root,
-        capability: &own,
-        guard: &own.name,
-        item,
-        found: None,
-        secret: false,
-    };
+    let mut request = Request::new(&world.state, parent, parent, &own);
+    request.item = item;
     let (state, machine) = (&mut world.state, &mut world.machine);
     memory_type::change(state, machine, &request, &mut Lost::default(), place, entry);
     assert_eq!(world.machine.word(at) & (ACCESSED | DIRTY | TYPE), ACCESSED | DIRTY | TYPE);

@@ -87,7 +87,7 @@ fn an_entry_keeps_the_right_to_be_written() {
         let item = leaf(Operation::Map, ANY_FRAME, PAGE, from_source(PAGE, value));
         let (state, machine) = (&mut world.state, &mut world.machine);
         let none = Capability { rights: ALL, zero: 0, name: Name::of(&[7]) };
-        update_item(state, machine, parent, child, &none, &item, 0).1
+        update_alone(state, machine, (parent, child), &none, &item, 0).1
     };
     map(&mut world, KEEPS_WRITE).unwrap();
     // By no name: the frame's is another's meanwhile, for both.
@@ -149,6 +149,6 @@ fn a_copied_table_shares_no_page_that_may_be_written() {
     let capability = Capability { rights: ALL, zero: 0, name: Name::ROOT };
     let item = at_level(Operation::Share, 2, PAGE, PAGE | 1);
     let (state, machine) = (&mut world.state, &mut world.machine);
-    update_item(state, machine, parent, child, &capability, &item, 0).1.unwrap();
+    update_alone(state, machine, (parent, child), &capability, &item, 0).1.unwrap();
     assert_ne!(world.leaf(child, PAGE).unwrap().frame, frame);
 }
