@@ -116,7 +116,7 @@ pub struct Env {
     /// What the machine layer keeps ready for switching to it is as it should be: entries, save
     /// area and domain have not changed since.
     pub prepared: bool,
-    /// [`FOLLOWS`], [`APART`], [`WAITED`], [`ASKED`].
+    /// [`FOLLOWS`], [`APART`], [`WAITED`], [`ASKED`], [`RECORD_WATCHED`].
     pub(crate) marks: u8,
     /// Processor whose vector it takes part in.
     pub cpu: u8,
@@ -190,6 +190,8 @@ pub(crate) const WAITED: u8 = 4;
 /// Mark: environments on several processors may ask it to accept, and the one that has asked
 /// longest comes first ([`crate::busy::Asking`]).
 pub(crate) const ASKED: u8 = 8;
+/// Mark: a predicate has named its published record, or that of an earlier one of this place.
+pub(crate) const RECORD_WATCHED: u8 = 16;
 
 /// Where the kernel enters an environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -414,6 +416,14 @@ pub fn set_state(state: &mut State, index: EnvIndex, to: EnvState) {
     let from = state.envs.slots[index].state;
     come_or_go(state, index, to);
     if !(passing(from) && passing(to)) {
+        touched(state, index);
+    }
+}
+
+/// Those that watch its published record are looked at. The classes of records are few: that of a
+/// record that no predicate names has sleepers in it that watch other words.
+fn touched(state: &mut State, index: EnvIndex) {
+    if state.envs.slots[index].marks & RECORD_WATCHED != 0 {
         sched::touched(state, predicate::published_bit(Table::Envs, index.at()));
     }
 }
@@ -440,7 +450,7 @@ pub fn come_or_go(state: &mut State, index: EnvIndex, to: EnvState) {
 pub fn changed(state: &mut State, index: EnvIndex) {
     let record = &mut state.published.envs[index];
     record.sequence = record.sequence.wrapping_add(1);
-    sched::touched(state, predicate::published_bit(Table::Envs, index.at()));
+    touched(state, index);
 }
 
 /// Tells the holder of an environment that something happened to it.
@@ -465,7 +475,7 @@ pub fn enter<M: Machine>(
     let slot = &state.envs.slots[index];
     let (id, heap_entry) = (EnvId::new(index.link(), slot.id.generation()), slot.heap_entry);
     let follows = AccountIndex::from(account) == crate::domain::account(state, domain.into());
-    let marks = if follows { FOLLOWS } else { 0 };
+    let marks = slot.marks & RECORD_WATCHED | if follows { FOLLOWS } else { 0 };
     state.envs.slots[index] = Env { id, heap_entry, vector, marks, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord {
@@ -494,7 +504,8 @@ pub fn forget(state: &mut State, index: EnvIndex) {
     let slot = &mut state.envs.slots[index];
     let (next, heap_entry) = (slot.id.generation() + 1, slot.heap_entry);
     let id = EnvId::new(index.link(), next % GENERATIONS);
-    *slot = Env { id, heap_entry, ..Env::default() };
+    let marks = slot.marks & RECORD_WATCHED;
+    *slot = Env { id, heap_entry, marks, ..Env::default() };
     let sequence = state.published.envs[index].sequence;
     state.published.envs[index] = EnvRecord { sequence, ..EnvRecord::default() };
     set_state(state, index, EnvState::Free);

@@ -6,7 +6,7 @@
 //! well ([`crate::compiled`]); what is here is the reference.
 
 use crate::answer::{Answer, Refusal};
-use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, EnvIndex, RegionIndex};
 use crate::machine::Machine;
 use crate::region;
 use crate::state::State;
@@ -69,6 +69,7 @@ pub fn set<M: Machine>(
     }
     let account = AccountId(state.published.envs[caller].account).into();
     account::charge(state, account, Resource::Pins, pins)?;
+    bytes.chunks_exact(ATOM_BYTES).take(count).for_each(|chunk| note_records(state, chunk));
     for atom in &atoms[..count] {
         if let Ok(region) = region::find(state, RegionId(atom.region)) {
             state.regions.slots[region].watched = true;
@@ -343,15 +344,38 @@ fn may_keep(state: &State, caller: EnvIndex, frame: Frame) -> Result<(), Refusal
 
 /// The class of the published record at an address.
 fn published_class(state: &State, address: u64) -> u64 {
-    for (table, class) in [(Table::Envs, Table::Envs), (Table::Regions, Table::Regions)] {
+    match record_at(state, address) {
+        Some((table, index)) => published_bit(table, index),
+        None => frame_bit(Frame::containing(address & 0xffff_ffff_ffff)),
+    }
+}
+
+/// The published record at an address, of a table whose records have classes of their own.
+fn record_at(state: &State, address: u64) -> Option<(Table, usize)> {
+    [Table::Envs, Table::Regions].into_iter().find_map(|table| {
         let info = &state.published.directory.tables[table as usize];
         let bytes = u64::from(info.stride) * u64::from(info.count);
-        if address >= info.address && address - info.address < bytes {
-            let index = (address - info.address) / u64::from(info.stride);
-            return published_bit(class, index as usize);
+        let inside = address >= info.address && address - info.address < bytes;
+        inside.then(|| (table, ((address - info.address) / u64::from(info.stride)) as usize))
+    })
+}
+
+/// Notes of which environments and regions an atom of the caller's, checked before, names the
+/// published records.
+fn note_records(state: &mut State, chunk: &[u8]) {
+    let atom = read_atom(chunk);
+    for (source, value) in [(atom.left, atom.left_value), (atom.right, atom.right_value)] {
+        let memory = [Source::Memory as u8, Source::Memory32 as u8].contains(&source);
+        match record_at(state, value).filter(|_| memory) {
+            Some((Table::Regions, index)) => {
+                state.regions.slots[RegionIndex::new(index)].record_watched = true;
+            }
+            Some((_, index)) => {
+                state.envs.slots[EnvIndex::new(index)].marks |= env::RECORD_WATCHED;
+            }
+            None => {}
         }
     }
-    frame_bit(Frame::containing(address & 0xffff_ffff_ffff))
 }
 
 /// Walks the kernel's own entry for the published pages (2 MiB ones, or of any size).

@@ -53,6 +53,8 @@ pub struct Region {
     pub(crate) waiter: u16,
     /// A predicate has named a word of it.
     pub(crate) watched: bool,
+    /// A predicate has named its published record, or that of an earlier one of this place.
+    pub(crate) record_watched: bool,
     /// A domain that is known to be attached in each role, 0: look.
     pub(crate) known: [u16; REGION_ROLES],
     /// The last steps that were allowed: one that does not wait, and one that may.
@@ -209,10 +211,18 @@ pub fn allocate<M: Machine>(
         }
     }
     state.regions.places.take(index.at());
-    let serial = state.regions.slots[index].serial;
+    let Region { serial, record_watched, .. } = state.regions.slots[index];
     let maker = domain::made(state, own);
-    state.regions.slots[index] =
-        Region { serial, guard, maker, count: count as u8, fifo, frames, ..Region::default() };
+    state.regions.slots[index] = Region {
+        serial,
+        guard,
+        maker,
+        count: count as u8,
+        fifo,
+        frames,
+        record_watched,
+        ..Region::default()
+    };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
@@ -355,7 +365,7 @@ fn enter(
     if !core::mem::replace(&mut state.regions.slots[index].used, true) {
         end_unused(state, index);
     }
-    touched(state, index);
+    counted(state, index);
     Ok(())
 }
 
@@ -456,7 +466,7 @@ fn end_unused(state: &mut State, index: RegionIndex) {
 fn drop_count(state: &mut State, index: RegionIndex, role: u8, count: u32) {
     let record = &mut state.published.regions[index];
     record.attached[usize::from(role % BY_METHOD)].less(u64::from(count));
-    touched(state, index);
+    counted(state, index);
     end_unless_used(state, index);
 }
 
@@ -494,7 +504,8 @@ fn end(state: &mut State, index: RegionIndex) {
     }
     account::uncharge(state, account, Resource::Regions, 1);
     let serial = slot.serial.next();
-    state.regions.slots[index] = Region { serial, ..Region::default() };
+    let record_watched = slot.record_watched;
+    state.regions.slots[index] = Region { serial, record_watched, ..Region::default() };
     state.published.regions[index] = RegionRecord::default();
     if !serial.is_spent() {
         state.regions.places.give_back(index.at());
@@ -560,6 +571,15 @@ pub(crate) fn check(state: &State) {
         assert_eq!(state.published.regions[index].attached, *counted, "region {index}");
     }
     principal::check(state);
+}
+
+/// More are attached to it, or fewer, as with each fork. The classes of records are few: that of a
+/// record that no predicate names has sleepers in it that watch other words.
+fn counted(state: &mut State, index: RegionIndex) {
+    let slot = &state.regions.slots[index];
+    if slot.waiters > 0 || slot.record_watched {
+        touched(state, index);
+    }
 }
 
 /// Its record has changed: whoever waits for it or watches it is looked at.

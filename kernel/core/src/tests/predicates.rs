@@ -403,9 +403,8 @@ fn a_long_ring_is_walked_in_pieces() {
     assert!(most > 4, "a hundred in {most} holds");
 }
 
-#[test]
-fn published_records_can_be_watched() {
-    let (mut world, index) = spawned();
+/// Shows a table in a page of words: the address of its records and where they are.
+fn show(world: &mut World, table: Table) -> (u64, u64) {
     // Directory tables: one large page at the kernel's frame 512 of them, which holds words of
     // ours.
     let physical = u64::from(KERNEL_FRAMES - 1) * PAGE_SIZE;
@@ -414,9 +413,66 @@ fn published_records_can_be_watched() {
     world.machine.entry_swap(Frame(9), 3, physical | PRESENT);
     world.machine.entry_swap(Frame(8), 1, LARGE | PRESENT);
     let address = PUBLISHED + 3 * PAGE_SIZE;
-    world.machine.word_set(physical + 0x68, 0);
-    let info = &mut world.state.published.directory.tables[Table::Envs as usize];
+    let info = &mut world.state.published.directory.tables[table as usize];
     (info.address, info.stride, info.count) = (address, 128, 16);
+    (address, physical)
+}
+
+/// What the sleepers are to be looked at for, after this.
+fn touches(world: &mut World, change: impl FnOnce(&mut World)) -> u64 {
+    (world.state.sched.watched, world.state.sched.dirty) = (!0, 0);
+    change(world);
+    world.state.sched.dirty
+}
+
+/// The classes of records are shared with other words: what happens to a record concerns sleepers
+/// only if one has named it.
+#[test]
+fn records_that_no_predicate_names_concern_no_sleeper() {
+    let (mut world, index) = spawned();
+    let (address, _) = show(&mut world, Table::Envs);
+    let change = |world: &mut World| env::changed(&mut world.state, EnvIndex::new(5));
+    assert_eq!(touches(&mut world, change), 0);
+    let watch = |at: u64| atom(memory(at), Operator::NotEqual, constant(0));
+    assert_eq!(set(&mut world, index, &[watch(address + 5 * 128)]), OK);
+    let class = crate::predicate::published_bit(Table::Envs, 5);
+    assert_eq!(touches(&mut world, change), class);
+    // Also if it is another one's by then.
+    env::forget(&mut world.state, EnvIndex::new(5));
+    assert_eq!(touches(&mut world, change), class);
+}
+
+/// The same of how many are attached to a region.
+#[test]
+fn regions_that_no_predicate_names_concern_no_sleeper() {
+    let (mut world, index) = spawned();
+    world.put(1, &[u64::MAX]);
+    let make = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 1 };
+    let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no region") };
+    let region = RegionId(id);
+    let attach = |world: &mut World| {
+        let call = Call::RegionAttach { region, role: 0, domain: DomainId::NONE };
+        assert_eq!(world.by(1, call), OK);
+    };
+    assert_eq!(touches(&mut world, attach), 0);
+    let (address, _) = show(&mut world, Table::Regions);
+    let record = address + region.index() as u64 * 128;
+    let named = atom(constant(0), Operator::NotEqual, memory(record + 8));
+    assert_eq!(set(&mut world, index, &[named]), OK);
+    let class = crate::predicate::published_bit(Table::Regions, region.index());
+    assert_eq!(touches(&mut world, attach), class);
+    let detach = |world: &mut World| {
+        assert_eq!(world.by(1, Call::RegionDetach { region, role: 0 }), OK);
+    };
+    assert_eq!(touches(&mut world, detach), class);
+    assert_eq!(touches(&mut world, detach), class);
+}
+
+#[test]
+fn published_records_can_be_watched() {
+    let (mut world, index) = spawned();
+    let (address, physical) = show(&mut world, Table::Envs);
+    world.machine.word_set(physical + 0x68, 0);
     let watch = atom(memory(address + 0x68), Operator::NotEqual, constant(0));
     assert_eq!(set(&mut world, index, &[watch]), OK);
     let class = crate::predicate::published_bit(Table::Envs, 0);
