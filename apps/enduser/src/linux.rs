@@ -5,7 +5,7 @@
 //! `xok::static_program` says.
 #![allow(unsafe_code)]
 
-use xok::static_program::{exit, write};
+use xok::static_program::{complain, exit};
 
 xok::static_program!(begin, failed);
 
@@ -22,12 +22,12 @@ const SIGKILL: u64 = 9;
 
 extern "C" fn begin(stack: u64) -> ! {
     // SAFETY: this is the entry point.
-    let argument = unsafe { xok::static_program::argument(stack, 1) };
+    let argument = unsafe { xok::static_program::only_argument(stack) };
     exit(crate::run(argument.unwrap_or_default()))
 }
 
 fn failed() -> ! {
-    write("enduser: panic\n");
+    complain("enduser: panic\n");
     exit(101)
 }
 

@@ -28,7 +28,7 @@ const QUIET: u32 = 3;
 /// The real user: no program is this one's, so that none may signal this program.
 #[cfg(target_os = "none")]
 const UNUSED: u32 = 0x7fff_fffe;
-/// The status where no user is named.
+/// The status where no user is named, or more than one word is given.
 #[cfg(target_os = "none")]
 const USAGE: u8 = 2;
 
@@ -39,25 +39,25 @@ fn run(argument: &[u8]) -> u8 {
 
     let name = core::str::from_utf8(argument).unwrap_or_default();
     if name.is_empty() {
-        xok::static_program::write("enduser USER\n");
+        static_program::complain("usage: enduser USER\n");
         return USAGE;
     }
     if !linux::is_root() {
-        return refuse("only user 0 ends others");
+        return refuse(&["only user 0 ends others"]);
     }
     let user = match users::find(name) {
-        None => return refuse("no such user"),
-        Some(0) => return refuse("user 0 is not ended"),
+        None => return refuse(&[name, ": no such user"]),
+        Some(0) => return refuse(&["user 0 is not ended"]),
         Some(user) => user,
     };
     if !linux::set_users([UNUSED, user, 0]) {
-        return refuse("there are no other users here");
+        return refuse(&["there are no other users here"]);
     }
     let began = xok::clock::now_ns();
     let mut quiet = 0;
     while quiet < QUIET {
         if xok::clock::now_ns() - began > PATIENCE_NS {
-            return refuse("some are left");
+            return refuse(&["some are left"]);
         }
         linux::kill_all();
         quiet = if is_any_left() { 0 } else { quiet + 1 };
@@ -68,8 +68,9 @@ fn run(argument: &[u8]) -> u8 {
 }
 
 #[cfg(target_os = "none")]
-fn refuse(why: &str) -> u8 {
-    ["enduser: ", why, "\n"].into_iter().for_each(xok::static_program::write);
+fn refuse(why: &[&str]) -> u8 {
+    let words = ["enduser: "].iter().chain(why).chain(&["\n"]);
+    words.for_each(|word| xok::static_program::complain(word));
     1
 }
 

@@ -17,7 +17,7 @@ mod text;
 #[cfg(target_os = "none")]
 mod views;
 
-/// Status for an argument that is no view, as shells have it.
+/// Status for an argument that is no view, or for several, as shells have it.
 #[cfg(target_os = "none")]
 const USAGE: u8 = 2;
 /// Nanoseconds between the two samples of `top`.
@@ -38,7 +38,7 @@ fn run(argument: &[u8]) -> u8 {
             let mut text = text::Text::new();
             // What does not fit is cut.
             let _ = writeln!(text, "xokstat: the kernel publishes another version: {unknown:?}");
-            static_program::write(text.as_str());
+            static_program::complain(text.as_str());
             return 1;
         }
     };
@@ -60,7 +60,7 @@ fn run(argument: &[u8]) -> u8 {
         b"free" => views::free(reader, &mut text),
         b"map" => views::map(reader, &mut text),
         _ => {
-            static_program::write("xokstat ps|top|free|map\n");
+            static_program::complain("usage: xokstat ps|top|free|map\n");
             return USAGE;
         }
     };

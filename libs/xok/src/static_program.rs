@@ -38,6 +38,16 @@ pub unsafe fn argument(stack: u64, number: u64) -> Option<&'static [u8]> {
     }
 }
 
+/// The argument of a program that takes one: nothing if it was given none, or more.
+///
+/// # Safety
+/// As [`argument`].
+pub unsafe fn only_argument(stack: u64) -> Option<&'static [u8]> {
+    // SAFETY: the caller's promise.
+    let (first, second) = unsafe { (argument(stack, 1), argument(stack, 2)) };
+    first.filter(|_| second.is_none())
+}
+
 /// A Linux call of up to three words; its answer as the kernel gives it (syscall(2)).
 ///
 /// # Safety
@@ -56,12 +66,26 @@ pub unsafe fn call(number: u64, words: [u64; 3]) -> i64 {
     answer
 }
 
+/// Descriptors that a program begins with.
+const OUTPUT: u64 = 1;
+/// See [`OUTPUT`].
+const ERRORS: u64 = 2;
+
 /// write(2) to standard output, all of it.
 pub fn write(text: &str) {
+    write_to(OUTPUT, text);
+}
+
+/// As [`write`], to standard error.
+pub fn complain(text: &str) {
+    write_to(ERRORS, text);
+}
+
+fn write_to(file: u64, text: &str) {
     let mut rest = text.as_bytes();
     while !rest.is_empty() {
         // SAFETY: reads what `rest` has.
-        let done = unsafe { call(1, [1, rest.as_ptr() as u64, rest.len() as u64]) };
+        let done = unsafe { call(1, [file, rest.as_ptr() as u64, rest.len() as u64]) };
         if done <= 0 {
             return;
         }

@@ -16,7 +16,7 @@ use crate::workspace;
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const TESTS: [Test; 21] = [
+const TESTS: [Test; 22] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
@@ -33,6 +33,7 @@ const TESTS: [Test; 21] = [
     ("command/trace_tells_what_it_lost", traces::loss),
     ("command/call_sites_of_glibc_musl_and_go_are_rewritten", call_site_shares),
     ("command/xokstat_reads_without_calls", xokstat),
+    ("command/wrong_words_in_the_guest_are_refused", wrong_words_in_the_guest),
     ("command/wget_fetches_from_the_host", sockets::client),
     ("command/nc_serves_a_forwarded_port", sockets::server),
     ("command/httpd_forks_for_each_connection", sockets::forking_server),
@@ -62,8 +63,29 @@ fn xokstat() -> Result<Verdict> {
             return Ok(Err(format!("{view}: {text}")));
         }
     }
-    let output = xtask(&["run", "--", "/xok/xokstat", "nothing"], b"")?;
-    Ok(expect("status", output.status.code(), Some(2)))
+    Ok(Ok(String::new()))
+}
+
+/// `/xok/xokstat` and `/xok/enduser` refuse words that they would not use, and say so where errors
+/// are read.
+fn wrong_words_in_the_guest() -> Result<Verdict> {
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["/xok/xokstat"], 2, "usage: xokstat ps|top|free|map\n"),
+        (&["/xok/xokstat", "nothing"], 2, "usage: xokstat ps|top|free|map\n"),
+        (&["/xok/xokstat", "ps", "free"], 2, "usage: xokstat ps|top|free|map\n"),
+        (&["/xok/enduser"], 2, "usage: enduser USER\n"),
+        (&["/xok/enduser", "1001", "1002"], 2, "usage: enduser USER\n"),
+        (&["/xok/enduser", "nosuch"], 1, "enduser: nosuch: no such user\n"),
+    ];
+    for (words, status, said) in cases {
+        let output = xtask(&[&["run", "--"], words].concat(), b"")?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        let right = output.status.code() == Some(status) && error.ends_with(said);
+        if !right || !output.stdout.is_empty() {
+            return Ok(Err(format!("{words:?}: {output:?}")));
+        }
+    }
+    Ok(Ok(String::new()))
 }
 
 fn signal_status() -> Result<Verdict> {
