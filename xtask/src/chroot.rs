@@ -2,7 +2,7 @@
 //!
 //! A fresh bookworm by debootstrap, with a C linker (which rustc itself needs), root's ~/.cargo and
 //! ~/.rustup bound in, and a clone of the tree as it is committed. There `cargo xtask run` must
-//! reach the prompt, and `cargo xtask test` must pass.
+//! reach a shell that answers, and `cargo xtask test` must pass.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -20,10 +20,12 @@ use crate::workspace;
 
 /// What the new Debian has beyond its base: what rustc needs to link, and how to fetch packages.
 const INCLUDE: &str = "--include=ca-certificates,gcc,libc6-dev";
-/// The prompt that /etc/profile of the image sets.
-const PROMPT: &str = "xok:";
+/// What the guest's shell is told: standard input is a pipe, so that it shows no prompt.
+const QUESTION: &[u8] = b"echo reached $((6 * 7))\npoweroff\n";
+/// What it says to that.
+const ANSWER: &str = "reached 42";
 /// How long the first run may take: it builds everything and fetches QEMU.
-const PROMPT_LIMIT: Duration = Duration::from_secs(900);
+const ANSWER_LIMIT: Duration = Duration::from_secs(900);
 
 /// How long the machine may take to end after `poweroff`.
 const POWEROFF_LIMIT: Duration = Duration::from_secs(30);
@@ -47,7 +49,7 @@ pub fn command(words: Vec<String>) -> Result<()> {
     let mut chroot = Chroot::make(keep)?;
     chroot.bind()?;
     report::step("in the new Debian: cargo xtask run");
-    chroot.expect_prompt()?;
+    expect_shell(chroot.cargo_xtask("run"))?;
     if !only_run {
         report::step("in the new Debian: cargo xtask test");
         let status = chroot.cargo_xtask("test").status().context("chroot")?;
@@ -118,35 +120,34 @@ impl Chroot {
         chroot.args(["sh", "-c", &format!("cd /root/xok && exec cargo xtask {command}")]);
         chroot
     }
+}
 
-    /// Boots to the shell, and tells it to end once its prompt is there.
-    fn expect_prompt(&self) -> Result<()> {
-        let mut command = self.cargo_xtask("run");
-        // A group of its own, so that all of it can be ended.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().context("chroot")?;
-        let seen = watch_for(child.stdout.take(), PROMPT);
-        let reached = seen.recv_timeout(PROMPT_LIMIT) == Ok(true);
-        if let Some(stdin) = &mut child.stdin {
-            // Had it ended already, then the status below says so.
-            let _ = stdin.write_all(b"poweroff\n").and_then(|()| stdin.flush());
-        }
-        let end = Instant::now() + POWEROFF_LIMIT;
-        while child.try_wait().context("chroot")?.is_none() {
-            if Instant::now() > end {
-                let group = format!("-{}", child.id());
-                process::run(Command::new("kill").args(["-KILL", "--", &group]))?;
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let status = child.wait().context("chroot")?;
-        if reached {
-            report::step(&format!("the prompt was reached; after poweroff: {status}"));
-            return Ok(());
-        }
-        Err(Failure::new(format!("cargo xtask run in the new Debian: no prompt, {status}")))
+/// Boots to the shell by `command`, and has it answer and end.
+pub fn expect_shell(mut command: Command) -> Result<()> {
+    // A group of its own, so that all of it can be ended.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().context("cargo xtask run")?;
+    let seen = watch_for(child.stdout.take(), ANSWER);
+    if let Some(mut stdin) = child.stdin.take() {
+        // Had it ended already, then the status below says so.
+        let _ = stdin.write_all(QUESTION);
     }
+    let reached = seen.recv_timeout(ANSWER_LIMIT) == Ok(true);
+    let end = Instant::now() + POWEROFF_LIMIT;
+    while child.try_wait().context("cargo xtask run")?.is_none() {
+        if Instant::now() > end {
+            let group = format!("-{}", child.id());
+            process::run(Command::new("kill").args(["-KILL", "--", &group]))?;
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let status = child.wait().context("cargo xtask run")?;
+    if reached {
+        report::step(&format!("the shell has answered; after poweroff: {status}"));
+        return Ok(());
+    }
+    Err(Failure::new(format!("cargo xtask run: the shell did not answer, {status}")))
 }
 
 impl Drop for Chroot {

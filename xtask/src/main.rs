@@ -106,7 +106,7 @@ cargo xtask COMMAND
                                  parts or some, each round of the size said: model,
                                  noninterference, code, fuzz, words, calls, threads,
                                  hostile, set-id, load, miri
-  chroot [--keep]                run and test in a fresh Debian, as root
+  chroot [--keep] [--only-run]   run and test in a fresh Debian, as root; --only-run: run alone
   linux [--self-check | --show] [GROUP[/NAME]]...
                                  tests/linux alone: here and in the guest, compared; or here
                                  twice; or here once with everything shown

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::chroot;
 use crate::compile;
 use crate::failure::{Context, Result};
 use crate::linux_suite;
@@ -16,12 +17,13 @@ use crate::workspace;
 /// How long one program may take, boot included.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const TESTS: [Test; 22] = [
+const TESTS: [Test; 23] = [
     ("command/exit_status_is_the_programs", exit_status),
     ("command/signal_n_is_status_128_plus_n", signal_status),
     ("command/output_is_the_programs_alone", streams),
     ("command/input_passes_every_byte_and_ends", input),
     ("command/commands_in_a_pipe_reach_the_shell", commands),
+    ("command/a_fresh_debians_shell_answers", fresh_shell),
     ("command/wrong_arguments_are_refused", wrong_arguments),
     ("command/arguments_pass_unchanged", arguments),
     ("command/extra_files_are_in_the_image", extra_files),
@@ -127,6 +129,14 @@ fn commands() -> Result<Verdict> {
         text.as_ref(),
         expected.as_str(),
     )))
+}
+
+/// What `cargo xtask chroot` asks of a fresh Debian, asked of this one.
+fn fresh_shell() -> Result<Verdict> {
+    let mut command = Command::new(std::env::current_exe().context("our own program")?);
+    command.args(["run", "--timeout", &LIMIT.as_secs().to_string()]);
+    chroot::expect_shell(command)?;
+    Ok(Ok(String::new()))
 }
 
 /// Before anything is built or booted, and with what is wrong about them.
