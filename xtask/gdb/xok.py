@@ -3,7 +3,7 @@
 xok-envs                 environments: state, processor, domain, program
 xok-env N [FILE]         takes the symbols of environment N's program, and of its library
 xok-break N FUNCTION     stops in FUNCTION, but in no other environment than N
-xok-until PATH           goes on until an environment begins the program PATH; $env is its number
+xok-until PATH [FILE]    goes on until an environment begins the program PATH; $env is its number
 
 What they know comes from the pages that the kernel publishes in every space; where these lie, and
 what is where in a record, is written by `cargo xtask run --gdb` from the crates that define it.
@@ -108,14 +108,14 @@ def running():
     return None
 
 
-def host_file(path):
-    """The file of the host that the guest has at this path."""
+def host_file(path, command):
+    """The file of the host that the guest has at this path; else `command` is told with it."""
     for guest, host in LAYOUT["files"]:
         if path == guest:
             return host
         if path.startswith(guest + "/"):
             return host + path[len(guest):]
-    raise gdb.GdbError("%s: not known which file of the host that is; name it" % path)
+    raise gdb.GdbError("%s: which file of the host is it? %s FILE" % (path, command))
 
 
 def add_symbols(path, base=0):
@@ -227,19 +227,20 @@ of the host, says which program a native environment runs."""
         given = words(text, 1, 2, "xok-env N [FILE]")
         found = environment(env_number(given[0]))
         program = found.program()
+        again = "xok-env %d" % found.id
         if len(given) == 2:
-            path = given[1] if os.path.isfile(given[1]) else host_file(given[1])
+            path = given[1] if os.path.isfile(given[1]) else host_file(given[1], again)
         elif program:
-            path = host_file(program)
+            path = host_file(program, again)
         else:
-            raise gdb.GdbError("environment %d runs no Linux program: name its file" % found.id)
+            raise gdb.GdbError("environment %d runs no Linux program: %s FILE" % (found.id, again))
         take_symbols(path, bool(program))
         gdb.set_convenience_variable("env", found.id)
         print("environment %d: symbols of %s" % (found.id, ", ".join(added)))
 
 
 class Break(gdb.Command):
-    """xok-break N FUNCTION: stops in FUNCTION when environment N calls it, and nobody else."""
+    """xok-break N FUNCTION: stops in FUNCTION when environment N calls it, and no other one."""
 
     def __init__(self):
         super().__init__("xok-break", gdb.COMMAND_BREAKPOINTS)
@@ -252,15 +253,17 @@ class Break(gdb.Command):
 
 
 class Until(gdb.Command):
-    """xok-until PATH: goes on until an environment begins the program PATH of the guest, and takes
-its symbols; $env is the environment's number then."""
+    """xok-until PATH [FILE]: goes on until an environment begins the program PATH of the guest, and
+takes its symbols; $env is the environment's number then. FILE is the program's file on the host,
+where the image did not bring it there: a copy that was made in the guest."""
 
     def __init__(self):
         super().__init__("xok-until", gdb.COMMAND_RUNNING)
 
     def invoke(self, text, from_tty):
-        path = words(text, 1, 1, "xok-until PATH")[0]
-        host = host_file(path)
+        given = words(text, 1, 2, "xok-until PATH [FILE]")
+        path = given[0]
+        host = given[1] if len(given) == 2 else host_file(path, "xok-until %s" % path)
         if not os.path.isfile(host):
             raise gdb.GdbError("%s: no such file" % host)
         with open(host, "rb") as file:
@@ -273,7 +276,7 @@ its symbols; $env is the environment's number then."""
         found = running()
         if found is None or found.program() != path:
             raise gdb.GdbError("stopped before %s began" % path)
-        gdb.execute("xok-env %d" % found.id)
+        gdb.execute("xok-env %d '%s'" % (found.id, host))
 
 
 def configure(layout):

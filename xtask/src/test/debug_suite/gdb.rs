@@ -16,6 +16,8 @@ const LIBRARY: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
 const LIMIT_SECONDS: &str = "120";
 /// A function of the kernel's that each of its calls enters.
 const KERNEL_FUNCTION: &str = "kernel::run::leave";
+/// The program once more, under a name that the image does not have.
+const COPY: &str = "/tmp/copy";
 /// What the program ends with: gdb has let it go on.
 const STATUS: i32 = 42;
 
@@ -26,7 +28,10 @@ pub fn session() -> Result<Verdict> {
     let subject = compile()?;
     let ourselves = std::env::current_exe().context("our own program")?;
     let mut command = Command::new(ourselves);
-    command.args(["run", "--timeout", LIMIT_SECONDS, "--cpus", "2", "--gdb", "--"]).arg(&subject);
+    let name = subject.display();
+    let script = format!("{name}; cp {name} {COPY} && exec {COPY}");
+    command.args(["run", "--timeout", LIMIT_SECONDS, "--cpus", "2", "--gdb", "--file"]);
+    command.arg(&subject).args(["--", "busybox", "sh", "-c", &script]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut machine = command.spawn().context("our own program")?;
     let said = machine.stderr.take().ok_or_else(|| Failure::new("no standard error"))?;
@@ -68,6 +73,8 @@ fn script_named_in(said: &mut impl BufRead) -> Result<PathBuf> {
 
 fn run_gdb(script: &Path, subject: &Path) -> Result<String> {
     let until = format!("xok-until {}", subject.display());
+    let unknown = format!("xok-until {COPY}");
+    let copy = format!("{unknown} {}", subject.display());
     let kernel = format!("break {KERNEL_FUNCTION}");
     let orders = [
         kernel.as_str(),
@@ -83,6 +90,9 @@ fn run_gdb(script: &Path, subject: &Path) -> Result<String> {
         "print counter",
         "xok-envs",
         "delete",
+        &unknown,
+        &copy,
+        "info symbol $pc",
         "detach",
     ];
     let mut gdb = Command::new(packages::GDB.0);
@@ -100,7 +110,9 @@ fn run_gdb(script: &Path, subject: &Path) -> Result<String> {
 fn judge(output: &str) -> Verdict {
     let expected = [
         &format!("Breakpoint 1, {KERNEL_FUNCTION}"),
+        "/tmp/copy: which file of the host is it? xok-until /tmp/copy FILE",
         "symbols of ",
+        "_start in section .text",
         "no function no_such_function in ",
         "no environment 4095",
         "answer (question=21)",
