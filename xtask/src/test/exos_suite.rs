@@ -4,12 +4,12 @@
 //! ExOS's (`tests/parts`).
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::build;
 use crate::failure::{Context, Result};
 use crate::process;
-use crate::tally::Tally;
+use crate::tally::{Tally, Verdict};
 use crate::workspace;
 
 /// The first, as the boot image has it.
@@ -33,10 +33,10 @@ pub fn run(tally: &mut Tally) -> Result<()> {
             continue;
         }
         for (last, end, words) in programs {
-            let text = output(words, cpus)?;
+            let output = output(words, cpus)?;
+            let text = String::from_utf8_lossy(&output.stdout);
             record(tally, &text, &place);
-            let ended = text.lines().last().is_some_and(|line| line.starts_with(last));
-            let outcome = if ended { Ok(String::new()) } else { Err(text) };
+            let outcome = ending(&text, &String::from_utf8_lossy(&output.stderr), last);
             let name = format!("exos/{end}");
             if tally.wants(&name) || outcome.is_err() {
                 tally.record(&name, &place, outcome);
@@ -55,16 +55,25 @@ pub fn parts() -> Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// What a program prints.
-fn output(words: &[&str], cpus: &str) -> Result<String> {
+/// Has a program come to its last line? Else what it has printed, behind what was told last of its
+/// machine: a machine that was not built or did not boot has printed nothing.
+fn ending(text: &str, errors: &str, last: &str) -> Verdict {
+    if text.lines().last().is_some_and(|line| line.starts_with(last)) {
+        return Ok(String::new());
+    }
+    let told = |line: &&str| !line.trim().is_empty();
+    Err(format!("{}; {text}", errors.lines().rfind(told).unwrap_or("no error was told")))
+}
+
+/// What a program prints, and what is told of its machine.
+fn output(words: &[&str], cpus: &str) -> Result<Output> {
     let ourselves = std::env::current_exe().context("our own program")?;
-    let output = Command::new(ourselves)
+    Command::new(ourselves)
         .args(["run", "--timeout", LIMIT_SECONDS, "--cpus", cpus, "--"])
         .args(words)
         .stdin(std::process::Stdio::null())
         .output()
-        .context("our own program")?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        .context("our own program")
 }
 
 /// Counts the lines `test NAME ... ok`.
@@ -82,5 +91,20 @@ fn record(tally: &mut Tally, text: &str, place: &str) {
         if tally.wants(name) {
             tally.record(name, place, outcome);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ending;
+
+    #[test]
+    fn a_machine_that_does_not_boot_says_why() {
+        let printed = "test exos/one ... ok\nexos tests: 1 passed\n";
+        assert_eq!(ending(printed, "", "exos tests: "), Ok(String::new()));
+        let errors = "building\nerror: no such package\n\n";
+        assert_eq!(ending("", errors, "exos tests: "), Err("error: no such package; ".into()));
+        let cut = ending("test exos/one ... ok\n", "", "exos tests: ");
+        assert_eq!(cut, Err("no error was told; test exos/one ... ok\n".into()));
     }
 }
