@@ -55,6 +55,8 @@ enum Kind {
     Descriptors,
     Descriptor(u32),
     Tasks,
+    /// Of a thread: what a process has, but no list of threads.
+    Task,
 }
 
 /// Files of the root.
@@ -166,9 +168,9 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
             let at = NET.iter().position(|entry| entry.0.as_bytes() == name)?;
             Some(Item::global(Kind::NetFile(at)))
         }
-        Kind::Process => match name {
+        Kind::Process | Kind::Task => match name {
             b"fd" => Some(item.of(Kind::Descriptors)),
-            b"task" => Some(item.of(Kind::Tasks)),
+            b"task" if item.kind == Kind::Process => Some(item.of(Kind::Tasks)),
             _ => place(OF_PROCESS, name)
                 .map(|at| item.of(Kind::ProcessFile(at)))
                 .or_else(|| place(LINKS, name).map(|at| item.of(Kind::Link(at)))),
@@ -184,7 +186,7 @@ pub fn child(item: Item, name: &[u8]) -> Option<Item> {
             };
             open.then(|| item.of(Kind::Descriptor(fd)))
         }
-        Kind::Tasks => (number(name)? == item.pid).then(|| item.of(Kind::Process)),
+        Kind::Tasks => (number(name)? == item.pid).then(|| item.of(Kind::Task)),
         _ => None,
     }
 }
@@ -204,6 +206,7 @@ fn is_directory(item: Item) -> bool {
             | Kind::Process
             | Kind::Descriptors
             | Kind::Tasks
+            | Kind::Task
     )
 }
 
@@ -304,6 +307,7 @@ fn inode(item: Item) -> u64 {
         Kind::Tasks => 7,
         Kind::Sys => 8,
         Kind::SysKernel => 9,
+        Kind::Task => 10,
         Kind::SysFile(at) => 0x280 + at as u64,
         Kind::Global(at) => 0x100 + at as u64,
         Kind::NetFile(at) => 0x200 + at as u64,
@@ -335,11 +339,13 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
             SYS.iter().enumerate().for_each(|(at, file)| add(file.0, Kind::SysFile(at)));
         }
         Kind::Net => NET.iter().enumerate().for_each(|(at, file)| add(file.0, Kind::NetFile(at))),
-        Kind::Process => {
+        Kind::Process | Kind::Task => {
             OF_PROCESS.iter().enumerate().for_each(|(at, name)| add(name, Kind::ProcessFile(at)));
             LINKS.iter().enumerate().for_each(|(at, name)| add(name, Kind::Link(at)));
             add("fd", Kind::Descriptors);
-            add("task", Kind::Tasks);
+            if item.kind == Kind::Process {
+                add("task", Kind::Tasks);
+            }
         }
         Kind::Descriptors if item.pid == crate::thread::process().id.0 => {
             for fd in files.open_numbers() {
@@ -352,7 +358,7 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
                 add(&format!("{fd}"), Kind::Descriptor(u32::from(fd)));
             }
         }
-        Kind::Tasks => add(&format!("{}", item.pid), Kind::Process),
+        Kind::Tasks => add(&format!("{}", item.pid), Kind::Task),
         _ => return Err(Errno::ENOTDIR),
     }
     let own = inode(item);
