@@ -11,6 +11,11 @@
 //!  redirect  faults that others answer, software interrupts        gang       at the same time
 //!  compartment  a second domain, which sees less
 //!  reader    who runs, and whose memory is: ps, top, free, a map   stride     sharing out time
+//!  heap      pages, as they are needed                             print      lines for the log
+//!  boot_image  the image's files                                   clock      time without a call
+//!  services  which server does what                                accounts   a user's account
+//!  keeping   one's slice, a while longer                           beat       a server's heartbeat
+//!  window    a page that is mapped for a moment                    trace      what was recorded
 //!  static_program  what a Linux program needs that only reads what is published
 //! ```
 #![no_std]
