@@ -74,6 +74,9 @@ fn main() -> ExitCode {
     if let Some(status) = deputies::heirs::role(door::Door::find(), &words) {
         return ExitCode::from(status);
     }
+    if let Some(status) = deputies::guesses::role(door::Door::find(), &words) {
+        return ExitCode::from(status);
+    }
     if let Some(status) = deputies::stepped::role(&words) {
         return ExitCode::from(status);
     }

@@ -11,7 +11,7 @@
 //!      ▲ killed, stopped, rung at                                  writes to 1, 2, and its ledger
 //! ```
 
-use crate::deputies::node_of;
+use crate::deputies::{guesses, node_of};
 use crate::random::Random;
 use crate::{Seen, expect, libc};
 use abi::call::Call;
@@ -66,6 +66,9 @@ pub const TERMINAL: &str = "terminal";
 /// Its argument if it is to put the child behind it into its own group.
 pub const GROUP: &str = "group";
 
+/// Its argument if it is to run its starter's command.
+pub const RUNS_A_COMMAND: &str = "runs-a-command";
+
 /// What a caller found that it must not: a bit each, in a shared word.
 const BECAME_ROOT: u64 = 1;
 const OPENED: u64 = 2;
@@ -88,6 +91,7 @@ pub fn job() -> u8 {
             return libc::own_page_word(at).load(Ordering::SeqCst) as u8;
         }
         Some(GROUP) => return puts_child_into_its_group(),
+        Some(RUNS_A_COMMAND) => return guesses::run_a_command(),
         Some(STAYS) => {
             return u8::from(!libc::become_user(0) || libc::await_signal(10).is_none());
         }

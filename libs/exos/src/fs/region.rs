@@ -14,6 +14,7 @@ use unix::Errno;
 use xok::published::Word;
 use xok::{call, published};
 
+use super::memory_files::own_domain;
 use crate::errno::from_kernel;
 use crate::wait::Interrupts;
 use crate::{identity, thread, user};
@@ -67,6 +68,19 @@ impl Heritage {
             Ok(_) => Ok(()),
             Err((error, _)) => Err(from_kernel(error)),
         }
+    }
+
+    /// Is this domain attached to all that was added, and has another one made it? No region has
+    /// the id of none.
+    pub fn is_from_others(&self) -> bool {
+        let own = own_domain();
+        let mut added = self.places.iter().take(self.count).filter(|place| place.region != 0);
+        added.all(|place| {
+            let region = Region { id: RegionId(place.region), role: place.role as u16 };
+            let made = record(region.id).is_none_or(|record| record.domain == own.0);
+            // Who is not attached may not even do nothing.
+            !made && finish(&region.operation(&[], &[])).is_ok()
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use super::node::{Device, Node, Place};
 use super::open_file::OpenFile;
 use super::pipe::Pipe;
 use super::pty::{self, Master};
-use super::region::Region;
+use super::region::{Heritage, Region};
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
 use super::timer_file::TimerFile;
@@ -332,6 +332,14 @@ fn is_where_it_says(files: &Files, node: Node, path: &Canonical) -> bool {
     !node.is_directory(files) || confirmed(files, node, path).as_bytes() != UNREACHABLE
 }
 
+/// Does the process have, before it makes anything itself, the regions that a description names?
+/// Ids can be guessed: one that is not there yet could be the process's own later, which its
+/// children would have then as they have its open files.
+fn is_inherited(description: &Description) -> bool {
+    let mut heritage = Heritage::none();
+    description.share(&mut heritage).is_ok() && heritage.is_from_others()
+}
+
 /// Reads what another user's process says that it has written so.
 pub fn load_offered(bytes: &[u8], directory: Option<Node>, most: u64) -> Result<Files, Errno> {
     let mut reader = Reader(bytes);
@@ -343,6 +351,9 @@ pub fn load_offered(bytes: &[u8], directory: Option<Node>, most: u64) -> Result<
         return Err(Errno::EPERM);
     }
     let descriptions = open_files(&mut reader, &files, false)?;
+    if !descriptions.iter().all(|description| is_inherited(description)) {
+        return Err(Errno::EPERM);
+    }
     let _holder = reader.word()?;
     enter_all(&mut reader, &mut files, &descriptions, most, could_be_open)?;
     files.make_own();

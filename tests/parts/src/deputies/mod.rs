@@ -2,6 +2,7 @@
 
 mod attachments;
 mod files;
+pub mod guesses;
 pub mod heirs;
 mod hidden;
 mod ids;
@@ -35,9 +36,10 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 18] = [
+pub const TESTS: [&[Test]; 19] = [
     &attachments::TESTS,
     &files::TESTS,
+    &guesses::TESTS,
     &heirs::TESTS,
     &hidden::TESTS,
     &ids::TESTS,
