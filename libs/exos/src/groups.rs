@@ -4,7 +4,7 @@
 //! page, and rings; the child, which the kernel tells whose child it is, takes the group over if
 //! setpgid(2) allows it. Once it has executed a program it follows no more.
 
-use crate::belief::{self, Kin};
+use crate::belief::{Kin, Payers};
 use crate::errno::{Answer, Errno};
 use crate::lock::DOORBELL;
 use crate::process::{Child, Process};
@@ -148,9 +148,9 @@ fn exists(process: &Process, group: u32) -> bool {
 /// Has a group of the process's session a member, by more than a stranger's word?
 pub fn has_member(process: &Process, group: u32) -> bool {
     let session = page::own().session;
-    let kin = LazyCell::new(|| Kin::of(process));
+    let kin = LazyCell::new(|| Kin::of(process, group));
     said::all().any(|member| {
-        let may_be = || kin.may_be_in(process, member.id, group);
+        let may_be = || kin.may_be_in(process, member.id);
         member.place.fact(|&said| said == Place { group, session } && may_be()).is_some()
     })
 }
@@ -207,8 +207,9 @@ fn leads_others(process: &Process) -> bool {
     let own = page::own();
     let (pid, user) = (process.id.0, process.users[1]);
     let place = Place { group: pid, session: own.session };
+    let payers = Payers::default();
     said::all().filter(|member| member.id != process.id).any(|member| {
-        let is_ours = || belief::speaks_for(member.id, user);
+        let is_ours = || payers.speaks_for(member.id, [user]);
         member.place.fact(|&said| said == place && is_ours()).is_some()
     }) || process.children.iter().any(|child| of_child(child) == pid)
 }

@@ -5,7 +5,7 @@
 //! is left that would continue them. A process that is killed outright tells nobody: its library
 //! is gone.
 
-use crate::belief::{self, descends};
+use crate::belief::{Payers, descends};
 use crate::children;
 use crate::page;
 use crate::process::Process;
@@ -32,12 +32,13 @@ pub fn hang_up(process: &mut Process) {
             groups.push(group);
         }
     }
+    let payers = Payers::default();
     for (group, of) in groups {
         // Our own group has been orphaned all along if our parent is no link.
         let parent = EnvId(children::parent(process));
         let place = Place { group, session };
-        let was_linked = group != own_group || is_link(process, parent, place);
-        if was_linked && !is_linked_without(process, Some(process.id), place) {
+        let was_linked = group != own_group || is_link((process, &payers), parent, place);
+        if was_linked && !is_linked_without((process, &payers), Some(process.id), place) {
             for signal in [linux::SIGHUP, linux::SIGCONT] {
                 send::to_members(process, signal, (session, group), |member| {
                     of.is_none_or(|child| descends(member.id, child))
@@ -50,7 +51,8 @@ pub fn hang_up(process: &mut Process) {
 /// Is the group that we are in orphaned?
 pub fn own_is_orphaned(process: &Process) -> bool {
     let own = page::own();
-    !is_linked_without(process, None, Place { group: own.group, session: own.session })
+    let place = Place { group: own.group, session: own.session };
+    !is_linked_without((process, &Payers::default()), None, place)
 }
 
 /// The brief of a child that is stopped. What another process says is so only as far as the kernel
@@ -62,12 +64,12 @@ fn stopped(parent: EnvId, child: EnvId) -> Option<said::Brief> {
 }
 
 /// Is `parent` a process of the session, outside of the group?
-fn is_link(process: &Process, parent: EnvId, place: Place) -> bool {
+fn is_link((process, payers): (&Process, &Payers), parent: EnvId, place: Place) -> bool {
     let brief = said::brief(parent).filter(|brief| !brief.dead);
     let link = brief.and_then(|brief| {
         brief.place.fact(|said| {
             let is_outside = said.session == place.session && said.group != place.group;
-            is_outside && belief::is_believed(process, parent)
+            is_outside && payers.is_believed(process, parent)
         })
     });
     link.is_some()
@@ -75,15 +77,19 @@ fn is_link(process: &Process, parent: EnvId, place: Place) -> bool {
 
 /// Has the group a member other than `leaving` whose parent is another link? What processes say of
 /// their groups counts if they are believed; whose parent is which the kernel says.
-fn is_linked_without(process: &Process, leaving: Option<EnvId>, place: Place) -> bool {
+fn is_linked_without(
+    (process, payers): (&Process, &Payers),
+    leaving: Option<EnvId>,
+    place: Place,
+) -> bool {
     let leaves = |id| leaving == Some(id);
     said::all().filter(|member| !member.dead && !leaves(member.id)).any(|member| {
         let parent = EnvId(published::env(member.id).map_or(0, |record| record.holder));
         let is_linked = |said: &Place| {
             said.group == place.group
                 && !leaves(parent)
-                && is_link(process, parent, place)
-                && belief::is_believed(process, member.id)
+                && is_link((process, payers), parent, place)
+                && payers.is_believed(process, member.id)
         };
         member.place.fact(is_linked).is_some()
     })

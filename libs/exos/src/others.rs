@@ -6,7 +6,7 @@
 
 #![allow(non_upper_case_globals)]
 
-use crate::belief::{self, Kin};
+use crate::belief::{self, Kin, Payers};
 use crate::errno::{Answer, Errno};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
@@ -117,13 +117,11 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
         belief::acts_for(domain, of_user)
     };
-    let kin = LazyCell::new(|| Kin::of(process));
+    let (kin, payers) = (LazyCell::new(|| Kin::of(process, of_group)), Payers::default());
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
     let is_meant = |id: EnvId, page: &ProcessPage| match which {
-        GROUP if of_group == own.group => {
-            page.group == of_group && belief::is_believed(process, id)
-        }
-        GROUP => page.group == of_group && kin.may_be_in(process, id, of_group),
+        GROUP if of_group == own.group => page.group == of_group && payers.is_believed(process, id),
+        GROUP => page.group == of_group && kin.may_be_in(process, id),
         _ => page.user == of_user && acts_for(id),
     };
     match which {

@@ -72,11 +72,11 @@ pub struct Brief {
 /// Is it an environment of a Linux process? Its brief.
 pub fn brief_of(record: &EnvRecord) -> Option<Brief> {
     let id = EnvId(record.id);
-    let index = id.index();
-    if record.id == 0 || published::application_word(index, 0) != Some(MAGIC) {
+    let page = published::application(id.index())?;
+    if record.id == 0 || page.word(0) != MAGIC {
         return None;
     }
-    let word = |offset| field(index, offset).unwrap_or(0);
+    let word = |offset| page.half(offset);
     Some(Brief {
         id,
         place: Said(Place {
@@ -164,10 +164,15 @@ pub fn terminal(id: EnvId) -> Option<Said<Mark>> {
 
 /// Every Linux process, the dead not yet waited for included.
 pub fn all() -> impl Iterator<Item = Brief> {
+    all_of(|_| true)
+}
+
+/// Those of them that are asked for by their ids.
+pub fn all_of(is_asked: impl Fn(EnvId) -> bool) -> impl Iterator<Item = Brief> {
     let count = published::table(Table::Envs).count as usize;
-    (1..count).filter_map(|index| {
-        let record: EnvRecord = published::record(Table::Envs, index)?;
-        brief_of(&record)
+    (1..count).filter_map(move |index| {
+        let id = published::env_at(index).filter(|&id| is_asked(id))?;
+        brief(id)
     })
 }
 

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use abi::call::CALLS_MAX;
-use abi::id::{DomainId, EnvId, RegionId};
+use abi::id::{AccountId, DomainId, EnvId, RegionId};
 use abi::layout::PUBLISHED;
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::*;
@@ -223,6 +223,13 @@ pub fn env(id: EnvId) -> Option<EnvRecord> {
     record::<EnvRecord>(Table::Envs, id.index()).filter(|record| record.id == id.0)
 }
 
+/// The id of the environment at this place of the table, if there is one.
+#[inline]
+pub fn env_at(index: usize) -> Option<EnvId> {
+    let id = EnvId(load(place(Table::Envs, index, size_of::<EnvRecord>())?));
+    (!id.is_none()).then_some(id)
+}
+
 /// The domain with this id, if its record still stands.
 pub fn domain(id: DomainId) -> Option<DomainRecord> {
     record::<DomainRecord>(Table::Domains, id.index()).filter(|record| record.id == id.0)
@@ -240,6 +247,12 @@ fn env_field<T: Copy>(id: EnvId, offset: usize) -> Option<T> {
 #[inline]
 pub fn env_domain(id: EnvId) -> Option<DomainId> {
     env_field(id, offset_of!(EnvRecord, domain)).map(DomainId)
+}
+
+/// Who holds the record of the environment with this id, if that still stands.
+#[inline]
+pub fn env_holder(id: EnvId) -> Option<EnvId> {
+    env_field(id, offset_of!(EnvRecord, holder)).map(EnvId)
 }
 
 /// The domain that it is at home in, whichever it visits.
@@ -261,6 +274,14 @@ pub fn domain_holdings(id: DomainId) -> Option<u64> {
     let record = place(Table::Domains, id.index(), size_of::<DomainRecord>())?;
     let holdings = load(record.wrapping_add(offset_of!(DomainRecord, holdings) as u64));
     (load::<u64>(record) == id.0).then_some(holdings)
+}
+
+/// The account that pays for the domain with this id, if its record still stands.
+#[inline]
+pub fn domain_account(id: DomainId) -> Option<AccountId> {
+    let record = place(Table::Domains, id.index(), size_of::<DomainRecord>())?;
+    let account = load(record.wrapping_add(offset_of!(DomainRecord, account) as u64));
+    (load::<u64>(record) == id.0).then_some(AccountId(account))
 }
 
 /// Is there an environment with this id, and has it not died?

@@ -11,6 +11,7 @@
 //!   files_programs  one beside programs that fill files and remove them
 //!   files_ends    one beside programs that end with many files open
 //!   files_elsewhere  one beside others that call again at once, on two processors
+//!   groups        one that asks for a group beside thousands that say that they are in it
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
@@ -22,6 +23,7 @@ mod crowd;
 mod elsewhere;
 mod entries;
 mod files;
+mod groups;
 mod holders;
 mod sleepers;
 mod terminals;
@@ -42,7 +44,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -50,6 +52,7 @@ const PARTS: [Part; 12] = [
     ("files_crowd", crowd::all, BOUND),
     ("files_elsewhere", elsewhere::all, elsewhere::BOUND),
     ("files_entries", entries::all, BOUND),
+    ("groups", groups::beside, groups::BOUND),
     ("holders", holders::beside, holders::BOUND),
     ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),

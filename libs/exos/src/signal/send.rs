@@ -12,7 +12,7 @@ use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
 use abi::published::Table;
 use alloc::vec::Vec;
-use core::cell::LazyCell;
+use core::cell::{Cell, OnceCell};
 use linux_raw_sys::general as linux;
 use xok::keeping::Keeping;
 use xok::{accounts, call, published};
@@ -49,9 +49,14 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
     Ok(())
 }
 
-/// May the real user signal this process? User 0 reaches all by its name, but only as the effective
-/// user (capabilities(7)): as the real one, those whose real or saved user it is.
+/// May the real user signal this process, if it is another one than the effective one? User 0
+/// reaches all by its name, but only as the effective user (capabilities(7)): as the real one,
+/// those whose real or saved user it is.
 fn real_counts(process: &Process, target: EnvId) -> bool {
+    let [real, effective, _] = process.users;
+    if real == effective {
+        return false;
+    }
     let is_its = |page: &page::ProcessPage| page.user == 0 || page.saved_user == 0;
     let says_so = || said::of_index(target.index()).is_some_and(|page| is_its(page.own_word()));
     process.users[0] != 0 || says_so()
@@ -148,6 +153,9 @@ fn slot_of_root(process: &Process, domain: DomainId) -> Option<u8> {
 
 /// May the process signal this one, by SIGKILL if by nothing else?
 fn ask(process: &Process, id: EnvId) -> Result<(), Errno> {
+    if process.users[1] == 0 {
+        return if published::env_lives(id) { Ok(()) } else { Err(Errno::ESRCH) };
+    }
     let asked = by_users(real_counts(process, id), |slot| call::post(slot, id, 0));
     let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
     match asked {
@@ -207,27 +215,25 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
 
 /// Sends `signal` to a group, or (`None`) to all but init and the process itself.
 fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
-    let own = process.id;
+    let (own, is_root) = (process.id, process.users[1] == 0);
+    let kin = OnceCell::new();
+    // Strangers who say that they are in the group are none whom another user than user 0 reaches.
+    let may_be_in = |process: &Process, id, group| {
+        kin.get_or_init(|| Kin::of(process, group)).may_be_in(process, id)
+    };
     let told = to_all(process, signal, |process, target| match group {
-        Some(group) => is_in(process, target, group),
+        Some(group) => {
+            is_in(process, target, group) && (is_root || may_be_in(process, target.id, group))
+        }
         None => target.id != own && target.id.0 != 1,
     });
-    let is_root = process.users[1] == 0;
-    let kin = LazyCell::new(|| Kin::of(process));
-    // Whoever waits for a group to end asks whether it is there: strangers who say that they are in
-    // it do not count. Whom another user than user 0 reaches is none.
-    let counts = |id: EnvId, reached: bool| {
-        let asked = group.filter(|_| is_root || !reached);
-        asked.is_none_or(|group| kin.may_be_in(process, id, group))
-    };
-    let (mut sent, mut refused) = (false, None);
-    for (id, answer) in told {
-        match answer {
-            Ok(()) => sent = sent || counts(id, true),
-            Err(errno) if counts(id, false) => refused = Some(errno),
-            Err(_) => {}
-        }
-    }
+    // Whoever waits for a group to end asks whether it is there: strangers do not count.
+    let counts = |id| group.is_none_or(|group| !is_root || may_be_in(process, id, group));
+    let mut sent = told.iter().any(|&(id, answer)| answer.is_ok() && counts(id));
+    // Those that refuse it count if there are no others; who has ended meanwhile was none.
+    let refusals = told.iter().filter_map(|&(id, answer)| Some((id, answer.err()?)));
+    let mut refusals = refusals.filter(|&(_, errno)| !sent && errno != Errno::ESRCH);
+    let refused = refusals.find(|&(id, _)| counts(id)).map(|(_, errno)| errno);
     // They take nothing else. User 0 may end all servers, too, and does not mean them.
     let is_taken = matches!(signal, 0 | linux::SIGKILL);
     if is_taken && group.is_none() && !is_root {
@@ -251,18 +257,18 @@ fn to_all(
     let info = own_info(process, CODE_USER);
     let (mut told, mut own) = (Vec::new(), false);
     // By its place, the last one met there.
-    let mut met = alloc::vec![EnvId::NONE; published::table(Table::Envs).count as usize];
+    let count = published::table(Table::Envs).count as usize;
+    let met = alloc::vec![Cell::new(EnvId::NONE); count];
+    let is_met = |id: EnvId| met.get(id.index()).is_some_and(|last| last.get() == id);
     let keeping = Keeping::begin();
     for _ in 0..LOOKS {
         let mut fresh = false;
-        for target in said::all() {
+        for target in said::all_of(|id| !is_met(id)) {
             if !is_meant(process, &target) {
                 continue;
             }
-            if core::mem::replace(&mut met[target.id.index()], target.id) == target.id {
-                continue;
-            }
             fresh = true;
+            met[target.id.index()].set(target.id);
             if target.id == process.id {
                 own = true;
             } else {

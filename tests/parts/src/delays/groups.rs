@@ -1,0 +1,116 @@
+//! Thousands of environments that say that they are in a group, beside calls that ask who is in it.
+
+use super::{Measured, as_user, now};
+use crate::deputies::{ANN, NOBODY};
+use crate::{expect, libc};
+use abi::call::Call;
+use abi::id::{AccountId, DomainId, EnvId};
+use abi::setup::{EnvSetup, field};
+use abi::word::{UserAddress, Which};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use unix::process_page::{MAGIC, ProcessPage};
+
+/// Instructions that a call may take: 8,600,000 it does, and 10,100,000 with the branches for all
+/// planted faults in it. It takes 101,000,000 if each stranger is asked about.
+pub const BOUND: u64 = 12_000_000;
+/// Calls of each kind, and what is between two of them.
+const CALLS: usize = 10;
+const BETWEEN: Duration = Duration::from_micros(3300);
+
+/// SIGWINCH
+const IGNORED: i32 = 28;
+/// A group that there is not.
+const NO_GROUP: i32 = 1 << 29;
+
+/// Environments that never run, as many as there may be, that all show this page; how many.
+fn crowd(door: door::Door, page: u64) -> Option<u64> {
+    let mut made = 0;
+    loop {
+        let (which, vector) = (Which::Any, Which::Any);
+        let (domain, account) = (DomainId::NONE, AccountId::NONE);
+        let make = Call::EnvAlloc { which, domain, account, vector };
+        let Ok(env) = libc::kernel(door, make) else { return Some(made) };
+        let setup = EnvSetup { application_page: page, ..EnvSetup::default() };
+        let (fields, setup) = (field::APPLICATION_PAGE, UserAddress(&raw const setup as u64));
+        libc::kernel(door, Call::EnvSet { env: EnvId(env as u32), fields, setup }).ok()?;
+        made += 1;
+    }
+}
+
+/// A process that is there until it is ended.
+fn sleeper() -> i32 {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What the crowd says from now on.
+fn claim(words: &[AtomicU64], group: u32, session: u32) {
+    for (offset, value) in
+        [(offset_of!(ProcessPage, group), group), (offset_of!(ProcessPage, session), session)]
+    {
+        let shift = 8 * (offset % 8);
+        let word = &words[offset / 8];
+        let others = word.load(Ordering::SeqCst) & !(0xffff_ffff << shift);
+        word.store(others | u64::from(value) << shift, Ordering::SeqCst);
+    }
+}
+
+/// How long such calls of this process take; `words` are the crowd's.
+fn calls_of(whose: &str, words: &[AtomicU64]) -> Vec<(String, u64)> {
+    libc::lead_session();
+    let own = std::process::id();
+    let [leader, member] = [0; 2].map(|_| libc::spawn(sleeper));
+    libc::set_group(leader, leader);
+    let joins = || _ = libc::set_group(member, leader);
+    let asks = || libc::send(-leader, 0);
+    let sends = || libc::send(-leader, IGNORED);
+    // Of one that strangers alone say that they are in.
+    let asks_none = || libc::send(-NO_GROUP, 0);
+    let calls: [(&str, &dyn Fn(), i32); 4] = [
+        ("setpgid", &joins, leader),
+        ("kill", &asks, leader),
+        ("kill by a signal", &sends, leader),
+        ("kill of nobody", &asks_none, NO_GROUP),
+    ];
+    let mut all = Vec::new();
+    for at in 0..CALLS {
+        for (what, call, group) in calls {
+            claim(words, group as u32, own);
+            std::thread::sleep(BETWEEN);
+            let begun = now();
+            call();
+            all.push((format!("for {whose} {what} {at}"), now() - begun));
+        }
+    }
+    for pid in [leader, member] {
+        libc::send(pid, 9);
+        libc::wait(pid);
+    }
+    all
+}
+
+/// How long calls take that ask for a group of the caller's, of which the crowd says that it is in
+/// it: of another user's, and of user 0's.
+pub fn beside(door: door::Door) -> Measured {
+    let page = libc::shared(1);
+    let (words, told) = (libc::words(page, 512), libc::words(libc::shared(1), 1));
+    words[0].store(MAGIC, Ordering::SeqCst);
+    let crowd = libc::spawn(|| {
+        let made = libc::become_user(NOBODY).then(|| crowd(door, page)).flatten();
+        told[0].store(made.unwrap_or(1), Ordering::SeqCst);
+        sleeper()
+    });
+    while told[0].load(Ordering::SeqCst) == 0 && libc::is_alive(crowd) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let anns = as_user(ANN, || Ok(calls_of("ann's", words)));
+    let roots = as_user(0, || Ok(calls_of("user 0's", words)));
+    libc::send(crowd, 9);
+    libc::wait(crowd);
+    let made = told[0].load(Ordering::SeqCst);
+    expect(made > 4000, || format!("there were {made} environments"))?;
+    Ok([anns?, roots?].concat())
+}
