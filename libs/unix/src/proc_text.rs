@@ -46,7 +46,9 @@ pub struct ProcessRecord {
     pub mapped: u64,
     /// Bytes present.
     pub resident: u64,
-    /// Signals waiting.
+    /// Signals waiting for its first thread.
+    pub directed: u64,
+    /// Signals waiting for the process.
     pub pending: u64,
     /// Signals blocked.
     pub blocked: u64,
@@ -144,7 +146,7 @@ pub fn status(p: &ProcessRecord) -> Vec<u8> {
     let _ = writeln!(rest, "VmPeak:\t{mapped:8} kB\nVmSize:\t{mapped:8} kB");
     let _ = writeln!(rest, "VmRSS:\t{resident:8} kB\nThreads:\t{}", p.threads);
     let _ = writeln!(rest, "SigQ:\t{}/64", p.pending.count_ones());
-    let _ = writeln!(rest, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", 0, p.pending);
+    let _ = writeln!(rest, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", p.directed, p.pending);
     let _ = writeln!(rest, "SigBlk:\t{:016x}\nSigIgn:\t{:016x}", p.blocked, p.ignored);
     let _ = writeln!(rest, "SigCgt:\t{:016x}", p.caught);
     let [real, effective, saved, files] = p.users;

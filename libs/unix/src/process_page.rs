@@ -66,12 +66,6 @@ pub struct ProcessPage {
     pub name: [u8; 16],
     /// Bytes promised to the program.
     pub virtual_bytes: u64,
-    /// Blocked signals.
-    pub blocked: u64,
-    /// Ignored signals.
-    pub ignored: u64,
-    /// Handled signals.
-    pub handled: u64,
     /// The terminal that it has as its session's: 0 none, 1 the console, else its number + 2.
     pub terminal: u32,
     /// Nice value.
@@ -219,9 +213,6 @@ impl ProcessPage {
         descriptors: 0,
         name: [0; 16],
         virtual_bytes: 0,
-        blocked: 0,
-        ignored: 0,
-        handled: 0,
         terminal: 0,
         nice: 0,
         executed: 0,

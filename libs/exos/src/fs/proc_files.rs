@@ -368,9 +368,14 @@ pub fn list(files: &Files, item: Item, position: u64, packer: &mut Packer) -> Re
             return Ok(());
         }
     }
-    let skip = position.saturating_sub(2).min(names.len() as u64) as usize;
-    for (at, (name, mode, child)) in names.iter().enumerate().skip(skip) {
-        if !packer.push(inode(*child), at as u64 + 3, *mode, name.as_bytes()) {
+    let descriptors = item.kind == Kind::Descriptors;
+    for (at, (name, mode, child)) in names.iter().enumerate() {
+        // A descriptor's place is its number, so that one that is closed meanwhile moves no other.
+        let at = match child.kind {
+            Kind::Descriptor(fd) if descriptors => u64::from(fd),
+            _ => at as u64,
+        };
+        if at + 2 >= position && !packer.push(inode(*child), at + 3, *mode, name.as_bytes()) {
             return Ok(());
         }
     }

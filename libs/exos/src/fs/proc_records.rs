@@ -17,7 +17,7 @@ use xok::{accounts, call, published};
 
 use super::terminal;
 use crate::signal::sender::NOBODY;
-use crate::{children, said};
+use crate::{children, said, thread};
 
 /// The ids of a process: real, effective, saved, of files.
 pub struct Ids {
@@ -118,6 +118,9 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     let ids = Ids::of(id, page);
     let foreground = console.map_or(0, |control| control.foreground);
     let on_terminal = page.terminal == 1;
+    // What a process does with signals is in its own memory alone.
+    let own = (pid == thread::process().id.0).then(thread::process);
+    let signals = own.map(|process| &process.signals);
     Ok(ProcessRecord {
         pid,
         name: page.name().to_vec(),
@@ -134,10 +137,11 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         started_ns: record.born_ns,
         mapped: page.virtual_bytes,
         resident: (u64::from(resident) * 4096).min(page.virtual_bytes),
-        pending: 0,
-        blocked: page.blocked,
-        ignored: page.ignored,
-        caught: page.handled,
+        directed: signals.map_or(0, |_| thread::own().directed.set()),
+        pending: signals.map_or(0, |signals| signals.pending.set()),
+        blocked: signals.map_or(0, |_| thread::own().blocked),
+        ignored: signals.map_or(0, |signals| signals.set_of(false)),
+        caught: signals.map_or(0, |signals| signals.set_of(true)),
         users: ids.users,
         groups: ids.groups,
         more_groups: more_groups(&record, page),
