@@ -24,7 +24,7 @@ use super::keeper::{Entry, What, make_pair, make_region};
 use super::kept::{CONNECTING, Kept, Kind, OPEN, STATUS, attach, fill_datagram, head};
 use super::socket::State;
 use super::transfers::DATAGRAM;
-use super::{Inner, Net};
+use super::{EVENTS, Inner, Net};
 use crate::capabilities::FAMILY_SLOT;
 use crate::fork;
 use crate::fs::pipe::{READER, RING, WRITER};
@@ -64,6 +64,8 @@ pub fn share(process: &mut Process) -> Result<(), Errno> {
     }
     net.retire();
     process.net = None;
+    // Other threads sleep until packets come here, where none come any more.
+    process.tell(EVENTS);
     Ok(())
 }
 
