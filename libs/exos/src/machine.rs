@@ -157,6 +157,9 @@ fn may_ask(process: &Process, page: &ProcessPage) -> bool {
     process.users[1] == 0 || users == [user; 3] && groups == [group; 3]
 }
 
+/// Descriptors that a process may allow itself, the superuser's too (proc(5), `nr_open`).
+const DESCRIPTORS_MOST: u64 = 1 << 20;
+
 /// `prlimit64(pid, resource, new, old)`; a process sets its own limits alone.
 pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
     let [pid, resource, new, old, ..] = words;
@@ -181,7 +184,8 @@ pub fn prlimit(process: &mut Process, words: [u64; 6]) -> Answer {
         if soft > hard {
             return Err(Errno::EINVAL);
         }
-        if hard > before.1 && !root {
+        let descriptors = resource == u64::from(linux::RLIMIT_NOFILE);
+        if hard > before.1 && !root || descriptors && hard > DESCRIPTORS_MOST {
             return Err(Errno::EPERM);
         }
         *limit = (soft, hard);

@@ -71,7 +71,11 @@ int main(void)
     SHOW(lseek(file, 0, SEEK_END));
     TRY(ftruncate(99, 0));
 
-    struct rlimit limit = {40, 40};
+    struct rlimit limit = {40, RLIM_INFINITY};
+    TRY(setrlimit(RLIMIT_NOFILE, &limit));
+    limit = (struct rlimit){40, (1 << 20) + 1};
+    TRY(setrlimit(RLIMIT_NOFILE, &limit));
+    limit = (struct rlimit){40, 40};
     SHOW(setrlimit(RLIMIT_NOFILE, &limit));
     TRY(dup2(file, 40));
     TRY(fcntl(file, F_DUPFD, 40));
