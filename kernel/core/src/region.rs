@@ -213,16 +213,8 @@ pub fn allocate<M: Machine>(
     state.regions.places.take(index.at());
     let Region { serial, record_watched, .. } = state.regions.slots[index];
     let maker = domain::made(state, own);
-    state.regions.slots[index] = Region {
-        serial,
-        guard,
-        maker,
-        count: count as u8,
-        fifo,
-        frames,
-        record_watched,
-        ..Region::default()
-    };
+    let place = Region { serial, record_watched, ..Region::default() };
+    state.regions.slots[index] = Region { guard, maker, count: count as u8, fifo, frames, ..place };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
     let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };

@@ -239,7 +239,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "the last holder's memory stays another's",
         "update.rs",
-        "record.guard = *request.guard;",
+        "record.guard = request.guard;",
         "record.guard = record.guard;",
     ),
     ("a payload names memory", "update.rs", "payload | forced)", "payload)"),
