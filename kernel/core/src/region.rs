@@ -495,6 +495,10 @@ fn end(state: &mut State, index: RegionIndex) {
         method::end(state, slot.methods);
     }
     account::uncharge(state, account, Resource::Regions, 1);
+    // What a predicate says of its words is true from now on.
+    if slot.watched {
+        touched(state, index);
+    }
     let serial = slot.serial.next();
     let record_watched = slot.record_watched;
     state.regions.slots[index] = Region { serial, record_watched, ..Region::default() };

@@ -468,6 +468,30 @@ fn regions_that_no_predicate_names_concern_no_sleeper() {
     assert_eq!(touches(&mut world, detach), class);
 }
 
+/// A comparison with a word of a region is true when the region ends: who sleeps is told, though no
+/// predicate names the record.
+#[test]
+fn the_end_of_a_region_ends_sleeps_on_its_words() {
+    let (mut world, index) = spawned();
+    let make = Call::RegionAlloc { frames: UserAddress(0), count: 0 };
+    let Outcome::Answer(0, id) = world.by(1, make) else { panic!("no region") };
+    let region = RegionId(id);
+    let attach = Call::RegionAttach { region, role: 0, domain: DomainId::NONE };
+    assert_eq!((world.by(1, attach), world.by(index, attach)), (OK, OK));
+    let watch = atom((Source::Region, 8), Operator::NotEqual, constant(0));
+    assert_eq!(set(&mut world, index, &[A_ { region: id, ..watch }]), OK);
+    let detach = Call::RegionDetach { region, role: 0 };
+    assert_eq!(world.by(index, detach), OK);
+    assert_eq!(world.by(index, SLEEP), Outcome::Left);
+    // What was written before is settled.
+    world.on(0, 1);
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.state_of(index), EnvState::Sleeping);
+    assert_eq!(world.by(1, detach), OK);
+    assert_eq!(world.pick(0), 1);
+    assert_eq!(world.state_of(index), EnvState::Ready, "without its turn");
+}
+
 #[test]
 fn published_records_can_be_watched() {
     let (mut world, index) = spawned();
