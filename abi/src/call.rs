@@ -302,7 +302,7 @@ calls! {
     /// Queues one packet gathered from `count` `Piece`s, without copying; the 64-bit word at
     /// `pending` is decremented when it has been sent. One to the interface's own address is
     /// distributed by the filters here. Needs WRITE over the interface. `rdx`: 1 if it was such a
-    /// packet and nobody's filter wanted it.
+    /// packet and nobody's filter wanted it. `WouldBlock`: others have to be sent first.
     37 NetTransmit { interface: u16, pieces: UserAddress, count: u64, pending: UserAddress } guarded
         Atomic errors [NoSuchDevice, BadAddress, WouldBlock, TooLarge, OverQuota];
     /// Writes bytes to a console stream (0 the terminal, 1 the error stream, 2 the kernel's log).

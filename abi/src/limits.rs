@@ -109,7 +109,7 @@ pub enum Resource {
     Folds = 10,
     /// Pages of the kernel's window with compiled code.
     Code = 11,
-    /// Packets in the devices' queues.
+    /// Places in the devices' queues: a packet takes one for its head, and one for each piece behind it.
     Sends = 12,
     /// Retractions under way.
     Retractions = 13,

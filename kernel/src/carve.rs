@@ -208,7 +208,7 @@ fn network(memory: &mut MemoryMap, sizes: &Sizes) -> kernel_core::net::Network {
         private(memory, category, sizes.filters),
         private(memory, category, sizes.rings),
         private(memory, category, sizes.domains),
-        private(memory, category, INTERFACES * kernel_core::net::transmit::TOKENS),
+        private(memory, category, kernel_core::net::transmit::TOKENS),
     )
 }
 

@@ -42,6 +42,8 @@ const REGION_WORDS: u64 = 4 * PAGE_SIZE;
 
 /// Where the heads of packets to send are copied to: two of the kernel's frames.
 const HEADERS: u64 = 12 * PAGE_SIZE;
+/// Headers there: with more packets in the queue some share one, which none of them reads.
+const HEADERS_THERE: usize = 64;
 
 /// Physical memory, contexts, and a record of what the core asked for.
 pub struct FakeMachine {
@@ -65,6 +67,8 @@ pub struct FakeMachine {
     pub console: Vec<u8>,
     /// Packets given to interfaces and not yet answered: interface and token.
     pub sending: Vec<(usize, usize)>,
+    /// Places of the queue that a packet takes, by its token; 0: one.
+    places: [u8; net::transmit::TOKENS],
     /// Kinds of events recorded, and what was.
     pub tracing: u64,
     /// See `tracing`.
@@ -97,6 +101,7 @@ impl FakeMachine {
             application_pages: vec![None; envs],
             console: Vec::new(),
             sending: Vec::new(),
+            places: [0; net::transmit::TOKENS],
             tracing: 0,
             traced: Vec::new(),
             ended: None,
@@ -308,10 +313,11 @@ impl Machine for FakeMachine {
         self.now
     }
     fn transmit_room(&self, _interface: usize) -> usize {
-        2 * net::transmit::TOKENS - self.sending.len()
+        let places = |&(_, token): &(usize, usize)| usize::from(self.places[token].max(1));
+        net::transmit::TOKENS - self.sending.iter().map(places).sum::<usize>()
     }
     fn transmit_header(&self, _interface: usize, token: usize) -> u64 {
-        HEADERS + (token * TRANSMIT_HEADER) as u64
+        HEADERS + (token % HEADERS_THERE * TRANSMIT_HEADER) as u64
     }
     fn transmit(
         &mut self,
@@ -325,6 +331,7 @@ impl Machine for FakeMachine {
             within_frame(segment.address, segment.len as usize);
         }
         self.sending.push((interface, token));
+        self.places[token] = rest.len() as u8 + 1;
     }
     fn random(&mut self) -> Option<u64> {
         self.random ^= self.random << 13;
@@ -429,7 +436,7 @@ pub fn with_sizes(sizes: Sizes, hole: Range<u32>) -> (State, FakeMachine) {
             leak(sizes.filters),
             leak(sizes.rings),
             leak(sizes.domains),
-            leak(net::INTERFACES * net::transmit::TOKENS),
+            leak(net::transmit::TOKENS),
         ),
         console: console::Console::default(),
     });

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  receive buffers   128 of 2 KiB: {header 12 bytes, frame up to 1514 bytes}
-//!  send headers       64 of 256 bytes: {header 12 bytes, first 128 bytes of the packet}; the rest
+//!  send headers      256 of 256 bytes: {header 12 bytes, first 128 bytes of the packet}; the rest
 //!                    of a packet is gathered from programs' frames
 //! ```
 
@@ -27,6 +27,8 @@ const BUFFERS: u64 = 128;
 const SEND_HEADER: u64 = 256;
 
 const _: () = assert!(HEADER as usize + TRANSMIT_HEADER <= SEND_HEADER as usize);
+// What is kept for accounts of all tokens is kept of the queue's places.
+const _: () = assert!(TOKENS == SIZE);
 
 /// The device.
 pub struct Net {

@@ -408,8 +408,8 @@ impl Model {
         let (rings, filters) = crate::net::payers(&self.state);
         rings.into_iter().for_each(|payer| count(payer, Resource::Rings, 1));
         filters.into_iter().for_each(|payer| count(payer, Resource::Filters, 1));
-        crate::net::senders(&self.state).into_iter().for_each(|payer| {
-            count(payer, Resource::Sends, 1);
+        crate::net::senders(&self.state).into_iter().for_each(|(payer, places)| {
+            count(payer, Resource::Sends, places);
         });
         for payer in crate::retract::payers(&self.state) {
             count(payer, Resource::Retractions, 1);

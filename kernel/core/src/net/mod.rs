@@ -49,13 +49,13 @@ pub struct Network {
     pub rings: &'static mut [ring::Ring],
     /// Filters, references and rings of each domain, by its index: 0 lets its end be short.
     pub held: &'static mut [u16],
-    /// Packets in the devices' queues.
+    /// Packets in the devices' queues, by their tokens.
     pub flights: &'static mut [transmit::Flight],
 }
 
 impl Network {
     /// Tables carved from memory: `order` as long as `filters`, `held` as long as the domains,
-    /// `flights` of `INTERFACES * transmit::TOKENS`.
+    /// `flights` of `transmit::TOKENS`.
     pub fn new(
         filters: &'static mut [filter::Filter],
         order: &'static mut [u16],
@@ -207,9 +207,9 @@ pub(crate) fn pins(state: &State) -> Vec<(abi::id::Frame, crate::index::AccountI
     rings.chain(net.flights.iter().flat_map(transmit::Flight::pins)).collect()
 }
 
-/// The accounts that pay for packets in the queues, one for each.
+/// The accounts that pay for packets in the queues, one for each, and for how many places.
 #[cfg(test)]
-pub(crate) fn senders(state: &State) -> Vec<crate::index::AccountIndex> {
+pub(crate) fn senders(state: &State) -> Vec<(crate::index::AccountIndex, usize)> {
     state.net.flights.iter().filter_map(transmit::Flight::payer).collect()
 }
 

@@ -27,8 +27,9 @@ use abi::ring::Piece;
 use abi::trace::{Event, Kind};
 use abi::upcall::EVENT_SENT;
 
-/// Packets in one device's queue.
-pub const TOKENS: usize = 64;
+/// Places in a device's queue, which accounts share (`Resource::Sends`): a packet takes one for its
+/// copied head, and one for each physical piece of the rest. So many packets at most.
+pub const TOKENS: usize = 256;
 /// Physical pieces of one packet: each piece may cross into a second page.
 pub const SEGMENTS: usize = 2 * TRANSMIT_PIECES;
 /// Bytes of the shortest packet: an Ethernet header.
@@ -51,6 +52,8 @@ pub struct Flight {
     pending: u64,
     segments: [Segment; SEGMENTS],
     count: u8,
+    /// Places of the queue that it takes.
+    places: u8,
     account: u16,
     env: Thread,
 }
@@ -62,6 +65,7 @@ impl Default for Flight {
             pending: 0,
             segments: [Segment::default(); SEGMENTS],
             count: 0,
+            places: 0,
             account: 0,
             env: Thread::NONE,
         }
@@ -70,8 +74,8 @@ impl Default for Flight {
 
 #[cfg(test)]
 impl Flight {
-    pub(crate) fn payer(&self) -> Option<AccountIndex> {
-        self.used.then_some(self.account.into())
+    pub(crate) fn payer(&self) -> Option<(AccountIndex, usize)> {
+        self.used.then_some((self.account.into(), self.places.into()))
     }
 
     pub(crate) fn pins(&self) -> impl Iterator<Item = (Frame, AccountIndex)> {
@@ -90,6 +94,8 @@ struct Plan {
     pending: u64,
     /// How many physical pieces.
     pieces: usize,
+    /// How many places of the queue.
+    places: u32,
     account: AccountIndex,
     env: Thread,
 }
@@ -119,7 +125,7 @@ pub fn transmit<M: Machine>(
         return Ok(turn(state, machine, (caller, interface), plan, all));
     }
     account::charge(state, plan.account, Resource::Pins, plan.pieces as u32 + 1)?;
-    account::count(state, plan.account, Resource::Sends, 1);
+    account::count(state, plan.account, Resource::Sends, plan.places);
     apply(state, machine, interface, plan, all);
     Ok(0)
 }
@@ -173,15 +179,38 @@ fn check<M: Machine>(
         .ok_or(Refusal::new(Error::BadAddress, pending))?;
     let account = domain::account(state, caller);
     account::check(state, account, Resource::Pins, count as u32 + 1)?;
-    account::check(state, account, Resource::Sends, 1)?;
     // Has the device room for the copied head and the rest?
-    let flights = &state.net.flights[usize::from(interface) * TOKENS..][..TOKENS];
-    let token = flights.iter().position(|flight| !flight.used).ok_or(Error::WouldBlock)?;
-    if machine.transmit_room(usize::from(interface)) < count + 1 {
+    let places = places(&all[..count]);
+    check_sends(state, account, places)?;
+    let mut flights = state.net.flights.iter();
+    let token = flights.position(|flight| !flight.used).ok_or(Error::WouldBlock)?;
+    if machine.transmit_room(usize::from(interface)) < places as usize {
         return Err(Error::WouldBlock.into());
     }
     let pending = word.frame.address() + pending % PAGE_SIZE;
-    Ok(Plan { token, pending, pieces: count, account, env: Thread::of(state, who) })
+    Ok(Plan { token, pending, pieces: count, places, account, env: Thread::of(state, who) })
+}
+
+/// Places of the queue that a packet takes.
+fn places(all: &[Segment]) -> u32 {
+    let mut head = TRANSMIT_HEADER as u32;
+    let rest = all.iter().filter(|segment| {
+        let copied = head.min(segment.len);
+        head -= copied;
+        copied < segment.len
+    });
+    1 + rest.count() as u32
+}
+
+/// May the account have so many places more? If it may have so many at all, it may when packets
+/// have been sent.
+fn check_sends(state: &State, account: AccountIndex, places: u32) -> Result<(), Refusal> {
+    let most = state.published.accounts[account].limit[Resource::Sends as usize];
+    let checked = account::check(state, account, Resource::Sends, places);
+    checked.map_err(|refusal| match refusal.error {
+        Error::OverQuota | Error::Exhausted if places <= most => Error::WouldBlock.into(),
+        _ => refusal,
+    })
 }
 
 fn apply<M: Machine>(
@@ -191,9 +220,10 @@ fn apply<M: Machine>(
     plan: Plan,
     all: &mut [Segment],
 ) {
-    let Plan { token, pending, pieces, account, env } = plan;
-    let flight = &mut state.net.flights[interface * TOKENS + token];
+    let Plan { token, pending, pieces, places, account, env } = plan;
+    let flight = &mut state.net.flights[token];
     (flight.used, flight.pending, flight.count) = (true, pending, pieces as u8);
+    flight.places = places as u8;
     (flight.account, flight.env) = (account.link(), env);
     flight.segments[..pieces].copy_from_slice(all);
     let header = machine.transmit_header(interface, token);
@@ -278,23 +308,22 @@ fn turn<M: Machine>(
 
 /// The device has sent the packet with this token.
 pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, token: usize) {
-    let number = interface * TOKENS + token;
-    let flight = &mut state.net.flights[number];
+    let flight = &mut state.net.flights[token];
     if !core::mem::take(&mut flight.used) {
         return;
     }
-    let Flight { pending, count, account, env, .. } = *flight;
+    let Flight { pending, count, places, account, env, .. } = *flight;
     state.published.interfaces[interface].queued.less(1);
     abi::ring::sent(&mut Shared(machine), pending);
     let word = Frame::containing(pending);
     sched::written(state, word);
     for at in 0..usize::from(count) {
-        let segment = state.net.flights[number].segments[at];
+        let segment = state.net.flights[token].segments[at];
         frame::unpin(state, Frame::containing(segment.address));
     }
     frame::unpin(state, word);
     account::uncharge(state, account.into(), Resource::Pins, u32::from(count) + 1);
-    account::uncharge(state, account.into(), Resource::Sends, 1);
+    account::uncharge(state, account.into(), Resource::Sends, places.into());
     if let Some(who) = env.living(state) {
         sched::event(state, machine, who, EVENT_SENT);
     }

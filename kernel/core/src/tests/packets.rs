@@ -1,8 +1,10 @@
 //! Packets to the interface itself, and packets that claim to come from it.
 
+use super::turns::{domain_of, process, user};
 use super::*;
 use crate::net;
 use abi::id::RingId;
+use abi::limits::Resource;
 use abi::trace::{ALL_KINDS, Event, Kind};
 use abi::upcall::EVENT_SENT;
 
@@ -122,4 +124,45 @@ fn packets_are_traced_with_who_gets_them() {
         of_ring(Kind::PacketDropped, 60),
     ];
     assert_eq!(world.machine.traced, expected);
+}
+
+/// A user that may have half of what the queue takes, as accountd gives it, with so much kept.
+fn sender(world: &mut World) -> usize {
+    let (account, _) = user(world);
+    let domain = domain_of(world, account);
+    let resource = Resource::Sends as u16;
+    let all = world.state.accounts.machine[usize::from(resource)];
+    let (limit, reserve) = (all / 2, all / 128);
+    let call = Call::AccountLimit { account, resource, limit, reserve };
+    assert_eq!(world.by(1, call), OK);
+    let root = Capability { rights: ALL, zero: 0, name: Name::ROOT };
+    world.state.domains.records[domain.into()].capabilities[usize::from(ROOT)] = root;
+    process(world, (account, domain))
+}
+
+/// Sends a packet in pieces of so many bytes.
+fn send(world: &mut World, index: usize, pieces: &[u64]) -> Outcome {
+    let words: Vec<u64> = pieces.iter().flat_map(|&len| [PACKET, len]).collect();
+    world.put(index, &words);
+    let (count, pieces) = (pieces.len() as u64, UserAddress(SCRATCH));
+    let pending = UserAddress(PENDING);
+    world.by(index, Call::NetTransmit { interface: 0, pieces, count, pending })
+}
+
+/// Packets of one account under way, however many, or in however many pieces, leave others what is
+/// kept for them of the device's queue.
+#[test]
+fn packets_under_way_leave_others_their_part() {
+    let mut scattered = vec![128];
+    scattered.extend([1; 15]);
+    for pieces in [vec![20], scattered] {
+        let mut world = World::new();
+        net::attach(&mut world.state, 0, MAC);
+        let [many, few] = [(); 2].map(|()| sender(&mut world));
+        let most = world.state.accounts.machine[Resource::Sends as usize];
+        let sent = (0..most).take_while(|_| send(&mut world, many, &pieces) == OK).count();
+        assert!(sent > 1 && sent < most as usize, "{sent} of {most}");
+        assert_eq!(send(&mut world, many, &pieces), error(Error::WouldBlock, 0));
+        assert_eq!(send(&mut world, few, &[20]), OK, "{sent} packets under way");
+    }
 }
