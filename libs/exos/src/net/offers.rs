@@ -5,20 +5,22 @@
 //! ```
 //! Offers lie in the listener's ring. A connection's regions have a name of their own as their
 //! guard, and the offer its token: so whoever reads the offer may accept, also a process that has
-//! become another user since it got the listener, and has no other name of its relatives'.
+//! become another user since it got the listener, and has no other name of its relatives'. Any user
+//! of the listener writes there, too: offers are of regions that the keeper has made.
 
 use abi::capability::{DERIVE, READ, WRITE};
 use abi::id::{DomainId, RegionId};
 use core::sync::atomic::{AtomicU32, Ordering};
 use unix::Errno;
 use xok::call::{self, OWN};
+use xok::published;
 
 use super::keeper::{make_pair, region_by};
 use super::kept::{Kept, Kind, head, look, pack, pass, reading, unpack};
 use crate::capabilities::SPARE_SLOTS;
 use crate::errno::from_kernel;
 use crate::fs::pipe::RING;
-use crate::fs::region::Done;
+use crate::fs::region::{self, Done};
 
 /// Bytes of an offer: a ring holds a whole number of them.
 pub const OFFER: usize = 64;
@@ -110,6 +112,9 @@ impl Kept {
 
     /// The same of a connection that is offered: who reads the offer may accept it.
     fn accept_by(&self, token: Token) -> Result<(), Errno> {
+        if !self.is_keepers() {
+            return Err(Errno::EIO);
+        }
         let [_, _, seal] = token;
         let [slot, _] = SPARE_SLOTS;
         if seal == 0 {
@@ -119,5 +124,13 @@ impl Kept {
         let joined = self.join_by(slot);
         let _ = xok::call::capability_drop(slot.into());
         joined
+    }
+
+    /// Has the keeper made the connection's regions? Others could be of another socket of ours,
+    /// which we would take for a client, and leave.
+    fn is_keepers(&self) -> bool {
+        let Some(keeper) = published::env_domain(self.keeper) else { return false };
+        let made = |id| region::record(id).is_some_and(|record| record.domain == keeper.0);
+        made(self.rx) && made(self.tx)
     }
 }

@@ -8,6 +8,7 @@ mod hidden;
 mod ids;
 mod meetings;
 mod network;
+mod offers;
 mod pages;
 mod payers;
 mod pipes;
@@ -36,7 +37,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 19] = [
+pub const TESTS: [&[Test]; 20] = [
     &attachments::TESTS,
     &files::TESTS,
     &guesses::TESTS,
@@ -45,6 +46,7 @@ pub const TESTS: [&[Test]; 19] = [
     &ids::TESTS,
     &meetings::TESTS,
     &network::TESTS,
+    &offers::TESTS,
     &pages::TESTS,
     &payers::TESTS,
     &pipes::TESTS,
