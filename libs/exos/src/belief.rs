@@ -15,6 +15,8 @@ use xok::{accounts, call, published};
 
 /// How far descent is followed.
 const GENERATIONS: usize = 64;
+/// Strangers of one account that the kernel is asked about.
+const MANY: usize = 64;
 
 /// Does the domain act for this user?
 pub fn acts_for(domain: DomainId, user: u32) -> bool {
@@ -98,6 +100,28 @@ impl Payers {
         let payer = self.of(domain);
         let pays = |user: u32| payer.is_none_or(|payer| payer == user);
         users.into_iter().any(|user| pays(user) && is_meant(user) && acts_for(domain, user))
+    }
+}
+
+/// Processes that say that they are a user's and do not act for that one, while all are looked at.
+#[derive(Debug, Default)]
+pub struct Strangers(RefCell<Vec<(AccountId, usize)>>);
+
+impl Strangers {
+    /// Do they lack this process, which says that it is the user's? The kernel is asked about no
+    /// more of an account that has many of them.
+    pub fn lack(&self, id: EnvId, user: u32) -> bool {
+        let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
+        let Some(account) = published::domain_account(domain) else { return false };
+        let mut known = self.0.borrow_mut();
+        let at = known.iter().position(|(one, _)| *one == account).unwrap_or(known.len());
+        if at == known.len() {
+            known.push((account, 0));
+        }
+        let Some((_, met)) = known.get_mut(at).filter(|(_, met)| *met < MANY) else { return false };
+        let acts = acts_for(domain, user);
+        *met += usize::from(!acts);
+        acts
     }
 }
 

@@ -6,12 +6,12 @@
 
 #![allow(non_upper_case_globals)]
 
-use crate::belief::{self, Kin, Payers};
+use crate::belief::{self, Kin, Payers, Strangers};
 use crate::errno::{Answer, Errno};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
 use crate::{machine, said, user};
-use abi::id::{DomainId, EnvId};
+use abi::id::EnvId;
 use core::cell::LazyCell;
 use linux_raw_sys::general::*;
 use unix::process_page::nice_that_can_be;
@@ -113,16 +113,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
     let own = page::own();
     let of_group = if who == 0 { own.group } else { who };
     let of_user = if which == USER && who == 0 { process.users[0] } else { who };
-    let acts_for = |id| {
-        let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
-        belief::acts_for(domain, of_user)
-    };
+    let strangers = Strangers::default();
     let (kin, payers) = (LazyCell::new(|| Kin::of(process, of_group)), Payers::default());
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
-    let is_meant = |id: EnvId, page: &ProcessPage| match which {
+    let is_meant = |id: EnvId, page: &said::Priority| match which {
         GROUP if of_group == own.group => page.group == of_group && payers.is_believed(process, id),
         GROUP => page.group == of_group && kin.may_be_in(process, id),
-        _ => page.user == of_user && acts_for(id),
+        _ => page.user == of_user && strangers.lack(id, of_user),
     };
     match which {
         ONE => Ok([other(process, who)?
@@ -130,7 +127,7 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
         .into()),
         GROUP | USER => {
             let pages = said::all().filter_map(|brief| {
-                let page = said::of_index(brief.id.index())?;
+                let page = said::priority(brief.id)?;
                 let page = page.fact(|page| is_meant(brief.id, page))?;
                 Some((nice_that_can_be(page.nice), brief.id == process.id))
             });

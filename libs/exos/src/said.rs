@@ -162,6 +162,28 @@ pub fn terminal(id: EnvId) -> Option<Said<Mark>> {
     Some(Said(Mark { number, settings }))
 }
 
+/// A nice value, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Priority {
+    /// The process's group.
+    pub group: u32,
+    /// Its real user.
+    pub user: u32,
+    /// Any number.
+    pub nice: i32,
+}
+
+/// Of a process: few words of a page that is long, as all processes are looked at.
+pub fn priority(id: EnvId) -> Option<Said<Priority>> {
+    let page = published::application(id.index())?;
+    let word = |offset| page.half(offset);
+    Some(Said(Priority {
+        group: word(core::mem::offset_of!(ProcessPage, group)),
+        user: word(core::mem::offset_of!(ProcessPage, user)),
+        nice: word(core::mem::offset_of!(ProcessPage, nice)) as i32,
+    }))
+}
+
 /// Every Linux process, the dead not yet waited for included.
 pub fn all() -> impl Iterator<Item = Brief> {
     all_of(|_| true)

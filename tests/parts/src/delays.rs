@@ -15,6 +15,7 @@
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
+//!   users         one that asks for a user's processes beside thousands that say that they are that
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
 //! ```
@@ -44,7 +45,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -53,6 +54,7 @@ const PARTS: [Part; 13] = [
     ("files_elsewhere", elsewhere::all, elsewhere::BOUND),
     ("files_entries", entries::all, BOUND),
     ("groups", groups::beside, groups::BOUND),
+    ("users", groups::beside_all, groups::ALL_BOUND),
     ("holders", holders::beside, holders::BOUND),
     ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),

@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 26] = [
+const TESTS: [Test; 27] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -34,6 +34,7 @@ const TESTS: [Test; 26] = [
     ("servers/many_entries_delay_nobody", || delays_in("files_entries", "256M")),
     ("servers/holders_delay_nobody", || delays_in("holders", "4G")),
     ("servers/groups_delay_nobody", || delays_in("groups", "4G")),
+    ("servers/users_delay_nobody", || delays_in("users", "4G")),
     ("servers/sleepers_delay_nobody", || delays_in("sleepers", "4G")),
     ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
     ("servers/turns_are_left_to_others", || delays("turns")),
