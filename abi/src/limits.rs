@@ -109,7 +109,7 @@ pub enum Resource {
     Folds = 10,
     /// Pages of the kernel's window with compiled code.
     Code = 11,
-    /// Places in the devices' queues: a packet takes one for its head, and one for each piece behind it.
+    /// Places in the devices' queues: of a packet its head takes one, and each piece behind that.
     Sends = 12,
     /// Retractions under way.
     Retractions = 13,

@@ -15,7 +15,7 @@
 //!   holders       a client beside thousands of environments that say that they have files open
 //!   sleepers      one that wakes threads beside thousands that say that they sleep for the word
 //!   terminals     a terminal beside others of another user, at which ^C is typed again and again
-//!   users         one that asks for a user's processes beside thousands that say that they are that
+//!   users         one that asks for a user's processes beside thousands that say they are its
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
 //! ```

@@ -1,5 +1,4 @@
-//! Thousands of environments that say that they are in a group, and a user, beside calls that ask
-//! for its members.
+//! Thousands that say that they are in a group, or a user's, beside calls that ask for those.
 
 use super::{Measured, as_user, now};
 use crate::deputies::{ANN, NOBODY};
@@ -19,6 +18,9 @@ pub const BOUND: u64 = 12_000_000;
 /// The same of a call that asks for a user's processes: 1,600,000 it does, and 8,800,000 if each
 /// stranger is asked about.
 pub const ALL_BOUND: u64 = 4_000_000;
+/// Measures calls of such a user beside what these words say: what they were, and how long.
+type Calls = fn(&str, &[AtomicU64]) -> Vec<(String, u64)>;
+
 /// Calls of each kind, and what is between two of them.
 const CALLS: usize = 10;
 const BETWEEN: Duration = Duration::from_micros(3300);
@@ -126,7 +128,7 @@ pub fn beside_all(door: door::Door) -> Measured {
 }
 
 /// How long calls of another user's process take, and of user 0's.
-fn beside_calls(door: door::Door, calls: fn(&str, &[AtomicU64]) -> Vec<(String, u64)>) -> Measured {
+fn beside_calls(door: door::Door, calls: Calls) -> Measured {
     let page = libc::shared(1);
     let (words, told) = (libc::words(page, 512), libc::words(libc::shared(1), 1));
     words[0].store(MAGIC, Ordering::SeqCst);
