@@ -103,14 +103,15 @@ impl Payers {
     }
 }
 
-/// Processes that say that they are a user's and do not act for that one, while all are looked at.
+/// Processes that say that they are a user's, while all are looked at: of each account, how many do
+/// not act for that one.
 #[derive(Debug, Default)]
-pub struct Strangers(RefCell<Vec<(AccountId, usize)>>);
+pub struct Claims(RefCell<Vec<(AccountId, usize)>>);
 
-impl Strangers {
-    /// Do they lack this process, which says that it is the user's? The kernel is asked about no
-    /// more of an account that has many of them.
-    pub fn lack(&self, id: EnvId, user: u32) -> bool {
+impl Claims {
+    /// Does this process, which says so, act for the user? The kernel is asked about no more of an
+    /// account that has many that do not.
+    pub fn hold_of(&self, id: EnvId, user: u32) -> bool {
         let domain = published::env_domain(id).unwrap_or(DomainId::NONE);
         let Some(account) = published::domain_account(domain) else { return false };
         let mut known = self.0.borrow_mut();

@@ -6,7 +6,7 @@
 
 #![allow(non_upper_case_globals)]
 
-use crate::belief::{self, Kin, Payers, Strangers};
+use crate::belief::{self, Claims, Kin, Payers};
 use crate::errno::{Answer, Errno};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
@@ -113,13 +113,13 @@ fn meant(process: &Process, which: u64, who: u32) -> Result<alloc::vec::Vec<(i32
     let own = page::own();
     let of_group = if who == 0 { own.group } else { who };
     let of_user = if which == USER && who == 0 { process.users[0] } else { who };
-    let strangers = Strangers::default();
+    let claims = Claims::default();
     let (kin, payers) = (LazyCell::new(|| Kin::of(process, of_group)), Payers::default());
     // What strangers say of themselves makes none of them ours: we could not do as they are meant.
     let is_meant = |id: EnvId, page: &said::Priority| match which {
         GROUP if of_group == own.group => page.group == of_group && payers.is_believed(process, id),
         GROUP => page.group == of_group && kin.may_be_in(process, id),
-        _ => page.user == of_user && strangers.lack(id, of_user),
+        _ => page.user == of_user && claims.hold_of(id, of_user),
     };
     match which {
         ONE => Ok([other(process, who)?

@@ -26,6 +26,7 @@ mod entries;
 mod files;
 mod groups;
 mod holders;
+mod shown;
 mod sleepers;
 mod terminals;
 mod turns;

@@ -1,12 +1,8 @@
 //! Thousands that say that they are in a group, or a user's, beside calls that ask for those.
 
-use super::{Measured, as_user, now};
+use super::{Measured, as_user, now, shown};
 use crate::deputies::{ANN, NOBODY};
 use crate::{expect, kin, libc, limits};
-use abi::call::Call;
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::setup::{EnvSetup, field};
-use abi::word::{UserAddress, Which};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,21 +25,6 @@ const BETWEEN: Duration = Duration::from_micros(3300);
 const IGNORED: i32 = 28;
 /// A group that there is not.
 const NO_GROUP: i32 = 1 << 29;
-
-/// Environments that never run, as many as there may be, that all show this page; how many.
-fn crowd(door: door::Door, page: u64) -> Option<u64> {
-    let mut made = 0;
-    loop {
-        let (which, vector) = (Which::Any, Which::Any);
-        let (domain, account) = (DomainId::NONE, AccountId::NONE);
-        let make = Call::EnvAlloc { which, domain, account, vector };
-        let Ok(env) = libc::kernel(door, make) else { return Some(made) };
-        let setup = EnvSetup { application_page: page, ..EnvSetup::default() };
-        let (fields, setup) = (field::APPLICATION_PAGE, UserAddress(&raw const setup as u64));
-        libc::kernel(door, Call::EnvSet { env: EnvId(env as u32), fields, setup }).ok()?;
-        made += 1;
-    }
-}
 
 /// A process that is there until it is ended.
 fn sleeper() -> i32 {
@@ -133,7 +114,7 @@ fn beside_calls(door: door::Door, calls: Calls) -> Measured {
     let (words, told) = (libc::words(page, 512), libc::words(libc::shared(1), 1));
     words[0].store(MAGIC, Ordering::SeqCst);
     let crowd = libc::spawn(|| {
-        let made = libc::become_user(NOBODY).then(|| crowd(door, page)).flatten();
+        let made = libc::become_user(NOBODY).then(|| shown::all(door, page));
         told[0].store(made.unwrap_or(1), Ordering::SeqCst);
         sleeper()
     });

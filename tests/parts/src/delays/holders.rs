@@ -1,13 +1,11 @@
 //! Thousands of environments that say that they have files open, beside a client of another user's.
 
 use super::files::{PLACE, prepare};
-use super::{Measured, as_user, now};
+use super::{Measured, as_user, now, shown};
 use crate::deputies::{ANN, NOBODY, ask, ask_by};
 use crate::{expect, forgers, libc};
 use abi::call::Call;
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::setup::{EnvSetup, field};
-use abi::word::{UserAddress, Which};
+use abi::id::EnvId;
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -30,13 +28,7 @@ const LARGE: (usize, Duration) = (1 << 20, Duration::from_secs(5));
 /// An environment, which has begun or never runs, with a page that is another one's: announced as
 /// one that says what it holds.
 fn announce(door: door::Door, region: u32, page: u64, runs: bool) -> Option<EnvId> {
-    let (which, vector) = (Which::Any, Which::Any);
-    let (domain, account) = (DomainId::NONE, AccountId::NONE);
-    let make = Call::EnvAlloc { which, domain, account, vector };
-    let env = EnvId(libc::kernel(door, make).ok()? as u32);
-    let setup = EnvSetup { application_page: page, ..EnvSetup::default() };
-    let (fields, setup) = (field::APPLICATION_PAGE, UserAddress(&raw const setup as u64));
-    libc::kernel(door, Call::EnvSet { env, fields, setup }).ok()?;
+    let env = shown::one(door, page)?;
     if runs {
         // Where there is nothing: it stops.
         libc::kernel(door, Call::EnvRelease { env }).ok()?;

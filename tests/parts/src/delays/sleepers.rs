@@ -1,12 +1,8 @@
 //! Thousands of environments that say that they sleep for a word, beside a user's wakes of it.
 
-use super::{Measured, as_user, now};
+use super::{Measured, as_user, now, shown};
 use crate::deputies::{ANN, NOBODY};
 use crate::{expect, futex, libc};
-use abi::call::Call;
-use abi::id::{AccountId, DomainId, EnvId};
-use abi::setup::{EnvSetup, field};
-use abi::word::{UserAddress, Which};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,22 +18,12 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Environments that never run, as many as there may be, whose page says that they sleep for the
 /// word that is known by this; how many.
-fn crowd(door: door::Door, key: u64) -> Option<u64> {
+fn crowd(door: door::Door, key: u64) -> u64 {
     let page = libc::shared(1);
     let words = libc::words(page, 512);
     words[0].store(MAGIC, Ordering::SeqCst);
     words[offset_of!(ProcessPage, futex) / 8].store(key, Ordering::SeqCst);
-    let mut made = 0;
-    loop {
-        let (which, vector) = (Which::Any, Which::Any);
-        let (domain, account) = (DomainId::NONE, AccountId::NONE);
-        let make = Call::EnvAlloc { which, domain, account, vector };
-        let Ok(env) = libc::kernel(door, make) else { return Some(made) };
-        let setup = EnvSetup { application_page: page, ..EnvSetup::default() };
-        let (fields, setup) = (field::APPLICATION_PAGE, UserAddress(&raw const setup as u64));
-        libc::kernel(door, Call::EnvSet { env: EnvId(env as u32), fields, setup }).ok()?;
-        made += 1;
-    }
+    shown::all(door, page)
 }
 
 /// How long another user's wakes of a shared word take, for which no thread of its own sleeps.
@@ -46,7 +32,7 @@ pub fn beside(door: door::Door) -> Measured {
     libc::words(word, 1)[0].store(7, Ordering::SeqCst);
     let key = xok::own::leaf(word).ok_or("the word is nowhere")? & ADDRESS;
     let crowd = libc::spawn(|| {
-        let made = libc::become_user(NOBODY).then(|| crowd(door, key)).flatten();
+        let made = libc::become_user(NOBODY).then(|| crowd(door, key));
         told[0].store(made.unwrap_or(1), Ordering::SeqCst);
         loop {
             std::thread::park();
