@@ -259,14 +259,16 @@ calls! {
     /// Makes a region of `count` frames whose numbers (any: all ones) lie at `frames` as `u32`, or
     /// of 64 bytes when `count` is 0; guarded by the capability's name, or as the caller's domain
     /// is with `region::AS_DOMAIN` added to `count`. With `region::FIFO` added its roles put bytes
-    /// in and take them out, by steps alone. `rdx`: its id.
+    /// in and take them out, by steps alone; with `region::ONE_GUEST` one domain alone attaches by
+    /// a capability. `rdx`: its id.
     24 RegionAlloc { frames: UserAddress, count: u64 } guarded Atomic
         errors [BadAddress, Taken, Exhausted, OverQuota, NoSuchFrame, TooLarge];
     /// Attaches `domain` (0: own; else WRITE over its guard, or being built) in `role`: because the
     /// caller's domain made the region or is itself attached in that role, or by the capability
-    /// named: READ and WRITE over its guard, for a role that only reads READ or CONTROL.
+    /// named: READ and WRITE over its guard, for a role that only reads READ or CONTROL. By a
+    /// capability one domain comes into a region of `region::ONE_GUEST`, once; then it is `Taken`.
     25 RegionAttach { region: RegionId, role: u16, domain: DomainId } guarded Atomic
-        errors [NoSuchRegion, NoSuchDomain, Exhausted, OverQuota];
+        errors [NoSuchRegion, NoSuchDomain, Taken, Exhausted, OverQuota];
     /// Takes one attachment of one's own back; a region nobody is attached to ends.
     26 RegionDetach { region: RegionId, role: u16 } own Atomic errors [NoSuchRegion];
     /// Does a `RegionOperation`: compare, copy, write. `rdx` with `Changed`: the word found.

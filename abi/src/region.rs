@@ -165,8 +165,11 @@ pub const FIFO: u64 = 1 << 32;
 /// Added to it: the region is guarded as its maker's domain is, which need not hold that name.
 /// Whoever has no way into the one has none to the other.
 pub const AS_DOMAIN: u64 = 1 << 33;
+/// Added to it: beside its maker's domain one domain alone attaches to the region by a capability,
+/// the first, once; others by `RegionPass` from this one.
+pub const ONE_GUEST: u64 = 1 << 34;
 /// What may be added to it.
-pub const KINDS: u64 = FIFO | AS_DOMAIN;
+pub const KINDS: u64 = FIFO | AS_DOMAIN | ONE_GUEST;
 /// The word of a fifo that counts the bytes ever put in.
 pub const FIFO_HEAD: u16 = 0;
 /// The word of a fifo that counts the bytes ever taken out.

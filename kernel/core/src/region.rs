@@ -26,7 +26,7 @@ use abi::id::{AccountId, DomainId, Frame, RegionId};
 use abi::layout::PAGE_SIZE;
 use abi::limits::{DOMAINS, REGION_FRAMES, REGION_INLINE_BYTES, REGION_ROLES, Resource};
 use abi::published::{FrameType, RegionRecord, Table};
-use abi::region::{AS_DOMAIN, KINDS, Place, role_writes};
+use abi::region::{AS_DOMAIN, KINDS, ONE_GUEST, Place, role_writes};
 use abi::word::Which;
 
 /// Attachments of one domain to one region in one role.
@@ -35,6 +35,18 @@ const COUNT_MAX: u32 = 1 << 20;
 /// whoever looks for one to operate by finds none.
 pub(crate) const BY_METHOD: u8 = REGION_ROLES as u8;
 
+/// Which domains besides its maker's attach to a region by a capability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Guests {
+    /// Each that has one.
+    #[default]
+    Any,
+    /// One, which has not come yet (`ONE_GUEST`).
+    One,
+    /// None any more.
+    Full,
+}
+
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Region {
@@ -42,6 +54,8 @@ pub struct Region {
     pub serial: Serial,
     /// Who may attach.
     pub guard: Name,
+    /// Which of those that may are let in.
+    pub(crate) guests: Guests,
     /// The number in the fresh name that its maker had.
     pub(crate) maker: u64,
     /// Frames that count, 0: the region is the 64 bytes in the kernel's table.
@@ -178,7 +192,8 @@ pub fn allocate<M: Machine>(
     let own = DomainIndex::from(env::domain(state, caller));
     let named = domain::capability(state, own, capability)?.name;
     let guard = if asked & AS_DOMAIN == 0 { named } else { *domain::guard(state, own) };
-    let (count, asked) = (asked & !KINDS, asked & !AS_DOMAIN);
+    let guests = if asked & ONE_GUEST == 0 { Guests::Any } else { Guests::One };
+    let (count, asked) = (asked & !KINDS, asked & !(AS_DOMAIN | ONE_GUEST));
     if count > REGION_FRAMES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
     }
@@ -214,10 +229,12 @@ pub fn allocate<M: Machine>(
     let Region { serial, record_watched, .. } = state.regions.slots[index];
     let maker = domain::made(state, own);
     let place = Region { serial, record_watched, ..Region::default() };
-    state.regions.slots[index] = Region { guard, maker, count: count as u8, fifo, frames, ..place };
+    let count = count as u8;
+    state.regions.slots[index] = Region { guard, guests, maker, count, fifo, frames, ..place };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
-    let size = if count == 0 { REGION_INLINE_BYTES as u64 } else { count * PAGE_SIZE };
+    let inline = REGION_INLINE_BYTES as u64;
+    let size = if count == 0 { inline } else { u64::from(count) * PAGE_SIZE };
     state.regions.slots[index].words = (size.min(PAGE_SIZE) / 8) as u16;
     state.published.regions[index] = RegionRecord {
         id: id.0,
@@ -227,7 +244,7 @@ pub fn allocate<M: Machine>(
         ..RegionRecord::default()
     };
     if count == 0 {
-        for word in 0..REGION_INLINE_BYTES as u64 / 8 {
+        for word in 0..inline / 8 {
             let at = physical(state, index, 8 * word);
             machine.word_set(at, 0);
         }
@@ -255,8 +272,9 @@ pub fn attach(
     }
     // One that has taken another name since is as good as another domain.
     let made = state.regions.slots[index].maker == domain::made(state, own);
-    if !made && !attached(state, own, index, role) {
-        let guard = state.regions.slots[index].guard;
+    let comes = !made && !attached(state, own, index, role);
+    if comes {
+        let Region { guard, guests, .. } = state.regions.slots[index];
         let held = capability::get(state, own, capability)?;
         // Who may enter the domains of a user may look at what they share.
         let looks = !role_writes(asked) && held.dominates(&guard, CONTROL);
@@ -264,8 +282,15 @@ pub fn attach(
         if !looks && !held.dominates(&guard, rights) {
             return Err(Error::NotPermitted.into());
         }
+        if guests == Guests::Full {
+            return Err(Error::Taken.into());
+        }
     }
     enter(state, target, index, role)?;
+    let guests = &mut state.regions.slots[index].guests;
+    if comes && *guests == Guests::One {
+        *guests = Guests::Full;
+    }
     Ok(0)
 }
 

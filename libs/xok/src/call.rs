@@ -12,7 +12,7 @@ use abi::domain::Property;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, FilterId, Frame, RegionId, RingId};
 use abi::memory::Item;
-use abi::region::{AS_DOMAIN, FIFO, Place, RegionOperation, RegionWait, Step};
+use abi::region::{AS_DOMAIN, FIFO, ONE_GUEST, Place, RegionOperation, RegionWait, Step};
 use abi::setup::EnvSetup;
 use abi::word::{UserAddress, Which};
 use core::arch::asm;
@@ -265,6 +265,12 @@ pub fn fifo_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
 pub fn closed_region_alloc(frames: &[u32], kind: u64) -> Result<RegionId, Refused> {
     let count = frames.len() as u64 | kind | AS_DOMAIN;
     make(Call::RegionAlloc { frames: at(frames.as_ptr()), count }, OWN).map(RegionId)
+}
+
+/// `RegionAlloc` of a region to which one other domain attaches by a capability, the first.
+pub fn one_guest_region_alloc(capability: u8, frames: &[u32]) -> Result<RegionId, Refused> {
+    let count = frames.len() as u64 | ONE_GUEST;
+    make(Call::RegionAlloc { frames: at(frames.as_ptr()), count }, capability).map(RegionId)
 }
 
 /// `RegionAttach`

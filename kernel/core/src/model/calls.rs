@@ -379,11 +379,12 @@ impl Model {
         RegionId(self.random.pick(&live))
     }
 
-    /// How many frames a region is to have, whether it is to be a fifo, and how it is guarded.
+    /// How many frames a region is to have, whether it is to be a fifo, how it is guarded, for which guests.
     fn some_count(&mut self, small: u16) -> u64 {
         let fifo = if self.random.one_in(3) { abi::region::FIFO } else { 0 };
         let guard = if self.random.one_in(3) { abi::region::AS_DOMAIN } else { 0 };
-        (u64::from(small) / 3) | fifo | guard
+        let guests = if self.random.one_in(3) { abi::region::ONE_GUEST } else { 0 };
+        (u64::from(small) / 3) | fifo | guard | guests
     }
 
     fn some_which(&mut self, below: usize) -> Which {

@@ -5,7 +5,7 @@ use crate::index::EnvIndex;
 use super::*;
 use crate::work::PIECE;
 use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES, REGION_PLACES, Resource};
-use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, RegionOperation, WordAt};
+use abi::region::{COPY_IN, COPY_NONE, COPY_OUT, ONE_GUEST, RegionOperation, WordAt};
 
 /// Program memory that is copied from and to.
 const DATA: u64 = SCRATCH + 0x400;
@@ -342,4 +342,46 @@ fn each_refusal_of_passing() {
     assert_eq!(world.by(1, pass(to, 2)), error(Error::OverQuota, 1));
     world.state.published.accounts[1].limit[attachments] = u32::MAX;
     assert_eq!(world.by(1, pass(to, 0)), OK, "none");
+}
+
+/// Of two domains that may attach, one is let into a region of `ONE_GUEST`, once: the first, which
+/// may bring others. The region's maker comes and goes beside it.
+#[test]
+fn one_guest_is_let_in_by_a_capability() {
+    for (guests, answer) in [(0, OK), (ONE_GUEST, error(Error::Taken, 0))] {
+        let mut world = World::new();
+        let [(brought, one), (_, other)] = [0; 2].map(|_| {
+            let domain = world.domain();
+            (domain, world.spawn(domain))
+        });
+        let call = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: guests };
+        let Outcome::Answer(0, id) = world.by(1, call) else { panic!("no region") };
+        let id = RegionId(id);
+        assert_eq!(world.by(1, attach(id, 0)), OK, "its maker");
+        // One that is refused is no guest.
+        assert_eq!(world.with(one, 9, attach(id, 1)), error(Error::NoSuchCapability, 0));
+        let places = Resource::Attachments as usize;
+        let limit = world.state.published.accounts[1].limit[places];
+        world.state.published.accounts[1].limit[places] = 1;
+        assert_eq!(world.by(one, attach(id, 1)), error(Error::OverQuota, places as u64));
+        world.state.published.accounts[1].limit[places] = limit;
+        assert_eq!(world.by(other, attach(id, 1)), OK);
+        for role in 0..4 {
+            assert_eq!(world.by(one, attach(id, role)), answer, "role {role}");
+        }
+        assert_eq!(world.by(1, attach(id, 1)), OK, "its maker");
+        assert_eq!(world.by(other, attach(id, 1)), OK, "in the role in which it is there");
+        assert_eq!(world.by(other, attach(id, 3)), answer, "in another role");
+        // The guest brings another domain, which has no way in of its own.
+        let bring = Call::RegionAttach { region: id, role: 1, domain: brought };
+        assert_eq!(world.by(other, bring), OK);
+        assert_eq!(world.by(one, attach(id, 1)), OK, "in the role in which it is there");
+        assert_eq!(world.by(one, attach(id, 0)), answer);
+        // There is no other one when it has left.
+        for _ in 0..2 {
+            assert_eq!(world.by(other, Call::RegionDetach { region: id, role: 1 }), OK);
+        }
+        assert_eq!(world.by(one, attach(id, 2)), answer);
+        assert_eq!(world.by(other, attach(id, 1)), answer);
+    }
 }

@@ -10,6 +10,7 @@
 //! ```
 
 use abi::id::RegionId;
+use abi::limits::REGION_FRAMES;
 use abi::predicate::Operator;
 use abi::region::WordAt;
 use alloc::collections::VecDeque;
@@ -37,6 +38,8 @@ use xok::call;
 
 /// Nanoseconds between looks at users who may have died, where there are too many to wait for.
 const LOOK_NS: u64 = 50_000_000;
+/// What a socket's region is made of.
+pub(super) const ANY_FRAMES: [u32; REGION_FRAMES] = [u32::MAX; REGION_FRAMES];
 /// Bytes moved at a time.
 const CHUNK: usize = PIPE_BUF as usize;
 
@@ -508,12 +511,7 @@ pub fn make_pair() -> Result<(RegionId, RegionId), Errno> {
 
 /// One of them.
 pub fn make_region() -> Result<RegionId, Errno> {
-    region_by(FAMILY_SLOT)
-}
-
-pub(super) fn region_by(slot: u8) -> Result<RegionId, Errno> {
-    let any = [u32::MAX; abi::limits::REGION_FRAMES];
-    call::region_alloc(slot, &any).map_err(|_| Errno::ENOBUFS)
+    call::region_alloc(FAMILY_SLOT, &ANY_FRAMES).map_err(|_| Errno::ENOBUFS)
 }
 
 fn receive_datagrams(inner: &mut Inner, entry: &mut Entry, id: UdpId) -> bool {

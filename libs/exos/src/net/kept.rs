@@ -9,8 +9,8 @@
 //! ```
 //! Users read rx and write tx in a pipe's roles, the keeper has the two others: whoever dies is no
 //! longer counted, and that is how the end of the last user, and the keeper's, are known. Nobody
-//! holds anything while it waits. A connection is offered by its regions' ids; who moves the tail
-//! over the offer has it.
+//! holds anything while it waits. A connection is offered by its regions' ids; the process that
+//! attaches to them first has it ([`super::offers`]).
 
 use abi::id::{DomainId, EnvId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
@@ -19,6 +19,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use linux_raw_sys::general as raw;
 use unix::Errno;
 use unix::ring::{HEAD, PIPE_BUF, TAIL};
+use xok::call::Refused;
 
 use super::append;
 use super::transfers::DATAGRAM;
@@ -144,12 +145,11 @@ pub fn writing(region: RegionId) -> Pipe {
 
 /// Attaches our own domain, by the name that relatives of one user have.
 pub fn attach(region: RegionId, role: u16) -> Result<(), Errno> {
-    attach_by(FAMILY_SLOT, region, role)
+    attach_by(FAMILY_SLOT, region, role).map_err(|(error, _)| from_kernel(error))
 }
 
-fn attach_by(slot: u8, region: RegionId, role: u16) -> Result<(), Errno> {
-    let attached = xok::call::region_attach(slot, region, role, DomainId::NONE);
-    attached.map(|_| ()).map_err(|(error, _)| from_kernel(error))
+fn attach_by(slot: u8, region: RegionId, role: u16) -> Result<(), Refused> {
+    xok::call::region_attach(slot, region, role, DomainId::NONE).map(|_| ())
 }
 
 /// Copies what lies at `position` of a ring, of which so many bytes are there; does not take it.
@@ -198,19 +198,20 @@ impl Kept {
 
     /// Becomes a user oneself.
     pub fn join(&self) -> Result<(), Errno> {
-        self.join_by(FAMILY_SLOT)
+        self.join_by(FAMILY_SLOT).map_err(|(error, _)| from_kernel(error))
     }
 
     /// The same by the name in another slot.
-    pub(super) fn join_by(&self, slot: u8) -> Result<(), Errno> {
-        attach_by(slot, self.rx, READER)?;
-        if self.has_tx()
-            && let Err(errno) = attach_by(slot, self.tx, WRITER)
-        {
-            self.reader().detach();
-            return Err(errno);
+    pub(super) fn join_by(&self, slot: u8) -> Result<(), Refused> {
+        // First where the keeper counts users: it closes what has none.
+        if self.has_tx() {
+            attach_by(slot, self.tx, WRITER)?;
         }
-        Ok(())
+        let joined = attach_by(slot, self.rx, READER);
+        if joined.is_err() && self.has_tx() {
+            self.writer().detach();
+        }
+        joined
     }
 
     /// Is a user no more. When the last one has left a port, nobody is reached there.

@@ -4,20 +4,23 @@
 //!  offer: rx, tx, this end, the other end, a token (three words), 0
 //! ```
 //! Offers lie in the listener's ring. A connection's regions have a name of their own as their
-//! guard, and the offer its token: so whoever reads the offer may accept, also a process that has
-//! become another user since it got the listener, and has no other name of its relatives'. Any user
-//! of the listener writes there, too: offers are of regions that the keeper has made.
+//! guard, and the offer its token: so each process that reads the offer may accept, also one that
+//! has become another user since it got the listener, and has no other name of its relatives'. The
+//! regions let in one of these processes, the first (`ONE_GUEST`): it has the connection, also when
+//! another one moves the ring's tail over the offer, which each process does that comes too late.
+//! Any user of the listener writes there, too: offers are of regions that the keeper has made.
 
 use abi::capability::{DERIVE, READ, WRITE};
+use abi::error::Error;
 use abi::id::{DomainId, RegionId};
 use core::sync::atomic::{AtomicU32, Ordering};
 use unix::Errno;
 use xok::call::{self, OWN};
 use xok::published;
 
-use super::keeper::{make_pair, region_by};
+use super::keeper::ANY_FRAMES;
 use super::kept::{Kept, Kind, head, look, pack, pass, reading, unpack};
-use crate::capabilities::SPARE_SLOTS;
+use crate::capabilities::{FAMILY_SLOT, SPARE_SLOTS};
 use crate::errno::from_kernel;
 use crate::fs::pipe::RING;
 use crate::fs::region::{self, Done};
@@ -38,11 +41,13 @@ pub fn make_offered() -> Result<(RegionId, RegionId, Token), Errno> {
     let [slot, _] = SPARE_SLOTS;
     call::capability_derive(OWN, DomainId::NONE, slot.into(), &name, READ | WRITE | DERIVE)
         .map_err(|_| Errno::ENOBUFS)?;
-    let made = match call::capability_token(slot) {
-        Ok(token) => region_by(slot).and_then(|rx| Ok((rx, region_by(slot)?, token))),
+    let (by, token) = match call::capability_token(slot) {
+        Ok(token) => (slot, token),
         // Without random numbers relatives alone accept.
-        Err(_) => make_pair().map(|(rx, tx)| (rx, tx, Token::default())),
+        Err(_) => (FAMILY_SLOT, Token::default()),
     };
+    let make = || call::one_guest_region_alloc(by, &ANY_FRAMES).map_err(|_| Errno::ENOBUFS);
+    let made = make().and_then(|rx| Ok((rx, make()?, token)));
     let _ = call::capability_drop(slot.into());
     made
 }
@@ -64,19 +69,19 @@ impl Kept {
             let mut bytes = [0; OFFER];
             look(self.reader(), before.tail, &mut bytes)?;
             let (kept, token) = self.offered(&bytes);
-            // A user first: as long as nobody has taken it, the keeper keeps it open.
-            let joined = kept.accept_by(token);
-            let done = match joined {
-                Ok(()) => pass(self.reader(), before.tail, before.tail + OFFER as u64)?,
-                Err(_) => Done::Changed,
-            };
-            if done == Done::Yes {
-                self.ring_bell();
-                return Ok(Some(kept));
-            }
-            match joined {
-                Ok(()) => kept.leave(),
-                // Somebody else had taken it before we looked, or it cannot be had at all.
+            // A user first: as long as it has none, the keeper keeps it open.
+            match kept.accept_by(token) {
+                Ok(taken) => {
+                    let passed = pass(self.reader(), before.tail, before.tail + OFFER as u64);
+                    if passed == Ok(Done::Yes) {
+                        self.ring_bell();
+                    }
+                    if taken {
+                        return Ok(Some(kept));
+                    }
+                    passed?;
+                }
+                // It is over, another process has passed it; or it cannot be had at all.
                 Err(errno) if head(self.reader())?.tail == before.tail => return Err(errno),
                 Err(_) => {}
             }
@@ -110,20 +115,26 @@ impl Kept {
         bytes
     }
 
-    /// The same of a connection that is offered: who reads the offer may accept it.
-    fn accept_by(&self, token: Token) -> Result<(), Errno> {
+    /// Takes a connection that is offered; `false`: another process has it.
+    fn accept_by(&self, token: Token) -> Result<bool, Errno> {
         if !self.is_keepers() {
             return Err(Errno::EIO);
         }
         let [_, _, seal] = token;
         let [slot, _] = SPARE_SLOTS;
-        if seal == 0 {
-            return self.join();
+        let joined = match seal {
+            0 => self.join_by(FAMILY_SLOT),
+            _ => call::capability_enter(slot.into(), token).and_then(|_| {
+                let joined = self.join_by(slot);
+                let _ = call::capability_drop(slot.into());
+                joined
+            }),
+        };
+        match joined {
+            Ok(()) => Ok(true),
+            Err((Error::Taken, _)) => Ok(false),
+            Err((error, _)) => Err(from_kernel(error)),
         }
-        xok::call::capability_enter(slot.into(), token).map_err(|(error, _)| from_kernel(error))?;
-        let joined = self.join_by(slot);
-        let _ = xok::call::capability_drop(slot.into());
-        joined
     }
 
     /// Has the keeper made the connection's regions? Others could be of another socket of ours,

@@ -1,5 +1,6 @@
 //! A user without rights tells servers and programs of others what they then do by their rights.
 
+mod accepted;
 mod attachments;
 mod files;
 pub mod guesses;
@@ -37,7 +38,8 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 20] = [
+pub const TESTS: [&[Test]; 21] = [
+    &accepted::TESTS,
     &attachments::TESTS,
     &files::TESTS,
     &guesses::TESTS,

@@ -20,11 +20,11 @@ const OTHER: u16 = 5610;
 /// What is sent to the other socket.
 const SECRET: &[u8] = b"a datagram for user 0's other socket";
 /// Who reads a shared socket's region, and where its data begin.
-const READER: u8 = 1;
-const DATA: u64 = 4096;
+pub(super) const READER: u8 = 1;
+pub(super) const DATA: u64 = 4096;
 /// Bytes of an offer.
-const OFFER: u64 = 64;
-const PATIENCE: i32 = 20_000;
+pub(super) const OFFER: u64 = 64;
+pub(super) const PATIENCE: i32 = 20_000;
 
 /// What user 0's server finds: bits of its status.
 const READ_AS_CLIENT: i32 = 1;
@@ -38,14 +38,14 @@ const IS: usize = 0;
 const BEGIN: usize = 1;
 const END: usize = 2;
 
-fn wait(words: &[AtomicU64], at: usize) {
+pub(super) fn wait(words: &[AtomicU64], at: usize) {
     while words[at].load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
 }
 
 /// The regions of shared sockets that a domain has made, beside those known.
-fn rings(of: u64, known: &BTreeSet<u64>) -> Vec<RegionRecord> {
+pub(super) fn rings(of: u64, known: &BTreeSet<u64>) -> Vec<RegionRecord> {
     let bytes = abi::limits::REGION_FRAMES as u32 * 4096;
     let fresh = regions();
     let fresh = fresh.difference(known);
