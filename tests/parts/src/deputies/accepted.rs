@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU64;
 pub const TESTS: [Test; 1] =
     [("a_connection_is_accepted_by_one_process", a_connection_is_accepted_by_one_process)];
 
+/// The first of two ports.
 const PORT: u16 = 5611;
 /// Bytes that each of the clients sends.
 const SENT: usize = 6;
@@ -109,8 +110,8 @@ fn attack(
 }
 
 /// A client that says which one it is, and stays until the server or the keeper closes.
-fn client(at: usize) -> i32 {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", PORT)) else { return 1 };
+fn client(port: u16, at: usize) -> i32 {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return 1 };
     let sent = stream.write_all(CLIENTS[at]).is_ok();
     let _ = stream.read(&mut [0]);
     i32::from(!sent)
@@ -121,7 +122,8 @@ fn client(at: usize) -> i32 {
 fn serve(door: door::Door, taken: usize) -> i32 {
     let (known, words) = (regions(), libc::words(libc::shared(1), 3));
     let own = xok::published::env_domain(EnvId(std::process::id())).map_or(0, |own| own.0);
-    let Ok(listener) = TcpListener::bind(("0.0.0.0", PORT)) else { return NO_SOCKETS };
+    let port = PORT + taken as u16;
+    let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else { return NO_SOCKETS };
     let attacker = libc::spawn(|| attack(door, own, &known, taken, words));
     let waits = |at: usize| {
         while words[at].load(std::sync::atomic::Ordering::SeqCst) == 0 && libc::is_alive(attacker) {
@@ -130,7 +132,7 @@ fn serve(door: door::Door, taken: usize) -> i32 {
     };
     waits(FOUND);
     let clients = [0, 1].map(|at| {
-        let client = libc::spawn(|| client(at));
+        let client = libc::spawn(|| client(port, at));
         if at == 0 {
             libc::wait_for(listener.as_raw_fd(), libc::POLLIN, PATIENCE);
         }
