@@ -56,8 +56,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets the way through the old table",
         "update/whole.rs",
-        "    machine.flush(Flush::Page(request.root, request.item.address));\n    // Its owner",
-        "    // Its owner",
+        "    machine.flush(Flush::Page(request.root, view));\n",
+        "",
     ),
     (
         "an entry is in a chain that its table knows nothing of",

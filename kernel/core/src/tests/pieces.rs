@@ -54,6 +54,29 @@ fn a_crowd_dies_in_pieces() {
     assert_eq!(world.census(), before);
 }
 
+/// Where a hold of the lock has done something already, nothing ends that would make it too long.
+#[test]
+fn who_dies_has_room() {
+    let mut ended = 0;
+    for begun in (1..=work::PIECE).step_by(500) {
+        let mut world = World::new();
+        let domain = world.domain();
+        let crowd: Vec<usize> = (0..12).map(|_| world.spawn(domain)).collect();
+        world.spent = work::PIECE;
+        assert_eq!(world.by(1, Call::DomainDestroy { domain }), OK);
+        let own = env::domain(&world.state, EnvIndex::new(1));
+        let account = domain::account(&world.state, own.into());
+        world.state.spent = begun;
+        work::piece(&mut world.state, &mut world.machine, account);
+        // The look at the last one is reckoned when it has ended.
+        let most = work::PIECE + work::cost::ENV;
+        assert!(world.state.spent <= most, "{} of a hold", world.state.spent);
+        let dead = |&&index: &&usize| world.state_of(index) == EnvState::Dead;
+        ended += crowd.iter().filter(dead).count();
+    }
+    assert!(ended > 60, "{ended} have ended");
+}
+
 #[test]
 fn a_revocation_outlives_its_caller() {
     let mut world = World::new();

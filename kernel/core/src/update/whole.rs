@@ -246,9 +246,9 @@ pub(super) fn split<M: Machine>(
     copy_entries(state, machine, None, shared, copy);
     let entry = copy.address() | TABLE_ENTRY;
     let old = machine.entry_swap(place.table, place.index, entry);
-    // The translations stay right, but processors may remember the way through the old table.
-    machine.flush(Flush::Page(request.root, request.item.address));
-    // Its owner reads the table at an address of its own, which led to the old frame.
+    // The translations stay right, but processors may remember the way through the old table: for
+    // whatever page they forget all ways of the space (SDM 3A 4.10.4.1). This is the one by which
+    // the owner reads the table, and which led to the old frame.
     let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
     machine.flush(Flush::Page(request.root, view));
     frame::release(state, shared);
