@@ -1,7 +1,7 @@
 //! Waiting for children: zombies are dead records that the parent holds; stops are claims in pages.
 
 use crate::errno::{Answer, Errno};
-use crate::exit::{CONTINUED, STATUS, stopped};
+use crate::exit::{CONTINUED, status_of, stopped};
 use crate::groups;
 use crate::page;
 use crate::process::{Child, Process};
@@ -91,7 +91,7 @@ fn news(child: &mut Child, options: u32) -> Option<News> {
     let record = xok::published::env(child.id)?;
     if record.state == EnvState::Dead as u32 {
         let (id, run_ns) = (child.id, record.run_ns);
-        return Some(News { id, status: record.word & STATUS, run_ns, ended: true });
+        return Some(News { id, status: status_of(record.word), run_ns, ended: true });
     }
     let brief = said::brief(child.id)?;
     let held = record.state == EnvState::Held as u32;
@@ -130,7 +130,7 @@ pub fn told(process: &mut Process) -> Option<Info> {
     let Some((child, word)) = found else { return told_alive(process) };
     child.told = true;
     let id = child.id;
-    Some(told_of(process, id, end_of(word & STATUS)))
+    Some(told_of(process, id, end_of(status_of(word))))
 }
 
 /// The same where none is dead.

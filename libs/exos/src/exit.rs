@@ -28,7 +28,7 @@ pub const CONTINUED: u64 = 0xffff;
 
 /// Bits of the word a process leaves that are its wait status (no memory is ever dumped: that bit
 /// is free). The others say what its page, gone with it, no longer tells. 0: another one ended it.
-pub const STATUS: u64 = 0xff7f;
+const STATUS: u64 = 0xff7f;
 /// It has executed a program.
 const EXECUTED: u64 = 0x80;
 /// Shift of its real user: 16 bits, one more than its number; 0 and all ones: it does not say.
@@ -41,6 +41,17 @@ pub fn word(status: u64, page: &ProcessPage) -> u64 {
     let executed = if page.executed != 0 { EXECUTED } else { 0 };
     let user = u64::from(page.user.saturating_add(1).min(u16::MAX.into())) << USER_SHIFT;
     status & STATUS | executed | user | u64::from(page.group) << GROUP_SHIFT
+}
+
+/// The wait status of a process with this word, which that has chosen itself: it has exited, or a
+/// signal has ended it. Of any other word it is told that it was killed: its parent would take it
+/// for stopped, and wait for what is not there.
+pub fn status_of(word: u64) -> u64 {
+    match word as u32 & 0x7f {
+        0 => word & STATUS,
+        signal @ 1..=64 => signalled(signal),
+        _ => signalled(linux::SIGKILL),
+    }
 }
 
 /// The group that a process with this word was in, 0: it does not say.
@@ -136,11 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn a_word_is_an_exit_or_a_signal_that_there_is() {
+        let ends = [(0x300, 0x300), (64, 64), (0x130f, 15), (65, 9), (0x137f, 9), (!0, 9)];
+        assert_eq!(ends.map(|(word, _)| status_of(word)), ends.map(|(_, status)| status));
+    }
+
+    #[test]
     fn a_word_says_what_the_page_said() {
         let page =
             ProcessPage { group: 0x4000_0005, executed: 1, user: 1000, ..ProcessPage::EMPTY };
         let left = word(exited(3), &page);
-        assert_eq!((left & STATUS, group_of(left), user_of(left)), (0x300, 0x4000_0005, 1000));
+        assert_eq!((status_of(left), group_of(left), user_of(left)), (0x300, 0x4000_0005, 1000));
         assert!(has_executed(left) && !has_executed(word(signalled(9), &ProcessPage::EMPTY)));
         let told = |user| user_of(word(0, &ProcessPage { user, ..ProcessPage::EMPTY }));
         assert_eq!([0, 1000, 65533, 65534].map(told), [0, 1000, 65533, 65534]);

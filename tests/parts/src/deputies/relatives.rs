@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unix::process_page::ProcessPage;
 
 /// What holds.
-pub const TESTS: [Test; 3] = [
+pub const TESTS: [Test; 4] = [
     ("set_id_programs_keep_nobody_from_a_session", set_id_programs_keep_nobody_from_a_session),
     ("children_stop_by_a_stop_signal", children_stop_by_a_stop_signal),
+    ("children_end_by_an_end", children_end_by_an_end),
     ("strangers_keep_no_group_there", strangers_keep_no_group_there),
 ];
 
@@ -89,6 +90,33 @@ fn children_stop_by_a_stop_signal(door: door::Door) -> Seen {
         libc::send(child, 9);
         libc::wait(child);
         expect(seen == Some(told), || format!("it said {said}, and was stopped by {seen:?}"))?;
+    }
+    Ok(String::new())
+}
+
+/// A child ends with a word of its own choice: its parent is told of an exit, or of a signal that
+/// there is, and never that a child has stopped which it will not find any more.
+fn children_end_by_an_end(door: door::Door) -> Seen {
+    const KILLED: i32 = 9;
+    const ENDS: [(u64, i32); 7] = [
+        (0x300, 0x300),
+        (15, 15),
+        (64, 64),
+        (0x137f, KILLED),
+        (0xffff, KILLED),
+        (65, KILLED),
+        (0x130f, 15),
+    ];
+    for (word, told) in ENDS {
+        let child = libc::spawn(|| {
+            let is_nobody = libc::become_user(NOBODY);
+            let call =
+                Call::EnvDestroy { env: EnvId::NONE, word: if is_nobody { word } else { 0 } };
+            let _ = libc::kernel_by(door, call, USER);
+            1
+        });
+        let status = libc::wait(child);
+        expect(status == told, || format!("it ended with {word:#x}, told was {status:#x}"))?;
     }
     Ok(String::new())
 }
