@@ -228,6 +228,18 @@ static void sizes_of_files(void)
     show_status("ended", status);
 }
 
+/* A directory is not made by `open`, also where its attributes have been looked at. */
+static void directories_that_are_there(void)
+{
+    struct stat it;
+    mkdir("there", 0755);
+    for (int look = 0; look < 3; look++) {
+        TRY(open("there", O_CREAT | O_RDONLY, 0644));
+        TRY(stat("there", &it));
+    }
+    TRY(rmdir("there"));
+}
+
 int main(void)
 {
     int ended = begin_in_place(0777);
@@ -252,6 +264,7 @@ int main(void)
     as(0, links);
     as(BOB, links);
     sizes_of_files();
+    directories_that_are_there();
     chdir("/");
     return 0;
 }

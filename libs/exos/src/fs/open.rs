@@ -93,7 +93,7 @@ fn open_known(files: &Files, known: &Known, flags: u32) -> Result<Option<Rc<Desc
     let simple = flags & (raw::O_PATH | raw::O_TRUNC) == 0
         && match known.attributes.kind() {
             raw::S_IFREG => flags & raw::O_DIRECTORY == 0,
-            raw::S_IFDIR => !writes,
+            raw::S_IFDIR => !writes && flags & raw::O_CREAT == 0,
             _ => false,
         };
     if !simple {
