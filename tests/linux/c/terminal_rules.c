@@ -1,5 +1,5 @@
-/* Terminals that are exclusive, and what a process group that nobody can continue gets from its own
-   in the background. Run as root. */
+/* Terminals that are exclusive or given up, and what a process group that nobody can continue gets
+   from its own in the background. Run as root. */
 #include "check.h"
 #include "users.h"
 #include <termios.h>
@@ -123,6 +123,56 @@ static void orphaned(void)
     waitpid(child, NULL, 0);
 }
 
+static volatile sig_atomic_t hung_up, continued;
+
+static void note(int signal)
+{
+    *(signal == SIGHUP ? &hung_up : &continued) = 1;
+}
+
+/* In the foreground of a terminal whose session's leader gives it up. */
+static void foreground(int ready)
+{
+    signal(SIGHUP, note);
+    signal(SIGCONT, note);
+    signal(SIGTTOU, SIG_IGN);
+    setpgid(0, 0);
+    tcsetpgrp(slave, getpgrp());
+    close(ready);
+    for (int i = 0; i < 300 && !(hung_up && continued); i++)
+        usleep(10000);
+    SHOW(hung_up);
+    SHOW(continued);
+    TRY(tcgetpgrp(slave));
+    TRY(open("/dev/tty", O_RDWR));
+}
+
+static void given_up(void)
+{
+    int ready[2];
+    char byte;
+    open_pair();
+    (void)!pipe(ready);
+    pid_t child = fork_clean();
+    if (child == 0) {
+        setsid();
+        ioctl(slave, TIOCSCTTY, 0);
+        pid_t job = fork_clean();
+        if (job == 0) {
+            foreground(ready[1]);
+            exit(0);
+        }
+        close(ready[1]);
+        (void)!read(ready[0], &byte, 1);
+        int gave_up = ioctl(slave, TIOCNOTTY);
+        waitpid(job, NULL, 0);
+        SHOW(gave_up);
+        exit(0);
+    }
+    close(ready[1]);
+    waitpid(child, NULL, 0);
+}
+
 int main(void)
 {
     int status = begin_in_place(0700);
@@ -130,5 +180,6 @@ int main(void)
         return status;
     exclusive();
     orphaned();
+    given_up();
     return 0;
 }

@@ -160,6 +160,11 @@ pub fn open_own(process: &mut Process, flags: u32) -> Result<Rc<Description>, Er
         Errno::EIO => Errno::ENXIO,
         other => other,
     })?;
+    // The session's leader may have given it up.
+    if tty.control().is_ok_and(|control| control.session != page::own().session) {
+        tty.detach();
+        return Err(Errno::ENXIO);
+    }
     if super::open::mask_of(flags) & 2 != 0 && !tty.writes() {
         tty.detach();
         return Err(Errno::EACCES);
@@ -212,11 +217,18 @@ pub fn leave_session(process: &mut Process) {
         return;
     }
     let Ok(tty) = attached(process, own.mark()) else { return };
+    disown(process, &tty);
+    tty.detach();
+}
+
+/// From a session's leader: the terminal is nobody's now, and the foreground there hears of it.
+pub fn disown(process: &mut Process, tty: &Tty) {
+    let session = page::own().session;
     let mut foreground = 0;
     // Whatever has gone already needs no telling.
     let _ = tty.change(|control| {
         foreground = 0;
-        if control.session == own.session {
+        if control.session == session {
             foreground = control.foreground;
             (control.session, control.foreground) = (0, 0);
         }
@@ -224,10 +236,9 @@ pub fn leave_session(process: &mut Process) {
     });
     if foreground != 0 {
         for signal in [raw::SIGHUP, raw::SIGCONT] {
-            send::to_terminals(process, signal, tty.mark(), (own.session, foreground));
+            send::to_terminals(process, signal, tty.mark(), (session, foreground));
         }
     }
-    tty.detach();
 }
 
 impl Master {

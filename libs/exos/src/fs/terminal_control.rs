@@ -34,7 +34,7 @@ pub fn control_call(process: &mut Process, tty: &Tty, request: u32, argument: u6
         ioctl::TIOCSPGRP => set_foreground(process, tty, argument)?,
         ioctl::TIOCGSID => user::write_value(argument, &own_terminal(tty)?.session)?,
         ioctl::TIOCSCTTY => take_terminal(process, tty, argument != 0)?,
-        ioctl::TIOCNOTTY => leave_terminal(tty)?,
+        ioctl::TIOCNOTTY => leave_terminal(process, tty)?,
         ioctl::FIONREAD => user::write_value(argument, &(tty.readable()? as u32))?,
         ioctl::TIOCOUTQ => user::write_value(argument, &0u32)?,
         ioctl::TCFLSH => flush(tty, argument)?,
@@ -160,22 +160,14 @@ pub fn is_taken(session: u32) -> bool {
     session != 0 && leader.is_some_and(|leader| !leader.dead && leads(leader))
 }
 
-fn leave_terminal(tty: &Tty) -> Result<(), Errno> {
+fn leave_terminal(process: &mut Process, tty: &Tty) -> Result<(), Errno> {
     let own = page::own();
     own_terminal(tty)?;
-    own.set_mark(Mark::NONE);
-    if own.session == xok_pid() {
-        tty.change(|control| {
-            control.session = 0;
-            control.foreground = 0;
-            Ok(())
-        })?;
+    if own.session == process.id.0 {
+        pty::disown(process, tty);
     }
+    own.set_mark(Mark::NONE);
     Ok(())
-}
-
-fn xok_pid() -> u32 {
-    crate::thread::process().id.0
 }
 
 fn flush(tty: &Tty, which: u64) -> Result<(), Errno> {
