@@ -257,10 +257,16 @@ impl Process {
 
     /// Event bits for all threads: those that sleep for them look again.
     pub fn tell(&mut self, events: u64) {
+        thread::own().events |= events;
+        self.tell_others(events);
+    }
+
+    /// The same for all threads but the running one.
+    pub fn tell_others(&mut self, events: u64) {
         let own = thread::own().id;
-        for thread in self.threads.all() {
+        for thread in self.threads.all().filter(|thread| thread.id != own) {
             thread.events |= events;
-            if thread.awaits & events != 0 && thread.id != own {
+            if thread.awaits & events != 0 {
                 lock::ring(thread.id);
             }
         }

@@ -141,8 +141,8 @@ impl Net {
         open
     }
 
-    /// Takes in what has arrived, if anything has or something is due.
-    fn tend(&self) {
+    /// Takes in what has arrived, if anything has or something is due; was there anything?
+    fn tend(&self) -> bool {
         let news = match self.inner.try_borrow_mut().as_deref_mut() {
             Ok(Some(inner)) => inner.network.has_news(),
             _ => false,
@@ -150,6 +150,7 @@ impl Net {
         if news {
             self.poll();
         }
+        news
     }
 
     /// As [`tend`](Net::tend), but what is due is left to `flush`, which follows.
@@ -214,7 +215,10 @@ fn join_family() -> Result<(), Errno> {
 pub fn tend(process: &mut Process) {
     if let Some(net) = &process.net {
         process.events &= !EVENTS;
-        net.tend();
+        // The events that were taken with it are this thread's: others may wait for what has come.
+        if net.tend() && crate::lock::is_shared() {
+            process.tell_others(EVENTS);
+        }
     }
 }
 
