@@ -13,6 +13,7 @@
 //! ```
 
 use crate::answer::Refusal;
+use crate::frame::WANDERS;
 use crate::index::{AccountIndex, EnvIndex};
 use crate::machine::{Flush, Machine};
 use crate::net::ring;
@@ -83,14 +84,16 @@ pub fn begin_later<M: Machine>(state: &mut State, machine: &mut M, frame: Frame)
 /// Nobody can bind the frame anew, which stays what it is until [`over`].
 fn mark(state: &mut State, frame: Frame, wanders: bool) {
     let record = &mut state.frames.records[frame.0 as usize];
-    (record.revoking, record.wanders, record.position) = (true, wanders, 0);
+    (record.revoking, record.position) = (true, 0);
+    record.marks |= if wanders { WANDERS } else { 0 };
     frame::reference(state, frame);
 }
 
 /// Nothing binds the frame any more.
 fn over(state: &mut State, frame: Frame) {
     let record = &mut state.frames.records[frame.0 as usize];
-    (record.revoking, record.wanders) = (false, false);
+    record.revoking = false;
+    record.marks &= !WANDERS;
     frame::release(state, frame);
 }
 
@@ -184,7 +187,7 @@ fn go_on<M: Machine>(
     frame: Frame,
     account: AccountIndex,
 ) -> Next {
-    if !state.frames.records[frame.0 as usize].wanders {
+    if state.frames.records[frame.0 as usize].marks & WANDERS == 0 {
         return match break_entries(state, machine, frame, Whose::Everybodys) {
             Next::None if break_others(state, machine, frame) => Next::None,
             _ => Next::NoRoom,

@@ -20,7 +20,9 @@ use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{busy, gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit};
+use crate::{
+    busy, frame, gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit,
+};
 use abi::id::Frame;
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -307,10 +309,14 @@ fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     if others && state.sched.watch != 0 { this.since_ns + SLICE_NS } else { u64::MAX }
 }
 
-/// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`.
+/// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`. The
+/// classes of frames are few: that of a frame whose words no predicate has named is left alone, as
+/// it may be that of a word that many watch.
 #[inline]
 pub fn written(state: &mut State, frame: Frame) {
-    touched(state, predicate::frame_bit(frame));
+    if state.frames.record(frame).marks & frame::WATCHED != 0 {
+        touched(state, predicate::frame_bit(frame));
+    }
 }
 
 /// The kernel wrote words of these classes. What nobody watches now is nobody's business: whoever
