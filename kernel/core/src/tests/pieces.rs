@@ -54,9 +54,10 @@ fn a_crowd_dies_in_pieces() {
     assert_eq!(world.census(), before);
 }
 
-/// Where a hold of the lock has done something already, nothing ends that would make it too long.
+/// In a hold of the lock that has done something already, an environment ends only if there is room
+/// for what that costs.
 #[test]
-fn who_dies_has_room() {
+fn environments_end_where_there_is_room() {
     let mut ended = 0;
     for begun in (1..=work::PIECE).step_by(500) {
         let mut world = World::new();

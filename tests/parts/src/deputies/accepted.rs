@@ -161,8 +161,8 @@ fn serve(door: door::Door, taken: usize) -> i32 {
     }
 }
 
-/// Who shares a listener with another user's process has the connections that it takes first, and
-/// these alone: not those that the other one accepts, before it does or later.
+/// A process that shares a listener with another user's process has the connections that it takes
+/// first, and no others: it comes into none that the other process accepts, before or later.
 fn a_connection_is_accepted_by_one_process(door: door::Door) -> Seen {
     for taken in [0, 1] {
         let status = libc::wait(libc::spawn(|| serve(door, taken)));
