@@ -221,7 +221,7 @@ pub fn leave_session(process: &mut Process) {
     tty.detach();
 }
 
-/// From a session's leader: the terminal is nobody's now, and the foreground there hears of it.
+/// A session's leader gives its terminal up: it is no session's, and its foreground is told.
 pub fn disown(process: &mut Process, tty: &Tty) {
     let session = page::own().session;
     let mut foreground = 0;
