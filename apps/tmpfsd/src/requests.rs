@@ -218,6 +218,11 @@ fn shown(attributes: &Attributes, walk: &Walk) -> [u8; WALK_BYTES] {
     bytes
 }
 
+/// Does the asker follow the link at which the walk has ended?
+fn follows(tree: &Tree, walk: &Walk, link: &Attributes, who: &Credentials) -> Result<bool, Errno> {
+    Ok(link.may_be_followed(&tree.attributes(walk.parent)?, who))
+}
+
 fn walk(
     (tree, seals): (&Tree, &Seals<'_>),
     region: RegionId,
@@ -231,7 +236,8 @@ fn walk(
     let attributes = tree.attributes(walk.node)?;
     let outcome = match walk.outcome {
         Outcome::Done => outcome::DONE,
-        Outcome::Link => outcome::LINK,
+        Outcome::Link if follows(tree, &walk, &attributes, who)? => outcome::LINK,
+        Outcome::Link => outcome::STRANGERS_LINK,
         Outcome::Up => outcome::UP,
         Outcome::Missing => outcome::MISSING,
     };

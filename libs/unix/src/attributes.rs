@@ -287,6 +287,14 @@ impl Attributes {
         let plain = self.kind() == raw::S_IFREG && self.mode & 0o4000 == 0 && !set_group;
         who.uid == 0 || who.uid == self.uid || plain && self.permits(who, 6)
     }
+
+    /// Does the asker follow this link, which lies in `directory` (proc_sys_fs(5),
+    /// `protected_symlinks`)? Where everybody makes names and takes away none of others', that is
+    /// its own, or one of the directory's owner.
+    pub fn may_be_followed(&self, directory: &Attributes, who: &Credentials) -> bool {
+        let open_to_all = directory.mode & 0o1002 == 0o1002;
+        !open_to_all || who.uid == self.uid || directory.uid == self.uid
+    }
 }
 
 /// What a file is to be given.

@@ -251,6 +251,9 @@ pub mod outcome {
     pub const UP: u64 = 2;
     /// See [`Outcome`](crate::tree::Outcome).
     pub const MISSING: u64 = 3;
+    /// As [`LINK`], one that the asker does not follow at a path's end
+    /// ([`may_be_followed`](crate::attributes::Attributes::may_be_followed)).
+    pub const STRANGERS_LINK: u64 = 4;
 }
 
 /// Bytes of a name or path that travel in two arguments at most.

@@ -159,7 +159,7 @@ impl Files {
         let place = if parent.is_empty() {
             self.start(directory)?
         } else {
-            let which = Which { directory, path: parent, last: Last::Follow };
+            let which = Which { directory, path: parent, last: Last::Pass };
             self.known_place(&which)?.place.clone()
         };
         match place.node {

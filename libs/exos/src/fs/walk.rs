@@ -56,6 +56,8 @@ impl Found {
 pub enum Last {
     /// Yes.
     Follow,
+    /// Yes, as it is the way to another name: whosesoever it is.
+    Pass,
     /// No: the link itself is meant, unless a slash follows.
     Keep,
     /// No, whatever follows: the name itself is made, moved or taken away. As on Linux, nobody's
@@ -84,6 +86,8 @@ struct Ahead {
     used: usize,
     /// What it names.
     step: Step,
+    /// Is that a link of others' that is not followed at a path's end?
+    is_strangers: bool,
     /// Its kind and permissions, where the look showed them.
     mode: Option<u32>,
     /// Its attributes, likewise.
@@ -209,6 +213,9 @@ impl Files {
                     if is_last && (last == Last::Name || last == Last::Keep && !slash) {
                         return Ok(ahead.found(Some(place), slash, seen));
                     }
+                    if is_last && last != Last::Pass && ahead.is_strangers {
+                        return Err(Errno::EACCES);
+                    }
                     links += 1;
                     if links > path::LINKS_MAX {
                         return Err(Errno::ELOOP);
@@ -262,6 +269,7 @@ impl Files {
             name: name.to_vec(),
             used: rest.len() - after.len(),
             step: self.step(at, name)?,
+            is_strangers: false,
             mode: None,
             attributes: None,
             seen: self.seen_of_step(at, name),
@@ -309,7 +317,7 @@ impl Files {
         let name = name.to_vec();
         let step = match walked.outcome {
             outcome::DONE => Step::To(place),
-            outcome::LINK => Step::Link(place, walked.target),
+            outcome::LINK | outcome::STRANGERS_LINK => Step::Link(place, walked.target),
             _ => Step::Missing,
         };
         let mode = (!missing).then_some(walked.mode);
@@ -318,6 +326,7 @@ impl Files {
             name,
             used,
             step,
+            is_strangers: walked.outcome == outcome::STRANGERS_LINK,
             mode,
             attributes: walked.attributes,
             seen: walked.seen,
@@ -373,7 +382,7 @@ impl Files {
                 let walked = self.client()?.walk(id, name, false)?;
                 match walked.outcome {
                     outcome::DONE => Node::Memory(walked.node),
-                    outcome::LINK => {
+                    outcome::LINK | outcome::STRANGERS_LINK => {
                         let place = Place { node: Node::Memory(walked.node), path };
                         return Ok(Step::Link(place, walked.target));
                     }

@@ -9,7 +9,7 @@ use abi::domain::SET_OF_GROUPS;
 use abi::id::{DomainId, EnvId};
 use std::fs::{self, File};
 use std::mem::offset_of;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unix::Errno;
@@ -19,7 +19,7 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 8] = [
+pub const TESTS: [Test; 9] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
@@ -28,6 +28,7 @@ pub const TESTS: [Test; 8] = [
     ("nobody_holds_what_it_could_not_open", nobody_holds_what_it_could_not_open),
     ("no_programs_for_other_groups", no_programs_for_other_groups),
     ("group_0_acts_for_itself_alone", group_0_acts_for_itself_alone),
+    ("links_of_others_lead_nobody_astray", links_of_others_lead_nobody_astray),
 ];
 
 const SECRET: &[u8] = b"what only user 0 finds";
@@ -279,5 +280,46 @@ fn group_0_acts_for_itself_alone(door: door::Door) -> Seen {
     }));
     fs::remove_file(PLACE).map_err(failed)?;
     expect(status == 0, || format!("status {status:#x}: a member of group 0 is the team's"))?;
+    Ok(String::new())
+}
+
+/// Where all make names, as in /tmp, nobody writes through another user's link at a path's end; in
+/// the midst of a path it leads on.
+fn links_of_others_lead_nobody_astray(_: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-all";
+    const TARGET: &str = "/tmp/deputies-target";
+    const FRESH: &str = "/tmp/deputies-fresh";
+    let at = |name: &str| format!("{PLACE}/{name}");
+    fs::create_dir(PLACE).map_err(failed)?;
+    libc::set_mode(PLACE, 0o1777);
+    fs::write(TARGET, SECRET).map_err(failed)?;
+    symlink(TARGET, at("own")).map_err(failed)?;
+    end(nobody(|| {
+        let links = [(TARGET, "link"), (FRESH, "nowhere"), ("/tmp", "way")];
+        let made = links.iter().all(|(target, name)| symlink(target, at(name)).is_ok());
+        let follows = fs::metadata(at("link")).is_ok() && fs::metadata(at("own")).is_ok();
+        i32::from(!made) + 2 * i32::from(!follows)
+    })?)?;
+    let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    let written = [
+        fs::write(at("link"), b"").is_err_and(denied),
+        fs::write(at("nowhere"), b"").is_err_and(denied),
+        fs::set_permissions(at("link"), fs::Permissions::from_mode(0o666)).is_err_and(denied),
+        fs::read(at("link")).is_err_and(denied),
+        fs::read_link(at("link")).is_ok(),
+        fs::read(at("way/deputies-target")).is_ok_and(|bytes| bytes == SECRET),
+        fs::write(at("way/deputies-made"), b"").is_ok(),
+        fs::read(at("own")).is_ok(),
+    ];
+    // Where all take away each other's names it may be anybody's.
+    libc::set_mode(PLACE, 0o777);
+    let open = fs::read(at("link")).is_ok();
+    let fresh = fs::exists(FRESH).map_err(failed)?;
+    fs::remove_dir_all(PLACE).map_err(failed)?;
+    for path in [TARGET, "/tmp/deputies-made"] {
+        fs::remove_file(path).map_err(failed)?;
+    }
+    expect(!fresh, || "user 0 has made a file where another user said".into())?;
+    expect(written.iter().all(|&is| is) && open, || format!("{written:?} {open}"))?;
     Ok(String::new())
 }
