@@ -1,6 +1,6 @@
 //! Files of others: what the file server does for whoever names them.
 
-use super::{NOBODY, ask, ask_as, end, failed, look, nobody, node_of};
+use super::{ANN, NOBODY, ask, ask_as, end, failed, look, nobody, node_of};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
 use abi::call::Call;
@@ -9,7 +9,8 @@ use abi::domain::SET_OF_GROUPS;
 use abi::id::{DomainId, EnvId};
 use std::fs::{self, File};
 use std::mem::offset_of;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unix::Errno;
@@ -19,7 +20,7 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 9] = [
+pub const TESTS: [Test; 10] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
@@ -29,6 +30,7 @@ pub const TESTS: [Test; 9] = [
     ("no_programs_for_other_groups", no_programs_for_other_groups),
     ("group_0_acts_for_itself_alone", group_0_acts_for_itself_alone),
     ("links_of_others_lead_nobody_astray", links_of_others_lead_nobody_astray),
+    ("strangers_leave_programs_as_they_are", strangers_leave_programs_as_they_are),
 ];
 
 const SECRET: &[u8] = b"what only user 0 finds";
@@ -321,5 +323,53 @@ fn links_of_others_lead_nobody_astray(_: door::Door) -> Seen {
     }
     expect(!fresh, || "user 0 has made a file where another user said".into())?;
     expect(written.iter().all(|&is| is) && open, || format!("{written:?} {open}"))?;
+    Ok(String::new())
+}
+
+/// Who changes nothing of another user's program, again and again, keeps nobody from executing it:
+/// a set-id program, and one that may not be read, is begun if it stays as it was looked at.
+fn strangers_leave_programs_as_they_are(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-tools";
+    const TOOLS: [(&str, u32); 2] = [("set-id", 0o4755), ("hidden", 0o711)];
+    const RUNS: usize = 20;
+    let paths = TOOLS.map(|(name, _)| format!("{PLACE}/{name}/true"));
+    for (path, (name, mode)) in paths.iter().zip(TOOLS) {
+        fs::create_dir_all(format!("{PLACE}/{name}")).map_err(failed)?;
+        fs::copy("/bin/busybox", path).map_err(failed)?;
+        libc::set_mode(path, mode);
+    }
+    let changed = || paths.each_ref().map(|path| fs::metadata(path).map(|it| it.ctime_nsec()).ok());
+    let before = changed();
+    let attacker = libc::spawn(|| {
+        let [set_id, hidden] = &paths;
+        // The way to the file server is its own from here on.
+        if !libc::become_user(NOBODY) || fs::metadata(set_id).is_err() {
+            return 1;
+        }
+        let Some(node) = node_of(door, NOBODY, set_id) else { return 2 };
+        loop {
+            // Whether these are refused is not what counts.
+            let _ = ask(door, NOBODY, Operation::Change, [node, 0, 0, 0]);
+            let _ = chown(hidden, None, None);
+        }
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let victim = libc::spawn(|| {
+        if !libc::become_user(ANN) {
+            return 100;
+        }
+        let runs = paths.iter().cycle().take(2 * RUNS);
+        let fails = |path: &&String| !Command::new(path).status().is_ok_and(|it| it.success());
+        runs.filter(fails).count() as i32
+    });
+    let status = libc::wait(victim);
+    let lived = libc::is_alive(attacker);
+    libc::send(attacker, 9);
+    let ended = libc::wait(attacker);
+    let after = changed();
+    fs::remove_dir_all(PLACE).map_err(failed)?;
+    expect(lived, || format!("the attacker ended with {ended:#x}"))?;
+    expect(status == 0, || format!("{:#x} of {} runs failed", status >> 8, 2 * RUNS))?;
+    expect(before == after, || format!("changed at {before:?}, then {after:?}"))?;
     Ok(String::new())
 }
