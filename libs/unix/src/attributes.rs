@@ -295,6 +295,16 @@ impl Attributes {
         let open_to_all = directory.mode & 0o1002 == 0o1002;
         !open_to_all || who.uid == self.uid || directory.uid == self.uid
     }
+
+    /// May the asker open this file, which lies in `directory`, by a call that makes files
+    /// (proc_sys_fs(5), `protected_regular` 2 and `protected_fifos` 1)? Where others make names and
+    /// take away none of its own, that is its own, or one of the directory's owner.
+    pub fn may_be_meant(&self, directory: &Attributes, who: &Credentials) -> bool {
+        let makers = if self.kind() == raw::S_IFREG { 0o022 } else { 0o002 };
+        let sticky = directory.mode & 0o1000 != 0;
+        let open_to_others = sticky && directory.mode & makers != 0;
+        !open_to_others || who.uid == self.uid || directory.uid == self.uid
+    }
 }
 
 /// What a file is to be given.

@@ -69,6 +69,7 @@ pub fn open(
             Some(_) if exclusive => return Err(Errno::EEXIST),
             Some(place) => {
                 let place = place.clone();
+                check_meant(&process.files, &found.parent, &place)?;
                 let mode = match found.mode {
                     Some(mode) => mode,
                     None => place.node.attributes(&process.files)?.mode,
@@ -81,6 +82,18 @@ pub fn open(
                 other => return other,
             },
         }
+    }
+}
+
+/// May a call that makes files open what is at `place`, in `parent`?
+fn check_meant(files: &Files, parent: &Place, place: &Place) -> Result<(), Errno> {
+    let Node::Memory(_) = place.node else { return Ok(()) };
+    let (file, who) = (place.node.attributes(files)?, files.who());
+    let own = file.kind() == raw::S_IFDIR || file.uid == who.uid;
+    if own || file.may_be_meant(&parent.node.attributes(files)?, &who) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
     }
 }
 
@@ -128,7 +141,9 @@ fn make(
     if flags & raw::O_EXCL == 0
         && let Some(known) = files.remembered(which, Wanted::Seal)
     {
-        return open_known(files, &known, flags);
+        // Whether another one's is meant, its directory tells.
+        let own = known.attributes.uid == files.who().uid;
+        return if own { open_known(files, &known, flags) } else { Ok(None) };
     }
     // Whatever is made is ours until we know which one.
     let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };

@@ -20,7 +20,7 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 10] = [
+pub const TESTS: [Test; 11] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
@@ -31,6 +31,7 @@ pub const TESTS: [Test; 10] = [
     ("group_0_acts_for_itself_alone", group_0_acts_for_itself_alone),
     ("links_of_others_lead_nobody_astray", links_of_others_lead_nobody_astray),
     ("strangers_leave_programs_as_they_are", strangers_leave_programs_as_they_are),
+    ("files_of_others_are_not_made", files_of_others_are_not_made),
 ];
 
 const SECRET: &[u8] = b"what only user 0 finds";
@@ -371,5 +372,46 @@ fn strangers_leave_programs_as_they_are(door: door::Door) -> Seen {
     expect(lived, || format!("the attacker ended with {ended:#x}"))?;
     expect(status == 0, || format!("{:#x} of {} runs failed", status >> 8, 2 * RUNS))?;
     expect(before == after, || format!("changed at {before:?}, then {after:?}"))?;
+    Ok(String::new())
+}
+
+/// Where all make names, a call that makes a file opens none that another user has put there: it
+/// would be that one who reads what is written.
+fn files_of_others_are_not_made(_: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-makers";
+    let at = |name: &str| format!("{PLACE}/{name}");
+    fs::create_dir(PLACE).map_err(failed)?;
+    libc::set_mode(PLACE, 0o1777);
+    fs::write(at("ours"), b"").map_err(failed)?;
+    libc::set_mode(&at("ours"), 0o666);
+    end(nobody(|| {
+        let made = fs::write(at("theirs"), b"").is_ok() && libc::make_pipe(&at("pipe"));
+        ["theirs", "pipe"].iter().for_each(|name| libc::set_mode(&at(name), 0o666));
+        // The directory's owner is believed.
+        i32::from(!made) + 2 * i32::from(fs::write(at("ours"), b"").is_err())
+    })?)?;
+    let makes = |name: &str| File::options().create(true).read(true).write(true).open(at(name));
+    let denied = |name: &str| {
+        let is_denied =
+            |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+        makes(name).is_err_and(is_denied)
+    };
+    let refused = [denied("theirs"), denied("pipe")];
+    // Looked at before, too.
+    let known = fs::metadata(at("theirs")).is_ok() && denied("theirs") && denied("theirs");
+    let told = File::options().write(true).open(at("theirs")).is_ok();
+    let own = makes("ours").is_ok();
+    // The directory's group makes names of files, too; of pipes that is no matter.
+    libc::set_mode(PLACE, 0o1775);
+    let of_group = [denied("theirs"), makes("pipe").is_ok()];
+    libc::set_mode(PLACE, 0o777);
+    let open = makes("theirs").is_ok();
+    fs::remove_dir_all(PLACE).map_err(failed)?;
+    expect(refused == [true; 2] && known, || {
+        format!("user 0 has opened another user's file as if it made it: {refused:?} {known}")
+    })?;
+    expect(told && own && open && of_group == [true; 2], || {
+        format!("{told} {own} {open} {of_group:?}")
+    })?;
     Ok(String::new())
 }
