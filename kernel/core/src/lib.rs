@@ -45,6 +45,7 @@ mod forgetting;
 pub mod frame;
 pub mod gate;
 pub mod generator;
+mod guests;
 pub mod handover;
 pub mod identity;
 pub mod index;

@@ -8,6 +8,7 @@ use crate::answer::{Answer, Refusal};
 use crate::attachment::{Attachment, Attachments};
 use crate::bytes::u32_at;
 use crate::count::Count;
+use crate::guests::Guests;
 use crate::identity::{self, Serial};
 use crate::index::{DomainIndex, EnvIndex, RegionIndex, Slots, kind};
 use crate::machine::Machine;
@@ -34,18 +35,6 @@ const COUNT_MAX: u32 = 1 << 20;
 /// Set in the role of each attachment to a region with methods, which is only for calling them:
 /// whoever looks for one to operate by finds none.
 pub(crate) const BY_METHOD: u8 = REGION_ROLES as u8;
-
-/// Which domains besides its maker's attach to a region by a capability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Guests {
-    /// Each that has one.
-    #[default]
-    Any,
-    /// One, which has not come yet (`ONE_GUEST`).
-    One,
-    /// None any more.
-    Full,
-}
 
 /// The private half of a record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -192,7 +181,7 @@ pub fn allocate<M: Machine>(
     let own = DomainIndex::from(env::domain(state, caller));
     let named = domain::capability(state, own, capability)?.name;
     let guard = if asked & AS_DOMAIN == 0 { named } else { *domain::guard(state, own) };
-    let guests = if asked & ONE_GUEST == 0 { Guests::Any } else { Guests::One };
+    let guests = Guests::of(asked);
     let (count, asked) = (asked & !KINDS, asked & !(AS_DOMAIN | ONE_GUEST));
     if count > REGION_FRAMES as u64 {
         return Err(Refusal::new(Error::TooLarge, REGION_FRAMES as u64));
@@ -227,9 +216,8 @@ pub fn allocate<M: Machine>(
     }
     state.regions.places.take(index.at());
     let Region { serial, record_watched, .. } = state.regions.slots[index];
-    let maker = domain::made(state, own);
+    let (maker, count) = (domain::made(state, own), count as u8);
     let place = Region { serial, record_watched, ..Region::default() };
-    let count = count as u8;
     state.regions.slots[index] = Region { guard, guests, maker, count, fifo, frames, ..place };
     state.regions.slots[index].first = physical(state, index, 0);
     let id = RegionId::new(index.link(), serial.number());
@@ -282,14 +270,11 @@ pub fn attach(
         if !looks && !held.dominates(&guard, rights) {
             return Err(Error::NotPermitted.into());
         }
-        if guests == Guests::Full {
-            return Err(Error::Taken.into());
-        }
+        guests.check()?;
     }
     enter(state, target, index, role)?;
-    let guests = &mut state.regions.slots[index].guests;
-    if comes && *guests == Guests::One {
-        *guests = Guests::Full;
+    if comes {
+        state.regions.slots[index].guests.came();
     }
     Ok(0)
 }

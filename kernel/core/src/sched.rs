@@ -15,14 +15,13 @@
 //! each round an environment may run for a slice, at whatever times it is woken.
 
 use crate::env::{self, Pending};
+use crate::frame::WATCHED;
 use crate::index::{CpuIndex, Each, EnvIndex};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
-use crate::{
-    busy, frame, gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit,
-};
+use crate::{busy, gate, loan, overtime, predicate, request, round, sleep, turns, upcall, visit};
 use abi::id::Frame;
 use abi::limits::{ACCOUNTS, CPUS, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -309,12 +308,11 @@ fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     if others && state.sched.watch != 0 { this.since_ns + SLICE_NS } else { u64::MAX }
 }
 
-/// The kernel wrote a word of this frame that sleepers may watch; they are looked at in `pick`. The
-/// classes of frames are few: that of a frame whose words no predicate has named is left alone, as
-/// it may be that of a word that many watch.
+/// The kernel wrote a word of this frame; sleepers that watch it are looked at in `pick`. A frame of
+/// which no predicate has named a word is left alone: others' words are of its class.
 #[inline]
 pub fn written(state: &mut State, frame: Frame) {
-    if state.frames.record(frame).marks & frame::WATCHED != 0 {
+    if state.frames.record(frame).marks & WATCHED != 0 {
         touched(state, predicate::frame_bit(frame));
     }
 }

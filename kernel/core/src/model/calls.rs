@@ -379,7 +379,7 @@ impl Model {
         RegionId(self.random.pick(&live))
     }
 
-    /// How many frames a region is to have, whether it is to be a fifo, how it is guarded, for which guests.
+    /// How many frames a region has, whether it is a fifo, how it is guarded, for which guests.
     fn some_count(&mut self, small: u16) -> u64 {
         let fifo = if self.random.one_in(3) { abi::region::FIFO } else { 0 };
         let guard = if self.random.one_in(3) { abi::region::AS_DOMAIN } else { 0 };
