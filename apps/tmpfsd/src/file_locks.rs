@@ -71,16 +71,18 @@ fn process_of(caller: EnvId, first: EnvId) -> Result<Owner, Errno> {
     Ok(Owner::Process(first.0, serial))
 }
 
-/// Can the caller have the file open? By its mode now, or by a seal in the caller's region.
+/// Can the caller have the file open for one of these? By its mode now, or by a seal in the
+/// caller's region.
 fn opened(
     (tree, seals): (&Tree, &Seals<'_>),
     region: RegionId,
     who: &Credentials,
-    file: Id,
+    (file, rights): (Id, &[u64]),
 ) -> Result<(), Errno> {
-    let rights = [seals::READ, seals::WRITE];
-    let refusals = rights.map(|right| tree.check(file, who, right as u32).err());
-    let Some(refusal) = refusals[0].and(refusals[1]) else { return Ok(()) };
+    let refused = |&right: &u64| tree.check(file, who, right as u32).err();
+    let Some(refusal) = rights.iter().map(refused).reduce(Option::and).flatten() else {
+        return Ok(());
+    };
     let mut seal = [0; 8];
     fetch(region, DATA, &mut seal)?;
     let seal = u64::from_le_bytes(seal);
@@ -99,9 +101,6 @@ impl FileLocks {
         who: &Credentials,
         [file, what, first, last]: [u64; 4],
     ) -> Result<[u64; 4], Errno> {
-        if file < OF_IMAGE && what & LOCK_UNLOCK == 0 {
-            opened(files, region, who, file)?;
-        }
         let owner = match (what >> 32) as u32 {
             0 => process_of(caller, caller)?,
             id if what & LOCK_PROCESS != 0 => process_of(caller, EnvId(id))?,
@@ -109,6 +108,14 @@ impl FileLocks {
         };
         if first > last || !lives(owner) {
             return Err(Errno::EINVAL);
+        }
+        if file < OF_IMAGE && what & LOCK_UNLOCK == 0 {
+            // `fcntl` keeps readers out for those alone who may write (fcntl(2)); `flock` asks not.
+            let takes = what & LOCK_EXCLUSIVE != 0 && what & LOCK_TEST == 0;
+            let writes = takes && matches!(owner, Owner::Process(..));
+            let rights: &[u64] =
+                if writes { &[seals::WRITE] } else { &[seals::READ, seals::WRITE] };
+            opened(files, region, who, (file, rights))?;
         }
         if let Owner::Description(region) = owner {
             claimed(caller, RegionId(region))?;

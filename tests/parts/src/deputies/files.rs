@@ -24,6 +24,7 @@ pub const TESTS: [Test; 11] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
+    ("readers_lock_no_readers_out", readers_lock_no_readers_out),
     ("locks_are_left_for_others", locks_are_left_for_others),
     ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
     ("nobody_holds_what_it_could_not_open", nobody_holds_what_it_could_not_open),
@@ -121,6 +122,27 @@ fn locks_need_an_open_file(door: door::Door) -> Seen {
     let _ = fs::remove_file("/tmp/deputies-own");
     fs::remove_file(PLACE).map_err(failed)?;
     expect(free, || "user 0 waits for its own file, mode 0600, that the attacker locked".into())?;
+    Ok(String::new())
+}
+
+/// Who may only read a file keeps nobody from reading it, by an exclusive lock of a process.
+fn readers_lock_no_readers_out(door: door::Door) -> Seen {
+    const PLACE: &str = "/tmp/deputies-read";
+    const OWN: &str = "/tmp/deputies-own";
+    fs::write(PLACE, b"").map_err(failed)?;
+    libc::set_mode(PLACE, 0o644);
+    let attacker = nobody(|| {
+        let node = fs::write(OWN, b"").ok().and_then(|()| node_of(door, NOBODY, PLACE));
+        let Some(node) = node else { return 1 };
+        // Whether it is refused is seen from the other side.
+        let _ = ask(door, NOBODY, Operation::Lock, [node, LOCK_EXCLUSIVE, 0, u64::MAX]);
+        0
+    })?;
+    let shared = node_of(door, 0, PLACE).map(|node| ask(door, 0, Operation::Lock, [node, 0, 0, 9]));
+    end(attacker)?;
+    [PLACE, OWN].into_iter().try_for_each(fs::remove_file).map_err(failed)?;
+    let free = matches!(shared, Some(Ok([0, ..])));
+    expect(free, || format!("user 0's lock for reading is answered {shared:?}"))?;
     Ok(String::new())
 }
 
