@@ -336,6 +336,43 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
     assert!(!matches!(done, Some(Done::Switched { .. })), "{done:?}");
 }
 
+/// One that runs on the time of another hands none of it on to a sleeper by the short way.
+#[test]
+fn time_that_is_lent_is_lent_no_further() {
+    for lender in [EnvIndex::NONE, EnvIndex::new(2)] {
+        let mut world = populated();
+        let region = world.state.published.regions[REGIONS].id;
+        let both = Step { region, peer: u8::MAX, len: 8, offset: BYTES as u32, ..Step::NONE };
+        let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..both };
+        let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..both };
+        let puts = |from| {
+            let [which, piece, words] = put.to_words();
+            Call::RegionStep { which, address: DATA, piece, words, from, beside: from }
+        };
+        let takes = |from| {
+            let [which, piece, words] = take.to_words();
+            Call::RegionStepOrWait { which, address: DATA, piece, words, from, posted: 0 }
+        };
+        // By the long way, which looks who is attached.
+        assert_eq!(world.by(1, puts(0)), OK);
+        assert_eq!(world.by(3, takes(0)), OK);
+        assert_eq!(world.by(3, takes(8)), Outcome::Left);
+        world.on(0, 1);
+        assert_eq!(world.pick(0), 1);
+        let (cpu, writer) = (CpuIndex::new(0), EnvIndex::new(1));
+        world.state.sched.cpus[cpu].lender = lender.link();
+        let root = domain::root(&world.state, env::domain(&world.state, writer).into());
+        world.machine.current = Some(root);
+        let (state, machine) = (&mut world.state, &mut world.machine);
+        let words = puts(8).encode().1;
+        let done = relay::call::<_, { number::RegionStep }>(state, machine, (cpu, writer), words);
+        let Some(Done::Moved(moved)) = done else { panic!("{done:?}") };
+        let done = relay::tell(state, machine, (cpu, writer), moved);
+        let switched = matches!(done, Done::Switched { .. });
+        assert_eq!(switched, lender == EnvIndex::NONE, "{done:?}");
+    }
+}
+
 /// Who wakes a sleeper copies in the sleeper's space, and is in his own again if that fails.
 #[test]
 fn where_a_sleeper_has_no_page_its_call_begins_anew() {

@@ -42,8 +42,8 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a delivery keeps the trap flag",
         "upcall.rs",
-        "clean(context.rflags) & !CLEARED",
-        "clean(context.rflags)",
+        "clean(context.rflags) & !CLEARED_FLAGS",
+        "clean(context.rflags) & !(CLEARED_FLAGS & 0)",
     ),
     (
         "an interrupted way back is not found",
@@ -146,7 +146,7 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
         "a death keeps its charge",
         "env.rs",
         "    account::uncharge(state, payer, Resource::Envs, 1);\n",
-        "    let _ = payer;\n",
+        "    account::uncharge(state, payer, Resource::Envs, 0);\n",
     ),
     (
         "slices are not passed on",
