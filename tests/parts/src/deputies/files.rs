@@ -20,7 +20,7 @@ use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 11] = [
+pub const TESTS: [Test; 12] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
