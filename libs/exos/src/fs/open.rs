@@ -46,7 +46,12 @@ pub fn open(
     let flags = if flags & raw::O_PATH == 0 { flags } else { flags & PATH_FLAGS };
     let exclusive = flags & raw::O_CREAT != 0 && flags & raw::O_EXCL != 0;
     let keep = exclusive || flags & raw::O_NOFOLLOW != 0;
-    let last = if keep { Last::Keep } else { Last::Follow };
+    let last = match keep {
+        // No file is made behind a slash, wherever a link leads.
+        _ if flags & raw::O_CREAT != 0 && path.ends_with(b"/") => Last::Name,
+        true => Last::Keep,
+        false => Last::Follow,
+    };
     if flags & raw::O_CREAT == 0 {
         let known = process.files.known_to_open(&Which { directory, path, last })?;
         if let Some(description) = open_known(&process.files, &known, flags)? {
