@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use unix::Errno;
 use xio::filter::Filter;
-use xio::stack::Stack;
 use xnet::Network;
 
 /// Ports that are given to sockets that ask for none (ip_local_port_range).
@@ -118,17 +117,16 @@ impl Ports {
         }
     }
 
-    /// Gives up the filters that no socket and, as the stack says, no closing connection needs.
-    pub fn drop_unused(&mut self, stack: &Stack) {
+    /// Gives up the filters that nobody needs; no connection is closing.
+    pub fn drop_unused(&mut self) {
         self.0.retain(|port| {
-            let needed = port.users > 0 || port.stream && stack.tcp_uses(port.number);
-            if !needed {
+            if port.users == 0 {
                 for filter in &port.filters {
                     // Ours, and there since it was claimed.
                     let _ = xok::call::filter_drop(*filter);
                 }
             }
-            needed
+            port.users > 0
         });
     }
 }
