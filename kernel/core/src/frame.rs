@@ -55,7 +55,7 @@ pub struct Record {
     pub(crate) position: u16,
     /// Being revoked: takes no new binding.
     pub(crate) revoking: bool,
-    /// [`WANDERS`].
+    /// [`WANDERS`], [`WATCHED`].
     pub(crate) marks: u8,
 }
 
@@ -64,6 +64,8 @@ const _: () = assert!(core::mem::size_of::<Record>() == 32);
 /// In [`Record::marks`]: it is revoked by the accounts whose tables have its entries, one after the
 /// other.
 pub(crate) const WANDERS: u8 = 1;
+/// In [`Record::marks`]: a predicate has named a word of it since it was taken.
+pub(crate) const WATCHED: u8 = 2;
 
 /// In [`Record::last`]: nobody reads what is in it when it is given up. No account's index.
 const SECRET: u16 = u16::MAX;

@@ -76,6 +76,7 @@ pub fn set<M: Machine>(
         }
         for frame in frames_of(state, atom).into_iter().flatten() {
             frame::reference(state, frame);
+            state.frames.records[frame.0 as usize].marks |= frame::WATCHED;
         }
     }
     clear(state, machine, caller);

@@ -15,6 +15,7 @@
 //! each round an environment may run for a slice, at whatever times it is woken.
 
 use crate::env::{self, Pending};
+use crate::frame::WATCHED;
 use crate::index::{CpuIndex, Each, EnvIndex};
 use crate::list::{self, Heap, Kind};
 use crate::machine::Machine;
@@ -307,10 +308,13 @@ fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     if others && state.sched.watch != 0 { this.since_ns + SLICE_NS } else { u64::MAX }
 }
 
-/// The kernel wrote a word of this frame; sleepers that watch it are looked at in `pick`.
+/// The kernel wrote a word of this frame; sleepers that watch it are looked at in `pick`. A frame of
+/// which no predicate has named a word is left alone: others' words are of its class.
 #[inline]
 pub fn written(state: &mut State, frame: Frame) {
-    touched(state, predicate::frame_bit(frame));
+    if state.frames.record(frame).marks & WATCHED != 0 {
+        touched(state, predicate::frame_bit(frame));
+    }
 }
 
 /// The kernel wrote words of these classes. What nobody watches now is nobody's business: whoever

@@ -442,6 +442,30 @@ fn records_that_no_predicate_names_concern_no_sleeper() {
     assert_eq!(touches(&mut world, change), class);
 }
 
+/// The same of frames: what the kernel writes there, events and packets, concerns sleepers only if
+/// one has named a word of the frame.
+#[test]
+fn frames_that_no_predicate_names_concern_no_sleeper() {
+    let (mut world, index) = spawned();
+    let domain = env::domain(&world.state, EnvIndex::new(index));
+    let root = domain::root(&world.state, domain.into());
+    let frame = crate::table::look_up(&world.machine, root, A).unwrap().frame;
+    let write = |world: &mut World| crate::sched::written(&mut world.state, frame);
+    assert_eq!(touches(&mut world, write), 0);
+    let named = atom(memory(A), Operator::NotEqual, constant(0));
+    assert_eq!(set(&mut world, index, &[named]), OK);
+    assert_eq!(touches(&mut world, write), crate::predicate::frame_bit(frame));
+    // It has been revoked and taken again: no predicate names it.
+    let revoke = Call::FrameRevoke { frame, flags: 0 };
+    assert_eq!(world.by(1, revoke), Outcome::Answer(0, 0));
+    world.settle();
+    let (payer, guard, kind) = (AccountIndex::new(1), Name::ROOT, FrameType::Data);
+    let which = Which::This(frame.0);
+    let taken = frame::allocate(&mut world.state, &mut world.machine, which, payer, guard, kind);
+    assert_eq!(taken.map(|taken| taken.0), Ok(frame.0), "it is free again");
+    assert_eq!(touches(&mut world, write), 0);
+}
+
 /// The same of how many are attached to a region.
 #[test]
 fn regions_that_no_predicate_names_concern_no_sleeper() {
