@@ -412,7 +412,9 @@ fn files_of_others_are_not_made(_: door::Door) -> Seen {
         // The directory's owner is believed.
         i32::from(!made) + 2 * i32::from(fs::write(at("ours"), b"").is_err())
     })?)?;
-    let makes = |name: &str| File::options().create(true).truncate(true).write(true).open(at(name));
+    let makes = |name: &str| {
+        File::options().create(true).truncate(false).read(true).write(true).open(at(name))
+    };
     let denied = |name: &str| {
         let is_denied =
             |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
