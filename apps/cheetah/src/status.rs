@@ -30,6 +30,9 @@ const GOOD_FOR: u64 = 16;
 /// Nanoseconds by which a page may be made before the one made last has been good for long enough:
 /// who asks now and then gets what is so now.
 const EARLY_NS: u64 = 50_000_000;
+/// Nanoseconds for which a page is good at most, also where making it takes long: `page.html` asks
+/// twice a second, and gets a new one each time.
+const GOOD_NS: u64 = 500_000_000;
 
 /// A page that is made when it is asked for.
 #[derive(Default)]
@@ -72,7 +75,8 @@ impl Page {
             self.text = None;
             self.text = make().ok().map(|text| Rc::new(text.0.into_bytes()));
             let took = clock::now_ns() - begun;
-            self.good_ns = self.good_ns.max(begun) + GOOD_FOR * took;
+            let good_ns = self.good_ns.max(begun) + GOOD_FOR * took;
+            self.good_ns = good_ns.min(begun + GOOD_NS);
         }
         let text = self.text.clone();
         text.map_or(Lookup::NoMemory, |text| Lookup::File(File::Made(text, kind)))
