@@ -88,7 +88,7 @@ fn prepare(net: &Net, sockets: &[Place], keeper: EnvId) -> Result<RegionId, Errn
             _ => entries.extend(entry(inner, &mut state, keeper)?),
         }
     }
-    inner.ports.drop_unused();
+    inner.ports.drop_unused(&inner.network.stack);
     net.handed.replace(Some((entries, way)));
     Ok(way)
 }

@@ -239,6 +239,7 @@ impl Keeper {
             moved |= !accepted.is_empty();
             self.entries.append(&mut accepted);
             moved |= self.let_go();
+            self.inner.ports.drop_unused(&self.inner.network.stack);
             self.inner.network.flush();
             let stack = &self.inner.network.stack;
             let sent = stack.tcp_flushed() && stack.unresolved().next().is_none();
@@ -288,9 +289,7 @@ impl Keeper {
                 continue;
             }
             // The last user waits for this: the port is free again.
-            if self.inner.network.stack.tcp_counts().0 == 0 {
-                self.inner.ports.drop_unused();
-            }
+            self.inner.ports.drop_unused(&self.inner.network.stack);
             entry.end_in();
             entry.end_out();
         }

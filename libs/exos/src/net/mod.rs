@@ -166,14 +166,14 @@ impl Net {
         let Ok(mut inner) = self.inner.try_borrow_mut() else { return };
         if let Some(Inner { network, ports }) = &mut *inner {
             network.poll();
-            drop_unused(network, ports);
+            ports.drop_unused(&network.stack);
         }
     }
 
     /// A socket has closed: another process may have its port now.
     fn drop_ports(&self) {
         if let Ok(Some(Inner { network, ports })) = self.inner.try_borrow_mut().as_deref_mut() {
-            drop_unused(network, ports);
+            ports.drop_unused(&network.stack);
         }
     }
 
@@ -190,13 +190,6 @@ impl Net {
             network.port.close();
         }
         self.handed.take();
-    }
-}
-
-/// Gives up the ports that no socket and no closing connection needs.
-fn drop_unused(network: &Network, ports: &mut Ports) {
-    if network.stack.tcp_counts().0 == 0 {
-        ports.drop_unused();
     }
 }
 

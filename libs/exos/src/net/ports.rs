@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use unix::Errno;
 use xio::filter::Filter;
+use xio::stack::Stack;
 use xnet::Network;
 
 /// Ports that are given to sockets that ask for none (ip_local_port_range).
@@ -117,16 +118,17 @@ impl Ports {
         }
     }
 
-    /// Gives up the filters that nobody needs; no connection is closing.
-    pub fn drop_unused(&mut self) {
+    /// Gives up the filters that no socket and, as the stack says, no closing connection needs.
+    pub fn drop_unused(&mut self, stack: &Stack) {
         self.0.retain(|port| {
-            if port.users == 0 {
+            let needed = port.users > 0 || port.stream && stack.tcp_uses(port.number);
+            if !needed {
                 for filter in &port.filters {
                     // Ours, and there since it was claimed.
                     let _ = xok::call::filter_drop(*filter);
                 }
             }
-            port.users > 0
+            needed
         });
     }
 }

@@ -406,6 +406,11 @@ impl Stack {
         (self.tcp.connections.len(), self.tcp.waiting.len())
     }
 
+    /// Is there a connection at this port of ours, though its user may have closed it?
+    pub fn tcp_uses(&self, port: u16) -> bool {
+        self.tcp.connections.iter().any(|(_, connection)| connection.port == port)
+    }
+
     fn mine(&self, id: TcpId) -> Option<&Connection> {
         self.tcp.connections.get(id.0).filter(|connection| !connection.orphan)
     }
