@@ -185,6 +185,19 @@ fn closing_with_unread_bytes_is_a_reset() {
     assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_failure(client).is_some()));
 }
 
+/// Nor is a peer that sends to a closed connection left to wait for room (RFC 1122 §4.2.2.13).
+#[test]
+fn bytes_behind_a_close_are_a_reset() {
+    let mut pair = Pair::new(1, Weather::default());
+    let (_, client, accepted) = connected(&mut pair, 40_000);
+    pair.stack(0).tcp_close(accepted).unwrap();
+    assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_receive(client, &mut [0]) == Ok(0)));
+    pair.stack(1).tcp_send(client, b"too late").unwrap();
+    assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_failure(client).is_some()));
+    assert_eq!(pair.stack(1).tcp_failure(client), Some(Error::Reset));
+    assert_eq!(pair.stack(0).tcp_counts(), (0, 0));
+}
+
 #[test]
 fn a_stream_can_end_in_one_direction_only() {
     let mut pair = Pair::new(1, Weather::default());

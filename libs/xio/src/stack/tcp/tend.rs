@@ -163,6 +163,12 @@ impl Stack {
     fn tend(&mut self, name: Name) {
         let now_us = self.now_us;
         let Some(connection) = self.tcp.connections.get_mut(name) else { return };
+        let unread = connection.alone.socket().recv_queue();
+        // What comes behind a close will not be read: its sender is not to wait for room here
+        // (RFC 1122 §4.2.2.13).
+        if connection.orphan && unread > 0 {
+            connection.alone.socket_mut().abort();
+        }
         let socket = connection.alone.socket();
         let (before, now) = (connection.state, state_of(socket.state()));
         let queued = socket.send_queue();
