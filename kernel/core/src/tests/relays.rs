@@ -291,6 +291,36 @@ fn both_ways_end_in_the_same_state() {
     Ways { populated, step, digest, kind, least: 30 }.end_alike();
 }
 
+/// The write of eight bytes by the environment at 1, on from this byte.
+fn puts(region: u64, from: u64) -> Call {
+    let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..eight_bytes(region) };
+    let [which, piece, words] = put.to_words();
+    Call::RegionStep { which, address: DATA, piece, words, from, beside: from }
+}
+
+/// The read of eight bytes by the environment at 3, which waits where none are there.
+fn takes(region: u64, from: u64) -> Call {
+    let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..eight_bytes(region) };
+    let [which, piece, words] = take.to_words();
+    Call::RegionStepOrWait { which, address: DATA, piece, words, from, posted: 0 }
+}
+
+fn eight_bytes(region: u64) -> Step {
+    Step { region, peer: u8::MAX, len: 8, offset: BYTES as u32, ..Step::NONE }
+}
+
+/// The environment at 3 waits for bytes in this region, the one at 1 runs in its own slice. The
+/// first steps go the long way, which looks at which domains are attached.
+fn a_reader_waits(world: &mut World) -> u64 {
+    let region = world.state.published.regions[REGIONS].id;
+    assert_eq!(world.by(1, puts(region, 0)), OK);
+    assert_eq!(world.by(3, takes(region, 0)), OK);
+    assert_eq!(world.by(3, takes(region, 8)), Outcome::Left);
+    world.on(0, 1);
+    assert_eq!(world.pick(0), 1);
+    region
+}
+
 /// What one runs on time that it has got by the short way its account owes as well; one whose
 /// account owes a slice has no such time.
 #[test]
@@ -298,41 +328,25 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
     let mut world = populated();
     let other = super::turns::user(&mut world);
     super::turns::process(&mut world, other);
-    let region = world.state.published.regions[REGIONS].id;
-    let both = Step { region, peer: u8::MAX, len: 8, offset: BYTES as u32, ..Step::NONE };
-    let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..both };
-    let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..both };
     let (cpu, reader) = (CpuIndex::new(0), EnvIndex::new(3));
     let credit = |world: &World| crate::loan::credit(&world.state, cpu, reader);
-    let puts = |from| {
-        let [which, piece, words] = put.to_words();
-        Call::RegionStep { which, address: DATA, piece, words, from, beside: from }
-    };
-    let takes = |from| {
-        let [which, piece, words] = take.to_words();
-        Call::RegionStepOrWait { which, address: DATA, piece, words, from, posted: 0 }
-    };
-    // By the long way, which looks who is attached.
-    assert_eq!(world.by(1, puts(0)), OK);
-    assert_eq!(world.by(3, takes(0)), OK);
-    assert_eq!(world.by(3, takes(8)), Outcome::Left);
-    world.on(0, 1);
-    assert_eq!((world.pick(0), credit(&world)), (1, SLICE_NS));
-    let done = by_the_short_way(&mut world, 0, 1, puts(8));
+    let region = a_reader_waits(&mut world);
+    assert_eq!(credit(&world), SLICE_NS);
+    let done = by_the_short_way(&mut world, 0, 1, puts(region, 8));
     assert!(matches!(done, Some(Done::Switched { target, .. }) if target == reader), "{done:?}");
     world.machine.now += SLICE_NS * 6 / 10;
-    let (number, words) = takes(16).encode();
+    let (number, words) = takes(region, 16).encode();
     let context = world.machine.context(3);
     (context.rip, context.rcx, context.rax) = (RIP, RIP, number.into());
     (context.rdi, context.rsi, context.rdx) = (words[0], words[1], words[2]);
     (context.r10, context.r8, context.r9) = (words[3], words[4], words[5]);
-    let done = by_the_short_way(&mut world, 0, 3, takes(16));
+    let done = by_the_short_way(&mut world, 0, 3, takes(region, 16));
     assert!(matches!(done, Some(Done::Switched { target, .. }) if target.at() == 1), "{done:?}");
     assert_eq!(credit(&world), SLICE_NS * 4 / 10);
     // As if its turn had come: what it owes itself is paid, and its account owes the rest.
     world.state.envs.slots[reader].debt_ns = 0;
     crate::turns::charge(&mut world.state, cpu, reader, SLICE_NS);
-    let done = by_the_short_way(&mut world, 0, 1, puts(16));
+    let done = by_the_short_way(&mut world, 0, 1, puts(region, 16));
     assert!(!matches!(done, Some(Done::Switched { .. })), "{done:?}");
 }
 
@@ -341,30 +355,13 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
 fn time_that_is_lent_is_lent_no_further() {
     for lender in [EnvIndex::NONE, EnvIndex::new(2)] {
         let mut world = populated();
-        let region = world.state.published.regions[REGIONS].id;
-        let both = Step { region, peer: u8::MAX, len: 8, offset: BYTES as u32, ..Step::NONE };
-        let take = Step { role: 1, moves: 1, flags: STEP_BESIDE, ..both };
-        let put = Step { beside: 1, flags: STEP_IN | STEP_BESIDE, ..both };
-        let puts = |from| {
-            let [which, piece, words] = put.to_words();
-            Call::RegionStep { which, address: DATA, piece, words, from, beside: from }
-        };
-        let takes = |from| {
-            let [which, piece, words] = take.to_words();
-            Call::RegionStepOrWait { which, address: DATA, piece, words, from, posted: 0 }
-        };
-        // By the long way, which looks who is attached.
-        assert_eq!(world.by(1, puts(0)), OK);
-        assert_eq!(world.by(3, takes(0)), OK);
-        assert_eq!(world.by(3, takes(8)), Outcome::Left);
-        world.on(0, 1);
-        assert_eq!(world.pick(0), 1);
+        let region = a_reader_waits(&mut world);
         let (cpu, writer) = (CpuIndex::new(0), EnvIndex::new(1));
         world.state.sched.cpus[cpu].lender = lender.link();
         let root = domain::root(&world.state, env::domain(&world.state, writer).into());
         world.machine.current = Some(root);
         let (state, machine) = (&mut world.state, &mut world.machine);
-        let words = puts(8).encode().1;
+        let words = puts(region, 8).encode().1;
         let done = relay::call::<_, { number::RegionStep }>(state, machine, (cpu, writer), words);
         let Some(Done::Moved(moved)) = done else { panic!("{done:?}") };
         let done = relay::tell(state, machine, (cpu, writer), moved);
