@@ -213,33 +213,43 @@ impl Clients {
         who: &Credentials,
     ) -> Result<RegionId, Errno> {
         let domain = domain_of(caller).ok_or(Errno::ESRCH)?;
-        let known = self.fifos.iter().find(|fifo| fifo.node == node).map(|fifo| fifo.region);
-        let region = match known {
+        let known = self.fifos.iter().position(|fifo| fifo.node == node);
+        // What lies in one that all have closed is lost (fifo(7)).
+        let open = known.and_then(|at| self.fifos.get(at)).filter(|fifo| fifo.is_open());
+        let open = open.map(|fifo| fifo.region);
+        let region = match open {
             Some(region) => region,
-            None => {
-                // Those that no process has open any more go at the next sweep.
-                let open = self.fifos.iter().filter(|fifo| fifo.is_open());
-                let (all, made) = open.fold((0, 0), |(all, made), fifo| {
-                    (all + 1, made + usize::from(fifo.maker == who.uid))
-                });
-                if all >= FIFOS || who.uid != 0 && !leaves_as_many(FIFOS, 1, all, made) {
-                    return Err(Errno::ENFILE);
-                }
-                room(&mut self.fifos)?;
-                let frames = [u32::MAX; abi::limits::REGION_FRAMES];
-                let region = call::fifo_alloc(PROCESSES, &frames).map_err(refused)?;
-                attach(region, WATCHER)?;
-                region
-            }
+            None => self.make_fifo(who)?,
         };
         let attached = call::region_attach(PROCESSES, region, role, domain);
-        if attached.is_err() && known.is_none() {
+        if attached.is_err() && open.is_none() {
             detach(region, WATCHER);
         }
         attached.map_err(refused)?;
-        if known.is_none() {
-            self.fifos.push(Fifo { region, node, maker: who.uid });
+        if open.is_none() {
+            let fifo = Fifo { region, node, maker: who.uid };
+            match known.and_then(|at| self.fifos.get_mut(at)) {
+                Some(closed) => detach(core::mem::replace(closed, fifo).region, WATCHER),
+                None => self.fifos.push(fifo),
+            }
         }
+        Ok(region)
+    }
+
+    /// A pipe for a fifo that no process has open, and room to note it.
+    fn make_fifo(&mut self, who: &Credentials) -> Result<RegionId, Errno> {
+        // Those that no process has open any more go at the next sweep.
+        let open = self.fifos.iter().filter(|fifo| fifo.is_open());
+        let (all, made) = open.fold((0, 0), |(all, made), fifo| {
+            (all + 1, made + usize::from(fifo.maker == who.uid))
+        });
+        if all >= FIFOS || who.uid != 0 && !leaves_as_many(FIFOS, 1, all, made) {
+            return Err(Errno::ENFILE);
+        }
+        room(&mut self.fifos)?;
+        let frames = [u32::MAX; abi::limits::REGION_FRAMES];
+        let region = call::fifo_alloc(PROCESSES, &frames).map_err(refused)?;
+        attach(region, WATCHER)?;
         Ok(region)
     }
 
