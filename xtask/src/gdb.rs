@@ -7,6 +7,8 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use abi::layout;
 use abi::published::{self, Directory, DomainRecord, EnvRecord, Table, TableInfo};
@@ -22,23 +24,26 @@ use crate::workspace;
 const PROGRAM_BASE: u64 = 0x5555_5555_4000;
 /// The longest path that a socket may have, with its NUL (`sockaddr_un`).
 const SOCKET_PATH_BYTES: usize = 108;
+/// How often it is looked whether QEMU has made the socket.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Where QEMU's server for gdb listens.
 pub struct Server {
-    socket: PathBuf,
+    socket: Arc<PathBuf>,
 }
 
 impl Server {
-    /// Makes the server's place and gdb's script; says what to type.
+    /// Makes the server's place and gdb's script; says what to type as soon as QEMU is there.
     pub fn prepare(job: &Job) -> Result<Self> {
-        let socket = socket();
+        let socket = Arc::new(socket());
         // What an earlier run has left.
-        let _ = std::fs::remove_file(&socket);
+        let _ = std::fs::remove_file(&*socket);
         let script = workspace::output().join("xok.gdb");
         let text = script_text(&socket, &files(job)?)?;
         std::fs::create_dir_all(workspace::output()).context("the target directory")?;
         std::fs::write(&script, text).context(script.display())?;
-        report::step(&format!("stopped; in another terminal: gdb -x {}", script.display()));
+        let waiting = Arc::downgrade(&socket);
+        std::thread::spawn(move || say_when_it_listens(&waiting, &script));
         Ok(Self { socket })
     }
 
@@ -52,7 +57,21 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The next run removes it, too.
-        let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_file(&*self.socket);
+    }
+}
+
+/// Says how gdb is started when there is a socket, unless the server goes before.
+fn say_when_it_listens(socket: &Weak<PathBuf>, script: &Path) {
+    while let Some(place) = socket.upgrade() {
+        if place.exists() {
+            // QEMU may have made the terminal raw, so that the line needs its carriage return.
+            let script = script.display();
+            report::step(&format!("stopped; in another terminal: gdb -x {script}\r"));
+            return;
+        }
+        drop(place);
+        std::thread::sleep(LOOK);
     }
 }
 

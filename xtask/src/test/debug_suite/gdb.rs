@@ -36,7 +36,10 @@ pub fn session() -> Result<Verdict> {
     let mut machine = command.spawn().context("our own program")?;
     let said = machine.stderr.take().ok_or_else(|| Failure::new("no standard error"))?;
     let mut said = BufReader::new(said);
-    let outcome = script_named_in(&mut said).and_then(|script| run_gdb(&script, &subject));
+    let outcome = script_named_in(&mut said).and_then(|script| {
+        server_listens(&script)?;
+        run_gdb(&script, &subject)
+    });
     if outcome.is_err() {
         // It is gone already, or goes now.
         let _ = machine.kill();
@@ -69,6 +72,16 @@ fn script_named_in(said: &mut impl BufRead) -> Result<PathBuf> {
         line.clear();
     }
     Err(Failure::new("no command line for gdb was said"))
+}
+
+/// gdb may be started as soon as it is said how: its script names a socket that is there.
+fn server_listens(script: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(script).context(script.display())?;
+    let socket = text.lines().find_map(|line| line.strip_prefix("target remote "));
+    match socket {
+        Some(socket) if Path::new(socket).exists() => Ok(()),
+        other => Err(Failure::new(format!("gdb was asked for without a server: {other:?}"))),
+    }
 }
 
 fn run_gdb(script: &Path, subject: &Path) -> Result<String> {
