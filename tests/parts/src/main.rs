@@ -3,6 +3,9 @@
 //! The rest of it knows nothing of that: Rust's standard library, and glibc's. What these do with
 //! the program's descriptors, pages and turns is what the tests look at. On Linux, where there is
 //! no door, it says so.
+//!
+//! By the same door it makes kernel calls of its own, as another user: what such a program gets of
+//! others, and how long it delays them, is what most of its tests look at (docs/threat-model.md).
 #![deny(unsafe_code)]
 
 mod accounts;
