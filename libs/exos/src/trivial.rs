@@ -1,4 +1,4 @@
-//! Calls that need neither stack nor handler (decision 5): who one is.
+//! Calls that need neither stack nor handler (decisions 5): who one is.
 //!
 //! Those that are tried without the handler begin here, too: reading and writing what a pipe has
 //! (`fs::at_once`). Giving the processor away is one native call, whatever other threads do.
