@@ -22,8 +22,8 @@ use xok::{call, clock, published};
 
 use crate::clients::{domain_of, room};
 
-/// Pages, and files, that are looked at with a request: with each one, while there are no more.
-/// They take some 50 instructions each.
+/// Pages, and files, that are looked at with a request. Where there are no more of them in all,
+/// each request looks at all. They take some 50 instructions each.
 pub const A_REQUEST: usize = 64;
 /// What is looked at between two requests.
 pub const A_PIECE: usize = 256;
@@ -53,9 +53,10 @@ pub struct Holders {
     /// Which one of them is known at each place of the table of environments.
     known: Vec<u32>,
     stage: Stage,
-    /// Users of whose files a process of this look says that it makes one.
+    /// Users that are making a file, as a process of theirs says to this look: it does not know
+    /// the file's number yet, so that no file of theirs ends by this look.
     makers: Vec<u32>,
-    /// There was no room for one of them.
+    /// There was no room for one of them: no file ends by this look.
     any_maker: bool,
     /// Are there more than a request looks at?
     many: bool,

@@ -36,7 +36,8 @@ pub(crate) struct Left {
     pub revokes_first: bool,
     /// The first of its method tables whose regions have ended ([`crate::method`]).
     pub methods: u32,
-    /// It dies: so many frames have not been looked at, whether it pays for them.
+    /// The account dies, and so many frames are still to be looked at: those that it pays for are
+    /// revoked.
     pub frames: u32,
     /// It dies, and may have lost the last of what it waited for. One that others hold something of
     /// costs nothing until they let go.

@@ -19,8 +19,8 @@ use crate::{frame, left, retract, sweep};
 /// copied arguments, the running order, frames that come back from limbo, the way out.
 pub const PIECE: u32 = 30_000;
 
-/// What looking who runs next may spend of whatever kind, at least and at most: it comes last, so
-/// that some of it is done whatever the call has spent.
+/// What the search for the environment that runs next may spend, at least and at most. It comes
+/// last in a hold, so that some of it is done whatever the call has spent.
 pub const TURN: core::ops::RangeInclusive<u32> = 2_000..=6_000;
 
 /// What parts cost at most, in instructions, repeated string instructions by the step.

@@ -66,9 +66,9 @@ impl Payers {
         user
     }
 
-    /// Is what this process says of its group, and of its session, no word of a stranger's, who
-    /// would keep others' groups stopped for ever? Our ancestors' it is not, nor that of who speaks
-    /// for one of our users or for user 0.
+    /// Is what the process `id` says of its group and session believed? A stranger is not: its word
+    /// would keep others' groups stopped for ever. No strangers are our ancestors, and processes
+    /// that speak for one of our users or for user 0.
     pub fn is_believed(&self, process: &Process, id: EnvId) -> bool {
         self.is_of_ours(process, id) || descends(process.id, id)
     }
@@ -89,7 +89,8 @@ impl Payers {
         })
     }
 
-    /// Does it act for one of these users that is meant, at that one's cost?
+    /// Does it act for one of these users, at that one's cost? Of the users those count that
+    /// `is_meant` names.
     fn acts_at_cost_of<const N: usize>(
         &self,
         id: EnvId,
