@@ -308,8 +308,8 @@ fn next_look(state: &State, cpu: CpuIndex) -> u64 {
     if others && state.sched.watch != 0 { this.since_ns + SLICE_NS } else { u64::MAX }
 }
 
-/// The kernel wrote a word of this frame; sleepers that watch it are looked at in `pick`. A frame of
-/// which no predicate has named a word is left alone: others' words are of its class.
+/// The kernel wrote a word of this frame: sleepers that watch it are looked at in `pick`. A frame
+/// of which no predicate has named a word is left alone: others' words are of its class.
 #[inline]
 pub fn written(state: &mut State, frame: Frame) {
     if state.frames.record(frame).marks & WATCHED != 0 {
