@@ -240,9 +240,8 @@ impl Clients {
     fn make_fifo(&mut self, who: &Credentials) -> Result<RegionId, Errno> {
         // Those that no process has open any more go at the next sweep.
         let open = self.fifos.iter().filter(|fifo| fifo.is_open());
-        let (all, made) = open.fold((0, 0), |(all, made), fifo| {
-            (all + 1, made + usize::from(fifo.maker == who.uid))
-        });
+        let (all, made) = open
+            .fold((0, 0), |(all, made), fifo| (all + 1, made + usize::from(fifo.maker == who.uid)));
         if all >= FIFOS || who.uid != 0 && !leaves_as_many(FIFOS, 1, all, made) {
             return Err(Errno::ENFILE);
         }
