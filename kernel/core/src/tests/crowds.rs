@@ -230,6 +230,65 @@ fn who_borrows_for_a_friends_server_has_no_more_than_both_may_borrow() {
     assert!(borrowed <= 3 * SLICE_NS, "{borrowed} ns in {loans} loans");
 }
 
+/// Clients of one account, each with a server that it has work without end, beside a program that
+/// computes: the part of 100 of the processor's time that the program has.
+fn share_beside_servers(count: usize, work_ns: u64) -> u64 {
+    let mut world = World::of(8192);
+    let [computing, asking] = [(); 2].map(|()| user(&mut world));
+    let program = process(&mut world, computing);
+    let clients: Vec<usize> = (0..count).map(|_| process(&mut world, asking)).collect();
+    let mut servers = Vec::new();
+    for &client in &clients {
+        let account = user(&mut world);
+        let server = process(&mut world, account);
+        let accept = Call::Sleep { deadline: 0, posted: 0, events: 0, flags: 1 };
+        mask(&mut world, server);
+        assert_eq!(world.by(server, accept), Outcome::Left);
+        servers.push((server, client, work_ns));
+    }
+    sleep_for_ever(&mut world, 1);
+    let begin = world.machine.now;
+    let mut computed = 0;
+    while world.machine.now < begin + 40 * SLICE_NS {
+        let runs = world.pick(0);
+        let left = world.state.sched.cpus[CPU].end_ns().saturating_sub(world.machine.now);
+        let word = |world: &World, to: usize, bits: u64| {
+            u64::from(abi::call::number::TransferSync) | u64::from(world.id(to).0) << 32 | bits
+        };
+        if runs == program {
+            computed += left;
+            world.machine.now += left;
+        } else if let Some((_, client, to_do)) = servers.iter_mut().find(|at| at.0 == runs) {
+            let works = left.min(*to_do);
+            (world.machine.now, *to_do) = (world.machine.now + works, *to_do - works);
+            if *to_do == 0 {
+                *to_do = work_ns;
+                let word = word(&world, *client, TRANSFER_REPLY);
+                world.raw(0, runs, Call::TransferSync {}, word);
+            }
+        } else {
+            let at = servers.iter().find(|at| at.1 == runs).expect("a client");
+            world.machine.now += 2_000;
+            let word = word(&world, at.0, 0);
+            world.raw(0, runs, Call::TransferSync {}, word);
+        }
+    }
+    crate::turns::check(&world.state);
+    computed * 100 / (world.machine.now - begin)
+}
+
+/// A user's programs that have servers work without end have no turns of these: another user's
+/// program that computes has half of the processor.
+#[test]
+fn servers_give_none_of_their_turns_to_clients() {
+    for count in [1, 2, 3] {
+        for work_ns in [270_000, 3_000_000] {
+            let share = share_beside_servers(count, work_ns);
+            assert!(share >= 45, "{share} % beside {count} servers, {work_ns} ns for a request");
+        }
+    }
+}
+
 /// Looks at a crowd of sleepers are not all that a walk has, in each walk: one of another account's
 /// is looked at when its turn comes, while a third account computes.
 #[test]

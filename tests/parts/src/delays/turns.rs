@@ -8,10 +8,11 @@ use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::{EnvRecord, InterfaceRecord, Table};
 use abi::ring::Piece;
 use abi::word::{UserAddress, Which};
+use std::fs::{self, File};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use xok::published;
 use xok::services::{self, Service};
+use xok::{accounts, published};
 
 /// Instructions in which the program computes, and the most that it lacks of half of them: it has
 /// 0.45 of the processor.
@@ -26,30 +27,39 @@ const NETWORK_SLOT: u8 = 3;
 const AT_LEAST: u64 = 100;
 
 /// What the user does, beside computing.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Storm {
     types: bool,
     entrusts: bool,
     pings: bool,
+    /// How many of [`REQUESTS`].
+    requests: usize,
 }
+
+/// Makes requests to a server without end, and counts them.
+type Asks = fn(door::Door, &AtomicU64) -> Option<i32>;
+const REQUESTS: [Asks; 3] = [write_on, join_on, open_on];
 
 /// The program's lack beside each storm.
 pub fn all(door: door::Door) -> Measured {
     let mut all = Vec::new();
-    for (what, types, entrusts, pings) in [
-        ("beside ^C", true, false, false),
-        ("beside what is left to init", false, true, false),
-        ("beside both", true, true, false),
-        ("beside pings", false, false, true),
+    let none = Storm::default();
+    for (what, storm) in [
+        ("beside ^C", Storm { types: true, ..none }),
+        ("beside what is left to init", Storm { entrusts: true, ..none }),
+        ("beside both", Storm { types: true, entrusts: true, ..none }),
+        ("beside pings", Storm { pings: true, ..none }),
+        ("beside writes", Storm { requests: 1, ..none }),
+        ("beside requests to three servers", Storm { requests: 3, ..none }),
     ] {
-        let lack = beside(door, Storm { types, entrusts, pings })?;
+        let lack = beside(door, storm)?;
         all.extend(lack.into_iter().map(|(who, lack)| (format!("{who} {what}"), lack)));
     }
     Ok(all)
 }
 
 fn beside(door: door::Door, storm: Storm) -> Measured {
-    let words = libc::words(libc::shared(1), 2 + TERMINALS);
+    let words = libc::words(libc::shared(1), 2 + TERMINALS + REQUESTS.len());
     let (done, told) = (&words[0], &words[1..=TERMINALS]);
     let mut pids = Vec::new();
     let begins = |word: &AtomicU64, least: u64, act: &dyn Fn() -> Option<i32>| {
@@ -84,6 +94,9 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
         let frame = echo_request(mac.to_le_bytes());
         pids.push(begins(done, AT_LEAST, &|| ping_on(door, &frame, done)));
     }
+    for (asks, asked) in REQUESTS.iter().zip(&words[2 + TERMINALS..]).take(storm.requests) {
+        pids.push(begins(asked, AT_LEAST, &|| asks(door, asked)));
+    }
     let victim = as_user(ANN, || {
         let own = EnvId(std::process::id());
         let ran = || published::env(own).map_or(0, |env| env.run_ns);
@@ -99,6 +112,34 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
     // All of them by the signal.
     expect(ends.iter().all(|&end| end == 9), || format!("the others ended with {ends:x?}"))?;
     victim
+}
+
+/// Writes to a file of its own and removes it.
+fn write_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
+    let name = format!("/tmp/{}", std::process::id());
+    loop {
+        fs::write(&name, "x").ok()?;
+        fs::remove_file(&name).ok()?;
+        done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asks the accounts' server for the account that it has.
+fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
+    let own = published::env_domain(EnvId(std::process::id()))?;
+    let server = EnvId(services::get(Service::Accounts) as u32);
+    loop {
+        let _ = libc::transfer(door, server, [accounts::JOIN, NOBODY.into(), own.0, 0, 0, 0]);
+        done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Opens a pseudo-terminal and closes it.
+fn open_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
+    loop {
+        drop(File::options().read(true).write(true).open("/dev/ptmx"));
+        done.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// Makes environments, leaves their records to init, and ends them.
