@@ -71,6 +71,23 @@ int main(void)
     SHOW(select(ends[0] + 1, &set, NULL, NULL, &none));
     FD_SET(ends[0] + 50, &set);
     TRY(select(ends[0] + 60, &set, NULL, NULL, &none));
+    /* A count of more descriptors than there are reads no more of a set than it has. */
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    TRY(select(100000, NULL, &set, NULL, &none));
+    /* Descriptors behind FD_SETSIZE, in a set as long as the count says. */
+    struct rlimit many = {2048, 2048};
+    TRY(setrlimit(RLIMIT_NOFILE, &many));
+    TRY(dup2(ends[0], 1500));
+    unsigned long wide[32] = {[1500 / 64] = 1UL << 1500 % 64};
+    TRY(select(1501, (fd_set *)wide, NULL, NULL, &none));
+    SHOW(wide[1500 / 64] != 0);
+    SHOW(write(ends[1], "w", 1));
+    wide[1500 / 64] = 1UL << 1500 % 64;
+    TRY(select(1501, (fd_set *)wide, NULL, NULL, &none));
+    SHOW(wide[1500 / 64] != 0);
+    SHOW(read(ends[0], block, 10));
+    close(1500);
     TRY(poll(NULL, 0, 10));
     struct pollfd several[3] = {{ends[0], POLLIN, 0}, {ends[1], POLLOUT, 0}, {-5, POLLIN, 0}};
     SHOW(poll(several, 3, 1000));

@@ -337,21 +337,28 @@ impl Kept {
         peeks: bool,
     ) -> Result<Option<(usize, SocketAddrV4)>, Errno> {
         loop {
-            let head = head(self.reader())?;
-            let Some((len, from)) = next_datagram(self.reader(), &head)? else {
+            let Some((head, len, from)) = self.peers_datagram()? else {
                 let gone = reading(self.rx).no_writer();
                 return if gone { Err(Errno::ENETDOWN) } else { Ok(None) };
             };
             let taken = len.min(into.len());
             look(self.reader(), head.tail + DATAGRAM_HEAD as u64, &mut into[..taken])?;
-            let wanted = head.peer == 0 || head.peer == pack(from);
-            if peeks && wanted {
-                return Ok(Some((len, from)));
-            }
             let next = head.tail + (DATAGRAM_HEAD + len) as u64;
-            if pass(self.reader(), head.tail, next)? == Done::Yes && wanted {
+            if peeks || pass(self.reader(), head.tail, next)? == Done::Yes {
                 return Ok(Some((len, from)));
             }
+        }
+    }
+
+    /// The next datagram, where it is, and who sent it: a socket that has a peer hears that alone.
+    fn peers_datagram(&self) -> Result<Option<(Head, usize, SocketAddrV4)>, Errno> {
+        loop {
+            let head = head(self.reader())?;
+            let Some((len, from)) = next_datagram(self.reader(), &head)? else { return Ok(None) };
+            if head.peer == 0 || head.peer == pack(from) {
+                return Ok(Some((head, len, from)));
+            }
+            pass(self.reader(), head.tail, head.tail + (DATAGRAM_HEAD + len) as u64)?;
         }
     }
 
@@ -409,7 +416,7 @@ impl Kept {
             Kind::Stream => Ok(RING.used(head.head, head.tail)),
             Kind::Listener => Err(Errno::EINVAL),
             Kind::Datagrams => {
-                Ok(next_datagram(self.reader(), &head)?.map_or(0, |(len, _)| len as u64))
+                Ok(self.peers_datagram()?.map_or(0, |(_, len, _)| len as u64))
             }
         }
     }
@@ -418,6 +425,9 @@ impl Kept {
     pub fn ready(&self, told: bool) -> Result<u32, Errno> {
         let ended = reading(self.rx).no_writer();
         // Who acts upon it is told what is wrong with this one; a wait for others goes on.
+        if self.kind == Kind::Datagrams && self.peers_datagram().is_err() {
+            return Ok(BROKEN);
+        }
         let Ok(rx) = head(self.reader()) else { return Ok(BROKEN) };
         let mut found = 0;
         if RING.used(rx.head, rx.tail) > 0 || ended || rx.shut {

@@ -5,6 +5,7 @@ use unix::Errno;
 use xio::stack::TcpState;
 
 use super::socket::{Socket, State};
+use super::transfers::drop_strangers;
 
 const IN: u16 = (raw::POLLIN | raw::POLLRDNORM) as u16;
 const OUT: u16 = (raw::POLLOUT | raw::POLLWRNORM) as u16;
@@ -20,7 +21,10 @@ impl Socket {
         }
         let (no_read, no_write) = self.shut.get();
         let found = self.operate(|inner, state| {
-            let stack = &inner.network.stack;
+            let stack = &mut inner.network.stack;
+            if let State::Datagrams(_, id, peer) = *state {
+                drop_strangers(stack, id, peer);
+            }
             Ok(match *state {
                 State::New(_) if !self.stream => OUT,
                 State::New(_) | State::Bound(_) | State::Kept(_) => OUT | HANG_UP,

@@ -5,7 +5,7 @@ use core::net::SocketAddrV4;
 use linux_raw_sys::general::SIGPIPE;
 use linux_raw_sys::net as raw;
 use unix::Errno;
-use xio::stack::{Error, TcpId, TcpState};
+use xio::stack::{Error, Stack, TcpId, TcpState, UdpId};
 
 use super::kept::{Kept, Kind};
 use super::socket::{Socket, State};
@@ -17,6 +17,15 @@ use crate::process::Process;
 const CHUNK: usize = 4096;
 /// Room for any datagram.
 pub const DATAGRAM: usize = 2048;
+
+/// Takes away what others than its peer have sent to a connected socket: that hears its peer alone,
+/// and nobody else's datagram is one that can be read.
+pub fn drop_strangers(stack: &mut Stack, id: UdpId, peer: Option<SocketAddrV4>) {
+    let Some(peer) = peer else { return };
+    while stack.udp_peek(id, &mut []).is_ok_and(|(_, from)| from != peer) {
+        let _ = stack.udp_receive(id, &mut []);
+    }
+}
 
 /// What one receive was.
 #[derive(Clone, Copy, Debug)]
@@ -231,20 +240,13 @@ impl Socket {
             }
             let State::Datagrams(_, id, peer) = *state else { return Err(Errno::ENOTCONN) };
             let stack = &mut inner.network.stack;
-            loop {
-                let seen = stack.udp_peek(id, buffer);
-                // A connected socket hears its peer alone.
-                let others = seen.is_ok_and(|(_, from)| peer.is_some_and(|peer| peer != from));
-                if !peeks || others {
-                    // It is the one that was seen, if there was one.
-                    let _ = stack.udp_receive(id, &mut []);
-                }
-                match seen {
-                    Ok(_) if others => {}
-                    Ok(seen) => return Ok(Some(seen)),
-                    Err(Error::WouldBlock) => return Ok(None),
-                    Err(error) => return Err(errno(error)),
-                }
+            drop_strangers(stack, id, peer);
+            let seen =
+                if peeks { stack.udp_peek(id, buffer) } else { stack.udp_receive(id, buffer) };
+            match seen {
+                Ok(seen) => Ok(Some(seen)),
+                Err(Error::WouldBlock) => Ok(None),
+                Err(error) => Err(errno(error)),
             }
         })
     }
@@ -415,7 +417,8 @@ impl Socket {
                 let count = inner.network.stack.tcp_peek(id, &mut buffer).unwrap_or(0);
                 Ok(count as u32)
             }
-            State::Datagrams(_, id, _) => {
+            State::Datagrams(_, id, peer) => {
+                drop_strangers(&mut inner.network.stack, id, peer);
                 let next = inner.network.stack.udp_peek(id, &mut []);
                 Ok(next.map_or(0, |(length, _)| length as u32))
             }
