@@ -202,5 +202,8 @@ fn fill_stack(process: &Process, command: &Command, plan: &Plan, base: u64) -> R
         },
     );
     user::write_bytes(image.rsp, &image.bytes)?;
+    // Behind the count of arguments, these, the environment, and a zero after each.
+    let words = command.arguments.len() + command.environment.len() + 3;
+    space().vector = image.rsp + 8 * words as u64;
     Ok(image.rsp)
 }

@@ -240,6 +240,22 @@ static void directories_that_are_there(void)
     TRY(rmdir("there"));
 }
 
+/* utime(2), which old C libraries and Go's syscall package call. */
+static void times_in_seconds(void)
+{
+    struct stat status;
+    long pair[2] = {1000000000, 1100000000};
+    close(open("timed", O_CREAT | O_WRONLY, 0600));
+    TRY(syscall(SYS_utime, "timed", pair));
+    stat("timed", &status);
+    SHOW(status.st_atime);
+    SHOW(status.st_mtime);
+    TRY(syscall(SYS_utime, "timed", NULL));
+    stat("timed", &status);
+    SHOW(status.st_mtime > 1700000000);
+    TRY(syscall(SYS_utime, "missing", pair));
+}
+
 int main(void)
 {
     int ended = begin_in_place(0777);
@@ -265,6 +281,7 @@ int main(void)
     as(BOB, links);
     sizes_of_files();
     directories_that_are_there();
+    times_in_seconds();
     chdir("/");
     return 0;
 }

@@ -2,6 +2,7 @@
  * something else. */
 #define _GNU_SOURCE
 #include "check.h"
+#include <dirent.h>
 
 static void other_takes_away(const char *directory)
 {
@@ -36,8 +37,14 @@ int main(void)
     TRY(getcwd(path, sizeof path) ? 0 : -1);
     SHOW(strcmp(path + strlen(place), "/d"));
     snprintf(path, sizeof path, "%s/d", place);
+    DIR *open_before = opendir(".");
     other_takes_away(path);
     look();
+    errno = 0;
+    SHOW(readdir(open_before) == NULL);
+    SHOW(syscall(SYS_getdents64, dirfd(open_before), path, sizeof path) == -1 && errno == ENOENT);
+    closedir(open_before);
+    snprintf(path, sizeof path, "%s/d", place);
     /* Another one of that name. */
     TRY(mkdir(path, 0700));
     strcat(path, "/here");

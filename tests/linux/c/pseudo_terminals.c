@@ -44,6 +44,33 @@ static int readiness(int fd, int timeout)
     return one.revents;
 }
 
+/* `struct termios2`: the settings with the speeds as numbers, as newer C libraries ask. */
+static void settings_with_speeds(int slave)
+{
+    struct {
+        unsigned input, output, control, local;
+        unsigned char line, characters[19];
+        unsigned reads, writes, none;
+    } its = {.none = 99};
+    TRY(ioctl(slave, _IOR('T', 0x2a, char[44]), &its));
+    printf("%u %u %u, interrupt %u\n", its.reads, its.writes, its.none, its.characters[VINTR]);
+    its.characters[VINTR] = 5;
+    its.control = (its.control & ~0x100fu) | B115200;
+    TRY(ioctl(slave, _IOW('T', 0x2b, char[44]), &its));
+    TRY(ioctl(slave, _IOR('T', 0x2a, char[44]), &its));
+    printf("%u %u, interrupt %u\n", its.reads, its.writes, its.characters[VINTR]);
+    its.control = (its.control & ~0x100fu) | 0x1000; /* BOTHER */
+    its.reads = its.writes = 9600;
+    TRY(ioctl(slave, _IOW('T', 0x2c, char[44]), &its));
+    TRY(ioctl(slave, _IOR('T', 0x2a, char[44]), &its));
+    printf("%u %u\n", its.reads, its.writes);
+    its.characters[VINTR] = 3;
+    its.control = (its.control & ~0x100fu) | B38400;
+    TRY(ioctl(slave, _IOW('T', 0x2d, char[44]), &its));
+    TRY(ioctl(slave, _IOR('T', 0x2a, char[44]), &its));
+    printf("%u %u, interrupt %u\n", its.reads, its.writes, its.characters[VINTR]);
+}
+
 static void made(void)
 {
     struct termios settings;
@@ -75,6 +102,7 @@ static void made(void)
     SHOW((settings.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG));
     SHOW((settings.c_oflag & (OPOST | ONLCR)) == (OPOST | ONLCR));
     SHOW(settings.c_cc[VINTR]);
+    settings_with_speeds(slave);
     TRY(open("/dev/pts/4294967295", O_RDWR));
     TRY(open("/dev/pts/x", O_RDWR));
     TRY(lseek(master, 0, SEEK_SET));

@@ -27,6 +27,18 @@ int main(int count, char **words)
             found |= one->a_type == (unsigned long)wanted[i];
         printf("entry %d: %d\n", wanted[i], found);
     }
+    long entries = 1;
+    for (Elf64_auxv_t *one = vector; one->a_type != AT_NULL; one++)
+        entries++;
+    Elf64_auxv_t told[64];
+    struct stat attributes;
+    int file = open("/proc/self/auxv", O_RDONLY);
+    ssize_t length = read(file, told, sizeof told);
+    SHOW(length >= (long)sizeof *vector && length % (long)sizeof *vector == 0);
+    SHOW(length > 0 && memcmp(told, vector, entries * sizeof *vector) == 0);
+    SHOW(fstat(file, &attributes));
+    SHOW(attributes.st_mode);
+    close(file);
     headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
     SHOW(getauxval(AT_PHENT) == sizeof *headers);
     SHOW(getauxval(AT_PAGESZ));

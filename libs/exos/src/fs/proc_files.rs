@@ -105,6 +105,7 @@ const SYS: &[(&str, &str)] = &[
 ];
 /// Files of a process.
 const OF_PROCESS: &[&str] = &[
+    "auxv",
     "callsites",
     "cmdline",
     "comm",
@@ -276,7 +277,9 @@ pub fn attributes(item: Item) -> Result<Attributes, Errno> {
         Kind::Descriptors => (raw::S_IFDIR | 0o500, 2),
         _ if is_directory(item) => (raw::S_IFDIR | 0o555, 2),
         _ if is_link(item) => (raw::S_IFLNK | 0o777, 1),
-        Kind::ProcessFile(at) if OF_PROCESS[at] == "environ" => (raw::S_IFREG | 0o400, 1),
+        Kind::ProcessFile(at) if ["auxv", "environ"].contains(&OF_PROCESS[at]) => {
+            (raw::S_IFREG | 0o400, 1)
+        }
         Kind::ProcessFile(at) if OF_PROCESS[at] == "mem" => (raw::S_IFREG | 0o600, 1),
         _ => (raw::S_IFREG | 0o444, 1),
     };
@@ -503,6 +506,7 @@ fn of_process(process: &Process, pid: u32, name: &str) -> Result<Vec<u8>, Errno>
         }
         // Nothing is mapped at its beginning, and no more of it is shown.
         "mem" if own => Err(Errno::EIO),
+        "auxv" if own => processor::vector(),
         "maps" if own => Ok(proc_text::maps(&processor::maps())),
         _ => Err(Errno::EACCES),
     }

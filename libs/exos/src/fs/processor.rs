@@ -1,10 +1,16 @@
 //! What /proc says of the machine: CPUID, version, the process's own map.
 
 use crate::memory::areas::{Area, Kind, Name};
+use crate::memory::space;
+use crate::user;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::x86_64::{__cpuid, CpuidResult};
+use unix::Errno;
 use unix::proc_text::{CpuModel, MapRecord};
+
+/// Entries of an auxiliary vector that are looked at.
+const VECTOR_MOST: u64 = 64;
 
 fn leaf(number: u32) -> CpuidResult {
     __cpuid(number)
@@ -14,6 +20,20 @@ fn letters(words: &[u32]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim().into()
+}
+
+/// The auxiliary vector of the program, as it stands on its stack, with the two zeros at its end.
+pub fn vector() -> Result<Vec<u8>, Errno> {
+    let mut bytes = Vec::new();
+    // A program may have overwritten its end.
+    for at in 0..VECTOR_MOST {
+        let entry: [u64; 2] = user::read_value(space().vector + 16 * at)?;
+        bytes.extend(entry.iter().flat_map(|word| word.to_le_bytes()));
+        if entry[0] == 0 {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 /// The processor.

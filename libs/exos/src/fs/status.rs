@@ -313,6 +313,20 @@ pub fn utimensat(
     change_at(process, directory, path, flags, &what)
 }
 
+/// `utime(path, times)`: two numbers of seconds.
+pub fn utime(process: &mut Process, path: u64, times: u64) -> Answer {
+    if times == 0 {
+        return utimensat(process, raw::AT_FDCWD, path, 0, 0);
+    }
+    let [read, written]: [i64; 2] = user::read_value(times)?;
+    let ns = |seconds: i64| -> Result<u64, Errno> {
+        Ok(u64::try_from(seconds).map_err(|_| Errno::EINVAL)?.saturating_mul(SECOND))
+    };
+    let which = CHANGE_READ | CHANGE_WRITTEN;
+    let what = Change { which, words: [0, 0, 0, ns(read)?, ns(written)?] };
+    change_at(process, raw::AT_FDCWD, path, 0, &what)
+}
+
 /// `utimes(path, times)`: two `timeval`s.
 pub fn utimes(process: &mut Process, path: u64, times: u64) -> Answer {
     if times == 0 {

@@ -157,6 +157,7 @@ fn name(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answer> {
         }
         __NR_fchownat => status::fchownat(process, words),
         __NR_utimensat => status::utimensat(process, directory, b, c, d as u32),
+        __NR_utime => status::utime(process, a, b),
         __NR_utimes => status::utimes(process, a, b),
         __NR_truncate => status::truncate(process, a, b),
         _ => return None,

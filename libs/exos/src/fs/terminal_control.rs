@@ -5,7 +5,7 @@ use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 use unix::Errno;
 use unix::tty::shared::WindowSize;
-use unix::tty::termios::{TERMIOS_BYTES, Termios};
+use unix::tty::termios::{TERMIOS_BYTES, TERMIOS2_BYTES, Termios};
 
 use super::pty;
 use super::terminal::{Tty, check_foreground};
@@ -21,9 +21,17 @@ use crate::user;
 pub fn control_call(process: &mut Process, tty: &Tty, request: u32, argument: u64) -> Answer {
     match request {
         ioctl::TCGETS => user::write_bytes(argument, &tty.control()?.termios.to_bytes())?,
-        ioctl::TCSETS => set(process, tty, argument, false, false)?,
-        ioctl::TCSETSW => set(process, tty, argument, true, false)?,
-        ioctl::TCSETSF => set(process, tty, argument, true, true)?,
+        ioctl::TCGETS2 => user::write_bytes(argument, &tty.control()?.termios.to_bytes2())?,
+        ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
+            let mut bytes = [0; TERMIOS_BYTES];
+            user::read_bytes(argument, &mut bytes)?;
+            set(process, tty, request - ioctl::TCSETS, Termios::from_bytes(&bytes))?;
+        }
+        ioctl::TCSETS2 | ioctl::TCSETSW2 | ioctl::TCSETSF2 => {
+            let mut bytes = [0; TERMIOS2_BYTES];
+            user::read_bytes(argument, &mut bytes)?;
+            set(process, tty, request - ioctl::TCSETS2, Termios::from_bytes2(&bytes))?;
+        }
         ioctl::TIOCGWINSZ => user::write_bytes(argument, &tty.control()?.size.to_bytes())?,
         ioctl::TIOCSWINSZ => {
             let mut bytes = [0; 8];
@@ -78,22 +86,15 @@ fn set_size(process: &mut Process, tty: &Tty, size: WindowSize) -> Result<(), Er
     Ok(())
 }
 
-fn set(
-    process: &mut Process,
-    tty: &Tty,
-    argument: u64,
-    drains: bool,
-    flushes: bool,
-) -> Result<(), Errno> {
-    let mut bytes = [0; TERMIOS_BYTES];
-    user::read_bytes(argument, &mut bytes)?;
+/// Changes the settings: at once (0), when all is shown (1), or then and without what is typed (2).
+fn set(process: &mut Process, tty: &Tty, when: u32, termios: Termios) -> Result<(), Errno> {
     check_foreground(process, tty, &tty.control()?)?;
-    if drains {
+    if when > 0 {
         tty.drain(process)?;
     }
     tty.change(|control| {
-        control.termios = Termios::from_bytes(&bytes);
-        if flushes {
+        control.termios = termios;
+        if when == 2 {
             control.flush_input = control.flush_input.wrapping_add(1);
         }
         Ok(())

@@ -29,6 +29,8 @@ pub struct Space {
     pub break_start: u64,
     /// Where it ends now.
     pub break_end: u64,
+    /// Where the auxiliary vector stands on its first stack.
+    pub vector: u64,
     /// Where its threads stand.
     pub places: Places,
     /// Who sleeps for its futexes.

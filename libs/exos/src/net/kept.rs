@@ -415,9 +415,7 @@ impl Kept {
         match self.kind {
             Kind::Stream => Ok(RING.used(head.head, head.tail)),
             Kind::Listener => Err(Errno::EINVAL),
-            Kind::Datagrams => {
-                Ok(self.peers_datagram()?.map_or(0, |(_, len, _)| len as u64))
-            }
+            Kind::Datagrams => Ok(self.peers_datagram()?.map_or(0, |(_, len, _)| len as u64)),
         }
     }
 

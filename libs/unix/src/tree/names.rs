@@ -241,6 +241,10 @@ impl Tree {
     pub fn list(&mut self, id: Id, position: u64, packer: &mut Packer) -> Result<(), Errno> {
         let directory = self.directory(id)?;
         let own = self.inode(id)?.attributes;
+        // It was taken away while it was open: it has not even itself and its parent.
+        if own.links == 0 {
+            return Err(Errno::ENOENT);
+        }
         let parent = self.inode(directory.parent)?.attributes;
         if position < 1 && !packer.push(own.inode, 1, own.mode, b".") {
             return Ok(());
