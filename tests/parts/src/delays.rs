@@ -18,6 +18,7 @@
 //!   users         one that asks for a user's processes beside thousands that say they are its
 //!   web           a client of the web server's beside connections that ask for dear pages in a row
 //!   turns         what a program that computes lacks, as servers work for another user meanwhile
+//!   turns_requests  the same beside requests that the other user makes without end
 //! ```
 
 mod crowd;
@@ -46,7 +47,7 @@ type Measured = Result<Vec<(String, u64)>, String>;
 /// A part's name, what measures it, what its bound is.
 type Part = (&'static str, fn(door::Door) -> Measured, u64);
 
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     ("files", files::alone, BOUND),
     ("files_beside", files::beside, BOUND),
     ("files_programs", files::beside_programs, BOUND),
@@ -60,6 +61,7 @@ const PARTS: [Part; 14] = [
     ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),
     ("turns", turns::all, turns::BOUND),
+    ("turns_requests", turns::requests, turns::BOUND),
     ("web", web::beside, BOUND),
 ];
 

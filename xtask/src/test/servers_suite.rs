@@ -15,7 +15,7 @@ use crate::tally::{Tally, Test, Verdict};
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(150);
 
-const TESTS: [Test; 27] = [
+const TESTS: [Test; 28] = [
     ("servers/files_after_an_end", || files("end", "ended with 0x700")),
     ("servers/files_after_a_panic", || files("panic", "panic: ")),
     ("servers/files_after_a_fault", || files("fault", "fault ")),
@@ -38,6 +38,7 @@ const TESTS: [Test; 27] = [
     ("servers/sleepers_delay_nobody", || delays_in("sleepers", "4G")),
     ("servers/terminals_delay_nobody", || delays_in("terminals", "4G")),
     ("servers/turns_are_left_to_others", || delays("turns")),
+    ("servers/requests_take_no_turns_of_servers", || delays("turns_requests")),
     ("servers/web_requests_delay_nobody", || delays("web")),
     ("servers/addresses_after_an_end", || network("arpd")),
     ("servers/web_after_an_end", || network("cheetah")),
