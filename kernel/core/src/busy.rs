@@ -23,7 +23,7 @@ use crate::env::{self, ASKED, Pending, WAITED};
 use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
-use crate::{gate, sched, transfer};
+use crate::{gate, loan, sched, transfer};
 use abi::error::Error;
 use abi::id::EnvId;
 use abi::limits::DONATIONS;
@@ -303,8 +303,8 @@ fn lends_for_its_client(state: &mut State, cpu: CpuIndex, server: EnvIndex) {
 /// The server has answered the client at `index` on the time of one that waits for it: it does not
 /// go on now, and the vector registers on the processor are its own. If that time is borrowed, the
 /// client may borrow after it; but if the server is the lender, which had its time from the client,
-/// the client is the lender now. In a slice of the other one's it borrows nothing: it would call
-/// the server again before that one does.
+/// the client is the lender now, unless the turn is the server's own. In a slice of the other one's
+/// it borrows nothing: it would call the server again before that one does.
 pub(crate) fn answered_meanwhile<M: Machine>(
     state: &mut State,
     machine: &mut M,
@@ -317,7 +317,7 @@ pub(crate) fn answered_meanwhile<M: Machine>(
     machine.vector_store(state.envs.slots[index].vector);
     let this = &state.sched.cpus[cpu];
     let (lender, noted) = (EnvIndex::from(this.lender), EnvIndex::from(this.awaits[0]));
-    let lent_its_time = lender == server;
+    let lent_its_time = lender == server && !loan::is_turn_of(state, cpu, server, index);
     let waits = lender == noted || before(state, noted, lender) != EnvIndex::NONE;
     let borrows = lender != EnvIndex::NONE && !lent_its_time && !waits;
     if lent_its_time {

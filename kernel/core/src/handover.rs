@@ -96,7 +96,11 @@ pub fn check<M: Machine>(
         }
         let this = &state.sched.cpus[cpu];
         let account = AccountIndex::from(AccountId(record.account));
-        if this.lender != 0 && this.borrower != account.link() {
+        let is_its = match this.lender {
+            0 => !loan::is_turn_of(state, cpu, caller, target),
+            _ => this.borrower == account.link(),
+        };
+        if !is_its {
             return None;
         }
         Way::Reply

@@ -10,10 +10,9 @@
 //! An account may borrow a slice in each round, and its next turn is as much shorter. What a server
 //! does for a client the client's account owes, also on a loan of another one's.
 //!
-//! So it does what a server does in a turn of the server's own account, in which it goes on with a
-//! request that the client's time was not enough for. The server has that slice as if it had
-//! borrowed it from itself: after the reply the client goes on with what it may borrow, and no
-//! longer. Else a client that has a server work without end would have the server's turns, too.
+//! A server that is preempted in the midst of a request goes on with it in a turn of its own
+//! account's. The reply gives the client none of that turn: the client borrows, or waits for its
+//! own turn. Else a client that makes requests without end would have the server's turns as well.
 
 use crate::account::Accounts;
 use crate::env::{self, Env, Pending};
@@ -31,32 +30,7 @@ pub(crate) fn give_back(state: &mut State, cpu: CpuIndex, now: u64) {
     let lender = EnvIndex::from(core::mem::take(&mut state.sched.cpus[cpu].lender));
     let time_left = now < state.sched.cpus[cpu].slice_end_ns;
     if lender != EnvIndex::NONE && time_left && state.envs.slots[lender].state == EnvState::Ready {
-        serves_in_own_turn(state, cpu, lender);
         run(state, cpu, lender, now);
-    }
-}
-
-/// The slice of the environment at `owner` is used now. If the owner is a server that works for a
-/// client of another account, and the turn is its own account's, it has borrowed the slice from
-/// itself.
-#[inline(always)]
-pub(crate) fn serves_in_own_turn(state: &mut State, cpu: CpuIndex, owner: EnvIndex) {
-    if state.envs.slots[owner].client != 0 {
-        borrows_from_itself(state, cpu, owner);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn borrows_from_itself(state: &mut State, cpu: CpuIndex, owner: EnvIndex) {
-    let account = account_of(state, owner);
-    let others = |client| account_of(state, client) != account;
-    let serves = client_of(state, owner).is_some_and(others);
-    let this = &mut state.sched.cpus[cpu];
-    if serves && this.account == account.link() {
-        (this.lender, this.borrower) = (owner.link(), account.link());
-        this.borrow_end_ns = this.slice_end_ns;
-        this.awaits[1] = this.awaits[0];
     }
 }
 
@@ -90,23 +64,43 @@ pub(crate) fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
     }
 }
 
-/// Does the environment at `index`, which waited for the one that has just left `cpu`, go on there
-/// at once? Time that another account has borrowed is not for it: it goes on as one that an event
-/// has woken, on time of its own, if it may borrow.
-pub(crate) fn goes_on(state: &mut State, cpu: CpuIndex, index: EnvIndex, now: u64) -> bool {
+/// Does the environment at `index`, to which the server has replied that has just left `cpu`, having
+/// run for `ran` there, go on at once? Time that another account has borrowed is not for it, nor
+/// is a turn of the server's account: it goes on as one that an event has woken, on time of its
+/// own, if it may borrow. Its account owes what the server has done for it in such a turn.
+pub(crate) fn goes_on(
+    state: &mut State,
+    cpu: CpuIndex,
+    (server, index): (EnvIndex, EnvIndex),
+    (now, ran): (u64, u64),
+) -> bool {
     let account = account_of(state, index);
     let this = &state.sched.cpus[cpu];
-    if this.lender == 0 || this.borrower == account.link() {
+    let is_lent = this.lender != 0;
+    let is_servers = !is_lent && is_turn_of(state, cpu, server, index);
+    if !is_servers && (!is_lent || this.borrower == account.link()) {
         return true;
+    }
+    if is_servers && !alone(state, cpu) && !owes_a_turn(state, cpu, account) {
+        owes(&mut state.accounts, account, cpu, ran);
     }
     let left = may_borrow(state, cpu, index);
     if left < SHORTEST_NS || has_no_turn(state, index) {
         return false;
     }
     let this = &mut state.sched.cpus[cpu];
+    if is_servers {
+        this.lender = server.link();
+    }
     (this.borrower, this.borrow_end_ns) = (account.link(), now + left);
     this.awaits[1] = 0;
     true
+}
+
+/// Is the turn the server's account's, and the client of another one?
+pub(crate) fn is_turn_of(state: &State, cpu: CpuIndex, server: EnvIndex, client: EnvIndex) -> bool {
+    let account = account_of(state, server);
+    state.sched.cpus[cpu].account == account.link() && account_of(state, client) != account
 }
 
 /// Does the environment at `index`, which an event has woken, start on `cpu` before its turn?
@@ -154,30 +148,22 @@ fn owes(accounts: &mut Accounts, account: AccountIndex, cpu: CpuIndex, ran: u64)
 ///
 /// A server's time is owed by the client that it works for, not by one that has lent the server
 /// its time to have it ready sooner; but by the borrower as soon as the client's account owes a
-/// whole turn: no more is borrowed in a round than a slice for each account. What the server has
-/// borrowed from itself it does not owe, and its slice is no longer for it.
+/// whole turn: no more is borrowed in a round than a slice for each account.
 #[cold]
 #[inline(never)]
 pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, ran: u64) {
-    let this = &state.sched.cpus[cpu];
-    let (borrower, lender) = (AccountIndex::from(this.borrower), this.lender);
+    state.sched.cpus[cpu].slice_end_ns += ran;
+    let borrower = AccountIndex::from(state.sched.cpus[cpu].borrower);
     // A server owes nothing itself.
-    let borrows = borrower == account_of(state, index);
-    let from_itself = borrows && lender == index.link();
-    if !from_itself {
-        state.sched.cpus[cpu].slice_end_ns += ran;
-        if borrows {
-            let env = &mut state.envs.slots[index];
-            env.debt_ns = env.debt_ns.saturating_add(ran as u32);
-        }
+    if borrower == account_of(state, index) {
+        let env = &mut state.envs.slots[index];
+        env.debt_ns = env.debt_ns.saturating_add(ran as u32);
     }
     if !alone(state, cpu) {
         let client = client_of(state, index).map(|client| account_of(state, client));
         let owes_less = |&at: &AccountIndex| !owes_a_turn(state, cpu, at);
-        let payer = client.filter(owes_less).or((!from_itself).then_some(borrower));
-        if let Some(payer) = payer {
-            owes(&mut state.accounts, payer, cpu, ran);
-        }
+        let payer = client.filter(owes_less).unwrap_or(borrower);
+        owes(&mut state.accounts, payer, cpu, ran);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sched::{Cpu, SHORTEST_NS, event, run};
 use crate::state::State;
 use crate::turns::{Place, WORK};
 use crate::work::{self, cost};
-use crate::{ages, busy, left, loan, predicate, sched, sleep, slice, turns};
+use crate::{ages, busy, left, predicate, sched, sleep, slice, turns};
 use abi::id::EnvId;
 use abi::limits::{DONATIONS, PREDICATES_PER_EXIT, SLICE_NS, SLICES};
 use abi::published::EnvState;
@@ -552,7 +552,6 @@ fn start_slice<M: Machine>(
     if position < SLICES {
         state.published.slices[cpu.at() * SLICES + position].used += 1;
     }
-    loan::serves_in_own_turn(state, cpu, owner);
     run(state, cpu, index, now);
     if state.envs.slots[index].has(FLAG_SLICE_START) {
         event(state, machine, index, EVENT_SLICE_START);

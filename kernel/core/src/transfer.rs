@@ -187,6 +187,7 @@ fn reply<M: Machine>(
 ) -> Done {
     let message = *machine.context(caller.at());
     let now = machine.now_ns();
+    let ran = now.saturating_sub(state.sched.cpus[cpu].since_ns);
     // While it is known for whom it has worked.
     sched::leave_at(state, cpu, now);
     machine.context(target.at()).resume(&message, env::id(state, caller));
@@ -216,7 +217,7 @@ fn reply<M: Machine>(
         env::changed(state, target);
         return k.left(state, caller);
     }
-    if !loan::goes_on(state, cpu, target, now) {
+    if !loan::goes_on(state, cpu, (caller, target), (now, ran)) {
         sched::enqueue(state, target);
         sched::stay_ready(state, target);
         return k.left(state, caller);

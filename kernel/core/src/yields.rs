@@ -6,8 +6,8 @@
 use crate::env;
 use crate::index::{CpuIndex, EnvIndex};
 use crate::machine::Machine;
+use crate::sched;
 use crate::state::State;
-use crate::{loan, sched};
 use abi::error::Error;
 use abi::id::EnvId;
 
@@ -64,9 +64,6 @@ fn yield_slice_to<M: Machine>(
         *lender = 0;
     }
     sched::lengthen(state, cpu, target, now);
-    if state.sched.cpus[cpu].lender == 0 {
-        loan::serves_in_own_turn(state, cpu, target);
-    }
     sched::run(state, cpu, target, now);
     Ok(())
 }

@@ -146,7 +146,7 @@ fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
     let own = published::env_domain(EnvId(std::process::id()))?;
     let server = EnvId(services::get(Service::Accounts) as u32);
     loop {
-        let _ = libc::transfer(door, server, [accounts::JOIN, NOBODY.into(), own.0, 0, 0, 0]);
+        libc::transfer(door, server, [accounts::JOIN, NOBODY.into(), own.0, 0, 0, 0]).ok()?;
         done.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -154,7 +154,7 @@ fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
 /// Opens a pseudo-terminal and closes it.
 fn open_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
     loop {
-        drop(File::options().read(true).write(true).open("/dev/ptmx"));
+        File::options().read(true).write(true).open("/dev/ptmx").ok()?;
         done.fetch_add(1, Ordering::SeqCst);
     }
 }
