@@ -10,7 +10,7 @@ use crate::said::{self, Brief};
 use crate::signal::{CODE_THREAD, CODE_USER, Info, bit, hidden};
 use crate::{groups, user};
 use abi::id::{DomainId, EnvId};
-use abi::published::Table;
+use abi::published::{EnvState, Table};
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
 use linux_raw_sys::general as linux;
@@ -19,6 +19,12 @@ use xok::{accounts, call, published};
 
 /// How often the table is looked through, until no process is met for the first time.
 const LOOKS: usize = 64;
+
+/// How often one that was sent a stop is given the processor.
+const PATIENCE: usize = 4;
+/// Of how many that do not stop all the same this is tried: a program may ignore what it is sent,
+/// and keeps the processor meanwhile.
+const STUBBORN: usize = 2;
 
 fn own_info(process: &Process, code: i32) -> Info {
     let first = u64::from(process.id.0) | u64::from(process.users[0]) << 32;
@@ -47,6 +53,43 @@ fn to_one(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Res
         let _ = by_users(real, |slot| call::env_release(slot, target.id));
     }
     Ok(())
+}
+
+/// Sends `signal` to another process alone.
+fn to_single(process: &mut Process, target: &Brief, signal: u32, info: Info) -> Answer {
+    to_one(process, target, signal, info)?;
+    await_stops(signal, [target.id].into_iter());
+    Ok(0)
+}
+
+/// Lets those that were sent a stop take it before they are sent anything else. What waits is a
+/// bit, which does not say when it came: a SIGCONT that came meanwhile would be lost with it.
+fn await_stops(signal: u32, sent: impl Iterator<Item = EnvId>) {
+    let stops = [linux::SIGSTOP, linux::SIGTSTP, linux::SIGTTIN, linux::SIGTTOU];
+    if !stops.contains(&signal) {
+        return;
+    }
+    let ended = [EnvState::Held as u32, EnvState::Dead as u32];
+    let goes_on = |id| published::env(id).is_some_and(|record| !ended.contains(&record.state));
+    let mut stubborn = 0;
+    for id in sent.take(LOOKS) {
+        if stubborn == STUBBORN {
+            return;
+        }
+        for _ in 0..PATIENCE {
+            if !goes_on(id) {
+                break;
+            }
+            match call::yield_to(id) {
+                Ok(_) if signal == linux::SIGSTOP => {}
+                // Blocked, handled or ignored, if it was not taken.
+                Ok(_) => break,
+                // It may be running, on another processor, or waits for a server.
+                Err(_) => _ = call::yield_to(EnvId::NONE),
+            }
+        }
+        stubborn += usize::from(signal == linux::SIGSTOP && goes_on(id));
+    }
 }
 
 /// May the real user signal this process, if it is another one than the effective one? User 0
@@ -200,7 +243,7 @@ pub fn kill(process: &mut Process, pid: u64, signal: u64) -> Answer {
             return Ok(0);
         }
         match said::brief(id) {
-            Some(target) => to_one(process, &target, signal, info)?,
+            Some(target) => return to_single(process, &target, signal, info),
             None if hidden::is_program(id) => to_hidden(process, id, signal)?,
             None => return Err(Errno::ESRCH),
         }
@@ -228,6 +271,9 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
         }
         None => target.id != own && target.id.0 != 1,
     });
+    let is_sent =
+        |&(id, answer): &(EnvId, Result<(), Errno>)| (id != own && answer.is_ok()).then_some(id);
+    await_stops(signal, told.iter().filter_map(is_sent));
     // Whoever waits for a group to end asks whether it is there: strangers do not count.
     let counts = |id| group.is_none_or(|group| !is_root || may_be_in(process, id, group));
     let mut sent = told.iter().any(|&(id, answer)| answer.is_ok() && counts(id));
@@ -387,8 +433,7 @@ pub fn thread_kill(process: &mut Process, thread: u64, signal: u64) -> Answer {
         return Ok(0);
     }
     let target = said::brief(id).ok_or(Errno::ESRCH)?;
-    to_one(process, &target, signal, info)?;
-    Ok(0)
+    to_single(process, &target, signal, info)
 }
 
 /// Sends `signal` (0: only looks) to one of our threads.
@@ -413,6 +458,5 @@ pub fn queue(process: &mut Process, pid: u64, signal: u64, address: u64) -> Answ
         return Err(Errno::EPERM);
     }
     let target = said::brief(EnvId(pid as u32)).ok_or(Errno::ESRCH)?;
-    to_one(process, &target, signal, info)?;
-    Ok(0)
+    to_single(process, &target, signal, info)
 }
