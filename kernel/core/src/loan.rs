@@ -64,10 +64,11 @@ pub(crate) fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
     }
 }
 
-/// Does the environment at `index`, to which the server has replied that has just left `cpu`, having
-/// run for `ran` there, go on at once? Time that another account has borrowed is not for it, nor
-/// is a turn of the server's account: it goes on as one that an event has woken, on time of its
-/// own, if it may borrow. Its account owes what the server has done for it in such a turn.
+/// Does the environment at `index` go on at once? The server has replied to it and has just left
+/// `cpu`, having run for `ran` there. Time that another account has borrowed is not for the client,
+/// nor is a turn of the server's account: the client goes on as one that an event has woken, on
+/// time of its own, if it may borrow. Its account owes what the server has done for it in such a
+/// turn.
 pub(crate) fn goes_on(
     state: &mut State,
     cpu: CpuIndex,
