@@ -195,6 +195,33 @@ fn the_children_of_the_dead_are_nobodys() {
     assert_eq!(world.census(), before);
 }
 
+/// More children than one piece of work tells: until the last is told, the record of the dead one,
+/// which its own holder has released, is there, and its place is not used again.
+#[test]
+fn the_record_of_a_dead_one_stays_while_children_name_it() {
+    let mut world = World::of(8192);
+    let before = world.census();
+    let domain = world.domain();
+    let parent = world.spawn(domain);
+    let children: Vec<usize> = (0..20).map(|_| world.spawn_by(parent, domain)).collect();
+    let id = world.id(parent);
+    world.spent = crate::work::PIECE - 8_000;
+    assert_eq!(world.by(1, destroy(&world, parent)), OK);
+    assert_eq!(world.by(1, Call::EnvForget { env: id }), Outcome::Answer(0, WORD));
+    world.spent = 0;
+    let named = children.iter().any(|&child| world.state.published.envs[child].holder == id.0);
+    assert!(named, "one piece has told them all");
+    assert_eq!(world.state_of(parent), EnvState::Dead);
+    world.settle();
+    assert_eq!(world.state_of(parent), EnvState::Free);
+    for child in children {
+        assert_eq!(world.state.published.envs[child].holder, 0);
+        assert_eq!(world.by(1, destroy(&world, child)), OK);
+        world.settle();
+    }
+    assert_eq!(world.census(), before);
+}
+
 #[test]
 fn what_one_thread_holds_is_all_its_threads() {
     let mut world = World::new();
