@@ -19,7 +19,7 @@ const CHUNK: usize = 4096;
 pub const DATAGRAM: usize = 2048;
 
 /// Takes away what others than its peer have sent to a connected socket: that hears its peer alone,
-/// and nobody else's datagram is one that can be read.
+/// and a datagram of another address cannot be read.
 pub fn drop_strangers(stack: &mut Stack, id: UdpId, peer: Option<SocketAddrV4>) {
     let Some(peer) = peer else { return };
     while stack.udp_peek(id, &mut []).is_ok_and(|(_, from)| from != peer) {
