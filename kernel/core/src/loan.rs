@@ -65,10 +65,10 @@ pub(crate) fn borrow(state: &mut State, cpu: CpuIndex, now: u64) {
 }
 
 /// Does the environment at `index` go on at once? The server has replied to it and has just left
-/// `cpu`, having run for `ran` there. Time that another account has borrowed is not for the client,
-/// nor is a turn of the server's account: the client goes on as one that an event has woken, on
-/// time of its own, if it may borrow. Its account owes what the server has done for it in such a
-/// turn.
+/// `cpu`, having worked for it for `ran`. Time that another account has borrowed is not for the
+/// client, nor is a turn of the server's account: the client goes on as one that an event has
+/// woken, on time of its own, if it may borrow. Its account owes what the server has done for it in
+/// such a turn.
 pub(crate) fn goes_on(
     state: &mut State,
     cpu: CpuIndex,
@@ -98,10 +98,18 @@ pub(crate) fn goes_on(
     true
 }
 
-/// Is the turn the server's account's, and the client of another one?
+/// Is the turn the server's account's, and the client, or the one that this works for, of another
+/// account?
+#[inline(always)]
 pub(crate) fn is_turn_of(state: &State, cpu: CpuIndex, server: EnvIndex, client: EnvIndex) -> bool {
     let account = account_of(state, server);
-    state.sched.cpus[cpu].account == account.link() && account_of(state, client) != account
+    state.sched.cpus[cpu].account == account.link() && works_for_another(state, client, account)
+}
+
+#[inline(never)]
+fn works_for_another(state: &State, client: EnvIndex, account: AccountIndex) -> bool {
+    let first = client_of(state, client).unwrap_or(client);
+    account_of(state, first) != account
 }
 
 /// Does the environment at `index`, which an event has woken, start on `cpu` before its turn?

@@ -187,7 +187,9 @@ fn reply<M: Machine>(
 ) -> Done {
     let message = *machine.context(caller.at());
     let now = machine.now_ns();
+    let serves = EnvIndex::from(state.envs.slots[caller].client) == target;
     let ran = now.saturating_sub(state.sched.cpus[cpu].since_ns);
+    let for_client = if serves { ran } else { 0 };
     // While it is known for whom it has worked.
     sched::leave_at(state, cpu, now);
     machine.context(target.at()).resume(&message, env::id(state, caller));
@@ -217,9 +219,16 @@ fn reply<M: Machine>(
         env::changed(state, target);
         return k.left(state, caller);
     }
-    if !loan::goes_on(state, cpu, (caller, target), (now, ran)) {
+    if !loan::goes_on(state, cpu, (caller, target), (now, for_client)) {
+        let registers = state.envs.slots[target].vector;
+        machine.vector_store(registers);
+        env::changed(state, target);
         sched::enqueue(state, target);
         sched::stay_ready(state, target);
+        if sched::has_no_turn(state, target) {
+            // It runs in the turns of its clients, wherever they are at home.
+            sched::kick_all(state);
+        }
         return k.left(state, caller);
     }
     sched::run(state, cpu, target, now);

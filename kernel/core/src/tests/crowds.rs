@@ -206,6 +206,9 @@ fn clients_that_owe_a_turn_do_not_go_on_in_anothers_loan() {
     assert_eq!(all.world.raw(0, all.server, call, word), Outcome::Left);
     assert_eq!(all.world.pick(0), all.lender);
     assert_eq!(all.world.state_of(all.client), EnvState::Ready);
+    // The vector registers are of the reply.
+    let vector = env::vector(&all.world.state, EnvIndex::new(all.client)).unwrap();
+    assert_eq!(all.world.machine.word(vector.address()), u64::from_le_bytes(*b"vectors\0"));
 }
 
 /// A client that waits for ever pays for its server no more than a slice in a round: after that
