@@ -28,6 +28,7 @@ pub(crate) mod random;
 mod regions;
 mod relays;
 mod renaming;
+mod replies;
 mod restarts;
 mod rings;
 mod sleeping;
