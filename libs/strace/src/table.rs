@@ -159,6 +159,7 @@ calls! {
     __NR_lchown(Path, Int, Int);
     __NR_fchownat(Directory, Path, Int, Int, AT);
     __NR_utimensat(Directory, Path, In(times::two_specs), AT);
+    __NR_utime(Path, In(times::two_seconds));
     __NR_utimes(Path, In(times::two_values));
     __NR_truncate(Path, Long);
 

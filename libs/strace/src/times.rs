@@ -46,6 +46,14 @@ pub fn two_values(text: &mut Text, call: &Call<'_>, at: usize) {
     });
 }
 
+/// `struct utimbuf`: two numbers of seconds (utime).
+pub fn two_seconds(text: &mut Text, call: &Call<'_>, at: usize) {
+    call.with_record(text, call.words[at], |text, times: &Record<16>| {
+        let (read, written) = (times.long(0) as i64, times.long(8) as i64);
+        text.put(format_args!("{{actime={read}, modtime={written}}}"));
+    });
+}
+
 /// `struct itimerval`.
 pub fn timer_value(text: &mut Text, call: &Call<'_>, at: usize) {
     timer(text, call, at, "tv_usec");
