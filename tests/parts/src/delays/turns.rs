@@ -8,11 +8,11 @@ use abi::id::{AccountId, DomainId, EnvId};
 use abi::published::{EnvRecord, InterfaceRecord, Table};
 use abi::ring::Piece;
 use abi::word::{UserAddress, Which};
-use std::fs::{self, File};
+use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use xok::published;
 use xok::services::{self, Service};
-use xok::{accounts, published};
 
 /// Instructions in which the program computes, and the most that it lacks of half of them: it has
 /// 0.45 of the processor.
@@ -38,7 +38,7 @@ struct Storm {
 
 /// Makes requests to a server without end, and counts them.
 type Asks = fn(door::Door, &AtomicU64) -> Option<i32>;
-const REQUESTS: [Asks; 3] = [write_on, join_on, open_on];
+const REQUESTS: [Asks; 1] = [write_on];
 
 const NONE: Storm = Storm { types: false, entrusts: false, pings: false, requests: 0 };
 
@@ -57,13 +57,7 @@ pub fn all(door: door::Door) -> Measured {
 
 /// The same beside requests, for which the user's own turns are too short.
 pub fn requests(door: door::Door) -> Measured {
-    beside_each(
-        door,
-        &[
-            ("beside writes", Storm { requests: 1, ..NONE }),
-            ("beside requests to three servers", Storm { requests: 3, ..NONE }),
-        ],
-    )
+    beside_each(door, &[("beside writes", Storm { requests: 1, ..NONE })])
 }
 
 fn beside_each(door: door::Door, storms: &[(&str, Storm)]) -> Measured {
@@ -137,24 +131,6 @@ fn write_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
     loop {
         fs::write(&name, "x").ok()?;
         fs::remove_file(&name).ok()?;
-        done.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Asks the accounts' server for the account that it has.
-fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
-    let own = published::env_domain(EnvId(std::process::id()))?;
-    let server = EnvId(services::get(Service::Accounts) as u32);
-    loop {
-        libc::transfer(door, server, [accounts::JOIN, NOBODY.into(), own.0, 0, 0, 0]).ok()?;
-        done.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Opens a pseudo-terminal and closes it.
-fn open_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
-    loop {
-        File::options().read(true).write(true).open("/dev/ptmx").ok()?;
         done.fetch_add(1, Ordering::SeqCst);
     }
 }
