@@ -10,14 +10,14 @@
 
 use crate::count::Count;
 use crate::env::{self, ASKED, Env, Pending, Request};
-use crate::index::{AccountIndex, CpuIndex, EnvIndex, bounded_by};
+use crate::index::{CpuIndex, EnvIndex, bounded_by};
 use crate::list::{Heap, Kind};
 use crate::machine::Machine;
 use crate::sched::Cpu;
 use crate::state::State;
 use crate::{gate, loan, sched, transfer, visit};
 use abi::call::{TRANSFER_REPLY, number, transfer_target};
-use abi::id::{AccountId, EnvId};
+use abi::id::EnvId;
 use abi::published::{EnvRecord, EnvState};
 use abi::upcall::offset;
 
@@ -94,13 +94,7 @@ pub fn check<M: Machine>(
         if !(awaited && at_home && accepts && sleeps_for_ever(own) && !told(machine, own)) {
             return None;
         }
-        let this = &state.sched.cpus[cpu];
-        let account = AccountIndex::from(AccountId(record.account));
-        let is_its = match this.lender {
-            0 => !loan::is_turn_of(state, cpu, caller, target),
-            _ => this.borrower == account.link(),
-        };
-        if !is_its {
+        if !loan::is_clients(state, cpu, caller, target) {
             return None;
         }
         Way::Reply

@@ -75,13 +75,11 @@ pub(crate) fn goes_on(
     (server, index): (EnvIndex, EnvIndex),
     (now, ran): (u64, u64),
 ) -> bool {
-    let account = account_of(state, index);
-    let this = &state.sched.cpus[cpu];
-    let is_lent = this.lender != 0;
-    let is_servers = !is_lent && is_turn_of(state, cpu, server, index);
-    if !is_servers && (!is_lent || this.borrower == account.link()) {
+    if is_clients(state, cpu, server, index) {
         return true;
     }
+    let account = account_of(state, index);
+    let is_servers = state.sched.cpus[cpu].lender == 0;
     if is_servers && !alone(state, cpu) && !owes_a_turn(state, cpu, account) {
         owes(&mut state.accounts, account, cpu, ran);
     }
@@ -96,6 +94,17 @@ pub(crate) fn goes_on(
     (this.borrower, this.borrow_end_ns) = (account.link(), now + left);
     this.awaits[1] = 0;
     true
+}
+
+/// Is the time on which the server runs the client's, too? Not what another account has borrowed,
+/// nor a turn of the server's account.
+#[inline(always)]
+pub(crate) fn is_clients(state: &State, cpu: CpuIndex, server: EnvIndex, client: EnvIndex) -> bool {
+    let this = &state.sched.cpus[cpu];
+    match this.lender {
+        0 => !is_turn_of(state, cpu, server, client),
+        _ => this.borrower == account_of(state, client).link(),
+    }
 }
 
 /// Is the turn the server's account's, and the client, or the one that this works for, of another

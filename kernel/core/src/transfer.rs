@@ -188,8 +188,7 @@ fn reply<M: Machine>(
     let message = *machine.context(caller.at());
     let now = machine.now_ns();
     let serves = EnvIndex::from(state.envs.slots[caller].client) == target;
-    let ran = now.saturating_sub(state.sched.cpus[cpu].since_ns);
-    let for_client = if serves { ran } else { 0 };
+    let ran = if serves { now.saturating_sub(state.sched.cpus[cpu].since_ns) } else { 0 };
     // While it is known for whom it has worked.
     sched::leave_at(state, cpu, now);
     machine.context(target.at()).resume(&message, env::id(state, caller));
@@ -219,7 +218,7 @@ fn reply<M: Machine>(
         env::changed(state, target);
         return k.left(state, caller);
     }
-    if !loan::goes_on(state, cpu, (caller, target), (now, for_client)) {
+    if !loan::goes_on(state, cpu, (caller, target), (now, ran)) {
         let registers = state.envs.slots[target].vector;
         machine.vector_store(registers);
         env::changed(state, target);

@@ -1,5 +1,6 @@
 //! A reply in a turn of the server's account: the client gets a loan, and nothing of the turn.
 
+use super::crowds::transfer_word;
 use super::turns::{process, sleep_for_ever, user};
 use super::*;
 use abi::call::{TRANSFER_REPLY, number};
@@ -57,7 +58,7 @@ impl Request {
     }
 
     fn call(&mut self, from: usize, to: usize, bits: u64) {
-        let word = u64::from(number::TransferSync) | u64::from(self.world.id(to).0) << 32 | bits;
+        let word = transfer_word(&self.world, to, bits);
         self.world.raw(0, from, Call::TransferSync {}, word);
     }
 

@@ -270,9 +270,12 @@ pub fn select(process: &mut Process, words: [u64; 6], is_pselect: bool) -> Answe
     if count as i32 != count as u32 as i32 || (count as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    // A count beyond the last open descriptor is common (`getdtablesize`), and no set is that long.
-    let last = process.files.open_numbers().last().unwrap_or(0);
-    let count = (count as u32).min(raw::__FD_SETSIZE.max(last + 1));
+    let mut count = count as u32;
+    if count > raw::__FD_SETSIZE {
+        // Mostly a count beyond the last open descriptor (`getdtablesize`): no set is that long.
+        let last = process.files.open_numbers().last().unwrap_or(0);
+        count = count.min(raw::__FD_SETSIZE.max(last + 1));
+    }
     let words = count.div_ceil(64) as u64;
     let mut sets = [read, write, except].map(|address| (address, Vec::new()));
     for (address, bits) in &mut sets {

@@ -23,7 +23,8 @@ const TERMINALS: usize = 8;
 /// The group of those that have the network, and where its capability is.
 const NETWORK_GROUP: u32 = 3003;
 const NETWORK_SLOT: u8 = 3;
-/// Environments that are entrusted to init, or pings that are sent, before the program begins.
+/// Environments that are entrusted to init, pings that are sent, or files that are written, before
+/// the program begins.
 const AT_LEAST: u64 = 100;
 
 /// What the user does, beside computing.
@@ -32,15 +33,10 @@ struct Storm {
     types: bool,
     entrusts: bool,
     pings: bool,
-    /// How many of [`REQUESTS`].
-    requests: usize,
+    writes: bool,
 }
 
-/// Makes requests to a server without end, and counts them.
-type Asks = fn(door::Door, &AtomicU64) -> Option<i32>;
-const REQUESTS: [Asks; 1] = [write_on];
-
-const NONE: Storm = Storm { types: false, entrusts: false, pings: false, requests: 0 };
+const NONE: Storm = Storm { types: false, entrusts: false, pings: false, writes: false };
 
 /// The program's lack beside each storm that has servers work in turns of their own.
 pub fn all(door: door::Door) -> Measured {
@@ -57,7 +53,7 @@ pub fn all(door: door::Door) -> Measured {
 
 /// The same beside requests, for which the user's own turns are too short.
 pub fn requests(door: door::Door) -> Measured {
-    beside_each(door, &[("beside writes", Storm { requests: 1, ..NONE })])
+    beside_each(door, &[("beside writes", Storm { writes: true, ..NONE })])
 }
 
 fn beside_each(door: door::Door, storms: &[(&str, Storm)]) -> Measured {
@@ -70,7 +66,7 @@ fn beside_each(door: door::Door, storms: &[(&str, Storm)]) -> Measured {
 }
 
 fn beside(door: door::Door, storm: Storm) -> Measured {
-    let words = libc::words(libc::shared(1), 2 + TERMINALS + REQUESTS.len());
+    let words = libc::words(libc::shared(1), 2 + TERMINALS);
     let (done, told) = (&words[0], &words[1..=TERMINALS]);
     let mut pids = Vec::new();
     let begins = |word: &AtomicU64, least: u64, act: &dyn Fn() -> Option<i32>| {
@@ -105,8 +101,8 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
         let frame = echo_request(mac.to_le_bytes());
         pids.push(begins(done, AT_LEAST, &|| ping_on(door, &frame, done)));
     }
-    for (asks, asked) in REQUESTS.iter().zip(&words[2 + TERMINALS..]).take(storm.requests) {
-        pids.push(begins(asked, AT_LEAST, &|| asks(door, asked)));
+    if storm.writes {
+        pids.push(begins(done, AT_LEAST, &|| write_on(done)));
     }
     let victim = as_user(ANN, || {
         let own = EnvId(std::process::id());
@@ -126,7 +122,7 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
 }
 
 /// Writes to a file of its own and removes it.
-fn write_on(_: door::Door, done: &AtomicU64) -> Option<i32> {
+fn write_on(done: &AtomicU64) -> Option<i32> {
     let name = format!("/tmp/{}", std::process::id());
     loop {
         fs::write(&name, "x").ok()?;
