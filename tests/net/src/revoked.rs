@@ -41,7 +41,7 @@ fn take(frame: Frame) -> Result<u64, Refused> {
 
 /// Waits until the frame can be had, and has it.
 fn take_when_free(frame: Frame) -> Result<(), String> {
-    let end = clock::now_ns() + 2_000_000_000;
+    let end = clock::now_ns() + 10_000_000_000;
     while take(frame).is_err() {
         if clock::now_ns() > end {
             return Err(format!("{frame:?} never came back: {:?}", published::frame(frame)));
@@ -92,8 +92,9 @@ fn revoke_in_flight(counter: &AtomicU64) -> Result<bool, String> {
         (_, Err(why)) => return Err(format!("{frame:?}: {why:?}")),
     }
     settle();
-    if counter.load(Ordering::Acquire) != left || interface().queued != 0 {
-        return Err("the packets have never gone".into());
+    let (word, queued) = (counter.load(Ordering::Acquire), interface().queued);
+    if word != left || queued != 0 {
+        return Err(format!("{} of {BURST} packets have never gone, {queued} queued", word - left));
     }
     if xok::own::leaf(NEW).is_none() {
         take_when_free(frame)?;

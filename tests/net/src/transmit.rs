@@ -34,9 +34,9 @@ fn pins() -> u32 {
     account.used[Resource::Pins as usize]
 }
 
-/// Waits until all that was queued has been sent.
+/// Waits until all that was queued has been sent; the host may be busy with other things meanwhile.
 pub fn settle() {
-    let end = clock::now_ns() + 2_000_000_000;
+    let end = clock::now_ns() + 10_000_000_000;
     while interface().queued > 0 && clock::now_ns() < end {
         nap(1_000_000);
     }

@@ -313,8 +313,9 @@ pub fn sent<M: Machine>(state: &mut State, machine: &mut M, interface: usize, to
         return;
     }
     let Flight { pending, count, places, account, env, .. } = *flight;
-    state.published.interfaces[interface].queued.less(1);
     abi::ring::sent(&mut Shared(machine), pending);
+    // Behind the word: a program elsewhere that sees the queue empty finds the words done.
+    state.published.interfaces[interface].queued.less(1);
     let word = Frame::containing(pending);
     sched::written(state, word);
     for at in 0..usize::from(count) {
