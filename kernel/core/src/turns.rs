@@ -331,15 +331,16 @@ pub(crate) fn begin(state: &mut State, cpu: CpuIndex, account: AccountIndex, res
 }
 
 /// The account's work is done, or its slice is over. What it has not used of that is the account's
-/// still: the next one of its places is looked at, and what was used is paid.
+/// still: the next one of its places is looked at, and begins a slice that is as short as the rest,
+/// as the account owes again what it has left to others of this one, and what it has used.
 pub(crate) fn worked(state: &mut State, cpu: CpuIndex, account: AccountIndex, now: u64) {
     let this = &mut state.sched.cpus[cpu];
     let turns = &mut state.accounts.records[account].turns[cpu];
     let goes_on = now < this.slice_end_ns && this.account == account.link();
     if goes_on && turns.count != 0 {
         this.left = turns.count.into();
-        let used = now.saturating_sub(this.since_ns).min(SLICE_NS);
-        turns.debt_ns = turns.debt_ns.saturating_add(used as u32);
+        let gone = SLICE_NS.saturating_sub(this.slice_end_ns - now);
+        turns.debt_ns = turns.debt_ns.saturating_add(gone as u32);
     }
     overran(state, cpu, now);
 }

@@ -61,7 +61,7 @@ const PARTS: [Part; 15] = [
     ("sleepers", sleepers::beside, sleepers::BOUND),
     ("terminals", terminals::beside, BOUND),
     ("turns", turns::all, turns::BOUND),
-    ("turns_requests", turns::requests, turns::BOUND),
+    ("turns_requests", turns::requests, turns::REQUESTS_BOUND),
     ("web", web::beside, BOUND),
 ];
 

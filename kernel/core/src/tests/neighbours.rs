@@ -119,6 +119,35 @@ fn no_less_than_beside_one_that_computes(share: u64) {
     assert!(share * 100 >= fair * 97, "{share} of 1000, {fair} beside one that computes");
 }
 
+/// An account that owes a turn pays it also when it begins the next one with work: what the work
+/// leaves of its slice is as short as that slice was.
+#[test]
+fn work_pays_nothing_that_its_account_owes() {
+    for (owed, turn_ns) in [(0, 9_900_000..=10_100_000), (SLICE_NS as u32, 0..=300_000)] {
+        let mut world = World::new();
+        let [neighbour, attacker] = [(); 2].map(|()| user(&mut world));
+        let victim = process(&mut world, neighbour);
+        process(&mut world, attacker);
+        sleep_for_ever(&mut world, 1);
+        let account = AccountIndex::from(attacker.0);
+        for turn in 0..8 {
+            while leave(&mut world) != victim {
+                world.machine.now = world.state.sched.cpus[CPU].slice_end_ns;
+            }
+            world.state.accounts.records[account].turns[CPU].debt_ns = owed;
+            // As when a domain is told which account pays for it.
+            crate::sweep::look_for_bereaved(&mut world.state, account);
+            let begins = world.state.sched.cpus[CPU].slice_end_ns;
+            world.machine.now = begins;
+            while leave(&mut world) != victim {
+                world.machine.now = world.state.sched.cpus[CPU].slice_end_ns;
+            }
+            let had = world.state.sched.cpus[CPU].since_ns - begins;
+            assert!(turn == 0 || turn_ns.contains(&had), "{had} ns for one that owes {owed}");
+        }
+    }
+}
+
 /// Tables and pages, by ten domains that end at once.
 #[test]
 fn who_destroys_domains_takes_no_time_of_its_neighbours() {

@@ -11,6 +11,7 @@ use abi::word::{UserAddress, Which};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use xok::accounts;
 use xok::published;
 use xok::services::{self, Service};
 
@@ -18,6 +19,10 @@ use xok::services::{self, Service};
 /// 0.45 of the processor.
 const WINDOW: u64 = 400_000_000;
 pub const BOUND: u64 = WINDOW / 20;
+/// The same beside requests: a round in which the user has its own turn and a loan is as long as
+/// four slices, of which a short window shows more of the one or the other.
+const REQUESTS_WINDOW: u64 = 1_000_000_000;
+pub const REQUESTS_BOUND: u64 = REQUESTS_WINDOW / 20;
 /// Terminals at which ^C is typed.
 const TERMINALS: usize = 8;
 /// The group of those that have the network, and where its capability is.
@@ -34,14 +39,23 @@ struct Storm {
     entrusts: bool,
     pings: bool,
     writes: bool,
+    joins: bool,
+    opens: bool,
 }
 
-const NONE: Storm = Storm { types: false, entrusts: false, pings: false, writes: false };
+const NONE: Storm = Storm {
+    types: false,
+    entrusts: false,
+    pings: false,
+    writes: false,
+    joins: false,
+    opens: false,
+};
 
 /// The program's lack beside each storm that has servers work in turns of their own.
 pub fn all(door: door::Door) -> Measured {
     beside_each(
-        door,
+        (door, WINDOW),
         &[
             ("beside ^C", Storm { types: true, ..NONE }),
             ("beside what is left to init", Storm { entrusts: true, ..NONE }),
@@ -53,19 +67,26 @@ pub fn all(door: door::Door) -> Measured {
 
 /// The same beside requests, for which the user's own turns are too short.
 pub fn requests(door: door::Door) -> Measured {
-    beside_each(door, &[("beside writes", Storm { writes: true, ..NONE })])
+    beside_each(
+        (door, REQUESTS_WINDOW),
+        &[
+            ("beside writes", Storm { writes: true, ..NONE }),
+            ("beside joins", Storm { joins: true, ..NONE }),
+            ("beside all", Storm { writes: true, joins: true, opens: true, ..NONE }),
+        ],
+    )
 }
 
-fn beside_each(door: door::Door, storms: &[(&str, Storm)]) -> Measured {
+fn beside_each((door, window): (door::Door, u64), storms: &[(&str, Storm)]) -> Measured {
     let mut all = Vec::new();
     for &(what, storm) in storms {
-        let lack = beside(door, storm)?;
+        let lack = beside(door, window, storm)?;
         all.extend(lack.into_iter().map(|(who, lack)| (format!("{who} {what}"), lack)));
     }
     Ok(all)
 }
 
-fn beside(door: door::Door, storm: Storm) -> Measured {
+fn beside(door: door::Door, window: u64, storm: Storm) -> Measured {
     let words = libc::words(libc::shared(1), 2 + TERMINALS);
     let (done, told) = (&words[0], &words[1..=TERMINALS]);
     let mut pids = Vec::new();
@@ -104,14 +125,20 @@ fn beside(door: door::Door, storm: Storm) -> Measured {
     if storm.writes {
         pids.push(begins(done, AT_LEAST, &|| write_on(done)));
     }
+    if storm.joins {
+        pids.push(begins(done, done.load(Ordering::SeqCst) + AT_LEAST, &|| join_on(door, done)));
+    }
+    if storm.opens {
+        pids.push(begins(done, done.load(Ordering::SeqCst) + AT_LEAST, &|| open_on(done)));
+    }
     let victim = as_user(ANN, || {
         let own = EnvId(std::process::id());
         let ran = || published::env(own).map_or(0, |env| env.run_ns);
         let (begun, before) = (now(), ran());
-        while now() - begun < WINDOW {
+        while now() - begun < window {
             std::hint::spin_loop();
         }
-        let lack = (WINDOW / 2).saturating_sub(ran() - before);
+        let lack = (window / 2).saturating_sub(ran() - before);
         Ok(vec![("lacks".into(), lack)])
     });
     pids.iter().for_each(|&pid| libc::send(pid, 9));
@@ -127,6 +154,28 @@ fn write_on(done: &AtomicU64) -> Option<i32> {
     loop {
         fs::write(&name, "x").ok()?;
         fs::remove_file(&name).ok()?;
+        done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asks the accounts' server to have its domain paid for by the user that pays for it.
+fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
+    let server = EnvId(services::get(Service::Accounts) as u32);
+    let own = published::env(EnvId(std::process::id()))?;
+    let join = [accounts::JOIN, NOBODY.into(), own.domain, 0, 0, 0];
+    loop {
+        let [answer, ..] = libc::transfer(door, server, join).ok()?;
+        if answer != accounts::MADE {
+            return Some(2);
+        }
+        done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Opens a pseudo-terminal and closes it.
+fn open_on(done: &AtomicU64) -> Option<i32> {
+    loop {
+        fs::File::open("/dev/ptmx").ok()?;
         done.fetch_add(1, Ordering::SeqCst);
     }
 }
