@@ -28,8 +28,8 @@ const TERMINALS: usize = 8;
 /// The group of those that have the network, and where its capability is.
 const NETWORK_GROUP: u32 = 3003;
 const NETWORK_SLOT: u8 = 3;
-/// Environments that are entrusted to init, pings that are sent, or files that are written, before
-/// the program begins.
+/// Environments that are entrusted to init, pings that are sent, or requests that are made, before
+/// the program begins, and again while it computes.
 const AT_LEAST: u64 = 100;
 
 /// What the user does, beside computing.
@@ -134,11 +134,14 @@ fn beside(door: door::Door, window: u64, storm: Storm) -> Measured {
     let victim = as_user(ANN, || {
         let own = EnvId(std::process::id());
         let ran = || published::env(own).map_or(0, |env| env.run_ns);
-        let (begun, before) = (now(), ran());
+        let (begun, before, done_before) = (now(), ran(), done.load(Ordering::SeqCst));
         while now() - begun < window {
             std::hint::spin_loop();
         }
         let lack = (window / 2).saturating_sub(ran() - before);
+        let meanwhile = done.load(Ordering::SeqCst) - done_before;
+        let goes_on = done_before == 0 || meanwhile >= AT_LEAST;
+        expect(goes_on, || format!("the others did {meanwhile} things meanwhile"))?;
         Ok(vec![("lacks".into(), lack)])
     });
     pids.iter().for_each(|&pid| libc::send(pid, 9));
