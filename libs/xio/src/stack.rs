@@ -295,9 +295,13 @@ impl Stack {
                 return;
             }
         }
+        let asks = match &pass {
+            Pass::Tcp(segment) if segment.opens() => self.tcp_asks(segment),
+            _ => None,
+        };
         let now = instant(self.now_us);
         let mut device = Adapter {
-            packet: frame.get(ethernet::HEADER..),
+            packet: asks.as_ref().map(<[u8; 40]>::as_slice).or(frame.get(ethernet::HEADER..)),
             now_us: self.now_us,
             tx,
             neighbours,

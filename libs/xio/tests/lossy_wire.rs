@@ -2,10 +2,10 @@
 
 mod wire;
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wire::{ADDRESSES, Pair, Random, Weather, config};
-use xio::stack::{Error, ListenerId, TcpId, TcpState};
+use wire::{ADDRESSES, MACS, Pair, Port, Random, Weather, config};
+use xio::stack::{Config, Error, ListenerId, Stack, TcpId, TcpState};
 
 const SECOND: u64 = 1_000_000;
 const PORT: u16 = 80;
@@ -196,6 +196,65 @@ fn bytes_behind_a_close_are_a_reset() {
     assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_failure(client).is_some()));
     assert_eq!(pair.stack(1).tcp_failure(client), Some(Error::Reset));
     assert_eq!(pair.stack(0).tcp_counts(), (0, 0));
+}
+
+/// A client that has gone without a word may be followed by one at its port: the server asks what
+/// the new handshake is about, and the old connection ends (RFC 5961 §4).
+#[test]
+fn ports_of_the_dead_are_no_dead_ends() {
+    for closes_first in [false, true] {
+        let mut pair = Pair::new(1, Weather::default());
+        let (listener, _, accepted) = connected(&mut pair, 40_000);
+        pair.stack(0).tcp_send(accepted, b"taken").unwrap();
+        pair.until(SECOND, |_| false);
+        *pair.stack(1) = Stack::new(Config { seed: 7, ..config(1) });
+        let next = pair.stack(1).tcp_connect(server(), 40_000).unwrap();
+        assert!(pair.until(SECOND, |pair| pair.stack(0).tcp_failure(accepted).is_some()));
+        assert_eq!(pair.stack(0).tcp_failure(accepted), Some(Error::Reset));
+        if closes_first {
+            pair.stack(0).tcp_close(accepted).unwrap();
+        }
+        let mut follower = None;
+        assert!(pair.until(3 * SECOND, |pair| {
+            follower = follower.or(pair.stack(0).tcp_accept(listener).ok());
+            follower.is_some()
+        }));
+        if !closes_first {
+            pair.stack(0).tcp_close(accepted).unwrap();
+        }
+        // What has ended takes nothing of its follower's along.
+        pair.stack(1).tcp_send(next, b"more").unwrap();
+        let mut bytes = [0; 4];
+        assert!(pair.until(SECOND, |pair| {
+            pair.stack(0).tcp_receive(follower.unwrap(), &mut bytes) == Ok(4)
+        }));
+        assert_eq!(pair.stack(0).tcp_counts().0, 1);
+    }
+}
+
+/// What begins a connection from `port`, as another station writes it that has our address.
+fn forged(port: u16) -> Vec<u8> {
+    let mut stack = Stack::new(Config { seed: 7, ..config(1) });
+    stack.tcp_connect(server(), port).unwrap();
+    let mut sender = Port::new();
+    let (mut rx, mut tx) = sender.halves();
+    stack.poll(0, &mut rx, &mut tx, &|_: Ipv4Addr| Some(MACS[0]));
+    sender.leaving.pop_front().unwrap()
+}
+
+/// A handshake that is forged ends no connection: the peer, which is asked, says nothing of one.
+#[test]
+fn forged_handshakes_end_no_connection() {
+    let mut pair = Pair::new(1, Weather::default());
+    let (_, client, accepted) = connected(&mut pair, 40_000);
+    for _ in 0..3 {
+        pair.launch(0, forged(40_000));
+        pair.until(2 * SECOND, |_| false);
+    }
+    pair.stack(0).tcp_send(accepted, b"answer").unwrap();
+    let mut bytes = [0; 6];
+    assert!(pair.until(SECOND, |pair| pair.stack(1).tcp_receive(client, &mut bytes) == Ok(6)));
+    assert_eq!(&bytes, b"answer");
 }
 
 #[test]

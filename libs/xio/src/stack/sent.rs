@@ -51,6 +51,11 @@ impl Highest {
         }
     }
 
+    /// The number behind the last byte that was ever sent on a connection.
+    pub fn of(&self, key: &Key) -> Option<u32> {
+        self.numbers.get(key).copied()
+    }
+
     /// The connection is over.
     pub fn forget(&mut self, key: &Key) {
         self.numbers.remove(key);

@@ -6,6 +6,7 @@ use crate::stack::ingress::Segment;
 use crate::{checksum, ipv4};
 
 /// Flags of TCP.
+const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
@@ -23,15 +24,31 @@ pub fn reset(segment: &Segment) -> [u8; 40] {
     }
 }
 
+/// The SYN of a handshake as if it were part of the connection that its sender has here, of which
+/// `sent` have been sent: the engine drops a SYN that acknowledges nothing, and answers this one.
+pub fn of_a_connection(segment: &Segment, sent: u32) -> [u8; 40] {
+    let (to, from) = ((segment.local, segment.port), (*segment.peer.ip(), segment.peer.port()));
+    between(from, to, (segment.after.wrapping_sub(1), sent), SYN | ACK)
+}
+
 /// A segment without bytes or options that goes back to where `segment` came from.
 fn bare(segment: &Segment, sequence: u32, acknowledges: u32, flags: u8) -> [u8; 40] {
-    let (source, destination) = (segment.local, *segment.peer.ip());
+    let (from, to) = ((segment.local, segment.port), (*segment.peer.ip(), segment.peer.port()));
+    between(from, to, (sequence, acknowledges), flags)
+}
+
+fn between(
+    (source, from): (Ipv4Addr, u16),
+    (destination, to): (Ipv4Addr, u16),
+    (sequence, acknowledges): (u32, u32),
+    flags: u8,
+) -> [u8; 40] {
     let ip = ipv4::Header { source, destination, protocol: ipv4::TCP };
     let mut packet = [0; 40];
     let (header, tcp) = packet.split_at_mut(ipv4::HEADER);
     header.copy_from_slice(&ip.to_bytes(20));
-    tcp[0..2].copy_from_slice(&segment.port.to_be_bytes());
-    tcp[2..4].copy_from_slice(&segment.peer.port().to_be_bytes());
+    tcp[0..2].copy_from_slice(&from.to_be_bytes());
+    tcp[2..4].copy_from_slice(&to.to_be_bytes());
     tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
     tcp[8..12].copy_from_slice(&acknowledges.to_be_bytes());
     tcp[12] = 5 << 4;

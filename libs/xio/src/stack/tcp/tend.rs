@@ -7,7 +7,7 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State as Eng
 use smoltcp::wire::IpAddress;
 
 use super::alone::Alone;
-use super::segment::acknowledgement;
+use super::segment::{acknowledgement, of_a_connection};
 use super::{Connection, ListenerId, Tables, TcpId, TcpState, state_of};
 use crate::stack::ingress::Segment;
 use crate::stack::link::{Neighbours, Transmit};
@@ -56,10 +56,30 @@ impl Stack {
         true
     }
 
+    /// The state of the connection that the sender of a SYN has here already.
+    fn tcp_before(&self, segment: &Segment) -> Option<TcpState> {
+        let TcpId(name) = self.tcp.find(segment.peer, segment.port)?;
+        self.tcp.connections.get(name).map(|connection| connection.state)
+    }
+
+    /// A SYN of one that has a connection here already, which it may have forgotten: it is asked by
+    /// an acknowledgement, and its reset ends the connection (RFC 5961 §4). That makes the engine
+    /// ask; `None`: it is nothing of that kind.
+    pub(in crate::stack) fn tcp_asks(&self, segment: &Segment) -> Option<[u8; 40]> {
+        match self.tcp_before(segment)? {
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Closed => None,
+            _ => {
+                let sent = self.path.highest.of(&(segment.peer, segment.port))?;
+                Some(of_a_connection(segment, sent))
+            }
+        }
+    }
+
     /// Makes ready for a SYN; `false`: there is no room and it must be dropped.
     pub(in crate::stack) fn tcp_opens(&mut self, segment: &Segment) -> bool {
         let Some(id) = self.tcp.listener_at(segment.port) else { return true };
-        if self.tcp.find(segment.peer, segment.port).is_some() {
+        // One that has ended, and waits for its user to see it, keeps its peer from nothing.
+        if self.tcp_before(segment).is_some_and(|state| state != TcpState::Closed) {
             return true;
         }
         self.drop_stale_handshake(id);
@@ -276,8 +296,11 @@ impl Stack {
     fn remove(&mut self, name: Name) {
         let Some(connection) = self.tcp.connections.remove(name) else { return };
         let key = (connection.peer, connection.port);
-        self.tcp.names.remove(&key);
-        self.path.highest.forget(&key);
+        // Its peer may have another one by now.
+        if self.tcp.names.get(&key) == Some(&name) {
+            self.tcp.names.remove(&key);
+            self.path.highest.forget(&key);
+        }
         let listener = self.tcp.listener_at(connection.port);
         if let Some(listener) = listener.and_then(|id| self.tcp.listeners.get_mut(id.0)) {
             listener.waiting.retain(|waiting| waiting.0 != name);
