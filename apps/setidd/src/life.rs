@@ -41,6 +41,9 @@ pub const PRIVATE: u8 = PRIVATE_SLOT;
 /// Where the name of the domain that is being built lies.
 const GUARD: u8 = 14;
 
+/// What the server leaves with that has built as many as it has numbers for.
+const SPENT: u64 = 2 << 8;
+
 /// What is the same for all that are built.
 #[derive(Debug)]
 pub struct Builder {
@@ -94,8 +97,10 @@ impl Builder {
         block: impl FnOnce(DomainId) -> Result<&'a [u8], Errno>,
     ) -> Result<Built, Errno> {
         let page = said::of_index(asker.index()).ok_or(Errno::ESRCH)?;
-        // A number that is used again would be another program's guard.
-        self.built = self.built.checked_add(1).ok_or(Errno::EAGAIN)?;
+        // A number that is used again would be another program's guard: the next one of these
+        // servers, which init starts, has numbers of its own.
+        let Some(built) = self.built.checked_add(1) else { call::exit(SPENT) };
+        self.built = built;
         let name = [self.life, (self.built >> 16) as u16, self.built as u16];
         call::capability_derive(PRIVATE, DomainId::NONE, GUARD.into(), &name, USER_RIGHTS)
             .map_err(files::refused)?;
