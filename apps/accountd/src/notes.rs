@@ -29,6 +29,11 @@ pub struct Note {
 pub struct Notes {
     region: RegionId,
     notes: [Option<Note>; ACCOUNTS],
+    /// The last that were struck out, round and round: a dead child that is waited for
+    /// late, and a signal's sender that has ended, are told by the user that has paid for them. A user's
+    /// account goes once in a look, so no user pushes the others' out.
+    gone: [Option<Note>; ACCOUNTS],
+    next_gone: usize,
 }
 
 /// The account as it is published, if it is there still.
@@ -53,7 +58,7 @@ impl Notes {
             let note = Note { user: user as u32, account: AccountId(id) };
             (id != 0 && record(note.account).is_some()).then_some(note)
         });
-        Ok(Self { region, notes })
+        Ok(Self { region, notes, gone: [None; ACCOUNTS], next_gone: 0 })
     }
 
     /// All of them.
@@ -71,10 +76,14 @@ impl Notes {
         self.iter().find(|note| note.user == user).map(|note| note.account)
     }
 
-    /// The user that has this account.
+    /// The user that has this account, or had it.
     pub fn whose(&self, account: AccountId) -> Option<u32> {
-        let note = self.at(account.index());
-        note.filter(|note| note.account == account).map(|note| note.user)
+        let note = self.at(account.index()).filter(|note| note.account == account);
+        note.or_else(|| self.of_gone(account)).map(|note| note.user)
+    }
+
+    fn of_gone(&self, account: AccountId) -> Option<Note> {
+        self.gone.iter().flatten().copied().find(|note| note.account == account)
     }
 
     /// Notes one more: both words of it or none.
@@ -88,7 +97,10 @@ impl Notes {
     pub fn remove(&mut self, account: AccountId) {
         // The region lives as long as init does; and an account that has gone counts for nothing.
         let _ = self.write(account, [0; 2]);
-        self.notes[account.index()] = None;
+        if let Some(note) = self.notes[account.index()].take() {
+            self.gone[self.next_gone] = Some(note);
+            self.next_gone = (self.next_gone + 1) % ACCOUNTS;
+        }
     }
 
     fn write(&self, account: AccountId, [id, user]: [u64; 2]) -> Result<(), Refused> {
