@@ -29,9 +29,9 @@ pub struct Note {
 pub struct Notes {
     region: RegionId,
     notes: [Option<Note>; ACCOUNTS],
-    /// The last that were struck out, round and round: a dead child that is waited for
-    /// late, and a signal's sender that has ended, are told by the user that has paid for them. A user's
-    /// account goes once in a look, so no user pushes the others' out.
+    /// The last that were struck out, round and round: which user a child was that is waited for
+    /// late, or a signal's sender that has ended, is told by the account that has paid for it. A
+    /// user's account goes once in a look, so no user pushes the others' out.
     gone: [Option<Note>; ACCOUNTS],
     next_gone: usize,
 }
