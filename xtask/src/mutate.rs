@@ -39,7 +39,7 @@ const NONE: &str = "none";
 /// How long a test may take without a fault, boot included: the longest takes a minute of a
 /// processor that it has for itself.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How long with one: so many times what it took without, and this more, if that is below the limit.
+/// How long with one: so many times what it took without, and this more; at most that limit.
 /// A machine that hangs is as red as one that complains, and there is no need to watch it for long.
 const PATIENCE: u32 = 4;
 const PATIENCE_MORE: Duration = Duration::from_secs(10);
