@@ -301,7 +301,7 @@ impl Attacker {
             ("which", _) => self.some_place(ground).0,
             ("piece", _) => (8 * self.random.below(9)) | ((8 * self.random.below(9)) << 32),
             ("words", _) => self.some_step(),
-            ("from" | "beside" | "components" | "first" | "rights" | "limit", _) => {
+            ("from" | "beside" | "components" | "first" | "rights" | "limit" | "reserve", _) => {
                 self.random.below(32)
             }
             _ => wild,
