@@ -167,7 +167,11 @@ fn join_on(door: door::Door, done: &AtomicU64) -> Option<i32> {
     let own = published::env(EnvId(std::process::id()))?;
     let join = [accounts::JOIN, NOBODY.into(), own.domain, 0, 0, 0];
     loop {
-        let [answer, ..] = libc::transfer(door, server, join).ok()?;
+        // The server may have something else to do.
+        let Ok([answer, ..]) = libc::transfer(door, server, join) else {
+            std::thread::yield_now();
+            continue;
+        };
         if answer != accounts::MADE {
             return Some(2);
         }
