@@ -1,4 +1,4 @@
-//! The save area: how the kernel speaks to a running program (decisions 4, aegis95 S32, E-1).
+//! The save area: how the kernel speaks to a program (decisions 4, aegis95 S32, thesis98 E-1).
 //!
 //! One page of the application's, pinned for writing, never copy-on-write. The kernel writes it
 //! through the direct map, so delivery cannot fault; nothing is ever written to the program's
