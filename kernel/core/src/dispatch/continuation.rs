@@ -1,6 +1,6 @@
 //! What a call still owes its caller: a value that must be used, once.
 //!
-//! A processor has one stack, which nobody's call is left on (l4stack 3.3): who sleeps, is held or
+//! A processor has one stack, which nobody's call is left on (l4stack 1): who sleeps, is held or
 //! waits for a reply is its record, and how its call goes on is said by what its handler ends with.
 //! A handler has a [`Continuation`] and must answer with a [`Done`], which nothing else gives: so
 //! none can be forgotten, used twice, or made up, on no path (l4stack 7.1).
