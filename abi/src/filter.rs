@@ -1,4 +1,4 @@
-//! Packet filters: a conjunction of comparisons at fixed offsets (XK-16, appnet K11).
+//! Packet filters: a conjunction of comparisons at fixed offsets (xok97 XK-16, appnet K11).
 //!
 //! Filters are declarative, so that overlap is decidable: two filters do not overlap when they
 //! contradict each other in some bit. A packet goes to the most specific filter that accepts it;

@@ -1,4 +1,4 @@
-//! Wakeup predicates: a sum of products over words, checked at download (XK-5, appnet K7).
+//! Wakeup predicates: a sum of products over words, checked at download (xok97 XK-5, appnet K7).
 //!
 //! A predicate is an array of atoms in terms: the atoms of a term are and-ed, the terms or-ed;
 //! [`Atom::last`] marks the end of a term. Every address is translated and its frame pinned at

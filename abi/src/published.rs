@@ -1,4 +1,4 @@
-//! The published pages: the kernel's bookkeeping, mapped read-only into every space (XK-13, M-8).
+//! Published pages: kernel bookkeeping, read-only in every space (xok97 XK-13, thesis98 M-8).
 //!
 //! One writer, the kernel; no secret; reading costs no call. The directory at
 //! [`PUBLISHED`](crate::layout::PUBLISHED) says where each table is; readers use its stride, fields

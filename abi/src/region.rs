@@ -1,4 +1,4 @@
-//! Software regions: memory reached by calls only, shared without locks (decisions 6, XK-6).
+//! Software regions: memory reached by calls only, shared without locks (decisions 6, xok97 XK-6).
 //!
 //! One operation is atomic: if up to four words compare equal, up to 64 KiB are copied, then up to
 //! four words are written. Words are 64-bit, at multiples of 8. A domain attaches in a role; the

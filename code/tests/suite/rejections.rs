@@ -204,7 +204,7 @@ fn a_call_that_is_not_offered() {
     assert_eq!(said(Builder::new().call(4).exit()), at(0, Why::UnknownCall(4)));
 }
 
-/// Z-4, T3: a function that must be deterministic may not read the clock; another may.
+/// thesis98 Z-4, xok97 T3: a deterministic function may not read the clock; another may.
 #[test]
 fn the_clock_in_a_deterministic_function() {
     let strict = Signature { dialect: Dialect::Deterministic, ..GENERAL };

@@ -45,7 +45,7 @@ fn run(program: &[u8], budget: u32) -> (Outcome, u64, u64) {
     (outcome, u64::from_le_bytes(memory[0]), report.steps)
 }
 
-/// Z-5: an endless loop ends when its budget does, and what it had stored stays.
+/// thesis98 Z-5: an endless loop ends when its budget does, and what it had stored stays.
 #[test]
 fn endless_loops_end() {
     // Each time around costs 4: what is left at the jump decides.
@@ -94,7 +94,7 @@ fn calls_cost_what_the_signature_says() {
     assert_eq!(run(&program, 2).2, 1);
 }
 
-/// Z-6: a second run on the same context finds the stack as the first did.
+/// thesis98 Z-6: a second run on the same context finds the stack as the first did.
 #[test]
 fn nothing_stays_from_one_run_to_the_next() {
     let mut builder = Builder::new();

@@ -1,4 +1,4 @@
-//! Wakeup predicates: checked and pinned at download, evaluated without the space (XK-5).
+//! Wakeup predicates: checked and pinned at download, evaluated without the space (xok97 XK-5).
 //!
 //! The translated atoms lie behind the vector state in the environment's own frame: each source
 //! that is memory names a physical address, and the frame there has one more reference until the

@@ -112,7 +112,7 @@ fn with(ground: &Ground, what: u64, count: u64) -> Result<(Kernel, u64), Failure
     Ok((after, (after.donated() - before.donated()) / count))
 }
 
-/// l4stack 1, rows of 7.1 and 7.2 on bytes by environment: in whatever state it waits, one more
+/// l4stack 1, 7.1, 7.2 (bytes by environment): in whatever state it waits, one more
 /// costs its slot and what it donated; no stack, and nothing elsewhere.
 pub fn costs_its_slots(ground: &Ground) -> Result<String, Failure> {
     let room = u64::from(published::table(Table::Envs).count);
