@@ -7,7 +7,7 @@ use crate::tally::{self, Outcome};
 use crate::workspace;
 
 /// The table: an ID and the tests that hold it on each line.
-const TABLE: &str = "tests/conformance.txt";
+pub const TABLE: &str = "tests/conformance.txt";
 /// What is written.
 const DOCUMENT: &str = "docs/conformance.md";
 

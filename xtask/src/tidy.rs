@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::conformance;
 use crate::failure::{Context, Result};
 use crate::linux_suite;
 use crate::mutate;
@@ -12,6 +13,7 @@ use crate::test;
 use crate::workspace;
 
 mod arrows;
+mod citations;
 mod files;
 mod functions;
 mod hops;
@@ -50,6 +52,7 @@ pub fn complaints() -> Result<Vec<String>> {
         documents.push((path, workspace::read(path)?, column));
     }
     complaints.extend(named::check(&documents, &tree));
+    complaints.extend(citations::check(&workspace::read(citations::DOCUMENT)?, &texts()?));
     for source in &sources {
         complaints.extend(files::check(source));
         complaints.extend(functions::check(source));
@@ -63,7 +66,8 @@ fn sources() -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for package in workspace::packages()? {
         for part in ["src", "tests", "examples", "benches"] {
-            collect(&workspace::root().join(&package.directory).join(part), &mut sources)?;
+            let directory = workspace::root().join(&package.directory).join(part);
+            collect(&directory, &["rs"], &mut sources)?;
         }
         let script = format!("{}/build.rs", package.directory);
         if let Ok(text) = workspace::read(&script) {
@@ -75,13 +79,28 @@ fn sources() -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-fn collect(directory: &Path, sources: &mut Vec<Source>) -> Result<()> {
+/// Everything that may cite a paper: sources, documents, the table of demands.
+fn texts() -> Result<Vec<Source>> {
+    let path = conformance::TABLE.to_string();
+    let mut texts = vec![Source { text: workspace::read(&path)?, path }];
+    collect(workspace::root(), &["rs", "md"], &mut texts)?;
+    texts.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(texts)
+}
+
+/// Collects the files of a directory with one of these extensions, and those below it, but for
+/// what was built there and what is hidden.
+fn collect(directory: &Path, extensions: &[&str], sources: &mut Vec<Source>) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
     for entry in entries {
-        let path = entry.context(directory.display())?.path();
+        let entry = entry.context(directory.display())?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_of_tree = name != "target" && !name.as_encoded_bytes().starts_with(b".");
         if path.is_dir() {
-            collect(&path, sources)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            if is_of_tree {
+                collect(&path, extensions, sources)?;
+            }
+        } else if extensions.iter().any(|one| path.extension().is_some_and(|is| is == *one)) {
             let text = std::fs::read_to_string(&path).context(path.display())?;
             let path = path.strip_prefix(workspace::root()).unwrap_or(&path);
             sources.push(Source { path: path.to_string_lossy().into_owned(), text });
