@@ -24,7 +24,9 @@ pub const EXCESS_WORD: u64 = u64::MAX;
 /// the time until it lets go: by a turn for each whole slice, by a part of one for what is left.
 /// Where other accounts wait, it has one slice more at a time, and its account pays as well: how
 /// many environments an account has that ignore the ends of their slices changes nothing for
-/// others.
+/// others. An end is put off once in a slice, and for no account that owes a turn already: an
+/// environment that one which was told has yielded to is not told, and goes on in its own turn. A
+/// ring of them would have the processor for ever else.
 #[cold]
 #[inline(never)]
 pub(crate) fn told_to_end<M: Machine>(
@@ -35,11 +37,19 @@ pub(crate) fn told_to_end<M: Machine>(
     now: u64,
 ) {
     turns::overran(state, cpu, now);
+    let ignored = state.envs.slots[index].ending;
+    let taken = state.sched.cpus[cpu].extended;
+    let account = turns::account_of(state, index);
+    let (alone, owes) =
+        (turns::alone(state, cpu, account), turns::owes_a_turn(state, cpu, account));
+    if ignored == 0 && !alone && (taken || owes) {
+        sched::leave_at(state, cpu, now);
+        sched::stay_ready(state, index);
+        return;
+    }
     let this = &mut state.sched.cpus[cpu];
-    let taken = this.extended;
     (this.extended, this.slice_end_ns) = (true, now + SLICE_NS);
     gate::close(state, index);
-    let ignored = state.envs.slots[index].ending;
     state.envs.slots[index].ending = ignored.saturating_add(1);
     if ignored == 0 {
         sched::event(state, machine, index, EVENT_SLICE_END);
@@ -53,7 +63,7 @@ pub(crate) fn told_to_end<M: Machine>(
         let killer = env::id(state, index);
         leave_on_account(state, cpu, now);
         death::die(state, machine, index, EXCESS_WORD, killer);
-    } else if !turns::alone(state, cpu) {
+    } else if !alone {
         leave_on_account(state, cpu, now);
         sched::stay_ready(state, index);
     }

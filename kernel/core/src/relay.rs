@@ -221,6 +221,7 @@ fn hand_on<M: Machine>(
         return None;
     }
     let lends = this.lender == 0
+        && own.ending == 0
         && own.has(FLAG_BORROW)
         && matches!(own.request, Request::Nothing)
         && CpuIndex::from(own.cpu) == cpu;

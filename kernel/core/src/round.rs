@@ -437,7 +437,7 @@ fn candidate<M: Machine>(
         state.published.envs[index].excess.less(1);
         (walk.owing, walk.paid) = (true, true);
         let cpu = CpuIndex::from(state.envs.slots[index].cpu);
-        walk.owes = walk.forfeits && !turns::alone(state, cpu);
+        walk.owes = walk.forfeits && !turns::alone(state, cpu, turns::account_of(state, index));
         return None;
     }
     Some(at)

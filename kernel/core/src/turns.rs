@@ -310,12 +310,13 @@ pub(crate) fn again(state: &mut State, cpu: CpuIndex, place: &Place) {
 }
 
 /// Nobody at the place wants the processor. If there is no other one of its account's, the account
-/// has slept through its turn, which pays what it owes.
+/// has slept through its turn, which pays a slice of what it owes.
 #[inline(always)]
 pub(crate) fn passed(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
     if state.sched.cpus[cpu].left == 0 {
         let turns = &mut state.accounts.records[account].turns[cpu];
-        (turns.debt_ns, turns.looks) = (0, 0);
+        turns.debt_ns = turns.debt_ns.saturating_sub(SLICE_NS as u32);
+        turns.looks = 0;
     }
 }
 
@@ -351,7 +352,7 @@ pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
     let this = &state.sched.cpus[cpu];
     let over = now.saturating_sub(this.slice_end_ns).min(SLICE_NS);
     let account = AccountIndex::from(this.account);
-    if over != 0 && !alone(state, cpu) {
+    if over != 0 && !alone(state, cpu, account) {
         let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
         *debt = debt.saturating_add(over as u32);
     }
@@ -360,7 +361,7 @@ pub(crate) fn overran(state: &mut State, cpu: CpuIndex, now: u64) {
 /// May the account in turn have its slice lengthened by so much? Then it owes that.
 pub(crate) fn lengthens(state: &mut State, cpu: CpuIndex, more: u32) -> bool {
     let account = AccountIndex::from(state.sched.cpus[cpu].account);
-    let alone = alone(state, cpu);
+    let alone = alone(state, cpu, account);
     let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
     let has_time = u64::from(*debt) + SHORTEST_NS < SLICE_NS;
     if has_time && !alone {
@@ -372,10 +373,15 @@ pub(crate) fn lengthens(state: &mut State, cpu: CpuIndex, more: u32) -> bool {
 /// The environment at `index` has taken so much beyond the end of its slice, which its account pays
 /// by as much of its turns.
 pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, over: u64) {
-    if over != 0 && !alone(state, cpu) {
-        let account = account_of(state, index);
-        let debt = &mut state.accounts.records[account].turns[cpu].debt_ns;
-        *debt = DEBT_MAX.min(debt.saturating_add(over as u32));
+    let account = account_of(state, index);
+    if over != 0 && !alone(state, cpu, account) {
+        // Where it has left the round, it has left nothing to others until now.
+        let now = state.sched.picked_ns.max(state.sched.cpus[cpu].since_ns);
+        let turns = &mut state.accounts.records[account].turns[cpu];
+        turns.debt_ns = DEBT_MAX.min(turns.debt_ns.saturating_add(over as u32));
+        if turns.count == 0 {
+            turns.left_at = (now.saturating_sub(over) / STAMP_NS) as u32;
+        }
     }
 }
 
@@ -471,14 +477,16 @@ pub(crate) fn forfeit(state: &mut State, cpu: CpuIndex, account: AccountIndex) {
 }
 
 /// Is another account in the round? One that has no place there itself has always others.
-fn has_others(this: &Cpu, account: AccountIndex) -> bool {
+#[inline(always)]
+pub(crate) fn has_others(this: &Cpu, account: AccountIndex) -> bool {
     this.in_round != u16::from(is_in(this, account))
 }
 
-/// Is no other account in the round?
+/// Is no other account than this one in the round? It may not be there itself: all that runs of it
+/// may have no turn here.
 #[inline(always)]
-pub(crate) fn alone(state: &State, cpu: CpuIndex) -> bool {
-    state.sched.cpus[cpu].in_round <= 1
+pub(crate) fn alone(state: &State, cpu: CpuIndex, account: AccountIndex) -> bool {
+    !has_others(&state.sched.cpus[cpu], account)
 }
 
 /// Is the account's work done on this processor?

@@ -31,6 +31,7 @@ mod renaming;
 mod replies;
 mod restarts;
 mod rings;
+mod shares;
 mod sleeping;
 mod slices;
 mod speculation;

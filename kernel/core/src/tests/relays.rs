@@ -423,3 +423,27 @@ fn where_a_sleeper_has_no_page_its_call_begins_anew() {
         assert_eq!(machine.context(3).rip, RIP - crate::context::SYSCALL_BYTES);
     }
 }
+
+/// One that has been told of the end of its slice lends nothing of what it has beyond it, as it
+/// does not by the long way.
+#[test]
+fn the_told_lend_nothing_by_the_short_way() {
+    for told in [false, true] {
+        let mut world = populated();
+        let other = super::turns::user(&mut world);
+        super::turns::process(&mut world, other);
+        let region = a_reader_waits(&mut world);
+        let one = EnvIndex::new(1);
+        if told {
+            world.state.envs.slots[one].flags |= abi::setup::FLAG_SLICE_END as u8;
+            world.save(1, offset::MASK, 1);
+            world.machine.now = world.state.sched.cpus[CpuIndex::new(0)].slice_end_ns;
+            assert_eq!(world.pick(0), 1);
+            world.save(1, offset::EVENTS, 0);
+        }
+        assert_eq!(world.state.envs.slots[one].ending, u8::from(told));
+        by_the_short_way(&mut world, 0, 1, puts(region, 8));
+        let lender = world.state.sched.cpus[CpuIndex::new(0)].lender;
+        assert_eq!(lender != 0, !told, "told {told}");
+    }
+}
