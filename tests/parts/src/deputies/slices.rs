@@ -1,5 +1,7 @@
 //! What a user takes of the processor beyond the ends of its slices.
 
+mod handed_on;
+
 use super::{ANN, NOBODY, end, nobody};
 use crate::{Seen, Test, expect, libc};
 use abi::call::Call;
@@ -14,7 +16,8 @@ use std::time::{Duration, Instant};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 2] = [
+pub const TESTS: [Test; 3] = [
+    ("ends_of_slices_that_are_handed_on_cost_others_nothing", handed_on::cost_others_nothing),
     ("ends_of_slices_that_are_ignored_cost_others_nothing", ignored_ends_cost_others_nothing),
     ("sleepers_keep_nobody_from_running", sleepers_keep_nobody_from_running),
 ];
@@ -24,6 +27,8 @@ const CROWD: usize = 40;
 const KILL: i32 = 9;
 /// How long the other user computes beside them.
 const WINDOW: Duration = Duration::from_millis(1_500);
+/// Of a hundred parts of the time: what one of two users has at least.
+const LEAST_SHARE: u64 = 45;
 
 extern "C" fn spin() -> ! {
     loop {
@@ -70,10 +75,21 @@ fn wait_for(word: &AtomicU64, process: i32) {
     }
 }
 
-/// Two users have a processor each half, whatever one of them does at the ends of its slices.
-fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
+/// What a user that computes had of the processor beside another one.
+struct Beside {
+    /// Of a hundred parts of the time that both ran.
+    share: u64,
+    /// From the beginning of the attack to the end of the watch.
+    took: Duration,
+}
+
+/// The share of a user that computes while another one attacks and `watch` passes the time.
+fn beside(
+    attack: impl FnOnce() -> Result<(), i32>,
+    watch: impl FnOnce(),
+) -> Result<Beside, String> {
     let words = libc::words(libc::shared(1), 2);
-    let [computes, crowds] = [&words[0], &words[1]];
+    let [computes, attacks] = [&words[0], &words[1]];
     let victim = libc::spawn(|| {
         if !libc::become_user(ANN) {
             return 100;
@@ -82,12 +98,13 @@ fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
         spin()
     });
     wait_for(computes, victim);
+    let begin = Instant::now();
     let attacker = libc::spawn(|| {
         if !libc::become_user(NOBODY) {
             return 100;
         }
-        let made = make_crowd(door);
-        crowds.store(1, Ordering::SeqCst);
+        let made = attack();
+        attacks.store(1, Ordering::SeqCst);
         made.map_or_else(
             |status| status,
             |()| loop {
@@ -95,11 +112,12 @@ fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
             },
         )
     });
-    wait_for(crowds, attacker);
+    wait_for(attacks, attacker);
     let domains = [victim, attacker].map(domain_of);
     let before = domains.map(run_ns);
-    std::thread::sleep(WINDOW);
+    watch();
     let after = domains.map(run_ns);
+    let took = begin.elapsed();
     let alive = [victim, attacker].map(libc::is_alive);
     for process in [attacker, victim] {
         libc::send(process, KILL);
@@ -107,10 +125,15 @@ fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
     }
     // Those that died took their counts along: what is left of the processor is not the victim's.
     let ran = after[0].saturating_sub(before[0]);
-    let crowd = after[1].saturating_sub(before[1]);
+    let others = after[1].saturating_sub(before[1]);
     expect(alive == [true; 2], || format!("alive: {alive:?}"))?;
-    let share = ran * 100 / (ran + crowd).max(1);
-    expect(share >= 45, || format!("{share} % of the time for the other user"))?;
+    Ok(Beside { share: ran * 100 / (ran + others).max(1), took })
+}
+
+/// Two users have a processor each half, whatever one of them does at the ends of its slices.
+fn ignored_ends_cost_others_nothing(door: door::Door) -> Seen {
+    let Beside { share, .. } = beside(|| make_crowd(door), || std::thread::sleep(WINDOW))?;
+    expect(share >= LEAST_SHARE, || format!("{share} % of the time for the other user"))?;
     Ok(format!("({share} % of the time for the other user)"))
 }
 
