@@ -217,20 +217,19 @@ fn hand_on<M: Machine>(
         && env.state == EnvState::Sleeping
         && env.wait.physical == moved.word
         && env.links[Kind::Watch as usize].next == 0;
-    if !waits {
-        return None;
-    }
-    let lends = this.lender == 0
+    let lends = waits
+        && this.lender == 0
         && own.ending == 0
         && own.has(FLAG_BORROW)
         && matches!(own.request, Request::Nothing)
         && CpuIndex::from(own.cpu) == cpu;
-    let starts = CpuIndex::from(env.cpu) == cpu
+    let starts = lends
+        && CpuIndex::from(env.cpu) == cpu
         && !env.has(FLAG_GIVEN_TIME)
         && env.deadline | env.edge == 0
         && in_order(env)
         && !called_away(machine, env);
-    if !lends || !starts {
+    if !starts {
         return None;
     }
     let now = machine.now_ns();

@@ -14,9 +14,9 @@ fn wake(world: &mut World, index: usize) {
     sched::make_ready(state, machine, EnvIndex::new(index), true);
 }
 
-/// A program that computes lends its slice. One that is woken gives its turns up, and yields what it
-/// has borrowed to one that has none, which computes: their account owes that, though it has left
-/// the round.
+/// A program that computes lends its slice. One that is woken gives its turns up, and yields the
+/// time that it has borrowed to one that has none, which computes: their account owes that time,
+/// though it has left the round.
 #[test]
 fn loans_are_owed_out_of_the_round() {
     for given in [false, true] {
