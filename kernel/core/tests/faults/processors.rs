@@ -97,14 +97,14 @@ pub const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "a ring's waiter starts on time that is lent already",
         "relay.rs",
-        "let lends = this.lender == 0\n        && own",
-        "let lends = own",
+        "let lends = waits\n        && this.lender == 0\n        && own",
+        "let lends = waits\n        && own",
     ),
     (
         "a ring's waiter is not told of events when it starts",
         "relay.rs",
-        "in_order(env)\n        && !called_away(machine, env);\n    if !lends",
-        "in_order(env);\n    if !lends",
+        "in_order(env)\n        && !called_away(machine, env);\n    if !starts",
+        "in_order(env);\n    if !starts",
     ),
     (
         "who waits for a ring names the kernel's memory",
