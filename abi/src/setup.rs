@@ -49,12 +49,13 @@ pub const FLAG_SLICE_START: u64 = 1;
 /// time until then is taken from its next slices: each whole one is forfeited, a part shortens the
 /// next. Where other accounts wait it has one slice more at a time, and its account forfeits as
 /// much. One that has let go at none of nine ends is destroyed. Without the flag the kernel
-/// switches.
+/// switches; so it does, without the event, at the end of time that is lent, and where other
+/// accounts wait, if the slice has been put off already or the account owes a turn.
 pub const FLAG_SLICE_END: u64 = 2;
 /// Others woken by an event may borrow the rest of its slices (the default in ExOS).
 pub const FLAG_BORROW: u64 = 4;
 /// Saves its own vector registers: gets the initial state whenever it is switched to, and what it
-/// leaves in them is lost.
+/// leaves in them is lost, also where the end of a slice is not told ([`FLAG_SLICE_END`]).
 pub const FLAG_OWN_VECTOR: u64 = 8;
 /// Has no turns: runs on the time that others give it, by yielding or transferring to it. What it
 /// is woken for waits until then, and no critical section holds the end of that time off. For
