@@ -9,6 +9,7 @@ mod crowds;
 mod deaths;
 mod elsewhere;
 mod exits;
+mod fairness;
 mod fifos;
 mod filters;
 mod forgetting;
