@@ -20,7 +20,7 @@ use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS, has_no_turn, leave_at, lends, run, stay_ready};
 use crate::state::State;
-use crate::turns::{self, OnEach, account_of, alone, owes_a_turn};
+use crate::turns::{OnEach, account_of, alone, has_others, owes_a_turn};
 use abi::limits::{DONATIONS, SLICE_NS, WORK_PIECES};
 use abi::published::EnvState;
 
@@ -150,7 +150,7 @@ pub(crate) fn charge_borrower(
         env.debt_ns = env.debt_ns.saturating_add(ran as u32);
     }
     let borrower = AccountIndex::from(this.borrower);
-    if turns::has_others(this, borrower) {
+    if has_others(this, borrower) {
         owes(accounts, borrower, cpu, ran);
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn charge(state: &mut State, cpu: CpuIndex, index: EnvIndex, ran: u64
         let env = &mut state.envs.slots[index];
         env.debt_ns = env.debt_ns.saturating_add(ran as u32);
     }
-    if turns::has_others(&state.sched.cpus[cpu], borrower) {
+    if !alone(state, cpu, borrower) {
         let client = client_of(state, index).map(|client| account_of(state, client));
         let owes_less = |&at: &AccountIndex| !owes_a_turn(state, cpu, at);
         let payer = client.filter(owes_less).unwrap_or(borrower);

@@ -94,7 +94,7 @@ fn revoke_in_flight(counter: &AtomicU64) -> Result<bool, String> {
     settle();
     let (word, queued) = (counter.load(Ordering::Acquire), interface().queued);
     if word != left || queued != 0 {
-        return Err(format!("{} of {BURST} packets have never gone, {queued} queued", word - left));
+        return Err(format!("packets have never gone: {word} for {left}, {queued} queued"));
     }
     if xok::own::leaf(NEW).is_none() {
         take_when_free(frame)?;
