@@ -20,7 +20,7 @@ use crate::index::{AccountIndex, CpuIndex, EnvIndex};
 use crate::list::{self, Kind};
 use crate::sched::{Cpu, SHORTEST_NS, has_no_turn, leave_at, lends, run, stay_ready};
 use crate::state::State;
-use crate::turns::{OnEach, account_of, alone, has_others, owes_a_turn};
+use crate::turns::{OnEach, account_of, alone, owes_a_turn};
 use abi::limits::{DONATIONS, SLICE_NS, WORK_PIECES};
 use abi::published::EnvState;
 
@@ -137,7 +137,8 @@ fn may_borrow(state: &State, cpu: CpuIndex, index: EnvIndex) -> u64 {
     left_to_borrow(debt_ns, &state.accounts.records[account].turns, cpu)
 }
 
-/// As [`charge`], of one that serves no client and is in this account, on a ring's short way.
+/// As [`charge`], of one that serves no client, has borrowed the time itself and is in a ring: its
+/// account is in the round.
 #[inline(always)]
 pub(crate) fn charge_borrower(
     accounts: &mut Accounts,
@@ -146,12 +147,9 @@ pub(crate) fn charge_borrower(
     ran: u64,
 ) {
     this.slice_end_ns += ran;
-    if this.borrower == account.link() {
-        env.debt_ns = env.debt_ns.saturating_add(ran as u32);
-    }
-    let borrower = AccountIndex::from(this.borrower);
-    if has_others(this, borrower) {
-        owes(accounts, borrower, cpu, ran);
+    env.debt_ns = env.debt_ns.saturating_add(ran as u32);
+    if this.in_round != 1 {
+        owes(accounts, account, cpu, ran);
     }
 }
 

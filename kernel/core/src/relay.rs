@@ -268,6 +268,19 @@ fn hand_on<M: Machine>(
     Some((sleeper, now, borrow_end.min(sched.alarms.soonest())))
 }
 
+/// Is the environment, which is in a ring, the first to wait for the region, with nothing else that
+/// ends its wait? A bit that does not end the wait may wait as well: the long way knows.
+#[inline(always)]
+fn may_wait<M: Machine>(machine: &M, region: &Region, own: &Env) -> bool {
+    region.waiters == 0
+        && matches!(own.request, Request::Nothing)
+        && own.deadline | own.edge | u64::from(own.client) == 0
+        && own.alarm != 0
+        && own.save.0 != 0
+        && own.links[Kind::Ring as usize].next != 0
+        && !told(machine, own)
+}
+
 /// The caller waits for the region at `index`, and who lent it the time goes on, if that is all
 /// that would happen where nothing waits to be looked at.
 ///
@@ -286,31 +299,34 @@ pub fn wait_for<M: Machine>(
     let pair = [caller, target];
     let [own, env] = envs.slots.two_mut(pair)?;
     let region = regions.slots.get_mut(index)?;
-    // A bit that does not end the wait may wait as well: the long way knows.
-    let waits = region.waiters == 0
-        && matches!(own.request, Request::Nothing)
-        && own.deadline | own.edge | u64::from(own.client) == 0
-        && own.alarm != 0
-        && own.save.0 != 0
-        && !told(machine, own);
+    if !may_wait(machine, region, own) {
+        return None;
+    }
     let goes_on = target != EnvIndex::NONE
         && env.state == EnvState::Ready
         && in_order(env)
         && !called_away(machine, env);
-    if !waits || !goes_on {
+    if !goes_on {
         return None;
     }
     let now = machine.now_ns();
     // What it has run is given back to the slice.
-    let in_time =
-        this.since_ns <= now && this.since_ns < this.slice_end_ns && now < sched.alarms.soonest();
+    let in_time = this.since_ns < this.slice_end_ns && now < sched.alarms.soonest();
+    if !in_time {
+        return None;
+    }
     let context = machine.context(caller.at());
     let step = Step::from_words([context.rdi, context.rdx, context.r10]);
     let attached = published.regions.get(index.at())?.attached.get(usize::from(step.peer));
-    if !in_time || attached.is_some_and(|&count| count == 0) {
+    if attached.is_some_and(|&count| count == 0) {
         return None;
     }
     let [own_record, record] = published.envs.get_disjoint_mut(pair.map(EnvIndex::at)).ok()?;
+    let account = AccountIndex::from(AccountId(own_record.account));
+    // Its account is in the round, as it is in a ring itself.
+    if this.borrower != account.link() {
+        return None;
+    }
     (own.posted, own.events) = (context.r9, step.events.into());
     own.wait = Wait {
         region: RegionId(step.region),
@@ -326,7 +342,7 @@ pub fn wait_for<M: Machine>(
     count(&mut cpu_record.calls);
     count(&mut own_record.entries);
     published.calls[cpu][usize::from(number::RegionStepOrWait)].made();
-    let (account, ran) = (AccountId(own_record.account).into(), now - this.since_ns);
+    let ran = now.saturating_sub(this.since_ns);
     loan::charge_borrower(accounts, (&mut *this, cpu), (&mut *own, account), ran);
     leaves(this, own, own_record, EnvState::Sleeping, now);
     let deadline = this.slice_end_ns.min(sched.alarms.soonest());

@@ -196,7 +196,8 @@ impl Walk {
 
 /// Has everybody been walked past since anything happened here?
 fn walked_all(state: &State, cpu: CpuIndex) -> bool {
-    usize::from(state.sched.cpus[cpu].passed) >= state.envs.used().end
+    let passed = usize::from(state.sched.cpus[cpu].passed);
+    passed != 0 && passed >= state.envs.used().end
 }
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was
@@ -513,16 +514,20 @@ fn start_work(state: &mut State, cpu: CpuIndex, account: AccountIndex, now: u64)
 }
 
 /// Does the processor go on with such a slice?
+#[inline(always)]
 pub fn works_on(state: &mut State, cpu: CpuIndex, now: u64) -> bool {
+    state.sched.cpus[cpu].working != 0 && goes_on_working(state, cpu, now)
+}
+
+#[cold]
+fn goes_on_working(state: &mut State, cpu: CpuIndex, now: u64) -> bool {
     let this = &mut state.sched.cpus[cpu];
     let account = AccountIndex::from(this.working);
-    if account != AccountIndex::NONE && now < this.slice_end_ns && left::waits(state, account) {
+    if now < this.slice_end_ns && left::waits(state, account) {
         return true;
     }
     state.sched.cpus[cpu].working = 0;
-    if account != AccountIndex::NONE {
-        turns::worked(state, cpu, account, now);
-    }
+    turns::worked(state, cpu, account, now);
     false
 }
 

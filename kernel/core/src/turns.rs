@@ -261,11 +261,8 @@ pub(crate) fn next(state: &mut State, cpu: CpuIndex) -> Option<Place> {
     let account = if goes_on { AccountIndex::from(this.account) } else { account_after(this)? };
     let record = &mut state.accounts.records[account];
     let turns = &mut record.turns[cpu];
-    if !goes_on {
-        this.account = account.link();
-        this.left = turns.count.into();
-    }
-    this.left.less(1);
+    let left = if goes_on { this.left } else { turns.count.into() };
+    (this.account, this.left) = (account.link(), left.saturating_sub(1));
     // One that is destroyed has no time for anything else.
     let position = if record.dying && turns.has_work { WORK } else { turns.next()? };
     turns.position = position as u8;

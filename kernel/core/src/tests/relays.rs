@@ -323,6 +323,15 @@ fn a_reader_waits(world: &mut World) -> u64 {
 
 /// What one runs on time that it has got by the short way its account owes as well; one whose
 /// account owes a slice has no such time.
+/// The reader has entered the kernel to take what comes next.
+fn enters_to_take(world: &mut World, region: u64) {
+    let (number, words) = takes(region, 16).encode();
+    let context = world.machine.context(3);
+    (context.rip, context.rcx, context.rax) = (RIP, RIP, number.into());
+    (context.rdi, context.rsi, context.rdx) = (words[0], words[1], words[2]);
+    (context.r10, context.r8, context.r9) = (words[3], words[4], words[5]);
+}
+
 #[test]
 fn who_borrows_by_the_short_way_pays_with_its_account() {
     let mut world = populated();
@@ -335,11 +344,7 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
     let done = by_the_short_way(&mut world, 0, 1, puts(region, 8));
     assert!(matches!(done, Some(Done::Switched { target, .. }) if target == reader), "{done:?}");
     world.machine.now += SLICE_NS * 6 / 10;
-    let (number, words) = takes(region, 16).encode();
-    let context = world.machine.context(3);
-    (context.rip, context.rcx, context.rax) = (RIP, RIP, number.into());
-    (context.rdi, context.rsi, context.rdx) = (words[0], words[1], words[2]);
-    (context.r10, context.r8, context.r9) = (words[3], words[4], words[5]);
+    enters_to_take(&mut world, region);
     let done = by_the_short_way(&mut world, 0, 3, takes(region, 16));
     assert!(matches!(done, Some(Done::Switched { target, .. }) if target.at() == 1), "{done:?}");
     assert_eq!(credit(&world), SLICE_NS * 4 / 10);
@@ -445,5 +450,36 @@ fn the_told_lend_nothing_by_the_short_way() {
         by_the_short_way(&mut world, 0, 1, puts(region, 8));
         let lender = world.state.sched.cpus[CpuIndex::new(0)].lender;
         assert_eq!(lender != 0, !told, "told {told}");
+    }
+}
+
+/// The short way of a wait charges an account that is in the round for what its own environment
+/// has borrowed; an environment that has left the rings, or runs on what another account's has
+/// borrowed and yielded to it, goes the long way.
+#[test]
+fn loans_of_others_are_charged_the_long_way() {
+    for (leaves_the_ring, anothers) in [(false, false), (true, false), (false, true)] {
+        let mut world = populated();
+        let other = super::turns::user(&mut world);
+        super::turns::process(&mut world, other);
+        let cpu = CpuIndex::new(0);
+        let region = a_reader_waits(&mut world);
+        let own = crate::turns::account_of(&world.state, EnvIndex::new(3));
+        by_the_short_way(&mut world, 0, 1, puts(region, 8));
+        let another = AccountIndex::from(other.0);
+        if leaves_the_ring {
+            assert_eq!(world.set_flags(3, EnvId::NONE, FLAG_GIVEN_TIME), OK);
+            assert_eq!(world.pick(0), 3);
+        }
+        if anothers {
+            world.state.sched.cpus[cpu].borrower = another.link();
+        }
+        world.machine.now += SLICE_NS / 10;
+        enters_to_take(&mut world, region);
+        let done = by_the_short_way(&mut world, 0, 3, takes(region, 16));
+        let is_short = matches!(done, Some(Done::Switched { .. }));
+        assert_eq!(is_short, !leaves_the_ring && !anothers, "{done:?}");
+        let owes = |account| world.state.accounts.records[account].turns[cpu].debt_ns;
+        assert_eq!((owes(own) != 0, owes(another) != 0), (is_short, false));
     }
 }
