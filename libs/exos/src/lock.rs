@@ -194,9 +194,11 @@ fn sleep_for(owner: EnvId) {
     // It may have been for something else: that is looked at with the lock.
     let set = sender::posts_set();
     thread::own().rung |= upcall::take_pending_of(DOORBELL) != 0;
-    if upcall::pending() == 0 {
+    let is_all = upcall::pending() == 0;
+    if is_all {
         thread::own().posts_taken = set;
     }
+    thread::own().is_taken_exact = is_all && sender::is_exact(set);
 }
 
 fn is_dead(owner: EnvId) -> bool {

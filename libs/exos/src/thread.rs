@@ -71,6 +71,8 @@ pub struct Thread {
     pub rung: bool,
     /// Posts whose bits it has taken (`signal::sender`).
     pub posts_taken: u64,
+    /// Has it taken no bits of later posts?
+    pub is_taken_exact: bool,
     /// Has it ended? Only the first one stays, as its environment is the pid.
     pub ended: bool,
     /// The function of the program's that the call in hand comes to.
@@ -103,6 +105,7 @@ impl Thread {
             robust: 0,
             rung: false,
             posts_taken: sender::UNKNOWN,
+            is_taken_exact: false,
             ended: false,
             called: None,
             missed: None,
@@ -118,7 +121,7 @@ impl Thread {
         child.directed.clear();
         (child.events, child.awaits, child.awaits_signals, child.robust) = (0, 0, 0, 0);
         // Its save area is new, and so is whom the kernel names by its id.
-        child.posts_taken = 0;
+        (child.posts_taken, child.is_taken_exact) = (0, true);
         child
     }
 
@@ -130,7 +133,7 @@ impl Thread {
         // What the kernel knows of it goes on.
         (self.has_predicate, self.predicate) = (before.has_predicate, before.predicate);
         (self.directed, self.events, self.rung) = (before.directed, before.events, before.rung);
-        self.posts_taken = before.posts_taken;
+        (self.posts_taken, self.is_taken_exact) = (before.posts_taken, before.is_taken_exact);
     }
 
     /// Is it the one that gave its process the pid?

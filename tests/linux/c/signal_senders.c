@@ -1,6 +1,7 @@
 /* Who has sent a signal: si_pid and si_uid of kill, tgkill, sigqueue and SIGCHLD, between users; and whom the real
  * user reaches. Run as root, which both systems' tests are. */
 #define _GNU_SOURCE
+#include <sys/mman.h>
 #include "check.h"
 #include "users.h"
 
@@ -162,6 +163,54 @@ static void reaches(unsigned real, unsigned effective, const unsigned target[3])
     close(ready[1]);
 }
 
+static volatile pid_t told;
+
+static void tell(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)context;
+    if (told == 0)
+        told = info->si_pid ? info->si_pid : -1;
+}
+
+/* Several children send the same signal before the process takes any: one of them is told. */
+static void together(void)
+{
+    enum { CHILDREN = 3 };
+    pid_t children[CHILDREN], own = getpid();
+    volatile int *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO};
+    TRY(sigaction(SIGUSR1, &action, NULL));
+    for (int at = 0; at < CHILDREN; at++) {
+        children[at] = fork_clean();
+        if (children[at] == 0) {
+            words[1 + at] = 1;
+            while (words[0] == 0)
+                ;
+            kill(own, SIGUSR1);
+            pause();
+            _exit(0);
+        }
+    }
+    for (int at = 0; at < CHILDREN; at++)
+        while (words[1 + at] == 0)
+            sched_yield();
+    alarm(20);
+    /* No call from here on: it takes the signals when it has the processor again. */
+    words[0] = 1;
+    while (told == 0)
+        ;
+    alarm(0);
+    int is_one = 0, status;
+    for (int at = 0; at < CHILDREN; at++)
+        is_one |= told == children[at];
+    printf("sent together: told %s\n", is_one ? "one of them" : "another");
+    for (int at = 0; at < CHILDREN; at++) {
+        kill(children[at], SIGKILL);
+        waitpid(children[at], &status, 0);
+    }
+    signal(SIGUSR1, SIG_DFL);
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -177,6 +226,7 @@ int main(void)
     sigaddset(&child, SIGCHLD);
     signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &meant, NULL);
+    together();
     const unsigned of[] = {0, ANN, BOB};
     for (int at = 0; at < 27; at++) {
         const unsigned target[] = {of[at % 3], of[at / 3 % 3], of[at / 9]};

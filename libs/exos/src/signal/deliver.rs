@@ -26,8 +26,9 @@ pub fn collect(process: &mut Process) {
     if xok::upcall::pending() != 0 {
         // Read before, said after: who posts meanwhile is not named for what came before.
         let set = sender::posts_set();
-        note_posts(process, xok::upcall::take_pending());
-        thread::own().posts_taken = set;
+        note_posts(process, xok::upcall::take_pending(), set);
+        let thread = thread::own();
+        (thread.posts_taken, thread.is_taken_exact) = (set, sender::is_exact(set));
     }
     if xok::upcall::events() != 0 {
         let events = xok::upcall::take_events();
@@ -48,8 +49,8 @@ pub fn collect(process: &mut Process) {
     threads::obey(process);
 }
 
-/// Notes what these bits say.
-fn note_posts(process: &mut Process, bits: u64) {
+/// Notes what these bits say, which all posts up to `set` have set.
+fn note_posts(process: &mut Process, bits: u64, set: u64) {
     if bits & DOORBELL != 0 {
         thread::own().rung = true;
         groups::follow(process);
@@ -59,7 +60,7 @@ fn note_posts(process: &mut Process, bits: u64) {
         if posted & bit(linux::SIGCHLD) != 0 {
             process.tell(EVENT_CHILD);
         }
-        let info = sender::info(process);
+        let info = sender::info(process, bits, set);
         let mut rest = posted;
         if posted & bit(linux::SIGCHLD) != 0
             && let Some(told) = children::told_by_itself(process, EnvId(info.first as u32))

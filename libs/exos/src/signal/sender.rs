@@ -1,7 +1,8 @@
 //! Who has sent a signal, as its receiver is told (`si_pid`, `si_uid`).
 //!
 //! The kernel notes which environments have posted last, not what each of them has. So one is named
-//! only if all that may have set the bits in hand are that one; else nobody is.
+//! if all that may have set the bits in hand are that one, or if what they have set is one and the
+//! same bit: then it is the first that is still noted, as on Linux. Else nobody is.
 //!
 //! As which user it acts is its own word, in its page; so the kernel is asked whether it may be
 //! that one, as `SO_PEERCRED` is. Of one that has died, a sender or a child, the kernel still says
@@ -41,14 +42,26 @@ pub fn posts_set() -> u64 {
 pub fn begin() {
     let set = posts_set();
     thread::own().posts_taken = if upcall::pending() == 0 { set } else { UNKNOWN };
+    thread::own().is_taken_exact = false;
 }
 
 /// In place of a number of posts: those that came before are not counted.
 pub const UNKNOWN: u64 = 1 << 63;
 
-/// What the signals are told with whose bits have just been taken.
-pub fn info(process: &mut Process) -> Info {
-    let Some(sender) = only(thread::own().posts_taken) else { return UNNAMED };
+/// Are the bits that have just been taken those of the first `set` posts, and no later one's? So
+/// it is if no other post has begun.
+pub fn is_exact(set: u64) -> bool {
+    upcall::word(offset_of!(SaveArea, sender_count)) == set
+}
+
+/// What the signals are told with that are these bits, which have just been taken: all that the
+/// posts up to `set` have set.
+pub fn info(process: &mut Process, bits: u64, set: u64) -> Info {
+    let thread = thread::own();
+    let all_sent_it = bits.count_ones() == 1 && thread.is_taken_exact && is_exact(set);
+    let taken = thread.posts_taken;
+    let first = || all_sent_it.then(|| earliest(taken, set)).flatten();
+    let Some(sender) = only(taken).or_else(first) else { return UNNAMED };
     if services::get(Service::Terminal) == u64::from(sender.0) {
         // ^C and its kin: on Linux its terminals are the kernel's.
         return Info { code: CODE_KERNEL, ..Info::default() };
@@ -84,6 +97,15 @@ fn only(taken: u64) -> Option<EnvId> {
         One::None => ours.get(),
         _ => others.get(),
     }
+}
+
+/// The first that is noted of the posts after the first `taken`, up to `set`.
+fn earliest(taken: u64, set: u64) -> Option<EnvId> {
+    let post = taken.max(set.saturating_sub(SENDERS as u64));
+    let sender = sender_at(post);
+    // Its place may have been taken by a later one meanwhile.
+    let count = upcall::word(offset_of!(SaveArea, sender_count));
+    (post < set && count.wrapping_sub(post) <= SENDERS as u64).then_some(sender)
 }
 
 /// Whom the kernel has noted at this post.
