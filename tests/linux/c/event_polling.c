@@ -206,6 +206,57 @@ static void on_alarm(int signal)
     (void)signal;
 }
 
+static void *naps(void *is_over)
+{
+    while (!*(volatile int *)is_over)
+        usleep(20);
+    return NULL;
+}
+
+/* The last writer ends at any moment while the reader begins to wait for the next edge. */
+static void ends_at_edges(void)
+{
+    enum { ROUNDS = 400 };
+    volatile int is_over = 0;
+    int late = 0, status;
+    pthread_t thread;
+    pthread_create(&thread, NULL, naps, (void *)&is_over);
+    for (int round = 0; round < ROUNDS && late == 0; round++) {
+        int ends[2], other[2];
+        struct epoll_event event;
+        char byte;
+        pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+        pipe2(other, O_CLOEXEC);
+        pid_t children[2];
+        for (int at = 0; at < 2; at++) {
+            children[at] = fork();
+            if (children[at] == 0) {
+                close(other[1]);
+                if (at == 0)
+                    read(other[0], &byte, 1);
+                for (volatile int spin = 0; spin < at * (round * 7919 % 200000); spin++)
+                    ;
+                _exit(0);
+            }
+        }
+        close(ends[1]);
+        close(other[1]);
+        watch(EPOLL_CTL_ADD, ends[0], EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, 1);
+        while (read(ends[0], &byte, 1) != 0)
+            if (epoll_wait(epoll, &event, 1, 2000) == 0) {
+                late++;
+                break;
+            }
+        waitpid(children[0], &status, 0);
+        waitpid(children[1], &status, 0);
+        close(ends[0]);
+        close(other[0]);
+    }
+    is_over = 1;
+    pthread_join(thread, NULL);
+    printf("ends that no edge told: %d\n", late);
+}
+
 int main(void)
 {
     epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -213,6 +264,7 @@ int main(void)
     counters();
     levels_and_edges();
     threads();
+    ends_at_edges();
     timers();
     struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);

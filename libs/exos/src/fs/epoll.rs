@@ -133,8 +133,10 @@ impl Interest {
         if self.events & raw::EPOLLET == 0 {
             return poll::ready(&file, asked, wait);
         }
-        let found = poll::ready(&file, asked, &mut Wait::new())?;
+        // Before it is asked what is ready: what comes in between is told once too often, and not
+        // taken for what has been told.
         let written = written(&file)?;
+        let found = poll::ready(&file, asked, &mut Wait::new())?;
         let drained = file.drained.get();
         let mut again = !found;
         if written.0 != self.told.written.0 || drained.0 != self.told.drained.0 {
@@ -169,7 +171,10 @@ fn edge_terms(
     wait: &mut Wait,
 ) -> Result<(), Errno> {
     match &file.file {
-        OpenFile::Pipe(pipe) => pipe.change_terms(wait, writes, reads),
+        OpenFile::Pipe(pipe) => {
+            let ends = [missing & poll::HANG_UP != 0, missing & poll::ERROR != 0];
+            pipe.change_terms(wait, writes, reads, ends);
+        }
         OpenFile::EventCounter(counter) => counter.next_write(writes, wait),
         _ if missing & (IN_LIKE | OUT_LIKE) != 0 => {
             poll::ready(file, missing, wait)?;

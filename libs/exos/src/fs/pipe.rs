@@ -457,18 +457,19 @@ impl Pipe {
         wait.memory(writers, Operator::Equal, 0).end_term();
     }
 
-    /// Adds "more was written or read than so much, or the other side has gone".
-    pub fn change_terms(&self, wait: &mut Wait, head: u64, tail: u64) {
+    /// Adds "more was written or read than so much, or the other side has gone" where it had not:
+    /// the writers, the readers. That is what the caller has seen: they may go meanwhile.
+    pub fn change_terms(&self, wait: &mut Wait, head: u64, tail: u64, were_there: [bool; 2]) {
         let side = |role| region::attached_address(self.region, role);
         if self.reads {
             wait.region(self.region, HEAD, Operator::NotEqual, head).end_term();
-            if !self.no_writer() {
+            if were_there[0] {
                 wait.memory(side(WRITER), Operator::Equal, 0).end_term();
             }
         }
         if self.writes {
             wait.region(self.region, TAIL, Operator::NotEqual, tail).end_term();
-            if !self.no_reader() {
+            if were_there[1] {
                 wait.memory(side(READER), Operator::Equal, 0).end_term();
             }
         }

@@ -19,8 +19,10 @@ use crate::wait::{EVENT_LOOK, Wait, Woken, sleep_until};
 
 const IN: u16 = raw::POLLIN as u16;
 const OUT: u16 = raw::POLLOUT as u16;
-const ERROR: u16 = raw::POLLERR as u16;
-const HANG_UP: u16 = raw::POLLHUP as u16;
+/// The other side has gone, for who writes.
+pub const ERROR: u16 = raw::POLLERR as u16;
+/// The other side has gone, for who reads.
+pub const HANG_UP: u16 = raw::POLLHUP as u16;
 const INVALID: u16 = raw::POLLNVAL as u16;
 /// Bits of what may be read.
 pub const IN_LIKE: u16 = IN | raw::POLLRDNORM as u16;
