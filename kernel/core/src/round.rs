@@ -196,8 +196,7 @@ impl Walk {
 
 /// Has everybody been walked past since anything happened here?
 fn walked_all(state: &State, cpu: CpuIndex) -> bool {
-    let passed = usize::from(state.sched.cpus[cpu].passed);
-    passed != 0 && passed >= state.envs.used().end
+    usize::from(state.sched.cpus[cpu].passed) >= state.envs.used().end
 }
 
 /// Enough for one hold of the lock: the next one goes on where this one stopped. Not if that was

@@ -19,9 +19,9 @@ use crate::wait::{EVENT_LOOK, Wait, Woken, sleep_until};
 
 const IN: u16 = raw::POLLIN as u16;
 const OUT: u16 = raw::POLLOUT as u16;
-/// The other side has gone, for who writes.
+/// What a writer is told when the readers have gone.
 pub const ERROR: u16 = raw::POLLERR as u16;
-/// The other side has gone, for who reads.
+/// What a reader is told when the writers have gone.
 pub const HANG_UP: u16 = raw::POLLHUP as u16;
 const INVALID: u16 = raw::POLLNVAL as u16;
 /// Bits of what may be read.
