@@ -346,6 +346,31 @@ fn revoking_breaks_entries_in_frozen_tables_too() {
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free));
 }
 
+/// A frame that is being taken away is not copied: its page is forgotten with the old table, or
+/// the frame could be read there when it is another account's.
+#[test]
+fn split_forgets_pages_that_are_not_copied() {
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    revoke::begin(&mut world.state, frame, crate::account::FIRST);
+    world.machine.flushes.clear();
+    world.split(child).unwrap();
+    assert_eq!(world.leaf(child, PAGE), None);
+    let space = Flush::Space(domain::root(&world.state, child));
+    assert_eq!(world.machine.flushes, [space]);
+    // Where all is copied, one page tells processors to forget the way.
+    let mut world = World::new();
+    let (parent, child) = (world.parent, world.child);
+    let frame = world.page(parent);
+    world.fork();
+    world.machine.flushes.clear();
+    world.split(child).unwrap();
+    assert_eq!(world.leaf(child, PAGE).map(|leaf| leaf.frame), Some(frame));
+    assert!(matches!(world.machine.flushes[..], [Flush::Page(..)]));
+}
+
 #[test]
 fn memory_comes_back_when_domains_end() {
     let mut world = World::new();

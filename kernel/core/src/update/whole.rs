@@ -243,14 +243,20 @@ pub(super) fn split<M: Machine>(
     let shared = target(machine.entry(place.table, place.index));
     let copy = make_table(state, machine, request, 2, number, links);
     work::spend(state, cost::COPY);
-    copy_entries(state, machine, None, shared, copy);
+    let before = state.frames.records[shared.0 as usize].entries();
+    let present = copy_entries(state, machine, None, shared, copy);
     let entry = copy.address() | TABLE_ENTRY;
     let old = machine.entry_swap(place.table, place.index, entry);
-    // The translations stay right, but processors may remember the way through the old table: for
-    // whatever page they forget all ways of the space (SDM 3A 4.10.4.1). This is the one by which
-    // the owner reads the table, and which led to the old frame.
+    // Translations of what was copied stay right, but processors may remember the way through the
+    // old table: for whatever page they forget all ways of the space (SDM 3A 4.10.4.1). This is
+    // the one by which the owner reads the table, and which led to the old frame. A frame that is
+    // being taken away was not copied, and nothing else tells of its pages.
     let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
-    machine.flush(Flush::Page(request.root, view));
+    machine.flush(if present == before {
+        Flush::Page(request.root, view)
+    } else {
+        Flush::Space(request.root)
+    });
     frame::release(state, shared);
     let record = &mut state.published.domains[request.target];
     record.tables = record.tables.saturating_sub(frames_of(2));
