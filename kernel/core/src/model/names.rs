@@ -81,25 +81,26 @@ impl Model {
     pub(super) fn some_turnover(&mut self, caller: usize) -> Call {
         let published = &self.state.published;
         let own = env::domain(&self.state, EnvIndex::new(caller)).0;
-        let choice = self.random.below(6);
+        // Rings seldom: when their places are used up, no filter can be inserted any more.
+        let choice = self.random.below(16);
         let of_own = |(domain, id): (u64, u64)| (domain == own && id != 0).then_some(id);
         let rings = published.rings.iter().map(|record| (record.domain, record.id));
         let filters = published.filters.iter().map(|record| (record.domain, record.id));
         let regions = published.regions.iter().map(|record| (own, record.id));
         let mine: Vec<u64> = match choice {
             0 => rings.filter_map(of_own).collect(),
-            1 => filters.filter_map(of_own).collect(),
+            1..=4 => filters.filter_map(of_own).collect(),
             _ => regions.filter_map(of_own).collect(),
         };
         let id = if mine.is_empty() { 0 } else { self.random.pick(&mine) };
         let role = self.random.below(3) as u16;
         match choice {
-            _ if id == 0 && choice < 4 => Call::RegionAlloc { frames: BUFFER, count: 0 },
+            _ if id == 0 && choice < 10 => Call::RegionAlloc { frames: BUFFER, count: 0 },
             0 => Call::RingFree { ring: RingId(id) },
-            1 => Call::FilterDrop { filter: FilterId(id) },
-            2 => Call::RegionAttach { region: RegionId(id), role, domain: DomainId::NONE },
-            3 => Call::RegionDetach { region: RegionId(id), role },
-            4 => Call::RingAlloc { entries: BUFFER, count: 1 },
+            1..=4 => Call::FilterDrop { filter: FilterId(id) },
+            5 => Call::RegionAttach { region: RegionId(id), role, domain: DomainId::NONE },
+            6..=9 => Call::RegionDetach { region: RegionId(id), role },
+            10 => Call::RingAlloc { entries: BUFFER, count: 1 },
             _ => Call::FilterInsert { program: BUFFER },
         }
     }
