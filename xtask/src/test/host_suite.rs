@@ -10,6 +10,9 @@ use crate::report;
 use crate::tally::Tally;
 use crate::workspace;
 
+/// Characters of a failed test's reason that stand in its line.
+const LONGEST_REASON: usize = 600;
+
 /// Runs them package by package, so that names can begin with their package's. A package without
 /// tests of the name that is asked for is not built.
 pub fn run(tally: &mut Tally) -> Result<()> {
@@ -34,11 +37,11 @@ pub fn run(tally: &mut Tally) -> Result<()> {
         let output = cargo.stdin(Stdio::null()).output().context("cargo test")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let failed_before = tally.failed();
-        for (name, outcome) in text.lines().filter_map(parse) {
-            let name = format!("{package}/{name}");
+        for (test, outcome) in text.lines().filter_map(parse) {
+            let name = format!("{package}/{test}");
             match outcome {
                 Verdict::Passed => tally.record(&name, "", Ok(String::new())),
-                Verdict::Failed => tally.record(&name, "", Err("see below".into())),
+                Verdict::Failed => tally.record(&name, "", Err(reason(&text, test).into())),
                 Verdict::Ignored => tally.ignore(&name, "by its own attribute"),
             }
         }
@@ -70,9 +73,34 @@ fn parse(line: &str) -> Option<(&str, Verdict)> {
     Some((name, verdict))
 }
 
+/// What a failed test said before libtest's hint about backtraces, in one line, and the command
+/// that repeats it if it gave one.
+fn reason(text: &str, test: &str) -> String {
+    let begins = format!("---- {test} stdout ----");
+    let said = text.lines().skip_while(|line| *line != begins).skip(1);
+    let said = said.take_while(|line| !line.starts_with("---- ") && *line != "failures:");
+    let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
+    let panic = said.iter().skip_while(|line| !line.contains("panicked at"));
+    let panic = panic.take_while(|line| !line.starts_with("note: "));
+    let again = said.iter().filter(|line| line.starts_with("reproduce: "));
+    let line = panic.chain(again).copied().collect::<Vec<_>>().join("; ");
+    if line.is_empty() { "see below".into() } else { line.chars().take(LONGEST_REASON).collect() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn says_why_a_test_failed() {
+        let text = "---- a::b stdout ----\nseed 7\n\nthread 'a::b' (1) panicked at x.rs:1:2:\n\
+                    left: 1\nnote: run with more\nreproduce: XOK_SEED=7\n\n---- c stdout ----\n\
+                    other\n\nfailures:\n    a::b\n    c\n";
+        let expected = "thread 'a::b' (1) panicked at x.rs:1:2:; left: 1; reproduce: XOK_SEED=7";
+        assert_eq!(reason(text, "a::b"), expected);
+        assert_eq!(reason(text, "c"), "see below");
+        assert_eq!(reason(text, "d"), "see below");
+    }
 
     #[test]
     fn reads_libtest() {
