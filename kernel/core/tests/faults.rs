@@ -58,7 +58,7 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "splitting forgets the way through the old table",
         "update/whole.rs",
-        "    machine.flush(Flush::Page(request.root, view));\n",
+        "    machine.flush(flush);\n",
         "",
     ),
     (

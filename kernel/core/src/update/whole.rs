@@ -252,11 +252,9 @@ pub(super) fn split<M: Machine>(
     // the one by which the owner reads the table, and which led to the old frame. A frame that is
     // being taken away was not copied, and nothing else tells of its pages.
     let view = abi::layout::own_entry_address(request.item.address, 1) & !(PAGE_SIZE - 1);
-    machine.flush(if present == before {
-        Flush::Page(request.root, view)
-    } else {
-        Flush::Space(request.root)
-    });
+    let all = present == before;
+    let flush = if all { Flush::Page(request.root, view) } else { Flush::Space(request.root) };
+    machine.flush(flush);
     frame::release(state, shared);
     let record = &mut state.published.domains[request.target];
     record.tables = record.tables.saturating_sub(frames_of(2));
