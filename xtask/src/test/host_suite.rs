@@ -41,7 +41,7 @@ pub fn run(tally: &mut Tally) -> Result<()> {
             let name = format!("{package}/{test}");
             match outcome {
                 Verdict::Passed => tally.record(&name, "", Ok(String::new())),
-                Verdict::Failed => tally.record(&name, "", Err(reason(&text, test).into())),
+                Verdict::Failed => tally.record(&name, "", Err(reason(&text, test))),
                 Verdict::Ignored => tally.ignore(&name, "by its own attribute"),
             }
         }
