@@ -18,6 +18,7 @@
 
 use abi::error::Error;
 use abi::id::EnvId;
+use abi::predicate::{Atom, Operator, Source};
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -39,8 +40,16 @@ const PLACES: usize = 4096;
 const TOLD: usize = 64;
 /// Rounds of a look: one finds what was made while the one before it went on.
 const ROUNDS: usize = 16;
+/// `SIGHUP` and `SIGCONT`, as bits.
+const HANG_UP: u64 = bit(1);
+const GO_ON: u64 = bit(18);
 /// Nanoseconds between a look and the next one, but for the console's.
 const PAUSE_NS: u64 = 3_000_000;
+
+/// A signal's bit.
+const fn bit(signal: u8) -> u64 {
+    1 << (signal - 1)
+}
 
 /// What a terminal's foreground is to be told.
 #[derive(Clone, Copy, Default)]
@@ -86,14 +95,30 @@ impl Signals {
     /// Has `signal` told to each process of the terminal `mark` that says it is in the foreground
     /// there. The claim is the process's own; the kernel checks that this server may post to it.
     pub fn ask(&mut self, mark: Mark, state: &Control, signal: u8) {
-        let (session, group) = (state.session, state.foreground);
+        if (1..=64).contains(&signal) {
+            self.ask_for(mark, (state.session, state.foreground), bit(signal));
+        }
+    }
+
+    /// The same of a group of any session.
+    fn ask_for(&mut self, mark: Mark, (session, group): (u32, u32), bits: u64) {
         let Some(asked) = self.asked.get_mut(mark.number as usize) else { return };
-        if group == 0 || !(1..=64).contains(&signal) {
+        if group == 0 {
             return;
         }
         let same = (asked.mark, asked.session, asked.group) == (mark, session, group);
         let before = if same { asked.bits } else { 0 };
-        *asked = Asked { mark, session, group, bits: before | 1 << (signal - 1) };
+        *asked = Asked { mark, session, group, bits: before | bits };
+    }
+
+    /// Has a group of a session told that the terminal has been hung up, and continued or not,
+    /// unless another signal waits to be told at a terminal of this number; will it be?
+    pub fn hang_up(&mut self, mark: Mark, group: (u32, u32), goes_on: bool) -> bool {
+        let waits = self.wait_at(mark);
+        if !waits {
+            self.ask_for(mark, group, if goes_on { HANG_UP | GO_ON } else { HANG_UP });
+        }
+        !waits
     }
 
     /// Does a signal typed at this terminal wait to be told?
@@ -184,8 +209,7 @@ impl Signals {
         let Some(told) = self.told.get_mut(index).filter(|told| **told != record.id) else {
             return false;
         };
-        // It may have died meanwhile: then nobody is left to be told.
-        if call::post(PROCESSES, EnvId(record.id), asked.bits).is_ok() {
+        if post(EnvId(record.id), asked.bits) {
             *told = record.id;
             self.fresh = true;
         }
@@ -193,14 +217,47 @@ impl Signals {
     }
 }
 
-/// Posts `signal` to the leader of a session, if it lives and has the terminal `mark`.
-pub fn signal_leader(mark: Mark, session: u32, signal: u8) {
-    let id = EnvId(session);
-    let page = published::application(id.index());
-    if page.is_some_and(|page| has(page, mark, session)) {
-        // It may have died meanwhile, too.
-        let _ = call::post(PROCESSES, id, 1 << (signal - 1));
+/// The number by which a leader's record says that it has changed; none: it has ended.
+pub fn leader_lives(session: u32) -> Option<u64> {
+    let record: EnvRecord = published::record(Table::Envs, EnvId(session).index())?;
+    let lives = record.id == session && record.state != EnvState::Dead as u32;
+    lives.then_some(record.sequence)
+}
+
+/// Does the leader of a session live, and say that it has the terminal `mark`?
+pub fn leads(mark: Mark, session: u32) -> bool {
+    let page = published::application(EnvId(session).index());
+    leader_lives(session).is_some() && page.is_some_and(|page| has(page, mark, session))
+}
+
+/// What ends a sleep when the leader of a session has ended: at once if it has already.
+pub fn leader_ends(session: u32) -> Atom {
+    let record = published::record_address(Table::Envs, EnvId(session).index());
+    Atom {
+        operator: Operator::NotEqual as u8,
+        left: Source::Memory as u8,
+        last: 1,
+        left_value: record + offset_of!(EnvRecord, sequence) as u64,
+        right_value: leader_lives(session).unwrap_or(u64::MAX),
+        ..Atom::default()
     }
+}
+
+/// Tells the leader of a session that its terminal is hung up, if it lives and has that terminal.
+pub fn hang_up_leader(mark: Mark, session: u32) {
+    if leads(mark, session) {
+        post(EnvId(session), HANG_UP | GO_ON);
+    }
+}
+
+/// Posts signals to a process, and lets it go on if that is among them; was it there to be told?
+fn post(id: EnvId, bits: u64) -> bool {
+    let told = call::post(PROCESSES, id, bits).is_ok();
+    if told && bits & GO_ON != 0 {
+        // Refused when it has not stopped.
+        let _ = call::env_release(PROCESSES, id);
+    }
+    told
 }
 
 /// The terminal that a process says is its session's.

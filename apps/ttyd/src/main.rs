@@ -16,6 +16,8 @@ mod console;
 #[cfg(target_os = "none")]
 mod foreground;
 #[cfg(target_os = "none")]
+mod hung_up;
+#[cfg(target_os = "none")]
 mod master;
 #[cfg(target_os = "none")]
 mod region;

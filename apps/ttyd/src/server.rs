@@ -39,7 +39,7 @@ impl Server {
         let table = Region { id, role: TABLE_SERVER };
         let none = |_| (Error::Exhausted, 0);
         let mut atoms = Vec::new();
-        atoms.try_reserve_exact(1 + ATOMS * (1 + TERMINALS)).map_err(none)?;
+        atoms.try_reserve_exact(1 + ATOMS * (1 + TERMINALS) + TERMINALS).map_err(none)?;
         let scratch = Scratch::new()?;
         Ok(Self { console, others: Vec::new(), table, sequence: 0, scratch, atoms })
     }
@@ -79,10 +79,12 @@ impl Server {
             if !lives {
                 // A step that failed half-way leaves there what is for this terminal alone.
                 scratch.effects.clear();
-                terminal.end(table);
+                terminal.end(table, scratch);
             }
             lives
         });
+        let Scratch { hung_up, signals, starved, .. } = &mut self.scratch;
+        *starved |= hung_up.step(signals);
         // What the console's user has typed comes first, and what all others have at once.
         Ok(busy | self.scratch.signals.step())
     }
@@ -107,9 +109,9 @@ impl Server {
             match Terminal::of_master(number, &entry) {
                 Ok(terminal) if room => self.others.push(terminal),
                 // There is no memory: it is hung up.
-                Ok(mut terminal) => terminal.end(self.table),
+                Ok(mut terminal) => terminal.end(self.table, &mut self.scratch),
                 // Its master has been closed again.
-                Err(_) => Terminal::end_unseen(self.table, number, &entry),
+                Err(_) => Terminal::end_unseen(self.table, number, &entry, &mut self.scratch),
             }
         }
         Ok(true)
@@ -131,6 +133,7 @@ impl Server {
         let signals = &self.scratch.signals;
         self.console.watch(signals, atoms);
         self.others.iter().for_each(|terminal| terminal.watch(signals, atoms));
+        self.scratch.hung_up.watch(atoms);
         // One that waits for memory would find its predicate true at once.
         let whole = if self.scratch.starved { 0 } else { PREDICATE_ATOMS };
         let most = atoms.len().min(whole);

@@ -21,6 +21,7 @@ use xok::services::{self, Service};
 
 use crate::console;
 use crate::foreground::{self, Signals};
+use crate::hung_up::{HungUp, HungUps};
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
 
@@ -28,8 +29,6 @@ use crate::region::Region;
 const KEPT: usize = 256;
 /// Bytes handled between two looks at the other directions.
 const CHUNK: usize = 1024;
-/// Signals of a hang-up: `SIGHUP`, and `SIGCONT` for those who are stopped.
-const HANG_UP: [u8; 2] = [1, 18];
 /// How often a change is tried again that a program's own change came before.
 const TRIES: usize = 64;
 /// Stands before `END_OF_INPUT`, and before itself to be itself, in a framed standard input.
@@ -45,6 +44,8 @@ pub struct Scratch {
     screen: Vec<u8>,
     /// Signals that were typed and have to be told.
     pub signals: Signals,
+    /// Sessions that have lost their terminal, and whose foreground has not been told.
+    pub hung_up: HungUps,
     /// Had a terminal to wait for memory? Then it looks again some time.
     pub starved: bool,
 }
@@ -56,7 +57,8 @@ impl Scratch {
         let mut screen = Vec::new();
         screen.try_reserve_exact(8 * CHUNK).map_err(none)?;
         let effects = Effects::with_room().map_err(none)?;
-        Ok(Self { effects, screen, signals: Signals::new()?, starved: false })
+        let (signals, hung_up) = (Signals::new()?, HungUps::new()?);
+        Ok(Self { effects, screen, signals, hung_up, starved: false })
     }
 }
 
@@ -87,20 +89,21 @@ fn settings(control: Region) -> Result<Control, Refused> {
     Ok(Control::from_bytes(&bytes))
 }
 
-/// Says in a terminal's settings that it was hung up, and tells the leader of its session.
-fn hang_up(control: Region, mark: Mark) {
-    let mut session = 0;
+/// Says in a terminal's settings that it was hung up, and tells the leader of its session; its
+/// foreground is told when the leader has ended.
+fn hang_up(control: Region, mark: Mark, scratch: &mut Scratch) {
+    let (mut session, mut group) = (0, 0);
     // Settings that cannot be changed are no program's any more.
     let _ = again(|| {
         let old = settings(control)?;
-        session = old.session;
+        (session, group) = (old.session, old.foreground);
         let new = Control { hung_up: true, sequence: old.sequence.wrapping_add(1), ..old };
         let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
         control.write(0, &new.to_bytes(), &compare, &[])
     });
-    for signal in HANG_UP {
-        foreground::signal_leader(mark, session, signal);
-    }
+    foreground::hang_up_leader(mark, session);
+    let gone = HungUp { mark, session, group, goes_on: true };
+    scratch.hung_up.add(gone, &mut scratch.signals);
 }
 
 /// An output region, as what is in it is looked at.
@@ -227,11 +230,11 @@ impl Terminal {
 
     /// Hangs up: programs read its end, and the leader of its session hears of it. Whoever does
     /// finds no file of that name any more.
-    pub fn end(&mut self, table: Region) {
+    pub fn end(&mut self, table: Region, scratch: &mut Scratch) {
         if let Some(master) = &self.master {
             Self::clear(table, master.number);
         }
-        hang_up(self.control, self.mark());
+        hang_up(self.control, self.mark(), scratch);
         let regions = [self.input, self.output, looker(self.output), self.control];
         regions.into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
@@ -241,10 +244,10 @@ impl Terminal {
 
     /// Hangs up a terminal of which this server has seen the entry alone: programs may have opened
     /// it before its master was closed.
-    pub fn end_unseen(table: Region, number: usize, entry: &Entry) {
+    pub fn end_unseen(table: Region, number: usize, entry: &Entry, scratch: &mut Scratch) {
         Self::clear(table, number);
         if let Ok(control) = master::attach(entry.control, CONTROL_ROLE) {
-            hang_up(control, Mark::of(number as u32, control.id.0));
+            hang_up(control, Mark::of(number as u32, control.id.0), scratch);
             master::detach(control);
         }
     }
@@ -257,7 +260,7 @@ impl Terminal {
 
     /// Does a piece of everything; was there anything to do?
     pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
-        let changed = self.take_settings(scratch)?;
+        let changed = self.take_settings(scratch)? | self.take_leaders_end(scratch)?;
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
@@ -292,12 +295,12 @@ impl Terminal {
         if new == self.state {
             return Ok(false);
         }
-        let effects = &mut scratch.effects;
-        if !self.has_room(effects) {
+        if !self.has_room(&scratch.effects) {
             scratch.starved = true;
             return Ok(false);
         }
         let old = core::mem::replace(&mut self.state, new);
+        self.take_leaders_word(&old, scratch);
         if new.flush_input != old.flush_input {
             self.line.flush();
             self.flush_input()?;
@@ -306,9 +309,52 @@ impl Terminal {
             self.flush_output()?;
         }
         if new.termios != old.termios {
-            self.line.set(new.termios, effects);
+            self.line.set(new.termios, &mut scratch.effects);
             self.apply(scratch)?;
         }
+        Ok(true)
+    }
+
+    /// Looks whether the leader of a session has said that it ends, or has ended, if another
+    /// session has the terminal already.
+    fn take_leaders_word(&self, old: &Control, scratch: &mut Scratch) {
+        let (new, mark) = (&self.state, self.mark());
+        let has_said = new.left.0 != 0 && new.left != old.left;
+        let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
+        let (session, group) = match (has_said, is_anothers) {
+            (true, _) if !foreground::leads(mark, new.left.0) => new.left,
+            (false, true) if foreground::leader_lives(old.session).is_none() => {
+                (old.session, old.foreground)
+            }
+            _ => return,
+        };
+        let gone = HungUp { mark, session, group, goes_on: false };
+        scratch.hung_up.add(gone, &mut scratch.signals);
+    }
+
+    /// Looks whether the leader of the session has ended without a word (by SIGKILL): then the
+    /// terminal is no session's.
+    fn take_leaders_end(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+        let Control { session, foreground: mut group, .. } = self.state;
+        let is_led = session == 0 || foreground::leader_lives(session).is_some();
+        if self.master.is_none() || is_led {
+            return Ok(false);
+        }
+        let control = self.control;
+        again(|| {
+            let old = settings(control)?;
+            if old.session != session {
+                return Ok(());
+            }
+            group = old.foreground;
+            let sequence = old.sequence.wrapping_add(1);
+            let new = Control { session: 0, foreground: 0, sequence, ..old };
+            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+            control.write(0, &new.to_bytes(), &compare, &[])
+        })?;
+        let gone = HungUp { mark: self.mark(), session, group, goes_on: false };
+        scratch.hung_up.add(gone, &mut scratch.signals);
+        self.state.session = 0;
         Ok(true)
     }
 
@@ -515,6 +561,9 @@ impl Terminal {
             let takes = self.waiting.is_empty() && self.screen.len() <= LINE_MAX;
             let types = takes && !signals.wait_at(self.mark());
             master.watch(types, !self.screen.is_empty(), atoms);
+            if self.state.session != 0 {
+                atoms.push(foreground::leader_ends(self.state.session));
+            }
         }
     }
 }

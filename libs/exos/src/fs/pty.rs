@@ -209,36 +209,48 @@ pub fn has_terminal(process: &Process) -> bool {
     }
 }
 
-/// The leader of a session ends: its terminal is nobody's, and who is in the foreground there
-/// hears of it.
+/// The leader of a session ends: its terminal is nobody's, and the terminal server hangs up the
+/// foreground there, which may be another user's. It believes that when the leader has no terminal.
 pub fn leave_session(process: &mut Process) {
     let own = page::own();
     if own.session != process.id.0 || own.terminal < 2 {
         return;
     }
     let Ok(tty) = attached(process, own.mark()) else { return };
-    disown(process, &tty);
+    own.set_mark(Mark::NONE);
+    give_up(&tty, true);
     tty.detach();
 }
 
-/// A session's leader gives its terminal up: it is no session's, and its foreground is told.
+/// A session's leader gives its terminal up and lives on: it is no session's, and it tells the
+/// foreground, as far as it may (tty_ioctl(4), `TIOCNOTTY`).
 pub fn disown(process: &mut Process, tty: &Tty) {
     let session = page::own().session;
-    let mut foreground = 0;
-    // Whatever has gone already needs no telling.
-    let _ = tty.change(|control| {
-        foreground = 0;
-        if control.session == session {
-            foreground = control.foreground;
-            (control.session, control.foreground) = (0, 0);
-        }
-        Ok(())
-    });
+    let foreground = give_up(tty, false);
     if foreground != 0 {
         for signal in [raw::SIGHUP, raw::SIGCONT] {
             send::to_terminals(process, signal, tty.mark(), (session, foreground));
         }
     }
+}
+
+/// Makes the terminal of our session no session's; the group in its foreground, or 0.
+fn give_up(tty: &Tty, ends: bool) -> u32 {
+    let session = page::own().session;
+    let mut foreground = 0;
+    // A terminal that has gone is nobody's already.
+    let _ = tty.change(|control| {
+        foreground = 0;
+        if control.session == session {
+            foreground = control.foreground;
+            if ends {
+                control.left = (session, foreground);
+            }
+            (control.session, control.foreground) = (0, 0);
+        }
+        Ok(())
+    });
+    foreground
 }
 
 impl Master {

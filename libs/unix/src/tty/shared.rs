@@ -4,7 +4,7 @@
 //!  input   0 head u64  8 tail u64 (cells ever written, read)   64 cells, 2 bytes each
 //!  output  0 head u64  8 tail u64 (bytes ever written, shown)  4096 bytes (a fifo)
 //!  control 0 sequence u64 (grows by each change)
-//!          8 foreground group u32  12 session u32
+//!          8 foreground group u32  12 session u32 (state bit 4: of one whose leader has ended)
 //!         16 rows u16  18 columns u16  20 width u16  22 height u16 (pixels)
 //!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 state u8
 //! ```
@@ -174,6 +174,10 @@ pub struct Control {
     pub opened: bool,
     /// User 0 alone opens it (`TIOCEXCL`).
     pub exclusive: bool,
+    /// The session whose leader has ended, and its foreground then, until another one has the
+    /// terminal: the terminal server hangs that up, as its processes may be another user's. In the
+    /// place of the two above, which are 0 then.
+    pub left: (u32, u32),
 }
 
 impl Control {
@@ -186,10 +190,13 @@ impl Control {
         size.copy_from_slice(&bytes[16..24]);
         let mut termios = [0; TERMIOS_BYTES];
         termios.copy_from_slice(&bytes[24..60]);
+        let (both, none) = ((word(12), word(8)), (0, 0));
+        let has_left = bytes[63] & 16 != 0;
+        let ((session, foreground), left) = if has_left { (none, both) } else { (both, none) };
         Self {
             sequence: u64::from(word(0)) | u64::from(word(4)) << 32,
-            foreground: word(8),
-            session: word(12),
+            foreground,
+            session,
             size: WindowSize::from_bytes(&size),
             termios: Termios::from_bytes(&termios),
             flush_input: bytes[60],
@@ -199,6 +206,7 @@ impl Control {
             hung_up: bytes[63] & 2 != 0,
             opened: bytes[63] & 4 != 0,
             exclusive: bytes[63] & 8 != 0,
+            left,
         }
     }
 
@@ -211,14 +219,17 @@ impl Control {
     pub fn to_bytes(&self) -> [u8; CONTROL_BYTES] {
         let mut bytes = [0; CONTROL_BYTES];
         bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.foreground.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.session.to_le_bytes());
+        let has_left = self.session == 0 && self.left.0 != 0;
+        let (session, foreground) =
+            if has_left { self.left } else { (self.session, self.foreground) };
+        bytes[8..12].copy_from_slice(&foreground.to_le_bytes());
+        bytes[12..16].copy_from_slice(&session.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.size.to_bytes());
         bytes[24..60].copy_from_slice(&self.termios.to_bytes());
         bytes[60] = self.flush_input;
         bytes[61] = self.flush_output;
         bytes[62] = u8::from(self.streams);
-        let states = [self.locked, self.hung_up, self.opened, self.exclusive];
+        let states = [self.locked, self.hung_up, self.opened, self.exclusive, has_left];
         bytes[63] = states.iter().rev().fold(0, |all, &state| all << 1 | u8::from(state));
         bytes
     }

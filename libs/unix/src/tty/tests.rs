@@ -221,9 +221,15 @@ fn settings_travel_unchanged() {
         hung_up: false,
         opened: true,
         exclusive: true,
+        left: (0, 0),
     };
     let bytes: [u8; CONTROL_BYTES] = control.to_bytes();
     assert_eq!(Control::from_bytes(&bytes), control);
+    // A session whose leader has ended stands in the place of the one that has the terminal.
+    let left = Control { session: 0, foreground: 0, left: (9, 8), ..control };
+    assert_eq!(Control::from_bytes(&left.to_bytes()), left);
+    let taken = Control { left: (9, 8), ..control };
+    assert_eq!(Control::from_bytes(&taken.to_bytes()), control);
 }
 
 /// A turn of a server's looks at few characters, whatever is typed: one that is full is applied.

@@ -6,6 +6,7 @@
 pub mod forged;
 mod fresh;
 mod inputs;
+mod leaders;
 mod numbers;
 mod outputs;
 mod room;
@@ -27,7 +28,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 23] = [
+pub const TESTS: [Test; 24] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -54,6 +55,7 @@ pub const TESTS: [Test; 23] = [
         "strangers_keep_no_shell_in_the_background",
         strangers::strangers_keep_no_shell_in_the_background,
     ),
+    ("living_leaders_are_not_hung_up", leaders::living_leaders_are_not_hung_up),
     ("strangers_keep_no_terminal_taken", strangers::strangers_keep_no_terminal_taken),
     ("set_id_programs_believe_no_number", forged::set_id_programs_believe_no_number),
     ("set_id_programs_stop_nobody_elsewhere", forged::set_id_programs_stop_nobody_elsewhere),

@@ -61,15 +61,17 @@ pub fn settle(door: door::Door, control: u64, word: WordAt) -> bool {
     stored && store(door, control, WordAt { offset: 0, value: sequence + 1 })
 }
 
-/// A user's own terminal whose number is this, as soon as that is free.
+/// A user's own terminal whose number is this, as soon as that is free. The lowest number that is
+/// free comes first: it has those below meanwhile.
 fn with_number(number: u32) -> Option<Terminal> {
-    let begun = Instant::now();
+    let (begun, mut below) = (Instant::now(), Vec::new());
     while begun.elapsed() < SOON {
         let own = Terminal::open(false)?;
-        if number_of(own.master.as_raw_fd()) == Some(number) {
-            return Some(own);
+        match number_of(own.master.as_raw_fd()) {
+            Some(found) if found == number => return Some(own),
+            Some(found) if found < number => below.push(own),
+            _ => drop(own),
         }
-        drop(own);
         std::thread::sleep(Duration::from_millis(20));
     }
     None
