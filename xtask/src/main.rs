@@ -16,6 +16,7 @@ mod firmware;
 mod gdb;
 mod guest;
 mod hostile;
+mod interleaving;
 mod iso;
 mod json;
 mod leftovers;
