@@ -295,6 +295,25 @@ static void on_signal(int signal)
     (void)signal;
 }
 
+/* What /proc tells of a process's terminal, and of the group in the foreground there. */
+static void tell_terminal(const char *whose, pid_t pid)
+{
+    char path[64], line[512] = "";
+    int terminal = -2, foreground = -2;
+    struct stat its = {0};
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY);
+    read(fd, line, sizeof line - 1);
+    close(fd);
+    char *rest = strrchr(line, ')');
+    if (rest)
+        sscanf(rest, ") %*c %*d %*d %*d %d %d", &terminal, &foreground);
+    fstat(slave, &its);
+    printf("%s: terminal %s, foreground %s\n", whose, terminal == 0 ? "none"
+        : terminal == (int)its.st_rdev ? "this" : "another", foreground == -1 ? "none"
+        : foreground == tcgetpgrp(slave) ? "this" : "another");
+}
+
 /* The leader of a session on the terminal; its child is in the foreground, then in the background. */
 static void session(void)
 {
@@ -305,11 +324,13 @@ static void session(void)
     close(master);
     TRY(setsid() == getpid());
     TRY(open("/dev/tty", O_RDWR));
+    tell_terminal("before", getpid());
     TRY(ioctl(slave, TIOCSCTTY, 0));
     SHOW(tcgetpgrp(slave) == getpgrp());
     SHOW(tcgetsid(slave) == getpid());
     int own = open("/dev/tty", O_RDWR);
     SHOW(own >= 0);
+    tell_terminal("leader", getpid());
     write(own, "ready\n", 6);
     /* ^C reaches the group in the foreground. */
     signal(SIGTTOU, SIG_IGN);
@@ -333,6 +354,7 @@ static void session(void)
     }
     waitpid(child, &status, WUNTRACED);
     show_status("read in the background", status);
+    tell_terminal("background", child);
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     /* The window changes, and then the line is hung up. */
@@ -352,6 +374,7 @@ static void session(void)
     SHOW(found == SIGHUP);
     TRY(read(own, bytes, 1));
     TRY(write(own, "x", 1));
+    tell_terminal("hung up", getpid());
     exit(5);
 }
 

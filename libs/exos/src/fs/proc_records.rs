@@ -12,10 +12,11 @@ use alloc::vec::Vec;
 use unix::Errno;
 use unix::attributes::device_number;
 use unix::proc_text::ProcessRecord;
-use unix::process_page::ProcessPage;
+use unix::process_page::{Mark, ProcessPage};
+use unix::tty::shared::TERMINALS;
 use xok::{accounts, call, published};
 
-use super::terminal;
+use super::terminal::Tty;
 use crate::signal::sender::NOBODY;
 use crate::{children, said, thread};
 
@@ -99,6 +100,24 @@ fn record_of_zombie(record: &EnvRecord) -> ProcessRecord {
     }
 }
 
+/// The device number of what a process says is its session's terminal (0: none), and the group in
+/// the foreground there (-1: none that we can see, as we do not have the terminal open).
+fn terminal_of(mark: Mark) -> (u32, i32) {
+    let console = mark == Mark::CONSOLE;
+    let (device, tty) = match mark.number.checked_sub(2) {
+        _ if console => (device_number(5, 1), Tty::console().ok()),
+        Some(number) if (number as usize) < TERMINALS => {
+            (device_number(136, number.into()), thread::process().files.terminal(mark))
+        }
+        _ => return (0, -1),
+    };
+    match tty.and_then(|tty| tty.control().ok()) {
+        Some(control) if control.hung_up && !console => (0, -1),
+        Some(control) => (device as u32, control.foreground as i32),
+        None => (device as u32, -1),
+    }
+}
+
 /// What the published pages know of a process.
 pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
     let id = EnvId(pid);
@@ -114,10 +133,8 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         _ => b'S',
     };
     let resident = published::domain(DomainId(record.domain)).map_or(0, |domain| domain.entries);
-    let console = terminal::Tty::console().and_then(|tty| tty.control());
     let ids = Ids::of(id, page);
-    let foreground = console.map_or(0, |control| control.foreground);
-    let on_terminal = page.terminal == 1;
+    let (terminal, foreground) = terminal_of(page.mark());
     // What a process does with signals is in its own memory alone.
     let own = (pid == thread::process().id.0).then(thread::process);
     let signals = own.map(|process| &process.signals);
@@ -128,8 +145,8 @@ pub fn record_of(pid: u32) -> Result<ProcessRecord, Errno> {
         ppid: children::parent_of(&record),
         pgid: page.group,
         sid: page.session,
-        terminal: if on_terminal { device_number(5, 1) as u32 } else { 0 },
-        foreground: if on_terminal { foreground as i32 } else { -1 },
+        terminal,
+        foreground,
         run_ns: record.run_ns,
         children_ns: 0,
         nice: page.nice,
