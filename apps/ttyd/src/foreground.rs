@@ -114,9 +114,18 @@ impl Signals {
     /// Has a group of a session told that the terminal has been hung up, and continued or not,
     /// unless another signal waits to be told at a terminal of this number; will it be?
     pub fn hang_up(&mut self, mark: Mark, group: (u32, u32), goes_on: bool) -> bool {
+        self.ask_first(mark, group, if goes_on { HANG_UP | GO_ON } else { HANG_UP })
+    }
+
+    /// Has a group of a session continued, unless another signal waits; will it be?
+    pub fn let_go_on(&mut self, mark: Mark, group: (u32, u32)) -> bool {
+        self.ask_first(mark, group, GO_ON)
+    }
+
+    fn ask_first(&mut self, mark: Mark, group: (u32, u32), bits: u64) -> bool {
         let waits = self.wait_at(mark);
         if !waits {
-            self.ask_for(mark, group, if goes_on { HANG_UP | GO_ON } else { HANG_UP });
+            self.ask_for(mark, group, bits);
         }
         !waits
     }

@@ -89,6 +89,13 @@ fn settings(control: Region) -> Result<Control, Refused> {
     Ok(Control::from_bytes(&bytes))
 }
 
+/// Changes settings that are still as they were seen.
+fn change(control: Region, old: &Control, mut new: Control) -> Result<(), Refused> {
+    new.sequence = old.sequence.wrapping_add(1);
+    let compare = [WordAt { offset: SEQUENCE, value: old.version() }];
+    control.write(0, &new.to_bytes(), &compare, &[])
+}
+
 /// Says in a terminal's settings that it was hung up, and tells the leader of its session; its
 /// foreground is told when the leader has ended.
 fn hang_up(control: Region, mark: Mark, scratch: &mut Scratch) {
@@ -97,9 +104,7 @@ fn hang_up(control: Region, mark: Mark, scratch: &mut Scratch) {
     let _ = again(|| {
         let old = settings(control)?;
         (session, group) = (old.session, old.foreground);
-        let new = Control { hung_up: true, sequence: old.sequence.wrapping_add(1), ..old };
-        let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
-        control.write(0, &new.to_bytes(), &compare, &[])
+        change(control, &old, Control { hung_up: true, ..old })
     });
     foreground::hang_up_leader(mark, session);
     let gone = HungUp { mark, session, group, goes_on: true };
@@ -260,7 +265,9 @@ impl Terminal {
 
     /// Does a piece of everything; was there anything to do?
     pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
-        let changed = self.take_settings(scratch)? | self.take_leaders_end(scratch)?;
+        let changed = self.take_settings(scratch)?
+            | self.take_leaders_end(scratch)?
+            | self.let_go_on(scratch)?;
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
@@ -332,6 +339,26 @@ impl Terminal {
         scratch.hung_up.add(gone, &mut scratch.signals);
     }
 
+    /// Continues the group that a process of the session wants to go on.
+    fn let_go_on(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+        let Control { session, goes_on: group, .. } = self.state;
+        if group == 0 {
+            return Ok(false);
+        }
+        if !scratch.signals.let_go_on(self.mark(), (session, group)) {
+            scratch.starved = true;
+            return Ok(false);
+        }
+        let control = self.control;
+        self.state.goes_on = 0;
+        again(|| {
+            let old = settings(control)?;
+            let same = old.goes_on == group;
+            if same { change(control, &old, Control { goes_on: 0, ..old }) } else { Ok(()) }
+        })?;
+        Ok(true)
+    }
+
     /// Looks whether the leader of the session has ended without a word (by SIGKILL): then the
     /// terminal is no session's.
     fn take_leaders_end(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
@@ -347,10 +374,7 @@ impl Terminal {
                 return Ok(());
             }
             group = old.foreground;
-            let sequence = old.sequence.wrapping_add(1);
-            let new = Control { session: 0, foreground: 0, sequence, ..old };
-            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
-            control.write(0, &new.to_bytes(), &compare, &[])
+            change(control, &old, Control { session: 0, foreground: 0, ..old })
         })?;
         let gone = HungUp { mark: self.mark(), session, group, goes_on: false };
         scratch.hung_up.add(gone, &mut scratch.signals);
@@ -547,7 +571,7 @@ impl Terminal {
             right_value: right.unwrap_or_else(|offset| offset),
             ..Atom::default()
         };
-        atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.sequence)));
+        atoms.push(unequal(self.control, SEQUENCE, Ok(self.state.version())));
         if self.is_held_back() {
             atoms.push(self.output.left_by(OUTPUT_PROGRAM));
         } else if self.screen.is_empty() {

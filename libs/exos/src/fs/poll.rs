@@ -85,7 +85,7 @@ fn terminal_ready(tty: &Tty, (events, writes): (u16, bool), wait: &mut Wait) -> 
         if control.hung_up {
             found |= IN_LIKE | OUT_LIKE | HANG_UP | ERROR;
         }
-        tty.changed_terms(wait, control.sequence);
+        tty.changed_terms(wait, control.version());
     }
     if found & asked == 0 {
         if events & IN_LIKE != 0 {

@@ -209,6 +209,25 @@ pub fn has_terminal(process: &Process) -> bool {
     }
 }
 
+/// Has the server of our session's terminal continue a group of the session.
+pub fn let_go_on(process: &Process, group: u32) -> Result<(), Errno> {
+    let own = page::own();
+    let ask = |tty: &Tty| {
+        tty.change(|control| {
+            let is_ours = control.session == own.session && !control.hung_up;
+            control.goes_on = group;
+            if is_ours { Ok(()) } else { Err(Errno::EPERM) }
+        })
+    };
+    if own.mark() == Mark::CONSOLE {
+        return ask(&Tty::console()?).map(|_| ());
+    }
+    let tty = attached(process, own.mark())?;
+    let asked = ask(&tty);
+    tty.detach();
+    asked.map(|_| ())
+}
+
 /// The leader of a session ends: its terminal is nobody's, and the terminal server hangs up the
 /// foreground there, which may be another user's. It believes that when the leader has no terminal.
 pub fn leave_session(process: &mut Process) {

@@ -192,7 +192,7 @@ impl Tty {
             let mut new = old;
             edit(&mut new)?;
             new.sequence = old.sequence.wrapping_add(1);
-            let compare = [WordAt { offset: SEQUENCE, value: old.sequence }];
+            let compare = [WordAt { offset: SEQUENCE, value: old.version() }];
             let bytes = new.to_bytes();
             if self.settings.copy_in(0, &bytes, &compare, &[])? == Done::Yes {
                 return Ok(new);
@@ -276,8 +276,8 @@ fn take_stream(cells: &[u16], limit: usize, into: &mut Vec<u8>) -> usize {
 
 impl Tty {
     /// Adds "the settings were changed, or it was hung up".
-    pub fn changed_terms(&self, wait: &mut Wait, sequence: u64) {
-        wait.region(self.settings.id, SEQUENCE, Operator::NotEqual, sequence).end_term();
+    pub fn changed_terms(&self, wait: &mut Wait, version: u64) {
+        wait.region(self.settings.id, SEQUENCE, Operator::NotEqual, version).end_term();
     }
 
     /// Cells that wait, in order, and the tail that they begin at.
@@ -396,7 +396,7 @@ impl Tty {
             }
             let mut wait = Wait::new();
             self.readable_terms(&mut wait, tail + used as u64);
-            self.changed_terms(&mut wait, control.sequence);
+            self.changed_terms(&mut wait, control.version());
             match sleep_until(process, &wait, deadline) {
                 Ok(Woken::TimedOut) => return Ok(memory.put(&got)? as u64),
                 Ok(Woken::Ready) => {}
@@ -470,7 +470,7 @@ impl Tty {
             }
             let mut wait = Wait::new();
             self.writable_terms(&mut wait, tail);
-            self.changed_terms(&mut wait, now.sequence);
+            self.changed_terms(&mut wait, now.version());
             match sleep_until(process, &wait, 0) {
                 Err(_) if done > 0 => return Ok(done),
                 other => drop(other?),

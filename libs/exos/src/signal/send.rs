@@ -3,6 +3,7 @@
 use crate::belief::Kin;
 use crate::capabilities::{REAL_SLOT, SAVED_SLOT, USER_SLOT};
 use crate::errno::{Answer, Errno, from_kernel};
+use crate::fs::pty;
 use crate::machine;
 use crate::page::{self, Mark};
 use crate::process::{Child, Process};
@@ -281,6 +282,9 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
     let refusals = told.iter().filter_map(|&(id, answer)| Some((id, answer.err()?)));
     let mut refusals = refusals.filter(|&(_, errno)| !sent && errno != Errno::ESRCH);
     let refused = refusals.find(|&(id, _)| counts(id)).map(|(_, errno)| errno);
+    if signal == linux::SIGCONT && refused == Some(Errno::EPERM) {
+        sent = group.is_some_and(|group| goes_on(process, group, &told));
+    }
     // They take nothing else. User 0 may end all servers, too, and does not mean them.
     let is_taken = matches!(signal, 0 | linux::SIGKILL);
     if is_taken && group.is_none() && !is_root {
@@ -289,6 +293,18 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
     // Linux calls it done if there is anybody, may they all refuse it.
     let done = sent || group.is_none() && refused == Some(Errno::EPERM);
     if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
+}
+
+/// May a group be continued of which all processes refuse our signals, as some are of our session
+/// (kill(2))? The session's terminal has its server do that.
+fn goes_on(process: &Process, group: u32, told: &[(EnvId, Result<(), Errno>)]) -> bool {
+    let own = page::own();
+    let is_ours = |&(id, _): &(EnvId, _)| {
+        said::brief(id).is_some_and(|it| it.place.own_word().session == own.session)
+            && said::terminal(id).is_some_and(|said| *said.own_word() == own.mark())
+    };
+    let has_terminal = own.mark() != Mark::NONE;
+    has_terminal && told.iter().any(is_ours) && pty::let_go_on(process, group).is_ok()
 }
 
 /// Sends `signal` to all that are meant; what each has answered.

@@ -3,7 +3,7 @@
 //! ```text
 //!  input   0 head u64  8 tail u64 (cells ever written, read)   64 cells, 2 bytes each
 //!  output  0 head u64  8 tail u64 (bytes ever written, shown)  4096 bytes (a fifo)
-//!  control 0 sequence u64 (grows by each change)
+//!  control 0 sequence u32 (grows by each change)  4 group that is to go on u32
 //!          8 foreground group u32  12 session u32 (state bit 4: of one whose leader has ended)
 //!         16 rows u16  18 columns u16  20 width u16  22 height u16 (pixels)
 //!         24 termios, 36 bytes  60 flush requests u8[2]: input, output  62 kind u8  63 state u8
@@ -151,7 +151,10 @@ impl WindowSize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Grows by one with each change.
-    pub sequence: u64,
+    pub sequence: u32,
+    /// A group of the session that a process of it wants to continue (kill(2), SIGCONT), though its
+    /// processes are another user's; 0: none. The terminal server does it.
+    pub goes_on: u32,
     /// Process group in the foreground; 0: none.
     pub foreground: u32,
     /// Session that the terminal controls; 0: none.
@@ -194,7 +197,8 @@ impl Control {
         let has_left = bytes[63] & 16 != 0;
         let ((session, foreground), left) = if has_left { (none, both) } else { (both, none) };
         Self {
-            sequence: u64::from(word(0)) | u64::from(word(4)) << 32,
+            sequence: word(0),
+            goes_on: word(4),
             foreground,
             session,
             size: WindowSize::from_bytes(&size),
@@ -215,10 +219,15 @@ impl Control {
         if self.exclusive && user != 0 { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
+    /// The first word, which each change changes.
+    pub fn version(&self) -> u64 {
+        u64::from(self.sequence) | u64::from(self.goes_on) << 32
+    }
+
     /// Writes the region's bytes.
     pub fn to_bytes(&self) -> [u8; CONTROL_BYTES] {
         let mut bytes = [0; CONTROL_BYTES];
-        bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[0..8].copy_from_slice(&self.version().to_le_bytes());
         let has_left = self.session == 0 && self.left.0 != 0;
         let (session, foreground) =
             if has_left { self.left } else { (self.session, self.foreground) };

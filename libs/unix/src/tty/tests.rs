@@ -209,7 +209,8 @@ fn settings_travel_unchanged() {
     assert_eq!(&termios.to_bytes()[..4], &0x500u32.to_le_bytes());
     assert_eq!(&termios.to_bytes()[12..16], &0x8a3bu32.to_le_bytes());
     let control = Control {
-        sequence: 1 << 40,
+        sequence: 1 << 31,
+        goes_on: 6,
         foreground: 7,
         session: 5,
         size: WindowSize { rows: 24, columns: 80, width: 0, height: 1 },
