@@ -11,7 +11,6 @@ use crate::accelerator::{self, Accelerator};
 use crate::command_line::{self, CommandLine};
 use crate::failure::{Failure, Result};
 use crate::firmware::Firmware;
-use crate::interleaving;
 use crate::options::{HELP, Options};
 use crate::packages;
 use crate::process;
@@ -107,7 +106,7 @@ pub struct Machine {
     pub slow_rng: bool,
     /// The file that is the contents of a disk.
     pub disk: Option<PathBuf>,
-    /// Whether instructions are counted; the translator runs the processors in turns then.
+    /// Whether instructions are counted; the translator runs them then, one after the other.
     pub counting: Option<Counting>,
     /// A library that is loaded into the emulator before its own.
     pub library: Option<PathBuf>,
@@ -231,9 +230,6 @@ impl Machine {
         }
         if let Some(counting) = &self.counting {
             counting.add_to(&mut qemu);
-            if self.cpus > 1 {
-                interleaving::add_to(&mut qemu)?;
-            }
         }
         if let Some(library) = &self.library {
             qemu.env("LD_PRELOAD", library);

@@ -16,7 +16,6 @@ mod firmware;
 mod gdb;
 mod guest;
 mod hostile;
-mod interleaving;
 mod iso;
 mod json;
 mod leftovers;

@@ -2,7 +2,8 @@
 //!
 //! It runs on a machine of one processor on which a nanosecond is one instruction, as for the
 //! guest's tests of stretches (`guest/stretch_by_call`): so 10 ms are 10,000,000 instructions, of
-//! all that run meanwhile, the kernel included. `files_elsewhere` has two processors.
+//! all that run meanwhile, the kernel included. `files_elsewhere` has two processors, and counts
+//! requests.
 //!
 //! ```text
 //!   files         the dearest requests to the file server: how long it is busy with one
