@@ -8,13 +8,13 @@ enum { ANN = 1000, BOB = 1001 };
 
 static char name[64];
 
-/* A group of its own, user `user`'s, that stops itself. */
-static pid_t stopped(int user)
+/* User `user`'s process in a group, 0: one of its own, that stops itself. */
+static pid_t stopped(int user, pid_t group)
 {
     int status;
     pid_t child = fork_clean();
     if (child == 0) {
-        setpgid(0, 0);
+        setpgid(0, group);
         setuid(user);
         raise(SIGSTOP);
         _exit(7);
@@ -41,7 +41,8 @@ static void shell(void)
     static const int users[] = {0, BOB};
     pid_t jobs[2];
     for (int at = 0; at < 2; at++)
-        jobs[at] = stopped(users[at]);
+        jobs[at] = stopped(users[at], 0);
+    pid_t first = stopped(0, 0), second = stopped(ANN, first);
     setuid(ANN);
     for (int at = 0; at < 2; at++) {
         printf("a job of user %d's\n", users[at]);
@@ -51,6 +52,10 @@ static void shell(void)
         wait_for_end(jobs[at]);
         TRY(tcsetpgrp(slave, getpid()));
     }
+    printf("a job of user 0's and Ann's\n");
+    TRY(kill(-first, SIGCONT));
+    wait_for_end(first);
+    wait_for_end(second);
     exit(0);
 }
 
@@ -68,7 +73,7 @@ int main(void)
     waitpid(child, &status, 0);
     show_status("the shell", status);
     /* Of another session it continues none. */
-    pid_t job = stopped(0);
+    pid_t job = stopped(0, 0);
     child = fork_clean();
     if (child == 0) {
         setsid();

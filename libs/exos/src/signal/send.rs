@@ -282,8 +282,8 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
     let refusals = told.iter().filter_map(|&(id, answer)| Some((id, answer.err()?)));
     let mut refusals = refusals.filter(|&(_, errno)| !sent && errno != Errno::ESRCH);
     let refused = refusals.find(|&(id, _)| counts(id)).map(|(_, errno)| errno);
-    if signal == linux::SIGCONT && refused == Some(Errno::EPERM) {
-        sent = group.is_some_and(|group| goes_on(process, group, &told));
+    if signal == linux::SIGCONT && told.iter().any(|&(_, answer)| answer == Err(Errno::EPERM)) {
+        sent |= group.is_some_and(|group| goes_on(process, group, &told));
     }
     // They take nothing else. User 0 may end all servers, too, and does not mean them.
     let is_taken = matches!(signal, 0 | linux::SIGKILL);
@@ -295,12 +295,14 @@ fn to_group(process: &mut Process, signal: u32, group: Option<u32>) -> Answer {
     if done { Ok(0) } else { Err(refused.unwrap_or(Errno::ESRCH)) }
 }
 
-/// May a group be continued of which all processes refuse our signals, as some are of our session
-/// (kill(2))? The session's terminal has its server do that.
+/// Is a group continued of which some processes refuse our signals, as they are of our session
+/// (kill(2))? The session's terminal has its server do that; those that have taken ours may hear of
+/// it twice.
 fn goes_on(process: &Process, group: u32, told: &[(EnvId, Result<(), Errno>)]) -> bool {
     let own = page::own();
-    let is_ours = |&(id, _): &(EnvId, _)| {
-        said::brief(id).is_some_and(|it| it.place.own_word().session == own.session)
+    let is_ours = |&(id, answer): &(EnvId, Result<(), Errno>)| {
+        answer == Err(Errno::EPERM)
+            && said::brief(id).is_some_and(|it| it.place.own_word().session == own.session)
             && said::terminal(id).is_some_and(|said| *said.own_word() == own.mark())
     };
     let has_terminal = own.mark() != Mark::NONE;
