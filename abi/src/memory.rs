@@ -103,7 +103,8 @@ pub enum Operation {
     /// Changes the choice bits of a present leaf entry. Gaining `WRITABLE` or `KEEPS_WRITE`, where
     /// it has neither, is checked as `Map`, or the entry is the frame's only reference, the account
     /// of the target pays for it, and the capability named has WRITE: then its name becomes the
-    /// frame's guard (copy-on-write's last holder).
+    /// frame's guard (copy-on-write's last holder). An only reference counts when all processors
+    /// have forgotten the others, which is soon.
     Protect = 4,
     /// Allocates `frame` as an empty table for the entry at `level` (2..=4); at level 2 the table
     /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).
@@ -119,7 +120,7 @@ pub enum Operation {
     /// `WRITABLE` cleared in all 512 entries.
     Split = 7,
     /// The last reference to a frozen table (`level` 2) gets `WRITABLE` back, cleared in all 512
-    /// entries.
+    /// entries; refused (`WrongState`) until all processors have forgotten the others.
     Thaw = 8,
     /// Folds the level-1 table that the entry at `level` 2 leads to: a 2 MiB leaf stands for its
     /// 512 entries from now on. They map 512 frames of program memory in a row, the first of a

@@ -11,7 +11,7 @@ use kernel_core::index::{EnvIndex, RegionIndex};
 use kernel_core::machine::Machine;
 use kernel_core::state::State;
 use kernel_core::timer::{Setting, ticks};
-use kernel_core::{exit, frame, handover, relay, sched, upcall, work};
+use kernel_core::{alone, exit, frame, handover, relay, sched, upcall, work};
 
 use abi::call::CALLS_MAX;
 use abi::id::EnvId;
@@ -422,10 +422,12 @@ pub fn look(hold: &mut Hold) {
 
 /// Gives the lock back.
 #[inline(always)]
-fn finish(hold: Hold) {
-    let Hold { state, hardware, .. } = &hold;
+fn finish(mut hold: Hold) {
+    let Hold { state, hardware, .. } = &mut hold;
     if hardware.targets != 0 || hardware.ending.is_some() || frame::limbo_waiting(state) {
         finish_slowly(hold);
+    } else {
+        alone::no_ticket(state);
     }
 }
 

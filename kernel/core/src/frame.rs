@@ -14,15 +14,13 @@
 //! ```
 //! Numbers link the lists (0 ends one): frame 0 is never given out.
 
-use crate::account;
 use crate::answer::Refusal;
 use crate::count::Count;
 use crate::index::{AccountIndex, bounded};
-use crate::left;
-use crate::loader;
 use crate::machine::Machine;
 use crate::state::State;
 use crate::work::{self, cost};
+use crate::{account, alone, left, loader};
 use abi::capability::Name;
 use abi::error::Error;
 use abi::id::Frame;
@@ -43,7 +41,8 @@ pub struct Record {
     /// entries that may have others than 0, a bit for each.
     last: u16,
     /// Next in the list of free, limbo or dying frames, or of those being revoked. Of a table's
-    /// links, which are in no list, the low half of [`Record::lines`].
+    /// links, which are in no list, the low half of [`Record::lines`]. Of data and level-1 tables
+    /// in use, which are in no list, the low half of the ticket of [`alone::note`].
     next: u32,
     /// Previous in the free list; low half of the ticket in limbo; of a table in use its present
     /// entries; of a table's links the high half of [`Record::lines`].
@@ -156,9 +155,11 @@ pub struct Frames {
     limbo_count: u32,
     /// The frames of the boot image.
     image: Range<u32>,
-    ticket: u64,
+    pub(crate) ticket: u64,
+    /// The last ticket with which a frame was left with one reference ([`alone`]).
+    pub(crate) alone: u64,
     /// Tickets not yet back; 0: none.
-    open: [u64; CPUS * 2],
+    pub(crate) open: [u64; CPUS * 2],
 }
 
 impl Frames {
@@ -173,6 +174,7 @@ impl Frames {
             limbo_count: 0,
             image: 0..0,
             ticket: 1,
+            alone: 0,
             open: [0; CPUS * 2],
         }
     }
@@ -440,6 +442,10 @@ pub fn release(state: &mut State, frame: Frame) {
     let record = &mut state.published.frames[frame.0 as usize];
     record.references.less(1);
     if record.references != 0 {
+        if record.references == 1 {
+            let kind = record.kind;
+            alone::note(state, frame, kind);
+        }
         return;
     }
     match kind_of(record.kind) {

@@ -16,6 +16,7 @@
 
 pub mod account;
 pub mod ages;
+pub mod alone;
 pub mod answer;
 mod arrival;
 pub mod attachment;

@@ -13,6 +13,7 @@ mod act;
 mod bytes;
 mod calls;
 mod check;
+mod early;
 mod folds;
 mod methods;
 mod names;
@@ -123,6 +124,8 @@ struct Model {
     folded: u64,
     typed: u64,
     visits: u64,
+    /// How often a last holder asked for a frame that a processor still remembered for another.
+    early: u64,
     /// The account whose program memory the frame last was; 0: none's, or registers.
     last: Vec<AccountIndex>,
     /// What dying accounts were charged at the last walk, by index, with their ids.
@@ -179,6 +182,7 @@ impl Model {
             folded: 0,
             typed: 0,
             visits: 0,
+            early: 0,
             dying: HashMap::new(),
             charged: Vec::new(),
             answers: [0; 40],
@@ -333,6 +337,7 @@ fn random_calls_keep_every_invariant() {
         let met = |error: Error| model.answers[error as usize];
         let (typed, visits) = (model.typed, model.visits);
         assert!(typed > 50 && visits > 20, "{typed} types and {visits} visits");
+        assert!(model.early > 50, "too few last holders come early: {}", model.early);
         assert!(model.faults > 10, "too few calls fault: {}", model.faults);
         for error in [
             Error::BadArgument,

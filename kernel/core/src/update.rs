@@ -3,12 +3,13 @@
 //! Who may enter what (decisions 2): a capability that dominates the frame's guard, or an entry
 //! effective in the caller's own space, whose address the item names. Rights are copied, never
 //! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
-//! that the target's account pays for may become writable in place; the frame then takes the
-//! name of the capability used as its guard, so that whoever held it before has no way back.
-//! An entry may keep the right to be written while stores are not allowed ([`KEEPS_WRITE`]): it
-//! gets that as it gets `WRITABLE`, which it has again without another right, and loses both
-//! together. The capability's name guards frames that are allocated, too; but what a builder enters
-//! into a domain that is not to be its own afterwards is guarded by that domain's name.
+//! that the target's account pays for may become writable in place ([`alone`]); the frame then
+//! takes the name of the capability used as its guard, so that whoever held it before has no
+//! way back. An entry may keep the right to be written while stores are not allowed
+//! ([`KEEPS_WRITE`]): it gets that as it gets `WRITABLE`, which it has again without another right,
+//! and loses both together. The capability's name guards frames that are allocated, too; but what a
+//! builder enters into a domain that is not to be its own afterwards is guarded by that domain's
+//! name.
 //!
 //! An item for several pages is as many items: each page is checked and applied before the next.
 //! What is done once for all of them is finding the tables, and forgetting translations.
@@ -18,18 +19,15 @@ use self::whole::{
     check_reach, check_share, check_split, check_thaw, copy, enter_table, make_table, share, split,
     thaw,
 };
-use crate::account;
 use crate::answer::{Answer, Refusal};
 use crate::chain::{self, Place};
-use crate::domain;
-use crate::fold;
-use crate::frame;
 use crate::frame::Contents;
 use crate::index::{AccountIndex, DomainIndex};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{Leaf, Way, place, target};
 use crate::work::{self, cost};
+use crate::{account, alone, domain, fold, frame};
 use abi::capability::{Capability, Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
@@ -410,7 +408,7 @@ fn check_protect<M: Machine>(
         let capability = request.capability;
         if !copied && !capability.dominates(frame::guard(state, frame), READ | WRITE) {
             let record = &state.published.frames[frame.0 as usize];
-            let alone = record.references == 1
+            let alone = alone::is(state, frame)
                 && AccountIndex::from(record.account) == payer(state, request)
                 && capability.rights & WRITE != 0;
             if !alone {

@@ -130,8 +130,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "thawing a table that others share",
         "update/whole.rs",
-        ".references != 1 {",
-        ".references == 0 {",
+        "if !alone::is(state, table) {",
+        "if false {",
     ),
     ("a frozen table is changed", "table.rs", "if way == Way::Thawed {", "if way != way {"),
     (
@@ -229,8 +229,8 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
     (
         "the last holder is not the last",
         "update.rs",
-        "record.references == 1",
-        "record.references <= 2",
+        "let alone = alone::is(state, frame)",
+        "let alone = record.references <= 2",
     ),
     (
         "the last holder does not pay",

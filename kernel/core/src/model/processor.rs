@@ -1,9 +1,8 @@
 //! Processors that remember translations until they are told to forget them.
 
 use super::Model;
-use crate::frame;
-use crate::machine::Flush;
-use crate::machine::Machine;
+use crate::machine::{Flush, Machine};
+use crate::{alone, frame};
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, table_index};
 use abi::memory::{ADDRESS, LARGE, PRESENT, WRITABLE};
@@ -23,11 +22,11 @@ struct Translation {
 
 /// A remembered way to a level-1 table.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+pub(super) struct Way {
     root: Frame,
     region: u64,
-    table: Frame,
-    writable: bool,
+    pub(super) table: Frame,
+    pub(super) writable: bool,
     /// There is none: it is this large entry, which is remembered page by page.
     large: Option<u64>,
 }
@@ -107,7 +106,7 @@ impl Model {
         }
     }
 
-    fn way(&self, root: Frame, page: u64) -> Option<Way> {
+    pub(super) fn way(&self, root: Frame, page: u64) -> Option<Way> {
         let (mut table, mut writable) = (root, true);
         for level in [4, 3, 2] {
             let entry = self.machine.entry(table, table_index(page, level));
@@ -145,6 +144,8 @@ impl Model {
                 }
             }
             self.processors.cpus[actor].waits = Some(ticket);
+        } else {
+            alone::no_ticket(&mut self.state);
         }
         let waiting: Vec<u64> = self.processors.cpus.iter().filter_map(|cpu| cpu.waits).collect();
         if waiting.len() == CPUS || (!waiting.is_empty() && self.random.one_in(2)) {
@@ -186,6 +187,20 @@ impl Model {
                 self.assert_in_use(way.table);
             }
         }
+    }
+
+    /// Does a processor remember the frame by another space than that of this root?
+    pub(super) fn is_known(&self, root: Frame, frame: Frame) -> bool {
+        self.processors.cpus.iter().any(|cpu| {
+            let pages = cpu.translations.iter().map(|known| (known.root, known.frame));
+            let mut all = pages.chain(cpu.ways.iter().map(|way| (way.root, way.table)));
+            all.any(|(of, known)| known == frame && of != root)
+        })
+    }
+
+    /// Is a processor still to be heard of that was asked to forget something?
+    pub(super) fn is_asked(&self) -> bool {
+        self.processors.cpus.iter().any(|cpu| cpu.waits.is_some())
     }
 
     fn assert_in_use(&self, frame: Frame) {

@@ -124,6 +124,7 @@ fn table_that_reaches_out_stays_as_it_is() {
     assert!(world.item(Operation::Unmap, 2, 0, SOURCE, 0).is_ok());
     assert_eq!(world.item(Operation::Thaw, 2, 0, TOP, 0), Err(Error::BadAddress));
     world.force(0);
+    world.settle();
     assert!(world.item(Operation::Thaw, 2, 0, TOP, 0).is_ok());
 }
 

@@ -4,6 +4,7 @@
 //! gets the type with it. A frame that is given back is write-back again.
 
 use super::{Lost, Plan, Request, malformed};
+use crate::alone;
 use crate::answer::Refusal;
 use crate::chain::Place;
 use crate::frame;
@@ -48,7 +49,7 @@ pub(super) fn check<M: Machine>(
     if !may || frame::is_leaving(state, frame) {
         return Err(Error::NotPermitted.into());
     }
-    if state.published.frames[frame.0 as usize].references != 1 {
+    if !alone::is(state, frame) {
         return Err(Error::Taken.into());
     }
     Ok(Plan::Type { place, entry: entry & !TYPE | bits })

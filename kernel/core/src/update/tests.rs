@@ -6,9 +6,10 @@ use crate::table::look_up;
 use crate::{domain, dying, revoke};
 use abi::capability::{ALL, Name};
 use abi::id::AccountId;
-use abi::memory::{KEEPS_WRITE, SOFTWARE, from_source};
+use abi::memory::{KEEPS_WRITE, SOFTWARE, TYPE, from_source};
 use abi::published::FrameRecord;
 
+mod alone;
 mod memory_types;
 mod sources;
 
@@ -234,6 +235,7 @@ fn a_table_thaws_for_its_last_reference_only() {
     let thaw = at_level(Operation::Thaw, 2, PAGE, 0);
     assert_eq!(world.item(parent, parent, thaw), refused(Error::WrongState, 0));
     world.split(child).unwrap();
+    world.settle();
     world.item(parent, parent, thaw).unwrap();
     let leaf = world.leaf(parent, PAGE).unwrap();
     assert_eq!((leaf.frame, leaf.writable), (frame, false), "the leaves are still shared");

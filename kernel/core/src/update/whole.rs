@@ -9,7 +9,7 @@ use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{self, Lines, Way, present, target};
 use crate::work::{self, cost};
-use crate::{account, domain, fold, frame};
+use crate::{account, alone, domain, fold, frame};
 use abi::error::Error;
 use abi::id::Frame;
 use abi::layout::{PAGE_SIZE, is_user, table_index};
@@ -141,7 +141,7 @@ pub(super) fn check_thaw<M: Machine>(
 ) -> Result<Plan, Refusal> {
     let table = frozen(machine, place)?;
     check_reach(machine, table, request.item.address)?;
-    if state.published.frames[table.0 as usize].references != 1 {
+    if !alone::is(state, table) {
         return Err(Error::WrongState.into());
     }
     Ok(Plan::Thaw { place })

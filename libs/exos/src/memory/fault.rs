@@ -112,13 +112,17 @@ fn allowed(area: Area, address: u64, error: u64) -> Result<(), Fault> {
 pub fn make_private(page: u64) -> Result<(), Fault> {
     let Ok(entry) = xok::own::entry(page, 2) else { return Ok(()) };
     let table = Frame::containing(entry & ADDRESS);
-    let mut batch = Few::own();
     if references(table) == 1 {
+        let mut batch = Few::own();
         batch.push(abi::memory::Operation::Thaw, 2, page, 0, 0)?;
-    } else {
-        let any = abi::memory::ANY_FRAME;
-        batch.push(abi::memory::Operation::Split, 2, page, any, u64::from(any))?;
+        if batch.send().is_ok() {
+            return Ok(());
+        }
+        // Another space gave it up, and a processor has still to forget it.
     }
+    let any = abi::memory::ANY_FRAME;
+    let mut batch = Few::own();
+    batch.push(abi::memory::Operation::Split, 2, page, any, u64::from(any))?;
     batch.send()?;
     Ok(())
 }
@@ -163,7 +167,12 @@ fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
         }
         at += PAGE_SIZE;
     }
-    batch.send()
+    match batch.send() {
+        // A processor has still to forget a neighbour that another space gave up. The page itself
+        // may be written by other threads already: a copy would lose what they store.
+        Err(_) if xok::own::leaf_below(page) & WRITABLE != 0 => Ok(()),
+        sent => sent,
+    }
 }
 
 /// Is the page present, not writable, and nobody else's?

@@ -1,7 +1,7 @@
 //! A frame has one memory type, which every entry that maps it shows.
 
 use super::*;
-use abi::memory::{CACHE_DISABLE, TYPE, TYPE_SHIFT, WRITE_THROUGH};
+use abi::memory::{CACHE_DISABLE, TYPE_SHIFT, WRITE_THROUGH};
 
 /// Another page of the same table.
 const OTHER: u64 = PAGE + PAGE_SIZE;

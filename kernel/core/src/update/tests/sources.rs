@@ -123,6 +123,7 @@ fn a_frozen_table_keeps_no_right() {
         world.fork();
         world.split(child).unwrap();
         if thawed {
+            world.settle();
             let thaw = at_level(Operation::Thaw, 2, PAGE, 0);
             world.item(parent, parent, thaw).unwrap();
         } else {
