@@ -16,12 +16,13 @@ static const char *const endings[] = {
 
 static int master;
 static char name[64];
-/* A byte for main from each that is ready or has ended; from main to those that wait for it. */
-static int told[2], asked[2];
+/* A byte for main from each that is ready or has ended; from main to those in the background, and to
+   the leader. */
+static int told[2], asked[2], begun[2];
 
-static void tell(void)
+static void tell(int fd)
 {
-    write(told[1], "x", 1);
+    write(fd, "x", 1);
 }
 
 static void await(int fd)
@@ -63,12 +64,12 @@ static void member(int slave, int is_in_front, int user, enum ending ending)
         tcsetpgrp(slave, getpid());
     if (user != 0)
         setuid(user);
-    tell();
+    tell(told[1]);
     if (ending == IGNORES && is_in_front) {
         char byte;
         read(slave, &byte, 1); /* until the master has closed */
         printf("  hung up before: %d\n", is_pending(SIGHUP));
-        tell();
+        tell(told[1]);
     }
     if (is_in_front) {
         show_signals();
@@ -78,7 +79,7 @@ static void member(int slave, int is_in_front, int user, enum ending ending)
                is_pending(SIGCONT));
     }
     fflush(stdout);
-    tell();
+    tell(told[1]);
     _exit(0);
 }
 
@@ -100,11 +101,9 @@ static void leader(int user, enum ending ending)
     if (ending == IGNORES)
         signal(SIGHUP, SIG_IGN);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    tell();
+    tell(told[1]);
     if (ending == EXITS || ending == GIVES_UP) {
-        /* Not before main has heard of all three. */
-        while (access("/tmp/hang_up_now", F_OK) != 0)
-            usleep(1000);
+        await(begun[0]); /* Not before main has heard of all three. */
         if (ending == GIVES_UP)
             TRY(ioctl(slave, TIOCNOTTY));
         else
@@ -117,13 +116,13 @@ static void leader(int user, enum ending ending)
 static void hang_up(enum ending ending, int user)
 {
     printf("%s, the foreground is user %d's\n", endings[ending], user);
-    unlink("/tmp/hang_up_now");
     master = posix_openpt(O_RDWR | O_NOCTTY);
     grantpt(master);
     unlockpt(master);
     ptsname_r(master, name, sizeof name);
     pipe(told);
     pipe(asked);
+    pipe(begun);
     pid_t child = fork_clean();
     if (child == 0)
         leader(user, ending);
@@ -132,7 +131,7 @@ static void hang_up(enum ending ending, int user)
         await(told[0]);
     int status;
     if (ending == EXITS || ending == GIVES_UP)
-        close(open("/tmp/hang_up_now", O_CREAT | O_WRONLY, 0600));
+        tell(begun[1]);
     else if (ending == IS_KILLED)
         kill(child, SIGKILL);
     else
@@ -149,6 +148,8 @@ static void hang_up(enum ending ending, int user)
     show_status("  the leader", status);
     close(told[0]);
     close(told[1]);
+    close(begun[0]);
+    close(begun[1]);
     if (ending < MASTER_CLOSES)
         close(master);
 }
@@ -164,6 +165,5 @@ int main(void)
         for (int user = 0; user <= ANN; user += ANN)
             if (ending != GIVES_UP || user == ANN) /* SIGCONT to another's: docs/caveats.md */
                 hang_up(ending, user);
-    unlink("/tmp/hang_up_now");
     return 0;
 }
