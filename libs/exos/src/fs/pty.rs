@@ -14,7 +14,7 @@ use unix::Errno;
 use unix::attributes::{Attributes, device_number};
 use unix::path::Canonical;
 use unix::protocol::WATCHER;
-use unix::tty::shared::{CONTROL_ROLE, Entry, INPUT_PROGRAM, OUTPUT_PROGRAM};
+use unix::tty::shared::{CONTROL_ROLE, Control, Entry, INPUT_PROGRAM, OUTPUT_PROGRAM};
 use xok::call;
 use xok::services::{self, Service};
 
@@ -188,44 +188,43 @@ fn attached(process: &Process, mark: Mark) -> Result<Tty, Errno> {
     }
 }
 
+/// What `act` does with the terminal of our session, which we need not have open.
+fn with_own<T>(process: &Process, act: impl Fn(&Tty) -> Result<T, Errno>) -> Result<T, Errno> {
+    let mark = page::own().mark();
+    if mark == Mark::CONSOLE {
+        return act(&Tty::console()?);
+    }
+    let tty = attached(process, mark)?;
+    let done = act(&tty);
+    tty.detach();
+    done
+}
+
 /// Has the process's session a terminal that was not hung up?
 pub fn has_terminal(process: &Process) -> bool {
-    let session = page::own().session;
-    let is_its = |tty: &Tty| {
-        tty.control().is_ok_and(|control| control.session == session && !control.hung_up)
-    };
-    match page::own().mark() {
-        Mark { number: 0, .. } => false,
-        Mark { number: 1, .. } => Tty::console().is_ok_and(|tty| is_its(&tty)),
-        mark => match attached(process, mark) {
-            Ok(tty) => {
-                let is = is_its(&tty);
-                tty.detach();
-                is
-            }
-            // It is there, and another user's by now.
-            Err(errno) => errno == Errno::EACCES,
-        },
+    let own = page::own();
+    let is_its = with_own(process, |tty| {
+        let is_its = |control: Control| control.session == own.session && !control.hung_up;
+        Ok(tty.control().is_ok_and(is_its))
+    });
+    match is_its {
+        Ok(is_its) => is_its,
+        // It is there, and another user's by now; the console would be no terminal of ours.
+        Err(errno) => errno == Errno::EACCES && own.mark() != Mark::CONSOLE,
     }
 }
 
 /// Has the server of our session's terminal continue a group of the session.
 pub fn let_go_on(process: &Process, group: u32) -> Result<(), Errno> {
-    let own = page::own();
-    let ask = |tty: &Tty| {
+    let session = page::own().session;
+    with_own(process, |tty| {
         tty.change(|control| {
-            let is_ours = control.session == own.session && !control.hung_up;
+            let is_ours = control.session == session && !control.hung_up;
             control.goes_on = group;
             if is_ours { Ok(()) } else { Err(Errno::EPERM) }
-        })
-    };
-    if own.mark() == Mark::CONSOLE {
-        return ask(&Tty::console()?).map(|_| ());
-    }
-    let tty = attached(process, own.mark())?;
-    let asked = ask(&tty);
-    tty.detach();
-    asked.map(|_| ())
+        })?;
+        Ok(())
+    })
 }
 
 /// The leader of a session ends: its terminal is nobody's, and the terminal server hangs up the
