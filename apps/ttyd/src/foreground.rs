@@ -18,7 +18,7 @@
 
 use abi::error::Error;
 use abi::id::EnvId;
-use abi::predicate::{Atom, Operator, Source};
+use abi::predicate::{Atom, Operator};
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -226,30 +226,21 @@ impl Signals {
     }
 }
 
-/// The number by which a leader's record says that it has changed; none: it has ended.
-pub fn leader_lives(session: u32) -> Option<u64> {
-    let record: EnvRecord = published::record(Table::Envs, EnvId(session).index())?;
-    let lives = record.id == session && record.state != EnvState::Dead as u32;
-    lives.then_some(record.sequence)
-}
-
 /// Does the leader of a session live, and say that it has the terminal `mark`?
 pub fn leads(mark: Mark, session: u32) -> bool {
-    let page = published::application(EnvId(session).index());
-    leader_lives(session).is_some() && page.is_some_and(|page| has(page, mark, session))
+    let leader = EnvId(session);
+    let page = published::application(leader.index());
+    published::env_lives(leader) && page.is_some_and(|page| has(page, mark, session))
 }
 
 /// What ends a sleep when the leader of a session has ended: at once if it has already.
 pub fn leader_ends(session: u32) -> Atom {
-    let record = published::record_address(Table::Envs, EnvId(session).index());
-    Atom {
-        operator: Operator::NotEqual as u8,
-        left: Source::Memory as u8,
-        last: 1,
-        left_value: record + offset_of!(EnvRecord, sequence) as u64,
-        right_value: leader_lives(session).unwrap_or(u64::MAX),
-        ..Atom::default()
-    }
+    let leader = EnvId(session);
+    // First, and then whether it lives: the kernel changes the state first, and this behind it.
+    let sequence = published::env_sequence(leader).filter(|_| published::env_lives(leader));
+    let offset = offset_of!(EnvRecord, sequence);
+    let seen = sequence.unwrap_or(u64::MAX);
+    published::env_word_atom(leader, offset, Operator::NotEqual, seen)
 }
 
 /// Tells the leader of a session that its terminal is hung up, if it lives and has that terminal.

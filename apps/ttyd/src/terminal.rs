@@ -1,7 +1,7 @@
 //! A terminal: typed bytes to line discipline to input ring; output ring to screen.
 
 use abi::error::Error;
-use abi::id::RegionId;
+use abi::id::{EnvId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::COMMAND_LINE;
 use abi::region::WordAt;
@@ -330,7 +330,7 @@ impl Terminal {
         let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
         let (session, group) = match (has_said, is_anothers) {
             (true, _) if !foreground::leads(mark, new.left.0) => new.left,
-            (false, true) if foreground::leader_lives(old.session).is_none() => {
+            (false, true) if !published::env_lives(EnvId(old.session)) => {
                 (old.session, old.foreground)
             }
             _ => return,
@@ -363,7 +363,7 @@ impl Terminal {
     /// terminal is no session's.
     fn take_leaders_end(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
         let Control { session, foreground: mut group, .. } = self.state;
-        let is_led = session == 0 || foreground::leader_lives(session).is_some();
+        let is_led = session == 0 || published::env_lives(EnvId(session));
         if self.master.is_none() || is_led {
             return Ok(false);
         }

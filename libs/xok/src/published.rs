@@ -268,6 +268,13 @@ pub fn env_serial(id: EnvId) -> Option<u64> {
     env_field(id, offset_of!(EnvRecord, serial))
 }
 
+/// The count of changes to the record of the environment with this id, if that still stands.
+/// Looked at before what is to be seen of it, it tells of each change that comes behind.
+#[inline]
+pub fn env_sequence(id: EnvId) -> Option<u64> {
+    env_field(id, offset_of!(EnvRecord, sequence))
+}
+
 /// The count of changes to whom the domain with this id acts for, if its record still stands.
 #[inline]
 pub fn domain_holdings(id: DomainId) -> Option<u64> {
