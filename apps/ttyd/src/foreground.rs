@@ -18,7 +18,6 @@
 
 use abi::error::Error;
 use abi::id::EnvId;
-use abi::predicate::{Atom, Operator};
 use abi::published::{EnvRecord, EnvState, Table};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -40,9 +39,10 @@ const PLACES: usize = 4096;
 const TOLD: usize = 64;
 /// Rounds of a look: one finds what was made while the one before it went on.
 const ROUNDS: usize = 16;
-/// `SIGHUP` and `SIGCONT`, as bits.
-const HANG_UP: u64 = bit(1);
-const GO_ON: u64 = bit(18);
+/// `SIGHUP` as a bit.
+pub const HANG_UP: u64 = bit(1);
+/// `SIGCONT` as a bit.
+pub const GO_ON: u64 = bit(18);
 /// Nanoseconds between a look and the next one, but for the console's.
 const PAUSE_NS: u64 = 3_000_000;
 
@@ -226,32 +226,8 @@ impl Signals {
     }
 }
 
-/// Does the leader of a session live, and say that it has the terminal `mark`?
-pub fn leads(mark: Mark, session: u32) -> bool {
-    let leader = EnvId(session);
-    let page = published::application(leader.index());
-    published::env_lives(leader) && page.is_some_and(|page| has(page, mark, session))
-}
-
-/// What ends a sleep when the leader of a session has ended: at once if it has already.
-pub fn leader_ends(session: u32) -> Atom {
-    let leader = EnvId(session);
-    // First, and then whether it lives: the kernel changes the state first, and this behind it.
-    let sequence = published::env_sequence(leader).filter(|_| published::env_lives(leader));
-    let offset = offset_of!(EnvRecord, sequence);
-    let seen = sequence.unwrap_or(u64::MAX);
-    published::env_word_atom(leader, offset, Operator::NotEqual, seen)
-}
-
-/// Tells the leader of a session that its terminal is hung up, if it lives and has that terminal.
-pub fn hang_up_leader(mark: Mark, session: u32) {
-    if leads(mark, session) {
-        post(EnvId(session), HANG_UP | GO_ON);
-    }
-}
-
 /// Posts signals to a process, and lets it go on if that is among them; was it there to be told?
-fn post(id: EnvId, bits: u64) -> bool {
+pub fn post(id: EnvId, bits: u64) -> bool {
     let told = call::post(PROCESSES, id, bits).is_ok();
     if told && bits & GO_ON != 0 {
         // Refused when it has not stopped.
@@ -271,7 +247,7 @@ fn mark_of(page: ApplicationPage) -> Mark {
 /// Does a process say itself that the terminal `mark` is its session's? Session and foreground in a
 /// terminal's settings are the words of any program that has the terminal: they lead to no process
 /// of another one, nor of one that had the number before.
-fn has(page: ApplicationPage, mark: Mark, session: u32) -> bool {
+pub fn has(page: ApplicationPage, mark: Mark, session: u32) -> bool {
     page.word(0) == MAGIC
         && mark_of(page) == mark
         && page.half(offset_of!(ProcessPage, session)) == session

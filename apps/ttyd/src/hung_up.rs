@@ -9,25 +9,27 @@
 //! what `su` runs, say. Linux tells the same (drivers/tty/tty_jobctrl.c, `disassociate_ctty`).
 
 use abi::error::Error;
-use abi::predicate::Atom;
+use abi::id::EnvId;
+use abi::predicate::{Atom, Operator};
+use abi::published::EnvRecord;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use unix::process_page::Mark;
 use unix::tty::shared::TERMINALS;
 use xok::call::Refused;
+use xok::published;
 
-use crate::foreground::{self, Signals};
+use crate::foreground::{self, GO_ON, HANG_UP, Signals};
 
 /// A session that has lost its terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct HungUp {
-    /// The terminal.
-    pub mark: Mark,
-    /// The session.
-    pub session: u32,
+struct HungUp {
+    mark: Mark,
+    session: u32,
     /// The group that was in the foreground.
-    pub group: u32,
+    group: u32,
     /// Is what it has stopped continued, too?
-    pub goes_on: bool,
+    goes_on: bool,
 }
 
 impl HungUp {
@@ -47,17 +49,23 @@ impl HungUps {
         Ok(Self(all))
     }
 
-    /// Adds one. If there is no room, the oldest one's foreground is told although its leader
-    /// lives.
-    pub fn add(&mut self, new: HungUp, signals: &mut Signals) {
-        if new.session == 0 || new.group == 0 {
+    /// Adds a session, with the group that was in the foreground of the terminal `mark`. If there
+    /// is no room, the oldest one's foreground is told although its leader lives.
+    pub fn add(
+        &mut self,
+        mark: Mark,
+        (session, group): (u32, u32),
+        goes_on: bool,
+        signals: &mut Signals,
+    ) {
+        if session == 0 || group == 0 {
             return;
         }
         if self.0.len() == TERMINALS {
             let oldest = self.0.remove(0);
             oldest.tell(signals);
         }
-        self.0.push(new);
+        self.0.push(HungUp { mark, session, group, goes_on });
     }
 
     /// Has those told whose leader has ended; are there others that wait for a signal of the same
@@ -65,7 +73,7 @@ impl HungUps {
     pub fn step(&mut self, signals: &mut Signals) -> bool {
         let mut waits = false;
         self.0.retain(|one| {
-            if foreground::leads(one.mark, one.session) {
+            if leads(one.mark, one.session) {
                 return true;
             }
             let told = one.tell(signals);
@@ -77,6 +85,30 @@ impl HungUps {
 
     /// Adds what ends a sleep: the end of a leader.
     pub fn watch(&self, atoms: &mut Vec<Atom>) {
-        atoms.extend(self.0.iter().map(|one| foreground::leader_ends(one.session)));
+        atoms.extend(self.0.iter().map(|one| leader_ends(one.session)));
+    }
+}
+
+/// Does the leader of a session live, and say that it has the terminal `mark`?
+pub fn leads(mark: Mark, session: u32) -> bool {
+    let leader = EnvId(session);
+    let page = published::application(leader.index());
+    published::env_lives(leader) && page.is_some_and(|page| foreground::has(page, mark, session))
+}
+
+/// What ends a sleep when the leader of a session has ended: at once if it has already.
+pub fn leader_ends(session: u32) -> Atom {
+    let leader = EnvId(session);
+    // First, and then whether it lives: the kernel changes the state first, and this behind it.
+    let sequence = published::env_sequence(leader).filter(|_| published::env_lives(leader));
+    let offset = offset_of!(EnvRecord, sequence);
+    let seen = sequence.unwrap_or(u64::MAX);
+    published::env_word_atom(leader, offset, Operator::NotEqual, seen)
+}
+
+/// Tells the leader of a session that its terminal is hung up, if it lives and has that terminal.
+pub fn hang_up_leader(mark: Mark, session: u32) {
+    if leads(mark, session) {
+        foreground::post(EnvId(session), HANG_UP | GO_ON);
     }
 }

@@ -20,8 +20,8 @@ use xok::published;
 use xok::services::{self, Service};
 
 use crate::console;
-use crate::foreground::{self, Signals};
-use crate::hung_up::{HungUp, HungUps};
+use crate::foreground::Signals;
+use crate::hung_up::{self, HungUps};
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
 
@@ -59,6 +59,11 @@ impl Scratch {
         let effects = Effects::with_room().map_err(none)?;
         let (signals, hung_up) = (Signals::new()?, HungUps::new()?);
         Ok(Self { effects, screen, signals, hung_up, starved: false })
+    }
+
+    /// A session has lost a terminal, with this group in its foreground.
+    fn lose(&mut self, mark: Mark, group: (u32, u32), goes_on: bool) {
+        self.hung_up.add(mark, group, goes_on, &mut self.signals);
     }
 }
 
@@ -106,9 +111,8 @@ fn hang_up(control: Region, mark: Mark, scratch: &mut Scratch) {
         (session, group) = (old.session, old.foreground);
         change(control, &old, Control { hung_up: true, ..old })
     });
-    foreground::hang_up_leader(mark, session);
-    let gone = HungUp { mark, session, group, goes_on: true };
-    scratch.hung_up.add(gone, &mut scratch.signals);
+    hung_up::hang_up_leader(mark, session);
+    scratch.lose(mark, (session, group), true);
 }
 
 /// An output region, as what is in it is looked at.
@@ -328,15 +332,14 @@ impl Terminal {
         let (new, mark) = (&self.state, self.mark());
         let has_said = new.left.0 != 0 && new.left != old.left;
         let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
-        let (session, group) = match (has_said, is_anothers) {
-            (true, _) if !foreground::leads(mark, new.left.0) => new.left,
+        let group = match (has_said, is_anothers) {
+            (true, _) if !hung_up::leads(mark, new.left.0) => new.left,
             (false, true) if !published::env_lives(EnvId(old.session)) => {
                 (old.session, old.foreground)
             }
             _ => return,
         };
-        let gone = HungUp { mark, session, group, goes_on: false };
-        scratch.hung_up.add(gone, &mut scratch.signals);
+        scratch.lose(mark, group, false);
     }
 
     /// Continues the group that a process of the session wants to go on.
@@ -376,8 +379,7 @@ impl Terminal {
             group = old.foreground;
             change(control, &old, Control { session: 0, foreground: 0, ..old })
         })?;
-        let gone = HungUp { mark: self.mark(), session, group, goes_on: false };
-        scratch.hung_up.add(gone, &mut scratch.signals);
+        scratch.lose(self.mark(), (session, group), false);
         self.state.session = 0;
         Ok(true)
     }
@@ -586,7 +588,7 @@ impl Terminal {
             let types = takes && !signals.wait_at(self.mark());
             master.watch(types, !self.screen.is_empty(), atoms);
             if self.state.session != 0 {
-                atoms.push(foreground::leader_ends(self.state.session));
+                atoms.push(hung_up::leader_ends(self.state.session));
             }
         }
     }
