@@ -36,6 +36,8 @@ pub const TESTS: [Test; 12] = [
     ("senders_do_not_say_whose_they_are", senders_do_not_say_whose_they_are),
 ];
 
+/// `TIOCNOTTY`
+const GIVE_UP: u64 = 0x5422;
 /// A group is hung up within this.
 pub(super) const HANG_UP: Duration = Duration::from_secs(2);
 
@@ -156,9 +158,15 @@ fn children_do_not_say_whom_to_hang_up(_: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// The leader of a session that ends hangs up who is in the foreground of its terminal: not whom a
-/// program that has the terminal, too, says to be there.
+/// The leader of a session that ends, or gives its terminal up, hangs up who is in the foreground
+/// there: not whom a program that has the terminal, too, says to be there.
 fn leaders_hang_up_their_own(door: door::Door) -> Seen {
+    lose_terminal(door, false).map_err(|what| format!("the leader ends: {what}"))?;
+    lose_terminal(door, true).map_err(|what| format!("the leader lives on: {what}"))?;
+    Ok(String::new())
+}
+
+fn lose_terminal(door: door::Door, gives_up: bool) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
     beside_daemon(|victim| {
         let before = regions();
@@ -169,7 +177,7 @@ fn leaders_hang_up_their_own(door: door::Door) -> Seen {
         let Some(master) = open("/dev/ptmx", 0o400).filter(|_| leads) else { return 1 };
         let Some(_) = libc::control(master.as_raw_fd(), LOCK, 0) else { return 2 };
         let Some(number) = libc::control(master.as_raw_fd(), NUMBER, 0) else { return 3 };
-        let Some(_slave) = open(&format!("/dev/pts/{number}"), 0) else { return 4 };
+        let Some(slave) = open(&format!("/dev/pts/{number}"), 0) else { return 4 };
         let fresh: Vec<u64> = regions().difference(&before).copied().collect();
         let own = std::process::id();
         // As after `su nobody`: it has the terminal's descriptors.
@@ -182,9 +190,12 @@ fn leaders_hang_up_their_own(door: door::Door) -> Seen {
             });
             i32::from(stored.count() != 1)
         });
-        i32::from(attacker.map(std::mem::forget).is_err())
-    })?;
-    Ok(String::new())
+        if attacker.map(std::mem::forget).is_err() {
+            return 5;
+        }
+        let given_up = !gives_up || libc::control(slave.as_raw_fd(), GIVE_UP, 0).is_some();
+        i32::from(!given_up) * 6
+    })
 }
 
 /// A stopped group that no process can continue any more is hung up, also if another user's process
