@@ -5,7 +5,8 @@
 //! begins; it is done in pieces, between which all terminals are served; and after it comes a
 //! pause, so that most of the processor is left to others. The console's signals wait for neither
 //! pause nor the end of a look: they join it. A terminal takes no more input while a signal waits
-//! there: behind it may be what is for whoever it wakes.
+//! there: behind it may be what is for whoever it wakes. What is told where a terminal was lost has
+//! a place of its own in the look, whatever is typed at a later one of the number.
 //!
 //! ```text
 //!  typed        ask ──▶ asked ──(begin)──▶ now ──▶ posted to whoever is met for the first time
@@ -33,6 +34,9 @@ pub const PROCESSES: u8 = 2;
 
 /// Places of terminals, by the numbers of their marks: that of none, the console's, the others'.
 const MARKS: usize = 2 + TERMINALS;
+/// Groups that have lost a terminal, and are told in one look: one at each that there is, and one
+/// of each place for those that have gone (`crate::hung_up`).
+const LOST: usize = 2 * TERMINALS;
 /// Places of the table looked at in a step.
 const PLACES: usize = 4096;
 /// Processes told in a step.
@@ -67,6 +71,9 @@ pub struct Signals {
     asked: [Asked; MARKS],
     /// What the look that goes on tells.
     now: [Asked; MARKS],
+    /// What else it tells, or the next one, where terminals were lost: one may have the number of
+    /// another one, where signals are typed all the time.
+    lost: Vec<Asked>,
     /// Whom it has told, the last one at each place.
     told: Vec<u32>,
     /// The next place; 0: no look goes on.
@@ -84,12 +91,13 @@ impl Signals {
     /// None, with the memory that a look takes.
     pub fn new() -> Result<Self, Refused> {
         let places = published::table(Table::Envs).count as usize;
-        let mut told = Vec::new();
+        let (mut told, mut lost) = (Vec::new(), Vec::new());
         told.try_reserve_exact(places).map_err(|_| (Error::Exhausted, 0))?;
         told.resize(places, 0);
+        lost.try_reserve_exact(LOST).map_err(|_| (Error::Exhausted, 0))?;
         let asked = [Asked::default(); MARKS];
         let (place, rounds, fresh, made_ns, due_ns) = (0, 0, false, 0, 0);
-        Ok(Self { asked, now: asked, told, place, rounds, fresh, made_ns, due_ns })
+        Ok(Self { asked, now: asked, lost, told, place, rounds, fresh, made_ns, due_ns })
     }
 
     /// Has `signal` told to each process of the terminal `mark` that says it is in the foreground
@@ -111,21 +119,22 @@ impl Signals {
         *asked = Asked { mark, session, group, bits: before | bits };
     }
 
-    /// Has a group of a session told that the terminal has been hung up, and continued or not,
-    /// unless another signal waits to be told at a terminal of this number; will it be?
-    pub fn hang_up(&mut self, mark: Mark, group: (u32, u32), goes_on: bool) -> bool {
-        self.ask_first(mark, group, if goes_on { HANG_UP | GO_ON } else { HANG_UP })
+    /// Has a group of a session told that it has lost the terminal, and continued or not, unless a
+    /// look goes on, or the next one is full; will it be?
+    pub fn hang_up(&mut self, mark: Mark, (session, group): (u32, u32), goes_on: bool) -> bool {
+        let is_taken = self.place == 0 && self.lost.len() < LOST;
+        if is_taken {
+            let bits = if goes_on { HANG_UP | GO_ON } else { HANG_UP };
+            self.lost.push(Asked { mark, session, group, bits });
+        }
+        is_taken
     }
 
     /// Has a group of a session continued, unless another signal waits; will it be?
     pub fn let_go_on(&mut self, mark: Mark, group: (u32, u32)) -> bool {
-        self.ask_first(mark, group, GO_ON)
-    }
-
-    fn ask_first(&mut self, mark: Mark, group: (u32, u32), bits: u64) -> bool {
         let waits = self.wait_at(mark);
         if !waits {
-            self.ask_for(mark, group, bits);
+            self.ask_for(mark, group, GO_ON);
         }
         !waits
     }
@@ -137,12 +146,12 @@ impl Signals {
         waits(&self.asked) || waits(&self.now)
     }
 
-    /// Does a piece of a look, if there is one to do; is there more to do now?
+    /// Does a piece of a look, if there is one to do; did it? There is more to do then: of the
+    /// look, or what has waited for its end.
     pub fn step(&mut self) -> bool {
         let console = self.asked[Mark::CONSOLE.number as usize];
         if self.place == 0 {
-            let wait = self.asked.iter().any(|asked| asked.bits != 0);
-            if !wait || console.bits == 0 && clock::now_ns() < self.due_ns {
+            if !self.is_asked() || console.bits == 0 && clock::now_ns() < self.due_ns {
                 return false;
             }
             self.now = core::mem::replace(&mut self.asked, [Asked::default(); MARKS]);
@@ -155,13 +164,17 @@ impl Signals {
             self.begin();
         }
         self.look_on();
-        self.place != 0
+        true
     }
 
     /// When the next look begins; 0: nothing waits for it.
     pub fn due(&self) -> u64 {
-        let wait = self.place != 0 || self.asked.iter().any(|asked| asked.bits != 0);
-        if wait { self.due_ns.max(1) } else { 0 }
+        if self.place != 0 || self.is_asked() { self.due_ns.max(1) } else { 0 }
+    }
+
+    /// Waits anything for the next look?
+    fn is_asked(&self) -> bool {
+        !self.lost.is_empty() || self.asked.iter().any(|asked| asked.bits != 0)
     }
 
     fn begin(&mut self) {
@@ -191,8 +204,15 @@ impl Signals {
             return;
         }
         self.now = [Asked::default(); MARKS];
+        self.lost.clear();
         self.place = 0;
         self.due_ns = clock::now_ns() + PAUSE_NS;
+    }
+
+    /// What the look that goes on tells at terminals of a number.
+    fn told_at(&self, number: u32) -> impl Iterator<Item = &Asked> {
+        let typed = self.now.get(number as usize).filter(|asked| asked.bits != 0);
+        typed.into_iter().chain(self.lost.iter().filter(move |one| one.mark.number == number))
     }
 
     /// Tells the process at a place, if it is one that is meant and was not told; was it told?
@@ -201,24 +221,27 @@ impl Signals {
         if page.word(0) != MAGIC {
             return false;
         }
-        let mark = page.half(offset_of!(ProcessPage, terminal));
-        let Some(&asked) = self.now.get(mark as usize).filter(|asked| asked.bits != 0) else {
+        let number = page.half(offset_of!(ProcessPage, terminal));
+        if self.told_at(number).next().is_none() {
             return false;
-        };
+        }
         // Its id first: if another one takes the place now, it is not told what is for this one.
         let Some(record) = published::record::<EnvRecord>(Table::Envs, index) else { return false };
         let is_there = record.id != 0 && record.state != EnvState::Dead as u32;
         if !is_there || record.born_ns > self.made_ns {
             return false;
         }
-        let is_in = page.half(offset_of!(ProcessPage, group)) == asked.group;
-        if !is_in || !has(page, asked.mark, asked.session) {
+        let group = page.half(offset_of!(ProcessPage, group));
+        let is_meant = |asked: &&Asked| has(page, asked.mark, asked.session);
+        let asked = self.told_at(number).filter(|asked| asked.group == group);
+        let bits = asked.filter(is_meant).fold(0, |bits, asked| bits | asked.bits);
+        if bits == 0 {
             return false;
         }
         let Some(told) = self.told.get_mut(index).filter(|told| **told != record.id) else {
             return false;
         };
-        if post(EnvId(record.id), asked.bits) {
+        if post(EnvId(record.id), bits) {
             *told = record.id;
             self.fresh = true;
         }

@@ -28,13 +28,14 @@ struct HungUp {
     session: u32,
     /// The group that was in the foreground.
     group: u32,
-    /// Is what it has stopped continued, too?
-    goes_on: bool,
+    /// Was the master closed? Then the leader may live on, and what it has stopped is continued,
+    /// too. Else the leader has ended.
+    closed: bool,
 }
 
 impl HungUp {
     fn tell(&self, signals: &mut Signals) -> bool {
-        signals.hang_up(self.mark, (self.session, self.group), self.goes_on)
+        signals.hang_up(self.mark, (self.session, self.group), self.closed)
     }
 }
 
@@ -55,7 +56,7 @@ impl HungUps {
         &mut self,
         mark: Mark,
         (session, group): (u32, u32),
-        goes_on: bool,
+        closed: bool,
         signals: &mut Signals,
     ) {
         if session == 0 || group == 0 {
@@ -65,15 +66,14 @@ impl HungUps {
             let oldest = self.0.remove(0);
             oldest.tell(signals);
         }
-        self.0.push(HungUp { mark, session, group, goes_on });
+        self.0.push(HungUp { mark, session, group, closed });
     }
 
-    /// Has those told whose leader has ended; are there others that wait for a signal of the same
-    /// number's terminal to be told first?
+    /// Has those told whose leader has ended; are there others that wait for a look to end?
     pub fn step(&mut self, signals: &mut Signals) -> bool {
         let mut waits = false;
         self.0.retain(|one| {
-            if leads(one.mark, one.session) {
+            if one.closed && leads(one.mark, one.session) {
                 return true;
             }
             let told = one.tell(signals);

@@ -22,6 +22,8 @@ mod master;
 #[cfg(target_os = "none")]
 mod region;
 #[cfg(target_os = "none")]
+mod scratch;
+#[cfg(target_os = "none")]
 mod server;
 #[cfg(target_os = "none")]
 mod terminal;

@@ -13,7 +13,8 @@ use xok::services::{self, Service};
 
 use crate::console;
 use crate::region::Region;
-use crate::terminal::{Scratch, Terminal};
+use crate::scratch::Scratch;
+use crate::terminal::Terminal;
 
 /// Nanoseconds between looks where one predicate cannot hold all that is waited for.
 const LOOK_NS: u64 = 5_000_000;

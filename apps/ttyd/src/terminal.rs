@@ -5,7 +5,6 @@ use abi::id::{EnvId, RegionId};
 use abi::predicate::{Atom, Operator, Source};
 use abi::published::COMMAND_LINE;
 use abi::region::WordAt;
-use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use unix::process_page::Mark;
 use unix::ring::{HEAD, Span, TAIL};
@@ -21,51 +20,19 @@ use xok::services::{self, Service};
 
 use crate::console;
 use crate::foreground::Signals;
-use crate::hung_up::{self, HungUps};
+use crate::hung_up;
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
+use crate::scratch::{CHUNK, Scratch};
 
 /// Elements of an empty buffer's memory that are kept.
 const KEPT: usize = 256;
-/// Bytes handled between two looks at the other directions.
-const CHUNK: usize = 1024;
 /// How often a change is tried again that a program's own change came before.
 const TRIES: usize = 64;
 /// Stands before `END_OF_INPUT`, and before itself to be itself, in a framed standard input.
 const ESCAPE: u8 = 0x10;
 /// Behind `ESCAPE`: the input has ended.
 const END_OF_INPUT: u8 = 0x04;
-
-/// What a step works in, whose terminal it may be: its memory is there from the beginning.
-pub struct Scratch {
-    /// What bytes and settings have brought about at the terminal whose step it is, not yet done.
-    pub effects: Effects,
-    /// A piece of output as the terminal shows it: a tab may be eight spaces.
-    screen: Vec<u8>,
-    /// Signals that were typed and have to be told.
-    pub signals: Signals,
-    /// Sessions that have lost their terminal, and whose foreground has not been told.
-    pub hung_up: HungUps,
-    /// Had a terminal to wait for memory? Then it looks again some time.
-    pub starved: bool,
-}
-
-impl Scratch {
-    /// With all the memory that a step takes.
-    pub fn new() -> Result<Self, Refused> {
-        let none = |_: TryReserveError| (Error::Exhausted, 0);
-        let mut screen = Vec::new();
-        screen.try_reserve_exact(8 * CHUNK).map_err(none)?;
-        let effects = Effects::with_room().map_err(none)?;
-        let (signals, hung_up) = (Signals::new()?, HungUps::new()?);
-        Ok(Self { effects, screen, signals, hung_up, starved: false })
-    }
-
-    /// A session has lost a terminal, with this group in its foreground.
-    fn lose(&mut self, mark: Mark, group: (u32, u32), goes_on: bool) {
-        self.hung_up.add(mark, group, goes_on, &mut self.signals);
-    }
-}
 
 /// How the bytes of the console are to be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,6 +110,8 @@ pub struct Terminal {
     error: Option<Region>,
     control: Region,
     state: Control,
+    /// The last session that has lost it and is not told yet, and its foreground.
+    untold: (u32, u32),
     line: Line,
     from: Input,
     /// Cells that did not fit the input ring yet.
@@ -170,6 +139,7 @@ impl Terminal {
             error: (!error.id.is_none()).then_some(error),
             control,
             state,
+            untold: (0, 0),
             line: Line::new(state.termios),
             from: Input::Terminal,
             waiting: Vec::new(),
@@ -215,6 +185,7 @@ impl Terminal {
             error: None,
             control,
             state,
+            untold: (0, 0),
             line: Line::new(state.termios),
             from: Input::Terminal,
             waiting: Vec::new(),
@@ -243,6 +214,7 @@ impl Terminal {
         if let Some(master) = &self.master {
             Self::clear(table, master.number);
         }
+        scratch.lose(self.mark(), self.untold, false);
         hang_up(self.control, self.mark(), scratch);
         let regions = [self.input, self.output, looker(self.output), self.control];
         regions.into_iter().for_each(master::detach);
@@ -269,9 +241,11 @@ impl Terminal {
 
     /// Does a piece of everything; was there anything to do?
     pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
-        let changed = self.take_settings(scratch)?
-            | self.take_leaders_end(scratch)?
-            | self.let_go_on(scratch)?;
+        if self.untold.0 != 0 && scratch.signals.hang_up(self.mark(), self.untold, false) {
+            self.untold = (0, 0);
+        }
+        let changed =
+            self.take_settings(scratch)? | self.take_leaders_end()? | self.let_go_on(scratch)?;
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
@@ -311,7 +285,7 @@ impl Terminal {
             return Ok(false);
         }
         let old = core::mem::replace(&mut self.state, new);
-        self.take_leaders_word(&old, scratch);
+        self.take_leaders_word(&old);
         if new.flush_input != old.flush_input {
             self.line.flush();
             self.flush_input()?;
@@ -328,8 +302,8 @@ impl Terminal {
 
     /// Looks whether the leader of a session has said that it ends, or has ended, if another
     /// session has the terminal already.
-    fn take_leaders_word(&self, old: &Control, scratch: &mut Scratch) {
-        let (new, mark) = (&self.state, self.mark());
+    fn take_leaders_word(&mut self, old: &Control) {
+        let (new, mark) = (self.state, self.mark());
         let has_said = new.left.0 != 0 && new.left != old.left;
         let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
         let group = match (has_said, is_anothers) {
@@ -339,7 +313,15 @@ impl Terminal {
             }
             _ => return,
         };
-        scratch.lose(mark, group, false);
+        self.lose(group);
+    }
+
+    /// A session whose leader has ended has lost it, with this group in the foreground, which is
+    /// told with the next step, or look. There is one at a time, whatever is said here.
+    fn lose(&mut self, group: (u32, u32)) {
+        if group.0 != 0 && group.1 != 0 {
+            self.untold = group;
+        }
     }
 
     /// Continues the group that a process of the session wants to go on.
@@ -364,7 +346,7 @@ impl Terminal {
 
     /// Looks whether the leader of the session has ended without a word (by SIGKILL): then the
     /// terminal is no session's.
-    fn take_leaders_end(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
+    fn take_leaders_end(&mut self) -> Result<bool, Refused> {
         let Control { session, foreground: mut group, .. } = self.state;
         let is_led = session == 0 || published::env_lives(EnvId(session));
         if self.master.is_none() || is_led {
@@ -379,7 +361,7 @@ impl Terminal {
             group = old.foreground;
             change(control, &old, Control { session: 0, foreground: 0, ..old })
         })?;
-        scratch.lose(self.mark(), (session, group), false);
+        self.lose((session, group));
         self.state.session = 0;
         Ok(true)
     }

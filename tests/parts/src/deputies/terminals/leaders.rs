@@ -1,17 +1,26 @@
 //! Leaders that live have their terminal, whatever its settings say of them.
 
-use super::numbers::{regions_of, settle};
-use super::{FOREGROUND, SEEN, SIGNALS, Terminal, count};
-use crate::deputies::{NOBODY, look, store};
+use super::numbers::{
+    GOES_ON, NUMBERED, THERE, await_word, leader, regions_of, settle, with_number,
+};
+use super::{FOREGROUND, PATIENCE, SEEN, SIGNALS, Terminal, count};
+use crate::deputies::{NOBODY, look, operate, store};
 use crate::{Seen, expect, libc};
-use abi::region::WordAt;
-use std::sync::atomic::Ordering;
+use abi::region::{RegionOperation, WordAt};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use unix::tty::shared::TERMINALS;
 
 /// Offset of the last word of the settings, and in it the state's bit that says that the session's
 /// leader has ended.
 const STATE: u64 = 56;
 const HAS_LEFT: u64 = 1 << (7 * 8 + 4);
+/// Ends of leaders that a terminal names, one after the other, and the first group there: more than
+/// the settings' changes before.
+const NAMED: u64 = 6 * TERMINALS as u64;
+const FIRST: u64 = 1000;
 /// Ends that are said, of as many groups: more than there may be terminals.
 const SAID: u64 = TERMINALS as u64 + 8;
 
@@ -55,4 +64,123 @@ pub fn living_leaders_are_not_hung_up(door: door::Door) -> Seen {
     }));
     expect(status == 0, || format!("user 0's leader ended with {status:#x}"))?;
     Ok(String::new())
+}
+
+/// Says in the settings of its own terminal again and again that a leader has ended, each time with
+/// another group in the foreground, and with one that is to go on: that signal waits before those
+/// of the end.
+fn name_many(door: door::Door) -> i32 {
+    if !libc::become_user(NOBODY) {
+        return 1;
+    }
+    // The first has the number of the one that was lost: a signal that waits there is in the way.
+    let (other, own) = (Terminal::open(false), Terminal::open(false));
+    let own = own.filter(|_| other.is_some());
+    let Some([_, _, control, _]) = own.as_ref().and_then(regions_of) else { return 2 };
+    let word_at = |at| {
+        let bytes = look(door, control, 0, at, 8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    };
+    let Some(state) = word_at(STATE) else { return 3 };
+    let session = u64::from(std::process::id()) << 32;
+    for group in FIRST..FIRST + NAMED {
+        // The server's own changes count on by one.
+        let version = group << 1 | 1 << 32;
+        let words = [(FOREGROUND, session | group), (STATE, state | HAS_LEFT), (0, version)];
+        let mut names = RegionOperation { region: control, writes: 3, ..Default::default() };
+        for (at, (offset, value)) in words.into_iter().enumerate() {
+            names.write[at] = WordAt { offset, value };
+        }
+        if !operate(door, &names) {
+            return 4;
+        }
+        // Until the server has asked for the one that is to go on.
+        let begun = Instant::now();
+        while word_at(0).is_some_and(|word| word >> 32 != 0) {
+            if begun.elapsed() > PATIENCE {
+                return 5;
+            }
+            std::thread::yield_now();
+        }
+    }
+    // Where one has its place, the look that it waits for comes.
+    std::thread::sleep(Duration::from_millis(50));
+    0
+}
+
+/// The foreground of a lost terminal, whose leader lives on, hears of that leader's end and of no
+/// other, however many ends are said at other terminals.
+pub fn ends_are_told_where_they_are_said(door: door::Door) -> Seen {
+    beside_lost(|_, _| name_many(door))
+}
+
+/// How long a hang-up may take, and what is typed for longer than that: one signal in each look.
+const SOON: Duration = Duration::from_secs(2);
+const TYPED: [u8; 2048] = [3; 2048];
+/// The words that a child in the foreground of a lost terminal has: it is there; and it has heard
+/// of its leader's end, or has not.
+const CHILD: usize = 5;
+const HEARD: usize = 6;
+
+/// A child of the leader's group. Says whether it hears of the leader's end.
+fn child(words: &[AtomicU64]) -> i32 {
+    words[CHILD].store(1, Ordering::SeqCst);
+    let begun = Instant::now();
+    while SEEN.load(Ordering::SeqCst) == 0 && begun.elapsed() < 4 * SOON {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let is_soon = SEEN.load(Ordering::SeqCst) != 0 && begun.elapsed() < SOON;
+    words[HEARD].store(1 + u64::from(is_soon), Ordering::SeqCst);
+    0
+}
+
+/// Types signals at a terminal of this number, for a group that is there, and lets the leader end.
+fn type_signals(door: door::Door, number: u32, words: &[AtomicU64]) -> i32 {
+    if !libc::become_user(NOBODY) {
+        return 1;
+    }
+    let Some(mut own) = with_number(number) else { return 2 };
+    let Some([_, _, control, _]) = regions_of(&own) else { return 3 };
+    let value = u64::from(std::process::id()) * (1 + (1 << 32));
+    if !settle(door, control, WordAt { offset: FOREGROUND, value }) {
+        return 4;
+    }
+    libc::set_waits(own.master.as_raw_fd(), false);
+    while words[HEARD].load(Ordering::SeqCst) == 0 {
+        let _ = own.master.write(&TYPED);
+        libc::read(own.master.as_raw_fd(), &mut [0; 4096]);
+        words[GOES_ON].store(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    0
+}
+
+/// What the foreground of a lost terminal hears, whose leader lives on until `attack`, which has
+/// the number, has ended or let it: of the leader's end, soon, and of nothing before.
+fn beside_lost(attack: impl FnOnce(u32, &[AtomicU64]) -> i32) -> Seen {
+    let words = libc::words(libc::shared(1), 7);
+    let pid = libc::spawn(|| {
+        leader(words, true, |_, _| {
+            libc::spawn(|| child(words));
+            await_word(words, CHILD);
+            0
+        })
+    });
+    await_word(words, THERE);
+    let number = words[NUMBERED].load(Ordering::SeqCst) as u32;
+    let attacker = libc::wait(libc::spawn(|| attack(number, words)));
+    words[GOES_ON].store(1, Ordering::SeqCst);
+    let victim = libc::wait(pid);
+    await_word(words, HEARD);
+    let heard = words[HEARD].load(Ordering::SeqCst) == 2;
+    expect(attacker == 0 && victim == 0 && heard, || {
+        format!("attacker {attacker:#x}, leader {victim:#x}, heard: {heard}")
+    })?;
+    Ok(String::new())
+}
+
+/// The foreground of a lost terminal is told of its leader's end also if another user types signals
+/// without end at the next terminal of the number.
+pub fn hang_ups_do_not_wait_for_what_is_typed(door: door::Door) -> Seen {
+    beside_lost(|number, words| type_signals(door, number, words))
 }

@@ -63,7 +63,7 @@ pub fn settle(door: door::Door, control: u64, word: WordAt) -> bool {
 
 /// A user's own terminal whose number is this, as soon as that is free. The lowest number that is
 /// free comes first: it has those below meanwhile.
-fn with_number(number: u32) -> Option<Terminal> {
+pub fn with_number(number: u32) -> Option<Terminal> {
     let (begun, mut below) = (Instant::now(), Vec::new());
     while begun.elapsed() < SOON {
         let own = Terminal::open(false)?;
