@@ -69,17 +69,20 @@ fn change(control: Region, old: &Control, mut new: Control) -> Result<(), Refuse
 }
 
 /// Says in a terminal's settings that it was hung up, and tells the leader of its session; its
-/// foreground is told when the leader has ended.
-fn hang_up(control: Region, mark: Mark, scratch: &mut Scratch) {
-    let (mut session, mut group) = (0, 0);
+/// foreground is told when the leader has ended, or now if that one says so, and has not in what
+/// was `seen` of the settings.
+fn hang_up(control: Region, mark: Mark, seen: &Control, scratch: &mut Scratch) {
+    let mut last = *seen;
     // Settings that cannot be changed are no program's any more.
     let _ = again(|| {
-        let old = settings(control)?;
-        (session, group) = (old.session, old.foreground);
-        change(control, &old, Control { hung_up: true, ..old })
+        last = settings(control)?;
+        change(control, &last, Control { hung_up: true, ..last })
     });
-    hung_up::hang_up_leader(mark, session);
-    scratch.lose(mark, (session, group), true);
+    hung_up::hang_up_leader(mark, last.session);
+    scratch.lose(mark, (last.session, last.foreground), true);
+    if last.left != seen.left && !hung_up::leads(mark, last.left.0) {
+        scratch.lose(mark, last.left, false);
+    }
 }
 
 /// An output region, as what is in it is looked at.
@@ -215,7 +218,7 @@ impl Terminal {
             Self::clear(table, master.number);
         }
         scratch.lose(self.mark(), self.untold, false);
-        hang_up(self.control, self.mark(), scratch);
+        hang_up(self.control, self.mark(), &self.state, scratch);
         let regions = [self.input, self.output, looker(self.output), self.control];
         regions.into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
@@ -228,7 +231,8 @@ impl Terminal {
     pub fn end_unseen(table: Region, number: usize, entry: &Entry, scratch: &mut Scratch) {
         Self::clear(table, number);
         if let Ok(control) = master::attach(entry.control, CONTROL_ROLE) {
-            hang_up(control, Mark::of(number as u32, control.id.0), scratch);
+            let mark = Mark::of(number as u32, control.id.0);
+            hang_up(control, mark, &Control::default(), scratch);
             master::detach(control);
         }
     }

@@ -4,13 +4,15 @@ use super::numbers::{
     GOES_ON, NUMBERED, THERE, await_word, leader, regions_of, settle, with_number,
 };
 use super::{FOREGROUND, PATIENCE, SEEN, SIGNALS, Terminal, count};
-use crate::deputies::{NOBODY, look, operate, store};
+use crate::deputies::{NOBODY, look, operate, say, store};
 use crate::{Seen, expect, libc};
 use abi::region::{RegionOperation, WordAt};
 use std::io::Write;
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use unix::process_page::ProcessPage;
 use unix::tty::shared::TERMINALS;
 
 /// Offset of the last word of the settings, and in it the state's bit that says that the session's
@@ -183,4 +185,56 @@ fn beside_lost(attack: impl FnOnce(u32, &[AtomicU64]) -> i32) -> Seen {
 /// without end at the next terminal of the number.
 pub fn hang_ups_do_not_wait_for_what_is_typed(door: door::Door) -> Seen {
     beside_lost(|number, words| type_signals(door, number, words))
+}
+
+/// A leader that says that it ends, with a child in the foreground, and closes its master at once.
+fn end_and_close(door: door::Door, pause: Duration, words: &[AtomicU64]) -> i32 {
+    SIGNALS.iter().for_each(|&signal| libc::handle(signal, count));
+    let leads = libc::lead_session();
+    let Some(own) = Terminal::open(true).filter(|_| leads) else { return 1 };
+    let Some([_, _, control, _]) = regions_of(&own) else { return 2 };
+    let Terminal { master, slave, .. } = own;
+    let fd = master.as_raw_fd();
+    let child = libc::spawn(|| {
+        libc::close(fd);
+        if libc::set_group(0, 0) { child(words) } else { 1 }
+    });
+    await_word(words, CHILD);
+    let Some(state) = look(door, control, 0, STATE, 8).and_then(|word| word.try_into().ok()) else {
+        return 3;
+    };
+    let state = u64::from_le_bytes(state) | HAS_LEFT;
+    let left = u64::from(std::process::id()) << 32 | child as u64;
+    // The server sleeps for a time when of the groups that are to go on the third waits: the first
+    // is told at once, and the second after a pause.
+    for version in [1, 2, 3].map(|count| count * FIRST) {
+        if !store(door, control, WordAt { offset: 0, value: version | 1 << 32 }) {
+            return 4;
+        }
+        std::thread::sleep(pause);
+    }
+    say(offset_of!(ProcessPage, terminal), 0);
+    let words = [(FOREGROUND, left), (STATE, state), (0, 4 * FIRST)];
+    let mut ends = RegionOperation { region: control, writes: 3, ..Default::default() };
+    for (at, (offset, value)) in words.into_iter().enumerate() {
+        ends.write[at] = WordAt { offset, value };
+    }
+    let said = operate(door, &ends);
+    drop(master);
+    drop(slave);
+    let status = libc::wait(child);
+    if said { status } else { 5 }
+}
+
+/// The end of a leader is told that the server sees no earlier than that of the master. The server
+/// sleeps by chance: with each pause again.
+pub fn ends_before_a_close_are_told(door: door::Door) -> Seen {
+    for pause in (0..24).map(|round| Duration::from_micros(100 + 100 * (round % 8))) {
+        let words = libc::words(libc::shared(1), 7);
+        let status = libc::wait(libc::spawn(|| end_and_close(door, pause, words)));
+        let heard = words[HEARD].load(Ordering::SeqCst) == 2;
+        let ended = || format!("after {pause:?}: status {status:#x}, heard: {heard}");
+        expect(status == 0 && heard, ended)?;
+    }
+    Ok(String::new())
 }
