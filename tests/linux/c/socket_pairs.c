@@ -157,6 +157,40 @@ static void full(void)
     close(ends[0]);
 }
 
+/* Less than Linux has room for, written as far as it goes; the peer reads half and waits for the rest to be
+   written. */
+static void half_read(void)
+{
+    enum { ALL = 40000 };
+    int ends[2], status;
+    TRY(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
+    int epoll = epoll_create1(0);
+    TRY(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event));
+    TRY(epoll_wait(epoll, &event, 1, 0));
+    pid_t child = fork_clean();
+    if (child == 0) {
+        struct pollfd filled = {ends[1], POLLIN, 0};
+        long got = 0;
+        usleep(20000);
+        while (got < ALL / 2 && poll(&filled, 1, 2000) == 1)
+            got += read(ends[1], bytes, ALL / 2 - got);
+        pause();
+    }
+    long done = write(ends[0], bytes, ALL);
+    while (done < ALL && epoll_wait(epoll, &event, 1, 2000) == 1) {
+        long count = write(ends[0], bytes, ALL - done);
+        done += count > 0 ? count : 0;
+    }
+    SHOW(done);
+    kill(child, SIGTERM);
+    waitpid(child, &status, 0);
+    show_status("half read", status);
+    close(epoll);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void packets(int kind)
 {
     int ends[2];
@@ -286,6 +320,7 @@ int main(int count, char **words)
     streams();
     signal(SIGPIPE, SIG_DFL);
     full();
+    half_read();
     printf("packets\n");
     packets(SOCK_SEQPACKET);
     printf("datagrams\n");

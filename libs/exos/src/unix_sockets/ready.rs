@@ -53,7 +53,11 @@ impl UnixSocket {
         if theirs.head != theirs.tail {
             found |= IN_LIKE;
         }
-        if written.is_roomy(&mine) {
+        // A stream's writer hears of any room: Linux has more than the whole ring free then, and a
+        // peer that reads no more before the rest is written must not be waited for.
+        let bytes = self.kind == Kind::Stream;
+        let any = bytes && written.used(&mine) < written.ring.capacity;
+        if any || written.is_roomy(&mine) {
             found |= OUT_LIKE;
         }
         if self.is_reset()? {
@@ -67,7 +71,10 @@ impl UnixSocket {
                 read.ended_terms(wait);
             }
             if asked & OUT_LIKE != 0 {
-                written.roomy_terms(&mine, wait);
+                match self.kind {
+                    Kind::Stream => written.read_terms(&mine, wait),
+                    _ => written.roomy_terms(&mine, wait),
+                }
             }
             if !mine.ended {
                 written.ended_terms(wait);
