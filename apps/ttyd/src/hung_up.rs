@@ -9,7 +9,7 @@
 //! what `su` runs, say. Linux tells the same (drivers/tty/tty_jobctrl.c, `disassociate_ctty`).
 
 use abi::error::Error;
-use abi::id::EnvId;
+use abi::id::{AccountId, EnvId};
 use abi::predicate::{Atom, Operator};
 use abi::published::EnvRecord;
 use alloc::vec::Vec;
@@ -39,6 +39,14 @@ impl HungUp {
     }
 }
 
+/// The account that pays for a session's leader, if that lives and has the terminal: what a program
+/// says of other sessions counts for none.
+fn payer(one: &HungUp) -> AccountId {
+    let domain = published::env_domain(EnvId(one.session));
+    let domain = domain.filter(|_| leads(one.mark, one.session));
+    domain.and_then(published::domain_account).unwrap_or(AccountId::NONE)
+}
+
 /// Those whose foreground has not been told, at most as many as there may be terminals.
 pub struct HungUps(Vec<HungUp>);
 
@@ -51,7 +59,8 @@ impl HungUps {
     }
 
     /// Adds a session, with the group that was in the foreground of the terminal `mark`. If there
-    /// is no room, the oldest one's foreground is told although its leader lives.
+    /// is no room, a foreground is told although its leader lives: the oldest one of the account
+    /// that has the most.
     pub fn add(
         &mut self,
         mark: Mark,
@@ -63,10 +72,19 @@ impl HungUps {
             return;
         }
         if self.0.len() == TERMINALS {
-            let oldest = self.0.remove(0);
+            let oldest = self.0.remove(self.oldest_of_most());
             oldest.tell(signals);
         }
         self.0.push(HungUp { mark, session, group, closed });
+    }
+
+    /// The place of the oldest one of the account that has the most.
+    fn oldest_of_most(&self) -> usize {
+        let payers: [_; TERMINALS] =
+            core::array::from_fn(|at| self.0.get(at).map_or(AccountId::NONE, payer));
+        let has = |at: &usize| payers.iter().filter(|&&payer| payer == payers[*at]).count();
+        // Of several that are the greatest this is the last one.
+        (0..TERMINALS).rev().max_by_key(has).unwrap_or(0)
     }
 
     /// Has those told whose leader has ended; are there others that wait for a look to end?
