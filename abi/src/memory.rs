@@ -104,7 +104,7 @@ pub enum Operation {
     /// it has neither, is checked as `Map`, or the entry is the frame's only reference, the account
     /// of the target pays for it, and the capability named has WRITE: then its name becomes the
     /// frame's guard (copy-on-write's last holder). An only reference counts when all processors
-    /// have forgotten the others, which is soon.
+    /// have forgotten the others: soon after the call that took the last of those, not in it.
     Protect = 4,
     /// Allocates `frame` as an empty table for the entry at `level` (2..=4); at level 2 the table
     /// comes with a second frame for its links (`value`: number or [`ANY_FRAME`]).
@@ -120,7 +120,8 @@ pub enum Operation {
     /// `WRITABLE` cleared in all 512 entries.
     Split = 7,
     /// The last reference to a frozen table (`level` 2) gets `WRITABLE` back, cleared in all 512
-    /// entries; refused (`WrongState`) until all processors have forgotten the others.
+    /// entries; refused (`WrongState`) until all processors have forgotten the others, as for
+    /// `Protect`.
     Thaw = 8,
     /// Folds the level-1 table that the entry at `level` 2 leads to: a 2 MiB leaf stands for its
     /// 512 entries from now on. They map 512 frames of program memory in a row, the first of a

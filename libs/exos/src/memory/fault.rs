@@ -112,19 +112,24 @@ fn allowed(area: Area, address: u64, error: u64) -> Result<(), Fault> {
 pub fn make_private(page: u64) -> Result<(), Fault> {
     let Ok(entry) = xok::own::entry(page, 2) else { return Ok(()) };
     let table = Frame::containing(entry & ADDRESS);
-    if references(table) == 1 {
+    let is_single = || references(table) == 1;
+    let thaw = || {
         let mut batch = Few::own();
         batch.push(abi::memory::Operation::Thaw, 2, page, 0, 0)?;
-        if batch.send().is_ok() {
-            return Ok(());
-        }
-        // Another space gave it up, and a processor has still to forget it.
+        batch.send()
+    };
+    if is_single() && thaw().is_ok() {
+        return Ok(());
     }
+    // Others have it, or gave it up, and a processor has still to forget it.
     let any = abi::memory::ANY_FRAME;
     let mut batch = Few::own();
     batch.push(abi::memory::Operation::Split, 2, page, any, u64::from(any))?;
-    batch.send()?;
-    Ok(())
+    match batch.send() {
+        // No memory: it may be ours alone by now.
+        Err(_) if is_single() && thaw().is_ok() => Ok(()),
+        sent => Ok(sent?),
+    }
 }
 
 fn record(frame: Frame) -> FrameRecord {
@@ -150,11 +155,22 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
     }
     let mut batch = Few::own();
     batch.copy(page, page, choice(area.protection, true))?;
-    Ok(batch.send()?)
+    match batch.send() {
+        // No memory: it may be ours alone by now.
+        Err(_) if sole && take_back(area, page).is_ok() => Ok(()),
+        sent => Ok(sent?),
+    }
 }
 
 /// Makes `page` writable, and its neighbours that are also ours alone.
 fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
+    let taken = take_back_around(area, page);
+    // A neighbour may be refused: another space gave it up, and a processor has still to forget
+    // it. Other threads may store in the page already: a copy would lose that.
+    if xok::own::leaf_below(page) & WRITABLE != 0 { Ok(()) } else { taken }
+}
+
+fn take_back_around(area: &Area, page: u64) -> Result<(), Refused> {
     let mut batch = Few::own();
     let writable = choice(area.protection, true);
     batch.protect(page, writable)?;
@@ -167,12 +183,7 @@ fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
         }
         at += PAGE_SIZE;
     }
-    match batch.send() {
-        // A processor has still to forget a neighbour that another space gave up. The page itself
-        // may be written by other threads already: a copy would lose what they store.
-        Err(_) if xok::own::leaf_below(page) & WRITABLE != 0 => Ok(()),
-        sent => sent,
-    }
+    batch.send()
 }
 
 /// Is the page present, not writable, and nobody else's?

@@ -104,18 +104,16 @@ pub fn of_large_pages(_: &Ground) -> Result<String, Failure> {
     update([unfold, fold].into_iter().cycle().take(63))?;
     update([fold, protect].into_iter().cycle().take(64))?;
     check()?;
-    // Each sharing finds it folded; the last one's is unmapped, and it is thawed.
-    let shares = (1..9).flat_map(|table| {
+    // Each sharing finds it folded; the last one's is unmapped, and it is thawed: in a call of its
+    // own, as a table is its last holder's alone only when its processors have forgotten the other.
+    for table in 1..9 {
         let to = AREA + table * SPAN;
-        let thawed = DATA & WRITABLE;
-        [
-            fold,
-            item(Operation::Share, 2, to, ANY_FRAME, AREA),
-            item(Operation::Unmap, 2, to, ANY_FRAME, 0),
-            item(Operation::Thaw, 2, AREA, ANY_FRAME, thawed),
-        ]
-    });
-    update(shares)?;
+        let share = item(Operation::Share, 2, to, ANY_FRAME, AREA);
+        let unmap = item(Operation::Unmap, 2, to, ANY_FRAME, 0);
+        update([fold, share, unmap].into_iter())?;
+        let thaw = item(Operation::Thaw, 2, AREA, ANY_FRAME, DATA & WRITABLE);
+        super::sched::until(|| update([thaw].into_iter()).is_ok(), "thaw")?;
+    }
     check()?;
     let any = u64::from(ANY_FRAME);
     update((1..9).map(|table| item(Operation::Table, 2, AREA + table * SPAN, ANY_FRAME, any)))?;
@@ -144,8 +142,10 @@ pub fn of_table_updates(_: &Ground) -> Result<String, Failure> {
     update(at(COPIES, Operation::Share, 2, TABLES))?;
     check()?;
     update(at(TABLES, Operation::Unmap, 2, 0))?;
-    super::sched::until(|| update(at(COPIES, Operation::Thaw, 2, 0).take(1)).is_ok(), "thaw")?;
-    update(at(COPIES, Operation::Thaw, 2, 0).skip(1))?;
+    let last = at(COPIES, Operation::Thaw, 2, 0).count() - 1;
+    let thaw_last = || update(at(COPIES, Operation::Thaw, 2, 0).skip(last)).is_ok();
+    super::sched::until(thaw_last, "thaw")?;
+    update(at(COPIES, Operation::Thaw, 2, 0).take(last))?;
     check()?;
     // The full one, now the first of `COPIES`, shared by all, then copied by all.
     update(at(TABLES, Operation::Share, 2, COPIES).map(|one| Item { value: COPIES, ..one }))?;
