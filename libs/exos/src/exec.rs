@@ -203,6 +203,8 @@ fn go(process: &mut Process, command: Command) -> Answer {
         next.net.clone_from(&process.net);
     }
     next.closed &= !identity::is_open_after_exec(&next);
+    // A vfork child that is one user alone by now does not take its parent's private name along.
+    next.private = identity::stays_private(&next);
     let domain = fork::new_domain(&next, [next.users[1], next.groups[1]], None)?;
     // Attaching comes first: it moves offsets to where the block then says they are.
     let block = start_block::write(&next, thread::own().blocked, &command);

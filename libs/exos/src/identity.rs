@@ -192,7 +192,7 @@ fn kept(process: &Process) -> u16 {
 
 /// Does the process still act for more than one user and one group, or run what its user may not
 /// read? Else it is its user's like others, and has no right over those that were so with it.
-fn stays_private(process: &Process) -> bool {
+pub fn stays_private(process: &Process) -> bool {
     let is_one = |ids: [u32; 3]| ids == [ids[0]; 3];
     process.private && (process.hidden || !is_one(process.users) || !is_one(process.groups))
 }

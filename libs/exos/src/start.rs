@@ -258,6 +258,9 @@ extern "C" fn child(tid_address: u64) -> ! {
         process.id = id;
         process.borrows_space = false;
         process.own_groups = false;
+        // Of a vfork child's, too, the list is its own, with what its ids keep.
+        process.private = identity::stays_private(process);
+        process.listed = (process.users, process.groups);
         process.left_own_group.set(false);
         process.find_parent();
         process.area = FIRST_THREAD;

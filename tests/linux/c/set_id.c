@@ -73,6 +73,34 @@ static void wait_for_signals(void)
         pause();
 }
 
+/* A child in its parent's space becomes one user alone, as login's does: it forks, and executes a program, with
+   a terminal open. */
+static void lend(void)
+{
+    char *arguments[] = {"ids", NULL};
+    unsigned user = geteuid() != 0 ? geteuid() : BOB;
+    int status;
+    pid_t child = vfork();
+    if (child == 0) {
+        if (syscall(SYS_setresuid, user, user, user) != 0)
+            _exit(4);
+        pid_t childs = fork();
+        if (childs == 0) {
+            int pair[2];
+            pid_t last = fork();
+            if (last == 0)
+                _exit(0);
+            _exit(100 * (last > 0) + 10 * (pipe(pair) == 0) + (open("text", O_RDONLY) >= 0));
+        }
+        waitpid(childs, &status, 0);
+        write(1, WEXITSTATUS(status) == 111 ? "its child\n" : "no child!\n", 10);
+        execv("plain", arguments);
+        _exit(5);
+    }
+    waitpid(child, &status, 0);
+    show_status("the child", status);
+}
+
 static int program(int argc, char **argv)
 {
     const char *what = argv[0];
@@ -84,6 +112,8 @@ static int program(int argc, char **argv)
         tell_descriptors();
     if (!strcmp(what, "wait"))
         wait_for_signals();
+    if (!strcmp(what, "lend"))
+        lend();
     if (!strcmp(what, "again")) { /* a program executed by the set-id one */
         char *arguments[] = {"ids", NULL};
         tell_ids();
@@ -244,6 +274,18 @@ static void bits(void)
     unlink("bits");
 }
 
+/* With a terminal open. */
+static void lending(void)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    TRY(unlockpt(master));
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    run(ANN, "roots", "lend");
+    run(BOB, "anns", "lend");
+    close(slave);
+    close(master);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -275,6 +317,7 @@ int main(int argc, char **argv)
     run(BOB, "both", "again");
     run(BOB, "script", "ids");
     inheritance();
+    lending();
     without(0, 0);
     without(1, 2);
     without(0, 2);
