@@ -47,41 +47,44 @@ fn payer(one: &HungUp) -> AccountId {
     domain.and_then(published::domain_account).unwrap_or(AccountId::NONE)
 }
 
-/// Those whose foreground has not been told, at most as many as there may be terminals.
-pub struct HungUps(Vec<HungUp>);
+/// Those whose foreground has not been told.
+pub struct HungUps {
+    /// At most as many as there may be terminals.
+    all: Vec<HungUp>,
+    /// Those that have given way to others, and wait for a look to end; as many at most.
+    due: Vec<HungUp>,
+}
 
 impl HungUps {
     /// None, with the memory for all.
     pub fn new() -> Result<Self, Refused> {
-        let mut all = Vec::new();
+        let (mut all, mut due) = (Vec::new(), Vec::new());
         all.try_reserve_exact(TERMINALS).map_err(|_| (Error::Exhausted, 0))?;
-        Ok(Self(all))
+        due.try_reserve_exact(TERMINALS).map_err(|_| (Error::Exhausted, 0))?;
+        Ok(Self { all, due })
     }
 
     /// Adds a session, with the group that was in the foreground of the terminal `mark`. If there
     /// is no room, a foreground is told although its leader lives: the oldest one of the account
     /// that has the most.
-    pub fn add(
-        &mut self,
-        mark: Mark,
-        (session, group): (u32, u32),
-        closed: bool,
-        signals: &mut Signals,
-    ) {
+    pub fn add(&mut self, mark: Mark, (session, group): (u32, u32), closed: bool) {
         if session == 0 || group == 0 {
             return;
         }
-        if self.0.len() == TERMINALS {
-            let oldest = self.0.remove(self.oldest_of_most());
-            oldest.tell(signals);
+        if self.all.len() == TERMINALS {
+            let oldest = self.all.remove(self.oldest_of_most());
+            // One more than a look's is not told.
+            if self.due.len() < TERMINALS {
+                self.due.push(oldest);
+            }
         }
-        self.0.push(HungUp { mark, session, group, closed });
+        self.all.push(HungUp { mark, session, group, closed });
     }
 
     /// The place of the oldest one of the account that has the most.
     fn oldest_of_most(&self) -> usize {
         let payers: [_; TERMINALS] =
-            core::array::from_fn(|at| self.0.get(at).map_or(AccountId::NONE, payer));
+            core::array::from_fn(|at| self.all.get(at).map_or(AccountId::NONE, payer));
         let has = |at: &usize| payers.iter().filter(|&&payer| payer == payers[*at]).count();
         // Of several that are the greatest this is the last one.
         (0..TERMINALS).rev().max_by_key(has).unwrap_or(0)
@@ -89,8 +92,9 @@ impl HungUps {
 
     /// Has those told whose leader has ended; are there others that wait for a look to end?
     pub fn step(&mut self, signals: &mut Signals) -> bool {
-        let mut waits = false;
-        self.0.retain(|one| {
+        self.due.retain(|one| !one.tell(signals));
+        let mut waits = !self.due.is_empty();
+        self.all.retain(|one| {
             if one.closed && leads(one.mark, one.session) {
                 return true;
             }
@@ -103,7 +107,7 @@ impl HungUps {
 
     /// Adds what ends a sleep: the end of a leader.
     pub fn watch(&self, atoms: &mut Vec<Atom>) {
-        atoms.extend(self.0.iter().map(|one| leader_ends(one.session)));
+        atoms.extend(self.all.iter().map(|one| leader_ends(one.session)));
     }
 }
 

@@ -40,6 +40,6 @@ impl Scratch {
 
     /// A session has lost a terminal that has gone, with this group in its foreground.
     pub fn lose(&mut self, mark: Mark, group: (u32, u32), closed: bool) {
-        self.hung_up.add(mark, group, closed, &mut self.signals);
+        self.hung_up.add(mark, group, closed);
     }
 }
