@@ -34,7 +34,17 @@ pub(crate) fn note(state: &mut State, frame: Frame, kind: u8) {
 #[inline(always)]
 pub fn no_ticket(state: &mut State) {
     let Frames { ticket, alone, .. } = &mut state.frames;
-    *ticket += u64::from(alone == ticket);
+    *ticket += u64::from(alone == ticket || state.revoked == *ticket);
+}
+
+/// Are this ticket and all before it back?
+pub(crate) fn is_back(state: &State, ticket: u64) -> bool {
+    ticket < oldest(&state.frames)
+}
+
+/// The first ticket that is not back, or the one of this hold of the lock.
+fn oldest(frames: &Frames) -> u64 {
+    frames.open.iter().copied().filter(|&slot| slot != 0).min().unwrap_or(frames.ticket)
 }
 
 /// Is there one reference to the frame (data, or a table of level 1), and has every processor
@@ -43,10 +53,9 @@ pub(crate) fn is(state: &State, frame: Frame) -> bool {
     if state.published.frames[frame.0 as usize].references != 1 {
         return false;
     }
-    let Frames { ticket, ref open, ref records, .. } = state.frames;
-    let oldest = open.iter().copied().filter(|&slot| slot != 0).min().unwrap_or(ticket);
+    let Frames { ticket, ref records, .. } = state.frames;
     // The record has the low half of a ticket, and 0 before any reference has gone. Once in 2^32
     // tickets an old one looks open, for as long as the one of now is: the holder has to wait.
     let since = (ticket as u32).wrapping_sub(records[frame.0 as usize].next());
-    u64::from(since) > ticket - oldest
+    u64::from(since) > ticket - oldest(&state.frames)
 }

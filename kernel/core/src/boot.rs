@@ -133,6 +133,7 @@ impl State {
             token_key: None,
             spent: 0,
             settled: false,
+            revoked: 0,
             open: false,
         };
         for record in state.published.frames.iter_mut() {

@@ -540,6 +540,8 @@ fn revoke_frame<M: Machine>(
         state.envs.slots[who.index].revokes = frame;
         return k.again();
     }
+    // Another processor may have broken the last entries, and not have told the others yet.
+    revoke::have_forgotten(state, machine);
     k.answer(Ok(0))
 }
 

@@ -20,7 +20,7 @@ use crate::net::ring;
 use crate::state::State;
 use crate::table::target;
 use crate::work::{self, cost};
-use crate::{chain, fold, frame, left, lent, predicate};
+use crate::{alone, chain, fold, frame, left, lent, predicate};
 use abi::capability::{CONTROL, Capability};
 use abi::error::Error;
 use abi::id::Frame;
@@ -259,8 +259,33 @@ fn break_entries<M: Machine>(
     };
     if broken > 0 {
         machine.flush(Flush::Everything);
+        state.revoked = state.frames.ticket;
     }
     next
+}
+
+/// May a processor remember an entry that a revocation has broken? Entries are broken in any space,
+/// by any processor, and are seen to be gone before the others have been told.
+#[inline(always)]
+pub(crate) fn is_remembered(state: &mut State) -> bool {
+    state.revoked != 0 && may_be_remembered(state)
+}
+
+#[cold]
+#[inline(never)]
+fn may_be_remembered(state: &mut State) -> bool {
+    if alone::is_back(state, state.revoked) {
+        state.revoked = 0;
+    }
+    state.revoked != 0
+}
+
+/// Has all processors forget what revocations have broken before the caller goes on, if that is not
+/// so already.
+pub(crate) fn have_forgotten<M: Machine>(state: &mut State, machine: &mut M) {
+    if is_remembered(state) {
+        machine.flush(Flush::Everything);
+    }
 }
 
 /// Breaks what is no entry: predicates that read the frame count as true, rings drop what would go

@@ -85,6 +85,9 @@ pub struct State {
     /// The last hold of the lock that could leave anything to look at left nothing: no word that
     /// somebody may watch, no processor to be told ([`crate::work::end`]).
     pub(crate) settled: bool,
+    /// The last ticket with which a revocation broke entries; 0: none, or all processors have
+    /// forgotten them.
+    pub(crate) revoked: u64,
     /// The same, and nobody whom an event has woken waits for the processor: the fast path
     /// ([`crate::gate`]) may be gone.
     pub open: bool,

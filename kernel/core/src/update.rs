@@ -27,7 +27,7 @@ use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::table::{Leaf, Way, place, target};
 use crate::work::{self, cost};
-use crate::{account, alone, domain, fold, frame};
+use crate::{account, alone, domain, fold, frame, revoke};
 use abi::capability::{Capability, Name, READ, WRITE};
 use abi::error::Error;
 use abi::id::Frame;
@@ -519,6 +519,8 @@ fn enter<M: Machine>(
     let old = machine.entry_swap(place.table, place.index, entry);
     if old & PRESENT != 0 {
         forget(state, machine, request, lost, place, old);
+    } else if revoke::is_remembered(state) {
+        lost.add(request.item.address); // stores would go to what was revoked here
     }
     chain::insert(state, machine, place, frame);
     let record = &mut state.published.domains[request.target];

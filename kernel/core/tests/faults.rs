@@ -319,7 +319,12 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "machine.flush(Flush::Space(record.root));",
         "",
     ),
-    ("revoking forgets to flush", "revoke.rs", "machine.flush(Flush::Everything);", ""),
+    (
+        "revoking forgets to flush",
+        "revoke.rs",
+        "    if broken > 0 {",
+        "    if broken > u32::MAX - 1 {",
+    ),
     (
         "revoking leaves rings as they are",
         "revoke.rs",

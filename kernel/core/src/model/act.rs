@@ -79,6 +79,7 @@ impl Model {
             88..=89 => self.vector(),
             90..=91 => self.derive(),
             92 => self.drop_capability(),
+            93 if self.random.one_in(2) => self.revoked_item(),
             93 => self.revoke(),
             94 => self.begin_domain(),
             95 => self.end_domain(),
@@ -400,6 +401,7 @@ impl Model {
         match Operation::from_number(item.operation).unwrap() {
             operation @ (Operation::Allocate | Operation::Map | Operation::Protect) => {
                 let (frame, _) = now.expect("what was entered is there");
+                self.processors.entered = Some((root, item.address));
                 if operation == Operation::Allocate {
                     self.check_fresh(target, frame, copied);
                 }

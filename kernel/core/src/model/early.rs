@@ -80,6 +80,30 @@ impl Model {
         self.item_by(from, to, item(operation, &held, page));
     }
 
+    /// A page that processors remember is taken by a revocation, and entered anew at once.
+    pub(super) fn revoked_item(&mut self) {
+        let mut all = Vec::new();
+        for domain in 0..self.domains.len() {
+            for page in PAGES.iter().flat_map(|at| OFFSETS.map(|off| at + off)) {
+                if let Some((frame, _)) = effective(&self.machine, self.root_of(domain), page) {
+                    all.push(Held { domain, page, frame, is_table: false });
+                }
+            }
+        }
+        if all.is_empty() {
+            return;
+        }
+        let held = self.random.pick(&all);
+        for _ in 0..3 {
+            self.translate(self.root_of(held.domain), held.page);
+        }
+        let named = self.domains[held.domain].capabilities[0];
+        self.revoke_page(self.root_of(held.domain), held.page, &named);
+        self.settle();
+        self.choose_actor();
+        self.item_by(held.domain, held.domain, item(Operation::Allocate, &held, WRITABLE));
+    }
+
     /// The places of two domains that lead to one frame with two references, in either order.
     fn two_holders(&mut self) -> Option<(Held, Held)> {
         let mut held: Vec<Held> = Vec::new();

@@ -46,6 +46,8 @@ pub(super) struct Processors {
     cpus: [Cpu; CPUS],
     /// Who makes the current call.
     pub(super) actor: usize,
+    /// The page that it has entered last, with its space.
+    pub(super) entered: Option<(Frame, u64)>,
 }
 
 fn covers(flush: Flush, root: Frame, page: u64) -> bool {
@@ -133,6 +135,9 @@ impl Model {
     pub(super) fn settle(&mut self) {
         let flushes = std::mem::take(&mut self.machine.flushes);
         let actor = self.processors.actor;
+        if let Some((root, page)) = self.processors.entered.take() {
+            self.check_entered(root, page, &flushes);
+        }
         for &flush in &flushes {
             self.processors.cpus[actor].flush(flush);
         }
@@ -186,6 +191,24 @@ impl Model {
             for way in &cpu.ways {
                 self.assert_in_use(way.table);
             }
+        }
+    }
+
+    /// A page that was entered without a flush is remembered by no processor as what a revocation
+    /// has taken: what the space itself does behind its back, and has not seen done, is its own.
+    fn check_entered(&self, root: Frame, page: u64, flushes: &[Flush]) {
+        if flushes.iter().any(|&flush| covers(flush, root, page)) {
+            return;
+        }
+        let now = super::check::effective(&self.machine, root, page);
+        for (index, cpu) in self.processors.cpus.iter().enumerate() {
+            let own = |&(_, flush): &(u64, Flush)| {
+                flush != Flush::Everything && covers(flush, root, page)
+            };
+            let known = cpu.translations.iter().find(|at| at.root == root && at.page == page);
+            let is_old = known.is_some_and(|known| now.is_none_or(|now| now.0 != known.frame));
+            let is_own = cpu.pending.iter().any(own);
+            assert!(!is_old || is_own, "processor {index}: {known:x?} was revoked, now {now:x?}");
         }
     }
 

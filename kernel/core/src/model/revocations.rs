@@ -5,21 +5,25 @@ use super::act::gives;
 use crate::account::FIRST;
 use crate::index::AccountIndex;
 use crate::{frame, revoke, table};
-use abi::capability::CONTROL;
+use abi::capability::{CONTROL, Capability};
 use abi::id::Frame;
 use std::vec::Vec;
 
 impl Model {
     pub(super) fn revoke(&mut self) {
-        let caller = self.some_domain();
-        let named = self.some_capability(caller);
-        let (root, page) = (self.some_root(), self.some_page());
+        let (caller, root) = (self.some_domain(), self.some_root());
+        let (page, named) = (self.some_page(), self.some_capability(caller));
+        self.revoke_page(root, page, &named);
+    }
+
+    /// Revokes what is at a page of the space with this root, if the capability may.
+    pub(super) fn revoke_page(&mut self, root: Frame, page: u64, named: &Capability) {
         let Some(leaf) = table::look_up(&self.machine, root, page) else { return };
-        if revoke::check(&self.state, &named, leaf.frame).is_err() || self.hears_by(leaf.frame) {
+        if revoke::check(&self.state, named, leaf.frame).is_err() || self.hears_by(leaf.frame) {
             return;
         }
         let guard = frame::guard(&self.state, leaf.frame);
-        assert!(gives(&named, &guard.components[..usize::from(guard.length)], CONTROL));
+        assert!(gives(named, &guard.components[..usize::from(guard.length)], CONTROL));
         if self.random.one_in(2) {
             let left = revoke::begin_later(&mut self.state, &mut self.machine, leaf.frame);
             assert_eq!(left, revoke::under_way(&self.state, leaf.frame));

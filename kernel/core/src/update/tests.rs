@@ -11,6 +11,7 @@ use abi::published::FrameRecord;
 
 mod alone;
 mod memory_types;
+mod revoked;
 mod sources;
 
 const PAGE: u64 = 0x40_0000;
