@@ -280,10 +280,10 @@ fn may_be_remembered(state: &mut State) -> bool {
     state.revoked != 0
 }
 
-/// Has all processors forget what revocations have broken before the caller goes on, if that is not
-/// so already.
+/// Has all processors forget what revocations have broken before the caller goes on, if that was
+/// in an earlier hold of the lock and is not so already.
 pub(crate) fn have_forgotten<M: Machine>(state: &mut State, machine: &mut M) {
-    if is_remembered(state) {
+    if state.revoked != state.frames.ticket && is_remembered(state) {
         machine.flush(Flush::Everything);
     }
 }

@@ -3,6 +3,7 @@
 use crate::index::EnvIndex;
 
 use super::*;
+use crate::machine::Flush;
 use crate::{revoke, sweep, work};
 use abi::call::REVOKE_LATER;
 use abi::limits::Resource;
@@ -97,6 +98,35 @@ fn a_revocation_outlives_its_caller() {
     world.settle();
     assert!(!revoke::under_way(&world.state, frame));
     assert_eq!(frame::kind(&world.state, frame), Some(FrameType::Free), "nobody keeps it");
+}
+
+/// An environment that waits for a revocation hears that it is over when the processors have been
+/// told, also of the entries that another processor has broken for it.
+#[test]
+fn a_revocation_that_others_finish_is_told_behind_a_flush() {
+    let mut world = World::new();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
+    let frame = world.map(own, 0x60_0000);
+    for page in 1..=200 {
+        let address = 0x60_0000 + page * PAGE_SIZE;
+        update(&mut world, own, &item(Operation::Map, 1, frame, address, 0));
+    }
+    let call = Call::FrameRevoke { frame, flags: 0 };
+    assert_eq!(world.by(1, call), Outcome::Again);
+    let ticket = frame::ticket(&mut world.state);
+    frame::limbo_release(&mut world.state, &mut world.machine, ticket);
+    // Another processor does the rest, and stands still.
+    let account = domain::account(&world.state, env::domain(&world.state, EnvIndex::new(1)).into());
+    work::begin(&mut world.state);
+    while revoke::work(&mut world.state, &mut world.machine, account) {
+        work::begin(&mut world.state);
+    }
+    assert!(!revoke::under_way(&world.state, frame));
+    let ticket = frame::ticket(&mut world.state);
+    world.machine.flushes.clear();
+    assert_eq!(world.by(1, call), OK);
+    assert_eq!(world.machine.flushes, [Flush::Everything]);
+    frame::limbo_release(&mut world.state, &mut world.machine, ticket);
 }
 
 /// A frame of the first account's with so many entries in a space of another account's.
