@@ -134,11 +134,15 @@ impl Model {
         }
     }
 
+    /// The rows that no call has done.
+    pub(super) fn never_done(&self) -> Vec<&'static str> {
+        let rows = TABLE.iter().zip(&self.rows);
+        rows.filter(|(_, count)| count[1] == 0).map(|(row, _)| row.name).collect()
+    }
+
     /// Every row has been done; those on the first account have been, and refused.
     pub(super) fn check_rows(&self) {
-        let rows = TABLE.iter().zip(&self.rows);
-        let never: Vec<&str> =
-            rows.filter(|(_, count)| count[1] == 0).map(|(row, _)| row.name).collect();
+        let never = self.never_done();
         assert!(never.is_empty(), "never done: {never:?}");
         for at in ON_FIRST {
             let [refused, done] = self.on_first[usize::from(at)];
