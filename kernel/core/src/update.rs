@@ -4,12 +4,11 @@
 //! effective in the caller's own space, whose address the item names. Rights are copied, never
 //! widened. One case more, for the last holder after copy-on-write: the only reference to a frame
 //! that the target's account pays for may become writable in place ([`alone`]); the frame then
-//! takes the name of the capability used as its guard, so that whoever held it before has no
-//! way back. An entry may keep the right to be written while stores are not allowed
-//! ([`KEEPS_WRITE`]): it gets that as it gets `WRITABLE`, which it has again without another right,
-//! and loses both together. The capability's name guards frames that are allocated, too; but what a
-//! builder enters into a domain that is not to be its own afterwards is guarded by that domain's
-//! name.
+//! takes the name of the capability used as its guard, so that a former holder has no way back. An
+//! entry may keep the right to be written while stores are not allowed ([`KEEPS_WRITE`]): it gets
+//! that as it gets `WRITABLE`, which it has again without another right, and loses both together.
+//! The capability's name guards frames that are allocated, too; but what a builder enters into a
+//! domain that is not to be its own afterwards is guarded by that domain's name.
 //!
 //! An item for several pages is as many items: each page is checked and applied before the next.
 //! What is done once for all of them is finding the tables, and forgetting translations.
@@ -520,7 +519,8 @@ fn enter<M: Machine>(
     if old & PRESENT != 0 {
         forget(state, machine, request, lost, place, old);
     } else if revoke::is_remembered(state) {
-        lost.add(request.item.address); // stores would go to what was revoked here
+        // Stores would go to what was revoked here.
+        lost.add(request.item.address);
     }
     chain::insert(state, machine, place, frame);
     let record = &mut state.published.domains[request.target];

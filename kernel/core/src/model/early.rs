@@ -1,4 +1,4 @@
-//! Last holders that ask for what is theirs alone before all processors have forgotten the others.
+//! Asking for a page before all processors have forgotten its former holders or its revocation.
 
 use super::Model;
 use super::act::{OFFSETS, PAGES};
@@ -11,7 +11,7 @@ use abi::layout::table_index;
 use abi::memory::{ANY_FRAME, Item, Operation, TYPE, WRITABLE, WRITE_THROUGH};
 use std::vec::Vec;
 
-/// A place in a domain's space that leads to a frame with two references.
+/// A place in a domain's space that leads to a frame.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     domain: usize,
@@ -64,32 +64,22 @@ impl Model {
             if from == to || changeable(&self.state, caller.index, name, target.id).is_err() {
                 continue;
             }
-            for page in PAGES.iter().flat_map(|at| OFFSETS.map(|off| at + off)) {
-                if effective(&self.machine, self.root_of(from), page).is_some() {
-                    all.push((from, to, page));
-                }
-            }
+            let held = self.places(from).filter(|held| !held.is_table);
+            all.extend(held.map(|held| (from, Held { domain: to, ..held })));
         }
         if all.is_empty() {
             return;
         }
-        let (from, to, page) = self.random.pick(&all);
-        let is_table = self.random.one_in(2);
-        let held = Held { domain: to, page, frame: Frame(ANY_FRAME), is_table };
-        let operation = if is_table { Operation::Share } else { Operation::Map };
-        self.item_by(from, to, item(operation, &held, page));
+        let (from, mut held) = self.random.pick(&all);
+        held.is_table = self.random.one_in(2);
+        let operation = if held.is_table { Operation::Share } else { Operation::Map };
+        self.item_by(from, held.domain, item(operation, &held, held.page));
     }
 
     /// A page that processors remember is taken by a revocation, and entered anew at once.
     pub(super) fn revoked_item(&mut self) {
-        let mut all = Vec::new();
-        for domain in 0..self.domains.len() {
-            for page in PAGES.iter().flat_map(|at| OFFSETS.map(|off| at + off)) {
-                if let Some((frame, _)) = effective(&self.machine, self.root_of(domain), page) {
-                    all.push(Held { domain, page, frame, is_table: false });
-                }
-            }
-        }
+        let all = (0..self.domains.len()).flat_map(|domain| self.places(domain));
+        let all: Vec<Held> = all.filter(|held| !held.is_table).collect();
         if all.is_empty() {
             return;
         }
@@ -106,18 +96,8 @@ impl Model {
 
     /// The places of two domains that lead to one frame with two references, in either order.
     fn two_holders(&mut self) -> Option<(Held, Held)> {
-        let mut held: Vec<Held> = Vec::new();
-        for domain in 0..self.domains.len() {
-            let root = self.root_of(domain);
-            for page in PAGES.iter().flat_map(|first| OFFSETS.map(|at| first + at)) {
-                let Some(way) = self.way(root, page) else { continue };
-                if !way.writable {
-                    held.push(Held { domain, page, frame: way.table, is_table: true });
-                } else if let Some((frame, _)) = effective(&self.machine, root, page) {
-                    held.push(Held { domain, page, frame, is_table: false });
-                }
-            }
-        }
+        let all = (0..self.domains.len()).flat_map(|domain| self.places(domain));
+        let mut held: Vec<Held> = all.collect();
         held.retain(|held| self.state.published.frames[held.frame.0 as usize].references == 2);
         let is_other = |a: &Held, b: &Held| a.frame == b.frame && a.domain != b.domain;
         held.retain({
@@ -130,6 +110,19 @@ impl Model {
         let from = self.random.pick(&held);
         let to = held.iter().find(|other| is_other(&from, other))?;
         Some((from, *to))
+    }
+
+    /// Where the pages that the model knows lead in a domain's space: to a frame, and to a table if
+    /// that is frozen.
+    fn places(&self, domain: usize) -> impl Iterator<Item = Held> {
+        let root = self.root_of(domain);
+        PAGES.iter().flat_map(|first| OFFSETS.map(|at| first + at)).flat_map(move |page| {
+            let frozen = self.way(root, page).filter(|way| !way.writable);
+            let leaf = effective(&self.machine, root, page).map(|leaf| (leaf.0, false));
+            let frames = [frozen.map(|way| (way.table, true)), leaf];
+            let held = move |(frame, is_table)| Held { domain, page, frame, is_table };
+            frames.into_iter().flatten().map(held)
+        })
     }
 
     fn root_of(&self, domain: usize) -> Frame {

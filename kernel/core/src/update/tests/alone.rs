@@ -2,17 +2,24 @@
 
 use super::*;
 
+/// A page that parent and child have, each in a table of its own.
+fn two_holders() -> (World, Frame) {
+    let mut world = World::new();
+    let frame = world.page(world.parent);
+    world.fork();
+    for domain in [world.child, world.parent] {
+        world.split(domain).unwrap();
+    }
+    world.settle();
+    (world, frame)
+}
+
 /// The former holder may run on a processor that has not forgotten its translation yet: the frame
 /// is not the last holder's alone before the ticket is back.
 #[test]
 fn a_last_holder_is_alone_when_others_have_forgotten() {
-    let mut world = World::new();
+    let (mut world, frame) = two_holders();
     let (parent, child) = (world.parent, world.child);
-    let frame = world.page(parent);
-    world.fork();
-    world.split(child).unwrap();
-    world.split(parent).unwrap();
-    world.settle();
     // The parent gives its entry up; its other processors are still to be asked.
     world.machine.flushes.clear();
     world.own(parent, Operation::Unmap, 0).unwrap();
@@ -46,13 +53,8 @@ fn a_table_thaws_when_others_have_forgotten_it() {
 /// The same of a frame that is to get a memory type: no translation may have another one.
 #[test]
 fn a_type_changes_when_others_have_forgotten() {
-    let mut world = World::new();
+    let (mut world, _) = two_holders();
     let (parent, child) = (world.parent, world.child);
-    world.page(parent);
-    world.fork();
-    world.split(child).unwrap();
-    world.split(parent).unwrap();
-    world.settle();
     world.own(child, Operation::Unmap, 0).unwrap();
     let ticket = frame::ticket(&mut world.state);
     assert_eq!(world.own(parent, Operation::Type, TYPE), refused(Error::Taken, 0));
