@@ -164,12 +164,15 @@ fn own_for_writing(area: &Area, page: u64, leaf: u64) -> Result<(), Fault> {
 
 /// Makes `page` writable, and its neighbours that are also ours alone.
 fn take_back(area: &Area, page: u64) -> Result<(), Refused> {
-    let taken = take_back_around(area, page);
-    // A neighbour may be refused: another space gave it up, and a processor has still to forget
-    // it. Other threads may store in the page already: a copy would lose that.
-    if xok::own::leaf_below(page) & WRITABLE != 0 { Ok(()) } else { taken }
+    match take_back_around(area, page) {
+        // A neighbour was refused: another space gave it up, and a processor has still to forget
+        // it. Other threads may store in the page already: a copy would lose that.
+        Err(_) if xok::own::leaf_below(page) & WRITABLE != 0 => Ok(()),
+        taken => taken,
+    }
 }
 
+/// In parts, of which the first has the page itself, and each may be refused.
 fn take_back_around(area: &Area, page: u64) -> Result<(), Refused> {
     let mut batch = Few::own();
     let writable = choice(area.protection, true);

@@ -55,9 +55,11 @@ impl UnixSocket {
         }
         // A stream's writer hears of any room: Linux has more than the whole ring free then, and a
         // peer that reads no more before the rest is written must not be waited for.
-        let bytes = self.kind == Kind::Stream;
-        let any = bytes && written.used(&mine) < written.ring.capacity;
-        if any || written.is_roomy(&mine) {
+        let has_room = match self.kind {
+            Kind::Stream => written.used(&mine) < written.ring.capacity,
+            _ => written.is_roomy(&mine),
+        };
+        if has_room {
             found |= OUT_LIKE;
         }
         if self.is_reset()? {
