@@ -23,10 +23,7 @@ static void await(void)
 static pid_t session(unsigned user, int has_foreground)
 {
     char name[64];
-    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    grantpt(master);
-    unlockpt(master);
-    ptsname_r(master, name, sizeof name);
+    int master = master_of(name, O_CLOEXEC);
     pid_t leader = fork_clean();
     if (leader == 0) {
         close(master);

@@ -71,15 +71,6 @@ static void neighbour(const char *name)
         pause();
 }
 
-static int make(char *name)
-{
-    int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-    grantpt(master);
-    unlockpt(master);
-    ptsname_r(master, name, 64);
-    return master;
-}
-
 int main(void)
 {
     char name[64], other[64], byte;
@@ -90,7 +81,7 @@ int main(void)
     sigaddset(&hang_up, SIGHUP);
     sigprocmask(SIG_BLOCK, &hang_up, NULL);
     pipe(told);
-    int master = make(name);
+    int master = master_of(name, O_NONBLOCK | O_CLOEXEC);
     pid_t leader = fork_clean();
     if (leader == 0) {
         close(master);
@@ -101,7 +92,7 @@ int main(void)
     /* From here on it is another user's. */
     setresuid(BOB, BOB, 0);
     for (int tries = 0; tries < 100; tries++) {
-        master = make(other);
+        master = master_of(other, O_NONBLOCK | O_CLOEXEC);
         if (strcmp(name, other) == 0 || tries == 99)
             break;
         close(master);

@@ -61,10 +61,7 @@ static void shell(void)
 
 int main(void)
 {
-    int status, master = posix_openpt(O_RDWR | O_NOCTTY);
-    grantpt(master);
-    unlockpt(master);
-    ptsname_r(master, name, sizeof name);
+    int status, master = master_of(name, 0);
     pid_t child = fork_clean();
     if (child == 0) {
         close(master);

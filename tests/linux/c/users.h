@@ -34,6 +34,16 @@ static inline void as(unsigned user, void (*body)(void))
     show_status("ended", status);
 }
 
+/* The master of a new pseudo-terminal, and the name of the other side. */
+static inline int master_of(char name[static 64], int flags)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY | flags);
+    grantpt(master);
+    unlockpt(master);
+    ptsname_r(master, name, 64);
+    return master;
+}
+
 /* A child that has done `prepare` when this returns, and sleeps until it is killed. */
 static inline pid_t sleeper_after(void (*prepare)(const void *), const void *given)
 {

@@ -1,4 +1,4 @@
-//! Leaders that live have their terminal, whatever its settings say of them.
+//! The end of a session's leader: told to its foreground when it has come, and not before.
 
 use super::numbers::{
     GOES_ON, NUMBERED, THERE, await_word, leader, regions_of, settle, with_number,
@@ -68,6 +68,23 @@ pub fn living_leaders_are_not_hung_up(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
+/// A word of a terminal's settings.
+fn word_of(door: door::Door, control: u64, at: u64) -> Option<u64> {
+    let bytes = look(door, control, 0, at, 8)?.try_into().ok()?;
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// Says in a terminal's settings that a session's leader has ended with this group in the
+/// foreground (`left`: both), in one change, which has this version.
+fn say_left(door: door::Door, control: u64, left: u64, state: u64, version: u64) -> bool {
+    let words = [(FOREGROUND, left), (STATE, state | HAS_LEFT), (0, version)];
+    let mut says = RegionOperation { region: control, writes: 3, ..Default::default() };
+    for (at, (offset, value)) in words.into_iter().enumerate() {
+        says.write[at] = WordAt { offset, value };
+    }
+    operate(door, &says)
+}
+
 /// Says in the settings of its own terminal again and again that a leader has ended, each time with
 /// another group in the foreground, and with one that is to go on: that signal waits before those
 /// of the end.
@@ -79,21 +96,13 @@ fn name_many(door: door::Door) -> i32 {
     let (other, own) = (Terminal::open(false), Terminal::open(false));
     let own = own.filter(|_| other.is_some());
     let Some([_, _, control, _]) = own.as_ref().and_then(regions_of) else { return 2 };
-    let word_at = |at| {
-        let bytes = look(door, control, 0, at, 8)?.try_into().ok()?;
-        Some(u64::from_le_bytes(bytes))
-    };
+    let word_at = |at| word_of(door, control, at);
     let Some(state) = word_at(STATE) else { return 3 };
     let session = u64::from(std::process::id()) << 32;
     for group in FIRST..FIRST + NAMED {
         // The server's own changes count on by one.
         let version = group << 1 | 1 << 32;
-        let words = [(FOREGROUND, session | group), (STATE, state | HAS_LEFT), (0, version)];
-        let mut names = RegionOperation { region: control, writes: 3, ..Default::default() };
-        for (at, (offset, value)) in words.into_iter().enumerate() {
-            names.write[at] = WordAt { offset, value };
-        }
-        if !operate(door, &names) {
+        if !say_left(door, control, session | group, state, version) {
             return 4;
         }
         // Until the server has asked for the one that is to go on.
@@ -200,10 +209,7 @@ fn end_and_close(door: door::Door, pause: Duration, words: &[AtomicU64]) -> i32 
         if libc::set_group(0, 0) { child(words) } else { 1 }
     });
     await_word(words, CHILD);
-    let Some(state) = look(door, control, 0, STATE, 8).and_then(|word| word.try_into().ok()) else {
-        return 3;
-    };
-    let state = u64::from_le_bytes(state) | HAS_LEFT;
+    let Some(state) = word_of(door, control, STATE) else { return 3 };
     let left = u64::from(std::process::id()) << 32 | child as u64;
     // The server sleeps for a time when of the groups that are to go on the third waits: the first
     // is told at once, and the second after a pause.
@@ -214,12 +220,7 @@ fn end_and_close(door: door::Door, pause: Duration, words: &[AtomicU64]) -> i32 
         std::thread::sleep(pause);
     }
     say(offset_of!(ProcessPage, terminal), 0);
-    let words = [(FOREGROUND, left), (STATE, state), (0, 4 * FIRST)];
-    let mut ends = RegionOperation { region: control, writes: 3, ..Default::default() };
-    for (at, (offset, value)) in words.into_iter().enumerate() {
-        ends.write[at] = WordAt { offset, value };
-    }
-    let said = operate(door, &ends);
+    let said = say_left(door, control, left, state, 4 * FIRST);
     drop(master);
     drop(slave);
     let status = libc::wait(child);
