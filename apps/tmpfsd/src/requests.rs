@@ -120,6 +120,7 @@ pub fn answer(
             let space = tree.space();
             Ok([space.blocks, space.blocks_free, space.files, space.files_free])
         }
+        Operation::Room => Ok([tree.room_to_come(a, b)?.unwrap_or(0), 0, 0, 0]),
         Operation::Fifo => {
             if tree.attributes(a)?.kind() != raw::S_IFIFO || b > 1 {
                 return Err(Errno::EINVAL);

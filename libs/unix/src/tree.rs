@@ -144,7 +144,7 @@ struct Slot {
 }
 
 /// The inodes without names and holders that the tree knows: a queue, linked through the slots.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Nameless {
     first: u32,
     last: u32,
@@ -153,6 +153,10 @@ struct Nameless {
     look: u64,
     /// Those that are still to be settled after it.
     left: usize,
+    /// The last look behind which all have been settled.
+    settled: u64,
+    /// The last one that spared some users' files.
+    spared: u64,
 }
 
 /// The tree.
@@ -228,7 +232,7 @@ impl Tree {
             now,
             changed: map::vector(CHANGES)?,
             all_changed: false,
-            nameless: Nameless { first: NOWHERE, last: NOWHERE, count: 0, look: 0, left: 0 },
+            nameless: Nameless { first: NOWHERE, last: NOWHERE, ..Nameless::default() },
             dying: map::vector(DYING)?,
             leaving: leaving::Leaving::new(others)?,
         };

@@ -351,23 +351,24 @@ impl Client {
     }
 
     /// Writes up to `len` bytes of `memory`, or the data area, at `offset` (`AT_END`: behind the
-    /// last byte); bytes asked to be written and written, and the offset behind.
+    /// last byte); bytes written, and the offset behind.
     pub fn write_from(
         &self,
         (node, seal): Sealed,
         offset: u64,
         len: u64,
         memory: &mut Memory<'_>,
-    ) -> Result<(u64, u64, u64), Errno> {
+    ) -> Result<(u64, u64), Errno> {
         let mut len = len.min(self.room);
         match memory.in_one_piece(len, false) {
             Some(address) => self.region.copy_memory(COPY_IN, DATA, address, len)?,
             None => len = self.send_in_pieces(len, memory)?,
         }
-        let [count, behind, ..] = self.ask(Operation::Write, [node, offset, len, seal])?;
+        let arguments = [node, offset, len, seal];
+        let [count, behind, ..] = self.with_room(node, || self.ask(Operation::Write, arguments))?;
         let count = count.min(len);
         memory.advance(count);
-        Ok((len, count, behind))
+        Ok((count, behind))
     }
 
     /// Sends a piece of what lies scattered or is not there to its end.

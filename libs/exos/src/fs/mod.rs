@@ -35,6 +35,7 @@ mod proc_records;
 pub mod processor;
 pub mod pty;
 pub mod region;
+mod room;
 pub mod saved;
 pub mod seal;
 pub mod shown;

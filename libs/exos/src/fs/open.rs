@@ -150,10 +150,15 @@ fn make(
         let own = known.attributes.uid == files.who().uid;
         return if own { open_known(files, &known, flags) } else { Ok(None) };
     }
-    // Whatever is made is ours until we know which one.
-    let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
     let mode = mode_of_new(raw::S_IFREG, mode, files.umask);
-    let Some(((node, seal), number)) = files.client()?.make(id, name, mode)? else {
+    let client = files.client()?;
+    let made = client.with_room(id, || {
+        // Whatever is made is ours until we know which one; meanwhile no file of ours ends.
+        let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
+        Ok(Some((client.make(id, name, mode)?, hold)))
+    });
+    let Some((made, hold)) = made? else { return Ok(None) };
+    let Some(((node, seal), number)) = made else {
         return if flags & raw::O_EXCL == 0 { Ok(None) } else { Err(Errno::EEXIST) };
     };
     hold.set(number);

@@ -411,14 +411,15 @@ pub fn write_at(
                         return Err(Errno::EFBIG);
                     }
                 }
-                let (len, count, after) = match client.write_from(sealed, behind, room, memory) {
+                let (count, after) = match client.write_from(sealed, behind, room, memory) {
                     Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),
                 };
                 done += count;
                 behind = after;
-                if count < len {
+                // Where less was written than asked for, the rest may have room later.
+                if count == 0 {
                     break;
                 }
             }

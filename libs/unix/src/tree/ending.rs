@@ -4,7 +4,8 @@ use crate::attributes::Attributes;
 use crate::map::Map;
 
 use super::{
-    BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, ROOT, Tree,
+    BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, Nameless,
+    ROOT, Tree,
 };
 
 /// Directories above each other that are looked at on the way to what has lost its names.
@@ -142,6 +143,9 @@ impl Tree {
                     if inode.holders == 0
                         && (inode.stays >= look || spared(inode.attributes.uid)) =>
                 {
+                    if inode.stays < look {
+                        self.nameless.spared = look;
+                    }
                     if let Ok(inode) = self.inode_unseen(id) {
                         inode.listed = true;
                     }
@@ -152,7 +156,25 @@ impl Tree {
                 _ => {}
             }
         }
+        if self.nameless.left == 0 {
+            self.nameless.settled = look;
+        }
         self.nameless.left > 0
+    }
+
+    /// The look behind which files without names have ended that were held by no process when this
+    /// was asked with 0; what it answered then, it answers again.
+    pub(super) fn look_asked_about(&self, since: u64) -> u64 {
+        if since == 0 { self.nameless.look + 1 } else { since }
+    }
+
+    /// That look, or the next one if it spared some; `None`: they have ended.
+    pub(super) fn look_to_come(&self, last: u64) -> Option<u64> {
+        let Nameless { count, look, settled, spared, .. } = self.nameless;
+        match count > 0 && settled < last {
+            true => Some(last),
+            false => (count > 0 && spared >= last).then_some(look + 1),
+        }
     }
 
     /// Ends an inode, which is in no list.

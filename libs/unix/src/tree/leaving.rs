@@ -84,6 +84,7 @@ impl Leaving {
 impl Tree {
     /// Puts pages aside that others may see, and that stay charged to this user.
     pub(super) fn put_aside(&mut self, user: u32, mut pages: Map<Page>) {
+        self.owners.leave(user, pages.len() as u64);
         while !pages.is_empty() && self.leaving.cut.try_reserve(1).is_err() {
             // What is given back is the memory that is missing.
             let Some((_, page)) = pages.pop_last() else { return };
@@ -158,6 +159,6 @@ impl Tree {
 
     fn uncharge(&mut self, user: u32) {
         self.pages = self.pages.saturating_sub(1);
-        self.owners.shrink(user, 1);
+        self.owners.left(user);
     }
 }

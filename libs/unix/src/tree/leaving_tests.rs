@@ -153,3 +153,68 @@ fn one_who_has_only_pages_that_others_see_is_not_forgotten() {
     }
     assert_eq!(tree.room_of(1000).pages, 32);
 }
+
+/// Room is to come for one only whose own pages have left its files, if its half is full.
+#[test]
+fn room_is_to_come_when_pages_leave() {
+    LOOK_ON.set(true);
+    let mut tree = tree(64);
+    assert_eq!(shown(&mut tree, &BOB, b"b"), Ok(32));
+    end(&mut tree, &BOB, b"b");
+    while tree.work(10) {}
+    let id = tree.create(ROOT, b"a", Kind::File, 0o644, &ANN).unwrap();
+    assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE], &ANN), Ok(32 * PAGE));
+    assert_eq!(tree.room_to_come(id, 0), Ok(None), "half is full, and stays so");
+    let bobs = tree.create(ROOT, b"c", Kind::File, 0o644, &BOB).unwrap();
+    let asked = tree.room_to_come(bobs, 0).unwrap().unwrap();
+    assert_eq!(tree.room_to_come(bobs, asked), Ok(Some(asked)));
+    // What is free is free for user 0, whoever had it.
+    let supers = Credentials::of(0, 0);
+    let other = tree.create(ROOT, b"0", Kind::File, 0o644, &supers).unwrap();
+    assert_eq!(tree.write(other, 0, b"x", &supers), Err(Errno::ENOSPC));
+    assert_eq!(tree.room_to_come(other, 0), Ok(Some(asked)));
+    LOOK_ON.set(false);
+    while tree.is_left_by_pages() {
+        tree.work(10);
+    }
+    assert_eq!(tree.room_to_come(bobs, asked), Ok(None));
+    assert_eq!(tree.write(other, 0, b"x", &supers), Ok(1));
+}
+
+/// Room is to come until a look is over that began when there was none, and that spared no files.
+#[test]
+fn room_is_to_come_when_files_without_names_end() {
+    let mut tree = tree(64);
+    let gone = tree.create(ROOT, b"gone", Kind::File, 0o644, &ANN).unwrap();
+    let id = tree.create(ROOT, b"a", Kind::File, 0o644, &ANN).unwrap();
+    assert_eq!(tree.write(gone, 0, &vec![7; 64 * PAGE], &ANN), Ok(32 * PAGE));
+    assert_eq!(tree.room_to_come(id, 0), Ok(None), "it has a name");
+    // A look that has begun before says nothing of it.
+    tree.begin_look();
+    tree.unlink(ROOT, b"gone", &ANN).unwrap();
+    let asked = tree.room_to_come(id, 0).unwrap().unwrap();
+    tree.end_look();
+    assert!(!tree.settle(9, |_| false));
+    assert_eq!(tree.room_to_come(id, asked), Ok(Some(asked)));
+    // One that spares it, as a process of its user's makes a file, says nothing either.
+    tree.begin_look();
+    tree.end_look();
+    assert_eq!(tree.room_to_come(id, asked), Ok(Some(asked)));
+    assert!(!tree.settle(9, |_| true));
+    let next = tree.room_to_come(id, asked).unwrap().unwrap();
+    assert!(next > asked);
+    // One that finds it open says that it stays.
+    tree.begin_look();
+    tree.note_held(gone);
+    tree.end_look();
+    assert!(!tree.settle(9, |_| true));
+    assert_eq!(tree.room_to_come(id, next), Ok(None));
+    assert_eq!(tree.write(id, 0, b"x", &ANN), Err(Errno::ENOSPC));
+    // It may be closed since.
+    let asked = tree.room_to_come(id, 0).unwrap().unwrap();
+    tree.begin_look();
+    tree.end_look();
+    assert!(!tree.settle(9, |_| false));
+    assert_eq!(tree.room_to_come(id, asked), Ok(None));
+    assert_eq!(tree.write(id, 0, b"x", &ANN), Ok(1));
+}

@@ -6,7 +6,7 @@
 //! may be everybody's, and a file that all may write may be linked by all. Of names there may be as
 //! many as of inodes. What user 0 has is not counted, as nothing depends on it.
 
-use super::{Limits, Tree};
+use super::{Id, Limits, Tree};
 use crate::errno::Errno;
 use crate::map::Map;
 
@@ -16,7 +16,9 @@ struct Owned {
     pages: u64,
     inodes: u64,
     names: u64,
-    /// Pages that are being taken back from others, of those above.
+    /// Pages that have left the files and that others may see still, of those above.
+    leaving: u64,
+    /// Pages that are being taken back from others, of those.
     taken: usize,
 }
 
@@ -101,6 +103,21 @@ impl Owners {
         self.less(user, |owned| owned.pages = owned.pages.saturating_sub(pages));
     }
 
+    /// So many of the user's pages have left their file, and others may see them still.
+    pub(super) fn leave(&mut self, user: u32, pages: u64) {
+        if let Some(owned) = self.0.get_mut(user.into()) {
+            owned.leaving += pages;
+        }
+    }
+
+    /// One of these is memory again.
+    pub(super) fn left(&mut self, user: u32) {
+        self.less(user, |owned| {
+            owned.leaving = owned.leaving.saturating_sub(1);
+            owned.pages = owned.pages.saturating_sub(1);
+        });
+    }
+
     /// One of the user's pages is being taken back from others.
     pub(super) fn take(&mut self, user: u32) {
         if let Some(owned) = self.0.get_mut(user.into()) {
@@ -154,5 +171,18 @@ impl Tree {
             inodes: free.inodes.min(rest(inodes, owned.inodes)),
             names: free.names.min(rest(inodes, owned.names)),
         }
+    }
+    /// Is the owner of this file, who has no room, to have some soon? When files without names have
+    /// ended, and when others see no more what has left the owner's files (or any, where all room
+    /// is taken). Asked with `since` 0 first, then with what the answer was before.
+    pub fn room_to_come(&self, id: Id, since: u64) -> Result<Option<u64>, Errno> {
+        let user = self.inode(id)?.attributes.uid;
+        let owned = self.owners.of(user);
+        let leaves_some = match is_counted(user) && owned.pages >= self.limits.pages / 2 {
+            true => owned.leaving > 0,
+            false => self.is_left_by_pages(),
+        };
+        let last = self.look_asked_about(since);
+        Ok(self.look_to_come(last).or(leaves_some.then_some(last)))
     }
 }

@@ -15,6 +15,7 @@ mod payers;
 mod pipes;
 mod processes;
 mod relatives;
+mod room;
 pub mod seals;
 mod slices;
 mod sockets;
@@ -38,7 +39,7 @@ use unix::tree::ROOT;
 use xok::services::{self, Service};
 
 /// What holds, of all modules.
-pub const TESTS: [&[Test]; 21] = [
+pub const TESTS: [&[Test]; 22] = [
     &accepted::TESTS,
     &attachments::TESTS,
     &files::TESTS,
@@ -54,6 +55,7 @@ pub const TESTS: [&[Test]; 21] = [
     &pipes::TESTS,
     &processes::TESTS,
     &relatives::TESTS,
+    &room::TESTS,
     &seals::TESTS,
     &slices::TESTS,
     &sockets::TESTS,
