@@ -109,13 +109,18 @@ impl FileLocks {
         if first > last || !lives(owner) {
             return Err(Errno::EINVAL);
         }
-        if file < OF_IMAGE && what & LOCK_UNLOCK == 0 {
+        if what & LOCK_UNLOCK == 0 {
             // `fcntl` keeps readers out for those alone who may write (fcntl(2)); `flock` asks not.
             let takes = what & LOCK_EXCLUSIVE != 0 && what & LOCK_TEST == 0;
             let writes = takes && matches!(owner, Owner::Process(..));
             let rights: &[u64] =
                 if writes { &[seals::WRITE] } else { &[seals::READ, seals::WRITE] };
-            opened(files, region, who, (file, rights))?;
+            if file < OF_IMAGE {
+                opened(files, region, who, (file, rights))?;
+            } else if writes {
+                // No process writes the image's.
+                return Err(Errno::EBADF);
+            }
         }
         if let Owner::Description(region) = owner {
             claimed(caller, RegionId(region))?;

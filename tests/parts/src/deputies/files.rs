@@ -16,15 +16,16 @@ use std::time::{Duration, Instant};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::process_page::{HELD, HELD_ANY, ProcessPage};
-use unix::protocol::{DATA, LOCK_EXCLUSIVE, Operation};
+use unix::protocol::{DATA, LOCK_EXCLUSIVE, OF_IMAGE, Operation};
 use xok::published;
 
 /// What holds.
-pub const TESTS: [Test; 12] = [
+pub const TESTS: [Test; 13] = [
     ("users_act_for_themselves_alone", users_act_for_themselves_alone),
     ("directories_hide_what_is_in_them", directories_hide_what_is_in_them),
     ("locks_need_an_open_file", locks_need_an_open_file),
     ("readers_lock_no_readers_out", readers_lock_no_readers_out),
+    ("image_files_are_locked_by_no_writer", image_files_are_locked_by_no_writer),
     ("locks_are_left_for_others", locks_are_left_for_others),
     ("nobody_holds_what_it_did_not_open", nobody_holds_what_it_did_not_open),
     ("nobody_holds_what_it_could_not_open", nobody_holds_what_it_could_not_open),
@@ -141,6 +142,27 @@ fn readers_lock_no_readers_out(door: door::Door) -> Seen {
     let shared = node_of(door, 0, PLACE).map(|node| ask(door, 0, Operation::Lock, [node, 0, 0, 9]));
     end(attacker)?;
     [PLACE, OWN].into_iter().try_for_each(fs::remove_file).map_err(failed)?;
+    let free = matches!(shared, Some(Ok([0, ..])));
+    expect(free, || format!("user 0's lock for reading is answered {shared:?}"))?;
+    Ok(String::new())
+}
+
+/// No process may write a file of the boot image, and so none keeps its readers out.
+fn image_files_are_locked_by_no_writer(door: door::Door) -> Seen {
+    let number = fs::metadata("/bin/busybox").map_err(failed)?.ino() - 1;
+    let file = OF_IMAGE | number;
+    // Each is a client once it has asked for something.
+    let asks = || fs::metadata("/tmp").is_ok();
+    let attacker = nobody(|| {
+        if !asks() {
+            return 1;
+        }
+        // Whether it is refused is seen from the other side.
+        let _ = ask(door, NOBODY, Operation::Lock, [file, LOCK_EXCLUSIVE, 0, u64::MAX]);
+        0
+    })?;
+    let shared = asks().then(|| ask(door, 0, Operation::Lock, [file, 0, 0, 9]));
+    end(attacker)?;
     let free = matches!(shared, Some(Ok([0, ..])));
     expect(free, || format!("user 0's lock for reading is answered {shared:?}"))?;
     Ok(String::new())
