@@ -9,7 +9,7 @@ use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, from_source};
 use unix::Errno;
 use unix::attributes::Credentials;
 use unix::protocol::SHOWN_PAGES;
-use unix::tree::{Others, PageBytes, Tree};
+use unix::tree::{Others, PageBox, PageBytes, Tree};
 use xok::call;
 use xok::memory::item;
 
@@ -57,5 +57,11 @@ fn enter(domain: DomainId, items: &[Item]) -> Result<(), Errno> {
 }
 
 /// A page is taken out of every space, and is free then.
-pub const OTHERS: Others =
-    Others { release: xok::heap::free_everywhere::<[PageBytes; 1]>, has_left: xok::heap::has_left };
+pub const OTHERS: Others = Others { release: take_back, has_left: xok::heap::has_left };
+
+/// Each page is progress that init is told of: the kernel has all processors forget it, and where
+/// they do not run (those of a virtual machine on a busy host) that is as long as they wait.
+fn take_back(page: PageBox) -> Option<u64> {
+    xok::beat::beat();
+    xok::heap::free_everywhere(page)
+}
