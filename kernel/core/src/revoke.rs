@@ -280,10 +280,11 @@ fn may_be_remembered(state: &mut State) -> bool {
     state.revoked != 0
 }
 
-/// Has all processors forget what revocations have broken before the caller goes on, if that was
-/// in an earlier hold of the lock and is not so already.
+/// Has all processors forget what led to a frame before the caller goes on, whoever broke it: this
+/// hold of the lock, an earlier one's revocation, a holder that gave it up.
 pub(crate) fn have_forgotten<M: Machine>(state: &mut State, machine: &mut M) {
-    if state.revoked != state.frames.ticket && is_remembered(state) {
+    let now = state.frames.ticket;
+    if state.revoked != now && !alone::is_back(state, now - 1) {
         machine.flush(Flush::Everything);
     }
 }

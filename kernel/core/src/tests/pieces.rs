@@ -129,6 +129,28 @@ fn a_revocation_that_others_finish_is_told_behind_a_flush() {
     frame::limbo_release(&mut world.state, &mut world.machine, ticket);
 }
 
+/// It hears so, too, when the last entry was no revocation's: its holder gave the frame up, and
+/// stands still before it has told the others.
+#[test]
+fn a_revocation_waits_for_what_holders_gave_up() {
+    let mut world = World::new();
+    let own = env::domain(&world.state, EnvIndex::new(1)).index();
+    let (kept, given_up) = (0x60_0000, 0x60_1000);
+    let frame = world.map(own, kept);
+    update(&mut world, own, &item(Operation::Map, 1, frame, given_up, 0));
+    update(&mut world, own, &item(Operation::Unmap, 1, frame, kept, 0));
+    // A packet that is still to be sent keeps the frame.
+    frame::pin(&mut world.state, frame);
+    frame::ticket(&mut world.state);
+    update(&mut world, own, &item(Operation::Unmap, 1, frame, given_up, 0));
+    let ticket = frame::ticket(&mut world.state);
+    world.machine.flushes.clear();
+    assert_eq!(world.by(1, Call::FrameRevoke { frame, flags: 0 }), OK);
+    assert_eq!(world.machine.flushes, [Flush::Everything]);
+    frame::limbo_release(&mut world.state, &mut world.machine, ticket);
+    frame::unpin(&mut world.state, frame);
+}
+
 /// A frame of the first account's with so many entries in a space of another account's.
 fn entered_by_another(world: &mut World, entries: u64) -> (Frame, AccountId, usize) {
     let account = an_account(world);
