@@ -147,7 +147,7 @@ impl Machine {
                 self.disk = Some(disk);
             }
             "--without" => match options.value(flag)?.as_str() {
-                "network" => self.network = Network::None,
+                "network" => self.connect(flag, Network::None)?,
                 "rng" => self.rng = false,
                 other => {
                     let cause = format!("--without {other}: neither network nor rng");
@@ -163,10 +163,23 @@ impl Machine {
                     _ => return Err(Failure::new("-p: only with QEMU's user network")),
                 }
             }
-            "--tap" => self.network = parse_tap(&options.value(flag)?)?,
+            "--tap" => self.connect(flag, parse_tap(&options.value(flag)?)?)?,
             _ => return Ok(false),
         }
+        if (self.kind, self.firmware) == (Kind::Microvm, Firmware::SeaBios) {
+            return Err(Failure::new("--firmware seabios: only with --machine q35"));
+        }
         Ok(true)
+    }
+
+    /// Takes a network in place of QEMU's user network, if nothing was said of the network before.
+    fn connect(&mut self, flag: &str, network: Network) -> Result<()> {
+        if self.network != Network::User(Vec::new()) {
+            let cause = format!("{flag}: only one of -p, --tap and --without network");
+            return Err(Failure::new(cause));
+        }
+        self.network = network;
+        Ok(())
     }
 
     /// Adds the words of the command line that follow from the machine.
@@ -395,5 +408,24 @@ mod tests {
             assert!(options(&words).1.is_err(), "{words:?}");
         }
         assert!(options(&["--cpus"]).1.is_err());
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        let both = [
+            ["-p", "8080:80", "--without", "network"],
+            ["-p", "8080:80", "--tap", "tap0=10.1.0.2/24"],
+            ["--without", "network", "--tap", "tap0=10.1.0.2/24"],
+            ["--machine", "microvm", "--firmware", "seabios"],
+        ];
+        for [first, its, second, other] in both {
+            for words in [[first, its, second, other], [second, other, first, its]] {
+                let mut options = Options::new(words.map(String::from).into());
+                let mut machine = Machine::default();
+                let mut next = || machine.option(&options.next().unwrap(), &mut options);
+                assert!(next().is_ok_and(|taken| taken), "{words:?}");
+                assert!(next().is_err(), "{words:?}");
+            }
+        }
     }
 }
