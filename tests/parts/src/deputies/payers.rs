@@ -1,14 +1,14 @@
 //! What others have a user, or a server, pay for.
 
-use super::{NOBODY, end, nobody, node_of};
+use super::{NOBODY, node_of};
 use crate::{Seen, Test, expect, libc, set_id};
 use abi::call::Call;
 use abi::error::Error;
 use abi::id::{AccountId, DomainId, EnvId, RegionId};
-use abi::limits::Resource;
+use abi::limits::{REGION_FRAMES, Resource};
 use abi::memory::{ANY_FRAME, Item, NO_EXECUTE, Operation, WRITABLE};
 use abi::published::{AccountRecord, DomainRecord, EnvRecord, EnvState, Table};
-use abi::word::UserAddress;
+use abi::word::{UserAddress, Which};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use unix::set_id::{File, IMAGE, MEMORY, Request};
@@ -386,30 +386,96 @@ fn servers_stay_in_their_accounts(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
-/// A user that has all its attachments gets no process of user 0's, which user 0 would go on paying
-/// for: `setuid` answers EAGAIN.
-fn a_full_account_gets_no_process_of_others(door: door::Door) -> Seen {
-    let full = nobody(|| {
-        // What the user's programs before it had comes back in pieces.
-        let begun = std::time::Instant::now();
-        let mut had = 0;
-        while had < 1000 && begun.elapsed().as_secs() < 60 {
-            had += attachments(door).len();
+/// Takes all that there is left of a resource for the user.
+type Take = fn(door::Door);
+
+/// Makes such calls until one is refused; answers what the last one gave.
+fn until_refused(door: door::Door, call: Call) -> u64 {
+    let mut given = 0;
+    loop {
+        match libc::kernel(door, call) {
+            Ok(id) => given = id,
+            Err((Error::WouldBlock, _)) => {}
+            Err(_) => return given,
         }
-        i32::from(had < 1000)
-    })?;
-    let becomes = || libc::wait(libc::spawn(|| i32::from(libc::become_user(NOBODY))));
-    let (while_full, others) =
-        (becomes(), libc::wait(libc::spawn(|| i32::from(!libc::become_user(super::ANN)))));
-    end(full)?;
-    // What the dead one had comes back in pieces.
-    let begun = std::time::Instant::now();
-    while becomes() == 0 && begun.elapsed().as_secs() < 60 {
-        std::thread::yield_now();
     }
-    let afterwards = becomes();
-    expect(while_full == 0 && others == 0 && afterwards == 0x100, || {
-        format!("while it is full {while_full:#x}, another user {others:#x}, then {afterwards:#x}")
-    })?;
+}
+
+fn take_envs(door: door::Door) {
+    let (account, which, vector) = (AccountId::NONE, Which::Any, Which::Any);
+    let one = Call::DomainAlloc { which, account, root: which, window: 0, bytes: u64::MAX };
+    let domain = DomainId(libc::kernel(door, one).unwrap_or(0));
+    until_refused(door, Call::EnvAlloc { which, domain, account, vector });
+    let _ = libc::kernel(door, Call::DomainDestroy { domain });
+}
+
+fn take_domains(door: door::Door) {
+    let (account, which) = (AccountId::NONE, Which::Any);
+    let one = Call::DomainAlloc { which, account, root: which, window: 0, bytes: u64::MAX };
+    until_refused(door, one);
+}
+
+fn take_memory(door: door::Door) {
+    // There are too few regions for all of it.
+    let domain = published::env_domain(EnvId(std::process::id())).and_then(published::domain);
+    let account = AccountId(domain.map_or(0, |domain| domain.account));
+    let record: AccountRecord =
+        published::record(Table::Accounts, account.index()).unwrap_or_default();
+    let at = Resource::Frames as usize;
+    let left = record.limit[at].saturating_sub(record.used[at]) as usize;
+    std::mem::forget(std::hint::black_box(vec![1_u8; left / 4096 * 2048 * 4096]));
+    let frames = [ANY_FRAME; REGION_FRAMES];
+    let frames = UserAddress(frames.as_ptr() as u64);
+    for count in [REGION_FRAMES as u64, 1] {
+        until_refused(door, Call::RegionAlloc { frames, count });
+    }
+}
+
+/// A user that has all it may have of what a process is made of gets no process of user 0's, which
+/// user 0 would go on paying for: `setuid` answers EAGAIN.
+fn a_full_account_gets_no_process_of_others(door: door::Door) -> Seen {
+    let ways: [(&str, Take); 4] = [
+        ("attachments", |door| drop(attachments(door))),
+        ("environments", take_envs),
+        ("domains", take_domains),
+        ("memory", take_memory),
+    ];
+    for (what, take) in ways {
+        gets_no_process(door, take).map_err(|why| format!("all {what}: {why}"))?;
+    }
     Ok(String::new())
+}
+
+/// That while the user has all that `take` takes.
+fn gets_no_process(door: door::Door, take: Take) -> Result<(), String> {
+    let becomes = |user| libc::wait(libc::spawn(|| i32::from(libc::become_user(user)))) == 0x100;
+    let until = |so: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !so() && begun.elapsed().as_secs() < 60 {
+            std::thread::yield_now();
+        }
+        so()
+    };
+    let had = libc::words(libc::shared(1), 1);
+    let full = libc::spawn(|| {
+        if !libc::become_user(NOBODY) {
+            return 100;
+        }
+        // What the user's programs before it had comes back in pieces.
+        loop {
+            take(door);
+            had[0].store(1, Ordering::Release);
+        }
+    });
+    let filled = until(&|| had[0].load(Ordering::Acquire) == 1);
+    let refused = until(&|| !becomes(NOBODY));
+    let (others, lives) = (becomes(super::ANN), published::env(EnvId(full as u32)).is_some());
+    libc::send(full, 9);
+    libc::wait(full);
+    // What the dead one had comes back in pieces, too.
+    let afterwards = until(&|| becomes(NOBODY));
+    expect(filled && refused && others && lives && afterwards, || {
+        let others = format!("another user {others}, it lives {lives}, afterwards {afterwards}");
+        format!("filled {filled}, refused {refused}, {others}")
+    })
 }
