@@ -19,6 +19,7 @@ pub mod control;
 pub mod description;
 pub mod epoll;
 pub mod event_counter;
+pub mod extended;
 pub mod image_files;
 pub mod locks;
 pub mod lookups;

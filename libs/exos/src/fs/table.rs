@@ -6,8 +6,8 @@ use linux_raw_sys::general::*;
 
 use super::transfer::Memory;
 use super::{
-    control, epoll, event_counter, locks, names, open, poll, signal_file, status, timer_file,
-    transfers,
+    control, epoll, event_counter, extended, locks, names, open, poll, signal_file, status,
+    timer_file, transfers,
 };
 use crate::errno::{Answer, Errno};
 use crate::process::Process;
@@ -63,6 +63,7 @@ fn call_of_family(process: &mut Process, number: u32, words: [u64; 6]) -> Answer
     transfer(process, number, words)
         .or_else(|| name(process, number, words))
         .or_else(|| state(process, number, words))
+        .or_else(|| extended::call(process, number, words))
         .or_else(|| crate::unix_sockets::calls::call(process, number, words))
         .or_else(|| crate::net::calls::call(process, number, words))
         .or_else(|| crate::others::call(process, number, words))
