@@ -125,10 +125,14 @@ pub fn affinity(size: u64, mask: u64) -> Answer {
     if size < 8 {
         return Err(Errno::EINVAL);
     }
-    let cpus = u64::from(published::directory().cpus);
-    let bits = if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 };
-    user::write_value(mask, &bits)?;
+    user::write_value(mask, &processors())?;
     Ok(8)
+}
+
+/// The machine's processors, a bit each.
+pub fn processors() -> u64 {
+    let cpus = u64::from(published::directory().cpus);
+    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
 }
 
 /// `getcpu(cpu, node)`: of the thread that asks.

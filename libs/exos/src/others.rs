@@ -10,8 +10,10 @@ use crate::belief::{self, Claims, Kin, Payers};
 use crate::errno::{Answer, Errno};
 use crate::page::{self, ProcessPage};
 use crate::process::Process;
+use crate::time::to_timespec;
 use crate::{machine, said, user};
 use abi::id::EnvId;
+use abi::limits::SLICE_NS;
 use core::cell::LazyCell;
 use linux_raw_sys::general::*;
 use unix::process_page::nice_that_can_be;
@@ -45,7 +47,10 @@ pub fn call(process: &mut Process, number: u32, words: [u64; 6]) -> Option<Answe
         __NR_sched_getaffinity => {
             other(process, first as u32).and_then(|_| machine::affinity(second, third))
         }
-        __NR_sched_setaffinity => own(process, first as u32).map(|()| 0),
+        __NR_sched_setaffinity => set_affinity(process, first as u32, second, third),
+        __NR_sched_get_priority_min => priorities(first as u32).map(|all| all[0]),
+        __NR_sched_get_priority_max => priorities(first as u32).map(|all| all[1]),
+        __NR_sched_rr_get_interval => slice(process, first as u32, second),
         __NR_prlimit64 => machine::prlimit(process, words),
         __NR_getrlimit => machine::prlimit(process, [0, first, 0, second, 0, 0]),
         __NR_setrlimit => machine::prlimit(process, [0, first, second, 0, 0, 0]),
@@ -158,6 +163,38 @@ fn set_priority(process: &Process, which: u64, who: u32, nice: i32) -> Answer {
         page::own().nice = nice;
     }
     if all.iter().all(|one| one.1) { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+/// `sched_setaffinity(pid, size, mask)`: taken, if it leaves a processor, and not kept.
+fn set_affinity(process: &Process, pid: u32, size: u64, mask: u64) -> Answer {
+    let wanted = read_mask(size, mask)?;
+    own(process, pid)?;
+    if wanted & machine::processors() == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+/// The first 64 processors of a set; the rest of a shorter one is empty.
+fn read_mask(size: u64, mask: u64) -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    user::read_bytes(mask, &mut bytes[..size.min(8) as usize])?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The lowest and the highest priority that a policy knows (sched_get_priority_min(2)).
+fn priorities(policy: u32) -> Result<[u64; 2], Errno> {
+    match policy {
+        SCHED_FIFO | SCHED_RR => Ok([1, 99]),
+        SCHED_NORMAL | SCHED_BATCH | SCHED_IDLE | SCHED_DEADLINE => Ok([0, 0]),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `sched_rr_get_interval(pid, interval)`: all have the kernel's slices.
+fn slice(process: &Process, pid: u32, into: u64) -> Answer {
+    if (pid as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    other(process, pid)?;
+    user::write_value(into, &to_timespec(SLICE_NS)).map(|()| 0)
 }
 
 /// `sched_setscheduler(pid, policy, parameters)`; an order before all others is the superuser's.
