@@ -120,7 +120,10 @@ pub fn answer(
             let space = tree.space();
             Ok([space.blocks, space.blocks_free, space.files, space.files_free])
         }
-        Operation::Room => Ok([tree.room_to_come(a, b)?.unwrap_or(0), 0, 0, 0]),
+        Operation::Room => {
+            let maker = (b != 0).then_some(who.uid);
+            Ok([tree.room_to_come(a, maker, c)?.unwrap_or(0), 0, 0, 0])
+        }
         Operation::Fifo => {
             if tree.attributes(a)?.kind() != raw::S_IFIFO || b > 1 {
                 return Err(Errno::EINVAL);

@@ -176,8 +176,9 @@ operations! {
     /// user | group << 32. Result: the seal that says the same to that domain while it acts for
     /// these (`crate::seals`). EACCES: the caller's says nothing.
     33 Seal,
-    /// Node whose owner has no room for what was asked; 0, or what this answered before. Result: 0
-    /// if none is to come; else a number with which to ask again, after another attempt.
+    /// Node whose owner has no room for pages, 0 (or any node, 1: the asker has none for a file),
+    /// and 0, or what this answered before. Result: 0 if none is to come; else a number with which
+    /// to ask again, after another attempt.
     34 Room,
 }
 

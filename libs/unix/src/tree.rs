@@ -155,8 +155,6 @@ struct Nameless {
     left: usize,
     /// The last look behind which all have been settled.
     settled: u64,
-    /// The last one that spared some users' files.
-    spared: u64,
 }
 
 /// The tree.
@@ -294,6 +292,10 @@ impl Tree {
         // Others than user 0 are refused by what follows, user 0 by nothing.
         if let Some(other) = change.uid.filter(|&other| who.uid == 0 && other != uid) {
             self.owners.give(uid, other, blocks / BLOCKS)?;
+            if self.inode(id)?.listed {
+                self.owners.unlist(uid);
+                self.owners.list(other);
+            }
         }
         let inode = self.inode_mut(id)?;
         let attributes = &mut inode.attributes;

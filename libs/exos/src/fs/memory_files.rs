@@ -17,6 +17,7 @@ use xok::{call, clock};
 use super::locks::Owner;
 use super::pty::Name;
 use super::region::{self, Region};
+use super::room::{Hope, Wanted};
 use super::transfer::Memory;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -267,7 +268,8 @@ impl Client {
     ) -> Result<Sealed, Errno> {
         self.send(NAME_FIRST, name)?;
         let arguments = [directory, name.len() as u64, u64::from(mode), description.0];
-        let [node, seal, ..] = self.ask(Operation::Create, arguments)?;
+        let create = || self.ask(Operation::Create, arguments);
+        let [node, seal, ..] = self.with_room_for_a_file(directory, create)?;
         Ok((node, seal))
     }
 
@@ -351,12 +353,12 @@ impl Client {
     }
 
     /// Writes up to `len` bytes of `memory`, or the data area, at `offset` (`AT_END`: behind the
-    /// last byte); bytes written, and the offset behind.
-    pub fn write_from(
+    /// last byte), and waits for room within `hope`; bytes written, and the offset behind.
+    pub(super) fn write_from(
         &self,
         (node, seal): Sealed,
         offset: u64,
-        len: u64,
+        (len, hope): (u64, &mut Hope),
         memory: &mut Memory<'_>,
     ) -> Result<(u64, u64), Errno> {
         let mut len = len.min(self.room);
@@ -365,7 +367,8 @@ impl Client {
             None => len = self.send_in_pieces(len, memory)?,
         }
         let arguments = [node, offset, len, seal];
-        let [count, behind, ..] = self.with_room(node, || self.ask(Operation::Write, arguments))?;
+        let write = || self.ask(Operation::Write, arguments);
+        let [count, behind, ..] = self.with_room(Wanted::Pages(node), hope, write)?;
         let count = count.min(len);
         memory.advance(count);
         Ok((count, behind))
@@ -413,7 +416,8 @@ impl Client {
     pub fn make_directory(&self, directory: Id, name: &[u8], mode: u32) -> Result<(), Errno> {
         self.send(NAME_FIRST, name)?;
         let arguments = [directory, name.len() as u64, u64::from(mode), 0];
-        self.ask(Operation::MakeDirectory, arguments).map(|_| ())
+        let make = || self.ask(Operation::MakeDirectory, arguments);
+        self.with_room_for_a_file(directory, make).map(|_| ())
     }
 
     /// Removes a name: of a directory, or of anything else.
@@ -446,7 +450,8 @@ impl Client {
         self.send(DATA, target)?;
         self.send(NAME_FIRST, name)?;
         let arguments = [directory, name.len() as u64, target.len() as u64, 0];
-        self.ask(Operation::MakeLink, arguments).map(|_| ())
+        let make = || self.ask(Operation::MakeLink, arguments);
+        self.with_room_for_a_file(directory, make).map(|_| ())
     }
 
     /// Changes attributes.

@@ -152,7 +152,7 @@ fn make(
     }
     let mode = mode_of_new(raw::S_IFREG, mode, files.umask);
     let client = files.client()?;
-    let made = client.with_room(id, || {
+    let made = client.with_room_for_a_file(id, || {
         // Whatever is made is ours until we know which one; meanwhile no file of ours ends.
         let Some(hold) = files.hold(HELD_ANY)? else { return Ok(None) };
         Ok(Some((client.make(id, name, mode)?, hold)))

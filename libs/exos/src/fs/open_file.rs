@@ -14,6 +14,7 @@ use super::node::{Device, Node, device_attributes, stamped};
 use super::pipe::Pipe;
 use super::pty::Master;
 use super::region::{Done, Heritage, Region};
+use super::room::Hope;
 use super::shown::READS_BEFORE;
 use super::signal_file::SignalFile;
 use super::terminal::Tty;
@@ -394,7 +395,7 @@ pub fn write_at(
             let limit = process.limit(raw::RLIMIT_FSIZE);
             let client = process.files.client_of(description, memory.left())?;
             let sealed = (*id, description.seal.get());
-            let (mut done, mut behind) = (0, offset);
+            let (mut done, mut behind, mut hope) = (0, offset, Hope::default());
             // How much may be put to the end is known by where that is now.
             let grows = offset == AT_END && limit <= i64::MAX as u64;
             let end = if grows { client.attributes(*id)?.size } else { offset };
@@ -411,7 +412,10 @@ pub fn write_at(
                         return Err(Errno::EFBIG);
                     }
                 }
-                let (count, after) = match client.write_from(sealed, behind, room, memory) {
+                // What is put to the end is put behind what others have put there meanwhile.
+                let at = if offset == AT_END { AT_END } else { behind };
+                let (count, after) = match client.write_from(sealed, at, (room, &mut hope), memory)
+                {
                     Ok(result) => result,
                     Err(_) if done > 0 => break,
                     Err(errno) => return Err(errno),

@@ -3,6 +3,7 @@
 use crate::attributes::Attributes;
 use crate::map::Map;
 
+use super::owners::Going;
 use super::{
     BLOCKS, Body, GENERATION_BITS, INDEX_BITS, Id, Inode, LIFE_BITS, LIVES, NOWHERE, Nameless,
     ROOT, Tree,
@@ -63,11 +64,12 @@ impl Tree {
         }
         inode.stays = look;
         let (held, was_orphan) = (inode.holders > 0, inode.orphan);
-        let listed = inode.listed;
+        let (listed, user) = (inode.listed, inode.attributes.uid);
         inode.orphan = held;
         inode.listed |= !held;
         self.orphans = self.orphans + u64::from(held) - u64::from(was_orphan);
         if !held && !listed {
+            self.owners.list(user);
             self.queue(Self::index(id));
         }
     }
@@ -138,22 +140,23 @@ impl Tree {
         self.nameless.left -= count;
         for _ in 0..count {
             let Some(id) = self.unqueue() else { break };
-            match self.inode(id) {
-                Ok(inode)
-                    if inode.holders == 0
-                        && (inode.stays >= look || spared(inode.attributes.uid)) =>
-                {
-                    if inode.stays < look {
-                        self.nameless.spared = look;
-                    }
-                    if let Ok(inode) = self.inode_unseen(id) {
-                        inode.listed = true;
-                    }
-                    self.queue(Self::index(id));
+            let Ok(inode) = self.inode(id) else { continue };
+            let (user, stays, held) = (inode.attributes.uid, inode.stays, inode.holders > 0);
+            self.owners.unlist(user);
+            let spared = stays < look && spared(user);
+            if held {
+                // Its release is noticed.
+            } else if stays >= look || spared {
+                if let Ok(inode) = self.inode_unseen(id) {
+                    inode.listed = true;
                 }
-                Ok(inode) if inode.holders == 0 => self.end(id),
-                // It has a holder now, whose release is noticed.
-                _ => {}
+                self.owners.list(user);
+                if let Some(going) = self.owners.going_mut(user).filter(|_| spared) {
+                    going.spared = look;
+                }
+                self.queue(Self::index(id));
+            } else {
+                self.end(id);
             }
         }
         if self.nameless.left == 0 {
@@ -168,12 +171,13 @@ impl Tree {
         if since == 0 { self.nameless.look + 1 } else { since }
     }
 
-    /// That look, or the next one if it spared some; `None`: they have ended.
-    pub(super) fn look_to_come(&self, last: u64) -> Option<u64> {
-        let Nameless { count, look, settled, spared, .. } = self.nameless;
-        match count > 0 && settled < last {
+    /// That look, or the next one if it spared some of the user's; `None`: they have ended, or are
+    /// open.
+    pub(super) fn look_to_come(&self, going: Going, last: u64) -> Option<u64> {
+        let Nameless { look, settled, .. } = self.nameless;
+        match going.nameless > 0 && settled < last {
             true => Some(last),
-            false => (count > 0 && spared >= last).then_some(look + 1),
+            false => (going.nameless > 0 && going.spared >= last).then_some(look + 1),
         }
     }
 

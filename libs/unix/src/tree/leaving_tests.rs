@@ -154,7 +154,7 @@ fn one_who_has_only_pages_that_others_see_is_not_forgotten() {
     assert_eq!(tree.room_of(1000).pages, 32);
 }
 
-/// Room is to come for one only whose own pages have left its files, if its half is full.
+/// Room is to come for the user whose pages have left files, and for no other.
 #[test]
 fn room_is_to_come_when_pages_leave() {
     LOOK_ON.set(true);
@@ -164,21 +164,17 @@ fn room_is_to_come_when_pages_leave() {
     while tree.work(10) {}
     let id = tree.create(ROOT, b"a", Kind::File, 0o644, &ANN).unwrap();
     assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE], &ANN), Ok(32 * PAGE));
-    assert_eq!(tree.room_to_come(id, 0), Ok(None), "half is full, and stays so");
+    assert_eq!(tree.room_to_come(id, None, 0), Ok(None), "half is full, and stays so");
     let bobs = tree.create(ROOT, b"c", Kind::File, 0o644, &BOB).unwrap();
-    let asked = tree.room_to_come(bobs, 0).unwrap().unwrap();
-    assert_eq!(tree.room_to_come(bobs, asked), Ok(Some(asked)));
-    // What is free is free for user 0, whoever had it.
-    let supers = Credentials::of(0, 0);
-    let other = tree.create(ROOT, b"0", Kind::File, 0o644, &supers).unwrap();
-    assert_eq!(tree.write(other, 0, b"x", &supers), Err(Errno::ENOSPC));
-    assert_eq!(tree.room_to_come(other, 0), Ok(Some(asked)));
+    let asked = tree.room_to_come(bobs, None, 0).unwrap().unwrap();
+    assert_eq!(tree.room_to_come(bobs, None, asked), Ok(Some(asked)));
+    // Pages are no room for files.
+    assert_eq!(tree.room_to_come(ROOT, Some(1001), 0), Ok(None));
     LOOK_ON.set(false);
     while tree.is_left_by_pages() {
         tree.work(10);
     }
-    assert_eq!(tree.room_to_come(bobs, asked), Ok(None));
-    assert_eq!(tree.write(other, 0, b"x", &supers), Ok(1));
+    assert_eq!(tree.room_to_come(bobs, None, asked), Ok(None));
 }
 
 /// Room is to come until a look is over that began when there was none, and that spared no files.
@@ -188,33 +184,57 @@ fn room_is_to_come_when_files_without_names_end() {
     let gone = tree.create(ROOT, b"gone", Kind::File, 0o644, &ANN).unwrap();
     let id = tree.create(ROOT, b"a", Kind::File, 0o644, &ANN).unwrap();
     assert_eq!(tree.write(gone, 0, &vec![7; 64 * PAGE], &ANN), Ok(32 * PAGE));
-    assert_eq!(tree.room_to_come(id, 0), Ok(None), "it has a name");
+    assert_eq!(tree.room_to_come(id, None, 0), Ok(None), "it has a name");
     // A look that has begun before says nothing of it.
     tree.begin_look();
     tree.unlink(ROOT, b"gone", &ANN).unwrap();
-    let asked = tree.room_to_come(id, 0).unwrap().unwrap();
+    let asked = tree.room_to_come(id, None, 0).unwrap().unwrap();
     tree.end_look();
     assert!(!tree.settle(9, |_| false));
-    assert_eq!(tree.room_to_come(id, asked), Ok(Some(asked)));
+    assert_eq!(tree.room_to_come(id, None, asked), Ok(Some(asked)));
     // One that spares it, as a process of its user's makes a file, says nothing either.
     tree.begin_look();
     tree.end_look();
-    assert_eq!(tree.room_to_come(id, asked), Ok(Some(asked)));
+    assert_eq!(tree.room_to_come(id, None, asked), Ok(Some(asked)));
     assert!(!tree.settle(9, |_| true));
-    let next = tree.room_to_come(id, asked).unwrap().unwrap();
+    let next = tree.room_to_come(id, None, asked).unwrap().unwrap();
     assert!(next > asked);
+    // Another user has nothing of that, neither has user 0 in whose directory the name was.
+    for other in [0, 1001] {
+        assert_eq!(tree.room_to_come(ROOT, Some(other), 0), Ok(None));
+    }
+    assert_eq!(tree.room_to_come(ROOT, None, 0), Ok(None));
+    assert!(tree.room_to_come(ROOT, Some(1000), 0).unwrap().is_some());
     // One that finds it open says that it stays.
     tree.begin_look();
     tree.note_held(gone);
     tree.end_look();
     assert!(!tree.settle(9, |_| true));
-    assert_eq!(tree.room_to_come(id, next), Ok(None));
+    assert_eq!(tree.room_to_come(id, None, next), Ok(None));
     assert_eq!(tree.write(id, 0, b"x", &ANN), Err(Errno::ENOSPC));
     // It may be closed since.
-    let asked = tree.room_to_come(id, 0).unwrap().unwrap();
+    let asked = tree.room_to_come(id, None, 0).unwrap().unwrap();
     tree.begin_look();
     tree.end_look();
     assert!(!tree.settle(9, |_| false));
-    assert_eq!(tree.room_to_come(id, asked), Ok(None));
+    assert_eq!(tree.room_to_come(id, None, asked), Ok(None));
     assert_eq!(tree.write(id, 0, b"x", &ANN), Ok(1));
+}
+
+/// What is given to another user, and then ends, makes room for that one.
+#[test]
+fn room_is_to_come_to_the_owner_of_now() {
+    let mut tree = tree(64);
+    let supers = Credentials::of(0, 0);
+    let gone = tree.create(ROOT, b"gone", Kind::File, 0o644, &supers).unwrap();
+    let come = |tree: &Tree| [0, 1000].map(|user| tree.room_to_come(ROOT, Some(user), 0).unwrap());
+    tree.unlink(ROOT, b"gone", &supers).unwrap();
+    assert!(matches!(come(&tree), [Some(_), None]));
+    let to_ann = super::Change { uid: Some(1000), ..super::Change::default() };
+    tree.change(gone, &to_ann, &supers).unwrap();
+    assert!(matches!(come(&tree), [None, Some(_)]));
+    tree.begin_look();
+    tree.end_look();
+    assert!(!tree.settle(9, |_| false));
+    assert_eq!(come(&tree), [None, None]);
 }

@@ -16,10 +16,20 @@ struct Owned {
     pages: u64,
     inodes: u64,
     names: u64,
-    /// Pages that have left the files and that others may see still, of those above.
-    leaving: u64,
-    /// Pages that are being taken back from others, of those.
+    /// Pages that are being taken back from others, of those above.
     taken: usize,
+    going: Going,
+}
+
+/// What a user has given up and still has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Going {
+    /// Pages that have left their files, and that others may see.
+    pub(super) leaving: u64,
+    /// Inodes without names and holders that the tree knows.
+    pub(super) nameless: u64,
+    /// The last look that spared some of these.
+    pub(super) spared: u64,
 }
 
 /// What a user may still take.
@@ -32,7 +42,11 @@ pub(super) struct Room {
 
 /// What files take, by user.
 #[derive(Debug, Default)]
-pub(super) struct Owners(Map<Owned>);
+pub(super) struct Owners {
+    all: Map<Owned>,
+    /// User 0's.
+    going: Going,
+}
 
 /// Does it matter how much this user has?
 fn is_counted(user: u32) -> bool {
@@ -41,7 +55,7 @@ fn is_counted(user: u32) -> bool {
 
 impl Owners {
     fn of(&self, user: u32) -> Owned {
-        self.0.get(user.into()).copied().unwrap_or_default()
+        self.all.get(user.into()).copied().unwrap_or_default()
     }
 
     /// What the user has, to be added to, if it is counted; `ENOSPC`, and nothing has changed.
@@ -49,10 +63,10 @@ impl Owners {
         if !is_counted(user) {
             return Ok(None);
         }
-        if self.0.get(user.into()).is_none() {
-            self.0.insert(user.into(), Owned::default())?;
+        if self.all.get(user.into()).is_none() {
+            self.all.insert(user.into(), Owned::default())?;
         }
-        Ok(self.0.get_mut(user.into()))
+        Ok(self.all.get_mut(user.into()))
     }
 
     /// Takes from what the user has; one who has nothing any more is forgotten.
@@ -60,10 +74,10 @@ impl Owners {
         if !is_counted(user) {
             return;
         }
-        let Some(owned) = self.0.get_mut(user.into()) else { return };
+        let Some(owned) = self.all.get_mut(user.into()) else { return };
         take(owned);
         if owned.inodes == 0 && owned.names == 0 && owned.pages == 0 {
-            self.0.remove(user.into());
+            self.all.remove(user.into());
         }
     }
 
@@ -92,7 +106,7 @@ impl Owners {
     pub(super) fn grow(&mut self, user: u32, pages: u64) {
         if pages > 0
             && is_counted(user)
-            && let Some(owned) = self.0.get_mut(user.into())
+            && let Some(owned) = self.all.get_mut(user.into())
         {
             owned.pages += pages;
         }
@@ -103,24 +117,51 @@ impl Owners {
         self.less(user, |owned| owned.pages = owned.pages.saturating_sub(pages));
     }
 
-    /// So many of the user's pages have left their file, and others may see them still.
+    /// What the user has given up.
+    fn going(&self, user: u32) -> Going {
+        if is_counted(user) { self.of(user).going } else { self.going }
+    }
+
+    /// The same, to be changed, of one who has something.
+    pub(super) fn going_mut(&mut self, user: u32) -> Option<&mut Going> {
+        match is_counted(user) {
+            true => self.all.get_mut(user.into()).map(|owned| &mut owned.going),
+            false => Some(&mut self.going),
+        }
+    }
+
+    /// So many of the user's pages have left their file, and others may see them.
     pub(super) fn leave(&mut self, user: u32, pages: u64) {
-        if let Some(owned) = self.0.get_mut(user.into()) {
-            owned.leaving += pages;
+        if let Some(going) = self.going_mut(user) {
+            going.leaving += pages;
         }
     }
 
     /// One of these is memory again.
     pub(super) fn left(&mut self, user: u32) {
-        self.less(user, |owned| {
-            owned.leaving = owned.leaving.saturating_sub(1);
-            owned.pages = owned.pages.saturating_sub(1);
-        });
+        if let Some(going) = self.going_mut(user) {
+            going.leaving = going.leaving.saturating_sub(1);
+        }
+        self.shrink(user, 1);
+    }
+
+    /// An inode of the user's is in the list of those without names and holders.
+    pub(super) fn list(&mut self, user: u32) {
+        if let Some(going) = self.going_mut(user) {
+            going.nameless += 1;
+        }
+    }
+
+    /// It is in it no more.
+    pub(super) fn unlist(&mut self, user: u32) {
+        if let Some(going) = self.going_mut(user) {
+            going.nameless = going.nameless.saturating_sub(1);
+        }
     }
 
     /// One of the user's pages is being taken back from others.
     pub(super) fn take(&mut self, user: u32) {
-        if let Some(owned) = self.0.get_mut(user.into()) {
+        if let Some(owned) = self.all.get_mut(user.into()) {
             owned.taken += 1;
         }
     }
@@ -172,17 +213,20 @@ impl Tree {
             names: free.names.min(rest(inodes, owned.names)),
         }
     }
-    /// Is the owner of this file, who has no room, to have some soon? When files without names have
-    /// ended, and when others see no more what has left the owner's files (or any, where all room
-    /// is taken). Asked with `since` 0 first, then with what the answer was before.
-    pub fn room_to_come(&self, id: Id, since: u64) -> Result<Option<u64>, Errno> {
-        let user = self.inode(id)?.attributes.uid;
-        let owned = self.owners.of(user);
-        let leaves_some = match is_counted(user) && owned.pages >= self.limits.pages / 2 {
-            true => owned.leaving > 0,
-            false => self.is_left_by_pages(),
-        };
+    /// Is there to be room soon for pages of this file's owner, or for files of `maker`'s, who has
+    /// none? When files without names have ended that were the same user's, and for pages, too,
+    /// when others see no more what has left them. Asked with `since` 0 first, then with what the
+    /// answer was before.
+    pub fn room_to_come(
+        &self,
+        id: Id,
+        maker: Option<u32>,
+        since: u64,
+    ) -> Result<Option<u64>, Errno> {
+        let user = maker.unwrap_or(self.inode(id)?.attributes.uid);
+        let going = self.owners.going(user);
         let last = self.look_asked_about(since);
-        Ok(self.look_to_come(last).or(leaves_some.then_some(last)))
+        let leaves_some = maker.is_none() && going.leaving > 0;
+        Ok(self.look_to_come(going, last).or(leaves_some.then_some(last)))
     }
 }
