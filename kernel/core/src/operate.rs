@@ -60,7 +60,10 @@ impl Piece {
     pub(crate) fn of(step: &Step, address: u64) -> Self {
         let len = u64::from(step.len);
         let in_one = |at: u64| at % PAGE_SIZE + len <= PAGE_SIZE;
-        if step.flags & STEP_IN != 0 || !in_one(address) || !in_one(step.offset.into()) {
+        // The short way finds the word in the region's first frame (`relay::hand_on`).
+        let in_first = u64::from(step.moves) < PAGE_SIZE / 8;
+        let in_pages = in_one(address) && in_one(step.offset.into());
+        if step.flags & STEP_IN != 0 || !in_pages || !in_first {
             return Self::default();
         }
         Self { address, offset: step.offset, moves: step.moves, len: step.len as u16 }

@@ -204,9 +204,12 @@ fn the_step_of_one_that_waits_is_looked_at_again_when_somebody_leaves() {
     assert_eq!(world.by(other, Call::RegionDetach { region, role: 1 }), OK);
     assert_eq!(piece(&world), 0);
 
-    // One that goes in, or lies in two frames, is no such step.
-    for (frames, bad) in [(0, Step { flags: STEP_IN, ..take }), (2, Step { offset: 4092, ..take })]
-    {
+    // One that goes in, or lies in two frames, is no such step; neither is one that moves a word
+    // behind the first frame, which need not lie behind it in memory.
+    let goes_in = Step { flags: STEP_IN, ..take };
+    let lies_in_two = Step { offset: 4092, ..take };
+    let moves_elsewhere = Step { moves: 512, ..take };
+    for (frames, bad) in [(0, goes_in), (2, lies_in_two), (2, moves_elsewhere)] {
         let (mut world, base, reader) = setting(frames);
         let bad = Step { region: base.region, ..bad };
         assert_eq!(wait(&mut world, reader, bad, 0, 0), Outcome::Left);
