@@ -20,7 +20,8 @@ use crate::index::{DomainIndex, EnvIndex};
 use crate::machine::Machine;
 use crate::state::State;
 use crate::{
-    create, death, domain, env, forgetting, gate, predicate, principal, sched, sleep, turns,
+    create, death, domain, env, forgetting, frame, gate, lent, predicate, principal, sched, sleep,
+    turns,
 };
 use abi::id::EnvId;
 
@@ -39,6 +40,7 @@ pub(crate) fn arrive<M: Machine>(
     death::drop_pages(state, machine, guest);
     state.envs.slots[guest].timer = 0;
     sleep::set_alarm(state, guest);
+    drop_leaving(state, machine, prepared);
     take_over(state, machine, guest, prepared);
     principal::bring_groups(state, from.into(), to);
     env::set_domain(state, guest, domain::id(state, to));
@@ -53,6 +55,18 @@ pub(crate) fn arrive<M: Machine>(
     // It has been counted in the domain, which therefore lasts.
     death::die(state, machine, prepared, 0, EnvId::NONE);
     death::leave_domain(state, machine, from);
+}
+
+/// What is being revoked does not arrive: the revocation may have passed the guest already, on its
+/// way to the one at `prepared`.
+fn drop_leaving<M: Machine>(state: &mut State, machine: &mut M, prepared: EnvIndex) {
+    let Env { save, application, .. } = state.envs.slots[prepared];
+    if save.0 != 0 && frame::is_leaving(state, save) {
+        lent::drop_save(state, prepared);
+    }
+    if application.0 != 0 && frame::is_leaving(state, application) {
+        lent::drop_application(state, machine, prepared);
+    }
 }
 
 /// Gives what the one at `prepared` was set to be to the one at `guest`.

@@ -322,7 +322,12 @@ fn memory<M: Machine>(
     }
     if (PUBLISHED..abi::layout::LIBRARY).contains(&address) {
         let physical = published_physical(machine, address).ok_or(Error::BadAddress)?;
-        may_keep(state, caller, Frame::containing(physical))?;
+        let frame = Frame::containing(physical);
+        may_keep(state, caller, frame)?;
+        // The revocation may have passed the caller.
+        if frame::is_leaving(state, frame) {
+            return Err(Error::BadAddress.into());
+        }
         return Ok(Operand { value: physical, watched: published_class(state, address) });
     }
     let root = domain::root(state, env::domain(state, caller).into());

@@ -3,6 +3,7 @@
 use crate::index::EnvIndex;
 
 use super::*;
+use crate::env::Env;
 use abi::capability::{
     CONTROL, DERIVE, DEVICE_CONSOLE, DEVICE_NETWORK, DEVICE_POWER, DEVICE_TRACE, NAME_DEVICE,
     NAME_FRESH, NAME_GROUP, NAME_USER, READ, SIGNAL, USER_RIGHTS, WRITE,
@@ -502,6 +503,26 @@ fn a_guest_brings_its_groups_and_the_regions_that_it_has_passed() {
     assert!(matches!(world.with(1, 0, ask), Outcome::Answer(0, after) if after != before));
     assert_eq!(offer(&mut world, thread, 2), no, "it is over");
     world.settle();
+}
+
+/// A revocation that has passed the guest finds nothing of the frame with it afterwards.
+#[test]
+fn a_guest_brings_no_page_along_that_is_being_revoked() {
+    let mut world = World::new();
+    let (guest, builder, built, new) = prepared(&mut world);
+    let value = admits(&world, guest, new);
+    let admit = Call::DomainSet { domain: built, property: Property::Admits as u16, value };
+    assert_eq!(world.with(builder, 0, admit), OK);
+    let Env { save, application, .. } = world.state.envs.slots[EnvIndex::new(new)];
+    for frame in [save, application] {
+        assert_ne!(frame.0, 0);
+        world.state.frames.records[frame.0 as usize].revoking = true;
+    }
+    let go = Call::EnvMove { domain: built, fields: 0, setup: UserAddress(SCRATCH) };
+    assert_eq!(world.with(guest, USER, go), Outcome::Restart);
+    let Env { save, application, .. } = world.state.envs.slots[EnvIndex::new(guest)];
+    assert_eq!((save.0, application.0), (0, 0));
+    assert_eq!(world.machine.application_pages[guest], None);
 }
 
 #[test]
