@@ -18,6 +18,8 @@ mod foreground;
 #[cfg(target_os = "none")]
 mod hung_up;
 #[cfg(target_os = "none")]
+mod leader;
+#[cfg(target_os = "none")]
 mod master;
 #[cfg(target_os = "none")]
 mod region;

@@ -21,6 +21,7 @@ use xok::services::{self, Service};
 use crate::console;
 use crate::foreground::Signals;
 use crate::hung_up;
+use crate::leader::Leader;
 use crate::master::{self, Master, Typed};
 use crate::region::Region;
 use crate::scratch::{CHUNK, Scratch};
@@ -71,18 +72,23 @@ fn change(control: Region, old: &Control, mut new: Control) -> Result<(), Refuse
 /// Says in a terminal's settings that it was hung up, and tells the leader of its session; its
 /// foreground is told when the leader has ended, or now if that one says so, and has not in what
 /// was `seen` of the settings.
-fn hang_up(control: Region, mark: Mark, seen: &Control, scratch: &mut Scratch) {
+fn hang_up(
+    control: Region,
+    mark: Mark,
+    (seen, leader): (&Control, &mut Leader),
+    scratch: &mut Scratch,
+) {
     let mut last = *seen;
     // Settings that cannot be changed are no program's any more.
     let _ = again(|| {
         last = settings(control)?;
         change(control, &last, Control { hung_up: true, ..last })
     });
-    hung_up::hang_up_leader(mark, last.session);
-    scratch.lose(mark, (last.session, last.foreground), true);
-    if last.left != seen.left && !hung_up::leads(mark, last.left.0) {
-        scratch.lose(mark, last.left, false);
-    }
+    leader.take_word(mark, seen, &last);
+    let (has, untold) = leader.end(mark, &last);
+    untold.into_iter().for_each(|group| scratch.lose(mark, group, false));
+    hung_up::hang_up_leader(mark, has.0);
+    scratch.lose(mark, has, true);
 }
 
 /// An output region, as what is in it is looked at.
@@ -113,8 +119,7 @@ pub struct Terminal {
     error: Option<Region>,
     control: Region,
     state: Control,
-    /// The last session that has lost it and is not told yet, and its foreground.
-    untold: (u32, u32),
+    leader: Leader,
     line: Line,
     from: Input,
     /// Cells that did not fit the input ring yet.
@@ -142,7 +147,7 @@ impl Terminal {
             error: (!error.id.is_none()).then_some(error),
             control,
             state,
-            untold: (0, 0),
+            leader: Leader::default(),
             line: Line::new(state.termios),
             from: Input::Terminal,
             waiting: Vec::new(),
@@ -188,7 +193,7 @@ impl Terminal {
             error: None,
             control,
             state,
-            untold: (0, 0),
+            leader: Leader::default(),
             line: Line::new(state.termios),
             from: Input::Terminal,
             waiting: Vec::new(),
@@ -217,8 +222,8 @@ impl Terminal {
         if let Some(master) = &self.master {
             Self::clear(table, master.number);
         }
-        scratch.lose(self.mark(), self.untold, false);
-        hang_up(self.control, self.mark(), &self.state, scratch);
+        let (mark, known) = (self.mark(), (&self.state, &mut self.leader));
+        hang_up(self.control, mark, known, scratch);
         let regions = [self.input, self.output, looker(self.output), self.control];
         regions.into_iter().for_each(master::detach);
         if let Some(master) = &self.master {
@@ -232,7 +237,7 @@ impl Terminal {
         Self::clear(table, number);
         if let Ok(control) = master::attach(entry.control, CONTROL_ROLE) {
             let mark = Mark::of(number as u32, control.id.0);
-            hang_up(control, mark, &Control::default(), scratch);
+            hang_up(control, mark, (&Control::default(), &mut Leader::default()), scratch);
             master::detach(control);
         }
     }
@@ -245,11 +250,12 @@ impl Terminal {
 
     /// Does a piece of everything; was there anything to do?
     pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
-        if self.untold.0 != 0 && scratch.signals.hang_up(self.mark(), self.untold, false) {
-            self.untold = (0, 0);
-        }
+        self.leader.tell(self.mark(), &mut scratch.signals);
         let changed =
             self.take_settings(scratch)? | self.take_leaders_end()? | self.let_go_on(scratch)?;
+        if self.master.is_some() {
+            self.leader.look(self.mark(), &self.state);
+        }
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
         let mut shown = self.show_rest()?;
@@ -289,7 +295,7 @@ impl Terminal {
             return Ok(false);
         }
         let old = core::mem::replace(&mut self.state, new);
-        self.take_leaders_word(&old);
+        self.leader.take_word(self.mark(), &old, &new);
         if new.flush_input != old.flush_input {
             self.line.flush();
             self.flush_input()?;
@@ -302,30 +308,6 @@ impl Terminal {
             self.apply(scratch)?;
         }
         Ok(true)
-    }
-
-    /// Looks whether the leader of a session has said that it ends, or has ended, if another
-    /// session has the terminal already.
-    fn take_leaders_word(&mut self, old: &Control) {
-        let (new, mark) = (self.state, self.mark());
-        let has_said = new.left.0 != 0 && new.left != old.left;
-        let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
-        let group = match (has_said, is_anothers) {
-            (true, _) if !hung_up::leads(mark, new.left.0) => new.left,
-            (false, true) if !published::env_lives(EnvId(old.session)) => {
-                (old.session, old.foreground)
-            }
-            _ => return,
-        };
-        self.lose(group);
-    }
-
-    /// A session whose leader has ended has lost it, with this group in the foreground, which is
-    /// told with the next step, or look. There is one at a time, whatever is said here.
-    fn lose(&mut self, group: (u32, u32)) {
-        if group.0 != 0 && group.1 != 0 {
-            self.untold = group;
-        }
     }
 
     /// Continues the group that a process of the session wants to go on.
@@ -365,7 +347,7 @@ impl Terminal {
             group = old.foreground;
             change(control, &old, Control { session: 0, foreground: 0, ..old })
         })?;
-        self.lose((session, group));
+        self.leader.lose((session, group));
         self.state.session = 0;
         Ok(true)
     }
@@ -573,9 +555,7 @@ impl Terminal {
             let takes = self.waiting.is_empty() && self.screen.len() <= LINE_MAX;
             let types = takes && !signals.wait_at(self.mark());
             master.watch(types, !self.screen.is_empty(), atoms);
-            if self.state.session != 0 {
-                atoms.push(hung_up::leader_ends(self.state.session));
-            }
+            self.leader.watch(&self.state, atoms);
         }
     }
 }

@@ -28,6 +28,8 @@ const MAKES: [u64; 6] = [8, 13, 19, 24, 30, 33];
 const ENDS: [u64; 11] = [1, 2, 4, 5, 7, 9, 10, 14, 43, 48, 53];
 /// One of those in so many.
 const SELDOM: u64 = 40;
+/// Bytes of a further thread's stack.
+const STACK: usize = 128 << 10;
 /// Pages of words that calls may be pointed at.
 const PAGES: usize = 4;
 /// Numbers that mean something: small ones, "any", "own", the hole between the halves.
@@ -78,16 +80,33 @@ pub fn start(seed: u64, life: u64, tally: Tally) -> Result<i32, String> {
         if !libc::become_user_of(NOBODY, groups) {
             return 1;
         }
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (life + 1) << 20 | 1);
         if life % KINDS == 1 {
             // Its own name, too: what is left is a native program that nobody gave anything.
             (0..16).for_each(|slot| {
                 libc::raw_call(door, [18, slot, 0, 0, 0, 0, 0]);
             });
+            return live(door, &mut random_of(seed, life, 0), (MADE_MOST, tally));
         }
-        live(door, &mut random, tally)
+        live_on_all(door, (seed, life), tally)
     });
     if pid > 0 { Ok(pid) } else { Err(format!("an attacker cannot begin: {pid}")) }
+}
+
+/// The words of one thread of a life.
+fn random_of(seed: u64, life: u64, thread: u64) -> Random {
+    Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (life + 1) << 20 ^ thread << 8 | 1)
+}
+
+/// A thread for each processor: what one does to the ids that all see, others undo meanwhile.
+fn live_on_all(door: u64, (seed, life): (u64, u64), tally: Tally) -> i32 {
+    let threads = u64::from(published::directory().cpus);
+    let most = MADE_MOST / threads;
+    for thread in 1..threads {
+        let act = move || live(door, &mut random_of(seed, life, thread), (most, tally));
+        // Without room for another thread there are fewer.
+        let _ = std::thread::Builder::new().stack_size(STACK).spawn(act);
+    }
+    live(door, &mut random_of(seed, life, 0), (most, tally))
 }
 
 /// Ids and addresses that mean something.
@@ -123,13 +142,13 @@ fn word(random: &mut Random, meanings: &[u64]) -> u64 {
     }
 }
 
-/// Calls until it is killed, or has made as much as it may.
-fn live(door: u64, random: &mut Random, tally: Tally) -> i32 {
+/// Calls until it is killed, or has made so much at `most`.
+fn live(door: u64, random: &mut Random, (most, tally): (u64, Tally)) -> i32 {
     let pages = libc::shared(PAGES);
     let meanings = meanings(pages);
     let words = libc::words(pages, PAGES * 512);
     let mut made = 0;
-    while made < MADE_MOST {
+    while made < most {
         for _ in 0..4 {
             let at = random.below(words.len() as u64) as usize;
             words[at].store(word(random, &meanings), Ordering::Relaxed);

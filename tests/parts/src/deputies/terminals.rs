@@ -28,7 +28,7 @@ use unix::process_page::ProcessPage;
 use xok::services::{self, Service};
 
 /// What holds.
-pub const TESTS: [Test; 27] = [
+pub const TESTS: [Test; 28] = [
     ("terminals_reach_their_own_alone", terminals_reach_their_own_alone),
     ("nonsense_in_a_terminal_is_its_own", nonsense_in_a_terminal_is_its_own),
     ("an_interrupt_reaches_all_that_fork", an_interrupt_reaches_all_that_fork),
@@ -56,6 +56,7 @@ pub const TESTS: [Test; 27] = [
         strangers::strangers_keep_no_shell_in_the_background,
     ),
     ("living_leaders_are_not_hung_up", leaders::living_leaders_are_not_hung_up),
+    ("disowned_sessions_are_hung_up", leaders::disowned_sessions_are_hung_up),
     ("hang_ups_do_not_wait_for_what_is_typed", leaders::hang_ups_do_not_wait_for_what_is_typed),
     ("ends_before_a_close_are_told", leaders::ends_before_a_close_are_told),
     ("ends_are_told_where_they_are_said", leaders::ends_are_told_where_they_are_said),

@@ -68,6 +68,67 @@ pub fn living_leaders_are_not_hung_up(door: door::Door) -> Seen {
     Ok(String::new())
 }
 
+/// What a process of another user, which has a session's terminal, says there of the session: that
+/// the terminal is no session's, or that the leader of one that there is not has ended.
+fn disown(door: door::Door, own: &mut Terminal, has_left: bool) -> i32 {
+    let Some([_, _, control, _]) = regions_of(own) else { return 1 };
+    if !libc::become_user(NOBODY) {
+        return 2;
+    }
+    let said = match has_left {
+        false => settle(door, control, WordAt { offset: FOREGROUND, value: 0 }),
+        true => word_of(door, control, STATE)
+            .is_some_and(|state| say_left(door, control, 1 << 32 | 1, state, FIRST)),
+    };
+    // What is typed later is read: the server has looked at the settings.
+    if said && own.serves() { 0 } else { 3 }
+}
+
+/// Loses the terminal of its session by its end, or by that of its master, after another one has
+/// `disowned` it: what its child in the foreground, or itself, hears.
+fn lose(door: door::Door, (ends, has_left): (bool, bool), words: &[AtomicU64]) -> i32 {
+    SEEN.store(0, Ordering::SeqCst);
+    SIGNALS.iter().for_each(|&signal| libc::handle(signal, count));
+    let leads = libc::lead_session();
+    let Some(mut own) = Terminal::open(true).filter(|_| leads) else { return 1 };
+    // The server has seen the session.
+    if !own.serves() {
+        return 2;
+    }
+    if ends {
+        // It has the master, too.
+        libc::spawn(|| child(words));
+        await_word(words, CHILD);
+    }
+    if ends && has_left {
+        // As one that ends, and has not said so in the settings.
+        say(offset_of!(ProcessPage, terminal), 0);
+    }
+    let attacker = libc::wait(libc::spawn(|| disown(door, &mut own, has_left)));
+    if attacker != 0 {
+        return attacker >> 8 << 4;
+    }
+    if !ends {
+        drop(own.master);
+        child(words);
+    }
+    0
+}
+
+/// A session hears that it has lost its terminal, whatever a program of another user's that has the
+/// terminal open says there of the session.
+pub fn disowned_sessions_are_hung_up(door: door::Door) -> Seen {
+    for (ends, has_left) in [(false, false), (false, true), (true, false), (true, true)] {
+        let words = libc::words(libc::shared(1), 7);
+        let status = libc::wait(libc::spawn(|| lose(door, (ends, has_left), words)));
+        await_word(words, HEARD);
+        let heard = words[HEARD].load(Ordering::SeqCst) == 2;
+        let told = || format!("{ends} {has_left}: status {status:#x}, heard: {heard}");
+        expect(status == 0 && heard, told)?;
+    }
+    Ok(String::new())
+}
+
 /// A word of a terminal's settings.
 fn word_of(door: door::Door, control: u64, at: u64) -> Option<u64> {
     let bytes = look(door, control, 0, at, 8)?.try_into().ok()?;
