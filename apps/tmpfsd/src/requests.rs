@@ -122,6 +122,10 @@ pub fn answer(
         }
         Operation::Room => {
             let maker = (b != 0).then_some(who.uid);
+            if maker.is_none() && tree.attributes(a)?.uid != who.uid {
+                // No user waits for the ends of another one's files.
+                return done();
+            }
             Ok([tree.room_to_come(a, maker, c)?.unwrap_or(0), 0, 0, 0])
         }
         Operation::Fifo => {

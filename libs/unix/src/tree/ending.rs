@@ -145,7 +145,12 @@ impl Tree {
             self.owners.unlist(user);
             let spared = stays < look && spared(user);
             if held {
-                // Its release is noticed.
+                // Its release is noticed; so is the end of all that hold it.
+                let nameless = |inode: &&mut Inode| inode.attributes.links == 0 && !inode.orphan;
+                if let Some(inode) = self.inode_unseen(id).ok().filter(nameless) {
+                    inode.orphan = true;
+                    self.orphans += 1;
+                }
             } else if stays >= look || spared {
                 if let Ok(inode) = self.inode_unseen(id) {
                     inode.listed = true;

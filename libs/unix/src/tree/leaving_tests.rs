@@ -221,6 +221,23 @@ fn room_is_to_come_when_files_without_names_end() {
     assert_eq!(tree.write(id, 0, b"x", &ANN), Ok(1));
 }
 
+/// A file without a name that has got a holder since is looked after as one that lost its name
+/// while it was held.
+#[test]
+fn files_that_are_held_later_are_orphans() {
+    let mut tree = tree(64);
+    let gone = tree.create(ROOT, b"gone", Kind::File, 0o644, &ANN).unwrap();
+    tree.unlink(ROOT, b"gone", &ANN).unwrap();
+    tree.hold(gone).unwrap();
+    tree.begin_look();
+    tree.end_look();
+    assert!(!tree.settle(9, |_| false));
+    assert!(tree.has_orphans());
+    tree.release(gone);
+    assert!(!tree.has_orphans());
+    assert!(tree.room_to_come(ROOT, Some(1000), 0).unwrap().is_some());
+}
+
 /// What is given to another user, and then ends, makes room for that one.
 #[test]
 fn room_is_to_come_to_the_owner_of_now() {
