@@ -85,6 +85,8 @@ pub mod cost {
     pub const ATOM: u32 = 780;
     /// A buffer of a new ring.
     pub const BUFFER: u32 = 400;
+    /// The last reference to a filter given up, with which that ends.
+    pub const REFERENCE: u32 = 700;
     /// A filter that a new one is compared with.
     pub const FILTER: u32 = 110;
     /// A deadline served, but for predicates.

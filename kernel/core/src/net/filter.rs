@@ -414,13 +414,18 @@ pub fn set_ring(
     Ok(0)
 }
 
-/// Drops every reference of a domain.
-pub fn drop_all_of(state: &mut State, domain: DomainIndex) {
+/// Drops the references of a domain, while there is room; are they all gone?
+pub fn drop_all_of(state: &mut State, domain: DomainIndex) -> bool {
     for index in 1..state.net.filters.len() {
         for slot in 0..HOLDERS {
             if DomainIndex::from(state.net.filters[index].holders[slot]) == domain {
+                if !work::room(state, cost::REFERENCE) {
+                    return false;
+                }
+                work::spend(state, cost::REFERENCE);
                 drop_holder(state, index, slot);
             }
         }
     }
+    true
 }

@@ -154,8 +154,7 @@ pub fn end_domain(state: &mut State, domain: DomainIndex) -> bool {
         return false;
     }
     work::spend(state, cost::LOOK * looks as u32);
-    filter::drop_all_of(state, domain);
-    ring::free_all_of(state, domain)
+    filter::drop_all_of(state, domain) && ring::free_all_of(state, domain)
 }
 
 /// The calls on rings, filters and packets, for the environment at index `caller`.

@@ -256,6 +256,27 @@ fn a_reference_counts_once() {
     assert_eq!(world.state.published.accounts[1].used[Resource::Filters as usize], 0);
 }
 
+/// A domain that ends gives up no more references in a hold of the lock than there is room for.
+#[test]
+fn references_go_where_there_is_room() {
+    use crate::work::{self, PIECE, cost};
+    let mut wire = Wire::new();
+    for number in 1..=4 {
+        wire.first(0, &[(12, 0xff00_0000, number << 24)]);
+    }
+    let state = &mut wire.world.state;
+    let domain = env::domain(state, EnvIndex::new(1)).into();
+    let looks = (state.net.filters.len() + state.net.rings.len()) as u32;
+    work::begin(state);
+    work::spend(state, PIECE - cost::LOOK * looks - 2 * cost::REFERENCE);
+    assert!(!net::end_domain(state, domain));
+    assert_eq!((state.net.ordered, state.spent), (2, PIECE));
+    work::begin(state);
+    assert!(net::end_domain(state, domain));
+    assert_eq!(state.net.ordered, 0);
+    work::end(state);
+}
+
 /// Where a packet and the word beside it lie.
 const PACKET: u64 = SCRATCH + 0x900;
 const PENDING: u64 = SCRATCH + 0x980;

@@ -355,6 +355,40 @@ fn who_borrows_by_the_short_way_pays_with_its_account() {
     assert!(!matches!(done, Some(Done::Switched { .. })), "{done:?}");
 }
 
+/// A sleeper's step may move a word of any frame of the region: by the short way no word of a frame
+/// is written that only lies behind the region's first one in memory.
+#[test]
+fn no_step_moves_words_of_strange_frames() {
+    let mut world = populated();
+    let is_free = |frame: u32| frame::kind(&world.state, Frame(frame)) == Some(FrameType::Free);
+    let mut pairs = (2..1000).step_by(2).filter(|&first| is_free(first) && is_free(first + 1));
+    let (first, second) = (pairs.next().unwrap(), pairs.next().unwrap());
+    world.put(1, &[u64::from(first) | u64::from(second) << 32]);
+    let call = Call::RegionAlloc { frames: UserAddress(SCRATCH), count: 2 };
+    let Outcome::Answer(0, region) = world.by(1, call) else { panic!("RegionAlloc") };
+    let readers = env::domain(&world.state, EnvIndex::new(3));
+    for (role, domain) in [(0, DomainId::NONE), (1, readers)] {
+        let region = RegionId(region);
+        assert_eq!(world.by(1, Call::RegionAttach { region, role, domain }), OK);
+    }
+    let put = |from| {
+        let [which, piece, words] = Step { flags: STEP_IN, ..eight_bytes(region) }.to_words();
+        Call::RegionStep { which, address: DATA, piece, words, from, beside: 0 }
+    };
+    assert_eq!(world.by(1, put(0)), OK);
+    let take = Step { role: 1, moves: 512, flags: STEP_BESIDE, ..eight_bytes(region) };
+    let [which, piece, words] = take.to_words();
+    let wait = Call::RegionStepOrWait { which, address: DATA, piece, words, from: 8, posted: 0 };
+    assert_eq!(world.by(3, wait), Outcome::Left);
+    world.on(0, 1);
+    assert_eq!(world.pick(0), 1);
+    let strange = Frame(first + 1).address();
+    world.machine.word_set(strange, 8);
+    by_the_short_way(&mut world, 0, 1, put(8)).unwrap();
+    assert_eq!(world.machine.word(Frame(first).address()), 16, "the writer's word moves");
+    assert_eq!(world.machine.word(strange), 8);
+}
+
 /// One that runs on the time of another hands none of it on to a sleeper by the short way.
 #[test]
 fn time_that_is_lent_is_lent_no_further() {
