@@ -42,8 +42,6 @@ impl Leader {
 
     /// Takes what the settings say now of the session, and of the end of its leader.
     pub fn take_word(&mut self, mark: Mark, old: &Control, new: &Control) {
-        // It may say in its page now that it has the terminal, and have said so in no look before.
-        self.look(mark, old);
         let says = new.left.0 != 0 && new.left != old.left && !leads(mark, new.left.0);
         let is_anothers = ![0, new.session].contains(&old.session) && new.session != 0;
         if says {
@@ -58,16 +56,25 @@ impl Leader {
         }
     }
 
-    /// Looks whether a leader has the terminal, and whether one has ended that had it.
-    pub fn look(&mut self, mark: Mark, state: &Control) {
-        if self.is_elsewhere(state) && !published::env_lives(EnvId(self.led.0)) {
+    /// Looks whether a leader has the terminal, and whether one has lost it that had it and of
+    /// which the settings say nothing; has one, so that it is to be told?
+    pub fn look(&mut self, mark: Mark, state: &Control) -> bool {
+        let has_lost = self.is_elsewhere(state) && !leads(mark, self.led.0);
+        if has_lost {
+            // It ends: without the settings it has no terminal that it could give up.
             self.lose(self.led);
         }
-        let is_free = self.led.0 == 0 || !leads(mark, self.led.0);
-        let is_it = self.led.0 == state.session || is_free && leads(mark, state.session);
-        if state.session != 0 && is_it {
-            self.led = (state.session, state.foreground);
+        if state.session != 0 && self.led.0 == 0 && leads(mark, state.session) {
+            self.led = (state.session, 0);
+            if self.ended == state.session {
+                self.ended = 0;
+            }
         }
+        // A session that has a terminal has had a foreground since.
+        if state.session != 0 && self.led.0 == state.session && state.foreground != 0 {
+            self.led.1 = state.foreground;
+        }
+        has_lost
     }
 
     /// Do the settings name another session than the one that was led, or none?
@@ -78,25 +85,28 @@ impl Leader {
     /// A session has lost the terminal, as its leader has ended: its foreground is told with the
     /// next step, or look. Of each kind there is one at a time, whatever the settings say.
     pub fn lose(&mut self, group: Group) {
+        let was_led = group.0 == self.led.0;
+        let led = if was_led { core::mem::take(&mut self.led) } else { (0, 0) };
         if group.0 == self.ended {
             return;
         }
-        let was_led = group.0 == self.led.0;
         if was_led {
-            (self.led, self.ended) = ((0, 0), group.0);
+            self.ended = group.0;
         }
-        if group.0 != 0 && group.1 != 0 {
-            self.untold[usize::from(!was_led)] = group;
+        let foreground = if group.1 != 0 { group.1 } else { led.1 };
+        if group.0 != 0 && foreground != 0 {
+            self.untold[usize::from(!was_led)] = (group.0, foreground);
         }
     }
 
-    /// The terminal goes, and its settings are these: the session that has it, as its leader says,
-    /// and those that are to be told of their leader's end.
-    pub fn end(&mut self, mark: Mark, state: &Control) -> (Group, [Group; 2]) {
+    /// The terminal goes, and its settings are these: the sessions that have it, as the settings
+    /// and as a leader says, and those that are to be told of their leader's end.
+    pub fn end(&mut self, mark: Mark, state: &Control) -> [[Group; 2]; 2] {
         self.look(mark, state);
         let named = (state.session, state.foreground);
-        let has = if self.is_elsewhere(state) { self.led } else { named };
-        (has, core::mem::take(&mut self.untold))
+        let is_same = self.led.0 == state.session;
+        let have = if is_same { [self.led, (0, 0)] } else { [named, self.led] };
+        [have, core::mem::take(&mut self.untold)]
     }
 
     /// Adds what ends a sleep: the end of the leader, or of one that had the terminal.

@@ -84,11 +84,14 @@ fn hang_up(
         last = settings(control)?;
         change(control, &last, Control { hung_up: true, ..last })
     });
+    leader.look(mark, seen);
     leader.take_word(mark, seen, &last);
-    let (has, untold) = leader.end(mark, &last);
+    let [have, untold] = leader.end(mark, &last);
     untold.into_iter().for_each(|group| scratch.lose(mark, group, false));
-    hung_up::hang_up_leader(mark, has.0);
-    scratch.lose(mark, has, true);
+    for has in have {
+        hung_up::hang_up_leader(mark, has.0);
+        scratch.lose(mark, has, true);
+    }
 }
 
 /// An output region, as what is in it is looked at.
@@ -251,10 +254,10 @@ impl Terminal {
     /// Does a piece of everything; was there anything to do?
     pub fn step(&mut self, scratch: &mut Scratch) -> Result<bool, Refused> {
         self.leader.tell(self.mark(), &mut scratch.signals);
-        let changed =
+        let mut changed =
             self.take_settings(scratch)? | self.take_leaders_end()? | self.let_go_on(scratch)?;
         if self.master.is_some() {
-            self.leader.look(self.mark(), &self.state);
+            changed |= self.leader.look(self.mark(), &self.state);
         }
         let typed = self.take_input(scratch)?;
         let handed_over = self.hand_over()?;
@@ -295,6 +298,11 @@ impl Terminal {
             return Ok(false);
         }
         let old = core::mem::replace(&mut self.state, new);
+        if self.master.is_some() {
+            // Its leader may say in its page now that it has the terminal, and not have said so in
+            // the last look.
+            self.leader.look(self.mark(), &old);
+        }
         self.leader.take_word(self.mark(), &old, &new);
         if new.flush_input != old.flush_input {
             self.line.flush();

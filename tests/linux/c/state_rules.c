@@ -91,6 +91,15 @@ static void terminals(void)
     }
     waitpid(child, &status, 0);
     show_status("ended", status);
+    /* It is in the foreground itself. */
+    child = fork_clean();
+    if (child == 0) {
+        setsid();
+        ioctl(open(one, O_RDWR), TIOCNOTTY);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    show_status("gave it up", status);
     close(masters[0]);
     close(masters[1]);
 }

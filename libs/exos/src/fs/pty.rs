@@ -244,10 +244,12 @@ pub fn leave_session(process: &mut Process) {
 /// foreground, as far as it may (tty_ioctl(4), `TIOCNOTTY`).
 pub fn disown(process: &mut Process, tty: &Tty) {
     let session = page::own().session;
+    // Before the settings say so: the terminal server asks then who has the terminal.
+    page::own().set_mark(Mark::NONE);
     let foreground = give_up(tty, false);
     if foreground != 0 {
         for signal in [raw::SIGHUP, raw::SIGCONT] {
-            send::to_terminals(process, signal, tty.mark(), (session, foreground));
+            send::to_former_terminal(process, signal, tty.mark(), (session, foreground));
         }
     }
 }

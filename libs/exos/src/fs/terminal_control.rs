@@ -164,11 +164,10 @@ pub fn is_taken(session: u32) -> bool {
 fn leave_terminal(process: &mut Process, tty: &Tty) -> Result<(), Errno> {
     let own = page::own();
     own_terminal(tty)?;
-    // First, as the terminal server asks who has the terminal when it sees the settings.
-    own.set_mark(Mark::NONE);
     if own.session == process.id.0 {
         pty::disown(process, tty);
     }
+    own.set_mark(Mark::NONE);
     Ok(())
 }
 

@@ -391,9 +391,17 @@ pub fn to_members(
 /// The same, to those that have the terminal `mark` as their session's: what its settings say of
 /// session and foreground any program has written that has the terminal.
 pub fn to_terminals(process: &mut Process, signal: u32, mark: Mark, group: (u32, u32)) {
-    to_members(process, signal, group, |target| {
-        said::terminal(target.id).is_some_and(|said| *said.own_word() == mark)
-    });
+    to_members(process, signal, group, |target| has_terminal(target.id, mark));
+}
+
+/// The same by a leader that has given that terminal up, which hears it, too.
+pub fn to_former_terminal(process: &mut Process, signal: u32, mark: Mark, group: (u32, u32)) {
+    let own = process.id;
+    to_members(process, signal, group, |target| target.id == own || has_terminal(target.id, mark));
+}
+
+fn has_terminal(id: EnvId, mark: Mark) -> bool {
+    said::terminal(id).is_some_and(|said| *said.own_word() == mark)
 }
 
 /// What init does when told (busybox's `halt`, `poweroff` and `reboot` tell it so): ends the
