@@ -312,7 +312,9 @@ pub(crate) fn finish<M: Machine>(state: &mut State, machine: &mut M, sleeper: En
     let (len, offset) = (u64::from(plan.step.len), u64::from(plan.step.offset));
     let end = plan.from.wrapping_add(len);
     let in_one = |at: u64| len <= PAGE_SIZE - at % PAGE_SIZE;
-    if plan.step.flags & STEP_IN != 0
+    // Nothing may lie at the region's end, where no frame is.
+    if len == 0
+        || plan.step.flags & STEP_IN != 0
         || !in_one(offset)
         || !in_one(plan.address)
         || machine.word(plan.moves) != plan.from

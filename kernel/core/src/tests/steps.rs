@@ -5,7 +5,7 @@ use crate::index::EnvIndex;
 use super::*;
 use crate::context::SYSCALL_BYTES;
 use abi::call::number;
-use abi::limits::REGION_COPY_BYTES;
+use abi::limits::{REGION_COPY_BYTES, REGION_FRAMES};
 use abi::memory::{ACCESSED, DIRTY};
 use abi::region::{STEP_BESIDE, STEP_IN, Step};
 use abi::upcall::woken;
@@ -22,7 +22,7 @@ const TAIL: u16 = 1;
 /// A region of so many frames, to which the first environment is attached as 0, another as 1.
 fn setting(frames: u64) -> (World, Step, usize) {
     let mut world = World::new();
-    world.put(1, &[u64::MAX; 4]);
+    world.put(1, &[u64::MAX; REGION_FRAMES.div_ceil(2)]);
     let Outcome::Answer(0, id) =
         world.by(1, Call::RegionAlloc { frames: UserAddress(SCRATCH), count: frames })
     else {
@@ -215,6 +215,21 @@ fn the_step_of_one_that_waits_is_looked_at_again_when_somebody_leaves() {
         assert_eq!(wait(&mut world, reader, bad, 0, 0), Outcome::Left);
         assert_eq!(world.state.envs.slots[EnvIndex::new(reader)].wait.piece.len, 0);
     }
+}
+
+/// No bytes may be at the end of the largest region: the sleeper's call begins anew.
+#[test]
+fn a_step_of_no_bytes_at_the_end_is_not_done_for_a_sleeper() {
+    let (mut world, base, reader) = setting(REGION_FRAMES as u64);
+    let first = world.state.regions.slots[RegionId(base.region).into()].first;
+    let offset = REGION_FRAMES as u32 * PAGE_SIZE as u32;
+    let take = Step { role: 1, peer: u8::MAX, offset, beside: 1, ..base };
+    touch(&mut world, reader, DATA, ACCESSED | DIRTY);
+    world.machine.word_set(first, 1);
+    assert_eq!(wait(&mut world, reader, take, 0, 0), Outcome::Left);
+    world.machine.word_set(first, 0);
+    let sleeper = EnvIndex::new(reader);
+    assert!(!crate::step::finish(&mut world.state, &mut world.machine, sleeper));
 }
 
 #[test]
