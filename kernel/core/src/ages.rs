@@ -16,15 +16,15 @@
 //! Frames that no entry maps (tables, regions, registers) have no age, nor has the boot image.
 
 use crate::chain::{self, Place};
-use crate::fold;
-use crate::index::{CpuIndex, DomainIndex, Each};
+use crate::index::{AccountIndex, CpuIndex, DomainIndex, Each};
 use crate::machine::{Flush, Machine};
 use crate::state::State;
 use crate::work::{self, cost};
+use crate::{domain, fold};
 use abi::id::{DomainId, Frame};
 use abi::limits::{AGE_ENTRIES, CPUS, SLICE_NS};
 use abi::memory::ACCESSED;
-use abi::published::{AGE_SHIFT, FrameType};
+use abi::published::{AGE_SHIFT, FrameRecord, FrameType};
 
 /// What a piece may spend, in instructions: less than one in a thousand of a slice.
 const PIECE: u32 = 8_000;
@@ -132,21 +132,27 @@ fn take<M: Machine>(state: &mut State, machine: &mut M, place: Place) -> bool {
     used | (fold::is_folded(state, place.table) && fold::take_accessed(state, machine, place))
 }
 
-/// Was the table made for a domain that has asked for ages?
+/// Was the table made for a domain that has asked for ages? The record names that by the low half
+/// of its id, which a later domain may have again: that is told of no other account's tables.
 fn tells(state: &State, table: Frame) -> bool {
-    let low = state.published.frames[table.0 as usize].chain;
+    let FrameRecord { chain: low, account, .. } = state.published.frames[table.0 as usize];
     let index = DomainIndex::from(DomainId(low.into()));
     let record = state.published.domains.get(index.at());
     let lives = record.is_some_and(|domain| domain.id as u32 == low && low != 0);
-    lives && state.domains.records[index].tells_ages
+    let pays = lives && domain::account(state, index) == AccountIndex::from(account);
+    pays && state.domains.records[index].tells_ages
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::Outcome;
     use crate::tests::{ROOT, World};
     use abi::call::Call;
+    use abi::id::AccountId;
+    use abi::layout::PAGE_SIZE;
     use abi::memory::{DIRTY, Item, Operation, PRESENT};
+    use abi::word::Which;
 
     const AT: u64 = 0x5000_0000;
 
@@ -251,6 +257,30 @@ mod tests {
             let asked = Call::DomainSet { domain, property: 8, value };
             assert_ne!(world.by(spy, asked), crate::tests::OK);
         }
+    }
+
+    /// A domain has in time the half of an id again by which a table names the domain that it was
+    /// made for, which has ended and left the table to another one of its account's.
+    #[test]
+    fn tables_of_another_account_tell_nothing() {
+        let mut world = World::new();
+        let other = world.domain().index();
+        let frame = world.map(1, AT);
+        let [entry] = entries(&world, frame)[..] else { panic!("an entry") };
+        let table = (entry / PAGE_SIZE) as usize;
+        world.state.published.frames[table].chain = world.state.published.domains[other].id as u32;
+        ask(&mut world, other);
+        round(&mut world);
+        assert_ne!(age(&world, frame), 0, "both are one account's");
+        let first = AccountId(world.state.published.accounts[1].id);
+        let make = Call::AccountAlloc { which: Which::Any, parent: first };
+        let Outcome::Answer(0, account) = world.by(1, make) else { panic!("an account") };
+        let account = AccountIndex::from(AccountId(account)).link();
+        world.state.domains.records[DomainIndex::new(other)].account = account;
+        world.state.published.ages[frame.0 as usize].seen = 0;
+        world.machine.word_set(entry, world.machine.word(entry) | ACCESSED);
+        round(&mut world);
+        assert_eq!(age(&world, frame), 0);
     }
 
     #[test]
