@@ -63,10 +63,10 @@ fn call_of_family(process: &mut Process, number: u32, words: [u64; 6]) -> Answer
     transfer(process, number, words)
         .or_else(|| name(process, number, words))
         .or_else(|| state(process, number, words))
-        .or_else(|| extended::call(process, number, words))
         .or_else(|| crate::unix_sockets::calls::call(process, number, words))
         .or_else(|| crate::net::calls::call(process, number, words))
         .or_else(|| crate::others::call(process, number, words))
+        .or_else(|| extended::call(process, number, words))
         .unwrap_or(Err(Errno::ENOSYS))
 }
 
