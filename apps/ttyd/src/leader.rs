@@ -99,9 +99,12 @@ impl Leader {
         }
     }
 
-    /// The terminal goes, and its settings are these: the sessions that have it, as the settings
-    /// and as a leader says, and those that are to be told of their leader's end.
-    pub fn end(&mut self, mark: Mark, state: &Control) -> [[Group; 2]; 2] {
+    /// The terminal goes, and its settings are these, behind those that were `seen`: the sessions
+    /// that have it, as the settings and as a leader says, and those that are to be told of their
+    /// leader's end.
+    pub fn end(&mut self, mark: Mark, seen: &Control, state: &Control) -> [[Group; 2]; 2] {
+        self.look(mark, seen);
+        self.take_word(mark, seen, state);
         self.look(mark, state);
         let named = (state.session, state.foreground);
         let is_same = self.led.0 == state.session;

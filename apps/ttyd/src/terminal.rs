@@ -84,9 +84,7 @@ fn hang_up(
         last = settings(control)?;
         change(control, &last, Control { hung_up: true, ..last })
     });
-    leader.look(mark, seen);
-    leader.take_word(mark, seen, &last);
-    let [have, untold] = leader.end(mark, &last);
+    let [have, untold] = leader.end(mark, seen, &last);
     untold.into_iter().for_each(|group| scratch.lose(mark, group, false));
     for has in have {
         hung_up::hang_up_leader(mark, has.0);
