@@ -61,13 +61,19 @@ fn end(tree: &mut Tree, who: &Credentials, name: &[u8]) {
     tree.settle(9, |_| false);
 }
 
-#[test]
-fn pages_that_others_see_are_charged_until_they_do_not() {
+/// A tree of 64 pages, of which this user's half was a file that has ended, and that others see.
+fn left_by(who: &Credentials) -> Tree {
     LOOK_ON.set(true);
     let mut tree = tree(64);
-    assert_eq!(shown(&mut tree, &ANN, b"a"), Ok(32));
-    end(&mut tree, &ANN, b"a");
+    assert_eq!(shown(&mut tree, who, b"left"), Ok(32));
+    end(&mut tree, who, b"left");
     while tree.work(10) {}
+    tree
+}
+
+#[test]
+fn pages_that_others_see_are_charged_until_they_do_not() {
+    let mut tree = left_by(&ANN);
     assert!(tree.is_left_by_pages());
     assert_eq!(shown(&mut tree, &ANN, b"b"), Err(Errno::ENOSPC));
     assert_eq!(tree.space().blocks_free, 32);
@@ -157,11 +163,7 @@ fn one_who_has_only_pages_that_others_see_is_not_forgotten() {
 /// Room is to come for the user whose pages have left files, and for no other.
 #[test]
 fn room_is_to_come_when_pages_leave() {
-    LOOK_ON.set(true);
-    let mut tree = tree(64);
-    assert_eq!(shown(&mut tree, &BOB, b"b"), Ok(32));
-    end(&mut tree, &BOB, b"b");
-    while tree.work(10) {}
+    let mut tree = left_by(&BOB);
     let id = tree.create(ROOT, b"a", Kind::File, 0o644, &ANN).unwrap();
     assert_eq!(tree.write(id, 0, &vec![7; 64 * PAGE], &ANN), Ok(32 * PAGE));
     assert_eq!(tree.room_to_come(id, None, 0), Ok(None), "half is full, and stays so");

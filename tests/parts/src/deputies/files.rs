@@ -1,6 +1,6 @@
 //! Files of others: what the file server does for whoever names them.
 
-use super::{ANN, NOBODY, ask, ask_as, end, failed, look, nobody, node_of};
+use super::{ANN, NOBODY, ask, ask_as, end, failed, look, nobody, node_of, say_held};
 use crate::peers::regions;
 use crate::{Seen, Test, expect, forgers, libc};
 use abi::call::Call;
@@ -221,11 +221,7 @@ fn is_room_again(door: door::Door, place: &str, mode: u32, claims: impl Fn(u64) 
         if fs::metadata("/tmp").is_err() {
             return 1;
         }
-        let word = claims(number);
-        let last = offset_of!(ProcessPage, held) + 8 * (HELD - 1);
-        for (offset, half) in [(last, word as u32), (last + 4, (word >> 32) as u32)] {
-            libc::own_page_word(offset).store(half, Ordering::SeqCst);
-        }
+        say_held(claims(number));
         libc::own_page_word(offset_of!(ProcessPage, file_user)).store(0, Ordering::SeqCst);
         i32::from(ask(door, NOBODY, Operation::Holder, [own.into(), 0, 0, 0]).is_err())
     })?;

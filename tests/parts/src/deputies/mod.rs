@@ -30,10 +30,12 @@ use abi::id::EnvId;
 use abi::region::{COPY_NONE, COPY_OUT, RegionOperation, WordAt};
 use abi::word::UserAddress;
 use std::io::{Read, Write};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use unix::attributes::Credentials;
+use unix::process_page::{HELD, ProcessPage};
 use unix::protocol::{self, Operation, Request, outcome};
 use unix::tree::ROOT;
 use xok::services::{self, Service};
@@ -170,6 +172,13 @@ pub(super) fn look(
 /// Sets half a word of the own page.
 pub(super) fn say(offset: usize, value: u32) {
     libc::own_page_word(offset).store(value, Ordering::SeqCst);
+}
+
+/// Says in the own page, at its last place for that, that the process has this file open.
+pub(super) fn say_held(word: u64) {
+    let last = offset_of!(ProcessPage, held) + 8 * (HELD - 1);
+    say(last, word as u32);
+    say(last + 4, (word >> 32) as u32);
 }
 
 /// A child that is nobody's, once it says so; it ends with its pipe.

@@ -1,13 +1,12 @@
 //! Room for what a user writes: what the user has removed is free, if not at once.
 
-use super::{NOBODY, ask, failed};
+use super::{NOBODY, ask, failed, say_held};
 use crate::{Seen, Test, expect, libc};
 use std::fs::{self, File};
 use std::io::Write;
-use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use unix::process_page::{HELD, HELD_ANY, ProcessPage};
+use unix::process_page::HELD_ANY;
 use unix::protocol::Operation;
 
 /// What holds.
@@ -56,17 +55,13 @@ fn make(making: &AtomicU64, written: &AtomicU64, last: u64) -> i32 {
     if File::create(&own).and_then(|_| fs::remove_file(&own)).is_err() {
         return 2;
     }
-    let at = offset_of!(ProcessPage, held) + 8 * (HELD - 1);
-    let half = |at, word| libc::own_page_word(at).store(word, Ordering::SeqCst);
-    half(at, HELD_ANY as u32);
-    half(at + 4, (HELD_ANY >> 32) as u32);
+    say_held(HELD_ANY);
     making.store(1, Ordering::SeqCst);
     while written.load(Ordering::SeqCst).saturating_add(2 * PIECE) < last {
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_millis(50));
-    half(at, 0);
-    half(at + 4, 0);
+    say_held(0);
     0
 }
 
