@@ -4,7 +4,8 @@
 //! into another one's file uses up that one's part, which permissions allow or forbid. A name is
 //! charged to the user that made it, whoever has the file, and wherever it is moved: a directory
 //! may be everybody's, and a file that all may write may be linked by all. Of names there may be as
-//! many as of inodes. What user 0 has is not counted, as nothing depends on it.
+//! many as of inodes. What user 0 has is not counted, as nothing depends on it; what it has
+//! given up is, as it waits for that.
 
 use super::{Id, Limits, Tree};
 use crate::errno::Errno;
@@ -213,6 +214,7 @@ impl Tree {
             names: free.names.min(rest(inodes, owned.names)),
         }
     }
+
     /// Is there to be room soon for pages of this file's owner, or for files of `maker`'s, who has
     /// none? When files without names have ended that were the same user's, and for pages, too,
     /// when others see no more what has left them. Asked with `since` 0 first, then with what the
