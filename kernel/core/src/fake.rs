@@ -113,6 +113,11 @@ impl FakeMachine {
         }
     }
 
+    /// All memory.
+    pub fn words(&self) -> &[u64] {
+        &self.memory
+    }
+
     fn at(address: u64) -> usize {
         assert!(address.is_multiple_of(8), "word at {address:#x}");
         (address / 8) as usize

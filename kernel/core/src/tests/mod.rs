@@ -7,6 +7,7 @@ mod capabilities;
 mod cells;
 mod crowds;
 mod deaths;
+mod edges;
 mod elsewhere;
 mod exits;
 mod fairness;

@@ -52,8 +52,17 @@ fn digest(world: &mut World) -> String {
     all
 }
 
-/// By the short way, if it is open: then the long one has nothing to add.
 fn by_the_short_way(world: &mut World, cpu: usize, index: usize, call: Call) -> Option<Done> {
+    by_the_short_way_of(world, (cpu, index), call, &digest)
+}
+
+/// By the short way, if it is open: then the long one has nothing to add to what is seen.
+fn by_the_short_way_of(
+    world: &mut World,
+    (cpu, index): (usize, usize),
+    call: Call,
+    digest: &dyn Fn(&mut World) -> String,
+) -> Option<Done> {
     let root = domain::root(&world.state, env::domain(&world.state, EnvIndex::new(index)).into());
     world.machine.current = Some(root);
     let (state, machine) = (&mut world.state, &mut world.machine);
@@ -229,6 +238,17 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
         _ => random_step(world, random, index),
     };
     world.machine.now += random.below(SLICE_NS / 64);
+    enters(world, (cpu, index), call, short.then_some(&digest))
+}
+
+/// The environment at `index`, which runs, enters the kernel with this call: by the short way, if
+/// that is open and it is said what the long one must not change behind it; then what it did.
+pub fn enters(
+    world: &mut World,
+    (cpu, index): (usize, usize),
+    call: Call,
+    short: Option<&dyn Fn(&mut World) -> String>,
+) -> Option<Done> {
     let (number, words) = call.encode();
     let word = u64::from(number) | u64::from(ROOT) << CAPABILITY_SHIFT;
     // As entry code leaves them.
@@ -236,7 +256,7 @@ fn step(world: &mut World, random: &mut Random, short: bool) -> Option<Done> {
     (context.rip, context.rcx, context.rax) = (RIP, RIP, word);
     (context.rdi, context.rsi, context.rdx) = (words[0], words[1], words[2]);
     (context.r10, context.r8, context.r9) = (words[3], words[4], words[5]);
-    let done = if short { by_the_short_way(world, cpu, index, call) } else { None };
+    let done = short.and_then(|digest| by_the_short_way_of(world, (cpu, index), call, digest));
     if done.is_none() {
         world.raw(cpu, index, call, word);
         world.pick(cpu);
