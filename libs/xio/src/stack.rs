@@ -296,8 +296,8 @@ impl Stack {
             }
         }
         let asks = match &pass {
-            Pass::Tcp(segment) if segment.opens() => self.tcp_asks(segment),
-            _ => None,
+            Pass::Tcp(segment) => self.tcp_asks(segment),
+            Pass::Other => None,
         };
         let now = instant(self.now_us);
         let mut device = Adapter {
@@ -340,9 +340,10 @@ impl Stack {
             }
             let mut sends = |sockets: &mut SocketSet<'static>| {
                 self.interface.poll_egress(now, &mut device, sockets) != PollResult::None
+                    && device.path.carried
             };
             self.udp.queued = self.udp.queued && sends(&mut self.sockets);
-            self.tcp.send_round(sends);
+            self.tcp.send_round(self.now_us, sends);
         }
     }
 

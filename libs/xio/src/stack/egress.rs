@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 
 use super::Counters;
 use super::link::{Neighbours, Transmit};
-use super::sent::Highest;
+use super::sent::{Highest, carries};
 use super::tcp;
 use crate::ethernet::{self, Mac};
 use crate::ipv4::Network;
@@ -38,6 +38,8 @@ pub struct Path {
     pub network: Network,
     pub own: Mac,
     pub highest: Highest,
+    /// Did the packet sent last carry anything but an acknowledgement?
+    pub carried: bool,
     held: Vec<Held>,
     /// Packets that found the link full, oldest first. The engine takes a packet that was refused
     /// for sent in part, so none is refused; instead it isn't asked for more while these wait.
@@ -57,6 +59,7 @@ impl Path {
             network,
             own,
             highest: Highest::default(),
+            carried: false,
             held: Vec::new(),
             overflow: VecDeque::new(),
         }
@@ -128,6 +131,7 @@ impl Path {
             return self.keep(length, counters, fill);
         };
         let result = fill(payload);
+        self.carried = carries(payload);
         self.highest.pass(payload);
         tcp::write_sum(payload);
         match self.way(payload, neighbours) {
@@ -156,6 +160,7 @@ impl Path {
         let mut packet = [0; ethernet::PAYLOAD_MAX];
         let packet = &mut packet[..length.min(ethernet::PAYLOAD_MAX)];
         let result = fill(packet);
+        self.carried = carries(packet);
         let has_room = self.overflow.len() < OVERFLOW_MAX && self.overflow.try_reserve(1).is_ok();
         match copy(packet).filter(|_| has_room) {
             Some(packet) => self.overflow.push_back(packet),

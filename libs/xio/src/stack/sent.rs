@@ -37,8 +37,7 @@ impl Highest {
         let key = (SocketAddrV4::new(peer, short(2)), short(0));
         let number = u32::from(short(4)) << 16 | u32::from(short(6));
         let flags = header[13];
-        let carried = tcp.len().saturating_sub(usize::from(header[12] >> 4) * 4) as u32;
-        let after = number.wrapping_add(carried + u32::from(flags & (SYN | FIN) != 0));
+        let after = number.wrapping_add(carried(header, tcp.len()));
         if flags & SYN != 0 {
             self.numbers.insert(key, after);
             return;
@@ -56,10 +55,28 @@ impl Highest {
         self.numbers.get(key).copied()
     }
 
+    /// Was what this number acknowledges never sent on a connection? Then its number.
+    pub fn short_of(&self, key: &Key, acknowledged: u32) -> Option<u32> {
+        self.of(key).filter(|highest| precedes(*highest, acknowledged))
+    }
+
     /// The connection is over.
     pub fn forget(&mut self, key: &Key) {
         self.numbers.remove(key);
     }
+}
+
+/// Does an IP packet of ours carry anything that takes a sequence number? What isn't TCP's does.
+pub fn carries(packet: &[u8]) -> bool {
+    let Some((ip, tcp)) = packet.split_first_chunk::<{ ipv4::HEADER }>() else { return true };
+    let Some(header) = tcp.first_chunk::<20>().filter(|_| ip[9] == ipv4::TCP) else { return true };
+    carried(header, tcp.len()) > 0
+}
+
+/// How many sequence numbers a segment of so many bytes takes.
+fn carried(header: &[u8; 20], length: usize) -> u32 {
+    let bytes = length.saturating_sub(usize::from(header[12] >> 4) * 4) as u32;
+    bytes + u32::from(header[13] & (SYN | FIN) != 0)
 }
 
 /// Does sequence number `first` come before `second`?
@@ -115,5 +132,31 @@ mod tests {
         let mut unknown = packet(1, 16, 0);
         highest.pass(&mut unknown);
         assert_eq!(number(&unknown), 1);
+    }
+
+    #[test]
+    fn what_was_never_sent_is_told() {
+        for first in [5_u32, 0xffff_fff0, 0x7fff_ffff] {
+            let mut highest = Highest::default();
+            let key = (SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 40_000), 80);
+            assert_eq!(highest.short_of(&key, first), None);
+            highest.pass(&mut packet(first, SYN, 0));
+            highest.pass(&mut packet(first.wrapping_add(1), 16, 1000));
+            let sent = first.wrapping_add(1001);
+            assert_eq!(highest.short_of(&key, sent), None);
+            assert_eq!(highest.short_of(&key, first), None);
+            assert_eq!(highest.short_of(&key, sent.wrapping_add(1)), Some(sent));
+        }
+    }
+
+    #[test]
+    fn bytes_and_ends_take_numbers() {
+        let cases = [(16, 0, false), (RST, 0, false), (16, 1, true), (FIN | 16, 0, true)];
+        for (flags, payload, takes) in cases {
+            assert_eq!(carries(&packet(1, flags, payload)), takes, "{flags} {payload}");
+        }
+        let mut datagram = packet(1, 16, 0);
+        datagram[9] = ipv4::UDP;
+        assert!(carries(&datagram));
     }
 }

@@ -59,6 +59,8 @@ struct Connection {
     busy: bool,
     /// When it has something to do by the clock alone.
     due_us: Option<u64>,
+    /// When the engine last had nothing for it that takes a sequence number.
+    asked_us: u64,
     /// The last state seen, and bytes unacknowledged then: what progress is measured by.
     state: TcpState,
     queued: usize,
@@ -148,11 +150,21 @@ impl Tables {
         !self.sending.is_empty()
     }
 
-    /// Each that may send sends one packet; `sends` says whether it had one.
-    pub fn send_round(&mut self, mut sends: impl FnMut(&mut SocketSet<'static>) -> bool) {
+    /// Each that may send sends one packet; `sends` says whether it had one with anything in it.
+    /// One that has none may still send an acknowledgement, and then has no more to send.
+    pub fn send_round(
+        &mut self,
+        now_us: u64,
+        mut sends: impl FnMut(&mut SocketSet<'static>) -> bool,
+    ) {
         let Tables { sending, connections, .. } = self;
         sending.retain(|name| {
-            connections.get_mut(*name).is_some_and(|connection| sends(&mut connection.alone.set))
+            let Some(connection) = connections.get_mut(*name) else { return false };
+            let sent = sends(&mut connection.alone.set);
+            if !sent {
+                connection.asked_us = now_us;
+            }
+            sent
         });
     }
 

@@ -29,6 +29,8 @@ const HANDSHAKE_US: u64 = 120_000_000;
 /// Microseconds that a handshake may take where there is no room for another one: what it takes if
 /// the answer to its SYN, or the acknowledgement, has to be sent again.
 const HANDSHAKE_CROWDED_US: u64 = 3_000_000;
+/// Microseconds until the engine is asked again whose clock has run out and that doesn't wind it.
+const UNWOUND_US: u64 = 1_000_000;
 
 /// What `poll` does.
 impl Stack {
@@ -63,15 +65,21 @@ impl Stack {
     }
 
     /// A SYN of one that has a connection here already, which it may have forgotten: it is asked by
-    /// an acknowledgement, and its reset ends the connection (RFC 5961 §4). That makes the engine
-    /// ask; `None`: it is nothing of that kind.
+    /// an acknowledgement, and its reset ends the connection (RFC 5961 §4). So is who acknowledges
+    /// what was never sent (RFC 9293 §3.10.7.4), where the engine believes whatever is queued. That
+    /// makes the engine ask; `None`: it is nothing of that kind.
     pub(in crate::stack) fn tcp_asks(&self, segment: &Segment) -> Option<[u8; 40]> {
+        let key = (segment.peer, segment.port);
+        let sent = if segment.opens() {
+            self.path.highest.of(&key)?
+        } else if segment.acknowledges_anything() && !segment.resets() {
+            self.path.highest.short_of(&key, segment.acknowledges)?
+        } else {
+            return None;
+        };
         match self.tcp_before(segment)? {
             TcpState::SynSent | TcpState::SynReceived | TcpState::Closed => None,
-            _ => {
-                let sent = self.path.highest.of(&(segment.peer, segment.port))?;
-                Some(of_a_connection(segment, sent))
-            }
+            _ => Some(of_a_connection(segment, sent)),
         }
     }
 
@@ -161,6 +169,11 @@ impl Stack {
         let Some(connection) = self.tcp.connections.get(name) else { return };
         let engine = self.interface.poll_at(instant(self.now_us), &connection.alone.set);
         let engine = engine.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
+        // In FIN-WAIT-2 the engine doesn't stop the clock of its probes of a window of 0, nor does
+        // it wind it. What it has to do at once (0) it does.
+        let unwound = |at: u64| at > 0 && at <= connection.asked_us;
+        let later = connection.asked_us + UNWOUND_US;
+        let engine = engine.map(|at| if unwound(at) { later } else { at });
         let due = [engine, self.due(connection)].into_iter().flatten().min();
         if let Some(connection) = self.tcp.connections.get_mut(name) {
             connection.due_us = due;
@@ -281,6 +294,7 @@ impl Stack {
             port,
             busy: false,
             due_us: None,
+            asked_us: 0,
             state,
             queued: 0,
             moved_us: self.now_us,
